@@ -1,0 +1,56 @@
+package main
+
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/trireme-mpi/trireme/cluster/internal/local"
+	"github.com/trireme-mpi/trireme/cluster/internal/storage"
+)
+
+// superviseCommand is what `up` leaves running.
+func superviseCommand(o *options) *cobra.Command {
+	var newMounts bool
+	command := &cobra.Command{
+		Use:    "supervise",
+		Hidden: true,
+		Args:   cobra.NoArgs,
+		RunE: func(command *cobra.Command, _ []string) error {
+			c, err := o.cluster()
+			if err != nil {
+				return err
+			}
+			return local.Supervise(command.Context(), c.Layout, newMounts)
+		},
+	}
+	command.Flags().BoolVar(&newMounts, "new-mounts", false, "the mount namespace is new")
+	return command
+}
+
+// storageCommand is a component of the cluster.
+func storageCommand() *cobra.Command {
+	var kubeconfig, directory string
+	command := &cobra.Command{
+		Use:    "storage-provisioner",
+		Hidden: true,
+		Args:   cobra.NoArgs,
+		RunE: func(command *cobra.Command, _ []string) error {
+			config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
+			if err != nil {
+				return fmt.Errorf("storage provisioner: %w", err)
+			}
+			client, err := kubernetes.NewForConfig(config)
+			if err != nil {
+				return fmt.Errorf("storage provisioner: %w", err)
+			}
+			storage.Run(command.Context(), client, directory)
+			return nil
+		},
+	}
+	command.Flags().StringVar(&kubeconfig, "kubeconfig", "", "how to reach the API server")
+	command.Flags().StringVar(&directory, "directory", "", "where volumes are made")
+	return command
+}

@@ -1,0 +1,86 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/trireme-mpi/trireme/cluster/internal/image"
+)
+
+func imageCommand(o *options) *cobra.Command {
+	command := &cobra.Command{Use: "image", Short: "Images for the cluster, without a registry"}
+	command.AddCommand(imageMPICommand(o), imageLoadCommand(o), imageListCommand(o))
+	return command
+}
+
+func imageMPICommand(o *options) *cobra.Command {
+	var names []string
+	for _, definition := range image.MPI() {
+		names = append(names, definition.Name)
+	}
+	return &cobra.Command{
+		Use:       "mpi [NAME...]",
+		Short:     "Build and load MPI images (default: all): " + strings.Join(names, ", "),
+		ValidArgs: names,
+		RunE: func(command *cobra.Command, arguments []string) error {
+			c, err := o.cluster()
+			if err != nil {
+				return err
+			}
+			for _, argument := range arguments {
+				if !slices.Contains(names, argument) {
+					return fmt.Errorf("no MPI image %q; there are: %s", argument, strings.Join(names, ", "))
+				}
+			}
+			wanted := slices.DeleteFunc(image.MPI(), func(definition image.Definition) bool {
+				return len(arguments) > 0 && !slices.Contains(arguments, definition.Name)
+			})
+			return c.LoadMPI(command.Context(), wanted)
+		},
+	}
+}
+
+func imageLoadCommand(o *options) *cobra.Command {
+	var name string
+	command := &cobra.Command{
+		Use:   "load FILE",
+		Short: "Load an image archive, or a static binary as an image of its own",
+		Example: `  CGO_ENABLED=0 go build -o /tmp/tool ./cmd/tool
+  cluster image load /tmp/tool --name trireme.local/tool:dev`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(command *cobra.Command, arguments []string) error {
+			c, err := o.cluster()
+			if err != nil {
+				return err
+			}
+			return c.Load(command.Context(), arguments[0], name)
+		},
+	}
+	command.Flags().StringVar(&name, "name", "", "what pods call the image of a binary, with a tag")
+	return command
+}
+
+func imageListCommand(o *options) *cobra.Command {
+	return &cobra.Command{
+		Use:   "list",
+		Short: "List the images that pods can use",
+		Args:  cobra.NoArgs,
+		RunE: func(command *cobra.Command, _ []string) error {
+			c, err := o.cluster()
+			if err != nil {
+				return err
+			}
+			references, err := c.Images(command.Context())
+			if err != nil {
+				return err
+			}
+			for _, reference := range references {
+				fmt.Println(reference)
+			}
+			return nil
+		},
+	}
+}

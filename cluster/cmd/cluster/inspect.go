@@ -1,0 +1,105 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/trireme-mpi/trireme/cluster/internal/component"
+)
+
+func logsCommand(o *options) *cobra.Command {
+	names := append(component.Names(), "supervisor")
+	var follow bool
+	command := &cobra.Command{
+		Use:       "logs COMPONENT",
+		Short:     "Show what a component wrote, over all its restarts",
+		Long:      "Show what a component wrote, over all its restarts. Components: " + strings.Join(names, ", ") + ".",
+		Args:      cobra.ExactArgs(1),
+		ValidArgs: names,
+		RunE: func(command *cobra.Command, arguments []string) error {
+			c, err := o.cluster()
+			if err != nil {
+				return err
+			}
+			if !slices.Contains(names, arguments[0]) {
+				return fmt.Errorf("no component %q; there are: %s", arguments[0], strings.Join(names, ", "))
+			}
+			file, err := os.Open(c.Layout.Log(arguments[0]))
+			if os.IsNotExist(err) {
+				return fmt.Errorf("%s has not written anything yet: was the cluster ever up?", arguments[0])
+			}
+			if err != nil {
+				return err
+			}
+			defer file.Close()
+			if _, err := io.Copy(os.Stdout, file); err != nil || !follow {
+				return err
+			}
+			for {
+				select {
+				case <-command.Context().Done():
+					return nil
+				case <-time.After(200 * time.Millisecond):
+				}
+				if _, err := io.Copy(os.Stdout, file); err != nil {
+					return err
+				}
+			}
+		},
+	}
+	command.Flags().BoolVarP(&follow, "follow", "f", false, "go on as more is written")
+	return command
+}
+
+func envCommand(o *options) *cobra.Command {
+	return &cobra.Command{
+		Use:   "env",
+		Short: "Print shell settings for kubectl: eval \"$(cluster env)\"",
+		Args:  cobra.NoArgs,
+		RunE: func(command *cobra.Command, _ []string) error {
+			c, err := o.cluster()
+			if err != nil {
+				return err
+			}
+			programs, err := c.Assets(command.Context())
+			if err != nil {
+				return err
+			}
+			fmt.Printf("export KUBECONFIG=%s\nexport PATH=%s:$PATH\n", c.Layout.AdminKubeconfig(), programs)
+			return nil
+		},
+	}
+}
+
+// kubectlCommand hands the terminal over to kubectl, so that colours, editors
+// and Ctrl-C work as they do without us.
+func kubectlCommand(o *options) *cobra.Command {
+	return &cobra.Command{
+		Use:                "kubectl ARGUMENTS...",
+		Short:              "Run the cluster's kubectl as its administrator",
+		DisableFlagParsing: true,
+		RunE: func(command *cobra.Command, arguments []string) error {
+			c, err := o.cluster()
+			if err != nil {
+				return err
+			}
+			programs, err := c.Assets(command.Context())
+			if err != nil {
+				return err
+			}
+			environment := slices.DeleteFunc(os.Environ(), func(setting string) bool {
+				return strings.HasPrefix(setting, "KUBECONFIG=")
+			})
+			return syscall.Exec(filepath.Join(programs, "kubectl"), append([]string{"kubectl"}, arguments...),
+				append(environment, "KUBECONFIG="+c.Layout.AdminKubeconfig()))
+		},
+	}
+}

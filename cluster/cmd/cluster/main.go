@@ -1,0 +1,99 @@
+// Command cluster runs a real Kubernetes on one Linux machine, built from its
+// Go modules, for developing and testing Trireme.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"github.com/trireme-mpi/trireme/cluster/internal/layout"
+	"github.com/trireme-mpi/trireme/cluster/internal/local"
+	"github.com/trireme-mpi/trireme/cluster/internal/progress"
+)
+
+// errSilent ends the program with exit code 1 when everything is said already.
+var errSilent = errors.New("")
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := newCommand().ExecuteContext(ctx); err != nil {
+		if !errors.Is(err, errSilent) {
+			fmt.Fprintln(os.Stderr, "cluster:", err)
+		}
+		os.Exit(1)
+	}
+}
+
+// options are the flags that every command has.
+type options struct {
+	source  string
+	network string
+}
+
+func newCommand() *cobra.Command {
+	o := &options{}
+	root := &cobra.Command{
+		Use:           "cluster",
+		Short:         "A real Kubernetes on this machine: built from source, private, gone after `down`",
+		SilenceUsage:  true,
+		SilenceErrors: true,
+	}
+	root.PersistentFlags().StringVar(&o.source, "source", "", "the cluster/ folder of a checkout (default: found from where you stand)")
+	root.PersistentFlags().StringVar(&o.network, "network", layout.DefaultNetwork, "address block of the cluster, 16 bits")
+	root.AddCommand(
+		upCommand(o), downCommand(o), resetCommand(o), statusCommand(o), logsCommand(o),
+		buildCommand(o), assetsCommand(o), imageCommand(o), kubectlCommand(o), envCommand(o),
+		superviseCommand(o), storageCommand(),
+	)
+	return root
+}
+
+// cluster is what the commands act on.
+func (o *options) cluster() (*local.Cluster, error) {
+	network, err := layout.ParseNetwork(o.network)
+	if err != nil {
+		return nil, err
+	}
+	l, err := layout.New(o.findSource(), network)
+	if err != nil {
+		return nil, err
+	}
+	return &local.Cluster{Layout: l, Progress: progress.New(os.Stderr)}, nil
+}
+
+// findSource looks for the checkout in the folder we are in and those above,
+// then beside this program (make puts it into bin/). Not finding it matters
+// only to what builds, which then says so.
+func (o *options) findSource() string {
+	if o.source != "" {
+		return o.source
+	}
+	starts := []string{}
+	if here, err := os.Getwd(); err == nil {
+		starts = append(starts, here)
+	}
+	if self, err := os.Executable(); err == nil {
+		starts = append(starts, filepath.Dir(self))
+	}
+	for _, start := range starts {
+		for directory := start; ; directory = filepath.Dir(directory) {
+			for _, candidate := range []string{directory, filepath.Join(directory, "cluster")} {
+				if _, err := os.Stat(filepath.Join(candidate, "components", "kubernetes", "go.mod")); err == nil {
+					return candidate
+				}
+			}
+			if directory == filepath.Dir(directory) {
+				break
+			}
+		}
+	}
+	return ""
+}

@@ -1,0 +1,278 @@
+// Package build makes the cluster's programs from their Go modules and keeps
+// them in the cache under a hash of everything that went into them.
+package build
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/trireme-mpi/trireme/cluster/internal/host"
+	"github.com/trireme-mpi/trireme/cluster/internal/layout"
+)
+
+// Module is one folder with a go.mod, and what is built from it.
+type Module struct {
+	Name      string
+	Directory string
+	Programs  []Program
+	// Links are further names of the first program, which behaves by its name.
+	Links []string
+	// Extra are files taken from the module's dependencies, such as CRDs:
+	// name in the result -> module and path in it.
+	Extra map[string]ModuleFile
+}
+
+// Program is a binary and the package it is the main of.
+type Program struct {
+	Name    string
+	Package string
+	LDFlags string
+	Tags    string
+}
+
+// ModuleFile is a file or folder inside a dependency.
+type ModuleFile struct {
+	Module string
+	Path   string
+}
+
+// Modules lists what the cluster is built from.
+func Modules(l layout.Layout) []Module {
+	kubernetesVersion := "-X k8s.io/component-base/version.gitVersion=" + layout.KubernetesVersion +
+		" -X k8s.io/component-base/version.gitMajor=1 -X k8s.io/component-base/version.gitMinor=36" +
+		" -X k8s.io/client-go/pkg/version.gitVersion=" + layout.KubernetesVersion
+	const containerd = "github.com/containerd/containerd/v2"
+	containerdVersion := "-X " + containerd + "/version.Version=" + layout.ContainerdVersion
+	// Snapshotters that nobody uses here, left out for the sake of the build.
+	const containerdTags = "no_btrfs,no_devmapper,no_zfs"
+	jobSetFile := func(path string) ModuleFile { return ModuleFile{"sigs.k8s.io/jobset", "config/components/" + path} }
+	kwokStage := func(path string) ModuleFile { return ModuleFile{"sigs.k8s.io/kwok", "kustomize/stage/" + path} }
+	return []Module{
+		{
+			Name:      "kubernetes",
+			Directory: filepath.Join(l.Source, "components", "kubernetes"),
+			Programs: []Program{
+				{Name: "kubernetes", Package: ".", LDFlags: kubernetesVersion},
+				{Name: "jobset", Package: "sigs.k8s.io/jobset"},
+			},
+			Links: []string{"etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler",
+				"kubelet", "kube-proxy", "kubectl", "coredns", "kwok"},
+			Extra: map[string]ModuleFile{
+				"jobset-crd.yaml":           jobSetFile("crd/bases/jobset.x-k8s.io_jobsets.yaml"),
+				"jobset-role.yaml":          jobSetFile("rbac/role.yaml"),
+				"jobset-webhook.yaml":       jobSetFile("webhook/manifests.yaml"),
+				"kwok-node-initialize.yaml": kwokStage("node/fast/node-initialize.yaml"),
+				"kwok-node-heartbeat.yaml":  kwokStage("node/heartbeat-with-lease/node-heartbeat-with-lease.yaml"),
+				"kwok-pod-ready.yaml":       kwokStage("pod/fast/pod-ready.yaml"),
+				"kwok-pod-delete.yaml":      kwokStage("pod/fast/pod-delete.yaml"),
+			},
+		},
+		{
+			Name:      "containerd",
+			Directory: filepath.Join(l.Source, "components", "containerd"),
+			Programs: []Program{
+				{Name: "containerd", Package: containerd + "/cmd/containerd", LDFlags: containerdVersion, Tags: containerdTags},
+				{Name: "containerd-shim-runc-v2", Package: containerd + "/cmd/containerd-shim-runc-v2", LDFlags: containerdVersion},
+				{Name: "ctr", Package: containerd + "/cmd/ctr", LDFlags: containerdVersion},
+			},
+		},
+		{
+			Name:      "pause",
+			Directory: filepath.Join(l.Source, "pause"),
+			Programs:  []Program{{Name: "pause", Package: "."}},
+		},
+	}
+}
+
+// Named finds one of the modules.
+func Named(l layout.Layout, name string) Module {
+	for _, module := range Modules(l) {
+		if module.Name == name {
+			return module
+		}
+	}
+	panic("build: no module " + name)
+}
+
+// Output is the directory that holds, or will hold, the module's programs.
+func Output(ctx context.Context, l layout.Layout, m Module) (string, error) {
+	hash, err := m.hash(ctx)
+	if err != nil {
+		return "", fmt.Errorf("build %s: %w", m.Name, err)
+	}
+	return filepath.Join(l.Cache, m.Name, hash), nil
+}
+
+// hash covers the module's own files and the way it is built; go.sum covers
+// every dependency's content.
+func (m Module) hash(ctx context.Context) (string, error) {
+	files, err := filepath.Glob(filepath.Join(m.Directory, "*"))
+	if err != nil || len(files) == 0 {
+		return "", errors.Join(fmt.Errorf("no source in %s: is this a complete checkout?", m.Directory), err)
+	}
+	sum := sha256.New()
+	fmt.Fprintf(sum, "%+v\n", m.withoutDirectory())
+	toolchain, err := exec.CommandContext(ctx, "go", "-C", m.Directory, "env", "GOVERSION", "GOARCH").Output()
+	if err != nil {
+		return "", fmt.Errorf("ask go for its version: %w; install Go 1.26 or newer and put it on PATH", err)
+	}
+	sum.Write(toolchain)
+	for _, file := range files {
+		content, err := os.ReadFile(file)
+		if err != nil {
+			return "", err
+		}
+		fmt.Fprintf(sum, "%s %d\n", filepath.Base(file), len(content))
+		sum.Write(content)
+	}
+	return fmt.Sprintf("%x", sum.Sum(nil))[:12], nil
+}
+
+func (m Module) withoutDirectory() Module {
+	m.Directory = ""
+	return m
+}
+
+// Ensure gives the directory of the module's programs, building them if the
+// cache does not have them. Two callers at once build once.
+func Ensure(ctx context.Context, l layout.Layout, m Module) (directory string, built bool, err error) {
+	directory, err = Output(ctx, l, m)
+	if err != nil {
+		return "", false, err
+	}
+	if _, err := os.Stat(directory); err == nil {
+		return directory, false, nil
+	}
+	unlock, err := lock(filepath.Join(l.Cache, m.Name))
+	if err != nil {
+		return "", false, fmt.Errorf("build %s: %w", m.Name, err)
+	}
+	defer unlock()
+	if _, err := os.Stat(directory); err == nil {
+		return directory, false, nil
+	}
+	if err := m.build(ctx, l, directory); err != nil {
+		return "", false, fmt.Errorf("build %s: %w", m.Name, err)
+	}
+	return directory, true, nil
+}
+
+func lock(directory string) (unlock func(), err error) {
+	if err := os.MkdirAll(directory, 0o755); err != nil {
+		return nil, err
+	}
+	file, err := os.OpenFile(filepath.Join(directory, "lock"), os.O_CREATE|os.O_RDWR, 0o644)
+	if err != nil {
+		return nil, err
+	}
+	if err := unix.Flock(int(file.Fd()), unix.LOCK_EX); err != nil {
+		file.Close()
+		return nil, err
+	}
+	return func() { file.Close() }, nil
+}
+
+// build works in a directory beside the result and renames it when all is
+// there, so that an interrupted build is never taken for a finished one.
+func (m Module) build(ctx context.Context, l layout.Layout, directory string) error {
+	partial := directory + ".partial"
+	if err := os.RemoveAll(partial); err != nil {
+		return err
+	}
+	if err := os.MkdirAll(partial, 0o755); err != nil {
+		return err
+	}
+	defer os.RemoveAll(partial)
+	if err := os.MkdirAll(l.BuildLogs(), 0o755); err != nil {
+		return err
+	}
+	log, err := os.Create(filepath.Join(l.BuildLogs(), m.Name+".log"))
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+	for _, program := range m.Programs {
+		if err := m.compile(ctx, program, partial, log); err != nil {
+			return err
+		}
+	}
+	for _, link := range m.Links {
+		if err := os.Symlink(m.Programs[0].Name, filepath.Join(partial, link)); err != nil {
+			return err
+		}
+	}
+	for name, file := range m.Extra {
+		if err := m.copyExtra(ctx, file, filepath.Join(partial, name)); err != nil {
+			return err
+		}
+	}
+	if err := os.Rename(partial, directory); err != nil {
+		return err
+	}
+	return removeOlder(filepath.Dir(directory))
+}
+
+// compile makes a static binary: the machine needs no C compiler, and every
+// image can run it.
+func (m Module) compile(ctx context.Context, p Program, directory string, log io.Writer) error {
+	command := exec.CommandContext(ctx, "go", "-C", m.Directory, "build", "-mod=readonly", "-trimpath", "-buildvcs=false",
+		"-tags", p.Tags, "-ldflags", "-s -w "+p.LDFlags, "-o", filepath.Join(directory, p.Name), p.Package)
+	command.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=", "GOWORK=off")
+	var output bytes.Buffer
+	command.Stdout = io.MultiWriter(&output, log)
+	command.Stderr = command.Stdout
+	if err := command.Run(); err != nil {
+		return fmt.Errorf("go build %s: %w\n%s", p.Package, errors.Join(err, ctx.Err()), host.Tail(output.String(), 10))
+	}
+	return nil
+}
+
+func (m Module) copyExtra(ctx context.Context, file ModuleFile, target string) error {
+	output, err := exec.CommandContext(ctx, "go", "-C", m.Directory, "list", "-m", "-f", "{{.Dir}}", file.Module).Output()
+	if err != nil {
+		return fmt.Errorf("find module %s: %w", file.Module, err)
+	}
+	content, err := os.ReadFile(filepath.Join(strings.TrimSpace(string(output)), file.Path))
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(target, content, 0o644)
+}
+
+// removeOlder keeps the results that were used last, so that switching between
+// two branches does not build each time and the disk does not fill up.
+func removeOlder(parent string) error {
+	const kept = 3
+	entries, err := os.ReadDir(parent)
+	if err != nil {
+		return err
+	}
+	type result struct {
+		path string
+		time int64
+	}
+	var results []result
+	for _, entry := range entries {
+		if info, err := entry.Info(); err == nil && entry.IsDir() {
+			results = append(results, result{filepath.Join(parent, entry.Name()), info.ModTime().UnixNano()})
+		}
+	}
+	slices.SortFunc(results, func(a, b result) int { return int(b.time - a.time) })
+	for _, old := range results[min(kept, len(results)):] {
+		if err := os.RemoveAll(old.path); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,312 @@
+// Package component describes the processes of the cluster: what each is
+// started with, what it waits for, how one sees that it is ready. It is a
+// table, computed from the layout alone; the supervisor acts on it.
+package component
+
+import (
+	"fmt"
+	"path/filepath"
+	"strings"
+
+	"github.com/trireme-mpi/trireme/cluster/internal/layout"
+)
+
+// Component is one process of the cluster.
+type Component struct {
+	Name string
+	// Path is the program; Args do not repeat it.
+	Path string
+	Args []string
+	// After names components that must have been ready once before this one
+	// is started for the first time.
+	After []string
+	Ready Probe
+}
+
+// Probe is an HTTP GET that answers 200 when the component is ready. Leaf is
+// the client certificate to show, where one is asked for.
+type Probe struct {
+	URL  string
+	Leaf string
+}
+
+// Programs are the directories and files that components are started from.
+type Programs struct {
+	Kubernetes string // directory of the multi-call binary's links and jobset
+	Containerd string // directory of containerd, its shim and ctr
+	CNI        string // directory of Debian's CNI plugins
+	Runc       string
+	Tool       string // this program, which is also the storage provisioner
+}
+
+// Feature gates that make the scheduler place a group of pods all or nothing.
+const gangGates = "GenericWorkload=true,GangScheduling=true"
+
+// All lists the components in the order in which people think of them.
+func All(l layout.Layout, p Programs) []Component {
+	return []Component{
+		etcd(l, p),
+		apiServer(l, p),
+		controllerManager(l, p),
+		scheduler(l, p),
+		containerd(l, p),
+		kubelet(l, p),
+		proxy(l, p),
+		coreDNS(l, p),
+		storage(l, p),
+		jobSet(l, p),
+		kwok(l, p),
+	}
+}
+
+// Names lists the components without the need of a built cluster.
+func Names() []string {
+	network, err := layout.ParseNetwork(layout.DefaultNetwork)
+	if err != nil {
+		panic(err) // a constant of ours
+	}
+	var names []string
+	for _, c := range All(layout.Layout{Network: network}, Programs{}) {
+		names = append(names, c.Name)
+	}
+	return names
+}
+
+// AddonsTask is the step between the API server and the components that need
+// what it creates: RBAC, the JobSet CRD, the storage class.
+const AddonsTask = "addons"
+
+func etcd(l layout.Layout, p Programs) Component {
+	client := fmt.Sprintf("https://127.0.0.1:%d", layout.EtcdClientPort)
+	peer := fmt.Sprintf("https://127.0.0.1:%d", layout.EtcdPeerPort)
+	return Component{
+		Name: "etcd",
+		Path: filepath.Join(p.Kubernetes, "etcd"),
+		Args: []string{
+			"--name=" + layout.Name,
+			"--data-dir=" + l.EtcdData(),
+			"--listen-client-urls=" + client,
+			"--advertise-client-urls=" + client,
+			"--listen-peer-urls=" + peer,
+			"--initial-advertise-peer-urls=" + peer,
+			"--initial-cluster=" + layout.Name + "=" + peer,
+			"--client-cert-auth", "--peer-client-cert-auth",
+			"--trusted-ca-file=" + crt(l, EtcdAuthority),
+			"--cert-file=" + crt(l, "etcd"), "--key-file=" + key(l, "etcd"),
+			"--peer-trusted-ca-file=" + crt(l, EtcdAuthority),
+			"--peer-cert-file=" + crt(l, "etcd"), "--peer-key-file=" + key(l, "etcd"),
+			"--log-level=warn",
+		},
+		Ready: Probe{URL: client + "/health", Leaf: "kube-apiserver-etcd-client"},
+	}
+}
+
+func apiServer(l layout.Layout, p Programs) Component {
+	return Component{
+		Name:  "kube-apiserver",
+		Path:  filepath.Join(p.Kubernetes, "kube-apiserver"),
+		After: []string{"etcd"},
+		Args: []string{
+			"--advertise-address=" + l.Network.Node().String(),
+			fmt.Sprintf("--secure-port=%d", layout.APIServerPort),
+			"--service-cluster-ip-range=" + l.Network.Services().String(),
+			"--allow-privileged=true",
+			"--anonymous-auth=false",
+			"--authorization-mode=Node,RBAC",
+			"--enable-admission-plugins=NodeRestriction,OwnerReferencesPermissionEnforcement,PodSecurity,ResourceQuota",
+			"--feature-gates=" + gangGates,
+			"--runtime-config=scheduling.k8s.io/v1alpha2=true",
+			fmt.Sprintf("--etcd-servers=https://127.0.0.1:%d", layout.EtcdClientPort),
+			"--etcd-cafile=" + crt(l, EtcdAuthority),
+			"--etcd-certfile=" + crt(l, "kube-apiserver-etcd-client"),
+			"--etcd-keyfile=" + key(l, "kube-apiserver-etcd-client"),
+			"--client-ca-file=" + crt(l, ClusterAuthority),
+			"--tls-cert-file=" + crt(l, "kube-apiserver"),
+			"--tls-private-key-file=" + key(l, "kube-apiserver"),
+			"--kubelet-certificate-authority=" + crt(l, ClusterAuthority),
+			"--kubelet-client-certificate=" + crt(l, "kube-apiserver-kubelet-client"),
+			"--kubelet-client-key=" + key(l, "kube-apiserver-kubelet-client"),
+			// The node's name does not resolve on the machine.
+			"--kubelet-preferred-address-types=InternalIP",
+			"--service-account-issuer=https://kubernetes.default.svc",
+			"--service-account-key-file=" + filepath.Join(l.PKI(), "service-account.pub"),
+			"--service-account-signing-key-file=" + key(l, "service-account"),
+			"--requestheader-client-ca-file=" + crt(l, FrontProxyAuthority),
+			"--requestheader-allowed-names=front-proxy-client",
+			"--requestheader-username-headers=X-Remote-User",
+			"--requestheader-group-headers=X-Remote-Group",
+			"--requestheader-extra-headers-prefix=X-Remote-Extra-",
+			"--proxy-client-cert-file=" + crt(l, "front-proxy-client"),
+			"--proxy-client-key-file=" + key(l, "front-proxy-client"),
+			"--enable-aggregator-routing=true",
+		},
+		Ready: Probe{URL: l.Network.APIServer() + "/readyz", Leaf: "admin"},
+	}
+}
+
+func controllerManager(l layout.Layout, p Programs) Component {
+	return Component{
+		Name:  "kube-controller-manager",
+		Path:  filepath.Join(p.Kubernetes, "kube-controller-manager"),
+		After: []string{"kube-apiserver"},
+		Args: append(serving(l, "kube-controller-manager", layout.ControllerManagerPort),
+			"--kubeconfig="+l.Kubeconfig("kube-controller-manager"),
+			"--authentication-kubeconfig="+l.Kubeconfig("kube-controller-manager"),
+			"--authorization-kubeconfig="+l.Kubeconfig("kube-controller-manager"),
+			"--use-service-account-credentials=true",
+			"--service-account-private-key-file="+key(l, "service-account"),
+			"--root-ca-file="+crt(l, ClusterAuthority),
+			"--cluster-signing-cert-file="+crt(l, ClusterAuthority),
+			"--cluster-signing-key-file="+key(l, ClusterAuthority),
+			"--feature-gates="+gangGates,
+			// One instance: an election would only delay it by the lease of
+			// the one that died.
+			"--leader-elect=false",
+			"--kube-api-qps=300", "--kube-api-burst=600",
+		),
+		Ready: Probe{URL: fmt.Sprintf("https://127.0.0.1:%d/healthz", layout.ControllerManagerPort)},
+	}
+}
+
+func scheduler(l layout.Layout, p Programs) Component {
+	return Component{
+		Name:  "kube-scheduler",
+		Path:  filepath.Join(p.Kubernetes, "kube-scheduler"),
+		After: []string{"kube-apiserver"},
+		Args: append(serving(l, "kube-scheduler", layout.SchedulerPort),
+			"--config="+configFile(l, "kube-scheduler.yaml"),
+			"--authentication-kubeconfig="+l.Kubeconfig("kube-scheduler"),
+			"--authorization-kubeconfig="+l.Kubeconfig("kube-scheduler"),
+			"--feature-gates="+gangGates,
+		),
+		Ready: Probe{URL: fmt.Sprintf("https://127.0.0.1:%d/readyz", layout.SchedulerPort)},
+	}
+}
+
+// serving is how controller-manager and scheduler take their certificates.
+func serving(l layout.Layout, leaf string, port int) []string {
+	return []string{
+		"--bind-address=127.0.0.1",
+		fmt.Sprintf("--secure-port=%d", port),
+		"--tls-cert-file=" + crt(l, leaf),
+		"--tls-private-key-file=" + key(l, leaf),
+	}
+}
+
+func containerd(l layout.Layout, p Programs) Component {
+	return Component{
+		Name: "containerd",
+		Path: filepath.Join(p.Containerd, "containerd"),
+		Args: []string{"--config=" + configFile(l, "containerd.toml"), "--log-level=warn"},
+		// kubelet is the one that finds out; a socket that accepts is enough here.
+		Ready: Probe{URL: "unix://" + l.ContainerdSocket()},
+	}
+}
+
+func kubelet(l layout.Layout, p Programs) Component {
+	return Component{
+		Name:  "kubelet",
+		Path:  filepath.Join(p.Kubernetes, "kubelet"),
+		After: []string{"kube-apiserver", "containerd"},
+		Args: []string{
+			"--config=" + configFile(l, "kubelet.yaml"),
+			"--kubeconfig=" + l.Kubeconfig("kubelet"),
+			"--hostname-override=" + layout.Name,
+			"--node-ip=" + l.Network.Node().String(),
+			"--node-labels=trireme.local/real-node=true",
+		},
+		Ready: Probe{
+			URL:  fmt.Sprintf("https://%s:%d/healthz", l.Network.Node(), layout.KubeletPort),
+			Leaf: "kube-apiserver-kubelet-client",
+		},
+	}
+}
+
+func proxy(l layout.Layout, p Programs) Component {
+	return Component{
+		Name:  "kube-proxy",
+		Path:  filepath.Join(p.Kubernetes, "kube-proxy"),
+		After: []string{"kube-apiserver"},
+		Args:  []string{"--config=" + configFile(l, "kube-proxy.yaml")},
+		// livez, because healthz is also about the node's own deletion.
+		Ready: Probe{URL: fmt.Sprintf("http://127.0.0.1:%d/livez", layout.ProxyHealthPort)},
+	}
+}
+
+func coreDNS(l layout.Layout, p Programs) Component {
+	return Component{
+		Name:  "coredns",
+		Path:  filepath.Join(p.Kubernetes, "coredns"),
+		After: []string{AddonsTask},
+		Args:  []string{"-conf", configFile(l, "Corefile"), "-quiet"},
+		Ready: Probe{URL: fmt.Sprintf("http://127.0.0.1:%d/ready", layout.DNSReadyPort)},
+	}
+}
+
+func storage(l layout.Layout, p Programs) Component {
+	return Component{
+		Name:  "storage",
+		Path:  p.Tool,
+		After: []string{AddonsTask},
+		Args:  []string{"storage-provisioner", "--kubeconfig", l.Kubeconfig("storage"), "--directory", l.Volumes()},
+	}
+}
+
+func jobSet(l layout.Layout, p Programs) Component {
+	return Component{
+		Name:  "jobset",
+		Path:  filepath.Join(p.Kubernetes, "jobset"),
+		After: []string{AddonsTask},
+		Args: []string{
+			"--kubeconfig=" + l.Kubeconfig("jobset"),
+			"--config=" + configFile(l, "jobset.yaml"),
+			"--zap-log-level=info",
+		},
+		Ready: Probe{URL: fmt.Sprintf("http://127.0.0.1:%d/readyz", layout.JobSetHealthPort)},
+	}
+}
+
+// kwokStages say how simulated nodes and pods behave. They are kwok's own but
+// for the end of a pod, which is ours (templates/kwok.yaml).
+var kwokStages = []string{"kwok-node-initialize.yaml", "kwok-node-heartbeat.yaml", "kwok-pod-ready.yaml", "kwok-pod-delete.yaml"}
+
+func kwok(l layout.Layout, p Programs) Component {
+	c := Component{
+		Name:  "kwok",
+		Path:  filepath.Join(p.Kubernetes, "kwok"),
+		After: []string{AddonsTask},
+		Args: []string{
+			"--kubeconfig=" + l.Kubeconfig("kwok"),
+			"--manage-all-nodes=false",
+			"--manage-nodes-with-annotation-selector=" + FakeNodeAnnotation + "=" + FakeNodeValue,
+			"--node-ip=" + l.Network.Node().String(),
+			fmt.Sprintf("--server-address=127.0.0.1:%d", layout.KwokPort),
+			"--config=" + configFile(l, "kwok.yaml"),
+		},
+		Ready: Probe{URL: fmt.Sprintf("http://127.0.0.1:%d/healthz", layout.KwokPort)},
+	}
+	for _, stage := range kwokStages {
+		c.Args = append(c.Args, "--config="+filepath.Join(p.Kubernetes, stage))
+	}
+	return c
+}
+
+// Fake nodes are told from the real one by this annotation (for kwok) and a
+// taint of the same name (for pods, which must ask to be simulated).
+const (
+	FakeNodeAnnotation = "kwok.x-k8s.io/node"
+	FakeNodeValue      = "fake"
+)
+
+func crt(l layout.Layout, leaf string) string { return filepath.Join(l.PKI(), leaf+".crt") }
+func key(l layout.Layout, leaf string) string { return filepath.Join(l.PKI(), leaf+".key") }
+
+func configFile(l layout.Layout, name string) string { return filepath.Join(l.Config(), name) }
+
+// Environment is what every component runs with: nothing of the user's shell
+// (a proxy setting would send cluster traffic off the machine), and a PATH on
+// which containerd finds its shim.
+func Environment(p Programs) []string {
+	path := []string{p.Containerd, p.Kubernetes, "/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin"}
+	return []string{"PATH=" + strings.Join(path, ":"), "HOME=/nonexistent"}
+}

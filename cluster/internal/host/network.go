@@ -1,0 +1,237 @@
+package host
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"syscall"
+
+	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netns"
+
+	"github.com/trireme-mpi/trireme/cluster/internal/layout"
+)
+
+// The cluster's network is a namespace of its own, joined to the machine by
+// one pair of devices. So no port, firewall rule or bridge of the machine can
+// be in its way, nothing can leave it, and deleting the namespace deletes
+// every rule and device that kube-proxy and the CNI plugins made.
+const (
+	hostLink = "trireme0"
+	nodeLink = "node0"
+)
+
+// NamespaceFile holds the cluster's network namespace; `ip netns` knows it too.
+func NamespaceFile() string { return filepath.Join("/run/netns", layout.Name) }
+
+// CreateNetwork makes the namespace and the link, or finds them as they were.
+func CreateNetwork(n layout.Network) error {
+	if _, err := netlink.LinkByName(hostLink); err == nil {
+		if _, err := os.Stat(NamespaceFile()); err == nil {
+			return nil
+		}
+	}
+	if err := DeleteNetwork(); err != nil {
+		return err
+	}
+	if err := createNamespace(); err != nil {
+		return fmt.Errorf("create network namespace %s: %w", layout.Name, err)
+	}
+	if err := createLink(n); err != nil {
+		return errors.Join(fmt.Errorf("create network link %s: %w", hostLink, err), DeleteNetwork())
+	}
+	return nil
+}
+
+// createNamespace leaves the calling goroutine's thread where it was; making a
+// named namespace moves the thread into it.
+func createNamespace() error {
+	runtime.LockOSThread()
+	origin, err := netns.Get()
+	if err != nil {
+		return err
+	}
+	defer origin.Close()
+	created, err := netns.NewNamed(layout.Name)
+	if err != nil {
+		return err
+	}
+	defer created.Close()
+	// On failure the thread stays locked, so that Go ends it with the goroutine.
+	if err := netns.Set(origin); err != nil {
+		return err
+	}
+	runtime.UnlockOSThread()
+	return nil
+}
+
+func createLink(n layout.Network) error {
+	space, err := netns.GetFromName(layout.Name)
+	if err != nil {
+		return err
+	}
+	defer space.Close()
+	pair := &netlink.Veth{
+		LinkAttrs:     netlink.LinkAttrs{Name: hostLink},
+		PeerName:      nodeLink,
+		PeerNamespace: netlink.NsFd(space),
+	}
+	if err := netlink.LinkAdd(pair); err != nil {
+		return err
+	}
+	machine, err := netlink.NewHandle()
+	if err != nil {
+		return err
+	}
+	defer machine.Close()
+	inside, err := netlink.NewHandleAt(space)
+	if err != nil {
+		return err
+	}
+	defer inside.Close()
+	if err := bringUp(inside, "lo", netip.Prefix{}); err != nil {
+		return err
+	}
+	if err := bringUp(inside, nodeLink, netip.PrefixFrom(n.Node(), n.Link().Bits())); err != nil {
+		return err
+	}
+	if err := bringUp(machine, hostLink, netip.PrefixFrom(n.Host(), n.Link().Bits())); err != nil {
+		return err
+	}
+	if err := routeServices(inside, n); err != nil {
+		return err
+	}
+	return machine.RouteAdd(&netlink.Route{Dst: ipNet(n.Block), Gw: n.Node().AsSlice()})
+}
+
+// routeServices gives ClusterIPs a route, because the kernel looks for one
+// before kube-proxy's rules rewrite the address. One without rules ends at the
+// link, where nobody answers for it: it cannot leave the machine.
+func routeServices(inside *netlink.Handle, n layout.Network) error {
+	link, err := inside.LinkByName(nodeLink)
+	if err != nil {
+		return err
+	}
+	return inside.RouteAdd(&netlink.Route{
+		LinkIndex: link.Attrs().Index,
+		Dst:       ipNet(n.Services()),
+		Src:       n.Node().AsSlice(),
+		Scope:     netlink.SCOPE_LINK,
+	})
+}
+
+func bringUp(handle *netlink.Handle, name string, address netip.Prefix) error {
+	link, err := handle.LinkByName(name)
+	if err != nil {
+		return fmt.Errorf("device %s: %w", name, err)
+	}
+	if address.IsValid() {
+		bits := net.CIDRMask(address.Bits(), 32)
+		err := handle.AddrAdd(link, &netlink.Addr{IPNet: &net.IPNet{IP: address.Addr().AsSlice(), Mask: bits}})
+		if err != nil {
+			return fmt.Errorf("address of device %s: %w", name, err)
+		}
+	}
+	if err := handle.LinkSetUp(link); err != nil {
+		return fmt.Errorf("device %s: %w", name, err)
+	}
+	return nil
+}
+
+func ipNet(prefix netip.Prefix) *net.IPNet {
+	return &net.IPNet{IP: prefix.Addr().AsSlice(), Mask: net.CIDRMask(prefix.Bits(), 32)}
+}
+
+// DeleteNetwork undoes CreateNetwork; what is not there is fine.
+func DeleteNetwork() error {
+	if link, err := netlink.LinkByName(hostLink); err == nil {
+		if err := netlink.LinkDel(link); err != nil {
+			return fmt.Errorf("delete network link %s: %w", hostLink, err)
+		}
+	}
+	if err := netns.DeleteNamed(layout.Name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("delete network namespace %s: %w", layout.Name, err)
+	}
+	return nil
+}
+
+// InNamespace runs a function on a thread inside the cluster's network
+// namespace, so that processes it starts are born there.
+func InNamespace(run func() error) error {
+	result := make(chan error)
+	go func() {
+		// Never unlocked: the thread is not fit for anything else any more and
+		// ends with the goroutine.
+		runtime.LockOSThread()
+		space, err := netns.GetFromName(layout.Name)
+		if err != nil {
+			result <- fmt.Errorf("open network namespace %s: %w", layout.Name, err)
+			return
+		}
+		defer space.Close()
+		if err := netns.Set(space); err != nil {
+			result <- fmt.Errorf("enter network namespace %s: %w", layout.Name, err)
+			return
+		}
+		result <- run()
+	}()
+	return <-result
+}
+
+// Holder is the process that listens on a port; PID is 0 if it hides.
+type Holder struct{ PID int }
+
+// PortHolders says which process listens on each of the ports inside the
+// cluster's network namespace: an orphan of a cluster that was not ended well,
+// or something that a person started there.
+func PortHolders(ports []int) (map[int]Holder, error) {
+	holders := map[int]Holder{}
+	err := InNamespace(func() error {
+		for _, port := range ports {
+			listener, err := net.Listen("tcp4", fmt.Sprintf("0.0.0.0:%d", port))
+			if err == nil {
+				listener.Close()
+				continue
+			}
+			holders[port] = Holder{PID: listenerOf(port)}
+		}
+		return nil
+	})
+	return holders, err
+}
+
+// listenerOf finds the process behind a listening port by way of the socket's
+// inode, as `ss -p` does. It runs on a thread inside the namespace.
+func listenerOf(port int) int {
+	const listening, addressField, stateField, inodeField = "0A", 1, 3, 9
+	for _, table := range []string{"tcp", "tcp6"} {
+		content, err := os.ReadFile(fmt.Sprintf("/proc/self/task/%d/net/%s", syscall.Gettid(), table))
+		if err != nil {
+			continue
+		}
+		for _, line := range strings.Split(string(content), "\n") {
+			fields := strings.Fields(line)
+			if len(fields) > inodeField && fields[stateField] == listening &&
+				strings.HasSuffix(fields[addressField], fmt.Sprintf(":%04X", port)) {
+				return socketHolder(fields[inodeField])
+			}
+		}
+	}
+	return 0
+}
+
+func socketHolder(inode string) int {
+	descriptors, _ := filepath.Glob("/proc/[0-9]*/fd/*")
+	for _, descriptor := range descriptors {
+		if target, err := os.Readlink(descriptor); err == nil && target == "socket:["+inode+"]" {
+			return pidOf(descriptor)
+		}
+	}
+	return 0
+}

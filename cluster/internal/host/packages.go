@@ -1,0 +1,83 @@
+package host
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+)
+
+// Program is something that comes from a Debian package. It is looked for
+// before the package is, because installing Debian's runc beside Docker's
+// would remove Docker.
+type Program struct {
+	Package    string
+	Candidates []string
+}
+
+// Programs that the cluster runs on, and those that only building images needs.
+var (
+	Runc       = Program{"runc", []string{"runc"}}
+	CNI        = Program{"containernetworking-plugins", []string{"/usr/lib/cni/bridge", "/opt/cni/bin/bridge"}}
+	Nftables   = Program{"nftables", []string{"nft", "/usr/sbin/nft"}}
+	Mmdebstrap = Program{"mmdebstrap", []string{"mmdebstrap"}}
+	Python     = Program{"python3", []string{"python3"}}
+)
+
+// Install makes sure that every program is there, and nothing else of the
+// machine changes: apt may not remove a package.
+func Install(ctx context.Context, log io.Writer, programs ...Program) error {
+	var missing []string
+	for _, program := range programs {
+		if _, found := Find(program.Candidates...); !found {
+			missing = append(missing, program.Package)
+		}
+	}
+	return InstallPackages(ctx, log, missing...)
+}
+
+// InstallPackages installs Debian packages that are known to be missing.
+func InstallPackages(ctx context.Context, log io.Writer, missing ...string) error {
+	if len(missing) == 0 {
+		return nil
+	}
+	if _, found := Find("apt-get"); !found {
+		return fmt.Errorf("programs of the Debian packages %s are missing and there is no apt-get: install them by hand (runc, nft, CNI plugins in /opt/cni/bin)",
+			strings.Join(missing, ", "))
+	}
+	arguments := append([]string{"install", "--yes", "--no-install-recommends", "--no-remove"}, missing...)
+	if err := apt(ctx, log, arguments...); err == nil {
+		return nil
+	}
+	// A fresh machine has no package lists yet, an old one has stale ones.
+	if err := apt(ctx, log, "update"); err != nil {
+		return err
+	}
+	return apt(ctx, log, arguments...)
+}
+
+func apt(ctx context.Context, log io.Writer, arguments ...string) error {
+	var output bytes.Buffer
+	command := exec.CommandContext(ctx, "apt-get", arguments...)
+	command.Env = append(os.Environ(), "DEBIAN_FRONTEND=noninteractive")
+	command.Stdout = io.MultiWriter(&output, log)
+	command.Stderr = command.Stdout
+	if err := command.Run(); err != nil {
+		return fmt.Errorf("apt-get %s: %w\n%s\nrepair apt (or install the packages by hand) and run the same command again",
+			strings.Join(arguments, " "), errors.Join(err, ctx.Err()), Tail(output.String(), 8))
+	}
+	return nil
+}
+
+// Tail gives the last lines of a text, indented, for an error message.
+func Tail(text string, lines int) string {
+	all := strings.Split(strings.TrimSpace(text), "\n")
+	if len(all) > lines {
+		all = all[len(all)-lines:]
+	}
+	return "    " + strings.Join(all, "\n    ")
+}

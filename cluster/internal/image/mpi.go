@@ -1,0 +1,95 @@
+package image
+
+import "slices"
+
+// MPI returns the images of the MPI implementations. In each of them mpirun is
+// on the PATH, and python3 has numpy and an mpi4py of that implementation. All
+// run as any user, one without an entry in the user database included, on a
+// read-only root file system with a writable /tmp. Each has an ssh server and
+// client to start itself.
+func MPI() []Definition {
+	return []Definition{
+		{
+			Name:     "openmpi4",
+			Ref:      "trireme.local/openmpi:4",
+			Suite:    "bookworm",
+			Packages: withCommon("openmpi-bin", "python3-mpi4py"),
+			Env:      commonEnv(),
+		},
+		{
+			Name:     "openmpi5",
+			Ref:      "trireme.local/openmpi:5",
+			Suite:    "trixie",
+			Packages: withCommon("openmpi-bin", "python3-mpi4py"),
+			Exclude:  gpuCompiler(),
+			Env:      commonEnv(),
+		},
+		{
+			// MPICH 4.0.2 of bookworm hangs in MPI_Finalize over UCX.
+			Name:     "mpich",
+			Ref:      "trireme.local/mpich:4",
+			Suite:    "trixie",
+			Packages: withCommon("mpich"),
+			// Debian's python3-mpi4py is linked against Open MPI. The wheel binds
+			// to the libmpi.so.12 that it finds when it is imported.
+			Pip:     []string{"mpi4py==4.1.2"},
+			Python:  "3.13",
+			Exclude: gpuCompiler(),
+			Env:     commonEnv(),
+		},
+		{
+			Name:     "intelmpi",
+			Ref:      "trireme.local/intelmpi:2021",
+			Suite:    "trixie",
+			Packages: withCommon(),
+			// From 2021.19 on impi-rt needs a libfabric that has no wheel.
+			Pip:     []string{"impi-rt==2021.18.1", "mpi4py==4.1.2"},
+			Python:  "3.13",
+			Exclude: intelExtras(),
+			// The loader's cache knows nothing of libraries from wheels. Without
+			// I_MPI_ROOT mpirun looks for a setup script, which no wheel has.
+			Env: commonEnv("I_MPI_ROOT=/usr/local", "LD_LIBRARY_PATH=/usr/local/lib"),
+		},
+	}
+}
+
+// gpuCompiler are libraries that UCX of trixie wants for AMD's GPUs: LLVM and
+// what goes with it, half of the image. UCX does without the modules that need
+// them.
+func gpuCompiler() []string {
+	return []string{
+		"/usr/lib/*/libLLVM*", "/usr/lib/*/libamd_comgr*", "/usr/lib/*/libamdhip64*", "/usr/lib/*/libz3*",
+		"/usr/lib/*/ucx/*rocm*",
+	}
+}
+
+// intelExtras are the four fifths of impi-rt that no Python program uses:
+// benchmarks, tuning tools, kernels for GPUs, bindings of other languages and
+// the copies that wheels, which know no links, have of the libraries.
+func intelExtras() []string {
+	return []string{
+		"/usr/local/bin/IMB-*", "/usr/local/bin/*cpuinfo", "/usr/local/bin/fi_*",
+		"/usr/local/bin/libfabric/*", "/usr/local/bin/mpitune_fast",
+		"/usr/local/etc/conda/*/*",
+		"/usr/local/lib/libfabric.so", "/usr/local/lib/libmpcp*",
+		"/usr/local/lib/libmpi.so", "/usr/local/lib/libmpi.so.12.*", "/usr/local/lib/libmpi_*",
+		"/usr/local/lib/libmpicxx*", "/usr/local/lib/libmpifort*", "/usr/local/lib/libmpijava*",
+		"/usr/local/lib/mpi/*",
+		"/usr/local/opt/mpi/etc/*.fatbin", "/usr/local/opt/mpi/etc/*.spv", "/usr/local/opt/mpi/tune_fast/*",
+		"/usr/local/share/java/*",
+	}
+}
+
+func withCommon(packages ...string) []string {
+	return slices.Concat([]string{"openssh-client", "openssh-server", "python3", "python3-numpy"}, packages)
+}
+
+// commonEnv adds to env what every image has. For a user without an entry in
+// the user database HOME has to be set: PMIx, and with it Open MPI, looks there
+// for its configuration and crashes when neither tells where.
+func commonEnv(env ...string) []string {
+	return slices.Concat([]string{
+		"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+		"HOME=/tmp",
+	}, env)
+}

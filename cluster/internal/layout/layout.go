@@ -1,0 +1,183 @@
+// Package layout says where everything of the local cluster lives: one place
+// for paths, ports and addresses, so that no two parts can disagree.
+package layout
+
+import (
+	"fmt"
+	"net/netip"
+	"os"
+	"path/filepath"
+)
+
+// Name is the cluster's name: of its network namespace, its cgroup, its node
+// and its context in the kubeconfig.
+const Name = "trireme"
+
+// Versions of what the cluster is built from, as users see them.
+const (
+	KubernetesVersion = "v1.36.3"
+	ContainerdVersion = "v2.4.2"
+	JobSetVersion     = "v0.12.0"
+)
+
+// Ports, all inside the cluster's own network namespace, so that none of them
+// can be taken by another program of the machine.
+const (
+	APIServerPort         = 6443
+	EtcdClientPort        = 2379
+	EtcdPeerPort          = 2380
+	KubeletPort           = 10250
+	ControllerManagerPort = 10257
+	SchedulerPort         = 10259
+	ProxyHealthPort       = 10256
+	ProxyMetricsPort      = 10249
+	DNSReadyPort          = 8181
+	JobSetHealthPort      = 8081
+	JobSetMetricsPort     = 8443
+	JobSetWebhookPort     = 9443
+	KwokPort              = 10247
+)
+
+// ClusterDomain ends the names of Services and pods.
+const ClusterDomain = "cluster.local"
+
+// PauseImage holds a pod's namespaces open; nothing can be pulled, so it is ours.
+const PauseImage = "trireme.local/pause:1"
+
+// Layout holds the directories of one local cluster. Cache outlives every
+// cluster and can be deleted at any time; Data is the cluster's memory between
+// `up` and `up`; Run exists only while the cluster does.
+type Layout struct {
+	Source  string // the cluster/ folder of the checkout
+	Cache   string
+	Data    string
+	Run     string
+	Network Network
+}
+
+// New resolves the directories from the environment, so that two checkouts
+// share one cache and a test can have a cluster of its own.
+func New(source string, network Network) (Layout, error) {
+	cache := os.Getenv("TRIREME_CACHE")
+	if cache == "" {
+		user, err := os.UserCacheDir()
+		if err != nil {
+			return Layout{}, fmt.Errorf("find the cache directory: %w; set TRIREME_CACHE", err)
+		}
+		cache = filepath.Join(user, "trireme")
+	}
+	l := Layout{
+		Source:  source,
+		Cache:   cache,
+		Data:    fromEnv("TRIREME_CLUSTER_DATA", "/var/lib/trireme-cluster"),
+		Run:     fromEnv("TRIREME_CLUSTER_RUN", "/run/trireme-cluster"),
+		Network: network,
+	}
+	for _, directory := range []string{l.Cache, l.Data, l.Run} {
+		if !filepath.IsAbs(directory) {
+			return Layout{}, fmt.Errorf("directory %q is not absolute: components do not start where you stand", directory)
+		}
+	}
+	return l, nil
+}
+
+func fromEnv(variable, otherwise string) string {
+	if value := os.Getenv(variable); value != "" {
+		return value
+	}
+	return otherwise
+}
+
+// Files and directories by what they are for.
+
+func (l Layout) ImageCache() string      { return filepath.Join(l.Cache, "images") }
+func (l Layout) BuildLogs() string       { return filepath.Join(l.Cache, "logs") }
+func (l Layout) PKI() string             { return filepath.Join(l.Data, "pki") }
+func (l Layout) Config() string          { return filepath.Join(l.Data, "config") }
+func (l Layout) Logs() string            { return filepath.Join(l.Data, "logs") }
+func (l Layout) PodLogs() string         { return filepath.Join(l.Data, "pod-logs") }
+func (l Layout) Volumes() string         { return filepath.Join(l.Data, "volumes") }
+func (l Layout) EtcdData() string        { return filepath.Join(l.Data, "etcd") }
+func (l Layout) ImageStore() string      { return filepath.Join(l.Data, "containerd") }
+func (l Layout) AdminKubeconfig() string { return filepath.Join(l.Data, "admin.kubeconfig") }
+func (l Layout) Hidden() string          { return filepath.Join(l.Data, "hidden") }
+func (l Layout) Pids() string            { return filepath.Join(l.Run, "pids") }
+func (l Layout) ContainerdState() string { return filepath.Join(l.Run, "containerd") }
+func (l Layout) ContainerdSocket() string {
+	return filepath.Join(l.Run, "containerd.sock")
+}
+func (l Layout) SupervisorSocket() string { return filepath.Join(l.Run, "supervisor.sock") }
+func (l Layout) SupervisorState() string  { return filepath.Join(l.Run, "machine.json") }
+
+// Kubeconfig is the one that the named component authenticates with.
+func (l Layout) Kubeconfig(component string) string {
+	return filepath.Join(l.Config(), component+".kubeconfig")
+}
+
+// Log is what the named component wrote, over all its restarts.
+func (l Layout) Log(component string) string {
+	return filepath.Join(l.Logs(), component+".log")
+}
+
+// HostPaths are directories that kubelet, containerd and the CNI library use
+// under fixed names. Inside the cluster's mount namespace each is a directory
+// of ours, so that another kubelet or containerd on this machine is not
+// disturbed (kubelet deletes every socket in device-plugins when it starts).
+func (l Layout) HostPaths() map[string]string {
+	return map[string]string{
+		"/var/lib/kubelet":    filepath.Join(l.Hidden(), "kubelet"),
+		"/var/log/containers": filepath.Join(l.Hidden(), "container-logs"),
+		"/var/lib/cni":        filepath.Join(l.Run, "cni"),
+		"/run/containerd":     filepath.Join(l.Run, "shims"),
+	}
+}
+
+// Network is one block of addresses, cut into the link between the machine and
+// the cluster, the Services and the pods.
+type Network struct {
+	Block netip.Prefix
+}
+
+// DefaultNetwork is a part of the private range that common tools leave alone.
+const DefaultNetwork = "10.199.0.0/16"
+
+// ParseNetwork accepts an IPv4 /16.
+func ParseNetwork(block string) (Network, error) {
+	prefix, err := netip.ParsePrefix(block)
+	if err != nil {
+		return Network{}, fmt.Errorf("network %q: %w; give a block such as %s", block, err, DefaultNetwork)
+	}
+	if !prefix.Addr().Is4() || prefix.Bits() != 16 || prefix.Masked() != prefix {
+		return Network{}, fmt.Errorf("network %q must be an IPv4 block of 16 bits, such as %s", block, DefaultNetwork)
+	}
+	return Network{Block: prefix}, nil
+}
+
+func (n Network) address(third, fourth byte) netip.Addr {
+	octets := n.Block.Addr().As4()
+	return netip.AddrFrom4([4]byte{octets[0], octets[1], third, fourth})
+}
+
+// Host is the machine's own address on the link; pods reach programs on the
+// machine by it.
+func (n Network) Host() netip.Addr { return n.address(0, 1) }
+
+// Node is the cluster's address: API server, kubelet and DNS.
+func (n Network) Node() netip.Addr { return n.address(0, 2) }
+
+// Link holds Host and Node.
+func (n Network) Link() netip.Prefix { return netip.PrefixFrom(n.address(0, 0), 24) }
+
+// Services is the range of ClusterIPs.
+func (n Network) Services() netip.Prefix { return netip.PrefixFrom(n.address(64, 0), 18) }
+
+// KubernetesService is the ClusterIP that the API server gives itself.
+func (n Network) KubernetesService() netip.Addr { return n.address(64, 1) }
+
+// Pods is the range of pod addresses.
+func (n Network) Pods() netip.Prefix { return netip.PrefixFrom(n.address(128, 0), 17) }
+
+// APIServer is the URL that every client uses.
+func (n Network) APIServer() string {
+	return fmt.Sprintf("https://%s:%d", n.Node(), APIServerPort)
+}

@@ -1,0 +1,173 @@
+package local
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/trireme-mpi/trireme/cluster/internal/build"
+	"github.com/trireme-mpi/trireme/cluster/internal/host"
+	"github.com/trireme-mpi/trireme/cluster/internal/image"
+	"github.com/trireme-mpi/trireme/cluster/internal/layout"
+)
+
+// packageLog keeps what apt said.
+func (c *Cluster) packageLog() io.Writer {
+	return c.buildLog("packages")
+}
+
+func (c *Cluster) buildLog(name string) io.Writer {
+	if err := os.MkdirAll(c.Layout.BuildLogs(), 0o755); err != nil {
+		return io.Discard
+	}
+	file, err := os.OpenFile(filepath.Join(c.Layout.BuildLogs(), name+".log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	if err != nil {
+		return io.Discard
+	}
+	return file
+}
+
+// BuildImage makes an MPI image, or finds it in the cache.
+func (c *Cluster) BuildImage(ctx context.Context, definition image.Definition) (string, error) {
+	for _, tool := range definition.HostTools() {
+		if exec.CommandContext(ctx, tool.Probe[0], tool.Probe[1:]...).Run() == nil {
+			continue
+		}
+		if err := host.InstallPackages(ctx, c.packageLog(), tool.Package); err != nil {
+			return "", err
+		}
+	}
+	if err := os.MkdirAll(c.Layout.ImageCache(), 0o755); err != nil {
+		return "", err
+	}
+	return image.Build(ctx, definition, c.Layout.ImageCache(), c.buildLog("image-"+definition.Name))
+}
+
+// LoadMPI puts MPI images into the running cluster, building what is missing.
+func (c *Cluster) LoadMPI(ctx context.Context, definitions []image.Definition) error {
+	present, err := c.Images(ctx)
+	if err != nil {
+		return err
+	}
+	for _, definition := range definitions {
+		err := c.Progress.Step("image "+definition.Ref, func() error {
+			if slices.Contains(present, definition.ExactRef()) {
+				c.Progress.Note("loaded already")
+				return nil
+			}
+			path, err := c.BuildImage(ctx, definition)
+			if err != nil {
+				return err
+			}
+			return c.importImage(ctx, path)
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Load puts one file into the cluster: an image archive as it is, a static
+// binary as an image of that binary alone.
+func (c *Cluster) Load(ctx context.Context, file, reference string) error {
+	if _, err := c.Running(ctx); err != nil {
+		return err
+	}
+	if _, err := os.Stat(file); err != nil {
+		return fmt.Errorf("load image: %w", err)
+	}
+	if isArchive(file) {
+		return c.importImage(ctx, file)
+	}
+	if reference == "" {
+		return errors.New("load image: a binary needs a name to be run by; give --name, such as --name trireme.local/tool:dev")
+	}
+	archive, err := os.CreateTemp("", "image-*.tar")
+	if err != nil {
+		return err
+	}
+	defer os.Remove(archive.Name())
+	if err := archive.Close(); err != nil {
+		return err
+	}
+	if err := image.FromBinary(file, reference, archive.Name()); err != nil {
+		return err
+	}
+	return c.importImage(ctx, archive.Name())
+}
+
+// isArchive looks for tar's magic where it always is, and gzip's.
+func isArchive(path string) bool {
+	file, err := os.Open(path)
+	if err != nil {
+		return false
+	}
+	defer file.Close()
+	header := make([]byte, 512)
+	n, _ := io.ReadFull(file, header)
+	header = header[:n]
+	const tarMagicAt = 257
+	return bytes.HasPrefix(header, []byte{0x1f, 0x8b}) ||
+		len(header) > tarMagicAt+5 && bytes.Equal(header[tarMagicAt:tarMagicAt+5], []byte("ustar"))
+}
+
+func (c *Cluster) loadPause(ctx context.Context) error {
+	directory, err := build.Output(ctx, c.Layout, build.Named(c.Layout, "pause"))
+	if err != nil {
+		return err
+	}
+	present, err := c.Images(ctx)
+	if err != nil {
+		return err
+	}
+	exact := layout.PauseImage + "-" + filepath.Base(directory)
+	if slices.Contains(present, exact) {
+		c.Progress.Note("loaded already")
+		return nil
+	}
+	for _, reference := range []string{layout.PauseImage, exact} {
+		if err := c.Load(ctx, filepath.Join(directory, "pause"), reference); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Images lists the references that pods can use.
+func (c *Cluster) Images(ctx context.Context) ([]string, error) {
+	if _, err := c.Running(ctx); err != nil {
+		return nil, err
+	}
+	output, err := c.ctr(ctx, "images", "list", "--quiet")
+	return strings.Fields(output), err
+}
+
+func (c *Cluster) importImage(ctx context.Context, path string) error {
+	_, err := c.ctr(ctx, "images", "import", path)
+	return err
+}
+
+// ctr is containerd's own client, pointed at our containerd and at the images
+// that Kubernetes sees.
+func (c *Cluster) ctr(ctx context.Context, arguments ...string) (string, error) {
+	directory, err := build.Output(ctx, c.Layout, build.Named(c.Layout, "containerd"))
+	if err != nil {
+		return "", err
+	}
+	var output, complaints bytes.Buffer
+	command := exec.CommandContext(ctx, filepath.Join(directory, "ctr"),
+		append([]string{"--address", c.Layout.ContainerdSocket(), "--namespace", "k8s.io"}, arguments...)...)
+	command.Stdout, command.Stderr = &output, &complaints
+	if err := command.Run(); err != nil {
+		return "", fmt.Errorf("ctr %s: %w\n%s", strings.Join(arguments, " "), errors.Join(err, ctx.Err()), host.Tail(complaints.String(), 5))
+	}
+	return output.String(), nil
+}

@@ -1,0 +1,230 @@
+// Package local brings the cluster up and down: it orders what the other
+// packages do and owns the promise that a failure leaves nothing behind.
+package local
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"time"
+
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/trireme-mpi/trireme/cluster/internal/build"
+	"github.com/trireme-mpi/trireme/cluster/internal/component"
+	"github.com/trireme-mpi/trireme/cluster/internal/host"
+	"github.com/trireme-mpi/trireme/cluster/internal/layout"
+	"github.com/trireme-mpi/trireme/cluster/internal/pki"
+	"github.com/trireme-mpi/trireme/cluster/internal/progress"
+	"github.com/trireme-mpi/trireme/cluster/internal/supervisor"
+)
+
+// Cluster is the local cluster of this machine.
+type Cluster struct {
+	Layout   layout.Layout
+	Progress *progress.Reporter
+}
+
+// ErrNotRunning is the answer to what only a running cluster can do.
+var ErrNotRunning = errors.New("the cluster is not running; start it with `up` (or `make cluster`)")
+
+// Running asks the supervisor; ErrNotRunning if there is none.
+func (c *Cluster) Running(ctx context.Context) (supervisor.Report, error) {
+	report, err := supervisor.Ask(ctx, c.Layout)
+	if err != nil {
+		return supervisor.Report{}, ErrNotRunning
+	}
+	return report, nil
+}
+
+// Config is how to talk to the API server as the administrator.
+func (c *Cluster) Config() (*rest.Config, error) {
+	config, err := clientcmd.BuildConfigFromFlags("", c.Layout.AdminKubeconfig())
+	if err != nil {
+		return nil, fmt.Errorf("administrator's kubeconfig: %w", err)
+	}
+	config.QPS, config.Burst = 200, 400
+	config.Proxy = nil
+	return config, nil
+}
+
+func (c *Cluster) client() (*kubernetes.Clientset, error) {
+	config, err := c.Config()
+	if err != nil {
+		return nil, err
+	}
+	return kubernetes.NewForConfig(config)
+}
+
+// Build makes all programs that are not in the cache, each as a step.
+func (c *Cluster) Build(ctx context.Context) (map[string]string, error) {
+	directories := map[string]string{}
+	for _, module := range build.Modules(c.Layout) {
+		err := c.Progress.Step("build "+module.Name, func() error {
+			directory, built, err := build.Ensure(ctx, c.Layout, module)
+			if err == nil && !built {
+				c.Progress.Note("cached")
+			}
+			directories[module.Name] = directory
+			return err
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	return directories, nil
+}
+
+// Assets gives the directory with kube-apiserver, etcd and kubectl for envtest.
+func (c *Cluster) Assets(ctx context.Context) (string, error) {
+	directory, _, err := build.Ensure(ctx, c.Layout, build.Named(c.Layout, "kubernetes"))
+	return directory, err
+}
+
+// programs finds everything that components are started from, and copies this
+// program to where it stays when the checkout does not.
+func (c *Cluster) programs(directories map[string]string) (component.Programs, error) {
+	runc, found := host.Find(host.Runc.Candidates...)
+	if !found {
+		return component.Programs{}, errors.New("runc is not on PATH although its package is installed")
+	}
+	bridge, found := host.Find(host.CNI.Candidates...)
+	if !found {
+		return component.Programs{}, errors.New("the CNI plugin `bridge` is missing although its package is installed")
+	}
+	tool := filepath.Join(c.Layout.Data, "bin", "cluster")
+	if err := copySelf(tool); err != nil {
+		return component.Programs{}, fmt.Errorf("copy this program: %w", err)
+	}
+	return component.Programs{
+		Kubernetes: directories["kubernetes"],
+		Containerd: directories["containerd"],
+		CNI:        filepath.Dir(bridge),
+		Runc:       runc,
+		Tool:       tool,
+	}, nil
+}
+
+func copySelf(target string) error {
+	self, err := os.Executable()
+	if err != nil || self == target {
+		return err
+	}
+	source, err := os.Open(self)
+	if err != nil {
+		return err
+	}
+	defer source.Close()
+	if err := os.MkdirAll(filepath.Dir(target), 0o755); err != nil {
+		return err
+	}
+	// A new file, because the old one may be running.
+	partial := target + ".new"
+	copied, err := os.OpenFile(partial, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o755)
+	if err != nil {
+		return err
+	}
+	if _, err := io.Copy(copied, source); err != nil {
+		return errors.Join(err, copied.Close())
+	}
+	if err := copied.Close(); err != nil {
+		return err
+	}
+	return os.Rename(partial, target)
+}
+
+// writeConfiguration makes certificates, kubeconfigs and configuration files.
+func (c *Cluster) writeConfiguration(programs component.Programs) error {
+	l := c.Layout
+	for _, directory := range []string{l.Data, l.Config(), l.Logs(), l.PodLogs(), l.Volumes(), l.EtcdData(), l.ImageStore()} {
+		if err := os.MkdirAll(directory, 0o700); err != nil {
+			return fmt.Errorf("create directory: %w", err)
+		}
+	}
+	// Pods of any user pass through these two on the way to their volume.
+	for _, directory := range []string{l.Data, l.Volumes()} {
+		if err := os.Chmod(directory, 0o711); err != nil {
+			return fmt.Errorf("create directory: %w", err)
+		}
+	}
+	for authority, leaves := range component.Leaves(l.Network) {
+		signer, err := pki.Open(l.PKI(), authority, time.Now())
+		if err != nil {
+			return err
+		}
+		for _, leaf := range leaves {
+			if err := signer.Issue(leaf); err != nil {
+				return err
+			}
+		}
+	}
+	if err := pki.ServiceAccountKey(l.PKI()); err != nil {
+		return err
+	}
+	if err := c.writeKubeconfigs(); err != nil {
+		return err
+	}
+	files, err := component.Files(l, programs)
+	if err != nil {
+		return err
+	}
+	files[c.programsFile()], err = json.Marshal(programs)
+	if err != nil {
+		return err
+	}
+	return errors.Join(writeFiles(files), c.linkJobSetCertificate())
+}
+
+func (c *Cluster) programsFile() string { return filepath.Join(c.Layout.Config(), "programs.json") }
+
+func (c *Cluster) writeKubeconfigs() error {
+	l := c.Layout
+	targets := map[string]string{"admin": l.AdminKubeconfig()}
+	for _, name := range component.Clients() {
+		targets[name] = l.Kubeconfig(name)
+	}
+	for leaf, file := range targets {
+		err := pki.WriteKubeconfig(file, l.Network.APIServer(), layout.Name, l.PKI(), component.ClusterAuthority, leaf)
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func writeFiles(files map[string][]byte) error {
+	for path, content := range files {
+		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+			return fmt.Errorf("configuration file: %w", err)
+		}
+		if err := os.WriteFile(path, content, 0o600); err != nil {
+			return fmt.Errorf("configuration file: %w", err)
+		}
+	}
+	return nil
+}
+
+// linkJobSetCertificate gives JobSet its certificate under the names that its
+// webhook server looks for.
+func (c *Cluster) linkJobSetCertificate() error {
+	directory := filepath.Join(c.Layout.Config(), "jobset-certificate")
+	if err := os.MkdirAll(directory, 0o700); err != nil {
+		return err
+	}
+	for name, target := range map[string]string{"tls.crt": "jobset.crt", "tls.key": "jobset.key"} {
+		link := filepath.Join(directory, name)
+		if err := os.Remove(link); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return err
+		}
+		if err := os.Symlink(filepath.Join(c.Layout.PKI(), target), link); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,117 @@
+package local
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/trireme-mpi/trireme/cluster/internal/addon"
+	"github.com/trireme-mpi/trireme/cluster/internal/component"
+	"github.com/trireme-mpi/trireme/cluster/internal/host"
+	"github.com/trireme-mpi/trireme/cluster/internal/layout"
+	"github.com/trireme-mpi/trireme/cluster/internal/supervisor"
+)
+
+// startSupervisor starts this program again, in the cluster's network
+// namespace and a mount namespace of the cluster's own, and waits until it
+// answers. If pods survived an earlier supervisor, theirs is that mount
+// namespace: kubelet must see their volumes.
+func (c *Cluster) startSupervisor(ctx context.Context) error {
+	log, err := os.OpenFile(c.Layout.Log("supervisor"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+	command := exec.Command(filepath.Join(c.Layout.Data, "bin", "cluster"), "supervise", "--network", c.Layout.Network.Block.String())
+	command.Dir = "/"
+	command.Stdout, command.Stderr = log, log
+	command.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	survivor := c.survivor()
+	if survivor == 0 {
+		command.Args = append(command.Args, "--new-mounts")
+		command.SysProcAttr.Unshareflags = unix.CLONE_NEWNS
+	}
+	err = host.InNamespace(func() error {
+		if survivor != 0 {
+			if err := host.EnterMountNamespace(survivor); err != nil {
+				return err
+			}
+		}
+		return command.Start()
+	})
+	if err != nil {
+		return fmt.Errorf("start the supervisor: %w", err)
+	}
+	ended := make(chan struct{})
+	go func() {
+		_ = command.Wait()
+		close(ended)
+	}()
+	return poll(ctx, 10*time.Second, func() (bool, error) {
+		select {
+		case <-ended:
+			return false, fmt.Errorf("the supervisor ended at once:\n%s", logTail(c.Layout.Log("supervisor")))
+		default:
+		}
+		_, err := c.Running(ctx)
+		return err == nil, nil
+	})
+}
+
+// survivor is a process that holds the mount namespace of a cluster whose
+// supervisor died: a pod's shim or a component.
+func (c *Cluster) survivor() int {
+	for _, pid := range host.InNetworkNamespace(host.NamespaceFile()) {
+		executable, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", pid))
+		if err == nil && filepath.Base(executable) == "containerd-shim-runc-v2" {
+			return pid
+		}
+	}
+	return 0
+}
+
+// Supervise is the long-running half of the tool.
+func Supervise(ctx context.Context, l layout.Layout, newMounts bool) error {
+	if newMounts {
+		if err := host.ArrangeMounts(l.HostPaths()); err != nil {
+			return err
+		}
+	}
+	if err := os.WriteFile("/proc/sys/net/ipv4/ip_forward", []byte("1"), 0o644); err != nil {
+		return fmt.Errorf("let pods reach each other: %w", err)
+	}
+	c := &Cluster{Layout: l}
+	content, err := os.ReadFile(c.programsFile())
+	if err != nil {
+		return err
+	}
+	var programs component.Programs
+	if err := json.Unmarshal(content, &programs); err != nil {
+		return fmt.Errorf("%s: %w", c.programsFile(), err)
+	}
+	addons := supervisor.Task{
+		Name:  component.AddonsTask,
+		After: []string{"kube-apiserver"},
+		Do: func(ctx context.Context) error {
+			config, err := c.Config()
+			if err != nil {
+				return err
+			}
+			return addon.Apply(ctx, config, l, programs.Kubernetes)
+		},
+	}
+	log := slog.New(slog.NewTextHandler(os.Stderr, nil))
+	s, err := supervisor.New(l, component.Environment(programs), component.All(l, programs), []supervisor.Task{addons}, log)
+	if err != nil {
+		return err
+	}
+	return s.Run(ctx)
+}

@@ -1,0 +1,264 @@
+package local
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/trireme-mpi/trireme/cluster/internal/addon"
+	"github.com/trireme-mpi/trireme/cluster/internal/component"
+	"github.com/trireme-mpi/trireme/cluster/internal/host"
+	"github.com/trireme-mpi/trireme/cluster/internal/layout"
+	"github.com/trireme-mpi/trireme/cluster/internal/supervisor"
+)
+
+// startPatience is how long one component may take to get ready on a slow and
+// busy machine.
+const startPatience = 90 * time.Second
+
+// UpOptions are a person's wishes for the cluster.
+type UpOptions struct {
+	// FakeNodes is the number of simulated nodes; negative leaves it as it is.
+	FakeNodes    int
+	FakeNodeGPUs int
+}
+
+// Up makes the cluster run. Called again it finds everything done; called for
+// a cluster whose supervisor died it takes over what still runs. If it cannot
+// finish, nothing that it started is left.
+func (c *Cluster) Up(ctx context.Context, options UpOptions) error {
+	if err := host.Check(c.Layout); err != nil {
+		return err
+	}
+	report, err := c.Running(ctx)
+	if err == nil {
+		if report.Network != c.Layout.Network.Block.String() {
+			return fmt.Errorf("the cluster runs on network %s, not %s; take it `down` first", report.Network, c.Layout.Network.Block)
+		}
+		c.Progress.Line("the cluster is up already (supervisor is process %d)", report.PID)
+		return c.finishUp(ctx, options)
+	}
+	err = c.Progress.Step("Debian packages", func() error {
+		return host.Install(ctx, c.packageLog(), host.Runc, host.CNI, host.Nftables)
+	})
+	if err != nil {
+		return err
+	}
+	directories, err := c.Build(ctx)
+	if err != nil {
+		return err
+	}
+	if err := host.CheckNetwork(c.Layout.Network); err != nil {
+		return err
+	}
+	if err = c.start(ctx, directories); err == nil {
+		err = c.finishUp(ctx, options)
+	}
+	if err == nil {
+		return nil
+	}
+	if ctx.Err() != nil {
+		err = errors.New("interrupted")
+	}
+	c.Progress.Line("cleaning up what was started")
+	// The context may be what ended; the cleaning must not.
+	return errors.Join(err, c.Down(context.WithoutCancel(ctx)))
+}
+
+// start prepares the machine and starts the supervisor.
+func (c *Cluster) start(ctx context.Context, directories map[string]string) error {
+	err := c.Progress.Step("network "+c.Layout.Network.Block.String(), func() error {
+		if err := host.CreateNetwork(c.Layout.Network); err != nil {
+			return err
+		}
+		return c.checkPorts()
+	})
+	if err != nil {
+		return err
+	}
+	err = c.Progress.Step("certificates and configuration", func() error {
+		programs, err := c.programs(directories)
+		if err != nil {
+			return err
+		}
+		return c.writeConfiguration(programs)
+	})
+	if err != nil {
+		return err
+	}
+	return c.Progress.Step("supervisor", func() error {
+		if err := os.MkdirAll(c.Layout.Run, 0o711); err != nil {
+			return err
+		}
+		if err := host.Remember(c.Layout.SupervisorState(), mountpoints(c.Layout)); err != nil {
+			return err
+		}
+		if err := host.CreateCgroup(layout.Name); err != nil {
+			return err
+		}
+		return c.startSupervisor(ctx)
+	})
+}
+
+func mountpoints(l layout.Layout) []string {
+	var all []string
+	for directory := range l.HostPaths() {
+		all = append(all, directory)
+	}
+	slices.Sort(all)
+	return all
+}
+
+// checkPorts refuses strangers on the cluster's ports; a component that an
+// earlier supervisor left is none, the new one ends it.
+func (c *Cluster) checkPorts() error {
+	holders, err := host.PortHolders([]int{layout.APIServerPort, layout.EtcdClientPort, layout.EtcdPeerPort, layout.KubeletPort,
+		layout.ControllerManagerPort, layout.SchedulerPort, layout.ProxyHealthPort, layout.ProxyMetricsPort,
+		layout.DNSReadyPort, layout.JobSetHealthPort, layout.JobSetMetricsPort, layout.JobSetWebhookPort, layout.KwokPort})
+	if err != nil {
+		return err
+	}
+	var taken []error
+	for port, holder := range holders {
+		if !supervisor.IsComponent(c.Layout, holder.PID) {
+			taken = append(taken, fmt.Errorf("port %d of the cluster's network is taken by %s; end that process and try again",
+				port, host.Describe(holder.PID)))
+		}
+	}
+	return errors.Join(taken...)
+}
+
+// finishUp waits until the cluster can be used, and makes it what was asked for.
+func (c *Cluster) finishUp(ctx context.Context, options UpOptions) error {
+	for _, name := range append(component.Names(), component.AddonsTask) {
+		if err := c.Progress.Step(name, func() error { return c.awaitComponent(ctx, name) }); err != nil {
+			return err
+		}
+	}
+	if err := c.Progress.Step("pause image", func() error { return c.loadPause(ctx) }); err != nil {
+		return err
+	}
+	if err := c.Progress.Step("node ready", func() error { return c.awaitNode(ctx) }); err != nil {
+		return err
+	}
+	if options.FakeNodes < 0 {
+		return nil
+	}
+	return c.Progress.Step(fmt.Sprintf("%d fake nodes", options.FakeNodes), func() error {
+		client, err := c.client()
+		if err != nil {
+			return err
+		}
+		if err := addon.FakeNodes(ctx, client, options.FakeNodes, options.FakeNodeGPUs); err != nil {
+			return err
+		}
+		return c.awaitFakeNodes(ctx, options.FakeNodes)
+	})
+}
+
+// awaitComponent fails with what the component itself said last.
+func (c *Cluster) awaitComponent(ctx context.Context, name string) error {
+	var last supervisor.Status
+	err := poll(ctx, startPatience, func() (bool, error) {
+		report, err := c.Running(ctx)
+		if err != nil {
+			return false, fmt.Errorf("the supervisor ended:\n%s", logTail(c.Layout.Log("supervisor")))
+		}
+		for _, status := range report.Components {
+			if status.Name == name {
+				last = status
+			}
+		}
+		return last.State == supervisor.Ready, nil
+	})
+	if errors.Is(err, errPatience) {
+		log := c.Layout.Log(name)
+		return fmt.Errorf("%s is %s after %s (%s); the end of %s:\n%s", name, last.State, startPatience, last.Message, log, logTail(log))
+	}
+	return err
+}
+
+func (c *Cluster) awaitNode(ctx context.Context) error {
+	client, err := c.client()
+	if err != nil {
+		return err
+	}
+	err = poll(ctx, startPatience, func() (bool, error) {
+		node, err := client.CoreV1().Nodes().Get(ctx, layout.Name, metav1.GetOptions{})
+		return err == nil && nodeReady(node), nil
+	})
+	if errors.Is(err, errPatience) {
+		log := c.Layout.Log("kubelet")
+		return fmt.Errorf("node %s is not ready after %s; the end of %s:\n%s", layout.Name, startPatience, log, logTail(log))
+	}
+	return err
+}
+
+func (c *Cluster) awaitFakeNodes(ctx context.Context, count int) error {
+	client, err := c.client()
+	if err != nil {
+		return err
+	}
+	ready := 0
+	err = poll(ctx, startPatience, func() (bool, error) {
+		nodes, err := client.CoreV1().Nodes().List(ctx, metav1.ListOptions{LabelSelector: addon.FakeNodeLabel})
+		if err != nil {
+			return false, nil
+		}
+		ready = 0
+		for i := range nodes.Items {
+			if nodeReady(&nodes.Items[i]) {
+				ready++
+			}
+		}
+		return ready == count && len(nodes.Items) == count, nil
+	})
+	if errors.Is(err, errPatience) {
+		return fmt.Errorf("%d of %d fake nodes are ready after %s; see `logs kwok`", ready, count, startPatience)
+	}
+	return err
+}
+
+func nodeReady(node *corev1.Node) bool {
+	for _, condition := range node.Status.Conditions {
+		if condition.Type == corev1.NodeReady {
+			return condition.Status == corev1.ConditionTrue
+		}
+	}
+	return false
+}
+
+var errPatience = errors.New("patience ended")
+
+// poll asks until the answer is yes, an error, or too late.
+func poll(ctx context.Context, patience time.Duration, ask func() (bool, error)) error {
+	deadline := time.Now().Add(patience)
+	for {
+		done, err := ask()
+		if done || err != nil {
+			return err
+		}
+		if time.Now().After(deadline) {
+			return errPatience
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
+}
+
+func logTail(file string) string {
+	content, err := os.ReadFile(file)
+	if err != nil {
+		return "    (no log yet)"
+	}
+	return host.Tail(string(content), 12)
+}

@@ -1,0 +1,75 @@
+// Package storage provisions PersistentVolumes as directories of the machine.
+package storage
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"sigs.k8s.io/sig-storage-lib-external-provisioner/v13/controller"
+
+	"github.com/trireme-mpi/trireme/cluster/internal/layout"
+)
+
+// Name is what the storage class calls its provisioner.
+const Name = "trireme.local/host-directory"
+
+// Run provisions until the context ends.
+func Run(ctx context.Context, client kubernetes.Interface, directory string) {
+	controller.NewProvisionController(ctx, client, Name, directories{directory},
+		// One instance: an election would only delay it.
+		controller.LeaderElection(false),
+		controller.Threadiness(2),
+	).Run(ctx)
+}
+
+// directories is the provisioner: one directory a volume, below root.
+type directories struct{ root string }
+
+// Provision makes a directory that pods of any user may write to: there is no
+// telling which UID a pod will have, and every access mode is honest because
+// there is one real node.
+func (d directories) Provision(_ context.Context, options controller.ProvisionOptions) (*corev1.PersistentVolume, controller.ProvisioningState, error) {
+	path := filepath.Join(d.root, options.PVName)
+	if err := os.MkdirAll(path, 0o755); err != nil {
+		return nil, controller.ProvisioningFinished, fmt.Errorf("volume of claim %s/%s: %w", options.PVC.Namespace, options.PVC.Name, err)
+	}
+	// The umask would take bits away from MkdirAll's mode.
+	if err := os.Chmod(path, 0o777); err != nil {
+		return nil, controller.ProvisioningFinished, fmt.Errorf("volume of claim %s/%s: %w", options.PVC.Namespace, options.PVC.Name, err)
+	}
+	volume := &corev1.PersistentVolume{
+		ObjectMeta: metav1.ObjectMeta{Name: options.PVName},
+		Spec: corev1.PersistentVolumeSpec{
+			PersistentVolumeReclaimPolicy: *options.StorageClass.ReclaimPolicy,
+			AccessModes:                   options.PVC.Spec.AccessModes,
+			MountOptions:                  options.StorageClass.MountOptions,
+			Capacity: corev1.ResourceList{
+				corev1.ResourceStorage: options.PVC.Spec.Resources.Requests[corev1.ResourceStorage],
+			},
+			PersistentVolumeSource: corev1.PersistentVolumeSource{Local: &corev1.LocalVolumeSource{Path: path}},
+			NodeAffinity:           onlyRealNode(),
+		},
+	}
+	return volume, controller.ProvisioningFinished, nil
+}
+
+func onlyRealNode() *corev1.VolumeNodeAffinity {
+	return &corev1.VolumeNodeAffinity{Required: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{
+		MatchExpressions: []corev1.NodeSelectorRequirement{{
+			Key: corev1.LabelHostname, Operator: corev1.NodeSelectorOpIn, Values: []string{layout.Name},
+		}},
+	}}}}
+}
+
+// Delete removes the directory, and nothing that is not one of ours.
+func (d directories) Delete(_ context.Context, volume *corev1.PersistentVolume) error {
+	if volume.Spec.Local == nil || filepath.Dir(volume.Spec.Local.Path) != filepath.Clean(d.root) {
+		return &controller.IgnoredError{Reason: "not a directory below " + d.root}
+	}
+	return os.RemoveAll(volume.Spec.Local.Path)
+}

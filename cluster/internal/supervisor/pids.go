@@ -1,0 +1,54 @@
+package supervisor
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/trireme-mpi/trireme/cluster/internal/host"
+	"github.com/trireme-mpi/trireme/cluster/internal/layout"
+)
+
+// recordPid notes a component's process with its start time, so that the next
+// supervisor can end it should this one die, and never ends a stranger that
+// got the same number.
+func (s *Supervisor) recordPid(name string, pid int) error {
+	if err := os.MkdirAll(s.layout.Pids(), 0o700); err != nil {
+		return err
+	}
+	content := fmt.Sprintf("%d %s", pid, host.StartTime(pid))
+	return os.WriteFile(filepath.Join(s.layout.Pids(), name), []byte(content), 0o600)
+}
+
+// endOrphans ends components that a supervisor which was killed left behind.
+func (s *Supervisor) endOrphans() error {
+	return host.Kill(func() []int { return recorded(s.layout.Pids()) }, 10*time.Second)
+}
+
+func recorded(directory string) []int {
+	entries, err := os.ReadDir(directory)
+	if err != nil {
+		return nil
+	}
+	var pids []int
+	for _, entry := range entries {
+		content, err := os.ReadFile(filepath.Join(directory, entry.Name()))
+		if err != nil {
+			continue
+		}
+		number, startTime, _ := strings.Cut(string(content), " ")
+		if pid, err := strconv.Atoi(number); err == nil && startTime != "" && host.StartTime(pid) == startTime {
+			pids = append(pids, pid)
+		}
+	}
+	return pids
+}
+
+// IsComponent tells whether a process is one that a supervisor started.
+func IsComponent(l layout.Layout, pid int) bool {
+	return slices.Contains(recorded(l.Pids()), pid)
+}

@@ -1,0 +1,84 @@
+package supervisor
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/trireme-mpi/trireme/cluster/internal/component"
+	"github.com/trireme-mpi/trireme/cluster/internal/layout"
+)
+
+// prober asks components whether they are ready, as a client that they trust.
+type prober struct {
+	directory string
+	roots     *x509.CertPool
+}
+
+func newProber(l layout.Layout) (*prober, error) {
+	p := &prober{directory: l.PKI(), roots: x509.NewCertPool()}
+	for _, authority := range []string{component.ClusterAuthority, component.EtcdAuthority} {
+		content, err := os.ReadFile(filepath.Join(p.directory, authority+".crt"))
+		if err != nil {
+			return nil, fmt.Errorf("probe certificates: %w", err)
+		}
+		p.roots.AppendCertsFromPEM(content)
+	}
+	return p, nil
+}
+
+func (p *prober) probe(ctx context.Context, probe component.Probe) error {
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+	defer cancel()
+	if probe.URL == "" {
+		return nil // running is all that can be asked of it
+	}
+	if socket, isSocket := strings.CutPrefix(probe.URL, "unix://"); isSocket {
+		connection, err := (&net.Dialer{}).DialContext(ctx, "unix", socket)
+		if err != nil {
+			return err
+		}
+		return connection.Close()
+	}
+	client, err := p.client(probe.Leaf)
+	if err != nil {
+		return err
+	}
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, probe.URL, nil)
+	if err != nil {
+		return err
+	}
+	response, err := client.Do(request)
+	if err != nil {
+		return err
+	}
+	defer response.Body.Close()
+	if response.StatusCode != http.StatusOK {
+		body, _ := io.ReadAll(io.LimitReader(response.Body, 300))
+		return fmt.Errorf("%s answers %s: %s", probe.URL, response.Status, strings.TrimSpace(string(body)))
+	}
+	return nil
+}
+
+// client is made anew for each probe: a connection kept open would hide that
+// the component no longer accepts one.
+func (p *prober) client(leaf string) (*http.Client, error) {
+	config := &tls.Config{RootCAs: p.roots, MinVersion: tls.VersionTLS12}
+	if leaf != "" {
+		base := filepath.Join(p.directory, leaf)
+		pair, err := tls.LoadX509KeyPair(base+".crt", base+".key")
+		if err != nil {
+			return nil, err
+		}
+		config.Certificates = []tls.Certificate{pair}
+	}
+	return &http.Client{Transport: &http.Transport{TLSClientConfig: config, DisableKeepAlives: true, Proxy: nil}}, nil
+}

@@ -1,0 +1,170 @@
+package supervisor
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/trireme-mpi/trireme/cluster/internal/component"
+	"github.com/trireme-mpi/trireme/cluster/internal/layout"
+)
+
+// State is where a component is in its life.
+type State string
+
+const (
+	// Waiting for components that must be ready before it.
+	Waiting State = "Waiting"
+	// Starting means that the process runs but does not answer yet.
+	Starting State = "Starting"
+	// Ready means that it answered the last time it was asked.
+	Ready State = "Ready"
+	// NotReady means that it was ready once and does not answer now.
+	NotReady State = "NotReady"
+	// Restarting means that the process ended and is about to be started again.
+	Restarting State = "Restarting"
+	// Stopped means that it was told to end and did.
+	Stopped State = "Stopped"
+)
+
+// Status is one component as `cluster status` shows it.
+type Status struct {
+	Name     string    `json:"name"`
+	State    State     `json:"state"`
+	PID      int       `json:"pid,omitempty"`
+	Restarts int       `json:"restarts"`
+	Since    time.Time `json:"since"`
+	Message  string    `json:"message,omitempty"`
+}
+
+// Report is what the supervisor answers.
+type Report struct {
+	PID        int      `json:"pid"`
+	Network    string   `json:"network"`
+	Tool       string   `json:"tool"`
+	Components []Status `json:"components"`
+}
+
+// Ready tells whether every component is.
+func (r Report) Ready() bool {
+	for _, c := range r.Components {
+		if c.State != Ready {
+			return false
+		}
+	}
+	return true
+}
+
+// worker is the component that a goroutine keeps running.
+type worker struct {
+	component component.Component
+	mutex     sync.Mutex
+	status    Status
+	everReady bool
+}
+
+func (w *worker) set(state State, pid int, message string) {
+	w.mutex.Lock()
+	defer w.mutex.Unlock()
+	w.status.State, w.status.PID, w.status.Message, w.status.Since = state, pid, message, time.Now()
+}
+
+func (w *worker) died(message string) {
+	w.set(Restarting, 0, message)
+	w.mutex.Lock()
+	defer w.mutex.Unlock()
+	w.status.Restarts++
+}
+
+// ready notes success and tells whether it was the first.
+func (w *worker) ready() bool {
+	w.mutex.Lock()
+	defer w.mutex.Unlock()
+	if w.status.State != Ready {
+		w.status.State, w.status.Message, w.status.Since = Ready, "", time.Now()
+	}
+	first := !w.everReady
+	w.everReady = true
+	return first
+}
+
+func (w *worker) unready(message string) {
+	w.mutex.Lock()
+	defer w.mutex.Unlock()
+	if w.status.State == Ready {
+		w.status.State, w.status.Since = NotReady, time.Now()
+	}
+	w.status.Message = message
+}
+
+func (s *Supervisor) report() Report {
+	executable, _ := os.Executable()
+	report := Report{PID: os.Getpid(), Network: s.layout.Network.Block.String(), Tool: executable}
+	for _, w := range s.workers {
+		w.mutex.Lock()
+		report.Components = append(report.Components, w.status)
+		w.mutex.Unlock()
+	}
+	for _, t := range s.tasks {
+		t.mutex.Lock()
+		report.Components = append(report.Components, t.status)
+		t.mutex.Unlock()
+	}
+	return report
+}
+
+// serve answers on a socket that only root can open.
+func (s *Supervisor) serve() (stop func(), err error) {
+	socket := s.layout.SupervisorSocket()
+	if err := os.RemoveAll(socket); err != nil {
+		return nil, fmt.Errorf("supervisor socket: %w", err)
+	}
+	listener, err := net.Listen("unix", socket)
+	if err != nil {
+		return nil, fmt.Errorf("supervisor socket: %w", err)
+	}
+	if err := os.Chmod(socket, 0o600); err != nil {
+		return nil, fmt.Errorf("supervisor socket: %w", err)
+	}
+	server := &http.Server{
+		ReadHeaderTimeout: 5 * time.Second,
+		Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "application/json")
+			_ = json.NewEncoder(w).Encode(s.report())
+		}),
+	}
+	go func() { _ = server.Serve(listener) }()
+	return func() { _ = server.Close() }, nil
+}
+
+// Ask gets the report of the running supervisor.
+func Ask(ctx context.Context, l layout.Layout) (Report, error) {
+	client := http.Client{
+		Timeout: 5 * time.Second,
+		Transport: &http.Transport{
+			DisableKeepAlives: true,
+			DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+				return (&net.Dialer{}).DialContext(ctx, "unix", l.SupervisorSocket())
+			},
+		},
+	}
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://supervisor/", nil)
+	if err != nil {
+		return Report{}, err
+	}
+	response, err := client.Do(request)
+	if err != nil {
+		return Report{}, fmt.Errorf("ask the supervisor: %w", err)
+	}
+	defer response.Body.Close()
+	var report Report
+	if err := json.NewDecoder(response.Body).Decode(&report); err != nil {
+		return Report{}, fmt.Errorf("ask the supervisor: %w", err)
+	}
+	return report, nil
+}

@@ -1,0 +1,275 @@
+// Package supervisor keeps the cluster's components running: it starts them in
+// order, starts again what dies, keeps their logs and says how they are.
+package supervisor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/trireme-mpi/trireme/cluster/internal/component"
+	"github.com/trireme-mpi/trireme/cluster/internal/layout"
+)
+
+// Restart delays: short, because a cluster is expected back within seconds,
+// and growing, because a component that cannot start must not eat the machine.
+const (
+	firstDelay   = 200 * time.Millisecond
+	longestDelay = 5 * time.Second
+	// A component that ran this long is healthy: its next death counts as the first.
+	calmAfter = 30 * time.Second
+
+	stopPatience = 2 * time.Second
+)
+
+// Supervisor runs the components of one cluster.
+type Supervisor struct {
+	layout      layout.Layout
+	environment []string
+	prober      *prober
+	log         *slog.Logger
+	workers     []*worker
+	tasks       []*task
+	milestones  map[string]chan struct{}
+}
+
+// Task is a step that is done once, between components.
+type Task struct {
+	Name  string
+	After []string
+	Do    func(context.Context) error
+}
+
+// New prepares a supervisor for the components and tasks.
+func New(l layout.Layout, environment []string, components []component.Component, tasks []Task, log *slog.Logger) (*Supervisor, error) {
+	prober, err := newProber(l)
+	if err != nil {
+		return nil, err
+	}
+	s := &Supervisor{layout: l, environment: environment, prober: prober, log: log, milestones: map[string]chan struct{}{}}
+	for _, c := range components {
+		s.milestones[c.Name] = make(chan struct{})
+		s.workers = append(s.workers, &worker{component: c, status: Status{Name: c.Name, State: Waiting}})
+	}
+	for _, t := range tasks {
+		s.milestones[t.Name] = make(chan struct{})
+		s.tasks = append(s.tasks, &task{Task: t, status: Status{Name: t.Name, State: Waiting}})
+	}
+	return s, nil
+}
+
+// Run returns when the context has ended and every component has. Pods go on
+// running: their processes belong to containerd's shims.
+func (s *Supervisor) Run(ctx context.Context) error {
+	unlock, err := s.lock()
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	if err := s.endOrphans(); err != nil {
+		return err
+	}
+	stopServing, err := s.serve()
+	if err != nil {
+		return err
+	}
+	defer stopServing()
+
+	// Two contexts, because what stores the cluster's state must outlive those
+	// who write to it.
+	writers, stopWriters := context.WithCancel(context.Background())
+	defer stopWriters()
+	stores, stopStores := context.WithCancel(context.Background())
+	defer stopStores()
+	var writersDone, storesDone sync.WaitGroup
+	for _, t := range s.tasks {
+		writersDone.Go(func() { s.perform(writers, t) })
+	}
+	for _, w := range s.workers {
+		if w.component.Name == "etcd" || w.component.Name == "containerd" {
+			storesDone.Go(func() { s.keepRunning(stores, w) })
+		} else {
+			writersDone.Go(func() { s.keepRunning(writers, w) })
+		}
+	}
+	<-ctx.Done()
+	stopWriters()
+	writersDone.Wait()
+	stopStores()
+	storesDone.Wait()
+	return nil
+}
+
+func (s *Supervisor) lock() (unlock func(), err error) {
+	file, err := os.OpenFile(filepath.Join(s.layout.Run, "supervisor.lock"), os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("lock the cluster: %w", err)
+	}
+	if err := unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		file.Close()
+		return nil, errors.New("another supervisor runs this cluster already")
+	}
+	return func() { file.Close() }, nil
+}
+
+// await blocks until all of the named have been ready once.
+func (s *Supervisor) await(ctx context.Context, names []string) bool {
+	for _, name := range names {
+		select {
+		case <-ctx.Done():
+			return false
+		case <-s.milestones[name]:
+		}
+	}
+	return true
+}
+
+type task struct {
+	Task
+	mutex  sync.Mutex
+	status Status
+}
+
+func (t *task) set(state State, message string) {
+	t.mutex.Lock()
+	defer t.mutex.Unlock()
+	t.status.State, t.status.Message, t.status.Since = state, message, time.Now()
+}
+
+// perform repeats a task until it has worked once.
+func (s *Supervisor) perform(ctx context.Context, t *task) {
+	if !s.await(ctx, t.After) {
+		return
+	}
+	t.set(Starting, "")
+	for delay := firstDelay; ; delay = min(2*delay, longestDelay) {
+		err := t.Do(ctx)
+		if err == nil {
+			t.set(Ready, "")
+			close(s.milestones[t.Name])
+			return
+		}
+		s.log.Warn("task", "name", t.Name, "error", err)
+		t.set(Starting, err.Error())
+		if !sleep(ctx, delay) {
+			return
+		}
+	}
+}
+
+// keepRunning is the life of one component.
+func (s *Supervisor) keepRunning(ctx context.Context, w *worker) {
+	if !s.await(ctx, w.component.After) {
+		return
+	}
+	delay := firstDelay
+	for {
+		begin := time.Now()
+		err := s.runOnce(ctx, w)
+		if ctx.Err() != nil {
+			w.set(Stopped, 0, "")
+			return
+		}
+		if time.Since(begin) > calmAfter {
+			delay = firstDelay
+		}
+		s.log.Warn("component ended", "name", w.component.Name, "error", err, "restartIn", delay)
+		w.died(fmt.Sprintf("ended (%v), restart in %s", err, delay))
+		if !sleep(ctx, delay) {
+			return
+		}
+		delay = min(2*delay, longestDelay)
+	}
+}
+
+// runOnce starts the component and returns when its process has ended.
+func (s *Supervisor) runOnce(ctx context.Context, w *worker) error {
+	log, err := openLog(s.layout.Log(w.component.Name))
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+	command := exec.Command(w.component.Path, w.component.Args...)
+	command.Env = s.environment
+	command.Dir = "/"
+	command.Stdout, command.Stderr = log, log
+	// Not in our process group: Ctrl-C at a terminal is for the person's
+	// command, and signals to a component reach it alone.
+	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	fmt.Fprintf(log, "--- %s starts at %s ---\n", w.component.Name, time.Now().Format(time.RFC3339))
+	if err := command.Start(); err != nil {
+		return err
+	}
+	w.set(Starting, command.Process.Pid, "")
+	if err := s.recordPid(w.component.Name, command.Process.Pid); err != nil {
+		s.log.Error("record process", "name", w.component.Name, "error", err)
+	}
+	probing, stopProbing := context.WithCancel(ctx)
+	var prober sync.WaitGroup
+	prober.Go(func() { s.watchReadiness(probing, w) })
+	ended := make(chan error, 1)
+	go func() { ended <- command.Wait() }()
+	defer prober.Wait()
+	defer stopProbing()
+	select {
+	case err = <-ended:
+		return err
+	case <-ctx.Done():
+	}
+	_ = command.Process.Signal(syscall.SIGTERM)
+	select {
+	case err = <-ended:
+	case <-time.After(stopPatience):
+		_ = command.Process.Kill()
+		err = <-ended
+	}
+	return err
+}
+
+// watchReadiness asks often until the component is ready, then now and then.
+func (s *Supervisor) watchReadiness(ctx context.Context, w *worker) {
+	interval := 100 * time.Millisecond
+	for sleep(ctx, interval) {
+		if err := s.prober.probe(ctx, w.component.Ready); err != nil {
+			w.unready(err.Error())
+			interval = 100 * time.Millisecond
+			continue
+		}
+		interval = 2 * time.Second
+		if w.ready() {
+			close(s.milestones[w.component.Name])
+		}
+	}
+}
+
+// openLog appends, because the reason of a restart is in what was written
+// before it; a file that has grown too large becomes the previous one.
+func openLog(file string) (*os.File, error) {
+	const largest = 64 << 20
+	if info, err := os.Stat(file); err == nil && info.Size() > largest {
+		if err := os.Rename(file, file+".1"); err != nil {
+			return nil, err
+		}
+	}
+	return os.OpenFile(file, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+}
+
+func sleep(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-timer.C:
+		return true
+	}
+}
