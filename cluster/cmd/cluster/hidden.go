@@ -1,3 +1,5 @@
+//go:build linux
+
 package main
 
 import (
@@ -32,7 +34,7 @@ func superviseCommand(o *options) *cobra.Command {
 
 // storageCommand is a component of the cluster.
 func storageCommand() *cobra.Command {
-	var kubeconfig, directory string
+	var kubeconfig, node, directory string
 	command := &cobra.Command{
 		Use:    "storage-provisioner",
 		Hidden: true,
@@ -46,11 +48,12 @@ func storageCommand() *cobra.Command {
 			if err != nil {
 				return fmt.Errorf("storage provisioner: %w", err)
 			}
-			storage.Run(command.Context(), client, directory)
+			storage.Run(command.Context(), client, node, directory)
 			return nil
 		},
 	}
 	command.Flags().StringVar(&kubeconfig, "kubeconfig", "", "how to reach the API server")
+	command.Flags().StringVar(&node, "node", "", "the node whose directories they are")
 	command.Flags().StringVar(&directory, "directory", "", "where volumes are made")
 	return command
 }

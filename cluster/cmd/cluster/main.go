@@ -1,8 +1,11 @@
+//go:build linux
+
 // Command cluster runs a real Kubernetes on one Linux machine, built from its
 // Go modules, for developing and testing Trireme.
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -34,6 +37,7 @@ func main() {
 
 // options are the flags that every command has.
 type options struct {
+	name    string
 	source  string
 	network string
 }
@@ -46,8 +50,11 @@ func newCommand() *cobra.Command {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
+	root.PersistentFlags().StringVar(&o.name, "name", cmp.Or(os.Getenv("TRIREME_CLUSTER_NAME"), layout.DefaultName),
+		"which cluster; each has its own network, data and processes ($TRIREME_CLUSTER_NAME)")
 	root.PersistentFlags().StringVar(&o.source, "source", "", "the cluster/ folder of a checkout (default: found from where you stand)")
-	root.PersistentFlags().StringVar(&o.network, "network", layout.DefaultNetwork, "address block of the cluster, 16 bits")
+	root.PersistentFlags().StringVar(&o.network, "network", cmp.Or(os.Getenv("TRIREME_CLUSTER_NETWORK"), layout.DefaultNetwork),
+		"address block of the cluster, 16 bits ($TRIREME_CLUSTER_NETWORK)")
 	root.AddCommand(
 		upCommand(o), downCommand(o), resetCommand(o), statusCommand(o), logsCommand(o),
 		buildCommand(o), assetsCommand(o), imageCommand(o), kubectlCommand(o), envCommand(o),
@@ -58,11 +65,7 @@ func newCommand() *cobra.Command {
 
 // cluster is what the commands act on.
 func (o *options) cluster() (*local.Cluster, error) {
-	network, err := layout.ParseNetwork(o.network)
-	if err != nil {
-		return nil, err
-	}
-	l, err := layout.New(o.findSource(), network)
+	l, err := layout.New(o.name, o.findSource(), o.network)
 	if err != nil {
 		return nil, err
 	}

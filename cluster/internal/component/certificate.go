@@ -16,7 +16,8 @@ const (
 )
 
 // Leaves lists every certificate by the authority that signs it.
-func Leaves(n layout.Network) map[string][]pki.Leaf {
+func Leaves(l layout.Layout) map[string][]pki.Leaf {
+	n := l.Network
 	node, loopback := net.IP(n.Node().AsSlice()), net.IPv4(127, 0, 0, 1)
 	return map[string][]pki.Leaf{
 		EtcdAuthority: {
@@ -35,8 +36,8 @@ func Leaves(n layout.Network) map[string][]pki.Leaf {
 			{File: "kube-apiserver-kubelet-client", CommonName: "kube-apiserver-kubelet-client"},
 			{File: "kube-controller-manager", CommonName: "system:kube-controller-manager", IPs: []net.IP{loopback}},
 			{File: "kube-scheduler", CommonName: "system:kube-scheduler", IPs: []net.IP{loopback}},
-			{File: "kubelet", CommonName: "system:node:" + layout.Name, Organization: "system:nodes",
-				DNSNames: []string{layout.Name}, IPs: []net.IP{node}},
+			{File: "kubelet", CommonName: "system:node:" + l.Name, Organization: "system:nodes",
+				DNSNames: []string{l.Name}, IPs: []net.IP{node}},
 			{File: "kube-proxy", CommonName: "system:kube-proxy"},
 			{File: "coredns", CommonName: "trireme:coredns"},
 			{File: "storage", CommonName: "trireme:storage"},

@@ -83,13 +83,13 @@ func etcd(l layout.Layout, p Programs) Component {
 		Name: "etcd",
 		Path: filepath.Join(p.Kubernetes, "etcd"),
 		Args: []string{
-			"--name=" + layout.Name,
+			"--name=" + l.Name,
 			"--data-dir=" + l.EtcdData(),
 			"--listen-client-urls=" + client,
 			"--advertise-client-urls=" + client,
 			"--listen-peer-urls=" + peer,
 			"--initial-advertise-peer-urls=" + peer,
-			"--initial-cluster=" + layout.Name + "=" + peer,
+			"--initial-cluster=" + l.Name + "=" + peer,
 			"--client-cert-auth", "--peer-client-cert-auth",
 			"--trusted-ca-file=" + crt(l, EtcdAuthority),
 			"--cert-file=" + crt(l, "etcd"), "--key-file=" + key(l, "etcd"),
@@ -211,7 +211,7 @@ func kubelet(l layout.Layout, p Programs) Component {
 		Args: []string{
 			"--config=" + configFile(l, "kubelet.yaml"),
 			"--kubeconfig=" + l.Kubeconfig("kubelet"),
-			"--hostname-override=" + layout.Name,
+			"--hostname-override=" + l.Name,
 			"--node-ip=" + l.Network.Node().String(),
 			"--node-labels=trireme.local/real-node=true",
 		},
@@ -248,7 +248,7 @@ func storage(l layout.Layout, p Programs) Component {
 		Name:  "storage",
 		Path:  p.Tool,
 		After: []string{AddonsTask},
-		Args:  []string{"storage-provisioner", "--kubeconfig", l.Kubeconfig("storage"), "--directory", l.Volumes()},
+		Args:  []string{"storage-provisioner", "--kubeconfig", l.Kubeconfig("storage"), "--node", l.Name, "--directory", l.Volumes()},
 	}
 }
 

@@ -21,7 +21,7 @@ func Files(l layout.Layout, p Programs) (map[string][]byte, error) {
 	}
 	values := map[string]any{
 		"Layout": l, "Network": l.Network, "Programs": p,
-		"Name": layout.Name, "ClusterDomain": layout.ClusterDomain, "PauseImage": layout.PauseImage,
+		"Name": l.Name, "ClusterDomain": layout.ClusterDomain, "PauseImage": layout.PauseImage,
 		"Ports": map[string]int{
 			"Kubelet": layout.KubeletPort, "ProxyHealth": layout.ProxyHealthPort, "ProxyMetrics": layout.ProxyMetricsPort,
 			"DNSReady": layout.DNSReadyPort, "JobSetHealth": layout.JobSetHealthPort,

@@ -9,7 +9,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strings"
 
 	"github.com/vishvananda/netlink"
@@ -27,9 +26,6 @@ const (
 
 // Check says whether a cluster can run here, naming everything that is wrong.
 func Check(l layout.Layout) error {
-	if runtime.GOOS != "linux" {
-		return fmt.Errorf("this machine runs %s: the local cluster needs Linux (namespaces, cgroups); use a Linux virtual machine", runtime.GOOS)
-	}
 	if os.Geteuid() != 0 {
 		return fmt.Errorf("user id %d is not root: namespaces, cgroups and mounts need it; run the same command with sudo", os.Geteuid())
 	}
@@ -62,7 +58,8 @@ func checkSpace(directory string, need uint64, variable string) error {
 
 // CheckNetwork refuses a block that overlaps with addresses or routes which
 // the machine already has: their traffic would silently end in the cluster.
-func CheckNetwork(n layout.Network) error {
+func CheckNetwork(l layout.Layout) error {
+	n := l.Network
 	routes, err := netlink.RouteList(nil, netlink.FAMILY_V4)
 	if err != nil {
 		return fmt.Errorf("list the machine's routes: %w", err)
@@ -77,7 +74,7 @@ func CheckNetwork(n layout.Network) error {
 			continue
 		}
 		link, err := netlink.LinkByIndex(route.LinkIndex)
-		if err != nil || link.Attrs().Name == hostLink {
+		if err != nil || link.Attrs().Name == l.HostDevice() {
 			continue
 		}
 		taken := netip.PrefixFrom(address, bits)

@@ -22,43 +22,37 @@ import (
 // one pair of devices. So no port, firewall rule or bridge of the machine can
 // be in its way, nothing can leave it, and deleting the namespace deletes
 // every rule and device that kube-proxy and the CNI plugins made.
-const (
-	hostLink = "trireme0"
-	nodeLink = "node0"
-)
-
-// NamespaceFile holds the cluster's network namespace; `ip netns` knows it too.
-func NamespaceFile() string { return filepath.Join("/run/netns", layout.Name) }
+const nodeLink = "node0"
 
 // CreateNetwork makes the namespace and the link, or finds them as they were.
-func CreateNetwork(n layout.Network) error {
-	if _, err := netlink.LinkByName(hostLink); err == nil {
-		if _, err := os.Stat(NamespaceFile()); err == nil {
+func CreateNetwork(l layout.Layout) error {
+	if _, err := netlink.LinkByName(l.HostDevice()); err == nil {
+		if _, err := os.Stat(l.NetworkNamespace()); err == nil {
 			return nil
 		}
 	}
-	if err := DeleteNetwork(); err != nil {
+	if err := DeleteNetwork(l); err != nil {
 		return err
 	}
-	if err := createNamespace(); err != nil {
-		return fmt.Errorf("create network namespace %s: %w", layout.Name, err)
+	if err := createNamespace(l.Name); err != nil {
+		return fmt.Errorf("create network namespace %s: %w", l.Name, err)
 	}
-	if err := createLink(n); err != nil {
-		return errors.Join(fmt.Errorf("create network link %s: %w", hostLink, err), DeleteNetwork())
+	if err := createLink(l); err != nil {
+		return errors.Join(fmt.Errorf("create network link %s: %w", l.HostDevice(), err), DeleteNetwork(l))
 	}
 	return nil
 }
 
 // createNamespace leaves the calling goroutine's thread where it was; making a
 // named namespace moves the thread into it.
-func createNamespace() error {
+func createNamespace(name string) error {
 	runtime.LockOSThread()
 	origin, err := netns.Get()
 	if err != nil {
 		return err
 	}
 	defer origin.Close()
-	created, err := netns.NewNamed(layout.Name)
+	created, err := netns.NewNamed(name)
 	if err != nil {
 		return err
 	}
@@ -71,14 +65,15 @@ func createNamespace() error {
 	return nil
 }
 
-func createLink(n layout.Network) error {
-	space, err := netns.GetFromName(layout.Name)
+func createLink(l layout.Layout) error {
+	n := l.Network
+	space, err := netns.GetFromName(l.Name)
 	if err != nil {
 		return err
 	}
 	defer space.Close()
 	pair := &netlink.Veth{
-		LinkAttrs:     netlink.LinkAttrs{Name: hostLink},
+		LinkAttrs:     netlink.LinkAttrs{Name: l.HostDevice()},
 		PeerName:      nodeLink,
 		PeerNamespace: netlink.NsFd(space),
 	}
@@ -101,7 +96,7 @@ func createLink(n layout.Network) error {
 	if err := bringUp(inside, nodeLink, netip.PrefixFrom(n.Node(), n.Link().Bits())); err != nil {
 		return err
 	}
-	if err := bringUp(machine, hostLink, netip.PrefixFrom(n.Host(), n.Link().Bits())); err != nil {
+	if err := bringUp(machine, l.HostDevice(), netip.PrefixFrom(n.Host(), n.Link().Bits())); err != nil {
 		return err
 	}
 	if err := routeServices(inside, n); err != nil {
@@ -149,34 +144,34 @@ func ipNet(prefix netip.Prefix) *net.IPNet {
 }
 
 // DeleteNetwork undoes CreateNetwork; what is not there is fine.
-func DeleteNetwork() error {
-	if link, err := netlink.LinkByName(hostLink); err == nil {
+func DeleteNetwork(l layout.Layout) error {
+	if link, err := netlink.LinkByName(l.HostDevice()); err == nil {
 		if err := netlink.LinkDel(link); err != nil {
-			return fmt.Errorf("delete network link %s: %w", hostLink, err)
+			return fmt.Errorf("delete network link %s: %w", l.HostDevice(), err)
 		}
 	}
-	if err := netns.DeleteNamed(layout.Name); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("delete network namespace %s: %w", layout.Name, err)
+	if err := netns.DeleteNamed(l.Name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("delete network namespace %s: %w", l.Name, err)
 	}
 	return nil
 }
 
 // InNamespace runs a function on a thread inside the cluster's network
 // namespace, so that processes it starts are born there.
-func InNamespace(run func() error) error {
+func InNamespace(l layout.Layout, run func() error) error {
 	result := make(chan error)
 	go func() {
 		// Never unlocked: the thread is not fit for anything else any more and
 		// ends with the goroutine.
 		runtime.LockOSThread()
-		space, err := netns.GetFromName(layout.Name)
+		space, err := netns.GetFromName(l.Name)
 		if err != nil {
-			result <- fmt.Errorf("open network namespace %s: %w", layout.Name, err)
+			result <- fmt.Errorf("open network namespace %s: %w", l.Name, err)
 			return
 		}
 		defer space.Close()
 		if err := netns.Set(space); err != nil {
-			result <- fmt.Errorf("enter network namespace %s: %w", layout.Name, err)
+			result <- fmt.Errorf("enter network namespace %s: %w", l.Name, err)
 			return
 		}
 		result <- run()
@@ -190,9 +185,9 @@ type Holder struct{ PID int }
 // PortHolders says which process listens on each of the ports inside the
 // cluster's network namespace: an orphan of a cluster that was not ended well,
 // or something that a person started there.
-func PortHolders(ports []int) (map[int]Holder, error) {
+func PortHolders(l layout.Layout, ports []int) (map[int]Holder, error) {
 	holders := map[int]Holder{}
-	err := InNamespace(func() error {
+	err := InNamespace(l, func() error {
 		for _, port := range ports {
 			listener, err := net.Listen("tcp4", fmt.Sprintf("0.0.0.0:%d", port))
 			if err == nil {

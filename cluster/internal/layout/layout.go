@@ -3,15 +3,16 @@
 package layout
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
 	"os"
 	"path/filepath"
+	"regexp"
 )
 
-// Name is the cluster's name: of its network namespace, its cgroup, its node
-// and its context in the kubeconfig.
-const Name = "trireme"
+// DefaultName is the name of the cluster that people get who do not name it.
+const DefaultName = "trireme"
 
 // Versions of what the cluster is built from, as users see them.
 const (
@@ -48,6 +49,9 @@ const PauseImage = "trireme.local/pause:1"
 // cluster and can be deleted at any time; Data is the cluster's memory between
 // `up` and `up`; Run exists only while the cluster does.
 type Layout struct {
+	// Name is also that of the network namespace, the control group, the node
+	// and the context in the kubeconfig.
+	Name    string
 	Source  string // the cluster/ folder of the checkout
 	Cache   string
 	Data    string
@@ -55,9 +59,21 @@ type Layout struct {
 	Network Network
 }
 
-// New resolves the directories from the environment, so that two checkouts
-// share one cache and a test can have a cluster of its own.
-func New(source string, network Network) (Layout, error) {
+// namePattern leaves room for what is appended to a name: the kernel takes 15
+// characters for a device.
+var namePattern = regexp.MustCompile(`^[a-z]([-a-z0-9]{0,11}[a-z0-9])?$`)
+
+// New resolves the directories. All clusters share one cache; everything else
+// follows from the name, so that a test can have a cluster beside the one that
+// its developer works with.
+func New(name, source, block string) (Layout, error) {
+	if !namePattern.MatchString(name) {
+		return Layout{}, fmt.Errorf("cluster name %q must be 1 to 13 lower case letters, digits or dashes, beginning with a letter", name)
+	}
+	network, err := ParseNetwork(block)
+	if err != nil {
+		return Layout{}, err
+	}
 	cache := os.Getenv("TRIREME_CACHE")
 	if cache == "" {
 		user, err := os.UserCacheDir()
@@ -67,10 +83,11 @@ func New(source string, network Network) (Layout, error) {
 		cache = filepath.Join(user, "trireme")
 	}
 	l := Layout{
+		Name:    name,
 		Source:  source,
 		Cache:   cache,
-		Data:    fromEnv("TRIREME_CLUSTER_DATA", "/var/lib/trireme-cluster"),
-		Run:     fromEnv("TRIREME_CLUSTER_RUN", "/run/trireme-cluster"),
+		Data:    cmp.Or(os.Getenv("TRIREME_CLUSTER_DATA"), "/var/lib/"+name+"-cluster"),
+		Run:     cmp.Or(os.Getenv("TRIREME_CLUSTER_RUN"), "/run/"+name+"-cluster"),
 		Network: network,
 	}
 	for _, directory := range []string{l.Cache, l.Data, l.Run} {
@@ -81,12 +98,12 @@ func New(source string, network Network) (Layout, error) {
 	return l, nil
 }
 
-func fromEnv(variable, otherwise string) string {
-	if value := os.Getenv(variable); value != "" {
-		return value
-	}
-	return otherwise
-}
+// NetworkNamespace is the file that holds the cluster's network namespace;
+// `ip netns` knows it too.
+func (l Layout) NetworkNamespace() string { return filepath.Join("/run/netns", l.Name) }
+
+// HostDevice is the machine's end of the link to the cluster.
+func (l Layout) HostDevice() string { return l.Name + "0" }
 
 // Files and directories by what they are for.
 

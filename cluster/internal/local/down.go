@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/trireme-mpi/trireme/cluster/internal/host"
-	"github.com/trireme-mpi/trireme/cluster/internal/layout"
 )
 
 // Down ends the cluster as switching a machine off would: its data stay, and
@@ -44,14 +43,14 @@ func endSupervisor(ctx context.Context, pid int) error {
 // go with the last process that can see them.
 func (c *Cluster) sweep() error {
 	processes := func() []int {
-		return append(host.InNetworkNamespace(host.NamespaceFile()), host.InCgroup(layout.Name)...)
+		return append(host.InNetworkNamespace(c.Layout.NetworkNamespace()), host.InCgroup(c.Layout.Name)...)
 	}
 	if err := host.Kill(processes, 10*time.Second); err != nil {
 		return err
 	}
 	return errors.Join(
-		host.DeleteNetwork(),
-		host.RemoveCgroup(layout.Name),
+		host.DeleteNetwork(c.Layout),
+		host.RemoveCgroup(c.Layout.Name),
 		host.Restore(c.Layout.SupervisorState()),
 		c.removeDirectories(c.Layout.Run),
 	)

@@ -153,7 +153,7 @@ func (c *Cluster) writeConfiguration(programs component.Programs) error {
 			return fmt.Errorf("create directory: %w", err)
 		}
 	}
-	for authority, leaves := range component.Leaves(l.Network) {
+	for authority, leaves := range component.Leaves(l) {
 		signer, err := pki.Open(l.PKI(), authority, time.Now())
 		if err != nil {
 			return err
@@ -190,7 +190,7 @@ func (c *Cluster) writeKubeconfigs() error {
 		targets[name] = l.Kubeconfig(name)
 	}
 	for leaf, file := range targets {
-		err := pki.WriteKubeconfig(file, l.Network.APIServer(), layout.Name, l.PKI(), component.ClusterAuthority, leaf)
+		err := pki.WriteKubeconfig(file, l.Network.APIServer(), l.Name, l.PKI(), component.ClusterAuthority, leaf)
 		if err != nil {
 			return err
 		}

@@ -77,7 +77,7 @@ func (c *Cluster) nodes(ctx context.Context) (realReady bool, summary string) {
 	for i := range nodes.Items {
 		node := &nodes.Items[i]
 		switch _, isFake := node.Labels[addon.FakeNodeLabel]; {
-		case node.Name == layout.Name:
+		case node.Name == c.Layout.Name:
 			realReady = nodeReady(node)
 		case isFake:
 			fake++
@@ -90,5 +90,5 @@ func (c *Cluster) nodes(ctx context.Context) (realReady bool, summary string) {
 	if !realReady {
 		word = "NOT ready"
 	}
-	return realReady, fmt.Sprintf("%s (%s), %d of %d fake nodes ready", layout.Name, word, fakeReady, fake)
+	return realReady, fmt.Sprintf("%s (%s), %d of %d fake nodes ready", c.Layout.Name, word, fakeReady, fake)
 }

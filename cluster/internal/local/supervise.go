@@ -30,7 +30,7 @@ func (c *Cluster) startSupervisor(ctx context.Context) error {
 		return err
 	}
 	defer log.Close()
-	command := exec.Command(filepath.Join(c.Layout.Data, "bin", "cluster"), "supervise", "--network", c.Layout.Network.Block.String())
+	command := exec.Command(filepath.Join(c.Layout.Data, "bin", "cluster"), "supervise", "--name", c.Layout.Name, "--network", c.Layout.Network.Block.String())
 	command.Dir = "/"
 	command.Stdout, command.Stderr = log, log
 	command.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
@@ -39,7 +39,7 @@ func (c *Cluster) startSupervisor(ctx context.Context) error {
 		command.Args = append(command.Args, "--new-mounts")
 		command.SysProcAttr.Unshareflags = unix.CLONE_NEWNS
 	}
-	err = host.InNamespace(func() error {
+	err = host.InNamespace(c.Layout, func() error {
 		if survivor != 0 {
 			if err := host.EnterMountNamespace(survivor); err != nil {
 				return err
@@ -69,7 +69,7 @@ func (c *Cluster) startSupervisor(ctx context.Context) error {
 // survivor is a process that holds the mount namespace of a cluster whose
 // supervisor died: a pod's shim or a component.
 func (c *Cluster) survivor() int {
-	for _, pid := range host.InNetworkNamespace(host.NamespaceFile()) {
+	for _, pid := range host.InNetworkNamespace(c.Layout.NetworkNamespace()) {
 		executable, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", pid))
 		if err == nil && filepath.Base(executable) == "containerd-shim-runc-v2" {
 			return pid

@@ -54,7 +54,7 @@ func (c *Cluster) Up(ctx context.Context, options UpOptions) error {
 	if err != nil {
 		return err
 	}
-	if err := host.CheckNetwork(c.Layout.Network); err != nil {
+	if err := host.CheckNetwork(c.Layout); err != nil {
 		return err
 	}
 	if err = c.start(ctx, directories); err == nil {
@@ -74,7 +74,7 @@ func (c *Cluster) Up(ctx context.Context, options UpOptions) error {
 // start prepares the machine and starts the supervisor.
 func (c *Cluster) start(ctx context.Context, directories map[string]string) error {
 	err := c.Progress.Step("network "+c.Layout.Network.Block.String(), func() error {
-		if err := host.CreateNetwork(c.Layout.Network); err != nil {
+		if err := host.CreateNetwork(c.Layout); err != nil {
 			return err
 		}
 		return c.checkPorts()
@@ -99,7 +99,7 @@ func (c *Cluster) start(ctx context.Context, directories map[string]string) erro
 		if err := host.Remember(c.Layout.SupervisorState(), mountpoints(c.Layout)); err != nil {
 			return err
 		}
-		if err := host.CreateCgroup(layout.Name); err != nil {
+		if err := host.CreateCgroup(c.Layout.Name); err != nil {
 			return err
 		}
 		return c.startSupervisor(ctx)
@@ -118,7 +118,7 @@ func mountpoints(l layout.Layout) []string {
 // checkPorts refuses strangers on the cluster's ports; a component that an
 // earlier supervisor left is none, the new one ends it.
 func (c *Cluster) checkPorts() error {
-	holders, err := host.PortHolders([]int{layout.APIServerPort, layout.EtcdClientPort, layout.EtcdPeerPort, layout.KubeletPort,
+	holders, err := host.PortHolders(c.Layout, []int{layout.APIServerPort, layout.EtcdClientPort, layout.EtcdPeerPort, layout.KubeletPort,
 		layout.ControllerManagerPort, layout.SchedulerPort, layout.ProxyHealthPort, layout.ProxyMetricsPort,
 		layout.DNSReadyPort, layout.JobSetHealthPort, layout.JobSetMetricsPort, layout.JobSetWebhookPort, layout.KwokPort})
 	if err != nil {
@@ -190,12 +190,12 @@ func (c *Cluster) awaitNode(ctx context.Context) error {
 		return err
 	}
 	err = poll(ctx, startPatience, func() (bool, error) {
-		node, err := client.CoreV1().Nodes().Get(ctx, layout.Name, metav1.GetOptions{})
+		node, err := client.CoreV1().Nodes().Get(ctx, c.Layout.Name, metav1.GetOptions{})
 		return err == nil && nodeReady(node), nil
 	})
 	if errors.Is(err, errPatience) {
 		log := c.Layout.Log("kubelet")
-		return fmt.Errorf("node %s is not ready after %s; the end of %s:\n%s", layout.Name, startPatience, log, logTail(log))
+		return fmt.Errorf("node %s is not ready after %s; the end of %s:\n%s", c.Layout.Name, startPatience, log, logTail(log))
 	}
 	return err
 }

@@ -11,24 +11,23 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"sigs.k8s.io/sig-storage-lib-external-provisioner/v13/controller"
-
-	"github.com/trireme-mpi/trireme/cluster/internal/layout"
 )
 
 // Name is what the storage class calls its provisioner.
 const Name = "trireme.local/host-directory"
 
 // Run provisions until the context ends.
-func Run(ctx context.Context, client kubernetes.Interface, directory string) {
-	controller.NewProvisionController(ctx, client, Name, directories{directory},
+func Run(ctx context.Context, client kubernetes.Interface, node, directory string) {
+	controller.NewProvisionController(ctx, client, Name, directories{root: directory, node: node},
 		// One instance: an election would only delay it.
 		controller.LeaderElection(false),
 		controller.Threadiness(2),
 	).Run(ctx)
 }
 
-// directories is the provisioner: one directory a volume, below root.
-type directories struct{ root string }
+// directories is the provisioner: one directory a volume, below root, on the
+// one node that is real.
+type directories struct{ root, node string }
 
 // Provision makes a directory that pods of any user may write to: there is no
 // telling which UID a pod will have, and every access mode is honest because
@@ -52,16 +51,16 @@ func (d directories) Provision(_ context.Context, options controller.ProvisionOp
 				corev1.ResourceStorage: options.PVC.Spec.Resources.Requests[corev1.ResourceStorage],
 			},
 			PersistentVolumeSource: corev1.PersistentVolumeSource{Local: &corev1.LocalVolumeSource{Path: path}},
-			NodeAffinity:           onlyRealNode(),
+			NodeAffinity:           d.onlyRealNode(),
 		},
 	}
 	return volume, controller.ProvisioningFinished, nil
 }
 
-func onlyRealNode() *corev1.VolumeNodeAffinity {
+func (d directories) onlyRealNode() *corev1.VolumeNodeAffinity {
 	return &corev1.VolumeNodeAffinity{Required: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{
 		MatchExpressions: []corev1.NodeSelectorRequirement{{
-			Key: corev1.LabelHostname, Operator: corev1.NodeSelectorOpIn, Values: []string{layout.Name},
+			Key: corev1.LabelHostname, Operator: corev1.NodeSelectorOpIn, Values: []string{d.node},
 		}},
 	}}}}
 }

@@ -1,0 +1,14 @@
+//go:build !linux
+
+package main
+
+import (
+	"fmt"
+	"os"
+	"runtime"
+)
+
+func main() {
+	fmt.Fprintf(os.Stderr, "cluster: this machine runs %s: the local cluster needs Linux (namespaces, control groups); use a Linux virtual machine\n", runtime.GOOS)
+	os.Exit(1)
+}
