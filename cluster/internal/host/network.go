@@ -230,3 +230,18 @@ func socketHolder(inode string) int {
 	}
 	return 0
 }
+
+// ArrangeForwarding is called inside the cluster's network namespace. Packets
+// between pods and Services are routed, whether or not the machine has the
+// module that would also filter them on the bridge: with it, a pod could not
+// reach itself through a Service.
+func ArrangeForwarding() error {
+	if err := os.WriteFile("/proc/sys/net/ipv4/ip_forward", []byte("1"), 0o644); err != nil {
+		return fmt.Errorf("let pods reach each other: %w", err)
+	}
+	err := os.WriteFile("/proc/sys/net/bridge/bridge-nf-call-iptables", []byte("0"), 0o644)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("keep the bridge from filtering: %w", err)
+	}
+	return nil
+}

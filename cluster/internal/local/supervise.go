@@ -85,8 +85,8 @@ func Supervise(ctx context.Context, l layout.Layout, newMounts bool) error {
 			return err
 		}
 	}
-	if err := os.WriteFile("/proc/sys/net/ipv4/ip_forward", []byte("1"), 0o644); err != nil {
-		return fmt.Errorf("let pods reach each other: %w", err)
+	if err := host.ArrangeForwarding(); err != nil {
+		return err
 	}
 	c := &Cluster{Layout: l}
 	content, err := os.ReadFile(c.programsFile())

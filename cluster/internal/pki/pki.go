@@ -16,6 +16,8 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"time"
 
 	"k8s.io/client-go/tools/clientcmd"
@@ -107,17 +109,11 @@ func (a *Authority) stillGood(c *x509.Certificate, leaf Leaf) bool {
 	if a.now.After(c.NotAfter.Add(-renewBefore)) || c.CheckSignatureFrom(a.certificate) != nil {
 		return false
 	}
-	for _, name := range leaf.DNSNames {
-		if c.VerifyHostname(name) != nil {
-			return false
-		}
-	}
-	for _, ip := range leaf.IPs {
-		if c.VerifyHostname(ip.String()) != nil {
-			return false
-		}
-	}
-	return c.Subject.CommonName == leaf.CommonName
+	// Exactly those asked for: a name or a group that was taken away must go.
+	return c.Subject.CommonName == leaf.CommonName &&
+		strings.Join(c.Subject.Organization, ",") == leaf.Organization &&
+		slices.Equal(c.DNSNames, leaf.DNSNames) &&
+		slices.EqualFunc(c.IPAddresses, leaf.IPs, net.IP.Equal)
 }
 
 // sign fills in what every certificate has and writes the pair. An authority
@@ -178,6 +174,11 @@ func readPair(certificateFile, keyFile string) (*x509.Certificate, *ecdsa.Privat
 	ecdsaKey, ok := key.(*ecdsa.PrivateKey)
 	if !ok {
 		return nil, nil, fmt.Errorf("%s: not an ECDSA key", keyFile)
+	}
+	// The two are written one after the other, and in between somebody may
+	// have pulled the plug.
+	if !ecdsaKey.PublicKey.Equal(certificate.PublicKey) {
+		return nil, nil, fmt.Errorf("%s: not the key of %s", keyFile, certificateFile)
 	}
 	return certificate, ecdsaKey, nil
 }

@@ -67,8 +67,9 @@ func (d directories) onlyRealNode() *corev1.VolumeNodeAffinity {
 
 // Delete removes the directory, and nothing that is not one of ours.
 func (d directories) Delete(_ context.Context, volume *corev1.PersistentVolume) error {
-	if volume.Spec.Local == nil || filepath.Dir(volume.Spec.Local.Path) != filepath.Clean(d.root) {
+	// Cleaned before it is looked at: "root/.." has root as its directory, too.
+	if volume.Spec.Local == nil || filepath.Dir(filepath.Clean(volume.Spec.Local.Path)) != filepath.Clean(d.root) {
 		return &controller.IgnoredError{Reason: "not a directory below " + d.root}
 	}
-	return os.RemoveAll(volume.Spec.Local.Path)
+	return os.RemoveAll(filepath.Clean(volume.Spec.Local.Path))
 }
