@@ -130,7 +130,18 @@ func succeed(t *testing.T, namespace string, pod *corev1.Pod) string {
 	return logs(t, namespace, pod.Name)
 }
 
-func execute(t *testing.T, namespace, pod string, command ...string) string {
+// execute retries: a kubelet that was just started again answers before it has
+// looked at the pods it has.
+func execute(t *testing.T, namespace, pod string, command ...string) (output string) {
+	t.Helper()
+	eventually(t, 20*time.Second, func() (err error) {
+		output, err = tryExecute(t, namespace, pod, command...)
+		return err
+	})
+	return output
+}
+
+func tryExecute(t *testing.T, namespace, pod string, command ...string) (string, error) {
 	t.Helper()
 	request := cluster.client.CoreV1().RESTClient().Post().Resource("pods").Namespace(namespace).Name(pod).SubResource("exec").
 		VersionedParams(&corev1.PodExecOptions{Command: command, Stdout: true, Stderr: true}, scheme.ParameterCodec)
@@ -141,9 +152,9 @@ func execute(t *testing.T, namespace, pod string, command ...string) string {
 	var output, complaints bytes.Buffer
 	err = executor.StreamWithContext(t.Context(), remotecommand.StreamOptions{Stdout: &output, Stderr: &complaints})
 	if err != nil {
-		t.Fatalf("exec %s: %v\n%s", strings.Join(command, " "), err, complaints.String())
+		return "", fmt.Errorf("exec %s: %w\n%s", strings.Join(command, " "), err, complaints.String())
 	}
-	return output.String()
+	return output.String(), nil
 }
 
 // eventually asks again until there is no error, and ends the test with the

@@ -103,12 +103,9 @@ else:
 		t.Errorf("another pod read %q through the Service", got)
 	}
 	// A pod that reaches itself through its own Service needs hairpin NAT.
-	eventually(t, 10*time.Second, func() error {
-		if got := execute(t, ns, "web", "python3", "-c", fetch); got != "hello\n" {
-			return fmt.Errorf("the pod itself read %q through the Service", got)
-		}
-		return nil
-	})
+	if got := execute(t, ns, "web", "python3", "-c", fetch); got != "hello\n" {
+		t.Errorf("the pod itself read %q through the Service", got)
+	}
 	service, err := cluster.client.CoreV1().Services(ns).Get(t.Context(), "front", metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)

@@ -145,8 +145,11 @@ func jobSetObjects(l layout.Layout, kubernetes string) ([]*unstructured.Unstruct
 
 func redirectWebhooks(configuration *unstructured.Unstructured, l layout.Layout, authority []byte) error {
 	webhooks, found, err := unstructured.NestedSlice(configuration.Object, "webhooks")
-	if err != nil || !found {
-		return fmt.Errorf("%s has no webhooks: %w", configuration.GetName(), err)
+	if err != nil {
+		return fmt.Errorf("%s: %w", configuration.GetName(), err)
+	}
+	if !found {
+		return fmt.Errorf("%s has no webhooks", configuration.GetName())
 	}
 	for i := range webhooks {
 		webhook, ok := webhooks[i].(map[string]any)

@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -117,23 +118,23 @@ func Output(ctx context.Context, l layout.Layout, m Module) (string, error) {
 // hash covers the module's own files and the way it is built; go.sum covers
 // every dependency's content.
 func (m Module) hash(ctx context.Context) (string, error) {
-	files, err := filepath.Glob(filepath.Join(m.Directory, "*"))
+	files, err := os.ReadDir(m.Directory)
 	if err != nil || len(files) == 0 {
 		return "", errors.Join(fmt.Errorf("no source in %s: is this a complete checkout?", m.Directory), err)
 	}
 	sum := sha256.New()
 	fmt.Fprintf(sum, "%+v\n", m.withoutDirectory())
-	toolchain, err := exec.CommandContext(ctx, "go", "-C", m.Directory, "env", "GOVERSION", "GOARCH").Output()
+	toolchain, err := goCommand(ctx, m.Directory, "env", "GOVERSION", "GOARCH").Output()
 	if err != nil {
 		return "", fmt.Errorf("ask go for its version: %w; install Go 1.26 or newer and put it on PATH", err)
 	}
 	sum.Write(toolchain)
 	for _, file := range files {
-		content, err := os.ReadFile(file)
+		content, err := os.ReadFile(filepath.Join(m.Directory, file.Name()))
 		if err != nil {
 			return "", err
 		}
-		fmt.Fprintf(sum, "%s %d\n", filepath.Base(file), len(content))
+		fmt.Fprintf(sum, "%s %d\n", file.Name(), len(content))
 		sum.Write(content)
 	}
 	return fmt.Sprintf("%x", sum.Sum(nil))[:12], nil
@@ -144,6 +145,17 @@ func (m Module) withoutDirectory() Module {
 	return m
 }
 
+// goCommand is go in the module's directory, whatever the user has set for
+// modules of his own. It is asked to end rather than killed, because it has
+// gigabytes of temporary files to remove.
+func goCommand(ctx context.Context, directory string, arguments ...string) *exec.Cmd {
+	command := exec.CommandContext(ctx, "go", append([]string{"-C", directory}, arguments...)...)
+	command.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=", "GOWORK=off")
+	command.Cancel = func() error { return command.Process.Signal(os.Interrupt) }
+	command.WaitDelay = 5 * time.Second
+	return command
+}
+
 // Ensure gives the directory of the module's programs, building them if the
 // cache does not have them. Two callers at once build once.
 func Ensure(ctx context.Context, l layout.Layout, m Module) (directory string, built bool, err error) {
@@ -151,7 +163,7 @@ func Ensure(ctx context.Context, l layout.Layout, m Module) (directory string, b
 	if err != nil {
 		return "", false, err
 	}
-	if _, err := os.Stat(directory); err == nil {
+	if used(directory) {
 		return directory, false, nil
 	}
 	unlock, err := lock(filepath.Join(l.Cache, m.Name))
@@ -159,13 +171,23 @@ func Ensure(ctx context.Context, l layout.Layout, m Module) (directory string, b
 		return "", false, fmt.Errorf("build %s: %w", m.Name, err)
 	}
 	defer unlock()
-	if _, err := os.Stat(directory); err == nil {
+	if used(directory) {
 		return directory, false, nil
 	}
 	if err := m.build(ctx, l, directory); err != nil {
 		return "", false, fmt.Errorf("build %s: %w", m.Name, err)
 	}
 	return directory, true, nil
+}
+
+// used tells whether the result is there, and notes that it was wanted.
+func used(directory string) bool {
+	if _, err := os.Stat(directory); err != nil {
+		return false
+	}
+	now := time.Now()
+	_ = os.Chtimes(directory, now, now) // a cache that may only be read is fine
+	return true
 }
 
 func lock(directory string) (unlock func(), err error) {
@@ -226,9 +248,8 @@ func (m Module) build(ctx context.Context, l layout.Layout, directory string) er
 // compile makes a static binary: the machine needs no C compiler, and every
 // image can run it.
 func (m Module) compile(ctx context.Context, p Program, directory string, log io.Writer) error {
-	command := exec.CommandContext(ctx, "go", "-C", m.Directory, "build", "-mod=readonly", "-trimpath", "-buildvcs=false",
+	command := goCommand(ctx, m.Directory, "build", "-mod=readonly", "-trimpath", "-buildvcs=false",
 		"-tags", p.Tags, "-ldflags", "-s -w "+p.LDFlags, "-o", filepath.Join(directory, p.Name), p.Package)
-	command.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=", "GOWORK=off")
 	var output bytes.Buffer
 	command.Stdout = io.MultiWriter(&output, log)
 	command.Stderr = command.Stdout
@@ -239,9 +260,12 @@ func (m Module) compile(ctx context.Context, p Program, directory string, log io
 }
 
 func (m Module) copyExtra(ctx context.Context, file ModuleFile, target string) error {
-	output, err := exec.CommandContext(ctx, "go", "-C", m.Directory, "list", "-m", "-f", "{{.Dir}}", file.Module).Output()
+	command := goCommand(ctx, m.Directory, "list", "-m", "-f", "{{.Dir}}", file.Module)
+	var complaints bytes.Buffer
+	command.Stderr = &complaints
+	output, err := command.Output()
 	if err != nil {
-		return fmt.Errorf("find module %s: %w", file.Module, err)
+		return fmt.Errorf("find module %s: %w\n%s", file.Module, errors.Join(err, ctx.Err()), host.Tail(complaints.String(), 5))
 	}
 	content, err := os.ReadFile(filepath.Join(strings.TrimSpace(string(output)), file.Path))
 	if err != nil {

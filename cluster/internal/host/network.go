@@ -159,22 +159,33 @@ func DeleteNetwork(l layout.Layout) error {
 // InNamespace runs a function on a thread inside the cluster's network
 // namespace, so that processes it starts are born there.
 func InNamespace(l layout.Layout, run func() error) error {
-	result := make(chan error)
-	go func() {
-		// Never unlocked: the thread is not fit for anything else any more and
-		// ends with the goroutine.
-		runtime.LockOSThread()
+	return onThreadOfItsOwn(func() error {
 		space, err := netns.GetFromName(l.Name)
 		if err != nil {
-			result <- fmt.Errorf("open network namespace %s: %w", l.Name, err)
-			return
+			return fmt.Errorf("open network namespace %s: %w", l.Name, err)
 		}
 		defer space.Close()
 		if err := netns.Set(space); err != nil {
-			result <- fmt.Errorf("enter network namespace %s: %w", l.Name, err)
+			return fmt.Errorf("enter network namespace %s: %w", l.Name, err)
+		}
+		return run()
+	})
+}
+
+// onThreadOfItsOwn runs work that makes its thread unfit for anything else:
+// the thread, never unlocked, ends with the goroutine. The main thread cannot
+// end, and what it has entered counts as the whole process's; so it is held
+// while another does the work.
+func onThreadOfItsOwn(work func() error) error {
+	result := make(chan error)
+	go func() {
+		runtime.LockOSThread()
+		if syscall.Gettid() == os.Getpid() {
+			defer runtime.UnlockOSThread()
+			result <- onThreadOfItsOwn(work)
 			return
 		}
-		result <- run()
+		result <- work()
 	}()
 	return <-result
 }

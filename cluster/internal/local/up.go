@@ -54,7 +54,7 @@ func (c *Cluster) Up(ctx context.Context, options UpOptions) error {
 	if err != nil {
 		return err
 	}
-	if err := host.CheckNetwork(c.Layout); err != nil {
+	if err := errors.Join(host.CheckNetwork(c.Layout), c.checkPorts()); err != nil {
 		return err
 	}
 	if err = c.start(ctx, directories); err == nil {
@@ -74,10 +74,7 @@ func (c *Cluster) Up(ctx context.Context, options UpOptions) error {
 // start prepares the machine and starts the supervisor.
 func (c *Cluster) start(ctx context.Context, directories map[string]string) error {
 	err := c.Progress.Step("network "+c.Layout.Network.Block.String(), func() error {
-		if err := host.CreateNetwork(c.Layout); err != nil {
-			return err
-		}
-		return c.checkPorts()
+		return host.CreateNetwork(c.Layout)
 	})
 	if err != nil {
 		return err
@@ -115,9 +112,13 @@ func mountpoints(l layout.Layout) []string {
 	return all
 }
 
-// checkPorts refuses strangers on the cluster's ports; a component that an
-// earlier supervisor left is none, the new one ends it.
+// checkPorts refuses strangers on the cluster's ports, which can only be where
+// a cluster that is being taken over has left its network. A component that
+// the earlier supervisor left is none: the new one ends it.
 func (c *Cluster) checkPorts() error {
+	if _, err := os.Stat(c.Layout.NetworkNamespace()); err != nil {
+		return nil
+	}
 	holders, err := host.PortHolders(c.Layout, []int{layout.APIServerPort, layout.EtcdClientPort, layout.EtcdPeerPort, layout.KubeletPort,
 		layout.ControllerManagerPort, layout.SchedulerPort, layout.ProxyHealthPort, layout.ProxyMetricsPort,
 		layout.DNSReadyPort, layout.JobSetHealthPort, layout.JobSetMetricsPort, layout.JobSetWebhookPort, layout.KwokPort})

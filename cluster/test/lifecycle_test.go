@@ -1,0 +1,484 @@
+//go:build linux
+
+package test
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/vishvananda/netlink"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/trireme-mpi/trireme/cluster/internal/component"
+	"github.com/trireme-mpi/trireme/cluster/internal/host"
+	"github.com/trireme-mpi/trireme/cluster/internal/layout"
+	"github.com/trireme-mpi/trireme/cluster/internal/supervisor"
+)
+
+// recovery is the promise: a cluster that lost a component is well again
+// within this time.
+const recovery = 20 * time.Second
+
+func (c *testCluster) layout(t *testing.T) layout.Layout {
+	t.Helper()
+	l, err := layout.New(clusterName, "..", network)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.Data = c.data()
+	return l
+}
+
+func (c *testCluster) report(t *testing.T) supervisor.Report {
+	t.Helper()
+	report, err := supervisor.Ask(t.Context(), c.layout(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return report
+}
+
+func TestStatus(t *testing.T) {
+	output := cluster.must(t, "status")
+	for _, want := range append(component.Names(), "trireme-test (ready)", "NetworkPolicy objects are stored but NOT enforced") {
+		if !strings.Contains(output, want) {
+			t.Errorf("status does not mention %q:\n%s", want, output)
+		}
+	}
+}
+
+func TestLogs(t *testing.T) {
+	for _, name := range append(component.Names(), "supervisor") {
+		if _, err := cluster.run(t.Context(), "logs", name); err != nil {
+			t.Error(err)
+		}
+	}
+	output, err := cluster.run(t.Context(), "logs", "kubelt")
+	if err == nil || !strings.Contains(output, `no component "kubelt"; there are: etcd, kube-apiserver`) {
+		t.Errorf("want the names of the components, got %v: %s", err, output)
+	}
+}
+
+func TestUpTwiceIsOneCluster(t *testing.T) {
+	before := cluster.report(t)
+	cluster.must(t, "up")
+	if after := cluster.report(t); after.PID != before.PID {
+		t.Errorf("the supervisor was process %d and is %d", before.PID, after.PID)
+	}
+}
+
+func TestSecondBuildHasNothingToDo(t *testing.T) {
+	output := cluster.must(t, "build")
+	for _, module := range []string{"kubernetes", "containerd", "pause"} {
+		if !regexp.MustCompile(`build ` + module + ` \(cached\)`).MatchString(output) {
+			t.Errorf("%s was built again:\n%s", module, output)
+		}
+	}
+}
+
+// longRunningPod is the one that must not notice what happens to the cluster.
+func longRunningPod(t *testing.T) (namespaceName string, pod *corev1.Pod) {
+	t.Helper()
+	ns := namespace(t, nil)
+	create(t, ns, newPod("steady", "sleep 3600"))
+	return ns, awaitPhase(t, ns, "steady", corev1.PodRunning)
+}
+
+// stillRuns looks at the process itself, not only at what the API server
+// remembers of it.
+func stillRuns(t *testing.T, ns string, before *corev1.Pod) {
+	t.Helper()
+	eventually(t, recovery, func() error {
+		pod, err := cluster.client.CoreV1().Pods(ns).Get(t.Context(), before.Name, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		want, got := before.Status.ContainerStatuses[0].ContainerID, pod.Status.ContainerStatuses[0].ContainerID
+		if pod.Status.Phase != corev1.PodRunning || got != want {
+			return fmt.Errorf("pod is %s with container %s; it was Running with %s", pod.Status.Phase, got, want)
+		}
+		return nil
+	})
+	if got := execute(t, ns, before.Name, "cat", "/proc/1/comm"); got != "sleep\n" {
+		t.Errorf("process 1 of the pod is %q", got)
+	}
+}
+
+func TestComponentsComeBackAfterKill(t *testing.T) {
+	ns, pod := longRunningPod(t)
+	for _, name := range component.Names() {
+		t.Run(name, func(t *testing.T) {
+			before := statusOf(t, cluster.report(t), name)
+			if err := syscall.Kill(before.PID, syscall.SIGKILL); err != nil {
+				t.Fatal(err)
+			}
+			eventually(t, recovery, func() error {
+				report := cluster.report(t)
+				if now := statusOf(t, report, name); now.Restarts != before.Restarts+1 {
+					return fmt.Errorf("%s was started again %d times, not %d", name, now.Restarts, before.Restarts+1)
+				}
+				if output, err := cluster.run(t.Context(), "status"); err != nil {
+					return fmt.Errorf("%w\n%s", err, output)
+				}
+				return nil
+			})
+			stillRuns(t, ns, pod)
+			// Well means that work gets done, by all components together.
+			if got := succeed(t, ns, newPod("after-"+name, "getent hosts kubernetes.default.svc >/dev/null && echo done")); got != "done\n" {
+				t.Errorf("a new pod printed %q", got)
+			}
+		})
+	}
+}
+
+func statusOf(t *testing.T, report supervisor.Report, name string) supervisor.Status {
+	t.Helper()
+	i := slices.IndexFunc(report.Components, func(s supervisor.Status) bool { return s.Name == name })
+	if i < 0 {
+		t.Fatalf("no component %s in %+v", name, report)
+	}
+	return report.Components[i]
+}
+
+func TestUpTakesOverFromAKilledSupervisor(t *testing.T) {
+	ns, pod := longRunningPod(t)
+	before := cluster.report(t)
+	if err := syscall.Kill(before.PID, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, recovery, func() error {
+		output, err := cluster.run(t.Context(), "status")
+		if err == nil || !strings.Contains(output, "the cluster is not running; start it with `up`") {
+			return fmt.Errorf("status says of a cluster without supervisor (%v): %s", err, output)
+		}
+		return nil
+	})
+	cluster.must(t, "up")
+	stillRuns(t, ns, pod)
+	for _, c := range before.Components {
+		if c.PID != 0 && host.Alive(c.PID) {
+			t.Errorf("the old %s still runs beside the new one", host.Describe(c.PID))
+		}
+	}
+}
+
+func TestDownLeavesNothingAndUpFindsTheData(t *testing.T) {
+	ns, _ := longRunningPod(t)
+	const name = "kept"
+	_, err := cluster.client.CoreV1().ConfigMaps("default").Create(t.Context(),
+		&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	cluster.must(t, "down")
+	clean := machine(t)
+	assertNothingOfOurs(t, clean)
+	if output, err := cluster.run(t.Context(), "down"); err != nil {
+		t.Errorf("down of a cluster that is down: %v\n%s", err, output)
+	}
+
+	cluster.must(t, "up")
+	if _, err := cluster.client.CoreV1().ConfigMaps("default").Get(t.Context(), name, metav1.GetOptions{}); err != nil {
+		t.Errorf("what was stored before down is not there after up: %v", err)
+	}
+	eventually(t, time.Minute, func() error {
+		// restartPolicy Never: the pod ends with the machine, so to speak.
+		if phase := get(t, ns, "steady").Status.Phase; phase != corev1.PodFailed {
+			return fmt.Errorf("the pod of before is %s", phase)
+		}
+		return nil
+	})
+	cluster.must(t, "down")
+	if diff := cmp.Diff(clean, machine(t)); diff != "" {
+		t.Errorf("down leaves the machine different from how up found it (-before +after):\n%s", diff)
+	}
+
+	cluster.must(t, "reset")
+	cluster.must(t, "up", "--fake-nodes", fmt.Sprint(fakeNodes), "--fake-node-gpus", fmt.Sprint(gpusPerNode))
+	if err := cluster.connect(); err != nil {
+		t.Fatal(err)
+	}
+	_, err = cluster.client.CoreV1().ConfigMaps("default").Get(t.Context(), name, metav1.GetOptions{})
+	if !apierrors.IsNotFound(err) {
+		t.Errorf("reset did not forget: %v", err)
+	}
+}
+
+func TestInterruptedUpCleansUp(t *testing.T) {
+	cluster.must(t, "down")
+	clean := machine(t)
+	for _, step := range []string{"network", "etcd", "kubelet"} {
+		t.Run("in step "+step, func(t *testing.T) {
+			command := cluster.command(t.Context(), "up")
+			output, err := command.StderrPipe()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := command.Start(); err != nil {
+				t.Fatal(err)
+			}
+			said, interrupted := "", false
+			for buffer := make([]byte, 4096); ; {
+				n, err := output.Read(buffer)
+				said += string(buffer[:n])
+				if !interrupted && strings.Contains(said, "  "+step) {
+					interrupted = true
+					if err := command.Process.Signal(os.Interrupt); err != nil {
+						t.Fatal(err)
+					}
+				}
+				if err != nil {
+					break
+				}
+			}
+			if err := command.Wait(); err == nil || !strings.Contains(said, "cluster: interrupted") {
+				t.Errorf("up ended with %v and said:\n%s", err, said)
+			}
+			if diff := cmp.Diff(clean, machine(t)); diff != "" {
+				t.Errorf("an interrupted up leaves something (-before +after):\n%s", diff)
+			}
+		})
+	}
+	cluster.must(t, "up")
+}
+
+func TestErrorsNameTheCauseAndTheWayOut(t *testing.T) {
+	fail := func(t *testing.T, command *exec.Cmd, wants ...string) {
+		t.Helper()
+		before := machine(t)
+		output, err := command.CombinedOutput()
+		if err == nil {
+			t.Fatalf("it worked:\n%s", output)
+		}
+		for _, want := range wants {
+			if !strings.Contains(string(output), want) {
+				t.Errorf("the error does not say %q:\n%s", want, output)
+			}
+		}
+		if diff := cmp.Diff(before, machine(t)); diff != "" {
+			t.Errorf("the failed command leaves something (-before +after):\n%s", diff)
+		}
+	}
+	other := func(t *testing.T, settings ...string) *exec.Cmd {
+		command := cluster.command(t.Context(), "up")
+		command.Env = append(command.Env, "TRIREME_CLUSTER_NAME=trireme-err", "TRIREME_CLUSTER_NETWORK=10.196.0.0/16",
+			"TRIREME_CLUSTER_DATA="+filepath.Join(t.TempDir(), "data"))
+		command.Env = append(command.Env, settings...)
+		return command
+	}
+	t.Run("not root", func(t *testing.T) {
+		command := other(t)
+		command.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
+		fail(t, command, "user id 65534 is not root", "run the same command with sudo")
+	})
+	t.Run("address range taken", func(t *testing.T) {
+		bridge := &netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: "br-intheway"}}
+		if err := netlink.LinkAdd(bridge); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = netlink.LinkDel(bridge) })
+		address := &netlink.Addr{IPNet: &net.IPNet{IP: net.IPv4(10, 196, 7, 1), Mask: net.CIDRMask(24, 32)}}
+		if err := netlink.AddrAdd(bridge, address); err != nil {
+			t.Fatal(err)
+		}
+		if err := netlink.LinkSetUp(bridge); err != nil {
+			t.Fatal(err)
+		}
+		fail(t, other(t), "network 10.196.0.0/16 is taken: device br-intheway (of Docker) has 10.196.7.0/24", "choose another block with --network")
+	})
+	t.Run("too little disk", func(t *testing.T) {
+		small := t.TempDir()
+		if err := syscall.Mount("tmpfs", small, "tmpfs", 0, "size=16m"); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = syscall.Unmount(small, syscall.MNT_DETACH) })
+		fail(t, other(t, "TRIREME_CLUSTER_DATA="+small+"/data"), "has 0.0 GiB free, 4 are needed", "put it elsewhere with TRIREME_CLUSTER_DATA=DIRECTORY")
+	})
+	t.Run("a package that will not install", func(t *testing.T) {
+		// A PATH with everything but runc, and an apt-get that cannot.
+		programs := t.TempDir()
+		for _, name := range []string{"go", "nft", "bash"} {
+			path, err := exec.LookPath(name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := os.Symlink(path, filepath.Join(programs, name)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		script := "#!" + filepath.Join(programs, "bash") + "\necho 'E: Unable to locate package runc'; exit 100\n"
+		if err := os.WriteFile(filepath.Join(programs, "apt-get"), []byte(script), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		fail(t, other(t, "PATH="+programs), "apt-get", "E: Unable to locate package runc", "repair apt (or install the packages by hand) and run the same command again")
+	})
+	t.Run("another network than the running one", func(t *testing.T) {
+		command := cluster.command(t.Context(), "up", "--network", "10.195.0.0/16")
+		fail(t, command, "the cluster runs on network 10.198.0.0/16, not 10.195.0.0/16; take it `down` first")
+	})
+}
+
+// TestPortTakenByAStranger: ports are inside the cluster's own network, so
+// only something that was started in there can hold one.
+func TestPortTakenByAStranger(t *testing.T) {
+	ns, pod := longRunningPod(t)
+	report := cluster.report(t)
+	pids := []int{report.PID, statusOf(t, report, "kube-apiserver").PID}
+	if err := host.Kill(func() []int { return pids }, 5*time.Second); err != nil {
+		t.Fatal(err)
+	}
+	stranger := exec.Command("python3", "-c", "import socket, time; s = socket.create_server(('0.0.0.0', 6443)); print('listening', flush=True); time.sleep(600)")
+	output, err := stranger.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := host.InNamespace(cluster.layout(t), stranger.Start); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = stranger.Wait() }()
+	defer func() { _ = stranger.Process.Kill() }()
+	if _, err := output.Read(make([]byte, 16)); err != nil {
+		t.Fatal(err)
+	}
+	said, err := cluster.run(t.Context(), "up")
+	want := fmt.Sprintf("port 6443 of the cluster's network is taken by %s; end that process", host.Describe(stranger.Process.Pid))
+	if err == nil || !strings.Contains(said, want) {
+		t.Errorf("want %q, got %v:\n%s", want, err, said)
+	}
+	if !host.Alive(stranger.Process.Pid) {
+		t.Error("up ended a process that it did not start")
+	}
+	if err := stranger.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	cluster.must(t, "up")
+	stillRuns(t, ns, pod)
+}
+
+// machine is everything that a cluster could leave on it, as sorted lists.
+func machine(t *testing.T) map[string][]string {
+	t.Helper()
+	found := map[string][]string{}
+	interfaces, err := net.Interfaces()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, device := range interfaces {
+		found["devices"] = append(found["devices"], device.Name)
+	}
+	found["routes"] = lines(t, "/proc/net/route")
+	found["mounts"] = fields(lines(t, "/proc/self/mountinfo"), 4)
+	found["namespaces"] = names("/run/netns/*")
+	found["rules"] = append(ruleset(t), legacyTables()...)
+	found["sockets"] = ours(fields(lines(t, "/proc/net/unix"), 7))
+	found["directories"] = names("/run/containerd*", "/var/lib/kubelet*", "/var/lib/cni*", "/var/log/containers*", "/run/trireme-*")
+	_ = filepath.WalkDir("/sys/fs/cgroup", func(path string, entry os.DirEntry, err error) error {
+		if err == nil && entry.IsDir() && strings.Contains(path, clusterName) {
+			found["control groups"] = append(found["control groups"], path)
+		}
+		return nil
+	})
+	found["processes"] = processes()
+	for _, setting := range []string{"vm/overcommit_memory", "kernel/panic", "kernel/panic_on_oops"} {
+		found["kernel settings"] = append(found["kernel settings"], setting+"="+strings.Join(lines(t, "/proc/sys/"+setting), ""))
+	}
+	for _, list := range found {
+		slices.Sort(list)
+	}
+	return found
+}
+
+// assertNothingOfOurs needs no picture of before: nothing may bear our name.
+func assertNothingOfOurs(t *testing.T, found map[string][]string) {
+	t.Helper()
+	for kind, list := range found {
+		if left := ours(list); len(left) > 0 {
+			t.Errorf("%s left after down: %v", kind, left)
+		}
+	}
+}
+
+// ours picks what bears the cluster's name, its directory or its network.
+func ours(list []string) (mine []string) {
+	for _, entry := range list {
+		if strings.Contains(entry, clusterName) || strings.Contains(entry, cluster.directory) ||
+			strings.Contains(entry, "0000C60A") { // 10.198.0.0 as /proc/net/route writes it
+			mine = append(mine, entry)
+		}
+	}
+	return mine
+}
+
+// processes lists those that were started from or for the cluster, zombies
+// that init has yet to collect excepted.
+func processes() (mine []string) {
+	commands, _ := filepath.Glob("/proc/[0-9]*/cmdline")
+	for _, file := range commands {
+		pid, err := strconv.Atoi(strings.Split(file, "/")[2])
+		if err != nil || pid == os.Getpid() || !host.Alive(pid) {
+			continue
+		}
+		command, _ := os.ReadFile(file)
+		groups, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", pid))
+		line := strings.ReplaceAll(string(command), "\x00", " ")
+		if len(ours([]string{line, string(groups)})) > 0 {
+			mine = append(mine, line)
+		}
+	}
+	return mine
+}
+
+func lines(t *testing.T, file string) []string {
+	t.Helper()
+	content, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.Split(strings.TrimSpace(string(content)), "\n")
+}
+
+func fields(lines []string, n int) (values []string) {
+	for _, line := range lines {
+		if all := strings.Fields(line); len(all) > n {
+			values = append(values, all[n])
+		}
+	}
+	return values
+}
+
+func names(patterns ...string) (all []string) {
+	for _, pattern := range patterns {
+		matches, _ := filepath.Glob(pattern)
+		all = append(all, matches...)
+	}
+	return all
+}
+
+// ruleset leaves counters out: other traffic moves them.
+func ruleset(t *testing.T) []string {
+	t.Helper()
+	output, err := exec.CommandContext(context.Background(), "nft", "--stateless", "list", "ruleset").CombinedOutput()
+	if err != nil {
+		t.Fatalf("nft: %v\n%s", err, output)
+	}
+	return strings.Split(strings.TrimSpace(string(output)), "\n")
+}
+
+func legacyTables() []string {
+	content, _ := os.ReadFile("/proc/net/ip_tables_names")
+	return strings.Fields(string(content))
+}
