@@ -168,6 +168,7 @@ func TestEnsureBuildsOnce(t *testing.T) {
 	t.Setenv("GOFLAGS", "-mod=vendor")
 	t.Setenv("CGO_ENABLED", "1")
 	write(t, "go 1.26\n", filepath.Dir(m.Directory), "go.work")
+	write(t, "//go:build cgo\n\npackage main\n\nfunc init() { version = \"with C\" }\n", m.Directory, "c.go")
 
 	l := layout.Layout{Cache: filepath.Join(t.TempDir(), "cache")}
 	directory, built, err := Ensure(context.Background(), l, m)

@@ -64,6 +64,14 @@ func CheckNetwork(l layout.Layout) error {
 	if err != nil {
 		return fmt.Errorf("list the machine's routes: %w", err)
 	}
+	addresses, err := netlink.AddrList(nil, netlink.FAMILY_V4)
+	if err != nil {
+		return fmt.Errorf("list the machine's addresses: %w", err)
+	}
+	// Most come with a route to their block, which says more; not all do.
+	for _, address := range addresses {
+		routes = append(routes, netlink.Route{LinkIndex: address.LinkIndex, Dst: netlink.NewIPNet(address.IP)})
+	}
 	for _, route := range routes {
 		if route.Dst == nil {
 			continue
@@ -111,7 +119,7 @@ func tunHolder(device string) int {
 	infos, _ := filepath.Glob("/proc/[0-9]*/fdinfo/*")
 	for _, info := range infos {
 		content, err := os.ReadFile(info)
-		if err == nil && strings.Contains(string(content), "iff:\t"+device) {
+		if err == nil && strings.Contains(string(content), "iff:\t"+device+"\n") {
 			return pidOf(info)
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -52,8 +53,17 @@ func EnterMountNamespace(pid int) error {
 // Unmount makes sure that nothing is mounted below the directories, before
 // somebody deletes them: deleting through a mount would delete what it shows.
 func Unmount(directories ...string) error {
+	var places []string
+	for _, directory := range directories {
+		// The kernel lists places, not the links that lead to them.
+		place, err := filepath.EvalSymlinks(directory)
+		if err != nil {
+			place = filepath.Clean(directory)
+		}
+		places = append(places, place)
+	}
 	mounts, err := mountinfo.GetMounts(func(info *mountinfo.Info) (skip, stop bool) {
-		return !slices.ContainsFunc(directories, func(directory string) bool {
+		return !slices.ContainsFunc(places, func(directory string) bool {
 			return info.Mountpoint == directory || strings.HasPrefix(info.Mountpoint, directory+"/")
 		}), false
 	})

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -26,8 +27,17 @@ const nodeLink = "node0"
 
 // CreateNetwork makes the namespace and the link, or finds them as they were.
 func CreateNetwork(l layout.Layout) error {
-	if _, err := netlink.LinkByName(l.HostDevice()); err == nil {
-		if _, err := os.Stat(l.NetworkNamespace()); err == nil {
+	if link, err := netlink.LinkByName(l.HostDevice()); err == nil {
+		addresses, err := netlink.AddrList(link, netlink.FAMILY_V4)
+		if err != nil {
+			return fmt.Errorf("addresses of device %s: %w", l.HostDevice(), err)
+		}
+		isHost := func(address netlink.Addr) bool { return address.IP.Equal(l.Network.Host().AsSlice()) }
+		if len(addresses) > 0 && !slices.ContainsFunc(addresses, isHost) {
+			return fmt.Errorf("device %s of this cluster has %s, not an address of %s; take the cluster `down` first",
+				l.HostDevice(), addresses[0].IPNet, l.Network.Block)
+		}
+		if _, err := os.Stat(l.NetworkNamespace()); err == nil && len(addresses) > 0 {
 			return nil
 		}
 	}
@@ -150,7 +160,12 @@ func DeleteNetwork(l layout.Layout) error {
 			return fmt.Errorf("delete network link %s: %w", l.HostDevice(), err)
 		}
 	}
-	if err := netns.DeleteNamed(l.Name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	err := netns.DeleteNamed(l.Name)
+	if errors.Is(err, syscall.EINVAL) {
+		// Nothing is mounted there: the file outlived the machine's last start.
+		err = os.Remove(l.NetworkNamespace())
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("delete network namespace %s: %w", l.Name, err)
 	}
 	return nil

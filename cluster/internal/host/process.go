@@ -23,7 +23,7 @@ func Describe(pid int) string {
 	}
 	line := strings.TrimSpace(strings.ReplaceAll(string(command), "\x00", " "))
 	if len(line) > 80 {
-		line = line[:80] + "..."
+		line = strings.ToValidUTF8(line[:80], "") + "..."
 	}
 	return fmt.Sprintf("process %d (%s)", pid, line)
 }

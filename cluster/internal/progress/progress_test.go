@@ -8,6 +8,7 @@ import (
 	"regexp"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -125,6 +126,37 @@ func TestHeartbeatOfALongStep(t *testing.T) {
 	}
 	if strings.ContainsAny(out.String(), "\r\x1b") {
 		t.Errorf("control characters in a log: %q", out.String())
+	}
+}
+
+// slow is a writer whose heartbeats take longer than the step.
+type slow struct {
+	beating atomic.Bool
+	begun   chan struct{}
+	early   bool
+}
+
+func (s *slow) Write(p []byte) (int, error) {
+	if !strings.HasPrefix(string(p), "...") {
+		s.early = s.beating.Load()
+		return len(p), nil
+	}
+	s.beating.Store(true)
+	defer s.beating.Store(false)
+	select {
+	case s.begun <- struct{}{}:
+	default:
+	}
+	time.Sleep(50 * time.Millisecond) // long after the step has ended
+	return len(p), nil
+}
+
+func TestOutcomeIsTheLastWord(t *testing.T) {
+	out := &slow{begun: make(chan struct{})}
+	r := &Reporter{out: out, tick: time.Millisecond}
+	_ = r.Step("pull", func() error { <-out.begun; return nil })
+	if out.early {
+		t.Error("the outcome was printed while a heartbeat was being written")
 	}
 }
 

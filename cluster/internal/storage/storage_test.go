@@ -39,16 +39,13 @@ func options(name string, of *corev1.PersistentVolumeClaim) controller.Provision
 }
 
 func TestProvision(t *testing.T) {
+	root := filepath.Join(t.TempDir(), "volumes")
+	if err := os.Mkdir(root, 0o700); err != nil {
+		t.Fatal(err)
+	}
 	// The strictest one there is. It is the whole process's, so no test here
 	// runs beside another.
 	defer syscall.Umask(syscall.Umask(0o777))
-	root := filepath.Join(t.TempDir(), "volumes")
-	if err := os.Mkdir(root, 0); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Chmod(root, 0o700); err != nil {
-		t.Fatal(err)
-	}
 	d := directories{root: root, node: "mine"}
 	of := claim("data", "5Gi", corev1.ReadWriteMany, corev1.ReadWriteOnce)
 

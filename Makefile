@@ -1,0 +1,88 @@
+# Trireme. `make help` lists what there is.
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+# Static binaries run in any image, and a machine needs no C compiler.
+export CGO_ENABLED = 0
+
+# Every folder with a go.mod of ours; the components are only built.
+MODULES := . cluster
+
+##@ Try it
+
+.PHONY: demo
+demo: bin/cluster ## Bring the local cluster up and run MPI in a pod
+	@demo/run
+
+##@ Local cluster
+
+.PHONY: cluster
+cluster: bin/cluster ## Start a real Kubernetes on this machine, with all MPI images
+	@bin/cluster up
+	@bin/cluster image mpi
+
+.PHONY: cluster-build
+cluster-build: bin/cluster ## Build Kubernetes, containerd and JobSet, and start nothing
+	@bin/cluster build
+
+.PHONY: cluster-down
+cluster-down: bin/cluster ## Stop it; its data stay
+	@bin/cluster down
+
+.PHONY: cluster-reset
+cluster-reset: bin/cluster ## Stop it and forget its data
+	@bin/cluster reset
+
+##@ Test
+
+.PHONY: test
+test: check bin/gotestsum ## Everything that a change must pass: checks, unit, API, cluster and documentation tests
+	@test/run unit api cluster docs
+
+.PHONY: test-unit
+test-unit: bin/gotestsum ## Tests that need nothing but Go
+	@test/run unit
+
+.PHONY: test-api
+test-api: bin/gotestsum bin/cluster ## Tests against a real API server and etcd
+	@test/run api
+
+.PHONY: test-cluster
+test-cluster: bin/gotestsum bin/cluster ## Tests on a local cluster of their own (root)
+	@test/run cluster
+
+.PHONY: test-docs
+test-docs: bin/gotestsum bin/cluster ## Run every command that the documentation shows (root)
+	@test/run docs
+
+.PHONY: test-all
+test-all: test ## The same and the peers, once there is an operator to set beside them
+	@echo "peers: SKIP, there is no operator yet that could be compared with mpi-operator, Trainer, Kueue or Volcano"
+
+.PHONY: check
+check: bin/staticcheck cluster-build ## Formatting and static checks: gofmt, go vet, staticcheck, tidy modules
+	@test/check $(MODULES)
+
+##@ Other
+
+.PHONY: clean
+clean: ## Remove what was built into this folder (the cache is kept: see docs/local-cluster.md)
+	rm -rf bin
+
+.PHONY: help
+help: ## Show this
+	@awk 'BEGIN {FS = ":.*## "} \
+		/^##@/ {printf "\n%s\n", substr($$0, 5)} \
+		/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+# go build knows best what has changed.
+.PHONY: bin/cluster
+bin/cluster:
+	@go build -C cluster -ldflags "-s -w" -o ../bin/cluster ./cmd/cluster
+
+bin/staticcheck: tools/go.mod tools/go.sum
+	@go build -C tools -o ../$@ honnef.co/go/tools/cmd/staticcheck
+
+bin/gotestsum: tools/go.mod tools/go.sum
+	@go build -C tools -o ../$@ gotest.tools/gotestsum

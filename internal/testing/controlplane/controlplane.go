@@ -1,0 +1,66 @@
+// Package controlplane gives tests a real API server with its etcd: the same
+// build that the local cluster runs, started by envtest, with nothing
+// downloaded.
+package controlplane
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+
+	"sigs.k8s.io/controller-runtime/pkg/envtest"
+)
+
+// Start starts etcd and kube-apiserver, configured as the local cluster's are,
+// and stops them when the test ends. The environment's fields that describe
+// what to install (CRDs, webhooks) are the caller's to set; nil installs
+// nothing.
+func Start(t testing.TB, environment *envtest.Environment) *envtest.Environment {
+	t.Helper()
+	if environment == nil {
+		environment = &envtest.Environment{}
+	}
+	environment.BinaryAssetsDirectory = assets(t)
+	flags := environment.ControlPlane.GetAPIServer().Configure()
+	// As on the local cluster: gangs can be described, and an owner reference
+	// needs rights on the owner, as it does on OpenShift.
+	flags.Append("feature-gates", "GenericWorkload=true", "GangScheduling=true")
+	flags.Append("runtime-config", "scheduling.k8s.io/v1alpha2=true")
+	flags.Append("enable-admission-plugins", "OwnerReferencesPermissionEnforcement")
+	if _, err := environment.Start(); err != nil {
+		t.Fatalf("start the API server: %v", err)
+	}
+	t.Cleanup(func() {
+		if err := environment.Stop(); err != nil {
+			t.Errorf("stop the API server: %v", err)
+		}
+	})
+	return environment
+}
+
+// assets is the folder with kube-apiserver, etcd and kubectl. The cluster tool
+// knows where its build puts them, and builds them if they are not there.
+func assets(t testing.TB) string {
+	t.Helper()
+	if directory := os.Getenv("KUBEBUILDER_ASSETS"); directory != "" {
+		return directory
+	}
+	command := exec.Command("go", "run", "./cmd/cluster", "assets")
+	command.Dir = filepath.Join(repository(), "cluster")
+	command.Stderr = os.Stderr
+	output, err := command.Output()
+	if err != nil {
+		t.Fatalf("build the API server: %v; `make cluster-build` shows more", err)
+	}
+	return strings.TrimSpace(string(output))
+}
+
+// repository is found from where this file was compiled, because tests run in
+// the folder of their package.
+func repository() string {
+	_, file, _, _ := runtime.Caller(0)
+	return filepath.Join(filepath.Dir(file), "..", "..", "..")
+}
