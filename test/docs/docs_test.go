@@ -1,0 +1,159 @@
+// Package docs runs every command that the documentation shows, in the order
+// in which a reader meets them.
+package docs
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const repository = "../.."
+
+// Commands that run tests are not run by a test; that they exist and are what
+// CI runs is checked instead.
+var testCommands = []string{"make check", "make test-unit", "make test"}
+
+// pages in the order of a newcomer. Every Markdown file with commands must be
+// among them.
+var pages = []string{"README.md", "docs/local-cluster.md", "CONTRIBUTING.md"}
+
+func TestDocumentedCommandsWork(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("the commands start a cluster, which needs root")
+	}
+	// A cluster of its own: the reader's may be running on this machine.
+	t.Setenv("TRIREME_CLUSTER_NAME", "trireme-docs")
+	t.Setenv("TRIREME_CLUSTER_NETWORK", "10.197.0.0/16")
+	t.Setenv("TRIREME_CLUSTER_DATA", filepath.Join(t.TempDir(), "data"))
+	t.Cleanup(func() {
+		if output, err := shell("bin/cluster reset --images").CombinedOutput(); err != nil {
+			t.Errorf("%v\n%s", err, output)
+		}
+	})
+	// Pods of any user pass through the test's directories to their volumes.
+	for directory := os.Getenv("TRIREME_CLUSTER_DATA"); len(directory) > len(os.TempDir()); {
+		directory = filepath.Dir(directory)
+		_ = os.Chmod(directory, 0o755)
+	}
+	for _, page := range pages {
+		for _, block := range blocks(t, page) {
+			for _, line := range block {
+				t.Run(page+": "+line, func(t *testing.T) { check(t, line) })
+			}
+		}
+	}
+}
+
+func check(t *testing.T, line string) {
+	if slices.Contains(testCommands, line) {
+		target := strings.TrimPrefix(line, "make ")
+		if output, err := shell("make --dry-run " + target).CombinedOutput(); err != nil {
+			t.Errorf("%v\n%s", err, output)
+		}
+		return
+	}
+	// The page names the cluster that a reader has; here it has another name.
+	line = strings.ReplaceAll(line, "netns exec trireme ", "netns exec trireme-docs ")
+	output, err := shell(line).CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, output)
+	}
+	if line == "make demo" {
+		for rank := range 2 {
+			if want := fmt.Sprintf("hello from rank %d of 2; the ranks' sum is 3\n", rank); !strings.Contains(string(output), want) {
+				t.Errorf("no %q in\n%s", want, output)
+			}
+		}
+	}
+}
+
+func shell(line string) *exec.Cmd {
+	command := exec.Command("bash", "-euo", "pipefail", "-c", line)
+	command.Dir = repository
+	return command
+}
+
+// blocks are the lines of each `sh` block of a page.
+func blocks(t *testing.T, page string) (all [][]string) {
+	t.Helper()
+	content, err := os.ReadFile(filepath.Join(repository, page))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var block []string
+	inside := false
+	for _, line := range strings.Split(string(content), "\n") {
+		switch {
+		case line == "```sh":
+			inside, block = true, nil
+		case inside && line == "```":
+			inside, all = false, append(all, block)
+		case inside && line != "":
+			block = append(block, line)
+		}
+	}
+	return all
+}
+
+func TestEveryPageWithCommandsIsRun(t *testing.T) {
+	err := filepath.WalkDir(repository, func(path string, entry os.DirEntry, err error) error {
+		if err != nil || entry.IsDir() || filepath.Ext(path) != ".md" {
+			return err
+		}
+		page, err := filepath.Rel(repository, path)
+		if err != nil {
+			return err
+		}
+		if len(blocks(t, page)) > 0 && !slices.Contains(pages, page) {
+			t.Errorf("%s shows commands that no test runs: add it to pages", page)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestCIRunsWhatTheREADMESays and nothing else.
+func TestCIRunsWhatTheREADMESays(t *testing.T) {
+	content, err := os.ReadFile(filepath.Join(repository, ".ci", "run"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var commands []string
+	for _, line := range strings.Split(string(content), "\n") {
+		if line != "" && !strings.HasPrefix(line, "#") && !strings.HasPrefix(line, "set ") && !strings.HasPrefix(line, "cd ") {
+			commands = append(commands, line)
+		}
+	}
+	if !slices.Equal(commands, []string{"make test"}) {
+		t.Errorf("CI runs %q", commands)
+	}
+	if !slices.ContainsFunc(blocks(t, "README.md"), func(block []string) bool { return slices.Contains(block, "make test") }) {
+		t.Error("the README does not show make test")
+	}
+}
+
+// TestLinksLeadSomewhere within the repository.
+func TestLinksLeadSomewhere(t *testing.T) {
+	for _, page := range append(slices.Clone(pages), "ARCHITECTURE.md") {
+		content, err := os.ReadFile(filepath.Join(repository, page))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, part := range strings.Split(string(content), "](")[1:] {
+			target, _, _ := strings.Cut(part, ")")
+			if strings.Contains(target, "://") {
+				continue
+			}
+			if _, err := os.Stat(filepath.Join(repository, filepath.Dir(page), target)); err != nil {
+				t.Errorf("%s links to %s: %v", page, target, err)
+			}
+		}
+	}
+}
