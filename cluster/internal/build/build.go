@@ -294,9 +294,22 @@ func removeOlder(parent string) error {
 	}
 	slices.SortFunc(results, func(a, b result) int { return int(b.time - a.time) })
 	for _, old := range results[min(kept, len(results)):] {
+		if running(old.path) {
+			continue
+		}
 		if err := os.RemoveAll(old.path); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// running tells whether a process was started from the directory: a cluster
+// must find its programs again when one of them dies.
+func running(directory string) bool {
+	executables, _ := filepath.Glob("/proc/[0-9]*/exe")
+	return slices.ContainsFunc(executables, func(link string) bool {
+		executable, err := os.Readlink(link)
+		return err == nil && strings.HasPrefix(executable, directory+"/")
+	})
 }

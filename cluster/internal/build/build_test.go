@@ -409,6 +409,43 @@ func TestResultInUseIsNotOld(t *testing.T) {
 	}
 }
 
+// TestProgramsOfARunningClusterStay: a component that dies is started again
+// from where it was.
+func TestProgramsOfARunningClusterStay(t *testing.T) {
+	l := layout.Layout{Cache: t.TempDir()}
+	parent := filepath.Join(l.Cache, "tiny")
+	for name, hours := range map[string]int{"a": 1, "b": 2, "c": 3, "idle": 4, "running": 5} {
+		result(t, parent, name, hours)
+	}
+	sleep, err := exec.LookPath("sleep")
+	if err != nil {
+		t.Fatal(err)
+	}
+	content, err := os.ReadFile(sleep)
+	if err != nil {
+		t.Fatal(err)
+	}
+	program := filepath.Join(parent, "running", "sleep")
+	if err := os.WriteFile(program, content, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	result(t, parent, "running", 5)
+	process := exec.Command(program, "60")
+	if err := process.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = process.Process.Kill()
+		_ = process.Wait()
+	})
+	if err := removeOlder(parent); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{"a", "b", "c", "running"}, cached(t, l)); diff != "" {
+		t.Errorf("cache (-want +got):\n%s", diff)
+	}
+}
+
 func TestModules(t *testing.T) {
 	l := layout.Layout{Source: "/src"}
 	for _, name := range []string{"kubernetes", "containerd", "pause"} {

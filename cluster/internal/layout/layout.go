@@ -95,6 +95,10 @@ func New(name, source, block string) (Layout, error) {
 			return Layout{}, fmt.Errorf("directory %q is not absolute: components do not start where you stand", directory)
 		}
 	}
+	// The kernel takes 107 characters for a socket; the longest name is ours.
+	if longest := 107 - len("/supervisor.sock"); len(l.Run) > longest {
+		return Layout{}, fmt.Errorf("directory %q is too long for the sockets in it: %d characters at most", l.Run, longest)
+	}
 	return l, nil
 }
 

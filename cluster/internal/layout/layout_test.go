@@ -178,6 +178,10 @@ func TestDirectories(t *testing.T) {
 			environment: map[string]string{"TRIREME_CLUSTER_RUN": "run"},
 			wantError:   `"run" is not absolute`,
 		},
+		"a run directory that leaves no room for a socket's name is refused": {
+			environment: map[string]string{"TRIREME_CLUSTER_RUN": "/" + strings.Repeat("r", 91)},
+			wantError:   "91 characters at most",
+		},
 	}
 	for sentence, test := range tests {
 		t.Run(sentence, func(t *testing.T) {

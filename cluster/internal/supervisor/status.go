@@ -75,9 +75,9 @@ func (w *worker) set(state State, pid int, message string) {
 }
 
 func (w *worker) died(message string) {
-	w.set(Restarting, 0, message)
 	w.mutex.Lock()
 	defer w.mutex.Unlock()
+	w.status.State, w.status.PID, w.status.Message, w.status.Since = Restarting, 0, message, time.Now()
 	w.status.Restarts++
 }
 

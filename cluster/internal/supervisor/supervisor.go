@@ -171,12 +171,12 @@ func (s *Supervisor) keepRunning(ctx context.Context, w *worker) {
 	if !s.await(ctx, w.component.After) {
 		return
 	}
+	defer w.set(Stopped, 0, "")
 	delay := firstDelay
 	for {
 		begin := time.Now()
 		err := s.runOnce(ctx, w)
 		if ctx.Err() != nil {
-			w.set(Stopped, 0, "")
 			return
 		}
 		if time.Since(begin) > calmAfter {
