@@ -3,6 +3,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 
 	"github.com/spf13/cobra"
@@ -20,13 +21,9 @@ func superviseCommand(o *options) *cobra.Command {
 		Use:    "supervise",
 		Hidden: true,
 		Args:   cobra.NoArgs,
-		RunE: func(command *cobra.Command, _ []string) error {
-			c, err := o.cluster()
-			if err != nil {
-				return err
-			}
-			return local.Supervise(command.Context(), c.Layout, newMounts)
-		},
+		RunE: o.onCluster(func(ctx context.Context, c *local.Cluster, _ []string) error {
+			return local.Supervise(ctx, c.Layout, newMounts)
+		}),
 	}
 	command.Flags().BoolVar(&newMounts, "new-mounts", false, "the mount namespace is new")
 	return command

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -10,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/trireme-mpi/trireme/cluster/internal/image"
+	"github.com/trireme-mpi/trireme/cluster/internal/local"
 )
 
 func imageCommand(o *options) *cobra.Command {
@@ -27,11 +29,7 @@ func imageMPICommand(o *options) *cobra.Command {
 		Use:       "mpi [NAME...]",
 		Short:     "Build and load MPI images (default: all): " + strings.Join(names, ", "),
 		ValidArgs: names,
-		RunE: func(command *cobra.Command, arguments []string) error {
-			c, err := o.cluster()
-			if err != nil {
-				return err
-			}
+		RunE: o.onCluster(func(ctx context.Context, c *local.Cluster, arguments []string) error {
 			for _, argument := range arguments {
 				if !slices.Contains(names, argument) {
 					return fmt.Errorf("no MPI image %q; there are: %s", argument, strings.Join(names, ", "))
@@ -40,8 +38,8 @@ func imageMPICommand(o *options) *cobra.Command {
 			wanted := slices.DeleteFunc(image.MPI(), func(definition image.Definition) bool {
 				return len(arguments) > 0 && !slices.Contains(arguments, definition.Name)
 			})
-			return c.LoadMPI(command.Context(), wanted)
-		},
+			return c.LoadMPI(ctx, wanted)
+		}),
 	}
 }
 
@@ -53,13 +51,9 @@ func imageLoadCommand(o *options) *cobra.Command {
 		Example: `  CGO_ENABLED=0 go build -o /tmp/tool ./cmd/tool
   cluster image load /tmp/tool --name trireme.local/tool:dev`,
 		Args: cobra.ExactArgs(1),
-		RunE: func(command *cobra.Command, arguments []string) error {
-			c, err := o.cluster()
-			if err != nil {
-				return err
-			}
-			return c.Load(command.Context(), arguments[0], name)
-		},
+		RunE: o.onCluster(func(ctx context.Context, c *local.Cluster, arguments []string) error {
+			return c.Load(ctx, arguments[0], name)
+		}),
 	}
 	command.Flags().StringVar(&name, "name", "", "what pods call the image of a binary, with a tag")
 	return command
@@ -70,12 +64,8 @@ func imageListCommand(o *options) *cobra.Command {
 		Use:   "list",
 		Short: "List the images that pods can use",
 		Args:  cobra.NoArgs,
-		RunE: func(command *cobra.Command, _ []string) error {
-			c, err := o.cluster()
-			if err != nil {
-				return err
-			}
-			references, err := c.Images(command.Context())
+		RunE: o.onCluster(func(ctx context.Context, c *local.Cluster, _ []string) error {
+			references, err := c.Images(ctx)
 			if err != nil {
 				return err
 			}
@@ -83,6 +73,6 @@ func imageListCommand(o *options) *cobra.Command {
 				fmt.Println(reference)
 			}
 			return nil
-		},
+		}),
 	}
 }

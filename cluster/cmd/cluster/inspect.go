@@ -3,6 +3,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"os"
@@ -15,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/trireme-mpi/trireme/cluster/internal/component"
+	"github.com/trireme-mpi/trireme/cluster/internal/local"
 )
 
 func logsCommand(o *options) *cobra.Command {
@@ -26,11 +28,7 @@ func logsCommand(o *options) *cobra.Command {
 		Long:      "Show what a component wrote, over all its restarts. Components: " + strings.Join(names, ", ") + ".",
 		Args:      cobra.ExactArgs(1),
 		ValidArgs: names,
-		RunE: func(command *cobra.Command, arguments []string) error {
-			c, err := o.cluster()
-			if err != nil {
-				return err
-			}
+		RunE: o.onCluster(func(ctx context.Context, c *local.Cluster, arguments []string) error {
 			if !slices.Contains(names, arguments[0]) {
 				return fmt.Errorf("no component %q; there are: %s", arguments[0], strings.Join(names, ", "))
 			}
@@ -47,7 +45,7 @@ func logsCommand(o *options) *cobra.Command {
 			}
 			for {
 				select {
-				case <-command.Context().Done():
+				case <-ctx.Done():
 					return nil
 				case <-time.After(200 * time.Millisecond):
 				}
@@ -55,7 +53,7 @@ func logsCommand(o *options) *cobra.Command {
 					return err
 				}
 			}
-		},
+		}),
 	}
 	command.Flags().BoolVarP(&follow, "follow", "f", false, "go on as more is written")
 	return command
@@ -66,18 +64,14 @@ func envCommand(o *options) *cobra.Command {
 		Use:   "env",
 		Short: "Print shell settings for kubectl: eval \"$(cluster env)\"",
 		Args:  cobra.NoArgs,
-		RunE: func(command *cobra.Command, _ []string) error {
-			c, err := o.cluster()
-			if err != nil {
-				return err
-			}
-			programs, err := c.Assets(command.Context())
+		RunE: o.onCluster(func(ctx context.Context, c *local.Cluster, _ []string) error {
+			programs, err := c.Assets(ctx)
 			if err != nil {
 				return err
 			}
 			fmt.Printf("export KUBECONFIG=%s\nexport PATH=%s:$PATH\n", c.Layout.AdminKubeconfig(), programs)
 			return nil
-		},
+		}),
 	}
 }
 
@@ -88,12 +82,8 @@ func kubectlCommand(o *options) *cobra.Command {
 		Use:                "kubectl ARGUMENTS...",
 		Short:              "Run the cluster's kubectl as its administrator",
 		DisableFlagParsing: true,
-		RunE: func(command *cobra.Command, arguments []string) error {
-			c, err := o.cluster()
-			if err != nil {
-				return err
-			}
-			programs, err := c.Assets(command.Context())
+		RunE: o.onCluster(func(ctx context.Context, c *local.Cluster, arguments []string) error {
+			programs, err := c.Assets(ctx)
 			if err != nil {
 				return err
 			}
@@ -102,6 +92,6 @@ func kubectlCommand(o *options) *cobra.Command {
 			})
 			return syscall.Exec(filepath.Join(programs, "kubectl"), append([]string{"kubectl"}, arguments...),
 				append(environment, "KUBECONFIG="+c.Layout.AdminKubeconfig()))
-		},
+		}),
 	}
 }

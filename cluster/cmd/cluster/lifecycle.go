@@ -3,6 +3,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"os"
 
@@ -17,22 +18,15 @@ func upCommand(o *options) *cobra.Command {
 		Use:   "up",
 		Short: "Build what is missing and start the cluster; again: make sure that it runs",
 		Args:  cobra.NoArgs,
-		RunE: func(command *cobra.Command, _ []string) error {
-			c, err := o.cluster()
-			if err != nil {
-				return err
-			}
-			if !command.Flags().Changed("fake-nodes") {
-				up.FakeNodes = -1
-			}
-			if err := c.Up(command.Context(), up); err != nil {
+		RunE: o.onCluster(func(ctx context.Context, c *local.Cluster, _ []string) error {
+			if err := c.Up(ctx, up); err != nil {
 				return err
 			}
 			fmt.Printf("The cluster is up. Talk to it with:\n  export KUBECONFIG=%s\nor `cluster kubectl get nodes`.\n", c.Layout.AdminKubeconfig())
 			return nil
-		},
+		}),
 	}
-	command.Flags().IntVar(&up.FakeNodes, "fake-nodes", 0, "simulated nodes to have (default: as many as there are)")
+	command.Flags().IntVar(&up.FakeNodes, "fake-nodes", -1, "simulated nodes to have; negative: as many as there are")
 	command.Flags().IntVar(&up.FakeNodeGPUs, "fake-node-gpus", 8, "GPUs (nvidia.com/gpu) of each simulated node")
 	return command
 }
@@ -42,13 +36,9 @@ func downCommand(o *options) *cobra.Command {
 		Use:   "down",
 		Short: "Stop the cluster and leave nothing of it on the machine but its data",
 		Args:  cobra.NoArgs,
-		RunE: func(command *cobra.Command, _ []string) error {
-			c, err := o.cluster()
-			if err != nil {
-				return err
-			}
-			return c.Down(command.Context())
-		},
+		RunE: o.onCluster(func(ctx context.Context, c *local.Cluster, _ []string) error {
+			return c.Down(ctx)
+		}),
 	}
 }
 
@@ -58,13 +48,9 @@ func resetCommand(o *options) *cobra.Command {
 		Use:   "reset",
 		Short: "Stop the cluster and forget its data: objects, volumes, certificates, logs",
 		Args:  cobra.NoArgs,
-		RunE: func(command *cobra.Command, _ []string) error {
-			c, err := o.cluster()
-			if err != nil {
-				return err
-			}
-			return c.Reset(command.Context(), images)
-		},
+		RunE: o.onCluster(func(ctx context.Context, c *local.Cluster, _ []string) error {
+			return c.Reset(ctx, images)
+		}),
 	}
 	command.Flags().BoolVar(&images, "images", false, "forget loaded images too")
 	return command
@@ -75,12 +61,8 @@ func statusCommand(o *options) *cobra.Command {
 		Use:   "status",
 		Short: "Show the components, the nodes and what this cluster cannot do; exit code 1 if it is not well",
 		Args:  cobra.NoArgs,
-		RunE: func(command *cobra.Command, _ []string) error {
-			c, err := o.cluster()
-			if err != nil {
-				return err
-			}
-			healthy, err := c.Status(command.Context(), os.Stdout)
+		RunE: o.onCluster(func(ctx context.Context, c *local.Cluster, _ []string) error {
+			healthy, err := c.Status(ctx, os.Stdout)
 			if err != nil {
 				return err
 			}
@@ -88,7 +70,7 @@ func statusCommand(o *options) *cobra.Command {
 				return errSilent
 			}
 			return nil
-		},
+		}),
 	}
 }
 
@@ -97,14 +79,10 @@ func buildCommand(o *options) *cobra.Command {
 		Use:   "build",
 		Short: "Build the programs that are not in the cache",
 		Args:  cobra.NoArgs,
-		RunE: func(command *cobra.Command, _ []string) error {
-			c, err := o.cluster()
-			if err != nil {
-				return err
-			}
-			_, err = c.Build(command.Context())
+		RunE: o.onCluster(func(ctx context.Context, c *local.Cluster, _ []string) error {
+			_, err := c.Build(ctx)
 			return err
-		},
+		}),
 	}
 }
 
@@ -113,17 +91,13 @@ func assetsCommand(o *options) *cobra.Command {
 		Use:   "assets",
 		Short: "Print the folder with kube-apiserver, etcd and kubectl, building them if need be (for envtest)",
 		Args:  cobra.NoArgs,
-		RunE: func(command *cobra.Command, _ []string) error {
-			c, err := o.cluster()
-			if err != nil {
-				return err
-			}
-			directory, err := c.Assets(command.Context())
+		RunE: o.onCluster(func(ctx context.Context, c *local.Cluster, _ []string) error {
+			directory, err := c.Assets(ctx)
 			if err != nil {
 				return err
 			}
 			fmt.Println(directory)
 			return nil
-		},
+		}),
 	}
 }

@@ -72,6 +72,17 @@ func (o *options) cluster() (*local.Cluster, error) {
 	return &local.Cluster{Layout: l, Progress: progress.New(os.Stderr)}, nil
 }
 
+// onCluster makes what acts on a cluster into what cobra runs.
+func (o *options) onCluster(run func(context.Context, *local.Cluster, []string) error) func(*cobra.Command, []string) error {
+	return func(command *cobra.Command, arguments []string) error {
+		c, err := o.cluster()
+		if err != nil {
+			return err
+		}
+		return run(command.Context(), c, arguments)
+	}
+}
+
 // findSource looks for the checkout in the folder we are in and those above,
 // then beside this program (make puts it into bin/). Not finding it matters
 // only to what builds, which then says so.

@@ -1,0 +1,84 @@
+//go:build linux
+
+package main
+
+import (
+	"bytes"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// TestOtherSystemsGetAnAnswer: on a Mac the tool must build, and say why it
+// does not work there.
+func TestOtherSystemsGetAnAnswer(t *testing.T) {
+	binary := filepath.Join(t.TempDir(), "cluster")
+	build := exec.Command("go", "build", "-o", binary, ".")
+	build.Env = append(os.Environ(), "GOOS=darwin", "CGO_ENABLED=0")
+	if output, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, output)
+	}
+	content, err := os.ReadFile(binary)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := "the local cluster needs Linux (namespaces, control groups); use a Linux virtual machine"; !bytes.Contains(content, []byte(want)) {
+		t.Errorf("the program for another system does not say %q", want)
+	}
+}
+
+func TestSourceIsFound(t *testing.T) {
+	here, err := os.Getwd()
+	if err != nil {
+		t.Fatal(err)
+	}
+	source := filepath.Clean(filepath.Join(here, "..", ".."))
+	tests := map[string]struct {
+		from string
+		flag string
+		want string
+	}{
+		"from the repository":       {from: filepath.Dir(source), want: source},
+		"from the cluster's folder": {from: source, want: source},
+		"from somewhere deep in it": {from: here, want: source},
+		"as the flag says":          {from: "/", flag: "/elsewhere", want: "/elsewhere"},
+		"not at all outside of one": {from: t.TempDir(), want: ""},
+	}
+	for sentence, test := range tests {
+		t.Run(sentence, func(t *testing.T) {
+			t.Chdir(test.from)
+			if got := (&options{source: test.flag}).findSource(); got != test.want {
+				t.Errorf("found %q, want %q", got, test.want)
+			}
+		})
+	}
+}
+
+func TestBadWordsGetHelp(t *testing.T) {
+	tests := map[string]struct {
+		arguments []string
+		want      string
+	}{
+		"a component that is none":   {[]string{"logs", "kubelt"}, `no component "kubelt"; there are: etcd, kube-apiserver`},
+		"an image that is none":      {[]string{"image", "mpi", "openmpi6"}, `no MPI image "openmpi6"; there are: openmpi4, openmpi5, mpich, intelmpi`},
+		"a name that does not fit":   {[]string{"--name", "Trireme", "status"}, `cluster name "Trireme" must be 1 to 13 lower case letters`},
+		"a block of another size":    {[]string{"--network", "10.1.2.0/24", "up"}, `network "10.1.2.0/24" must be an IPv4 block of 16 bits`},
+		"a command that is none":     {[]string{"upp"}, `unknown command "upp"`},
+		"an argument too many":       {[]string{"up", "now"}, `unknown command "now" for "cluster up"`},
+		"status without a cluster":   {[]string{"--name", "no-such", "status"}, "the cluster is not running; start it with `up`"},
+		"an image without a cluster": {[]string{"--name", "no-such", "image", "list"}, "the cluster is not running; start it with `up`"},
+	}
+	for sentence, test := range tests {
+		t.Run(sentence, func(t *testing.T) {
+			t.Setenv("HOME", t.TempDir())
+			command := newCommand()
+			command.SetArgs(test.arguments)
+			err := command.ExecuteContext(t.Context())
+			if err == nil || !strings.Contains(err.Error(), test.want) {
+				t.Errorf("error is %v, want one with %q", err, test.want)
+			}
+		})
+	}
+}
