@@ -61,7 +61,7 @@ test-all: test ## The same and the peers, once there is an operator to set besid
 	@echo "peers: SKIP, there is no operator yet that could be compared with mpi-operator, Trainer, Kueue or Volcano"
 
 .PHONY: check
-check: bin/staticcheck cluster-build ## Formatting and static checks: gofmt, go vet, staticcheck, tidy modules
+check: bin/staticcheck cluster-build ## Formatting and static checks: gofmt, go vet, staticcheck, tidy modules (builds Kubernetes if need be)
 	@test/check $(MODULES)
 
 ##@ Other
@@ -79,10 +79,10 @@ help: ## Show this
 # go build knows best what has changed.
 .PHONY: bin/cluster
 bin/cluster:
-	@go build -C cluster -ldflags "-s -w" -o ../bin/cluster ./cmd/cluster
+	@go build -C cluster -buildvcs=false -ldflags "-s -w" -o ../bin/cluster ./cmd/cluster
 
 bin/staticcheck: tools/go.mod tools/go.sum
-	@go build -C tools -o ../$@ honnef.co/go/tools/cmd/staticcheck
+	@go build -C tools -buildvcs=false -o ../$@ honnef.co/go/tools/cmd/staticcheck
 
 bin/gotestsum: tools/go.mod tools/go.sum
-	@go build -C tools -o ../$@ gotest.tools/gotestsum
+	@go build -C tools -buildvcs=false -o ../$@ gotest.tools/gotestsum

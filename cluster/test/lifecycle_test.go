@@ -62,9 +62,9 @@ func TestStatus(t *testing.T) {
 }
 
 func TestLogs(t *testing.T) {
-	for _, name := range append(component.Names(), "supervisor") {
-		if _, err := cluster.run(t.Context(), "logs", name); err != nil {
-			t.Error(err)
+	for _, name := range component.Names() {
+		if output := cluster.must(t, "logs", name); !strings.Contains(output, "--- "+name+" starts at ") {
+			t.Errorf("log of %s:\n%s", name, output)
 		}
 	}
 	output, err := cluster.run(t.Context(), "logs", "kubelt")
@@ -123,6 +123,7 @@ func TestComponentsComeBackAfterKill(t *testing.T) {
 	for _, name := range component.Names() {
 		t.Run(name, func(t *testing.T) {
 			before := statusOf(t, cluster.report(t), name)
+			killed := time.Now()
 			if err := syscall.Kill(before.PID, syscall.SIGKILL); err != nil {
 				t.Fatal(err)
 			}
@@ -137,12 +138,31 @@ func TestComponentsComeBackAfterKill(t *testing.T) {
 				return nil
 			})
 			stillRuns(t, ns, pod)
-			// Well means that work gets done, by all components together.
+			if took := time.Since(killed); took > recovery {
+				t.Errorf("well again after %s", took)
+			}
+			// Well means that work gets done, by this component too.
 			if got := succeed(t, ns, newPod("after-"+name, "getent hosts kubernetes.default.svc >/dev/null && echo done")); got != "done\n" {
 				t.Errorf("a new pod printed %q", got)
 			}
+			if use, special := usesOf[name]; special {
+				use(t, namespace(t, nil))
+			}
 		})
 	}
+}
+
+// usesOf are the components that running a pod does not need.
+var usesOf = map[string]func(t *testing.T, ns string){
+	"storage": func(t *testing.T, ns string) {
+		createClaim(t, ns, "data")
+		succeed(t, ns, newPod("writer", "echo kept > /data/file", withClaim("data")))
+	},
+	"jobset": runJobSet,
+	"kwok": func(t *testing.T, ns string) {
+		create(t, ns, newPod("simulated", "true", onFakeNode(1)))
+		awaitPhase(t, ns, "simulated", corev1.PodRunning)
+	},
 }
 
 func statusOf(t *testing.T, report supervisor.Report, name string) supervisor.Status {
@@ -177,12 +197,13 @@ func TestUpTakesOverFromAKilledSupervisor(t *testing.T) {
 }
 
 func TestDownLeavesNothingAndUpFindsTheData(t *testing.T) {
-	ns, _ := longRunningPod(t)
-	const name = "kept"
-	_, err := cluster.client.CoreV1().ConfigMaps("default").Create(t.Context(),
-		&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
+	ns := namespace(t, nil)
+	createClaim(t, ns, "data")
+	create(t, ns, newPod("faithful", "test -e /data/file || echo first > /data/file; cat /data/file; sleep 3600", withClaim("data"),
+		func(pod *corev1.Pod) { pod.Spec.RestartPolicy = corev1.RestartPolicyAlways }))
+	create(t, ns, newPod("mortal", "sleep 3600"))
+	for _, name := range []string{"faithful", "mortal"} {
+		awaitPhase(t, ns, name, corev1.PodRunning)
 	}
 	cluster.must(t, "down")
 	clean := machine(t)
@@ -192,30 +213,100 @@ func TestDownLeavesNothingAndUpFindsTheData(t *testing.T) {
 	}
 
 	cluster.must(t, "up")
-	if _, err := cluster.client.CoreV1().ConfigMaps("default").Get(t.Context(), name, metav1.GetOptions{}); err != nil {
-		t.Errorf("what was stored before down is not there after up: %v", err)
-	}
 	eventually(t, time.Minute, func() error {
-		// restartPolicy Never: the pod ends with the machine, so to speak.
-		if phase := get(t, ns, "steady").Status.Phase; phase != corev1.PodFailed {
-			return fmt.Errorf("the pod of before is %s", phase)
+		// As after a restart of the machine: what may start again does.
+		mortal, faithful := get(t, ns, "mortal"), get(t, ns, "faithful")
+		if mortal.Status.Phase != corev1.PodFailed || faithful.Status.Phase != corev1.PodRunning ||
+			faithful.Status.ContainerStatuses[0].RestartCount != 1 {
+			return fmt.Errorf("mortal is %s, faithful is %s: %+v", mortal.Status.Phase, faithful.Status.Phase, faithful.Status.ContainerStatuses)
 		}
 		return nil
 	})
+	if got := execute(t, ns, "faithful", "cat", "/data/file"); got != "first\n" {
+		t.Errorf("the volume holds %q", got)
+	}
 	cluster.must(t, "down")
 	if diff := cmp.Diff(clean, machine(t)); diff != "" {
 		t.Errorf("down leaves the machine different from how up found it (-before +after):\n%s", diff)
 	}
 
 	cluster.must(t, "reset")
+	if left, err := os.ReadDir(filepath.Join(cluster.data(), "volumes")); !os.IsNotExist(err) {
+		t.Errorf("reset left volumes %v (%v)", left, err)
+	}
 	cluster.must(t, "up", "--fake-nodes", fmt.Sprint(fakeNodes), "--fake-node-gpus", fmt.Sprint(gpusPerNode))
 	if err := cluster.connect(); err != nil {
 		t.Fatal(err)
 	}
-	_, err = cluster.client.CoreV1().ConfigMaps("default").Get(t.Context(), name, metav1.GetOptions{})
+	_, err := cluster.client.CoreV1().Namespaces().Get(t.Context(), ns, metav1.GetOptions{})
 	if !apierrors.IsNotFound(err) {
 		t.Errorf("reset did not forget: %v", err)
 	}
+}
+
+// TestTwoUpsAtOnce: the second one waits and finds the work done.
+func TestTwoUpsAtOnce(t *testing.T) {
+	cluster.must(t, "down")
+	results := make(chan error, 2)
+	for range 2 {
+		go func() {
+			output, err := cluster.run(t.Context(), "up")
+			if err != nil {
+				err = fmt.Errorf("%w\n%s", err, output)
+			}
+			results <- err
+		}()
+	}
+	for range 2 {
+		if err := <-results; err != nil {
+			t.Error(err)
+		}
+	}
+	cluster.must(t, "status")
+}
+
+// TestProxyOfTheUserIsNotAsked: most company machines have one, and it knows
+// nothing of a cluster inside this machine.
+func TestProxyOfTheUserIsNotAsked(t *testing.T) {
+	cluster.must(t, "down")
+	for _, arguments := range [][]string{{"up"}, {"status"}, {"kubectl", "get", "nodes"}} {
+		command := cluster.command(t.Context(), arguments...)
+		// Nobody listens there.
+		command.Env = append(command.Env, "HTTPS_PROXY=http://127.0.0.1:1", "HTTP_PROXY=http://127.0.0.1:1", "NO_PROXY=")
+		if output, err := command.CombinedOutput(); err != nil {
+			t.Errorf("%v: %v\n%s", arguments, err, output)
+		}
+	}
+}
+
+// TestOneClusterDoesNotDisturbAnother that runs beside it: both mount over the
+// same paths of the machine.
+func TestOneClusterDoesNotDisturbAnother(t *testing.T) {
+	other := func(arguments ...string) {
+		t.Helper()
+		command := cluster.command(context.Background(), arguments...)
+		command.Env = append(command.Env, "TRIREME_CLUSTER_NAME=trireme-other", "TRIREME_CLUSTER_NETWORK=10.196.0.0/16",
+			"TRIREME_CLUSTER_DATA=/var/lib/trireme-other-cluster")
+		if output, err := command.CombinedOutput(); err != nil {
+			t.Fatalf("%v: %v\n%s", arguments, err, output)
+		}
+	}
+	cluster.must(t, "down")
+	clean := machine(t)
+	// First in, first out: the paths were the other cluster's to create.
+	other("up")
+	cluster.must(t, "up")
+	other("reset", "--images")
+	ns := namespace(t, nil)
+	createClaim(t, ns, "data")
+	if got := succeed(t, ns, newPod("writer", "echo kept > /data/file; cat /data/file", withClaim("data"))); got != "kept\n" {
+		t.Errorf("a pod with a volume printed %q", got)
+	}
+	cluster.must(t, "down")
+	if diff := cmp.Diff(clean, machine(t)); diff != "" {
+		t.Errorf("the two leave something (-before +after):\n%s", diff)
+	}
+	cluster.must(t, "up")
 }
 
 func TestInterruptedUpCleansUp(t *testing.T) {
@@ -283,7 +374,7 @@ func TestErrorsNameTheCauseAndTheWayOut(t *testing.T) {
 	t.Run("not root", func(t *testing.T) {
 		command := other(t)
 		command.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
-		fail(t, command, "user id 65534 is not root", "run the same command with sudo")
+		fail(t, command, "user id 65534 is not root", "run the same command as root")
 	})
 	t.Run("address range taken", func(t *testing.T) {
 		bridge := &netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: "br-intheway"}}
@@ -309,22 +400,40 @@ func TestErrorsNameTheCauseAndTheWayOut(t *testing.T) {
 		fail(t, other(t, "TRIREME_CLUSTER_DATA="+small+"/data"), "has 0.0 GiB free, 4 are needed", "put it elsewhere with TRIREME_CLUSTER_DATA=DIRECTORY")
 	})
 	t.Run("a package that will not install", func(t *testing.T) {
-		// A PATH with everything but runc, and an apt-get that cannot.
 		programs := t.TempDir()
-		for _, name := range []string{"go", "nft", "bash"} {
-			path, err := exec.LookPath(name)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := os.Symlink(path, filepath.Join(programs, name)); err != nil {
-				t.Fatal(err)
-			}
-		}
-		script := "#!" + filepath.Join(programs, "bash") + "\necho 'E: Unable to locate package runc'; exit 100\n"
+		script := "#!/bin/bash\necho 'E: Unable to locate package runc'; exit 100\n"
 		if err := os.WriteFile(filepath.Join(programs, "apt-get"), []byte(script), 0o755); err != nil {
 			t.Fatal(err)
 		}
-		fail(t, other(t, "PATH="+programs), "apt-get", "E: Unable to locate package runc", "repair apt (or install the packages by hand) and run the same command again")
+		runc, found := host.Find(host.Runc.Candidates...)
+		if !found {
+			t.Fatal("no runc to hide")
+		}
+		// In a mount namespace of its own, so that only this command misses it.
+		command := other(t, "PATH="+programs+":"+os.Getenv("PATH"))
+		command.Path, command.Args = "/usr/bin/unshare", []string{"unshare", "--mount", "bash", "-c",
+			`mount --bind /dev/null "$1" && exec "$2" up`, "bash", runc, cluster.tool}
+		fail(t, command, "apt-get", "E: Unable to locate package runc", "repair apt (or install the packages by hand) and run the same command again")
+	})
+	t.Run("a directory that holds other things", func(t *testing.T) {
+		used := t.TempDir()
+		if err := os.Mkdir(filepath.Join(used, "photos"), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		fail(t, other(t, "TRIREME_CLUSTER_DATA="+used), "directory "+used+" holds other things (photos, ...)", "name one that is empty")
+	})
+	t.Run("a file where a directory must be", func(t *testing.T) {
+		// By then the network exists, which must go again.
+		data := filepath.Join(t.TempDir(), "data")
+		if err := os.MkdirAll(data, 0o711); err != nil {
+			t.Fatal(err)
+		}
+		for _, file := range []string{".trireme-cluster", "logs"} {
+			if err := os.WriteFile(filepath.Join(data, file), nil, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		fail(t, other(t, "TRIREME_CLUSTER_DATA="+data), "create directory: mkdir "+data+"/logs", "not a directory")
 	})
 	t.Run("another network than the running one", func(t *testing.T) {
 		command := cluster.command(t.Context(), "up", "--network", "10.195.0.0/16")
@@ -365,6 +474,10 @@ func TestPortTakenByAStranger(t *testing.T) {
 	if err := stranger.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
+	// Nor does it end what still runs when it cannot take it over.
+	if output, err := cluster.run(t.Context(), "up", "--network", "10.195.0.0/16"); err == nil || !strings.Contains(output, "not an address of 10.195.0.0/16") {
+		t.Errorf("another network for what still runs: %v\n%s", err, output)
+	}
 	cluster.must(t, "up")
 	stillRuns(t, ns, pod)
 }
@@ -385,15 +498,16 @@ func machine(t *testing.T) map[string][]string {
 	found["namespaces"] = names("/run/netns/*")
 	found["rules"] = append(ruleset(t), legacyTables()...)
 	found["sockets"] = ours(fields(lines(t, "/proc/net/unix"), 7))
-	found["directories"] = names("/run/containerd*", "/var/lib/kubelet*", "/var/lib/cni*", "/var/log/containers*", "/run/trireme-*")
+	found["directories"] = names("/run/containerd*", "/var/lib/kubelet*", "/var/lib/cni*", "/var/log/containers*", "/run/trireme-test*", "/run/trireme-err*", "/run/trireme-other*")
 	_ = filepath.WalkDir("/sys/fs/cgroup", func(path string, entry os.DirEntry, err error) error {
-		if err == nil && entry.IsDir() && strings.Contains(path, clusterName) {
+		if err == nil && entry.IsDir() && len(ours([]string{path})) > 0 {
 			found["control groups"] = append(found["control groups"], path)
 		}
 		return nil
 	})
 	found["processes"] = processes()
-	for _, setting := range []string{"vm/overcommit_memory", "kernel/panic", "kernel/panic_on_oops"} {
+	for _, setting := range []string{"vm/overcommit_memory", "vm/panic_on_oom", "kernel/panic", "kernel/panic_on_oops",
+		"kernel/keys/root_maxkeys", "kernel/keys/root_maxbytes"} {
 		found["kernel settings"] = append(found["kernel settings"], setting+"="+strings.Join(lines(t, "/proc/sys/"+setting), ""))
 	}
 	for _, list := range found {
@@ -415,9 +529,12 @@ func assertNothingOfOurs(t *testing.T, found map[string][]string) {
 // ours picks what bears the cluster's name, its directory or its network.
 func ours(list []string) (mine []string) {
 	for _, entry := range list {
-		if strings.Contains(entry, clusterName) || strings.Contains(entry, cluster.directory) ||
-			strings.Contains(entry, "0000C60A") { // 10.198.0.0 as /proc/net/route writes it
-			mine = append(mine, entry)
+		// 10.198.0.0 and 10.196.0.0 as /proc/net/route writes them.
+		for _, sign := range []string{clusterName, "trireme-err", "trireme-other", cluster.directory, "0000C60A", "0000C40A"} {
+			if strings.Contains(entry, sign) {
+				mine = append(mine, entry)
+				break
+			}
 		}
 	}
 	return mine

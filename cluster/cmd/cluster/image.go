@@ -44,18 +44,18 @@ func imageMPICommand(o *options) *cobra.Command {
 }
 
 func imageLoadCommand(o *options) *cobra.Command {
-	var name string
+	var reference string
 	command := &cobra.Command{
 		Use:   "load FILE",
 		Short: "Load an image archive, or a static binary as an image of its own",
 		Example: `  CGO_ENABLED=0 go build -o /tmp/tool ./cmd/tool
-  cluster image load /tmp/tool --name trireme.local/tool:dev`,
+  cluster image load /tmp/tool --as trireme.local/tool:dev`,
 		Args: cobra.ExactArgs(1),
 		RunE: o.onCluster(func(ctx context.Context, c *local.Cluster, arguments []string) error {
-			return c.Load(ctx, arguments[0], name)
+			return c.Load(ctx, arguments[0], reference)
 		}),
 	}
-	command.Flags().StringVar(&name, "name", "", "what pods call the image of a binary, with a tag")
+	command.Flags().StringVar(&reference, "as", "", "what pods call the image of a binary, with a tag")
 	return command
 }
 

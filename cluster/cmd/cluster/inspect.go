@@ -65,14 +65,20 @@ func envCommand(o *options) *cobra.Command {
 		Short: "Print shell settings for kubectl: eval \"$(cluster env)\"",
 		Args:  cobra.NoArgs,
 		RunE: o.onCluster(func(ctx context.Context, c *local.Cluster, _ []string) error {
-			programs, err := c.Assets(ctx)
+			programs, err := c.Programs(ctx)
 			if err != nil {
 				return err
 			}
-			fmt.Printf("export KUBECONFIG=%s\nexport PATH=%s:$PATH\n", c.Layout.AdminKubeconfig(), programs)
+			fmt.Printf("export KUBECONFIG=%s\nexport NO_PROXY=%s\nexport PATH=%s:$PATH\n",
+				c.Layout.AdminKubeconfig(), withoutProxy(c), programs.Kubernetes)
 			return nil
 		}),
 	}
+}
+
+// withoutProxy adds the cluster to what a proxy is not asked for.
+func withoutProxy(c *local.Cluster) string {
+	return strings.TrimPrefix(os.Getenv("NO_PROXY")+","+c.Layout.Network.Block.String(), ",")
 }
 
 // kubectlCommand hands the terminal over to kubectl, so that colours, editors
@@ -83,15 +89,15 @@ func kubectlCommand(o *options) *cobra.Command {
 		Short:              "Run the cluster's kubectl as its administrator",
 		DisableFlagParsing: true,
 		RunE: o.onCluster(func(ctx context.Context, c *local.Cluster, arguments []string) error {
-			programs, err := c.Assets(ctx)
+			programs, err := c.Programs(ctx)
 			if err != nil {
 				return err
 			}
 			environment := slices.DeleteFunc(os.Environ(), func(setting string) bool {
-				return strings.HasPrefix(setting, "KUBECONFIG=")
+				return strings.HasPrefix(setting, "KUBECONFIG=") || strings.HasPrefix(setting, "NO_PROXY=")
 			})
-			return syscall.Exec(filepath.Join(programs, "kubectl"), append([]string{"kubectl"}, arguments...),
-				append(environment, "KUBECONFIG="+c.Layout.AdminKubeconfig()))
+			environment = append(environment, "KUBECONFIG="+c.Layout.AdminKubeconfig(), "NO_PROXY="+withoutProxy(c))
+			return syscall.Exec(filepath.Join(programs.Kubernetes, "kubectl"), append([]string{"kubectl"}, arguments...), environment)
 		}),
 	}
 }

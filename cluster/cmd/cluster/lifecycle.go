@@ -22,7 +22,7 @@ func upCommand(o *options) *cobra.Command {
 			if err := c.Up(ctx, up); err != nil {
 				return err
 			}
-			fmt.Printf("The cluster is up. Talk to it with:\n  export KUBECONFIG=%s\nor `cluster kubectl get nodes`.\n", c.Layout.AdminKubeconfig())
+			fmt.Printf("The cluster is up. Talk to it with:\n  export KUBECONFIG=%s\nor `%s kubectl get nodes`.\n", c.Layout.AdminKubeconfig(), os.Args[0])
 			return nil
 		}),
 	}

@@ -49,6 +49,10 @@ func newCommand() *cobra.Command {
 		Short:         "A real Kubernetes on this machine: built from source, private, gone after `down`",
 		SilenceUsage:  true,
 		SilenceErrors: true,
+		// So that the flags before `kubectl` are ours, and those after it are its own.
+		TraverseChildren: true,
+		Args:             cobra.NoArgs,
+		RunE:             func(command *cobra.Command, _ []string) error { return command.Help() },
 	}
 	root.PersistentFlags().StringVar(&o.name, "name", cmp.Or(os.Getenv("TRIREME_CLUSTER_NAME"), layout.DefaultName),
 		"which cluster; each has its own network, data and processes ($TRIREME_CLUSTER_NAME)")

@@ -3,6 +3,7 @@ package addon
 import (
 	"context"
 	"fmt"
+	"runtime"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -77,7 +78,7 @@ func fakeNode(i, gpus int) *corev1.Node {
 				FakeNodeLabel:          "true",
 				corev1.LabelHostname:   name,
 				corev1.LabelOSStable:   "linux",
-				corev1.LabelArchStable: "amd64",
+				corev1.LabelArchStable: runtime.GOARCH,
 			},
 		},
 		Spec: corev1.NodeSpec{Taints: []corev1.Taint{{

@@ -16,8 +16,6 @@ import (
 	"strings"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/trireme-mpi/trireme/cluster/internal/host"
 	"github.com/trireme-mpi/trireme/cluster/internal/layout"
 )
@@ -115,6 +113,9 @@ func Output(ctx context.Context, l layout.Layout, m Module) (string, error) {
 	return filepath.Join(l.Cache, m.Name, hash), nil
 }
 
+// buildFlags are those of every program.
+var buildFlags = []string{"-mod=readonly", "-trimpath", "-buildvcs=false"}
+
 // hash covers the module's own files and the way it is built; go.sum covers
 // every dependency's content.
 func (m Module) hash(ctx context.Context) (string, error) {
@@ -123,10 +124,10 @@ func (m Module) hash(ctx context.Context) (string, error) {
 		return "", errors.Join(fmt.Errorf("no source in %s: is this a complete checkout?", m.Directory), err)
 	}
 	sum := sha256.New()
-	fmt.Fprintf(sum, "%+v\n", m.withoutDirectory())
+	fmt.Fprintf(sum, "%+v\n%q\n", m.withoutDirectory(), buildFlags)
 	toolchain, err := goCommand(ctx, m.Directory, "env", "GOVERSION", "GOARCH").Output()
 	if err != nil {
-		return "", fmt.Errorf("ask go for its version: %w; install Go 1.26 or newer and put it on PATH", err)
+		return "", fmt.Errorf("ask go for its version: %w; install Go 1.26.6 or newer and put it on PATH", err)
 	}
 	sum.Write(toolchain)
 	for _, file := range files {
@@ -157,8 +158,9 @@ func goCommand(ctx context.Context, directory string, arguments ...string) *exec
 }
 
 // Ensure gives the directory of the module's programs, building them if the
-// cache does not have them. Two callers at once build once.
-func Ensure(ctx context.Context, l layout.Layout, m Module) (directory string, built bool, err error) {
+// cache does not have them. Two callers at once build once; the other one is
+// told for whom it is waiting.
+func Ensure(ctx context.Context, l layout.Layout, m Module, waiting func(string)) (directory string, built bool, err error) {
 	directory, err = Output(ctx, l, m)
 	if err != nil {
 		return "", false, err
@@ -166,13 +168,16 @@ func Ensure(ctx context.Context, l layout.Layout, m Module) (directory string, b
 	if used(directory) {
 		return directory, false, nil
 	}
-	unlock, err := lock(filepath.Join(l.Cache, m.Name))
+	unlock, err := host.Lock(ctx, filepath.Join(l.Cache, "locks", "build-"+m.Name), func(holder string) { waiting("for " + holder) })
 	if err != nil {
 		return "", false, fmt.Errorf("build %s: %w", m.Name, err)
 	}
 	defer unlock()
 	if used(directory) {
 		return directory, false, nil
+	}
+	if err := host.CheckBuildSpace(l); err != nil {
+		return "", false, fmt.Errorf("build %s: %w", m.Name, err)
 	}
 	if err := m.build(ctx, l, directory); err != nil {
 		return "", false, fmt.Errorf("build %s: %w", m.Name, err)
@@ -188,21 +193,6 @@ func used(directory string) bool {
 	now := time.Now()
 	_ = os.Chtimes(directory, now, now) // a cache that may only be read is fine
 	return true
-}
-
-func lock(directory string) (unlock func(), err error) {
-	if err := os.MkdirAll(directory, 0o755); err != nil {
-		return nil, err
-	}
-	file, err := os.OpenFile(filepath.Join(directory, "lock"), os.O_CREATE|os.O_RDWR, 0o644)
-	if err != nil {
-		return nil, err
-	}
-	if err := unix.Flock(int(file.Fd()), unix.LOCK_EX); err != nil {
-		file.Close()
-		return nil, err
-	}
-	return func() { file.Close() }, nil
 }
 
 // build works in a directory beside the result and renames it when all is
@@ -248,8 +238,9 @@ func (m Module) build(ctx context.Context, l layout.Layout, directory string) er
 // compile makes a static binary: the machine needs no C compiler, and every
 // image can run it.
 func (m Module) compile(ctx context.Context, p Program, directory string, log io.Writer) error {
-	command := goCommand(ctx, m.Directory, "build", "-mod=readonly", "-trimpath", "-buildvcs=false",
+	arguments := append(slices.Clone(buildFlags),
 		"-tags", p.Tags, "-ldflags", "-s -w "+p.LDFlags, "-o", filepath.Join(directory, p.Name), p.Package)
+	command := goCommand(ctx, m.Directory, append([]string{"build"}, arguments...)...)
 	var output bytes.Buffer
 	command.Stdout = io.MultiWriter(&output, log)
 	command.Stderr = command.Stdout

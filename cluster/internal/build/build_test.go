@@ -171,7 +171,7 @@ func TestEnsureBuildsOnce(t *testing.T) {
 	write(t, "//go:build cgo\n\npackage main\n\nfunc init() { version = \"with C\" }\n", m.Directory, "c.go")
 
 	l := layout.Layout{Cache: filepath.Join(t.TempDir(), "cache")}
-	directory, built, err := Ensure(context.Background(), l, m)
+	directory, built, err := Ensure(context.Background(), l, m, unheard)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -197,12 +197,12 @@ func TestEnsureBuildsOnce(t *testing.T) {
 		t.Errorf("file of the dependency is %q (%v)", content, err)
 	}
 	assertStatic(t, filepath.Join(directory, "tiny"))
-	if diff := cmp.Diff([]string{filepath.Base(directory), "lock"}, cached(t, l)); diff != "" {
+	if diff := cmp.Diff([]string{filepath.Base(directory)}, cached(t, l)); diff != "" {
 		t.Errorf("cache (-want +got):\n%s", diff)
 	}
 
 	fakeGo(t, `[ "$command" = build ] && { echo must not build again; exit 1; }`)
-	again, built, err := Ensure(context.Background(), l, m)
+	again, built, err := Ensure(context.Background(), l, m, unheard)
 	if err != nil || built || again != directory {
 		t.Errorf("second call gives %s, built = %v, error %v", again, built, err)
 	}
@@ -252,7 +252,7 @@ func TestFailingBuildLeavesNothing(t *testing.T) {
 			m := tinyModule(t)
 			test.damage(t, &m)
 			l := layout.Layout{Cache: t.TempDir()}
-			directory, built, err := Ensure(context.Background(), l, m)
+			directory, built, err := Ensure(context.Background(), l, m, unheard)
 			if err == nil || built || directory != "" {
 				t.Fatalf("Ensure gives %q, built = %v, error %v", directory, built, err)
 			}
@@ -261,7 +261,7 @@ func TestFailingBuildLeavesNothing(t *testing.T) {
 					t.Errorf("error does not say %q:\n%v", want, err)
 				}
 			}
-			if diff := cmp.Diff([]string{"lock"}, cached(t, l)); diff != "" {
+			if diff := cmp.Diff([]string{}, cached(t, l)); diff != "" {
 				t.Errorf("cache (-want +got):\n%s", diff)
 			}
 		})
@@ -272,7 +272,7 @@ func TestCompilersWordsAreKeptInALog(t *testing.T) {
 	m := tinyModule(t)
 	write(t, "package main\n\nfunc main() { undefinedName() }\n", m.Directory, "main.go")
 	l := layout.Layout{Cache: t.TempDir()}
-	if _, _, err := Ensure(context.Background(), l, m); err == nil {
+	if _, _, err := Ensure(context.Background(), l, m, unheard); err == nil {
 		t.Fatal("no error")
 	}
 	log, err := os.ReadFile(filepath.Join(l.BuildLogs(), "tiny.log"))
@@ -296,7 +296,7 @@ func TestInterruptedBuildLeavesNothing(t *testing.T) {
 	defer cancel()
 	result := make(chan error, 1)
 	go func() {
-		_, _, err := Ensure(ctx, l, m)
+		_, _, err := Ensure(ctx, l, m, unheard)
 		result <- err
 	}()
 	await(t, "the build begins", func() bool { _, err := os.Stat(started); return err == nil })
@@ -312,7 +312,7 @@ func TestInterruptedBuildLeavesNothing(t *testing.T) {
 	case <-time.After(10 * time.Second):
 		t.Fatal("the build does not end")
 	}
-	if diff := cmp.Diff([]string{"lock"}, cached(t, l)); diff != "" {
+	if diff := cmp.Diff([]string{}, cached(t, l)); diff != "" {
 		t.Errorf("cache (-want +got):\n%s", diff)
 	}
 	if _, err := os.Stat(cleaned); err != nil {
@@ -337,7 +337,7 @@ func TestTwoAtOnceBuildOnce(t *testing.T) {
 	results := make(chan string, 4)
 	for range cap(results) {
 		group.Go(func() {
-			directory, built, err := Ensure(context.Background(), l, m)
+			directory, built, err := Ensure(context.Background(), l, m, unheard)
 			results <- fmt.Sprintf("%s %v %v", filepath.Dir(directory), built, err)
 		})
 	}
@@ -369,7 +369,6 @@ func result(t *testing.T, parent, name string, hours int) {
 func TestOldResultsAreRemoved(t *testing.T) {
 	l := layout.Layout{Cache: t.TempDir()}
 	parent := filepath.Join(l.Cache, "tiny")
-	write(t, "", parent, "lock")
 	// Neither in the order of their names nor all within what an int32 holds.
 	for name, hours := range map[string]int{"b": 1, "a": 50, "e": 2, "c": 5000, "d": 3} {
 		result(t, parent, name, hours)
@@ -377,13 +376,13 @@ func TestOldResultsAreRemoved(t *testing.T) {
 	if err := removeOlder(parent); err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff([]string{"b", "d", "e", "lock"}, cached(t, l)); diff != "" {
+	if diff := cmp.Diff([]string{"b", "d", "e"}, cached(t, l)); diff != "" {
 		t.Errorf("cache (-want +got):\n%s", diff)
 	}
 	if err := removeOlder(parent); err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff([]string{"b", "d", "e", "lock"}, cached(t, l)); diff != "" {
+	if diff := cmp.Diff([]string{"b", "d", "e"}, cached(t, l)); diff != "" {
 		t.Errorf("cache after a second time (-want +got):\n%s", diff)
 	}
 }
@@ -398,7 +397,7 @@ func TestResultInUseIsNotOld(t *testing.T) {
 	for other, hours := range map[string]int{"a": 1, "b": 2, "c": 3, name: 400} {
 		result(t, parent, other, hours)
 	}
-	if _, built, err := Ensure(context.Background(), l, m); err != nil || built {
+	if _, built, err := Ensure(context.Background(), l, m, unheard); err != nil || built {
 		t.Fatalf("built = %v, error %v", built, err)
 	}
 	if err := removeOlder(parent); err != nil {
@@ -461,3 +460,6 @@ func TestModules(t *testing.T) {
 	}()
 	Named(l, "nobody")
 }
+
+// unheard is for callers that nobody keeps waiting.
+func unheard(string) {}

@@ -17,6 +17,8 @@ type Component struct {
 	// Path is the program; Args do not repeat it.
 	Path string
 	Args []string
+	// Store is set for what keeps the state of others and must end after them.
+	Store bool
 	// After names components that must have been ready once before this one
 	// is started for the first time.
 	After []string
@@ -34,6 +36,7 @@ type Probe struct {
 type Programs struct {
 	Kubernetes string // directory of the multi-call binary's links and jobset
 	Containerd string // directory of containerd, its shim and ctr
+	Pause      string // directory of the pause program
 	CNI        string // directory of Debian's CNI plugins
 	Runc       string
 	Tool       string // this program, which is also the storage provisioner
@@ -80,8 +83,9 @@ func etcd(l layout.Layout, p Programs) Component {
 	client := fmt.Sprintf("https://127.0.0.1:%d", layout.EtcdClientPort)
 	peer := fmt.Sprintf("https://127.0.0.1:%d", layout.EtcdPeerPort)
 	return Component{
-		Name: "etcd",
-		Path: filepath.Join(p.Kubernetes, "etcd"),
+		Name:  "etcd",
+		Store: true,
+		Path:  filepath.Join(p.Kubernetes, "etcd"),
 		Args: []string{
 			"--name=" + l.Name,
 			"--data-dir=" + l.EtcdData(),
@@ -195,9 +199,10 @@ func serving(l layout.Layout, leaf string, port int) []string {
 
 func containerd(l layout.Layout, p Programs) Component {
 	return Component{
-		Name: "containerd",
-		Path: filepath.Join(p.Containerd, "containerd"),
-		Args: []string{"--config=" + configFile(l, "containerd.toml"), "--log-level=warn"},
+		Name:  "containerd",
+		Store: true,
+		Path:  filepath.Join(p.Containerd, "containerd"),
+		Args:  []string{"--config=" + configFile(l, "containerd.toml"), "--log-level=warn"},
 		// kubelet is the one that finds out; a socket that accepts is enough here.
 		Ready: Probe{URL: "unix://" + l.ContainerdSocket()},
 	}
@@ -213,7 +218,6 @@ func kubelet(l layout.Layout, p Programs) Component {
 			"--kubeconfig=" + l.Kubeconfig("kubelet"),
 			"--hostname-override=" + l.Name,
 			"--node-ip=" + l.Network.Node().String(),
-			"--node-labels=trireme.local/real-node=true",
 		},
 		Ready: Probe{
 			URL:  fmt.Sprintf("https://%s:%d/healthz", l.Network.Node(), layout.KubeletPort),

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -82,16 +83,25 @@ func CreateCgroup(name string) error {
 	return nil
 }
 
-// delegateControllers lets the group's children use what the root offers.
+// neededControllers are those that kubelet limits pods with.
+var neededControllers = []string{"cpu", "cpuset", "memory", "pids"}
+
+// delegateControllers lets the group's children use them. On a machine that
+// systemd runs the root does so already.
 func delegateControllers(root, group string) error {
-	available, err := os.ReadFile(filepath.Join(root, "cgroup.controllers"))
-	if err != nil {
-		return err
-	}
-	for _, controller := range strings.Fields(string(available)) {
-		for _, directory := range []string{root, group} {
-			// A controller that is not to be had is kubelet's to complain of.
-			_ = os.WriteFile(filepath.Join(directory, "cgroup.subtree_control"), []byte("+"+controller), 0o644)
+	for _, directory := range []string{root, group} {
+		file := filepath.Join(directory, "cgroup.subtree_control")
+		offered, err := os.ReadFile(file)
+		if err != nil {
+			return err
+		}
+		for _, controller := range neededControllers {
+			if slices.Contains(strings.Fields(string(offered)), controller) {
+				continue
+			}
+			if err := os.WriteFile(file, []byte("+"+controller), 0o644); err != nil {
+				return fmt.Errorf("enable controller %s: %w; in a container, give it a cgroup namespace of its own (--privileged --cgroupns=private)", controller, err)
+			}
 		}
 	}
 	return nil

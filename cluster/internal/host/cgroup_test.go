@@ -116,16 +116,24 @@ func TestControllersAreDelegated(t *testing.T) {
 	if err := os.Mkdir(group, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(filepath.Join(root, "cgroup.controllers"), []byte("memory\n"), 0o644); err != nil {
-		t.Fatal(err)
+	files := map[string]string{
+		filepath.Join(root, "cgroup.subtree_control"):  "cpuset cpu io memory pids\n",
+		filepath.Join(group, "cgroup.subtree_control"): "cpuset cpu memory\n",
+	}
+	for file, content := range files {
+		if err := os.WriteFile(file, []byte(content), 0o644); err != nil {
+			t.Fatal(err)
+		}
 	}
 	if err := delegateControllers(root, group); err != nil {
 		t.Fatal(err)
 	}
-	for _, directory := range []string{root, group} {
-		content, err := os.ReadFile(filepath.Join(directory, "cgroup.subtree_control"))
-		if err != nil || string(content) != "+memory" {
-			t.Errorf("%s offers %q to its children (%v)", directory, content, err)
+	// The machine's root offers everything already and must not be touched;
+	// a plain file holds what was written to it last.
+	files[filepath.Join(group, "cgroup.subtree_control")] = "+pids"
+	for file, want := range files {
+		if content, err := os.ReadFile(file); err != nil || string(content) != want {
+			t.Errorf("%s holds %q (%v), want %q", file, content, err, want)
 		}
 	}
 	if err := delegateControllers(t.TempDir(), group); err == nil {

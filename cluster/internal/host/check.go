@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/vishvananda/netlink"
@@ -17,23 +18,36 @@ import (
 	"github.com/trireme-mpi/trireme/cluster/internal/layout"
 )
 
-// Required space, with a little air: built binaries and images on the one
-// side, unpacked images and etcd on the other.
+// Space that is needed, with a little air.
 const (
-	cacheSpace = 3 << 30
-	dataSpace  = 4 << 30
+	// A cold build: Go's caches and temporary files beside the programs.
+	buildSpace = 8 << 30
+	// Unpacked images and etcd; less when they are there already.
+	newDataSpace = 4 << 30
+	oldDataSpace = 1 << 30
 )
 
-// Check says whether a cluster can run here, naming everything that is wrong.
-func Check(l layout.Layout) error {
-	if os.Geteuid() != 0 {
-		return fmt.Errorf("user id %d is not root: namespaces, cgroups and mounts need it; run the same command with sudo", os.Geteuid())
+// CheckRoot is for everything that starts or ends a cluster.
+func CheckRoot() error {
+	if os.Geteuid() == 0 {
+		return nil
 	}
-	return errors.Join(
-		checkSpace(l.Cache, cacheSpace, "TRIREME_CACHE"),
-		checkSpace(l.Data, dataSpace, "TRIREME_CLUSTER_DATA"),
-		checkCgroups(),
-	)
+	return fmt.Errorf("user id %d is not root: namespaces, control groups and mounts need it; run the same command as root (with sudo, mind that it may not find Go)", os.Geteuid())
+}
+
+// Check says whether a new cluster can run here, naming everything that is wrong.
+func Check(l layout.Layout) error {
+	need := uint64(newDataSpace)
+	if _, err := os.Stat(l.ImageStore()); err == nil {
+		need = oldDataSpace
+	}
+	return errors.Join(checkSpace(l.Data, need, "TRIREME_CLUSTER_DATA"), checkCgroups(),
+		CheckClaim(l.Data), CheckClaim(l.Run))
+}
+
+// CheckBuildSpace is for a build that the cache does not have.
+func CheckBuildSpace(l layout.Layout) error {
+	return checkSpace(l.Cache, buildSpace, "TRIREME_CACHE")
 }
 
 func checkSpace(directory string, need uint64, variable string) error {
@@ -59,14 +73,33 @@ func checkSpace(directory string, need uint64, variable string) error {
 // CheckNetwork refuses a block that overlaps with addresses or routes which
 // the machine already has: their traffic would silently end in the cluster.
 func CheckNetwork(l layout.Layout) error {
-	n := l.Network
+	taken, err := takenBlocks(l.HostDevice())
+	if err != nil {
+		return err
+	}
+	for _, block := range taken {
+		if block.prefix.Overlaps(l.Network.Block) {
+			return fmt.Errorf("network %s is taken: device %s%s has %s; %s",
+				l.Network.Block, block.link.Attrs().Name, ownerOf(block.link), block.prefix, suggestBlock(taken))
+		}
+	}
+	return nil
+}
+
+// block is a range of addresses that the machine reaches by a device.
+type block struct {
+	prefix netip.Prefix
+	link   netlink.Link
+}
+
+func takenBlocks(exceptDevice string) (taken []block, err error) {
 	routes, err := netlink.RouteList(nil, netlink.FAMILY_V4)
 	if err != nil {
-		return fmt.Errorf("list the machine's routes: %w", err)
+		return nil, fmt.Errorf("list the machine's routes: %w", err)
 	}
 	addresses, err := netlink.AddrList(nil, netlink.FAMILY_V4)
 	if err != nil {
-		return fmt.Errorf("list the machine's addresses: %w", err)
+		return nil, fmt.Errorf("list the machine's addresses: %w", err)
 	}
 	// Most come with a route to their block, which says more; not all do.
 	for _, address := range addresses {
@@ -82,16 +115,23 @@ func CheckNetwork(l layout.Layout) error {
 			continue
 		}
 		link, err := netlink.LinkByIndex(route.LinkIndex)
-		if err != nil || link.Attrs().Name == l.HostDevice() {
+		if err != nil || link.Attrs().Name == exceptDevice {
 			continue
 		}
-		taken := netip.PrefixFrom(address, bits)
-		if taken.Overlaps(n.Block) {
-			return fmt.Errorf("network %s is taken: device %s%s has %s; choose another block with --network, such as 10.77.0.0/16",
-				n.Block, link.Attrs().Name, ownerOf(link), taken)
+		taken = append(taken, block{netip.PrefixFrom(address, bits), link})
+	}
+	return taken, nil
+}
+
+// suggestBlock finds one that is free, in the private ranges.
+func suggestBlock(taken []block) string {
+	for _, candidate := range []string{"10.199.0.0/16", "10.77.0.0/16", "172.29.0.0/16", "172.21.0.0/16", "192.168.0.0/16"} {
+		prefix := netip.MustParsePrefix(candidate)
+		if !slices.ContainsFunc(taken, func(b block) bool { return b.prefix.Overlaps(prefix) }) {
+			return "choose another block with --network, such as " + candidate
 		}
 	}
-	return nil
+	return "choose another block with --network"
 }
 
 // ownerOf guesses, from the ways that well-known programs name their devices,

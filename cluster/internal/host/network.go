@@ -53,26 +53,16 @@ func CreateNetwork(l layout.Layout) error {
 	return nil
 }
 
-// createNamespace leaves the calling goroutine's thread where it was; making a
-// named namespace moves the thread into it.
+// createNamespace needs a thread to spare: making a named namespace moves the
+// thread into it, also when it fails half-way.
 func createNamespace(name string) error {
-	runtime.LockOSThread()
-	origin, err := netns.Get()
-	if err != nil {
-		return err
-	}
-	defer origin.Close()
-	created, err := netns.NewNamed(name)
-	if err != nil {
-		return err
-	}
-	defer created.Close()
-	// On failure the thread stays locked, so that Go ends it with the goroutine.
-	if err := netns.Set(origin); err != nil {
-		return err
-	}
-	runtime.UnlockOSThread()
-	return nil
+	return onThreadOfItsOwn(func() error {
+		created, err := netns.NewNamed(name)
+		if err != nil {
+			return err
+		}
+		return created.Close()
+	})
 }
 
 func createLink(l layout.Layout) error {
@@ -205,14 +195,11 @@ func onThreadOfItsOwn(work func() error) error {
 	return <-result
 }
 
-// Holder is the process that listens on a port; PID is 0 if it hides.
-type Holder struct{ PID int }
-
-// PortHolders says which process listens on each of the ports inside the
-// cluster's network namespace: an orphan of a cluster that was not ended well,
-// or something that a person started there.
-func PortHolders(l layout.Layout, ports []int) (map[int]Holder, error) {
-	holders := map[int]Holder{}
+// PortHolders says which process (0 if it hides) listens on each of the ports
+// inside the cluster's network namespace: an orphan of a cluster that was not
+// ended well, or something that a person started there.
+func PortHolders(l layout.Layout, ports []int) (map[int]int, error) {
+	holders := map[int]int{}
 	err := InNamespace(l, func() error {
 		for _, port := range ports {
 			listener, err := net.Listen("tcp4", fmt.Sprintf("0.0.0.0:%d", port))
@@ -220,7 +207,7 @@ func PortHolders(l layout.Layout, ports []int) (map[int]Holder, error) {
 				listener.Close()
 				continue
 			}
-			holders[port] = Holder{PID: listenerOf(port)}
+			holders[port] = listenerOf(port)
 		}
 		return nil
 	})

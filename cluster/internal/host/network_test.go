@@ -282,7 +282,7 @@ func TestPortHolders(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := map[int]Holder{6443: {PID: os.Getpid()}, 2379: {PID: os.Getpid()}}
+	want := map[int]int{6443: os.Getpid(), 2379: os.Getpid()}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("holders (-want +got):\n%s", diff)
 	}

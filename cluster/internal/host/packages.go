@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"strings"
+	"time"
 )
 
 // Program is something that comes from a Debian package. It is looked for
@@ -19,13 +20,11 @@ type Program struct {
 	Candidates []string
 }
 
-// Programs that the cluster runs on, and those that only building images needs.
+// Programs that the cluster runs on.
 var (
-	Runc       = Program{"runc", []string{"runc"}}
-	CNI        = Program{"containernetworking-plugins", []string{"/usr/lib/cni/bridge", "/opt/cni/bin/bridge"}}
-	Nftables   = Program{"nftables", []string{"nft", "/usr/sbin/nft"}}
-	Mmdebstrap = Program{"mmdebstrap", []string{"mmdebstrap"}}
-	Python     = Program{"python3", []string{"python3"}}
+	Runc     = Program{"runc", []string{"runc", "/usr/sbin/runc"}}
+	CNI      = Program{"containernetworking-plugins", []string{"/usr/lib/cni/bridge", "/opt/cni/bin/bridge"}}
+	Nftables = Program{"nftables", []string{"nft", "/usr/sbin/nft"}}
 )
 
 // Install makes sure that every program is there, and nothing else of the
@@ -49,7 +48,8 @@ func InstallPackages(ctx context.Context, log io.Writer, missing ...string) erro
 		return fmt.Errorf("programs of the Debian packages %s are missing and there is no apt-get: install them by hand (runc, nft, CNI plugins in /opt/cni/bin)",
 			strings.Join(missing, ", "))
 	}
-	arguments := append([]string{"install", "--yes", "--no-install-recommends", "--no-remove"}, missing...)
+	// A fresh machine may be installing its own updates: wait for it.
+	arguments := append([]string{"install", "--yes", "--no-install-recommends", "--no-remove", "-o", "DPkg::Lock::Timeout=120"}, missing...)
 	if err := apt(ctx, log, arguments...); err == nil {
 		return nil
 	}
@@ -63,6 +63,9 @@ func InstallPackages(ctx context.Context, log io.Writer, missing ...string) erro
 func apt(ctx context.Context, log io.Writer, arguments ...string) error {
 	var output bytes.Buffer
 	command := exec.CommandContext(ctx, "apt-get", arguments...)
+	// Killed, it would leave packages half configured.
+	command.Cancel = func() error { return command.Process.Signal(os.Interrupt) }
+	command.WaitDelay = 30 * time.Second
 	command.Env = append(os.Environ(), "DEBIAN_FRONTEND=noninteractive")
 	command.Stdout = io.MultiWriter(&output, log)
 	command.Stderr = command.Stdout

@@ -30,7 +30,7 @@ func TestInstall(t *testing.T) {
 	present := Program{Package: "present-package", Candidates: []string{"/nonexistent", "present"}}
 	absent := Program{Package: "absent-package", Candidates: []string{"absent"}}
 	other := Program{Package: "other-package", Candidates: []string{"other", "/nonexistent"}}
-	const install = "install --yes --no-install-recommends --no-remove "
+	const install = "install --yes --no-install-recommends --no-remove -o DPkg::Lock::Timeout=120 "
 	tests := map[string]struct {
 		apt        string // script; "-" for none
 		programs   []Program
@@ -54,7 +54,7 @@ func TestInstall(t *testing.T) {
 			wantCalls: []string{install + "absent-package", "update", install + "absent-package"},
 		},
 		"a package that does not exist": {
-			apt:       `[ "$1" = update ] || { echo "E: Unable to locate package $5" >&2; exit 100; }`,
+			apt:       `[ "$1" = update ] || { echo "E: Unable to locate package $7" >&2; exit 100; }`,
 			programs:  []Program{absent},
 			wantCalls: []string{install + "absent-package", "update", install + "absent-package"},
 			wantErrors: []string{

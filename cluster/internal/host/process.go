@@ -10,6 +10,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // Describe names a process as an error message should.
@@ -104,5 +106,22 @@ func Kill(list func() []int, timeout time.Duration) error {
 			return fmt.Errorf("%s does not end; it is stuck in the kernel, only a restart of the machine helps", Describe(living[0]))
 		}
 		time.Sleep(20 * time.Millisecond)
+	}
+}
+
+// ForgetShellLimits gives this process, and so every pod, the limits of a
+// server instead of those of the shell that the cluster was started from.
+func ForgetShellLimits() {
+	syscall.Umask(0o022)
+	const manyFiles = 1 << 20
+	for resource, most := range map[int]uint64{unix.RLIMIT_NOFILE: manyFiles, unix.RLIMIT_MEMLOCK: unix.RLIM_INFINITY} {
+		var limit unix.Rlimit
+		if unix.Getrlimit(resource, &limit) != nil {
+			continue
+		}
+		// Raising the hard limit takes a right that root may not have.
+		if unix.Setrlimit(resource, &unix.Rlimit{Cur: most, Max: most}) != nil {
+			_ = unix.Setrlimit(resource, &unix.Rlimit{Cur: limit.Max, Max: limit.Max})
+		}
 	}
 }

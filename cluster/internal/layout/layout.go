@@ -32,12 +32,19 @@ const (
 	SchedulerPort         = 10259
 	ProxyHealthPort       = 10256
 	ProxyMetricsPort      = 10249
+	DNSPort               = 53
 	DNSReadyPort          = 8181
 	JobSetHealthPort      = 8081
 	JobSetMetricsPort     = 8443
 	JobSetWebhookPort     = 9443
 	KwokPort              = 10247
 )
+
+// Ports lists them all.
+func Ports() []int {
+	return []int{APIServerPort, EtcdClientPort, EtcdPeerPort, KubeletPort, ControllerManagerPort, SchedulerPort,
+		ProxyHealthPort, ProxyMetricsPort, DNSPort, DNSReadyPort, JobSetHealthPort, JobSetMetricsPort, JobSetWebhookPort, KwokPort}
+}
 
 // ClusterDomain ends the names of Services and pods.
 const ClusterDomain = "cluster.local"
@@ -46,7 +53,7 @@ const ClusterDomain = "cluster.local"
 const PauseImage = "trireme.local/pause:1"
 
 // Layout holds the directories of one local cluster. Cache outlives every
-// cluster and can be deleted at any time; Data is the cluster's memory between
+// cluster and can be deleted while none runs; Data is the cluster's memory between
 // `up` and `up`; Run exists only while the cluster does.
 type Layout struct {
 	// Name is also that of the network namespace, the control group, the node
@@ -59,16 +66,17 @@ type Layout struct {
 	Network Network
 }
 
-// namePattern leaves room for what is appended to a name: the kernel takes 15
-// characters for a device.
-var namePattern = regexp.MustCompile(`^[a-z]([-a-z0-9]{0,11}[a-z0-9])?$`)
+// namePattern keeps a cluster from being named after something that is not
+// ours: ending it removes the device and the control group of its name. The
+// kernel takes 15 characters for a device.
+var namePattern = regexp.MustCompile(`^trireme(-[a-z0-9]{1,6})?$`)
 
 // New resolves the directories. All clusters share one cache; everything else
 // follows from the name, so that a test can have a cluster beside the one that
 // its developer works with.
 func New(name, source, block string) (Layout, error) {
 	if !namePattern.MatchString(name) {
-		return Layout{}, fmt.Errorf("cluster name %q must be 1 to 13 lower case letters, digits or dashes, beginning with a letter", name)
+		return Layout{}, fmt.Errorf("cluster name %q must be trireme, or trireme- and up to 6 lower case letters or digits", name)
 	}
 	network, err := ParseNetwork(block)
 	if err != nil {
@@ -90,10 +98,11 @@ func New(name, source, block string) (Layout, error) {
 		Run:     cmp.Or(os.Getenv("TRIREME_CLUSTER_RUN"), "/run/"+name+"-cluster"),
 		Network: network,
 	}
-	for _, directory := range []string{l.Cache, l.Data, l.Run} {
-		if !filepath.IsAbs(directory) {
-			return Layout{}, fmt.Errorf("directory %q is not absolute: components do not start where you stand", directory)
+	for _, directory := range []*string{&l.Cache, &l.Data, &l.Run} {
+		if !filepath.IsAbs(*directory) {
+			return Layout{}, fmt.Errorf("directory %q is not absolute: components do not start where you stand", *directory)
 		}
+		*directory = filepath.Clean(*directory)
 	}
 	// The kernel takes 107 characters for a socket; the longest name is ours.
 	if longest := 107 - len("/supervisor.sock"); len(l.Run) > longest {
@@ -128,7 +137,13 @@ func (l Layout) ContainerdSocket() string {
 	return filepath.Join(l.Run, "containerd.sock")
 }
 func (l Layout) SupervisorSocket() string { return filepath.Join(l.Run, "supervisor.sock") }
-func (l Layout) SupervisorState() string  { return filepath.Join(l.Run, "machine.json") }
+
+// MachineRecord is shared by all clusters: what the machine was like before
+// the first of them.
+func (l Layout) MachineRecord() string { return "/run/trireme-machine.json" }
+
+// Lock is held by whoever changes the cluster from outside.
+func (l Layout) Lock() string { return filepath.Join(l.Cache, "locks", l.Name) }
 
 // Kubeconfig is the one that the named component authenticates with.
 func (l Layout) Kubeconfig(component string) string {

@@ -26,10 +26,11 @@ func TestNames(t *testing.T) {
 		wantValid bool
 	}{
 		"the default":                      {name: DefaultName, wantValid: true},
-		"a single letter":                  {name: "a", wantValid: true},
-		"dashes and digits in the middle":  {name: "a-1-b2", wantValid: true},
-		"as long as may be":                {name: "abcdefghijklm", wantValid: true},
-		"one character too long":           {name: "abcdefghijklmn"},
+		"one beside it":                    {name: "trireme-test", wantValid: true},
+		"as long as may be":                {name: "trireme-a1b2c3", wantValid: true},
+		"one character too long":           {name: "trireme-a1b2c3d"},
+		"that of somebody else's device":   {name: "docker"},
+		"one that only begins like ours":   {name: "triremes"},
 		"empty":                            {name: ""},
 		"a capital letter":                 {name: "Trireme"},
 		"a leading digit":                  {name: "1trireme"},
@@ -148,11 +149,11 @@ func TestDirectories(t *testing.T) {
 		wantError   string
 	}{
 		"by default they follow from the name": {
-			want: directories{"/home/someone/.cache/trireme", "/var/lib/mine-cluster", "/run/mine-cluster"},
+			want: directories{"/home/someone/.cache/trireme", "/var/lib/trireme-mine-cluster", "/run/trireme-mine-cluster"},
 		},
 		"the user's cache directory is used": {
 			environment: map[string]string{"XDG_CACHE_HOME": "/xdg"},
-			want:        directories{"/xdg/trireme", "/var/lib/mine-cluster", "/run/mine-cluster"},
+			want:        directories{"/xdg/trireme", "/var/lib/trireme-mine-cluster", "/run/trireme-mine-cluster"},
 		},
 		"each can be put elsewhere": {
 			environment: map[string]string{"TRIREME_CACHE": "/c", "TRIREME_CLUSTER_DATA": "/d", "TRIREME_CLUSTER_RUN": "/r"},
@@ -160,7 +161,7 @@ func TestDirectories(t *testing.T) {
 		},
 		"a user without home can still say where the cache is": {
 			environment: map[string]string{"HOME": "", "TRIREME_CACHE": "/c"},
-			want:        directories{"/c", "/var/lib/mine-cluster", "/run/mine-cluster"},
+			want:        directories{"/c", "/var/lib/trireme-mine-cluster", "/run/trireme-mine-cluster"},
 		},
 		"a user without home is told of the variable": {
 			environment: map[string]string{"HOME": ""},
@@ -189,7 +190,7 @@ func TestDirectories(t *testing.T) {
 			for variable, value := range test.environment {
 				t.Setenv(variable, value)
 			}
-			l, err := New("mine", "/src", DefaultNetwork)
+			l, err := New("trireme-mine", "/src", DefaultNetwork)
 			if test.wantError != "" {
 				if err == nil || !strings.Contains(err.Error(), test.wantError) {
 					t.Fatalf("error %v, want one with %q", err, test.wantError)
@@ -202,7 +203,7 @@ func TestDirectories(t *testing.T) {
 			if diff := cmp.Diff(test.want, directories{l.Cache, l.Data, l.Run}); diff != "" {
 				t.Errorf("directories (-want +got):\n%s", diff)
 			}
-			if l.Name != "mine" || l.Source != "/src" || l.Network.Block.String() != DefaultNetwork {
+			if l.Name != "trireme-mine" || l.Source != "/src" || l.Network.Block.String() != DefaultNetwork {
 				t.Errorf("layout %+v lost what it was made of", l)
 			}
 		})
@@ -213,7 +214,7 @@ func TestDirectories(t *testing.T) {
 // its own: `reset` deletes Data and Run.
 func TestEverythingIsBelowTheOwnDirectories(t *testing.T) {
 	clean(t)
-	l, err := New("mine", "/src", DefaultNetwork)
+	l, err := New("trireme-mine", "/src", DefaultNetwork)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -254,23 +255,26 @@ func TestEverythingIsBelowTheOwnDirectories(t *testing.T) {
 			t.Errorf("%s is not below the data", path)
 		}
 	}
-	for _, path := range []string{l.Pids(), l.ContainerdState(), l.ContainerdSocket(), l.SupervisorSocket(), l.SupervisorState()} {
+	for _, path := range []string{l.Pids(), l.ContainerdState(), l.ContainerdSocket(), l.SupervisorSocket()} {
 		if !below(path, l.Run) {
 			t.Errorf("%s outlives the cluster", path)
 		}
 	}
-	if got, want := l.NetworkNamespace(), "/run/netns/mine"; got != want {
+	if !below(l.Lock(), l.Cache) {
+		t.Errorf("%s would go with the cluster that it locks", l.Lock())
+	}
+	if got, want := l.NetworkNamespace(), "/run/netns/trireme-mine"; got != want {
 		t.Errorf("network namespace is %s, want %s, where `ip netns` looks", got, want)
 	}
 }
 
 func TestTwoClustersShareNothingButTheCache(t *testing.T) {
 	clean(t)
-	one, err := New("one", "/src", DefaultNetwork)
+	one, err := New("trireme-one", "/src", DefaultNetwork)
 	if err != nil {
 		t.Fatal(err)
 	}
-	two, err := New("two", "/src", "10.77.0.0/16")
+	two, err := New("trireme-two", "/src", "10.77.0.0/16")
 	if err != nil {
 		t.Fatal(err)
 	}

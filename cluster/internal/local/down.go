@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"syscall"
 	"time"
 
@@ -15,16 +16,26 @@ import (
 // pods start again with it. It works on whatever is left of a cluster, and on
 // nothing.
 func (c *Cluster) Down(ctx context.Context) error {
-	if os.Geteuid() != 0 {
-		return fmt.Errorf("user id %d is not root: only root can end the cluster; run the same command with sudo", os.Geteuid())
+	if err := host.CheckRoot(); err != nil {
+		return err
 	}
+	unlock, err := c.lock(ctx)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	return c.down(ctx)
+}
+
+// down is Down for those who hold the lock.
+func (c *Cluster) down(ctx context.Context) error {
 	if report, err := c.Running(ctx); err == nil {
 		err := c.Progress.Step("stop components", func() error { return endSupervisor(ctx, report.PID) })
 		if err != nil {
 			return err
 		}
 	}
-	return c.Progress.Step("remove processes, network and control groups", c.sweep)
+	return c.Progress.Step("remove processes, network and control groups", func() error { return c.sweep(ctx) })
 }
 
 // endSupervisor gives it time to let etcd write its last words.
@@ -41,7 +52,7 @@ func endSupervisor(ctx context.Context, pid int) error {
 
 // sweep removes what the cluster has on the machine besides its data. Mounts
 // go with the last process that can see them.
-func (c *Cluster) sweep() error {
+func (c *Cluster) sweep(ctx context.Context) error {
 	processes := func() []int {
 		return append(host.InNetworkNamespace(c.Layout.NetworkNamespace()), host.InCgroup(c.Layout.Name)...)
 	}
@@ -51,18 +62,35 @@ func (c *Cluster) sweep() error {
 	return errors.Join(
 		host.DeleteNetwork(c.Layout),
 		host.RemoveCgroup(c.Layout.Name),
-		host.Restore(c.Layout.SupervisorState()),
-		c.removeDirectories(c.Layout.Run),
+		host.Restore(ctx, c.Layout.MachineRecord(), c.Layout.Name),
+		removeClaimed(c.Layout.Run, nil),
 	)
 }
 
-func (c *Cluster) removeDirectories(directories ...string) error {
-	if err := host.Unmount(directories...); err != nil {
+// removeClaimed removes a directory that is a cluster's, but for one entry if
+// that is to stay. Nothing may be mounted below it: deleting through a mount
+// would delete what it shows.
+func removeClaimed(directory string, keep *string) error {
+	if !host.Claimed(directory) {
+		return host.CheckClaim(directory)
+	}
+	if err := host.Unmount(directory); err != nil {
 		return err
 	}
-	for _, directory := range directories {
-		if err := os.RemoveAll(directory); err != nil {
-			return fmt.Errorf("remove %s: %w", directory, err)
+	if keep == nil {
+		return os.RemoveAll(directory)
+	}
+	entries, err := os.ReadDir(directory)
+	if err != nil {
+		return fmt.Errorf("remove %s: %w", directory, err)
+	}
+	for _, entry := range entries {
+		path := filepath.Join(directory, entry.Name())
+		if path == *keep || host.IsClaimMark(path) {
+			continue
+		}
+		if err := os.RemoveAll(path); err != nil {
+			return fmt.Errorf("remove %s: %w", path, err)
 		}
 	}
 	return nil
@@ -71,26 +99,22 @@ func (c *Cluster) removeDirectories(directories ...string) error {
 // Reset ends the cluster and forgets everything it held. Images stay, because
 // loading them again is slow and says nothing new, unless they are to go too.
 func (c *Cluster) Reset(ctx context.Context, images bool) error {
-	if err := c.Down(ctx); err != nil {
+	if err := host.CheckRoot(); err != nil {
+		return err
+	}
+	unlock, err := c.lock(ctx)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	if err := c.down(ctx); err != nil {
 		return err
 	}
 	return c.Progress.Step("forget the cluster's data", func() error {
-		entries, err := os.ReadDir(c.Layout.Data)
-		if errors.Is(err, os.ErrNotExist) {
-			return nil
+		if images {
+			return removeClaimed(c.Layout.Data, nil)
 		}
-		if err != nil {
-			return fmt.Errorf("forget the cluster's data: %w", err)
-		}
-		for _, entry := range entries {
-			path := c.Layout.Data + "/" + entry.Name()
-			if path == c.Layout.ImageStore() && !images {
-				continue
-			}
-			if err := c.removeDirectories(path); err != nil {
-				return err
-			}
-		}
-		return nil
+		store := c.Layout.ImageStore()
+		return removeClaimed(c.Layout.Data, &store)
 	})
 }

@@ -12,7 +12,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/trireme-mpi/trireme/cluster/internal/build"
 	"github.com/trireme-mpi/trireme/cluster/internal/host"
 	"github.com/trireme-mpi/trireme/cluster/internal/image"
 	"github.com/trireme-mpi/trireme/cluster/internal/layout"
@@ -88,7 +87,7 @@ func (c *Cluster) Load(ctx context.Context, file, reference string) error {
 		return c.importImage(ctx, file)
 	}
 	if reference == "" {
-		return errors.New("load image: a binary needs a name to be run by; give --name, such as --name trireme.local/tool:dev")
+		return errors.New("load image: a binary needs a name to be run by; give --as, such as --as trireme.local/tool:dev")
 	}
 	archive, err := os.CreateTemp("", "image-*.tar")
 	if err != nil {
@@ -120,10 +119,11 @@ func isArchive(path string) bool {
 }
 
 func (c *Cluster) loadPause(ctx context.Context) error {
-	directory, err := build.Output(ctx, c.Layout, build.Named(c.Layout, "pause"))
+	programs, err := c.Programs(ctx)
 	if err != nil {
 		return err
 	}
+	directory := programs.Pause
 	present, err := c.Images(ctx)
 	if err != nil {
 		return err
@@ -143,9 +143,6 @@ func (c *Cluster) loadPause(ctx context.Context) error {
 
 // Images lists the references that pods can use.
 func (c *Cluster) Images(ctx context.Context) ([]string, error) {
-	if _, err := c.Running(ctx); err != nil {
-		return nil, err
-	}
 	output, err := c.ctr(ctx, "images", "list", "--quiet")
 	return strings.Fields(output), err
 }
@@ -158,12 +155,12 @@ func (c *Cluster) importImage(ctx context.Context, path string) error {
 // ctr is containerd's own client, pointed at our containerd and at the images
 // that Kubernetes sees.
 func (c *Cluster) ctr(ctx context.Context, arguments ...string) (string, error) {
-	directory, err := build.Output(ctx, c.Layout, build.Named(c.Layout, "containerd"))
+	programs, err := c.Programs(ctx)
 	if err != nil {
 		return "", err
 	}
 	var output, complaints bytes.Buffer
-	command := exec.CommandContext(ctx, filepath.Join(directory, "ctr"),
+	command := exec.CommandContext(ctx, filepath.Join(programs.Containerd, "ctr"),
 		append([]string{"--address", c.Layout.ContainerdSocket(), "--namespace", "k8s.io"}, arguments...)...)
 	command.Stdout, command.Stderr = &output, &complaints
 	if err := command.Run(); err != nil {

@@ -8,8 +8,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
+	"net/url"
 	"os"
 	"path/filepath"
+	"syscall"
 	"time"
 
 	"k8s.io/client-go/kubernetes"
@@ -34,13 +37,30 @@ type Cluster struct {
 // ErrNotRunning is the answer to what only a running cluster can do.
 var ErrNotRunning = errors.New("the cluster is not running; start it with `up` (or `make cluster`)")
 
-// Running asks the supervisor; ErrNotRunning if there is none.
+// Running asks the supervisor; ErrNotRunning if there is none. The running
+// cluster knows best where its data are and which network it has, whatever the
+// shell says that this command was called from.
 func (c *Cluster) Running(ctx context.Context) (supervisor.Report, error) {
 	report, err := supervisor.Ask(ctx, c.Layout)
-	if err != nil {
+	switch {
+	case errors.Is(err, syscall.ENOENT), errors.Is(err, syscall.ECONNREFUSED):
 		return supervisor.Report{}, ErrNotRunning
+	case errors.Is(err, syscall.EACCES):
+		return supervisor.Report{}, fmt.Errorf("%w; only root may: run the same command as root", err)
+	case err != nil:
+		return supervisor.Report{}, err
 	}
+	network, err := layout.ParseNetwork(report.Network)
+	if err != nil {
+		return supervisor.Report{}, fmt.Errorf("the supervisor's answer: %w", err)
+	}
+	c.Layout.Data, c.Layout.Network = report.Data, network
 	return report, nil
+}
+
+// lock keeps others from changing the cluster at the same time.
+func (c *Cluster) lock(ctx context.Context) (unlock func(), err error) {
+	return host.Lock(ctx, c.Layout.Lock(), func(holder string) { c.Progress.Line("waiting for %s", holder) })
 }
 
 // Config is how to talk to the API server as the administrator.
@@ -50,7 +70,8 @@ func (c *Cluster) Config() (*rest.Config, error) {
 		return nil, fmt.Errorf("administrator's kubeconfig: %w", err)
 	}
 	config.QPS, config.Burst = 200, 400
-	config.Proxy = nil
+	// Not even one that the user has set: the API server is on this machine.
+	config.Proxy = func(*http.Request) (*url.URL, error) { return nil, nil }
 	return config, nil
 }
 
@@ -67,7 +88,7 @@ func (c *Cluster) Build(ctx context.Context) (map[string]string, error) {
 	directories := map[string]string{}
 	for _, module := range build.Modules(c.Layout) {
 		err := c.Progress.Step("build "+module.Name, func() error {
-			directory, built, err := build.Ensure(ctx, c.Layout, module)
+			directory, built, err := build.Ensure(ctx, c.Layout, module, func(whom string) { c.Progress.Note("waiting %s", whom) })
 			if err == nil && !built {
 				c.Progress.Note("cached")
 			}
@@ -82,9 +103,38 @@ func (c *Cluster) Build(ctx context.Context) (map[string]string, error) {
 }
 
 // Assets gives the directory with kube-apiserver, etcd and kubectl for envtest.
-func (c *Cluster) Assets(ctx context.Context) (string, error) {
-	directory, _, err := build.Ensure(ctx, c.Layout, build.Named(c.Layout, "kubernetes"))
+func (c *Cluster) Assets(ctx context.Context) (directory string, err error) {
+	module := build.Named(c.Layout, "kubernetes")
+	if directory, err = build.Output(ctx, c.Layout, module); err != nil {
+		return "", err
+	}
+	if _, err := os.Stat(directory); err == nil {
+		return directory, nil
+	}
+	err = c.Progress.Step("build "+module.Name, func() error {
+		directory, _, err = build.Ensure(ctx, c.Layout, module, func(whom string) { c.Progress.Note("waiting %s", whom) })
+		return err
+	})
 	return directory, err
+}
+
+// Programs are those that the running cluster was started from.
+func (c *Cluster) Programs(ctx context.Context) (programs component.Programs, err error) {
+	if _, err := c.Running(ctx); err != nil {
+		return programs, err
+	}
+	return readPrograms(c.programsFile())
+}
+
+func readPrograms(file string) (programs component.Programs, err error) {
+	content, err := os.ReadFile(file)
+	if err != nil {
+		return programs, fmt.Errorf("the cluster's programs: %w", err)
+	}
+	if err := json.Unmarshal(content, &programs); err != nil {
+		return programs, fmt.Errorf("the cluster's programs in %s: %w", file, err)
+	}
+	return programs, nil
 }
 
 // programs finds everything that components are started from, and copies this
@@ -105,6 +155,7 @@ func (c *Cluster) programs(directories map[string]string) (component.Programs, e
 	return component.Programs{
 		Kubernetes: directories["kubernetes"],
 		Containerd: directories["containerd"],
+		Pause:      directories["pause"],
 		CNI:        filepath.Dir(bridge),
 		Runc:       runc,
 		Tool:       tool,
@@ -142,16 +193,14 @@ func copySelf(target string) error {
 // writeConfiguration makes certificates, kubeconfigs and configuration files.
 func (c *Cluster) writeConfiguration(programs component.Programs) error {
 	l := c.Layout
-	for _, directory := range []string{l.Data, l.Config(), l.Logs(), l.PodLogs(), l.Volumes(), l.EtcdData(), l.ImageStore()} {
+	for _, directory := range []string{l.Config(), l.Logs(), l.PodLogs(), l.Volumes(), l.EtcdData(), l.ImageStore()} {
 		if err := os.MkdirAll(directory, 0o700); err != nil {
 			return fmt.Errorf("create directory: %w", err)
 		}
 	}
-	// Pods of any user pass through these two on the way to their volume.
-	for _, directory := range []string{l.Data, l.Volumes()} {
-		if err := os.Chmod(directory, 0o711); err != nil {
-			return fmt.Errorf("create directory: %w", err)
-		}
+	// Pods of any user pass through it on the way to their volume.
+	if err := os.Chmod(l.Volumes(), 0o711); err != nil {
+		return fmt.Errorf("create directory: %w", err)
 	}
 	for authority, leaves := range component.Leaves(l) {
 		signer, err := pki.Open(l.PKI(), authority, time.Now())

@@ -2,7 +2,7 @@ package local
 
 import (
 	"context"
-	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -33,6 +33,13 @@ func (c *Cluster) startSupervisor(ctx context.Context) error {
 	command := exec.Command(filepath.Join(c.Layout.Data, "bin", "cluster"), "supervise", "--name", c.Layout.Name, "--network", c.Layout.Network.Block.String())
 	command.Dir = "/"
 	command.Stdout, command.Stderr = log, log
+	// Nothing of the user's shell: a proxy would be asked for the API server.
+	command.Env = []string{
+		"PATH=/usr/sbin:/usr/bin:/sbin:/bin",
+		"TRIREME_CACHE=" + c.Layout.Cache,
+		"TRIREME_CLUSTER_DATA=" + c.Layout.Data,
+		"TRIREME_CLUSTER_RUN=" + c.Layout.Run,
+	}
 	command.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	survivor := c.survivor()
 	if survivor == 0 {
@@ -55,7 +62,7 @@ func (c *Cluster) startSupervisor(ctx context.Context) error {
 		_ = command.Wait()
 		close(ended)
 	}()
-	return poll(ctx, 10*time.Second, func() (bool, error) {
+	err = poll(ctx, 10*time.Second, func() (bool, error) {
 		select {
 		case <-ended:
 			return false, fmt.Errorf("the supervisor ended at once:\n%s", logTail(c.Layout.Log("supervisor")))
@@ -64,10 +71,15 @@ func (c *Cluster) startSupervisor(ctx context.Context) error {
 		_, err := c.Running(ctx)
 		return err == nil, nil
 	})
+	if errors.Is(err, errPatience) {
+		return fmt.Errorf("the supervisor does not answer; the end of its log:\n%s", logTail(c.Layout.Log("supervisor")))
+	}
+	return err
 }
 
 // survivor is a process that holds the mount namespace of a cluster whose
-// supervisor died: a pod's shim or a component.
+// supervisor died: the shim of a pod. Without pods there are no mounts that
+// matter.
 func (c *Cluster) survivor() int {
 	for _, pid := range host.InNetworkNamespace(c.Layout.NetworkNamespace()) {
 		executable, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", pid))
@@ -88,14 +100,11 @@ func Supervise(ctx context.Context, l layout.Layout, newMounts bool) error {
 	if err := host.ArrangeForwarding(); err != nil {
 		return err
 	}
+	host.ForgetShellLimits()
 	c := &Cluster{Layout: l}
-	content, err := os.ReadFile(c.programsFile())
+	programs, err := readPrograms(c.programsFile())
 	if err != nil {
 		return err
-	}
-	var programs component.Programs
-	if err := json.Unmarshal(content, &programs); err != nil {
-		return fmt.Errorf("%s: %w", c.programsFile(), err)
 	}
 	addons := supervisor.Task{
 		Name:  component.AddonsTask,

@@ -33,30 +33,34 @@ type UpOptions struct {
 // a cluster whose supervisor died it takes over what still runs. If it cannot
 // finish, nothing that it started is left.
 func (c *Cluster) Up(ctx context.Context, options UpOptions) error {
-	if err := host.Check(c.Layout); err != nil {
+	if err := host.CheckRoot(); err != nil {
 		return err
 	}
+	unlock, err := c.lock(ctx)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	wanted := c.Layout.Network
 	report, err := c.Running(ctx)
 	if err == nil {
-		if report.Network != c.Layout.Network.Block.String() {
-			return fmt.Errorf("the cluster runs on network %s, not %s; take it `down` first", report.Network, c.Layout.Network.Block)
+		if c.Layout.Network != wanted {
+			return fmt.Errorf("the cluster runs on network %s, not %s; take it `down` first", c.Layout.Network.Block, wanted.Block)
 		}
 		c.Progress.Line("the cluster is up already (supervisor is process %d)", report.PID)
 		return c.finishUp(ctx, options)
 	}
-	err = c.Progress.Step("Debian packages", func() error {
-		return host.Install(ctx, c.packageLog(), host.Runc, host.CNI, host.Nftables)
-	})
+	if !errors.Is(err, ErrNotRunning) {
+		return err
+	}
+	if err := errors.Join(host.Check(c.Layout), host.CheckNetwork(c.Layout), c.checkPorts()); err != nil {
+		return err
+	}
+	directories, err := c.prepare(ctx)
 	if err != nil {
 		return err
 	}
-	directories, err := c.Build(ctx)
-	if err != nil {
-		return err
-	}
-	if err := errors.Join(host.CheckNetwork(c.Layout), c.checkPorts()); err != nil {
-		return err
-	}
+	takeOver := len(host.InNetworkNamespace(c.Layout.NetworkNamespace())) > 0
 	if err = c.start(ctx, directories); err == nil {
 		err = c.finishUp(ctx, options)
 	}
@@ -66,9 +70,23 @@ func (c *Cluster) Up(ctx context.Context, options UpOptions) error {
 	if ctx.Err() != nil {
 		err = errors.New("interrupted")
 	}
+	if takeOver {
+		return fmt.Errorf("%w\nwhat ran before is left as it is: `up` tries again, `down` ends it", err)
+	}
 	c.Progress.Line("cleaning up what was started")
 	// The context may be what ended; the cleaning must not.
-	return errors.Join(err, c.Down(context.WithoutCancel(ctx)))
+	return errors.Join(err, c.down(context.WithoutCancel(ctx)))
+}
+
+// prepare installs and builds, which changes nothing that runs.
+func (c *Cluster) prepare(ctx context.Context) (directories map[string]string, err error) {
+	err = c.Progress.Step("Debian packages", func() error {
+		return host.Install(ctx, c.packageLog(), host.Runc, host.CNI, host.Nftables)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return c.Build(ctx)
 }
 
 // start prepares the machine and starts the supervisor.
@@ -80,6 +98,9 @@ func (c *Cluster) start(ctx context.Context, directories map[string]string) erro
 		return err
 	}
 	err = c.Progress.Step("certificates and configuration", func() error {
+		if err := host.Claim(c.Layout.Data, 0o711); err != nil {
+			return err
+		}
 		programs, err := c.programs(directories)
 		if err != nil {
 			return err
@@ -90,10 +111,10 @@ func (c *Cluster) start(ctx context.Context, directories map[string]string) erro
 		return err
 	}
 	return c.Progress.Step("supervisor", func() error {
-		if err := os.MkdirAll(c.Layout.Run, 0o711); err != nil {
+		if err := host.Claim(c.Layout.Run, 0o711); err != nil {
 			return err
 		}
-		if err := host.Remember(c.Layout.SupervisorState(), mountpoints(c.Layout)); err != nil {
+		if err := host.Remember(ctx, c.Layout.MachineRecord(), c.Layout.Name, mountpoints(c.Layout)); err != nil {
 			return err
 		}
 		if err := host.CreateCgroup(c.Layout.Name); err != nil {
@@ -119,17 +140,17 @@ func (c *Cluster) checkPorts() error {
 	if _, err := os.Stat(c.Layout.NetworkNamespace()); err != nil {
 		return nil
 	}
-	holders, err := host.PortHolders(c.Layout, []int{layout.APIServerPort, layout.EtcdClientPort, layout.EtcdPeerPort, layout.KubeletPort,
-		layout.ControllerManagerPort, layout.SchedulerPort, layout.ProxyHealthPort, layout.ProxyMetricsPort,
-		layout.DNSReadyPort, layout.JobSetHealthPort, layout.JobSetMetricsPort, layout.JobSetWebhookPort, layout.KwokPort})
+	ports := layout.Ports()
+	holders, err := host.PortHolders(c.Layout, ports)
 	if err != nil {
 		return err
 	}
 	var taken []error
-	for port, holder := range holders {
-		if !supervisor.IsComponent(c.Layout, holder.PID) {
+	for _, port := range ports {
+		holder, held := holders[port]
+		if held && !supervisor.IsComponent(c.Layout, holder) {
 			taken = append(taken, fmt.Errorf("port %d of the cluster's network is taken by %s; end that process and try again",
-				port, host.Describe(holder.PID)))
+				port, host.Describe(holder)))
 		}
 	}
 	return errors.Join(taken...)
@@ -168,7 +189,7 @@ func (c *Cluster) awaitComponent(ctx context.Context, name string) error {
 	var last supervisor.Status
 	err := poll(ctx, startPatience, func() (bool, error) {
 		report, err := c.Running(ctx)
-		if err != nil {
+		if errors.Is(err, ErrNotRunning) {
 			return false, fmt.Errorf("the supervisor ended:\n%s", logTail(c.Layout.Log("supervisor")))
 		}
 		for _, status := range report.Components {
@@ -180,6 +201,9 @@ func (c *Cluster) awaitComponent(ctx context.Context, name string) error {
 	})
 	if errors.Is(err, errPatience) {
 		log := c.Layout.Log(name)
+		if name == component.AddonsTask {
+			log = c.Layout.Log("supervisor")
+		}
 		return fmt.Errorf("%s is %s after %s (%s); the end of %s:\n%s", name, last.State, startPatience, last.Message, log, logTail(log))
 	}
 	return err

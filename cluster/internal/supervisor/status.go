@@ -46,7 +46,7 @@ type Status struct {
 type Report struct {
 	PID        int      `json:"pid"`
 	Network    string   `json:"network"`
-	Tool       string   `json:"tool"`
+	Data       string   `json:"data"`
 	Components []Status `json:"components"`
 }
 
@@ -103,8 +103,7 @@ func (w *worker) unready(message string) {
 }
 
 func (s *Supervisor) report() Report {
-	executable, _ := os.Executable()
-	report := Report{PID: os.Getpid(), Network: s.layout.Network.Block.String(), Tool: executable}
+	report := Report{PID: os.Getpid(), Network: s.layout.Network.Block.String(), Data: s.layout.Data}
 	for _, w := range s.workers {
 		w.mutex.Lock()
 		report.Components = append(report.Components, w.status)

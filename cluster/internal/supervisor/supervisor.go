@@ -95,7 +95,7 @@ func (s *Supervisor) Run(ctx context.Context) error {
 		writersDone.Go(func() { s.perform(writers, t) })
 	}
 	for _, w := range s.workers {
-		if w.component.Name == "etcd" || w.component.Name == "containerd" {
+		if w.component.Store {
 			storesDone.Go(func() { s.keepRunning(stores, w) })
 		} else {
 			writersDone.Go(func() { s.keepRunning(writers, w) })

@@ -310,8 +310,7 @@ func TestReport(t *testing.T) {
 	if diff := cmp.Diff([]string{"b", "a", "task"}, names); diff != "" {
 		t.Errorf("components (-want +got):\n%s", diff)
 	}
-	executable, _ := os.Executable()
-	if report.PID != os.Getpid() || report.Network != layout.DefaultNetwork || report.Tool != executable {
+	if report.PID != os.Getpid() || report.Network != layout.DefaultNetwork || report.Data != l.Data {
 		t.Errorf("report is %+v", report)
 	}
 	// Root alone may ask: the answer tells how to end every component.
@@ -391,11 +390,13 @@ func TestStoresOutliveTheirWriters(t *testing.T) {
 	store := `trap 'echo NAME >> "$1/order"; exit 0' TERM; echo hello; while :; do sleep 0.02; done`
 	writer := `trap 'sleep 0.4; echo writer >> "$1/order"; exit 0' TERM; echo hello; while :; do sleep 0.02; done`
 	names := []string{"etcd", "containerd", "writer"}
-	stop := run(t, newSupervisor(t, l, []component.Component{
+	components := []component.Component{
 		script(l, "etcd", strings.ReplaceAll(store, "NAME", "store")),
 		script(l, "containerd", strings.ReplaceAll(store, "NAME", "store")),
 		script(l, "writer", writer),
-	}))
+	}
+	components[0].Store, components[1].Store = true, true
+	stop := run(t, newSupervisor(t, l, components))
 	for _, name := range names {
 		await(t, name+" is prepared", func() bool { return strings.Contains(logOf(t, l, name), "hello\n") })
 	}

@@ -14,8 +14,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 )
 
-// Start starts etcd and kube-apiserver, configured as the local cluster's are,
-// and stops them when the test ends. The environment's fields that describe
+// Start starts etcd and kube-apiserver, with the feature gates of the local
+// cluster, and stops them when the test ends. The environment's fields that describe
 // what to install (CRDs, webhooks) are the caller's to set; nil installs
 // nothing.
 func Start(t testing.TB, environment *envtest.Environment) *envtest.Environment {
@@ -43,6 +43,7 @@ func Start(t testing.TB, environment *envtest.Environment) *envtest.Environment 
 
 // assets is the folder with kube-apiserver, etcd and kubectl. The cluster tool
 // knows where its build puts them, and builds them if they are not there.
+// KUBEBUILDER_ASSETS, where set, is a person's wish for another build.
 func assets(t testing.TB) string {
 	t.Helper()
 	if directory := os.Getenv("KUBEBUILDER_ASSETS"); directory != "" {

@@ -33,7 +33,7 @@ func TestMountpointsComeAndGo(t *testing.T) {
 	file := filepath.Join(base, "machine.json")
 	existing, missing, used := mkdir(t, filepath.Join(base, "existing")), filepath.Join(base, "missing"), filepath.Join(base, "used")
 	mountpoints := []string{existing, missing, used}
-	if err := Remember(file, mountpoints); err != nil {
+	if err := Remember(t.Context(), file, "trireme", mountpoints); err != nil {
 		t.Fatal(err)
 	}
 	for _, directory := range mountpoints {
@@ -51,7 +51,7 @@ func TestMountpointsComeAndGo(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := Remember(file, mountpoints); err != nil {
+	if err := Remember(t.Context(), file, "trireme", mountpoints); err != nil {
 		t.Fatal(err)
 	}
 	again, err := os.ReadFile(file)
@@ -63,7 +63,7 @@ func TestMountpointsComeAndGo(t *testing.T) {
 	}
 
 	mkdir(t, filepath.Join(used, "somebody's"))
-	if err := Restore(file); err != nil {
+	if err := Restore(t.Context(), file, "trireme"); err != nil {
 		t.Fatal(err)
 	}
 	for directory, want := range map[string]bool{existing: true, missing: false, used: true} {
@@ -73,13 +73,37 @@ func TestMountpointsComeAndGo(t *testing.T) {
 	}
 }
 
+// TestLastClusterRestores: a directory that is still mounted over in another
+// cluster's namespace must stay, and so must the record of how it all was.
+func TestLastClusterRestores(t *testing.T) {
+	base := t.TempDir()
+	file, mountpoint := filepath.Join(base, "machine.json"), filepath.Join(base, "mountpoint")
+	for _, cluster := range []string{"trireme", "trireme-test"} {
+		if err := Remember(t.Context(), file, cluster, []string{mountpoint}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := Restore(t.Context(), file, "trireme"); err != nil {
+		t.Fatal(err)
+	}
+	if !exists(t, mountpoint) || !exists(t, file) {
+		t.Error("the first cluster to end took away what the other one uses")
+	}
+	if err := Restore(t.Context(), file, "trireme-test"); err != nil {
+		t.Fatal(err)
+	}
+	if exists(t, mountpoint) || exists(t, file) || exists(t, file+".lock") {
+		t.Error("the last cluster to end left something")
+	}
+}
+
 func TestRememberFailsWithTheMountpoint(t *testing.T) {
 	base := t.TempDir()
 	blocked := filepath.Join(base, "file", "directory")
 	if err := os.WriteFile(filepath.Dir(blocked), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	err := Remember(filepath.Join(base, "machine.json"), []string{blocked})
+	err := Remember(t.Context(), filepath.Join(base, "machine.json"), "trireme", []string{blocked})
 	if err == nil || !strings.Contains(err.Error(), blocked) {
 		t.Errorf("error %v does not name the directory", err)
 	}
@@ -87,7 +111,7 @@ func TestRememberFailsWithTheMountpoint(t *testing.T) {
 
 func TestKernelSettingsAreRemembered(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "machine.json")
-	if err := Remember(file, nil); err != nil {
+	if err := Remember(t.Context(), file, "trireme", nil); err != nil {
 		t.Fatal(err)
 	}
 	content, err := os.ReadFile(file)
@@ -125,11 +149,11 @@ func TestKernelSettingsAreRestored(t *testing.T) {
 	t.Cleanup(func() { kubeletSysctls = original })
 	file := filepath.Join(t.TempDir(), "machine.json")
 	set("0")
-	if err := Remember(file, nil); err != nil {
+	if err := Remember(t.Context(), file, "trireme", nil); err != nil {
 		t.Fatal(err)
 	}
 	set("1") // as kubelet would
-	if err := Restore(file); err != nil {
+	if err := Restore(t.Context(), file, "trireme"); err != nil {
 		t.Fatal(err)
 	}
 	if value, err := os.ReadFile(path); err != nil || strings.TrimSpace(string(value)) != "0" {
@@ -157,7 +181,7 @@ func TestRestore(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			err := Restore(file)
+			err := Restore(t.Context(), file, "trireme")
 			if test.wantError == "" && err != nil {
 				t.Error(err)
 			}

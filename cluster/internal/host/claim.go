@@ -1,0 +1,49 @@
+package host
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+)
+
+// claimMark is the file by which a directory is known to be a cluster's, and
+// so may be emptied.
+const claimMark = ".trireme-cluster"
+
+// CheckClaim refuses a directory that holds what is not a cluster's: a person
+// may have named one that is in use.
+func CheckClaim(directory string) error {
+	entries, err := os.ReadDir(directory)
+	if os.IsNotExist(err) || err == nil && len(entries) == 0 || Claimed(directory) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("look into %s: %w", directory, err)
+	}
+	return fmt.Errorf("directory %s holds other things (%s, ...); name one that is empty or does not exist, because `reset` empties it",
+		directory, entries[0].Name())
+}
+
+// Claim makes the directory, if need be, and marks it as a cluster's.
+func Claim(directory string, mode os.FileMode) error {
+	if err := CheckClaim(directory); err != nil {
+		return err
+	}
+	if err := os.MkdirAll(directory, mode); err != nil {
+		return fmt.Errorf("create directory: %w", err)
+	}
+	// The umask took bits away.
+	if err := os.Chmod(directory, mode); err != nil {
+		return fmt.Errorf("create directory: %w", err)
+	}
+	return os.WriteFile(filepath.Join(directory, claimMark), nil, 0o600)
+}
+
+// Claimed tells whether the directory is a cluster's.
+func Claimed(directory string) bool {
+	_, err := os.Stat(filepath.Join(directory, claimMark))
+	return err == nil
+}
+
+// IsClaimMark tells whether a file is the mark itself.
+func IsClaimMark(file string) bool { return filepath.Base(file) == claimMark }

@@ -1,0 +1,73 @@
+package host
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Lock takes the lock that a file stands for. Whoever has to wait is told for
+// whom, and can be interrupted. A process that ends lets go of its locks.
+func Lock(ctx context.Context, file string, waiting func(holder string)) (unlock func(), err error) {
+	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+		return nil, fmt.Errorf("lock %s: %w", file, err)
+	}
+	for told := false; ; {
+		unlock, err := tryLock(file)
+		if unlock != nil || err != nil {
+			return unlock, err
+		}
+		if !told {
+			told = true
+			waiting(holder(file))
+		}
+		select {
+		case <-ctx.Done():
+			return nil, fmt.Errorf("lock %s: %w", file, ctx.Err())
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
+}
+
+// tryLock gives neither a lock nor an error if somebody else has it.
+func tryLock(file string) (unlock func(), err error) {
+	opened, err := os.OpenFile(file, os.O_CREATE|os.O_RDWR, 0o644)
+	if err != nil {
+		return nil, fmt.Errorf("lock %s: %w", file, err)
+	}
+	if err := unix.Flock(int(opened.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		opened.Close()
+		if err == unix.EWOULDBLOCK {
+			return nil, nil
+		}
+		return nil, fmt.Errorf("lock %s: %w", file, err)
+	}
+	// The one who had it may have removed the file in the meantime: then this
+	// is a lock that nobody else will ask for.
+	var mine, current unix.Stat_t
+	if unix.Fstat(int(opened.Fd()), &mine) != nil || unix.Stat(file, &current) != nil || mine.Ino != current.Ino {
+		opened.Close()
+		return nil, nil
+	}
+	_ = opened.Truncate(0)
+	_, _ = opened.WriteAt([]byte(strconv.Itoa(os.Getpid())), 0)
+	return func() { opened.Close() }, nil
+}
+
+func holder(file string) string {
+	content, err := os.ReadFile(file)
+	if err != nil {
+		return "another process"
+	}
+	pid, err := strconv.Atoi(strings.TrimSpace(string(content)))
+	if err != nil {
+		return "another process"
+	}
+	return Describe(pid)
+}

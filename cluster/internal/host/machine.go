@@ -1,0 +1,133 @@
+package host
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// Settings of the machine's kernel that kubelet changes when it starts.
+var kubeletSysctls = []string{
+	"vm/overcommit_memory",
+	"vm/panic_on_oom",
+	"kernel/panic",
+	"kernel/panic_on_oops",
+	"kernel/keys/root_maxkeys",
+	"kernel/keys/root_maxbytes",
+}
+
+// Machine is what must be put back when the last cluster goes down. While one
+// runs nothing is: removing a directory that is a mount point in a cluster's
+// mount namespace would detach what is mounted there.
+type Machine struct {
+	Sysctls     map[string]string `json:"sysctls"`
+	Directories []string          `json:"directories"`
+	Clusters    []string          `json:"clusters"`
+}
+
+// Remember notes that a cluster runs and, for the first one, how the machine
+// was: kernel settings, and which of the directories that clusters mount over
+// had to be created.
+func Remember(ctx context.Context, file, cluster string, mountpoints []string) error {
+	return changeRecord(ctx, file, func(machine *Machine) error {
+		if len(machine.Clusters) == 0 {
+			machine.Sysctls = currentSysctls()
+		}
+		if !slices.Contains(machine.Clusters, cluster) {
+			machine.Clusters = append(machine.Clusters, cluster)
+		}
+		for _, directory := range mountpoints {
+			if _, err := os.Stat(directory); err == nil {
+				continue
+			}
+			if err := os.MkdirAll(directory, 0o755); err != nil {
+				return fmt.Errorf("mount point %s: %w", directory, err)
+			}
+			machine.Directories = append(machine.Directories, directory)
+		}
+		return nil
+	})
+}
+
+func currentSysctls() map[string]string {
+	values := map[string]string{}
+	for _, name := range kubeletSysctls {
+		if value, err := os.ReadFile(filepath.Join("/proc/sys", name)); err == nil {
+			values[name] = strings.TrimSpace(string(value))
+		}
+	}
+	return values
+}
+
+// Restore notes that a cluster is gone, and puts the machine back as the first
+// one found it when it was the last.
+func Restore(ctx context.Context, file, cluster string) error {
+	return changeRecord(ctx, file, func(machine *Machine) error {
+		machine.Clusters = slices.DeleteFunc(machine.Clusters, func(name string) bool { return name == cluster })
+		if len(machine.Clusters) > 0 {
+			return nil
+		}
+		for _, directory := range machine.Directories {
+			// Only if it is still empty: others may have begun to use it.
+			_ = os.Remove(directory)
+		}
+		machine.Directories = nil
+		return machine.restoreSysctls()
+	})
+}
+
+func (m *Machine) restoreSysctls() error {
+	for name, value := range m.Sysctls {
+		path := filepath.Join("/proc/sys", name)
+		if now, err := os.ReadFile(path); err != nil || strings.TrimSpace(string(now)) == value {
+			continue
+		}
+		if err := os.WriteFile(path, []byte(value), 0o644); err != nil {
+			return fmt.Errorf("restore kernel setting %s to %s: %w", name, value, err)
+		}
+	}
+	return nil
+}
+
+// changeRecord lets one process at a time change the record, which exists as
+// long as a cluster does. What was done is written down also when the rest
+// failed.
+func changeRecord(ctx context.Context, file string, change func(*Machine) error) error {
+	unlock, err := Lock(ctx, file+".lock", func(string) {})
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	var machine Machine
+	content, err := os.ReadFile(file)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("the machine's settings: %w", err)
+	}
+	if err == nil {
+		if err := json.Unmarshal(content, &machine); err != nil {
+			return fmt.Errorf("the machine's settings in %s: %w", file, err)
+		}
+	}
+	changed := change(&machine)
+	if changed == nil && len(machine.Clusters) == 0 {
+		return errors.Join(removeIfThere(file), removeIfThere(file+".lock"))
+	}
+	content, err = json.Marshal(machine)
+	if err != nil {
+		return errors.Join(changed, err)
+	}
+	return errors.Join(changed, os.WriteFile(file, content, 0o600))
+}
+
+func removeIfThere(file string) error {
+	if err := os.Remove(file); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
+}
