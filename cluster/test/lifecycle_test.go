@@ -81,6 +81,28 @@ func TestUpTwiceIsOneCluster(t *testing.T) {
 	}
 }
 
+// TestUpFromAnotherCheckout changes nothing, and says that it does not.
+func TestUpFromAnotherCheckout(t *testing.T) {
+	const notice = "it runs another build than this checkout's"
+	if output := cluster.must(t, "up"); strings.Contains(output, notice) {
+		t.Errorf("the same checkout counts as another:\n%s", output)
+	}
+	other := t.TempDir()
+	if err := os.CopyFS(other, os.DirFS("..")); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(other, "components", "containerd", "NOTES"), []byte("changed"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	before := cluster.report(t)
+	if output := cluster.must(t, "--source", other, "up"); !strings.Contains(output, notice) {
+		t.Errorf("up does not say that it would start something else:\n%s", output)
+	}
+	if after := cluster.report(t); after.PID != before.PID {
+		t.Errorf("the supervisor was process %d and is %d", before.PID, after.PID)
+	}
+}
+
 func TestSecondBuildHasNothingToDo(t *testing.T) {
 	output := cluster.must(t, "build")
 	for _, module := range []string{"kubernetes", "containerd", "pause"} {

@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/trireme-mpi/trireme/cluster/internal/addon"
+	"github.com/trireme-mpi/trireme/cluster/internal/build"
 	"github.com/trireme-mpi/trireme/cluster/internal/component"
 	"github.com/trireme-mpi/trireme/cluster/internal/host"
 	"github.com/trireme-mpi/trireme/cluster/internal/layout"
@@ -48,6 +49,9 @@ func (c *Cluster) Up(ctx context.Context, options UpOptions) error {
 			return fmt.Errorf("the cluster runs on network %s, not %s; take it `down` first", c.Layout.Network.Block, wanted.Block)
 		}
 		c.Progress.Line("the cluster is up already (supervisor is process %d)", report.PID)
+		if c.runsOtherBuild(ctx) {
+			c.Progress.Line("it runs another build than this checkout's: `down`, then `up`, to change that")
+		}
 		return c.finishUp(ctx, options)
 	}
 	if !errors.Is(err, ErrNotRunning) {
@@ -76,6 +80,21 @@ func (c *Cluster) Up(ctx context.Context, options UpOptions) error {
 	c.Progress.Line("cleaning up what was started")
 	// The context may be what ended; the cleaning must not.
 	return errors.Join(err, c.down(context.WithoutCancel(ctx)))
+}
+
+// runsOtherBuild compares what the cluster was started from with what this
+// checkout would start.
+func (c *Cluster) runsOtherBuild(ctx context.Context) bool {
+	programs, err := c.Programs(ctx)
+	if err != nil {
+		return false
+	}
+	for name, running := range map[string]string{"kubernetes": programs.Kubernetes, "containerd": programs.Containerd} {
+		if ours, err := build.Output(ctx, c.Layout, build.Named(c.Layout, name)); err == nil && ours != running {
+			return true
+		}
+	}
+	return false
 }
 
 // prepare installs and builds, which changes nothing that runs.
