@@ -16,18 +16,9 @@ import (
 // pods start again with it. It works on whatever is left of a cluster, and on
 // nothing.
 func (c *Cluster) Down(ctx context.Context) error {
-	if err := host.CheckRoot(); err != nil {
-		return err
-	}
-	unlock, err := c.lock(ctx)
-	if err != nil {
-		return err
-	}
-	defer unlock()
-	return c.down(ctx)
+	return c.exclusively(ctx, func() error { return c.down(ctx) })
 }
 
-// down is Down for those who hold the lock.
 func (c *Cluster) down(ctx context.Context) error {
 	if report, err := c.Running(ctx); err == nil {
 		err := c.Progress.Step("stop components", func() error { return endSupervisor(ctx, report.PID) })
@@ -99,14 +90,10 @@ func removeClaimed(directory string, keep *string) error {
 // Reset ends the cluster and forgets everything it held. Images stay, because
 // loading them again is slow and says nothing new, unless they are to go too.
 func (c *Cluster) Reset(ctx context.Context, images bool) error {
-	if err := host.CheckRoot(); err != nil {
-		return err
-	}
-	unlock, err := c.lock(ctx)
-	if err != nil {
-		return err
-	}
-	defer unlock()
+	return c.exclusively(ctx, func() error { return c.reset(ctx, images) })
+}
+
+func (c *Cluster) reset(ctx context.Context, images bool) error {
 	if err := c.down(ctx); err != nil {
 		return err
 	}

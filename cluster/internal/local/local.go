@@ -58,9 +58,17 @@ func (c *Cluster) Running(ctx context.Context) (supervisor.Report, error) {
 	return report, nil
 }
 
-// lock keeps others from changing the cluster at the same time.
-func (c *Cluster) lock(ctx context.Context) (unlock func(), err error) {
-	return host.Lock(ctx, c.Layout.Lock(), func(holder string) { c.Progress.Line("waiting for %s", holder) })
+// exclusively does what changes the cluster: as root, and one at a time.
+func (c *Cluster) exclusively(ctx context.Context, change func() error) error {
+	if err := host.CheckRoot(); err != nil {
+		return err
+	}
+	unlock, err := host.Lock(ctx, c.Layout.Lock(), func(holder string) { c.Progress.Line("waiting for %s", holder) })
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	return change()
 }
 
 // Config is how to talk to the API server as the administrator.

@@ -34,14 +34,10 @@ type UpOptions struct {
 // a cluster whose supervisor died it takes over what still runs. If it cannot
 // finish, nothing that it started is left.
 func (c *Cluster) Up(ctx context.Context, options UpOptions) error {
-	if err := host.CheckRoot(); err != nil {
-		return err
-	}
-	unlock, err := c.lock(ctx)
-	if err != nil {
-		return err
-	}
-	defer unlock()
+	return c.exclusively(ctx, func() error { return c.up(ctx, options) })
+}
+
+func (c *Cluster) up(ctx context.Context, options UpOptions) error {
 	wanted := c.Layout.Network
 	report, err := c.Running(ctx)
 	if err == nil {
