@@ -32,31 +32,49 @@ func logsCommand(o *options) *cobra.Command {
 			if !slices.Contains(names, arguments[0]) {
 				return fmt.Errorf("no component %q; there are: %s", arguments[0], strings.Join(names, ", "))
 			}
-			file, err := os.Open(c.Layout.Log(arguments[0]))
-			if os.IsNotExist(err) {
-				return fmt.Errorf("%s has not written anything yet: was the cluster ever up?", arguments[0])
-			}
-			if err != nil {
-				return err
-			}
-			defer file.Close()
-			if _, err := io.Copy(os.Stdout, file); err != nil || !follow {
-				return err
-			}
-			for {
-				select {
-				case <-ctx.Done():
-					return nil
-				case <-time.After(200 * time.Millisecond):
-				}
-				if _, err := io.Copy(os.Stdout, file); err != nil {
-					return err
-				}
-			}
+			return printLog(ctx, os.Stdout, c.Layout.Log(arguments[0]), follow)
 		}),
 	}
 	command.Flags().BoolVarP(&follow, "follow", "f", false, "go on as more is written")
 	return command
+}
+
+// printLog prints the previous log, if there is one, then the current one.
+func printLog(ctx context.Context, out io.Writer, path string, follow bool) error {
+	if previous, err := os.Open(path + ".1"); err == nil {
+		defer previous.Close()
+		if _, err := io.Copy(out, previous); err != nil {
+			return err
+		}
+	}
+	file, err := os.Open(path)
+	if os.IsNotExist(err) {
+		return fmt.Errorf("%s is not there yet: was the cluster ever up?", path)
+	}
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	for {
+		if _, err := io.Copy(out, file); err != nil || !follow {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(200 * time.Millisecond):
+		}
+		// Emptied in the meantime: go on at its new beginning.
+		position, err := file.Seek(0, io.SeekCurrent)
+		if err != nil {
+			return err
+		}
+		if info, err := file.Stat(); err == nil && info.Size() < position {
+			if _, err := file.Seek(0, io.SeekStart); err != nil {
+				return err
+			}
+		}
+	}
 }
 
 func envCommand(o *options) *cobra.Command {

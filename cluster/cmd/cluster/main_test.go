@@ -3,7 +3,10 @@
 package main
 
 import (
+	"bufio"
 	"bytes"
+	"context"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -81,5 +84,53 @@ func TestBadWordsGetHelp(t *testing.T) {
 				t.Errorf("error is %v, want one with %q", err, test.want)
 			}
 		})
+	}
+}
+
+func TestLogIsPrintedAndFollowed(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "component.log")
+	write := func(name, content string, flags int) {
+		t.Helper()
+		file, err := os.OpenFile(name, os.O_CREATE|os.O_WRONLY|flags, 0o600)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := file.WriteString(content); err != nil {
+			t.Fatal(err)
+		}
+		if err := file.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := printLog(t.Context(), io.Discard, path, false); err == nil || !strings.Contains(err.Error(), "was the cluster ever up?") {
+		t.Errorf("no log at all: %v", err)
+	}
+	write(path+".1", "previous\n", 0)
+	write(path, "current\n", 0)
+	ctx, cancel := context.WithCancel(t.Context())
+	reader, writer := io.Pipe()
+	ended := make(chan error, 1)
+	go func() {
+		err := printLog(ctx, writer, path, true)
+		writer.Close()
+		ended <- err
+	}()
+	lines := bufio.NewScanner(reader)
+	expect := func(want string) {
+		t.Helper()
+		if !lines.Scan() || lines.Text() != want {
+			t.Fatalf("read %q, want %q", lines.Text(), want)
+		}
+	}
+	expect("previous")
+	expect("current")
+	write(path, "appended\n", os.O_APPEND)
+	expect("appended")
+	write(path, "new\n", os.O_TRUNC) // as rotation does
+	expect("new")
+	cancel()
+	go func() { _, _ = io.Copy(io.Discard, reader) }()
+	if err := <-ended; err != nil {
+		t.Error(err)
 	}
 }

@@ -91,6 +91,7 @@ func (s *Supervisor) Run(ctx context.Context) error {
 	stores, stopStores := context.WithCancel(context.Background())
 	defer stopStores()
 	var writersDone, storesDone sync.WaitGroup
+	writersDone.Go(func() { s.keepLogsSmall(writers) })
 	for _, t := range s.tasks {
 		writersDone.Go(func() { s.perform(writers, t) })
 	}
@@ -249,18 +250,6 @@ func (s *Supervisor) watchReadiness(ctx context.Context, w *worker) {
 			close(s.milestones[w.component.Name])
 		}
 	}
-}
-
-// openLog appends, because the reason of a restart is in what was written
-// before it; a file that has grown too large becomes the previous one.
-func openLog(file string) (*os.File, error) {
-	const largest = 64 << 20
-	if info, err := os.Stat(file); err == nil && info.Size() > largest {
-		if err := os.Rename(file, file+".1"); err != nil {
-			return nil, err
-		}
-	}
-	return os.OpenFile(file, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 }
 
 func sleep(ctx context.Context, d time.Duration) bool {

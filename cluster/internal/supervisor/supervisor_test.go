@@ -528,11 +528,15 @@ func TestLogRotates(t *testing.T) {
 			if err := os.Truncate(file, test.size); err != nil {
 				t.Fatal(err)
 			}
+			// It is open all the time, as a running component has it.
 			log, err := openLog(file)
 			if err != nil {
 				t.Fatal(err)
 			}
 			defer log.Close()
+			if err := rotate(file); err != nil {
+				t.Fatal(err)
+			}
 			if _, err := log.WriteString("new\n"); err != nil {
 				t.Fatal(err)
 			}
