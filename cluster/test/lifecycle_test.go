@@ -204,13 +204,17 @@ func TestUpTakesOverFromAKilledSupervisor(t *testing.T) {
 	}
 	eventually(t, recovery, func() error {
 		output, err := cluster.run(t.Context(), "status")
-		if err == nil || !strings.Contains(output, "the cluster is not running; start it with `up`") {
+		if err == nil || !strings.Contains(output, "the supervisor has died; ") || !strings.Contains(output, "`up` takes over, `down` ends them") {
 			return fmt.Errorf("status says of a cluster without supervisor (%v): %s", err, output)
 		}
 		return nil
 	})
+	cluster.must(t, "kubectl", "get", "nodes") // the API server does not need the supervisor
 	cluster.must(t, "up")
 	stillRuns(t, ns, pod)
+	if output := cluster.must(t, "logs", "supervisor"); !strings.Contains(output, "supervisor starts") || !strings.Contains(output, "name=kubelet") {
+		t.Errorf("log of the supervisor:\n%s", output)
+	}
 	for _, c := range before.Components {
 		if c.PID != 0 && host.Alive(c.PID) {
 			t.Errorf("the old %s still runs beside the new one", host.Describe(c.PID))
@@ -456,6 +460,19 @@ func TestErrorsNameTheCauseAndTheWayOut(t *testing.T) {
 			}
 		}
 		fail(t, other(t, "TRIREME_CLUSTER_DATA="+data), "create directory: mkdir "+data+"/logs", "not a directory")
+	})
+	t.Run("other data than the running cluster's", func(t *testing.T) {
+		command := cluster.command(t.Context(), "up")
+		command.Env = append(command.Env, "TRIREME_CLUSTER_DATA=/elsewhere")
+		fail(t, command, "the cluster runs with its data in "+cluster.data()+", not /elsewhere; take it `down` first")
+	})
+	t.Run("another run directory than the running cluster's", func(t *testing.T) {
+		command := cluster.command(t.Context(), "up")
+		command.Env = append(command.Env, "TRIREME_CLUSTER_RUN=/run/elsewhere")
+		fail(t, command, "cluster trireme-test runs already", "TRIREME_CLUSTER_RUN is not what it was")
+	})
+	t.Run("an image that is none", func(t *testing.T) {
+		fail(t, cluster.command(t.Context(), "image", "load", "lifecycle_test.go"), "lifecycle_test.go is neither an image archive nor a static binary")
 	})
 	t.Run("another network than the running one", func(t *testing.T) {
 		command := cluster.command(t.Context(), "up", "--network", "10.195.0.0/16")

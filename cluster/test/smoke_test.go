@@ -298,7 +298,9 @@ func TestGangIsPlacedAllOrNothing(t *testing.T) {
 	if err := cluster.client.CoreV1().Pods(ns).Delete(t.Context(), "alone", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	cluster.must(t, "up", "--fake-nodes", fmt.Sprint(gang), "--fake-node-gpus", fmt.Sprint(gpusPerNode))
+	if output := cluster.must(t, "up", "--fake-nodes", fmt.Sprint(gang)); !strings.Contains(output, fmt.Sprintf("%d with %d GPUs each", gang, gpusPerNode)) {
+		t.Errorf("the nodes' GPUs were forgotten:\n%s", output)
+	}
 	t.Cleanup(func() {
 		_, err := cluster.run(context.Background(), "up", "--fake-nodes", fmt.Sprint(fakeNodes), "--fake-node-gpus", fmt.Sprint(gpusPerNode))
 		if err != nil {

@@ -15,7 +15,12 @@ import (
 )
 
 func imageCommand(o *options) *cobra.Command {
-	command := &cobra.Command{Use: "image", Short: "Images for the cluster, without a registry"}
+	command := &cobra.Command{
+		Use:   "image",
+		Short: "Images for the cluster, without a registry",
+		Args:  cobra.NoArgs,
+		RunE:  func(command *cobra.Command, _ []string) error { return command.Help() },
+	}
 	command.AddCommand(imageMPICommand(o), imageLoadCommand(o), imageListCommand(o))
 	return command
 }

@@ -32,6 +32,10 @@ func logsCommand(o *options) *cobra.Command {
 			if !slices.Contains(names, arguments[0]) {
 				return fmt.Errorf("no component %q; there are: %s", arguments[0], strings.Join(names, ", "))
 			}
+			if _, err := c.Running(ctx); err != nil && follow {
+				fmt.Fprintln(os.Stderr, "cluster: this is all:", err)
+				follow = false
+			}
 			return printLog(ctx, os.Stdout, c.Layout.Log(arguments[0]), follow)
 		}),
 	}

@@ -13,21 +13,34 @@ import (
 )
 
 func upCommand(o *options) *cobra.Command {
-	up := local.UpOptions{}
+	var nodes, gpus int
 	command := &cobra.Command{
 		Use:   "up",
 		Short: "Build what is missing and start the cluster; again: make sure that it runs",
 		Args:  cobra.NoArgs,
-		RunE: o.onCluster(func(ctx context.Context, c *local.Cluster, _ []string) error {
-			if err := c.Up(ctx, up); err != nil {
-				return err
-			}
-			fmt.Printf("The cluster is up. Talk to it with:\n  export KUBECONFIG=%s\nor `%s kubectl get nodes`.\n", c.Layout.AdminKubeconfig(), os.Args[0])
-			return nil
-		}),
 	}
-	command.Flags().IntVar(&up.FakeNodes, "fake-nodes", -1, "simulated nodes to have; negative: as many as there are")
-	command.Flags().IntVar(&up.FakeNodeGPUs, "fake-node-gpus", 8, "GPUs (nvidia.com/gpu) of each simulated node")
+	command.Flags().IntVar(&nodes, "fake-nodes", 0, "simulated nodes to have (if not given: as many as there are)")
+	command.Flags().IntVar(&gpus, "fake-node-gpus", 8, "GPUs (nvidia.com/gpu) of each simulated node (if not given: as they have)")
+	command.RunE = o.onCluster(func(ctx context.Context, c *local.Cluster, _ []string) error {
+		var wishes local.UpOptions
+		for flag, wish := range map[string]struct {
+			value *int
+			field **int
+		}{"fake-nodes": {&nodes, &wishes.FakeNodes}, "fake-node-gpus": {&gpus, &wishes.FakeNodeGPUs}} {
+			if !command.Flags().Changed(flag) {
+				continue
+			}
+			if *wish.value < 0 {
+				return fmt.Errorf("--%s %d: there cannot be fewer than none", flag, *wish.value)
+			}
+			*wish.field = wish.value
+		}
+		if err := c.Up(ctx, wishes); err != nil {
+			return err
+		}
+		fmt.Printf("The cluster is up. Talk to it with:\n  export KUBECONFIG=%s\nor `%s kubectl get nodes`.\n", c.Layout.AdminKubeconfig(), os.Args[0])
+		return nil
+	})
 	return command
 }
 

@@ -58,7 +58,7 @@ func newCommand() *cobra.Command {
 		"which cluster; each has its own network, data and processes ($TRIREME_CLUSTER_NAME)")
 	root.PersistentFlags().StringVar(&o.source, "source", "", "the cluster/ folder of a checkout (default: found from where you stand)")
 	root.PersistentFlags().StringVar(&o.network, "network", cmp.Or(os.Getenv("TRIREME_CLUSTER_NETWORK"), layout.DefaultNetwork),
-		"address block of the cluster, 16 bits ($TRIREME_CLUSTER_NETWORK)")
+		"address block of the cluster, an IPv4 /16 ($TRIREME_CLUSTER_NETWORK)")
 	root.AddCommand(
 		upCommand(o), downCommand(o), resetCommand(o), statusCommand(o), logsCommand(o),
 		buildCommand(o), assetsCommand(o), imageCommand(o), kubectlCommand(o), envCommand(o),

@@ -64,15 +64,17 @@ func TestBadWordsGetHelp(t *testing.T) {
 		arguments []string
 		want      string
 	}{
-		"a component that is none":   {[]string{"logs", "kubelt"}, `no component "kubelt"; there are: etcd, kube-apiserver`},
-		"an image that is none":      {[]string{"image", "mpi", "openmpi6"}, `no MPI image "openmpi6"; there are: openmpi4, openmpi5, mpich, intelmpi`},
-		"a name that does not fit":   {[]string{"--name", "Trireme", "status"}, `cluster name "Trireme" must be trireme, or trireme- and up to 6`},
-		"a block of another size":    {[]string{"--network", "10.1.2.0/24", "up"}, `network "10.1.2.0/24" must be an IPv4 block of 16 bits`},
-		"a command that is none":     {[]string{"upp"}, `unknown command "upp"`},
-		"an argument too many":       {[]string{"up", "now"}, `unknown command "now" for "cluster up"`},
-		"status without a cluster":   {[]string{"--name", "trireme-none", "status"}, "the cluster is not running; start it with `up`"},
-		"kubectl of another cluster": {[]string{"--name", "trireme-none", "kubectl", "get", "nodes"}, "the cluster is not running; start it with `up`"},
-		"an image without a cluster": {[]string{"--name", "trireme-none", "image", "list"}, "the cluster is not running; start it with `up`"},
+		"a component that is none":      {[]string{"logs", "kubelt"}, `no component "kubelt"; there are: etcd, kube-apiserver`},
+		"an image that is none":         {[]string{"image", "mpi", "openmpi6"}, `no MPI image "openmpi6"; there are: openmpi4, openmpi5, mpich, intelmpi`},
+		"a name that does not fit":      {[]string{"--name", "Trireme", "status"}, `cluster name "Trireme" must be trireme, or trireme- and up to 6`},
+		"a block of another size":       {[]string{"--network", "10.1.2.0/24", "up"}, `network "10.1.2.0/24" must be the start of an IPv4 /16`},
+		"a command that is none":        {[]string{"upp"}, `unknown command "upp"`},
+		"an image command that is none": {[]string{"image", "lod"}, `unknown command "lod" for "cluster image"`},
+		"fewer nodes than none":         {[]string{"up", "--fake-nodes", "-1"}, "there cannot be fewer than none"},
+		"an argument too many":          {[]string{"up", "now"}, `unknown command "now" for "cluster up"`},
+		"status without a cluster":      {[]string{"--name", "trireme-none", "status"}, "the cluster is not running; start it with `up`"},
+		"kubectl of another cluster":    {[]string{"--name", "trireme-none", "kubectl", "get", "nodes"}, "the cluster is not running; start it with `up`"},
+		"an image without a cluster":    {[]string{"--name", "trireme-none", "image", "list"}, "the cluster is not running; start it with `up`"},
 	}
 	for sentence, test := range tests {
 		t.Run(sentence, func(t *testing.T) {

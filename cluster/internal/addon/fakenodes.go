@@ -53,6 +53,22 @@ func FakeNodes(ctx context.Context, client kubernetes.Interface, count, gpus int
 	return nil
 }
 
+// usualGPUs is what a common GPU server has.
+const usualGPUs = 8
+
+// CurrentFakeNodes says how many there are, and what each has.
+func CurrentFakeNodes(ctx context.Context, client kubernetes.Interface) (count, gpus int, err error) {
+	existing, err := client.CoreV1().Nodes().List(ctx, metav1.ListOptions{LabelSelector: FakeNodeLabel})
+	if err != nil {
+		return 0, 0, fmt.Errorf("list fake nodes: %w", err)
+	}
+	if len(existing.Items) == 0 {
+		return 0, usualGPUs, nil
+	}
+	capacity := existing.Items[0].Status.Capacity[gpuResource]
+	return len(existing.Items), int(capacity.Value()), nil
+}
+
 const gpuResource corev1.ResourceName = "nvidia.com/gpu"
 
 func fakeNodeName(i int) string { return fmt.Sprintf("fake-%03d", i) }

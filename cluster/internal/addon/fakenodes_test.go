@@ -171,3 +171,15 @@ func TestFakeNodesSaysWhatFailed(t *testing.T) {
 		})
 	}
 }
+
+func TestCurrentFakeNodes(t *testing.T) {
+	client := fake.NewClientset()
+	for _, want := range []struct{ count, gpus int }{{0, 8}, {3, 4}} {
+		if err := FakeNodes(t.Context(), client, want.count, want.gpus); err != nil {
+			t.Fatal(err)
+		}
+		if count, gpus, err := CurrentFakeNodes(t.Context(), client); count != want.count || gpus != want.gpus || err != nil {
+			t.Errorf("%d nodes with %d GPUs (%v), want %d with %d", count, gpus, err, want.count, want.gpus)
+		}
+	}
+}

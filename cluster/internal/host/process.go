@@ -19,15 +19,23 @@ func Describe(pid int) string {
 	if pid == 0 {
 		return "a process that cannot be seen from here"
 	}
-	command, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
-	if err != nil || len(command) == 0 {
+	line := CommandLine(pid)
+	if line == "" {
 		return fmt.Sprintf("process %d", pid)
 	}
-	line := strings.TrimSpace(strings.ReplaceAll(string(command), "\x00", " "))
 	if len(line) > 80 {
 		line = strings.ToValidUTF8(line[:80], "") + "..."
 	}
 	return fmt.Sprintf("process %d (%s)", pid, line)
+}
+
+// CommandLine is how a process was started; a zombie has none.
+func CommandLine(pid int) string {
+	command, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSpace(strings.ReplaceAll(string(command), "\x00", " "))
 }
 
 // pidOf takes the number out of a path below /proc/PID.

@@ -184,7 +184,7 @@ func ParseNetwork(block string) (Network, error) {
 		return Network{}, fmt.Errorf("network %q: %w; give a block such as %s", block, err, DefaultNetwork)
 	}
 	if !prefix.Addr().Is4() || prefix.Bits() != 16 || prefix.Masked() != prefix {
-		return Network{}, fmt.Errorf("network %q must be an IPv4 block of 16 bits, such as %s", block, DefaultNetwork)
+		return Network{}, fmt.Errorf("network %q must be the start of an IPv4 /16, such as %s", block, DefaultNetwork)
 	}
 	return Network{Block: prefix}, nil
 }

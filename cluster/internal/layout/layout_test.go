@@ -72,11 +72,11 @@ func TestNetworks(t *testing.T) {
 		"no length":                     {block: "10.199.0.0", wantError: "give a block such as " + DefaultNetwork},
 		"not an address":                {block: "example.org/16", wantError: "give a block such as " + DefaultNetwork},
 		"empty":                         {block: "", wantError: "give a block such as " + DefaultNetwork},
-		"IPv6":                          {block: "fd00::/16", wantError: "must be an IPv4 block of 16 bits"},
-		"IPv4 in the clothes of IPv6":   {block: "::ffff:10.199.0.0/112", wantError: "must be an IPv4 block of 16 bits"},
-		"too small":                     {block: "10.199.0.0/24", wantError: "must be an IPv4 block of 16 bits"},
-		"too large":                     {block: "10.0.0.0/8", wantError: "must be an IPv4 block of 16 bits"},
-		"an address instead of a block": {block: "10.199.0.1/16", wantError: "must be an IPv4 block of 16 bits"},
+		"IPv6":                          {block: "fd00::/16", wantError: "must be the start of an IPv4 /16"},
+		"IPv4 in the clothes of IPv6":   {block: "::ffff:10.199.0.0/112", wantError: "must be the start of an IPv4 /16"},
+		"too small":                     {block: "10.199.0.0/24", wantError: "must be the start of an IPv4 /16"},
+		"too large":                     {block: "10.0.0.0/8", wantError: "must be the start of an IPv4 /16"},
+		"an address instead of a block": {block: "10.199.0.1/16", wantError: "must be the start of an IPv4 /16"},
 	}
 	for sentence, test := range tests {
 		t.Run(sentence, func(t *testing.T) {

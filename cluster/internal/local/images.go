@@ -83,12 +83,19 @@ func (c *Cluster) Load(ctx context.Context, file, reference string) error {
 	if _, err := os.Stat(file); err != nil {
 		return fmt.Errorf("load image: %w", err)
 	}
-	if isArchive(file) {
-		return c.importImage(ctx, file)
+	if begins(file, 257, "ustar") || begins(file, 0, "\x1f\x8b") { // tar, gzip
+		return c.Progress.Step("image archive "+file, func() error { return c.importImage(ctx, file) })
+	}
+	if !begins(file, 0, "\x7fELF") {
+		return fmt.Errorf("load image: %s is neither an image archive nor a static binary", file)
 	}
 	if reference == "" {
 		return errors.New("load image: a binary needs a name to be run by; give --as, such as --as trireme.local/tool:dev")
 	}
+	return c.Progress.Step("image "+reference, func() error { return c.loadBinary(ctx, file, reference) })
+}
+
+func (c *Cluster) loadBinary(ctx context.Context, file, reference string) error {
 	archive, err := os.CreateTemp("", "image-*.tar")
 	if err != nil {
 		return err
@@ -103,19 +110,16 @@ func (c *Cluster) Load(ctx context.Context, file, reference string) error {
 	return c.importImage(ctx, archive.Name())
 }
 
-// isArchive looks for tar's magic where it always is, and gzip's.
-func isArchive(path string) bool {
+// begins tells whether a file has a format's magic where that always is.
+func begins(path string, at int64, magic string) bool {
 	file, err := os.Open(path)
 	if err != nil {
 		return false
 	}
 	defer file.Close()
-	header := make([]byte, 512)
-	n, _ := io.ReadFull(file, header)
-	header = header[:n]
-	const tarMagicAt = 257
-	return bytes.HasPrefix(header, []byte{0x1f, 0x8b}) ||
-		len(header) > tarMagicAt+5 && bytes.Equal(header[tarMagicAt:tarMagicAt+5], []byte("ustar"))
+	found := make([]byte, len(magic))
+	n, _ := file.ReadAt(found, at)
+	return string(found[:n]) == magic
 }
 
 func (c *Cluster) loadPause(ctx context.Context) error {
@@ -134,7 +138,7 @@ func (c *Cluster) loadPause(ctx context.Context) error {
 		return nil
 	}
 	for _, reference := range []string{layout.PauseImage, exact} {
-		if err := c.Load(ctx, filepath.Join(directory, "pause"), reference); err != nil {
+		if err := c.loadBinary(ctx, filepath.Join(directory, "pause"), reference); err != nil {
 			return err
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"time"
 
@@ -44,7 +45,7 @@ func (c *Cluster) Running(ctx context.Context) (supervisor.Report, error) {
 	report, err := supervisor.Ask(ctx, c.Layout)
 	switch {
 	case errors.Is(err, syscall.ENOENT), errors.Is(err, syscall.ECONNREFUSED):
-		return supervisor.Report{}, ErrNotRunning
+		return supervisor.Report{}, c.whyNotRunning()
 	case errors.Is(err, syscall.EACCES):
 		return supervisor.Report{}, fmt.Errorf("%w; only root may: run the same command as root", err)
 	case err != nil:
@@ -57,6 +58,31 @@ func (c *Cluster) Running(ctx context.Context) (supervisor.Report, error) {
 	c.Layout.Data, c.Layout.Network = report.Data, network
 	return report, nil
 }
+
+// whyNotRunning tells three cases apart in which no supervisor answers.
+func (c *Cluster) whyNotRunning() error {
+	processes := host.InNetworkNamespace(c.Layout.NetworkNamespace())
+	for _, pid := range processes {
+		if strings.Contains(host.CommandLine(pid), " supervise --name "+c.Layout.Name+" ") {
+			return fmt.Errorf("cluster %s runs already, as %s, but its sockets are not in %s: TRIREME_CLUSTER_RUN is not what it was when the cluster was started",
+				c.Layout.Name, host.Describe(pid), c.Layout.Run)
+		}
+	}
+	if len(processes) > 0 {
+		return unwatched(len(processes))
+	}
+	return ErrNotRunning
+}
+
+// unwatched is a cluster whose supervisor was killed: so many processes of it
+// go on running. For whoever wants to start it, it is not running.
+type unwatched int
+
+func (u unwatched) Error() string {
+	return fmt.Sprintf("the supervisor has died; %d processes of the cluster still run and nobody starts them again: `up` takes over, `down` ends them", int(u))
+}
+
+func (unwatched) Is(target error) bool { return target == ErrNotRunning }
 
 // exclusively does what changes the cluster: as root, and one at a time.
 func (c *Cluster) exclusively(ctx context.Context, change func() error) error {
@@ -128,7 +154,8 @@ func (c *Cluster) Assets(ctx context.Context) (directory string, err error) {
 
 // Programs are those that the running cluster was started from.
 func (c *Cluster) Programs(ctx context.Context) (programs component.Programs, err error) {
-	if _, err := c.Running(ctx); err != nil {
+	_, err = c.Running(ctx)
+	if unwatched := unwatched(0); err != nil && !errors.As(err, &unwatched) {
 		return programs, err
 	}
 	return readPrograms(c.programsFile())

@@ -40,6 +40,7 @@ func (c *Cluster) Status(ctx context.Context, out io.Writer) (healthy bool, err 
 	}
 	nodeIsReady, nodes := c.nodes(ctx)
 	fmt.Fprintf(out, "\nKubernetes   %s, containerd %s, JobSet %s\n", layout.KubernetesVersion, layout.ContainerdVersion, layout.JobSetVersion)
+	fmt.Fprintf(out, "Supervisor   process %d\n", report.PID)
 	fmt.Fprintf(out, "API server   %s\n", c.Layout.Network.APIServer())
 	fmt.Fprintf(out, "Nodes        %s\n", nodes)
 	fmt.Fprintf(out, "Kubeconfig   %s\n", c.Layout.AdminKubeconfig())

@@ -25,9 +25,10 @@ const startPatience = 90 * time.Second
 
 // UpOptions are a person's wishes for the cluster.
 type UpOptions struct {
-	// FakeNodes is the number of simulated nodes; negative leaves it as it is.
-	FakeNodes    int
-	FakeNodeGPUs int
+	// FakeNodes is the number of simulated nodes, FakeNodeGPUs what each has;
+	// nil leaves it as it is.
+	FakeNodes    *int
+	FakeNodeGPUs *int
 }
 
 // Up makes the cluster run. Called again it finds everything done; called for
@@ -38,11 +39,14 @@ func (c *Cluster) Up(ctx context.Context, options UpOptions) error {
 }
 
 func (c *Cluster) up(ctx context.Context, options UpOptions) error {
-	wanted := c.Layout.Network
+	wanted := c.Layout
 	report, err := c.Running(ctx)
 	if err == nil {
-		if c.Layout.Network != wanted {
-			return fmt.Errorf("the cluster runs on network %s, not %s; take it `down` first", c.Layout.Network.Block, wanted.Block)
+		if c.Layout.Network != wanted.Network {
+			return fmt.Errorf("the cluster runs on network %s, not %s; take it `down` first", c.Layout.Network.Block, wanted.Network.Block)
+		}
+		if c.Layout.Data != wanted.Data {
+			return fmt.Errorf("the cluster runs with its data in %s, not %s; take it `down` first", c.Layout.Data, wanted.Data)
 		}
 		c.Progress.Line("the cluster is up already (supervisor is process %d)", report.PID)
 		if c.runsOtherBuild(ctx) {
@@ -184,19 +188,33 @@ func (c *Cluster) finishUp(ctx context.Context, options UpOptions) error {
 	if err := c.Progress.Step("node ready", func() error { return c.awaitNode(ctx) }); err != nil {
 		return err
 	}
-	if options.FakeNodes < 0 {
+	if options.FakeNodes == nil && options.FakeNodeGPUs == nil {
 		return nil
 	}
-	return c.Progress.Step(fmt.Sprintf("%d fake nodes", options.FakeNodes), func() error {
-		client, err := c.client()
-		if err != nil {
-			return err
-		}
-		if err := addon.FakeNodes(ctx, client, options.FakeNodes, options.FakeNodeGPUs); err != nil {
-			return err
-		}
-		return c.awaitFakeNodes(ctx, options.FakeNodes)
-	})
+	return c.Progress.Step("fake nodes", func() error { return c.setFakeNodes(ctx, options) })
+}
+
+// setFakeNodes keeps what the options do not speak of.
+func (c *Cluster) setFakeNodes(ctx context.Context, options UpOptions) error {
+	client, err := c.client()
+	if err != nil {
+		return err
+	}
+	count, gpus, err := addon.CurrentFakeNodes(ctx, client)
+	if err != nil {
+		return err
+	}
+	if options.FakeNodes != nil {
+		count = *options.FakeNodes
+	}
+	if options.FakeNodeGPUs != nil {
+		gpus = *options.FakeNodeGPUs
+	}
+	c.Progress.Note("%d with %d GPUs each", count, gpus)
+	if err := addon.FakeNodes(ctx, client, count, gpus); err != nil {
+		return err
+	}
+	return c.awaitFakeNodes(ctx, count)
 }
 
 // awaitComponent fails with what the component itself said last.

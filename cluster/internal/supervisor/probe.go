@@ -62,8 +62,8 @@ func (p *prober) probe(ctx context.Context, probe component.Probe) error {
 	}
 	defer response.Body.Close()
 	if response.StatusCode != http.StatusOK {
-		body, _ := io.ReadAll(io.LimitReader(response.Body, 300))
-		return fmt.Errorf("%s answers %s: %s", probe.URL, response.Status, strings.TrimSpace(string(body)))
+		body, _ := io.ReadAll(io.LimitReader(response.Body, 8<<10))
+		return fmt.Errorf("%s answers %s: %s", probe.URL, response.Status, complaints(string(body)))
 	}
 	return nil
 }
@@ -81,4 +81,20 @@ func (p *prober) client(leaf string) (*http.Client, error) {
 		config.Certificates = []tls.Certificate{pair}
 	}
 	return &http.Client{Transport: &http.Transport{TLSClientConfig: config, DisableKeepAlives: true, Proxy: nil}}, nil
+}
+
+// complaints are the checks that failed, where a component lists its checks,
+// and else the beginning of what it said; one line in any case.
+func complaints(body string) string {
+	var failed []string
+	for _, line := range strings.Split(body, "\n") {
+		if strings.HasPrefix(line, "[-]") {
+			failed = append(failed, line)
+		}
+	}
+	if len(failed) == 0 {
+		failed = strings.Fields(body)
+	}
+	line := strings.Join(failed, " ")
+	return strings.ToValidUTF8(line[:min(len(line), 300)], "")
 }

@@ -102,7 +102,9 @@ func (s *Supervisor) Run(ctx context.Context) error {
 			writersDone.Go(func() { s.keepRunning(writers, w) })
 		}
 	}
+	s.log.Info("supervisor starts", "pid", os.Getpid())
 	<-ctx.Done()
+	s.log.Info("supervisor stops its components")
 	stopWriters()
 	writersDone.Wait()
 	stopStores()
@@ -247,6 +249,7 @@ func (s *Supervisor) watchReadiness(ctx context.Context, w *worker) {
 		}
 		interval = 2 * time.Second
 		if w.ready() {
+			s.log.Info("component ready", "name", w.component.Name)
 			close(s.milestones[w.component.Name])
 		}
 	}
