@@ -19,7 +19,7 @@ func Lock(ctx context.Context, file string, waiting func(holder string)) (unlock
 		return nil, fmt.Errorf("lock %s: %w", file, err)
 	}
 	for told := false; ; {
-		unlock, err := tryLock(file)
+		unlock, err := TryLock(file)
 		if unlock != nil || err != nil {
 			return unlock, err
 		}
@@ -35,8 +35,8 @@ func Lock(ctx context.Context, file string, waiting func(holder string)) (unlock
 	}
 }
 
-// tryLock gives neither a lock nor an error if somebody else has it.
-func tryLock(file string) (unlock func(), err error) {
+// TryLock gives neither a lock nor an error if somebody else has it.
+func TryLock(file string) (unlock func(), err error) {
 	opened, err := os.OpenFile(file, os.O_CREATE|os.O_RDWR, 0o644)
 	if err != nil {
 		return nil, fmt.Errorf("lock %s: %w", file, err)

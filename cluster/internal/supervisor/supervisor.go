@@ -14,9 +14,8 @@ import (
 	"syscall"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/trireme-mpi/trireme/cluster/internal/component"
+	"github.com/trireme-mpi/trireme/cluster/internal/host"
 	"github.com/trireme-mpi/trireme/cluster/internal/layout"
 )
 
@@ -70,9 +69,12 @@ func New(l layout.Layout, environment []string, components []component.Component
 // Run returns when the context has ended and every component has. Pods go on
 // running: their processes belong to containerd's shims.
 func (s *Supervisor) Run(ctx context.Context) error {
-	unlock, err := s.lock()
+	unlock, err := host.TryLock(filepath.Join(s.layout.Run, "supervisor.lock"))
 	if err != nil {
 		return err
+	}
+	if unlock == nil {
+		return errors.New("another supervisor runs this cluster already")
 	}
 	defer unlock()
 	if err := s.endOrphans(); err != nil {
@@ -110,18 +112,6 @@ func (s *Supervisor) Run(ctx context.Context) error {
 	stopStores()
 	storesDone.Wait()
 	return nil
-}
-
-func (s *Supervisor) lock() (unlock func(), err error) {
-	file, err := os.OpenFile(filepath.Join(s.layout.Run, "supervisor.lock"), os.O_CREATE|os.O_RDWR, 0o600)
-	if err != nil {
-		return nil, fmt.Errorf("lock the cluster: %w", err)
-	}
-	if err := unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
-		file.Close()
-		return nil, errors.New("another supervisor runs this cluster already")
-	}
-	return func() { file.Close() }, nil
 }
 
 // await blocks until all of the named have been ready once.
