@@ -1,7 +1,7 @@
 // Command kubernetes is a whole Kubernetes in one binary: it behaves as the
 // component whose name it was called by, as busybox does. One link of shared
-// code instead of nine keeps the build minutes shorter and the disk 1 GB
-// lighter; links named kube-apiserver and etcd also serve envtest.
+// code instead of nine keeps the build minutes shorter and the disk half a
+// gigabyte lighter; links named kube-apiserver and etcd also serve envtest.
 package main
 
 import (
