@@ -64,6 +64,12 @@ test-all: test ## The same and the peers, once there is an operator to set besid
 check: bin/staticcheck cluster-build ## Formatting and static checks: gofmt, go vet, staticcheck, tidy modules (builds Kubernetes if need be)
 	@test/check $(MODULES)
 
+##@ Change
+
+.PHONY: generate
+generate: bin/controller-gen ## Write what is generated from the API types: deep copies, CRDs
+	@test/generate
+
 ##@ Other
 
 .PHONY: clean
@@ -83,6 +89,9 @@ bin/cluster:
 
 bin/staticcheck: tools/go.mod tools/go.sum
 	@go build -C tools -buildvcs=false -o ../$@ honnef.co/go/tools/cmd/staticcheck
+
+bin/controller-gen: tools/go.mod tools/go.sum
+	@go build -C tools -buildvcs=false -o ../$@ sigs.k8s.io/controller-tools/cmd/controller-gen
 
 bin/gotestsum: tools/go.mod tools/go.sum
 	@go build -C tools -buildvcs=false -o ../$@ gotest.tools/gotestsum

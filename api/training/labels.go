@@ -1,0 +1,28 @@
+package training
+
+// Group is the API group of every kind of ours.
+const Group = "kubeflow.org"
+
+// Labels on jobs and on what belongs to them.
+const (
+	// LabelJobName is the name of the job that a pod belongs to.
+	LabelJobName = "training.kubeflow.org/job-name"
+	// LabelJobType tells the kinds apart, because a TrainJob and an MPIJob are
+	// made of the same parts.
+	LabelJobType = "training.kubeflow.org/job-type"
+	// LabelQueue names the queue of Kueue that a job waits in.
+	LabelQueue = "kueue.x-k8s.io/queue-name"
+)
+
+// Values of LabelJobType.
+const (
+	JobTypeTrainJob = "trainjob"
+	JobTypeMPIJob   = "mpijob"
+)
+
+// IstioInject is the key, as annotation and as label, by which Istio decides
+// whether a pod gets a sidecar. MPI does not work through one.
+const IstioInject = "sidecar.istio.io/inject"
+
+// ManagedByMultiKueue is the managedBy of a job that runs in another cluster.
+const ManagedByMultiKueue = "kueue.x-k8s.io/multikueue"

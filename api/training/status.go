@@ -1,0 +1,149 @@
+package training
+
+import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+// Phase is where a job stands, in one word.
+// +kubebuilder:validation:Enum=Pending;Running;Succeeded;Failed
+type Phase string
+
+const (
+	// PhasePending: the job is accepted and its pods do not all run yet.
+	PhasePending Phase = "Pending"
+	// PhaseRunning: launcher and workers run.
+	PhaseRunning Phase = "Running"
+	// PhaseSucceeded: the launcher ended with exit code 0. Terminal.
+	PhaseSucceeded Phase = "Succeeded"
+	// PhaseFailed: the job ended otherwise; failureReason says why. Terminal.
+	PhaseFailed Phase = "Failed"
+)
+
+// FailureReason is the first cause of a failure.
+// +kubebuilder:validation:Enum=GangSchedulingTimeout;LauncherFailed;WorkerFailed;SSHConnectionFailed;MPIInitializationFailed;TrainingError;ResourceQuotaExceeded
+type FailureReason string
+
+const (
+	// FailureGangSchedulingTimeout: the pods did not all get a place in time.
+	FailureGangSchedulingTimeout FailureReason = "GangSchedulingTimeout"
+	// FailureLauncher: the launcher's pod failed, and not its command: no
+	// memory, evicted, image not found.
+	FailureLauncher FailureReason = "LauncherFailed"
+	// FailureWorker: a worker's pod failed before anything else did.
+	FailureWorker FailureReason = "WorkerFailed"
+	// FailureSSHConnection: the launcher could not reach a worker.
+	FailureSSHConnection FailureReason = "SSHConnectionFailed"
+	// FailureMPIInitialization: workers were reached, but MPI did not start on them.
+	FailureMPIInitialization FailureReason = "MPIInitializationFailed"
+	// FailureTraining: the command ran and ended with an error.
+	FailureTraining FailureReason = "TrainingError"
+	// FailureResourceQuota: the namespace's quota refused a pod.
+	FailureResourceQuota FailureReason = "ResourceQuotaExceeded"
+)
+
+// Progress is how far a job has come.
+type Progress struct {
+	// phase is where the job stands: Pending, Running, Succeeded or Failed.
+	// Succeeded and Failed are final.
+	// +optional
+	Phase Phase `json:"phase,omitempty"`
+
+	// readyWorkers is the number of workers that are ready, of all: 3/4.
+	// +optional
+	ReadyWorkers string `json:"readyWorkers,omitempty"`
+
+	// launcherPodStatus is the state of the launcher's pod.
+	// +optional
+	LauncherPodStatus *PodStatus `json:"launcherPodStatus,omitempty"`
+
+	// workerPodStatuses is the state of each worker's pod.
+	// +listType=map
+	// +listMapKey=index
+	// +optional
+	WorkerPodStatuses []WorkerPodStatus `json:"workerPodStatuses,omitempty"`
+
+	// failureReason is the first cause of the failure, in one word.
+	// +optional
+	FailureReason FailureReason `json:"failureReason,omitempty"`
+
+	// failureMessage names the pod or rank that failed, the cause, and what to do.
+	// +optional
+	FailureMessage string `json:"failureMessage,omitempty"`
+
+	// duration is the time from startTime to completionTime, such as 5m30s.
+	// It is set when the job has ended.
+	// +optional
+	Duration string `json:"duration,omitempty"`
+
+	// timeline is when each step of the job's life was reached.
+	// +listType=map
+	// +listMapKey=step
+	// +optional
+	Timeline []TimelineEntry `json:"timeline,omitempty"`
+
+	// observedGeneration is the generation of the job that this status describes.
+	// +optional
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+}
+
+// PodStatus is the state of one pod.
+type PodStatus struct {
+	// name of the pod.
+	// +optional
+	Name string `json:"name,omitempty"`
+
+	// node that the pod was placed on.
+	// +optional
+	Node string `json:"node,omitempty"`
+
+	// phase of the pod: Pending, Running, Succeeded, Failed or Unknown.
+	// +optional
+	Phase string `json:"phase,omitempty"`
+
+	// reason in one word why the pod waits or failed, such as OOMKilled or ImagePullBackOff.
+	// +optional
+	Reason string `json:"reason,omitempty"`
+
+	// message says more about the reason.
+	// +optional
+	Message string `json:"message,omitempty"`
+}
+
+// WorkerPodStatus is the state of one worker's pod.
+type WorkerPodStatus struct {
+	// index of the worker, from 0.
+	// +required
+	Index int32 `json:"index"`
+
+	PodStatus `json:",inline"`
+}
+
+// TimelineEntry is a step that a job has reached.
+type TimelineEntry struct {
+	// step that was reached.
+	// +required
+	Step TimelineStep `json:"step"`
+
+	// time at which it was reached.
+	// +required
+	Time metav1.Time `json:"time"`
+}
+
+// TimelineStep is a step in the life of a job.
+// +kubebuilder:validation:Enum=Submitted;Admitted;Scheduled;PodsReady;WorkersReached;FirstRankUp;Finished
+type TimelineStep string
+
+const (
+	// StepSubmitted: the job was stored.
+	StepSubmitted TimelineStep = "Submitted"
+	// StepAdmitted: the job is not suspended, and not waiting in a queue.
+	StepAdmitted TimelineStep = "Admitted"
+	// StepScheduled: every pod has a node.
+	StepScheduled TimelineStep = "Scheduled"
+	// StepPodsReady: every worker is ready.
+	StepPodsReady TimelineStep = "PodsReady"
+	// StepWorkersReached: the launcher has logged in to every worker.
+	StepWorkersReached TimelineStep = "WorkersReached"
+	// StepFirstRankUp: MPI has started a process.
+	StepFirstRankUp TimelineStep = "FirstRankUp"
+	// StepFinished: the job has ended.
+	StepFinished TimelineStep = "Finished"
+)

@@ -1,0 +1,206 @@
+package v2alpha1
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// TrainingRuntime is a runtime for the TrainJobs of its own namespace.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:resource:path=trainingruntimes,shortName=tr,categories=training
+// +kubebuilder:printcolumn:name="MPI Implementation",type=string,JSONPath=`.spec.mlPolicy.mpiImplementation`
+// +kubebuilder:printcolumn:name="Nodes",type=integer,JSONPath=`.spec.mlPolicy.numNodes`,description="Workers of a job that does not say how many"
+// +kubebuilder:printcolumn:name="Slots",type=integer,JSONPath=`.spec.mlPolicy.slotsPerWorker`
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+type TrainingRuntime struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// spec is how jobs are made. A change touches only jobs that are created later.
+	// +required
+	Spec TrainingRuntimeSpec `json:"spec"`
+}
+
+// TrainingRuntimeList is a list of TrainingRuntimes.
+//
+// +kubebuilder:object:root=true
+type TrainingRuntimeList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata"`
+	Items           []TrainingRuntime `json:"items"`
+}
+
+// ClusterTrainingRuntime is a runtime for the TrainJobs of every namespace.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:resource:path=clustertrainingruntimes,scope=Cluster,shortName=ctr,categories=training
+// +kubebuilder:printcolumn:name="MPI Implementation",type=string,JSONPath=`.spec.mlPolicy.mpiImplementation`
+// +kubebuilder:printcolumn:name="Nodes",type=integer,JSONPath=`.spec.mlPolicy.numNodes`,description="Workers of a job that does not say how many"
+// +kubebuilder:printcolumn:name="Slots",type=integer,JSONPath=`.spec.mlPolicy.slotsPerWorker`
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+type ClusterTrainingRuntime struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// spec is how jobs are made. A change touches only jobs that are created later.
+	// +required
+	Spec TrainingRuntimeSpec `json:"spec"`
+}
+
+// ClusterTrainingRuntimeList is a list of ClusterTrainingRuntimes.
+//
+// +kubebuilder:object:root=true
+type ClusterTrainingRuntimeList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata"`
+	Items           []ClusterTrainingRuntime `json:"items"`
+}
+
+// TrainingRuntimeSpec is how jobs are made.
+type TrainingRuntimeSpec struct {
+	// mlPolicy is which MPI runs, and on how much, if the job does not say.
+	// +required
+	MLPolicy MLPolicy `json:"mlPolicy"`
+
+	// podGroupPolicy is how the pods of a job are placed together. If not set,
+	// the scheduler that the cluster has for it is used, for 300 seconds.
+	// +optional
+	PodGroupPolicy *PodGroupPolicy `json:"podGroupPolicy,omitempty"`
+
+	// constraints are the limits of what a job may ask this runtime for.
+	// +optional
+	Constraints *Constraints `json:"constraints,omitempty"`
+
+	// template is what the pods are made from.
+	// +required
+	Template RuntimeTemplate `json:"template"`
+}
+
+// MLPolicy is which MPI runs, and on how much.
+type MLPolicy struct {
+	// numNodes is the number of workers of a job that does not say it. From 1 to
+	// 64 unless the operator is configured otherwise.
+	// +optional
+	NumNodes *int32 `json:"numNodes,omitempty"`
+
+	// mpiImplementation is the MPI in the images: OpenMPI (4 or 5), IntelMPI or
+	// MPICH. A runtime without it cannot be used by a TrainJob.
+	// +optional
+	MPIImplementation MPIImplementation `json:"mpiImplementation,omitempty"`
+
+	// slotsPerWorker is the number of MPI processes that a worker of a job that
+	// does not say it takes. From 1 to 16 unless the operator is configured
+	// otherwise. 1 if not set.
+	// +optional
+	SlotsPerWorker *int32 `json:"slotsPerWorker,omitempty"`
+}
+
+// MPIImplementation is the MPI in an image.
+// +kubebuilder:validation:Enum=OpenMPI;IntelMPI;MPICH
+type MPIImplementation string
+
+const (
+	MPIImplementationOpenMPI  MPIImplementation = "OpenMPI"
+	MPIImplementationIntelMPI MPIImplementation = "IntelMPI"
+	MPIImplementationMPICH    MPIImplementation = "MPICH"
+)
+
+// PodGroupPolicy is how the pods of a job are placed together: by one of
+// coscheduling, volcano and native, or, if none is named, by what the cluster
+// has.
+type PodGroupPolicy struct {
+	// coscheduling uses the PodGroup of scheduler-plugins (scheduling.x-k8s.io).
+	// +optional
+	Coscheduling *GangPolicy `json:"coscheduling,omitempty"`
+
+	// volcano uses the PodGroup of Volcano (scheduling.volcano.sh).
+	// +optional
+	Volcano *VolcanoPolicy `json:"volcano,omitempty"`
+
+	// native uses the PodGroup of Kubernetes itself (scheduling.k8s.io).
+	// +optional
+	Native *GangPolicy `json:"native,omitempty"`
+
+	// priorityClass of the pods, the name of a PriorityClass.
+	// +optional
+	PriorityClass string `json:"priorityClass,omitempty"`
+
+	// priorityClassName is another name for priorityClass; if both are set they
+	// must agree.
+	// +optional
+	PriorityClassName string `json:"priorityClassName,omitempty"`
+}
+
+// GangPolicy is what every way of placing pods together has.
+type GangPolicy struct {
+	// scheduleTimeoutSeconds is how long the pods may wait for their places
+	// before the job is failed with GangSchedulingTimeout. From 60 to 3600. 300
+	// if not set; 600 is a good value for large clusters.
+	// +optional
+	ScheduleTimeoutSeconds *int32 `json:"scheduleTimeoutSeconds,omitempty"`
+}
+
+// VolcanoPolicy is what Volcano can be told.
+type VolcanoPolicy struct {
+	GangPolicy `json:",inline"`
+
+	// queue of Volcano that the pods wait in. Volcano's default queue if not set.
+	// +optional
+	Queue string `json:"queue,omitempty"`
+}
+
+// Constraints are the limits of what a job may ask a runtime for.
+type Constraints struct {
+	// maxNodes is the most workers that a job may have. At least 1.
+	// +optional
+	MaxNodes *int32 `json:"maxNodes,omitempty"`
+
+	// maxGPUsPerNode is the most GPUs that each worker may ask for. At least 0.
+	// +optional
+	MaxGPUsPerNode *int32 `json:"maxGPUsPerNode,omitempty"`
+
+	// requiredNodeLabels are labels that the nodes of the workers must have. They
+	// become part of the workers' nodeSelector.
+	// +optional
+	RequiredNodeLabels map[string]string `json:"requiredNodeLabels,omitempty"`
+}
+
+// RuntimeTemplate is what the pods are made from.
+type RuntimeTemplate struct {
+	// spec of the template.
+	// +required
+	Spec RuntimeTemplateSpec `json:"spec"`
+}
+
+// RuntimeTemplateSpec is what the pods are made from.
+type RuntimeTemplateSpec struct {
+	// replicatedJobs are exactly two: launcher and worker.
+	// +listType=map
+	// +listMapKey=name
+	// +required
+	ReplicatedJobs []ReplicatedJob `json:"replicatedJobs"`
+}
+
+// Names of the replicated jobs.
+const (
+	ReplicatedJobLauncher = "launcher"
+	ReplicatedJobWorker   = "worker"
+)
+
+// ReplicatedJob describes the pods of one role.
+type ReplicatedJob struct {
+	// name of the role: launcher or worker.
+	// +required
+	Name string `json:"name"`
+
+	// replicas of the worker is the number of workers where neither the job nor
+	// mlPolicy says it. Of launchers there is exactly one.
+	// +optional
+	Replicas *int32 `json:"replicas,omitempty"`
+
+	// template of the pods. Its first container is the one that runs the
+	// training; the job's image, command, environment and resources go there.
+	// +required
+	Template corev1.PodTemplateSpec `json:"template"`
+}

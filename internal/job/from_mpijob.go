@@ -1,0 +1,116 @@
+package job
+
+import (
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/trireme-mpi/trireme/api/training"
+	"github.com/trireme-mpi/trireme/api/v2beta1"
+)
+
+const (
+	// rootSSHDirectory is where sshd looks for root's keys.
+	rootSSHDirectory = "/root/.ssh"
+	// userSSHDirectory is where images prepared for mpi-operator have them.
+	userSSHDirectory = "/home/mpiuser/.ssh"
+	// mpiJobBackoffLimit is that of a batch Job, which an MPIJob's launcher is.
+	mpiJobBackoffLimit = 6
+)
+
+// FromMPIJob is the job that an MPIJob describes. All defaults of MPIJob are
+// here: its schema has none, so that what another operator stored reads back
+// unchanged.
+func FromMPIJob(mpiJob *v2beta1.MPIJob, defaults Defaults) *Job {
+	spec := &mpiJob.Spec
+	job := &Job{
+		Kind:              KindMPIJob,
+		Namespace:         mpiJob.Namespace,
+		Name:              mpiJob.Name,
+		UID:               mpiJob.UID,
+		Suspended:         orElse(spec.RunPolicy.Suspend, false),
+		Queue:             mpiJob.Labels[training.LabelQueue],
+		MPI:               mpiOf(spec.MPIImplementation),
+		Slots:             orElse(spec.SlotsPerWorker, 1),
+		Launcher:          mpiJobRole(spec.MPIReplicaSpecs[v2beta1.MPIReplicaTypeLauncher], v2beta1.RestartPolicyOnFailure),
+		Worker:            mpiJobRole(spec.MPIReplicaSpecs[v2beta1.MPIReplicaTypeWorker], v2beta1.RestartPolicyNever),
+		LauncherRunsRanks: orElse(spec.RunLauncherAsWorker, false),
+		LauncherWaits:     spec.LauncherCreationPolicy == v2beta1.LauncherCreationPolicyWaitForWorkersReady,
+		RequireAllHosts:   orElse(spec.RequireAllHosts, false),
+		Lifetime: Lifetime{
+			CleanPodPolicy:          mpiJobCleanPodPolicy(spec),
+			BackoffLimit:            orElse(spec.RunPolicy.BackoffLimit, mpiJobBackoffLimit),
+			ActiveDeadlineSeconds:   spec.RunPolicy.ActiveDeadlineSeconds,
+			TTLSecondsAfterFinished: spec.RunPolicy.TTLSecondsAfterFinished,
+		},
+	}
+	if managedBy := orElse(spec.RunPolicy.ManagedBy, ""); managedBy != v2beta1.ManagedByMPIOperator {
+		job.ManagedBy = managedBy
+	}
+	if spec.NetworkPolicy != nil {
+		job.NetworkPolicy = spec.NetworkPolicy.Template
+	}
+	job.Gang = mpiJobGang(spec.RunPolicy.SchedulingPolicy, job.Pods())
+	setPriorityClass(job)
+	// An image with an sshd of its own was built for a certain user.
+	if job.WorkersRunAgent() {
+		restrictByDefault(&job.Launcher.Template.Spec, defaults.RunAsUser)
+		restrictByDefault(&job.Worker.Template.Spec, defaults.RunAsUser)
+	}
+	job.SSHDirectory = spec.SSHAuthMountPath
+	if job.SSHDirectory == "" {
+		job.SSHDirectory = userSSHDirectory
+		if runsAsRoot(&job.Worker.Template.Spec) {
+			job.SSHDirectory = rootSSHDirectory
+		}
+	}
+	return job
+}
+
+func mpiOf(implementation v2beta1.MPIImplementation) MPI {
+	switch implementation {
+	case "":
+		return OpenMPI
+	case v2beta1.MPIImplementationIntel:
+		return IntelMPI
+	default:
+		return MPI(implementation)
+	}
+}
+
+func mpiJobRole(replica *v2beta1.ReplicaSpec, restartPolicy v2beta1.RestartPolicy) Role {
+	if replica == nil {
+		return Role{}
+	}
+	role := Role{Replicas: orElse(replica.Replicas, 1), Template: *replica.Template.DeepCopy()}
+	if replica.RestartPolicy != "" {
+		restartPolicy = replica.RestartPolicy
+	}
+	role.Template.Spec.RestartPolicy = corev1.RestartPolicy(restartPolicy)
+	return role
+}
+
+func mpiJobCleanPodPolicy(spec *v2beta1.MPIJobSpec) training.CleanPodPolicy {
+	return orElse(spec.CleanPodPolicy, orElse(spec.RunPolicy.CleanPodPolicy, training.CleanPodPolicyRunning))
+}
+
+func mpiJobGang(policy *v2beta1.SchedulingPolicy, pods int32) Gang {
+	if policy == nil {
+		return Gang{MinMember: pods}
+	}
+	gang := Gang{
+		MinMember:      orElse(policy.MinAvailable, pods),
+		TimeoutSeconds: orElse(policy.ScheduleTimeoutSeconds, 0),
+		PriorityClass:  policy.PriorityClass,
+		Queue:          policy.Queue,
+	}
+	if policy.MinResources != nil {
+		gang.MinResources = policy.MinResources.DeepCopy()
+	}
+	return gang
+}
+
+func orElse[T any](value *T, otherwise T) T {
+	if value == nil {
+		return otherwise
+	}
+	return *value
+}

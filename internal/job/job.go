@@ -1,0 +1,170 @@
+// Package job is the one model of a job. A TrainJob with its runtime and an
+// MPIJob both become a Job, with every default applied; what comes after, from
+// admission to status, knows nothing of kinds.
+//
+// The package is pure: no client, no clock, no randomness. What a user wrote is
+// read and never changed.
+package job
+
+import (
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/trireme-mpi/trireme/api/training"
+)
+
+// Job is what shall run, whichever kind it was written as.
+type Job struct {
+	Kind      Kind
+	Namespace string
+	Name      string
+	UID       types.UID
+
+	// Suspended jobs have no pods.
+	Suspended bool
+	// Queue is Kueue's local queue that the job waits in, if any.
+	Queue string
+	// ManagedBy is who else runs the job; empty for the jobs that are ours.
+	ManagedBy string
+
+	MPI             MPI
+	Slots           int32
+	Launcher        Role
+	Worker          Role
+	RequireAllHosts bool
+	// LauncherRunsRanks: the launcher is in the hostfile too.
+	LauncherRunsRanks bool
+	// LauncherWaits: the launcher starts once all workers are ready.
+	LauncherWaits bool
+	// SSHDirectory is where containers with an sshd of their own find the keys.
+	SSHDirectory string
+
+	Initializer   *Initializer
+	NetworkPolicy training.NetworkPolicyTemplate
+	Gang          Gang
+	Lifetime      Lifetime
+}
+
+// Kind is the API that a job was written for.
+type Kind string
+
+const (
+	KindTrainJob Kind = "TrainJob"
+	KindMPIJob   Kind = "MPIJob"
+)
+
+// Type is the value of the label training.LabelJobType.
+func (kind Kind) Type() string {
+	if kind == KindMPIJob {
+		return training.JobTypeMPIJob
+	}
+	return training.JobTypeTrainJob
+}
+
+// MPI is an implementation of MPI.
+type MPI string
+
+const (
+	OpenMPI  MPI = "OpenMPI"
+	IntelMPI MPI = "IntelMPI"
+	MPICH    MPI = "MPICH"
+)
+
+// Role is the pods of one role. Its template is complete except for what starts
+// MPI.
+type Role struct {
+	Replicas int32
+	Template corev1.PodTemplateSpec
+}
+
+// Gang is how the pods are placed together.
+type Gang struct {
+	// Scheduler is the one that was asked for; empty means what the cluster has.
+	Scheduler Scheduler
+	// MinMember is how many pods must have a place before any starts.
+	MinMember int32
+	// MinResources replaces the sum of what the pods ask for.
+	MinResources corev1.ResourceList
+	// TimeoutSeconds is how long the pods may wait; 0 is for ever.
+	TimeoutSeconds int32
+	PriorityClass  string
+	// Queue of Volcano.
+	Queue string
+}
+
+// Scheduler places the pods of a job together.
+type Scheduler string
+
+const (
+	Coscheduling Scheduler = "coscheduling"
+	Volcano      Scheduler = "volcano"
+	Native       Scheduler = "native"
+)
+
+// Lifetime is how long a job lives and what is left of it.
+type Lifetime struct {
+	CleanPodPolicy training.CleanPodPolicy
+	// BackoffLimit is how often it is started anew.
+	BackoffLimit            int32
+	ActiveDeadlineSeconds   *int64
+	TTLSecondsAfterFinished *int32
+}
+
+// Initializer is what is fetched before the pods are asked for.
+type Initializer struct {
+	Dataset, Model *Source
+	// ClaimName is a claim that is there; if empty, one of Size is made.
+	ClaimName        string
+	Size             resource.Quantity
+	StorageClassName *string
+}
+
+// Source is something to fetch.
+type Source struct {
+	URI    string
+	Secret string
+}
+
+// Defaults are what a job gets that does not say otherwise. They are the
+// operator's configuration.
+type Defaults struct {
+	// LauncherResources of a TrainJob.
+	LauncherResources corev1.ResourceList
+	// ScheduleTimeoutSeconds of a TrainJob.
+	ScheduleTimeoutSeconds int32
+	// RunAsUser is the UID of pods that name none and must not run as root. Nil
+	// leaves it to the cluster, as OpenShift wants it.
+	RunAsUser *int64
+}
+
+// Pods is the number of pods, without initializers.
+func (job *Job) Pods() int32 { return job.Launcher.Replicas + job.Worker.Replicas }
+
+// WorldSize is the number of MPI processes.
+func (job *Job) WorldSize() int32 {
+	hosts := job.Worker.Replicas
+	if job.LauncherRunsRanks {
+		hosts += job.Launcher.Replicas
+	}
+	return hosts * job.Slots
+}
+
+// WorkersRunAgent tells whether workers are started by the agent. A worker
+// whose container has a command of its own runs an sshd of its image's.
+func (job *Job) WorkersRunAgent() bool { return runsAgent(&job.Worker.Template) }
+
+func runsAgent(template *corev1.PodTemplateSpec) bool {
+	containers := template.Spec.Containers
+	return len(containers) > 0 && len(containers[0].Command) == 0 && len(containers[0].Args) == 0
+}
+
+// WorkerName is the name of a worker of an MPIJob, and its host name.
+func WorkerName(job string, index int32) string { return fmt.Sprintf("%s-worker-%d", job, index) }
+
+// LauncherPodName is how JobSet names the launcher's pod of a TrainJob: the
+// longest name that is made of a TrainJob's. JobSet checks its length with a
+// suffix as Kubernetes appends it.
+func LauncherPodName(job string) string { return job + "-launcher-0-0-xxxxx" }

@@ -1,0 +1,77 @@
+package job
+
+import (
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	podresources "k8s.io/component-helpers/resource"
+)
+
+// Requests is what one pod asks for. A limit without a request is also the
+// request, as Kubernetes has it; init containers count by the larger of the two.
+func Requests(pod *corev1.PodSpec) corev1.ResourceList {
+	return podresources.PodRequests(&corev1.Pod{Spec: *WithRequestsFromLimits(pod)}, podresources.PodResourcesOptions{})
+}
+
+// Limits is what one pod may use at most, of what it names.
+func Limits(pod *corev1.PodSpec) corev1.ResourceList {
+	return podresources.PodLimits(&corev1.Pod{Spec: *pod}, podresources.PodResourcesOptions{})
+}
+
+// WithRequestsFromLimits is the pod as Kubernetes stores it.
+func WithRequestsFromLimits(pod *corev1.PodSpec) *corev1.PodSpec {
+	pod = pod.DeepCopy()
+	for _, containers := range [][]corev1.Container{pod.InitContainers, pod.Containers} {
+		for i := range containers {
+			FillResources(&containers[i].Resources.Requests, containers[i].Resources.Limits)
+		}
+	}
+	return pod
+}
+
+// FillResources adds what is missing in a list.
+func FillResources(list *corev1.ResourceList, from corev1.ResourceList) {
+	for name, quantity := range from {
+		if _, found := (*list)[name]; found {
+			continue
+		}
+		if *list == nil {
+			*list = corev1.ResourceList{}
+		}
+		(*list)[name] = quantity.DeepCopy()
+	}
+}
+
+// IsGPU tells whether a resource is a GPU, of whichever vendor: nvidia.com/gpu,
+// amd.com/gpu, gpu.intel.com/i915, nvidia.com/mig-1g.5gb, habana.ai/gaudi.
+func IsGPU(name corev1.ResourceName) bool {
+	vendor, device, extended := strings.Cut(string(name), "/")
+	if !extended {
+		return false
+	}
+	return device == "gpu" || strings.HasPrefix(vendor, "gpu.") || strings.HasSuffix(device, "-gpu") || strings.HasSuffix(device, ".gpu") ||
+		strings.HasPrefix(device, "mig-") || device == "gaudi"
+}
+
+// GPUs is the number of GPUs in a list, of all vendors.
+func GPUs(list corev1.ResourceList) *resource.Quantity {
+	total := &resource.Quantity{}
+	for _, name := range ResourceNames(list) {
+		if IsGPU(name) {
+			total.Add(list[name])
+		}
+	}
+	return total
+}
+
+// ResourceNames are the names in a list, sorted.
+func ResourceNames(list corev1.ResourceList) []corev1.ResourceName {
+	names := make([]corev1.ResourceName, 0, len(list))
+	for name := range list {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return names
+}
