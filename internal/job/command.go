@@ -12,7 +12,7 @@ import (
 var mpiStarters = []string{"mpirun", "mpiexec", "mpiexec.hydra", "horovodrun"}
 
 // worldSizeFlags are the ways to tell mpirun how many processes to start.
-var worldSizeFlags = []string{"-np", "-n", "-c", "--np", "--n"}
+var worldSizeFlags = []string{"-np", "-n", "--np", "--n"}
 
 // applyCommand writes the launcher's command, and tells whether the mpirun in it
 // is ours: then every host must be used.
@@ -37,12 +37,12 @@ func startsMPI(command []string) bool {
 }
 
 // mpirun is the line that runs a command on every slot. prefix is what the
-// runtime's launcher runs; it may be a mpirun with options.
+// runtime's launcher runs: nothing, a mpirun with options, or a wrapper.
 func mpirun(prefix []string, worldSize int32, command []string) []string {
-	if len(prefix) == 0 {
-		prefix = []string{"mpirun"}
-	}
 	line := slices.Clone(prefix)
+	if !slices.ContainsFunc(prefix, func(word string) bool { return startsMPI([]string{word}) }) {
+		line = append(line, "mpirun")
+	}
 	if !slices.ContainsFunc(prefix, func(word string) bool { return slices.Contains(worldSizeFlags, word) }) {
 		line = append(line, "-np", strconv.Itoa(int(worldSize)))
 	}

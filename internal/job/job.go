@@ -140,6 +140,13 @@ type Defaults struct {
 	RunAsUser *int64
 }
 
+const (
+	// HostfileDirectory is where the launcher finds the hostfile.
+	HostfileDirectory = "/etc/mpi"
+	// WorkspaceDirectory is where pods find what the initializer fetched.
+	WorkspaceDirectory = "/workspace"
+)
+
 // Pods is the number of pods, without initializers.
 func (job *Job) Pods() int32 { return job.Launcher.Replicas + job.Worker.Replicas }
 
@@ -168,3 +175,20 @@ func WorkerName(job string, index int32) string { return fmt.Sprintf("%s-worker-
 // longest name that is made of a TrainJob's. JobSet checks its length with a
 // suffix as Kubernetes appends it.
 func LauncherPodName(job string) string { return job + "-launcher-0-0-xxxxx" }
+
+// Objects are the numbers of the objects that a job is made of besides its
+// pods, by the names that a ResourceQuota counts them under.
+func (job *Job) Objects() map[corev1.ResourceName]int64 {
+	objects := map[corev1.ResourceName]int64{"services": 1, "secrets": 1, "configmaps": 1, "count/jobs.batch": 1}
+	if job.Kind == KindTrainJob {
+		objects["count/jobs.batch"] = 2
+		objects["count/jobsets.jobset.x-k8s.io"] = 1
+	}
+	for _, name := range []corev1.ResourceName{"services", "secrets", "configmaps"} {
+		objects["count/"+name] = objects[name]
+	}
+	if job.Initializer != nil && job.Initializer.ClaimName == "" {
+		objects["persistentvolumeclaims"], objects["count/persistentvolumeclaims"] = 1, 1
+	}
+	return objects
+}

@@ -28,7 +28,23 @@ func WithRequestsFromLimits(pod *corev1.PodSpec) *corev1.PodSpec {
 			FillResources(&containers[i].Resources.Requests, containers[i].Resources.Limits)
 		}
 	}
+	fillPodRequests(pod)
 	return pod
+}
+
+// fillPodRequests gives a pod that has limits as a whole requests as a whole:
+// those of its containers, else the limits.
+func fillPodRequests(pod *corev1.PodSpec) {
+	if pod.Resources == nil || len(pod.Resources.Limits) == 0 {
+		return
+	}
+	containers := podresources.AggregateContainerRequests(&corev1.Pod{Spec: *pod}, podresources.PodResourcesOptions{})
+	for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {
+		if sum, stated := containers[name]; stated {
+			FillResources(&pod.Resources.Requests, corev1.ResourceList{name: sum})
+		}
+	}
+	FillResources(&pod.Resources.Requests, pod.Resources.Limits)
 }
 
 // FillResources adds what is missing in a list.

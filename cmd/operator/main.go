@@ -1,0 +1,51 @@
+// The operator serves the job APIs.
+package main
+
+import (
+	"flag"
+	"fmt"
+	"os"
+
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/log/zap"
+
+	"github.com/trireme-mpi/trireme/internal/config"
+	"github.com/trireme-mpi/trireme/internal/operator"
+)
+
+func main() {
+	if err := run(); err != nil {
+		fmt.Fprintf(os.Stderr, "operator: %v\n", err)
+		os.Exit(1)
+	}
+}
+
+func run() error {
+	configuration := flag.String("config", "", "configuration file; without it the defaults hold")
+	namespace := flag.String("namespace", os.Getenv("POD_NAMESPACE"), "namespace that the operator runs in (POD_NAMESPACE)")
+	probes := flag.String("health-probe-bind-address", ":8081", "address of /healthz and /readyz")
+	logging := zap.Options{}
+	logging.BindFlags(flag.CommandLine)
+	flag.Parse()
+	ctrl.SetLogger(zap.New(zap.UseFlagOptions(&logging)))
+
+	if *namespace == "" {
+		return fmt.Errorf("which namespace do I run in? Set POD_NAMESPACE or --namespace")
+	}
+	settings, err := config.Load(*configuration)
+	if err != nil {
+		return err
+	}
+	connection, err := ctrl.GetConfig()
+	if err != nil {
+		return fmt.Errorf("find the cluster: %w", err)
+	}
+	// Logs go to stderr, so that stdout is the audit's alone.
+	manager, err := operator.New(connection, operator.Options{
+		Config: settings, Namespace: *namespace, ProbeAddress: *probes, Audit: os.Stdout,
+	})
+	if err != nil {
+		return err
+	}
+	return manager.Start(ctrl.SetupSignalHandler())
+}

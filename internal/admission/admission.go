@@ -1,0 +1,146 @@
+// Package admission answers the API server when a job or a runtime is created,
+// changed or deleted: everything that is wrong with it, at once, or nothing; and
+// one audit line.
+//
+// The rules are in package validation. Here the cluster is asked, from the
+// informers' cache, and the answer is put into Kubernetes' words.
+package admission
+
+import (
+	"context"
+	"net/http"
+
+	admissionv1 "k8s.io/api/admission/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+
+	"github.com/trireme-mpi/trireme/api/v2alpha1"
+	"github.com/trireme-mpi/trireme/api/v2beta1"
+	"github.com/trireme-mpi/trireme/internal/job"
+	"github.com/trireme-mpi/trireme/internal/validation"
+)
+
+// judge decides about the objects of one kind.
+type judge[T client.Object] struct {
+	create func(ctx context.Context, object T, bytes int) (*validation.Findings, error)
+	update func(ctx context.Context, old, changed T, bytes int) (*validation.Findings, error)
+}
+
+// Handlers are the webhooks by their paths. They read from the cache; live is for
+// what the cache does not have yet.
+func Handlers(rules *validation.Rules, cache, live client.Reader, scheme *runtime.Scheme, audit *Audit) map[string]http.Handler {
+	reader := &reader{cache: cache, live: live}
+	return map[string]http.Handler{
+		"/validate/mpijob":                 handle(mpiJobs(rules, reader), scheme, audit, func() *v2beta1.MPIJob { return &v2beta1.MPIJob{} }),
+		"/validate/trainjob":               handle(trainJobs(rules, reader), scheme, audit, func() *v2alpha1.TrainJob { return &v2alpha1.TrainJob{} }),
+		"/validate/trainingruntime":        handle(runtimes(rules), scheme, audit, func() *v2alpha1.TrainingRuntime { return &v2alpha1.TrainingRuntime{} }),
+		"/validate/clustertrainingruntime": handle(clusterRuntimes(rules), scheme, audit, func() *v2alpha1.ClusterTrainingRuntime { return &v2alpha1.ClusterTrainingRuntime{} }),
+	}
+}
+
+func mpiJobs(rules *validation.Rules, reader *reader) judge[*v2beta1.MPIJob] {
+	return judge[*v2beta1.MPIJob]{
+		create: func(ctx context.Context, mpiJob *v2beta1.MPIJob, bytes int) (*validation.Findings, error) {
+			in, err := reader.surroundings(ctx, mpiJob.Namespace, mpiJob.Name, &v2alpha1.TrainJob{}, job.KindTrainJob)
+			if err != nil {
+				return nil, err
+			}
+			in.Bytes = bytes
+			return rules.CreateMPIJob(mpiJob, in), nil
+		},
+		update: func(_ context.Context, old, changed *v2beta1.MPIJob, _ int) (*validation.Findings, error) {
+			return rules.UpdateMPIJob(old, changed), nil
+		},
+	}
+}
+
+func trainJobs(rules *validation.Rules, reader *reader) judge[*v2alpha1.TrainJob] {
+	return judge[*v2alpha1.TrainJob]{
+		create: func(ctx context.Context, trainJob *v2alpha1.TrainJob, bytes int) (*validation.Findings, error) {
+			in, err := reader.surroundings(ctx, trainJob.Namespace, trainJob.Name, &v2beta1.MPIJob{}, job.KindMPIJob)
+			if err != nil {
+				return nil, err
+			}
+			in.Bytes = bytes
+			in.Runtime, err = reader.runtime(ctx, trainJob.Namespace, &trainJob.Spec.RuntimeRef)
+			if err != nil {
+				return nil, err
+			}
+			return rules.CreateTrainJob(trainJob, in), nil
+		},
+		update: func(_ context.Context, old, changed *v2alpha1.TrainJob, _ int) (*validation.Findings, error) {
+			return rules.UpdateTrainJob(old, changed), nil
+		},
+	}
+}
+
+func runtimes(rules *validation.Rules) judge[*v2alpha1.TrainingRuntime] {
+	return runtimeJudge(rules, func(runtime *v2alpha1.TrainingRuntime) *v2alpha1.TrainingRuntimeSpec { return &runtime.Spec })
+}
+
+func clusterRuntimes(rules *validation.Rules) judge[*v2alpha1.ClusterTrainingRuntime] {
+	return runtimeJudge(rules, func(runtime *v2alpha1.ClusterTrainingRuntime) *v2alpha1.TrainingRuntimeSpec { return &runtime.Spec })
+}
+
+func runtimeJudge[T client.Object](rules *validation.Rules, spec func(T) *v2alpha1.TrainingRuntimeSpec) judge[T] {
+	return judge[T]{
+		create: func(_ context.Context, runtime T, bytes int) (*validation.Findings, error) {
+			return rules.Runtime(spec(runtime), bytes), nil
+		},
+		update: func(_ context.Context, _, changed T, bytes int) (*validation.Findings, error) {
+			if changed.GetDeletionTimestamp() != nil {
+				return &validation.Findings{}, nil
+			}
+			return rules.Runtime(spec(changed), bytes), nil
+		},
+	}
+}
+
+func handle[T client.Object](judge judge[T], scheme *runtime.Scheme, audit *Audit, empty func() T) http.Handler {
+	decoder := admission.NewDecoder(scheme)
+	return &admission.Webhook{Handler: admission.HandlerFunc(func(ctx context.Context, request admission.Request) admission.Response {
+		response := answer(ctx, judge, decoder, &request, empty)
+		audit.write(&request, &response)
+		return response
+	})}
+}
+
+func answer[T client.Object](ctx context.Context, judge judge[T], decoder admission.Decoder, request *admission.Request, empty func() T) admission.Response {
+	object := empty()
+	if request.Operation == admissionv1.Delete {
+		return admission.Allowed("")
+	}
+	if err := decoder.Decode(*request, object); err != nil {
+		return admission.Errored(http.StatusBadRequest, err)
+	}
+	var findings *validation.Findings
+	var err error
+	if request.Operation == admissionv1.Update {
+		old := empty()
+		if err := decoder.DecodeRaw(request.OldObject, old); err != nil {
+			return admission.Errored(http.StatusBadRequest, err)
+		}
+		findings, err = judge.update(ctx, old, object, len(request.Object.Raw))
+	} else {
+		findings, err = judge.create(ctx, object, len(request.Object.Raw))
+	}
+	if err != nil {
+		return admission.Errored(http.StatusInternalServerError, err)
+	}
+	return respond(request, object.GetName(), findings)
+}
+
+// respond gives every fault with its path, in the form that kubectl knows how to show.
+func respond(request *admission.Request, name string, findings *validation.Findings) admission.Response {
+	if len(findings.Errors) == 0 {
+		return admission.Allowed("").WithWarnings(findings.Warnings...)
+	}
+	kind := schema.GroupKind{Group: request.Kind.Group, Kind: request.Kind.Kind}
+	status := apierrors.NewInvalid(kind, name, findings.Errors).Status()
+	return admission.Response{
+		AdmissionResponse: admissionv1.AdmissionResponse{Allowed: false, Result: &status, Warnings: findings.Warnings},
+	}
+}

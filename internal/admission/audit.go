@@ -1,0 +1,69 @@
+package admission
+
+import (
+	"encoding/json"
+	"io"
+	"log/slog"
+	"strings"
+
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+)
+
+// Audit writes one line of JSON for each job or runtime that somebody creates,
+// changes or deletes. It holds who and what, and nothing of the object's content.
+type Audit struct{ logger *slog.Logger }
+
+// NewAudit writes to a stream that should have nothing else in it.
+func NewAudit(to io.Writer) *Audit {
+	return &Audit{logger: slog.New(slog.NewJSONHandler(to, &slog.HandlerOptions{
+		ReplaceAttr: func(_ []string, attribute slog.Attr) slog.Attr {
+			if attribute.Key == slog.LevelKey {
+				return slog.Attr{}
+			}
+			return attribute
+		},
+	}))}
+}
+
+func (audit *Audit) write(request *admission.Request, response *admission.Response) {
+	// Nothing happens in a dry run.
+	if request.DryRun != nil && *request.DryRun {
+		return
+	}
+	decision, code := "allowed", int32(200)
+	if !response.Allowed {
+		decision, code = "refused", response.Result.Code
+	}
+	audit.logger.Info("audit",
+		"user", request.UserInfo.Username,
+		"groups", request.UserInfo.Groups,
+		"verb", verb(request),
+		"kind", request.Kind.Kind,
+		"apiVersion", request.Kind.Group+"/"+request.Kind.Version,
+		"namespace", request.Namespace,
+		"name", objectName(request),
+		"decision", decision,
+		"code", code,
+		"requestID", request.UID,
+	)
+}
+
+// verb is the operation as rights are named: create, update, delete.
+func verb(request *admission.Request) string { return strings.ToLower(string(request.Operation)) }
+
+// objectName: the request for an object with generateName has no name, but the
+// object has.
+func objectName(request *admission.Request) string {
+	if request.Name != "" {
+		return request.Name
+	}
+	var object struct {
+		Metadata struct {
+			Name string `json:"name"`
+		} `json:"metadata"`
+	}
+	if err := json.Unmarshal(request.Object.Raw, &object); err != nil {
+		return ""
+	}
+	return object.Metadata.Name
+}

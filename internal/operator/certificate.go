@@ -1,0 +1,106 @@
+package operator
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/open-policy-agent/cert-controller/pkg/rotator"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/types"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	"github.com/trireme-mpi/trireme/internal/config"
+)
+
+// +kubebuilder:rbac:groups="",namespace=trireme-system,resources=secrets,verbs=get;list;watch
+// +kubebuilder:rbac:groups="",namespace=trireme-system,resources=secrets,resourceNames=trireme-webhook,verbs=update
+// +kubebuilder:rbac:groups=admissionregistration.k8s.io,resources=validatingwebhookconfigurations,verbs=get;list;watch
+// +kubebuilder:rbac:groups=admissionregistration.k8s.io,resources=validatingwebhookconfigurations,resourceNames=trireme,verbs=update
+
+// manageCertificate makes the operator issue the webhook's certificate, keep it
+// in a Secret, renew it, and tell the API server whom to trust. certified is
+// closed once all that is done for the first time.
+func manageCertificate(manager ctrl.Manager, settings config.Webhook, namespace string, certified chan struct{}) error {
+	host := settings.Host
+	if host == "" {
+		host = fmt.Sprintf("%s.%s.svc", settings.ServiceName, namespace)
+	}
+	secret := types.NamespacedName{Namespace: namespace, Name: settings.SecretName}
+	if err := rotator.AddRotator(manager, &rotator.CertRotator{
+		SecretKey:      secret,
+		CertDir:        settings.CertificateDirectory,
+		CAName:         "trireme-webhook",
+		CAOrganization: "trireme",
+		DNSName:        host,
+		IsReady:        certified,
+		Webhooks:       []rotator.WebhookInfo{{Type: rotator.Validating, Name: settings.ConfigurationName}},
+	}); err != nil {
+		return err
+	}
+	return unpackSecret(manager, secret, settings.CertificateDirectory)
+}
+
+// unpackSecret writes the Secret's certificate to the directory that the webhook
+// server reads. A volume would bring it up to two minutes later, which is when
+// the kubelet looks at Secrets again.
+func unpackSecret(manager ctrl.Manager, secret types.NamespacedName, directory string) error {
+	if err := os.MkdirAll(directory, 0o700); err != nil {
+		return err
+	}
+	secrets, err := cache.New(manager.GetConfig(), cache.Options{
+		Scheme: manager.GetScheme(),
+		Mapper: manager.GetRESTMapper(),
+		ByObject: map[client.Object]cache.ByObject{&corev1.Secret{}: {
+			Namespaces: map[string]cache.Config{secret.Namespace: {FieldSelector: fields.OneTermEqualSelector("metadata.name", secret.Name)}},
+		}},
+	})
+	if err != nil {
+		return err
+	}
+	if err := manager.Add(secrets); err != nil {
+		return err
+	}
+	everyReplica := false
+	unpacker, err := controller.New("webhook-certificate", manager, controller.Options{
+		NeedLeaderElection: &everyReplica,
+		Reconciler: reconcile.Func(func(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
+			var object corev1.Secret
+			if err := secrets.Get(ctx, request.NamespacedName, &object); err != nil {
+				return reconcile.Result{}, client.IgnoreNotFound(err)
+			}
+			return reconcile.Result{}, writeCertificate(directory, object.Data)
+		}),
+	})
+	if err != nil {
+		return err
+	}
+	return unpacker.Watch(source.Kind(secrets, &corev1.Secret{}, &handler.TypedEnqueueRequestForObject[*corev1.Secret]{}))
+}
+
+// writeCertificate replaces each file in one step, the key first: whoever reads
+// them in between finds a pair that does not match and tries again.
+func writeCertificate(directory string, data map[string][]byte) error {
+	for _, name := range []string{corev1.TLSPrivateKeyKey, corev1.TLSCertKey} {
+		content, found := data[name]
+		if !found {
+			return nil
+		}
+		temporary := filepath.Join(directory, "."+name)
+		if err := os.WriteFile(temporary, content, 0o600); err != nil {
+			return err
+		}
+		if err := os.Rename(temporary, filepath.Join(directory, name)); err != nil {
+			return err
+		}
+	}
+	return nil
+}

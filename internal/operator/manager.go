@@ -1,0 +1,155 @@
+// Package operator is the process that serves the job APIs: its manager, its
+// webhooks and their certificate.
+package operator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"sync/atomic"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/healthz"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+	"sigs.k8s.io/controller-runtime/pkg/webhook"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/trireme-mpi/trireme/api/v2alpha1"
+	"github.com/trireme-mpi/trireme/api/v2beta1"
+	"github.com/trireme-mpi/trireme/internal/admission"
+	"github.com/trireme-mpi/trireme/internal/config"
+	"github.com/trireme-mpi/trireme/internal/validation"
+)
+
+// Options are what differs from one process to the next.
+type Options struct {
+	Config *config.Config
+	// Namespace that the operator itself runs in.
+	Namespace string
+	// ProbeAddress serves /healthz and /readyz; "0" serves nothing.
+	ProbeAddress string
+	// Audit gets one line for each change of a job.
+	Audit io.Writer
+}
+
+// Scheme knows every kind that the operator reads or writes.
+func Scheme() *runtime.Scheme {
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, v2alpha1.AddToScheme, v2beta1.AddToScheme} {
+		utilruntime.Must(add(scheme))
+	}
+	return scheme
+}
+
+// New puts the operator together; starting the manager starts it.
+func New(connection *rest.Config, options Options) (ctrl.Manager, error) {
+	settings := options.Config.Webhook
+	manager, err := ctrl.NewManager(connection, ctrl.Options{
+		Scheme:                 Scheme(),
+		HealthProbeBindAddress: options.ProbeAddress,
+		// Metrics come with the reconcilers that have something to tell.
+		Metrics:       metricsserver.Options{BindAddress: "0"},
+		WebhookServer: webhook.NewServer(webhook.Options{Port: settings.Port, CertDir: settings.CertificateDirectory}),
+		Cache: cache.Options{
+			DefaultTransform: cache.TransformStripManagedFields(),
+			ByObject:         map[client.Object]cache.ByObject{&corev1.Node{}: {Transform: keepAllocatable}},
+		},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("set up: %w", err)
+	}
+	onOpenShift, err := hasSecurityContextConstraints(manager.GetRESTMapper())
+	if err != nil {
+		return nil, fmt.Errorf("look for OpenShift's security context constraints: %w", err)
+	}
+	certified := make(chan struct{})
+	if settings.ManageCertificates {
+		if err := manageCertificate(manager, settings, options.Namespace, certified); err != nil {
+			return nil, fmt.Errorf("manage the webhook's certificate: %w", err)
+		}
+	} else {
+		close(certified)
+	}
+	serving := &webhooks{
+		manager:   manager,
+		certified: certified,
+		handlers: admission.Handlers(validation.NewRules(options.Config, onOpenShift), manager.GetCache(), manager.GetAPIReader(),
+			manager.GetScheme(), admission.NewAudit(options.Audit)),
+	}
+	return manager, errors.Join(
+		manager.Add(serving),
+		manager.AddHealthzCheck("ping", healthz.Ping),
+		manager.AddReadyzCheck("webhooks", serving.ready),
+	)
+}
+
+// keepAllocatable drops what nobody reads: a node's images alone are kilobytes.
+func keepAllocatable(object any) (any, error) {
+	node, ok := object.(*corev1.Node)
+	if !ok {
+		return object, nil
+	}
+	small := &corev1.Node{}
+	small.Name, small.ResourceVersion = node.Name, node.ResourceVersion
+	small.Status.Allocatable = node.Status.Allocatable
+	return small, nil
+}
+
+func hasSecurityContextConstraints(mapper meta.RESTMapper) (bool, error) {
+	_, err := mapper.RESTMapping(schema.GroupKind{Group: "security.openshift.io", Kind: "SecurityContextConstraints"})
+	if meta.IsNoMatchError(err) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// webhooks serves the handlers once there is a certificate to serve them with
+// and the cache knows the cluster: until then the API server gets no answer, and
+// stores nothing.
+type webhooks struct {
+	manager   ctrl.Manager
+	certified <-chan struct{}
+	handlers  map[string]http.Handler
+	started   atomic.Bool
+}
+
+// NeedLeaderElection is false, because every replica answers.
+func (webhooks *webhooks) NeedLeaderElection() bool { return false }
+
+func (webhooks *webhooks) Start(ctx context.Context) error {
+	for _, kind := range admission.Cached() {
+		if _, err := webhooks.manager.GetCache().GetInformer(ctx, kind); err != nil {
+			return fmt.Errorf("watch %T: %w", kind, err)
+		}
+	}
+	select {
+	case <-webhooks.certified:
+	case <-ctx.Done():
+		return nil
+	}
+	server := webhooks.manager.GetWebhookServer()
+	for path, handler := range webhooks.handlers {
+		server.Register(path, handler)
+	}
+	webhooks.started.Store(true)
+	<-ctx.Done()
+	return nil
+}
+
+func (webhooks *webhooks) ready(request *http.Request) error {
+	if !webhooks.started.Load() {
+		return errors.New("the webhooks wait for their certificate or for the cache")
+	}
+	return webhooks.manager.GetWebhookServer().StartedChecker()(request)
+}

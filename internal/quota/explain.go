@@ -1,0 +1,118 @@
+package quota
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+)
+
+// Explain tells a user what is missing and what to do. fitting is the number of
+// workers that would fit, 0 if none does; runningJobs is how many jobs share
+// the namespace now.
+func Explain(demand *Demand, shortages []Shortage, fitting int64, runningJobs int) string {
+	var text strings.Builder
+	for i := range shortages {
+		shortage := &shortages[i]
+		fmt.Fprintf(&text, "Details: Requested %s%s, but namespace quota is %s.\n",
+			amount(&shortage.Requested, shortage.Resource), breakdown(demand, shortage), amount(&shortage.Hard, shortage.Resource))
+		fmt.Fprintf(&text, "Current usage: %s (%s)\n", amount(&shortage.Used, shortage.Resource), count(int64(runningJobs), "running job"))
+		fmt.Fprintf(&text, "Available: %s\n", amount(&shortage.Available, shortage.Resource))
+	}
+	text.WriteString("\nSuggestions:\n")
+	fmt.Fprintf(&text, "1. %s\n", reduce(demand, shortages, fitting))
+	text.WriteString("2. Wait for existing jobs to complete\n")
+	text.WriteString("3. Request quota increase from administrator")
+	return text.String()
+}
+
+// Brief is what was asked for and what is there, of every shortage.
+func Brief(shortages []Shortage) (requested, available string) {
+	var asked, there []string
+	for i := range shortages {
+		asked = append(asked, amount(&shortages[i].Requested, shortages[i].Resource))
+		there = append(there, amount(&shortages[i].Available, shortages[i].Resource))
+	}
+	return strings.Join(asked, " and "), strings.Join(there, " and ")
+}
+
+func reduce(demand *Demand, shortages []Shortage, fitting int64) string {
+	if fitting > 0 {
+		return fmt.Sprintf("Reduce worker count to %d (%s total)", fitting, amount(total(demand, &shortages[0], fitting), shortages[0].Resource))
+	}
+	least := min(max(demand.MinWorkers, 1), max(demand.Workers.Count, 1))
+	// Named is what is in the way; of the others there may be enough for so few.
+	inTheWay := slices.IndexFunc(shortages, func(shortage Shortage) bool {
+		return total(demand, &shortage, least).Cmp(shortage.Available) > 0
+	})
+	shortage := &shortages[max(inTheWay, 0)]
+	verb := "need"
+	if least == 1 {
+		verb = "needs"
+	}
+	return fmt.Sprintf("No smaller worker count fits: %s %s %s", count(least, "worker"), verb, amount(total(demand, shortage, least), shortage.Resource))
+}
+
+// total is what a job of another number of workers would request, with its
+// launcher and its objects.
+func total(demand *Demand, shortage *Shortage, workers int64) *resource.Quantity {
+	spared := shortage.PerWorker.DeepCopy()
+	spared.Mul(demand.Workers.Count - workers)
+	sum := shortage.Requested.DeepCopy()
+	sum.Sub(spared)
+	return &sum
+}
+
+// breakdown shows how a sum came about: (20 workers × 2 GPUs + launcher 1 GPU).
+func breakdown(demand *Demand, shortage *Shortage) string {
+	var terms []string
+	if !shortage.PerWorker.IsZero() {
+		terms = append(terms, fmt.Sprintf("%s × %s", count(demand.Workers.Count, "worker"), amount(&shortage.PerWorker, shortage.Resource)))
+	}
+	if !shortage.Launcher.IsZero() {
+		terms = append(terms, fmt.Sprintf("launcher %s", amount(&shortage.Launcher, shortage.Resource)))
+	}
+	if len(terms) == 0 {
+		return ""
+	}
+	return fmt.Sprintf(" (%s)", strings.Join(terms, " + "))
+}
+
+// amount is a quantity with its unit: 2 GPUs, 16 CPUs, 64Gi memory, 5 pods.
+func amount(quantity *resource.Quantity, name corev1.ResourceName) string {
+	one := quantity.Cmp(resource.MustParse("1")) == 0
+	return quantity.String() + " " + unit(name, one)
+}
+
+func unit(name corev1.ResourceName, one bool) string {
+	if limit, ok := strings.CutPrefix(string(name), "limits."); ok {
+		return limit + " limit"
+	}
+	words := map[corev1.ResourceName][2]string{
+		"nvidia.com/gpu":        {"GPU", "GPUs"},
+		corev1.ResourceCPU:      {"CPU", "CPUs"},
+		corev1.ResourcePods:     {"pod", "pods"},
+		"count/pods":            {"pod", "pods"},
+		corev1.ResourceMemory:   {"memory", "memory"},
+		corev1.ResourceServices: {"Service", "Services"},
+		corev1.ResourceSecrets:  {"Secret", "Secrets"},
+	}
+	forms, known := words[canonical(name)]
+	switch {
+	case !known:
+		return strings.TrimPrefix(string(canonical(name)), "count/")
+	case one:
+		return forms[0]
+	default:
+		return forms[1]
+	}
+}
+
+func count(number int64, noun string) string {
+	if number == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", number, noun)
+}

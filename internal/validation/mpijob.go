@@ -1,0 +1,228 @@
+package validation
+
+import (
+	"fmt"
+	"path"
+
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/trireme-mpi/trireme/api/training"
+	"github.com/trireme-mpi/trireme/api/v2beta1"
+	"github.com/trireme-mpi/trireme/internal/config"
+	"github.com/trireme-mpi/trireme/internal/job"
+)
+
+// mpiJobCheck judges a new MPIJob.
+type mpiJobCheck struct {
+	*Findings
+	rules  *Rules
+	mpiJob *v2beta1.MPIJob
+	job    *job.Job
+	in     *Surroundings
+	spec   *field.Path
+}
+
+// CreateMPIJob judges an MPIJob that is new.
+func (rules *Rules) CreateMPIJob(mpiJob *v2beta1.MPIJob, in *Surroundings) *Findings {
+	check := &mpiJobCheck{
+		Findings: &Findings{},
+		rules:    rules,
+		mpiJob:   mpiJob,
+		job:      job.FromMPIJob(mpiJob, rules.Defaults),
+		in:       in,
+		spec:     field.NewPath("spec"),
+	}
+	rules.size(check.Findings, in.Bytes)
+	check.deprecation()
+	check.name()
+	check.replicas()
+	check.slots()
+	check.runPolicy()
+	check.schedulingPolicy()
+	check.containers()
+	check.network()
+	check.sshDirectory()
+	check.metadata()
+	// mpiImplementation and networkPolicy.template are enums of the schema.
+	if check.mpiJob.Spec.MPIReplicaSpecs[v2beta1.MPIReplicaTypeLauncher] != nil {
+		check.place()
+	}
+	return check.Findings
+}
+
+func (check *mpiJobCheck) deprecation() {
+	switch check.rules.MPIJobDeprecation {
+	case config.DeprecationWarn:
+		check.warn(field.NewPath("apiVersion"), "MPIJob is deprecated: write a TrainJob of kubeflow.org/v2alpha1 instead")
+	case config.DeprecationRefuse:
+		check.refuse(field.Forbidden(field.NewPath("apiVersion"), "new MPIJobs are not accepted here any more: write a TrainJob of kubeflow.org/v2alpha1 instead"))
+	}
+}
+
+func (check *mpiJobCheck) name() {
+	longest := check.mpiJob.Name + "-launcher"
+	if worker := job.WorkerName(check.mpiJob.Name, max(check.job.Worker.Replicas-1, 0)); len(worker) > len(longest) {
+		longest = worker
+	}
+	nameFits(check.Findings, check.mpiJob.Name, longest)
+}
+
+func (check *mpiJobCheck) role(role v2beta1.MPIReplicaType) *field.Path {
+	return check.spec.Child("mpiReplicaSpecs", string(role))
+}
+
+func (check *mpiJobCheck) replicas() {
+	specs := check.mpiJob.Spec.MPIReplicaSpecs
+	if len(specs) == 0 {
+		check.refuse(field.Required(check.spec.Child("mpiReplicaSpecs"), "mpiReplicaSpecs is required: describe a Launcher and Workers"))
+		return
+	}
+	for role := range specs {
+		if role != v2beta1.MPIReplicaTypeLauncher && role != v2beta1.MPIReplicaTypeWorker {
+			check.refuse(field.NotSupported(check.spec.Child("mpiReplicaSpecs"), role,
+				[]v2beta1.MPIReplicaType{v2beta1.MPIReplicaTypeLauncher, v2beta1.MPIReplicaTypeWorker}))
+		}
+	}
+	launcher := check.role(v2beta1.MPIReplicaTypeLauncher)
+	if specs[v2beta1.MPIReplicaTypeLauncher] == nil {
+		check.refuse(field.Required(launcher, "Launcher replica spec is required"))
+	} else if replicas := check.job.Launcher.Replicas; replicas != 1 {
+		check.refuse(field.Invalid(launcher.Child("replicas"), replicas, fmt.Sprintf("Launcher replicas must be exactly 1, got %d", replicas)))
+	}
+	check.workers()
+}
+
+func (check *mpiJobCheck) workers() {
+	limits := &check.rules.Limits
+	least, at := limits.MinWorkers, check.role(v2beta1.MPIReplicaTypeWorker)
+	if check.job.LauncherRunsRanks {
+		least = max(least-1, 0)
+	}
+	if check.mpiJob.Spec.MPIReplicaSpecs[v2beta1.MPIReplicaTypeWorker] == nil {
+		if least > 0 {
+			check.refuse(field.Required(at, "Worker replica spec is required"))
+		}
+		return
+	}
+	least = max(least, 1)
+	if replicas := check.job.Worker.Replicas; replicas < least || replicas > limits.MaxWorkers {
+		check.refuse(field.Invalid(at.Child("replicas"), replicas, fmt.Sprintf("Worker replicas must be between %d and %d", least, limits.MaxWorkers)))
+	}
+	// What the pod asks for is bounded by the kind; TrainJob's runtimes have
+	// constraints for it.
+	if gpus := job.GPUs(job.Requests(&check.job.Worker.Template.Spec)); gpus.CmpInt64(int64(limits.MaxGPUs)) > 0 {
+		check.refuse(field.Invalid(at.Child("template", "spec", "containers"), gpus.String(), fmt.Sprintf("a worker must have at most %d GPUs", limits.MaxGPUs)))
+	}
+}
+
+func (check *mpiJobCheck) slots() {
+	between(check.Findings, check.spec.Child("slotsPerWorker"), "slotsPerWorker", check.mpiJob.Spec.SlotsPerWorker, 1, check.rules.Limits.MaxSlots.MPIJob)
+}
+
+func (check *mpiJobCheck) runPolicy() {
+	policy, at := &check.mpiJob.Spec.RunPolicy, check.spec.Child("runPolicy")
+	atLeast(check.Findings, at.Child("ttlSecondsAfterFinished"), policy.TTLSecondsAfterFinished, 0)
+	atLeast(check.Findings, at.Child("activeDeadlineSeconds"), policy.ActiveDeadlineSeconds, 0)
+	atLeast(check.Findings, at.Child("backoffLimit"), policy.BackoffLimit, 0)
+	if own := check.mpiJob.Spec.CleanPodPolicy; own != nil && policy.CleanPodPolicy != nil && *own != *policy.CleanPodPolicy {
+		check.refuse(field.Invalid(at.Child("cleanPodPolicy"), *policy.CleanPodPolicy,
+			fmt.Sprintf("differs from spec.cleanPodPolicy, which is %s; set one of them", *own)))
+	}
+	managedBy(check.Findings, at.Child("managedBy"), policy.ManagedBy, v2beta1.ManagedByMPIOperator)
+	for _, role := range []v2beta1.MPIReplicaType{v2beta1.MPIReplicaTypeLauncher, v2beta1.MPIReplicaTypeWorker} {
+		replica := check.mpiJob.Spec.MPIReplicaSpecs[role]
+		if replica != nil && (replica.RestartPolicy == v2beta1.RestartPolicyAlways || replica.RestartPolicy == v2beta1.RestartPolicyExitCode) {
+			check.refuse(field.NotSupported(check.role(role).Child("restartPolicy"), replica.RestartPolicy,
+				[]v2beta1.RestartPolicy{v2beta1.RestartPolicyNever, v2beta1.RestartPolicyOnFailure}))
+		}
+	}
+}
+
+// managedBy accepts our own name and MultiKueue's; a job of anybody else's would
+// be run by nobody.
+func managedBy(findings *Findings, at *field.Path, value *string, own string) {
+	if value != nil && *value != own && *value != training.ManagedByMultiKueue {
+		findings.refuse(field.NotSupported(at, *value, []string{own, training.ManagedByMultiKueue}))
+	}
+}
+
+func (check *mpiJobCheck) schedulingPolicy() {
+	policy, at := check.mpiJob.Spec.RunPolicy.SchedulingPolicy, check.spec.Child("runPolicy", "schedulingPolicy")
+	if policy == nil {
+		return
+	}
+	queueName(check.Findings, at.Child("queue"), policy.Queue)
+	atLeast(check.Findings, at.Child("scheduleTimeoutSeconds"), policy.ScheduleTimeoutSeconds, 0)
+	if policy.MinResources != nil {
+		resources := podCheck{rules: check.rules, findings: check.Findings}
+		for _, name := range job.ResourceNames(*policy.MinResources) {
+			resources.quantity(at.Child("minResources").Key(string(name)), name, (*policy.MinResources)[name])
+		}
+	}
+	if pods := max(check.job.Pods(), 1); policy.MinAvailable != nil {
+		between(check.Findings, at.Child("minAvailable"), "minAvailable", policy.MinAvailable, 1, pods)
+		if *policy.MinAvailable < pods {
+			check.warn(at.Child("minAvailable"), "the job may start with %d of its %d pods", *policy.MinAvailable, pods)
+		}
+	}
+}
+
+func (check *mpiJobCheck) containers() {
+	pods := podCheck{rules: check.rules, findings: check.Findings, reserved: []string{job.HostfileDirectory}}
+	if !check.job.WorkersRunAgent() {
+		pods.reserved = append(pods.reserved, path.Clean(check.job.SSHDirectory))
+	}
+	for _, role := range []v2beta1.MPIReplicaType{v2beta1.MPIReplicaTypeLauncher, v2beta1.MPIReplicaTypeWorker} {
+		replica := check.mpiJob.Spec.MPIReplicaSpecs[role]
+		if replica == nil {
+			continue
+		}
+		at := check.role(role).Child("template")
+		pods.template(at, &replica.Template)
+		istio(check.Findings, at.Child("metadata"), &replica.Template.ObjectMeta)
+	}
+	launcher := check.job.Launcher.Template.Spec.Containers
+	if len(launcher) > 0 && len(launcher[0].Command) == 0 && len(launcher[0].Args) == 0 {
+		check.warn(check.role(v2beta1.MPIReplicaTypeLauncher).Child("template", "spec", "containers").Index(0),
+			"has neither command nor args, so the entrypoint of its image must start MPI")
+	}
+}
+
+func (check *mpiJobCheck) network() {
+	hostNetwork := check.job.Launcher.Template.Spec.HostNetwork || check.job.Worker.Template.Spec.HostNetwork
+	if check.job.NetworkPolicy != "" && hostNetwork {
+		check.warn(check.spec.Child("networkPolicy"), "does not reach pods with hostNetwork")
+	}
+}
+
+func (check *mpiJobCheck) sshDirectory() {
+	if directory := check.mpiJob.Spec.SSHAuthMountPath; directory != "" && !path.IsAbs(directory) {
+		check.refuse(field.Invalid(check.spec.Child("sshAuthMountPath"), directory, "must be an absolute path"))
+	}
+}
+
+func (check *mpiJobCheck) metadata() {
+	labels(check.Findings, &check.mpiJob.ObjectMeta, job.KindMPIJob)
+}
+
+func (check *mpiJobCheck) place() {
+	role := func(kind v2beta1.MPIReplicaType, name string, role job.Role) pods {
+		at := check.role(kind).Child("template")
+		return pods{role: name, Role: role, at: at, resources: at.Child("spec", "containers").Index(0).Child("resources")}
+	}
+	place := &place{
+		rules:         check.rules,
+		findings:      check.Findings,
+		job:           check.job,
+		in:            check.in,
+		launcher:      role(v2beta1.MPIReplicaTypeLauncher, "launcher", check.job.Launcher),
+		worker:        role(v2beta1.MPIReplicaTypeWorker, "worker", check.job.Worker),
+		name:          metadata.Child("name"),
+		workers:       check.role(v2beta1.MPIReplicaTypeWorker).Child("replicas"),
+		slots:         check.spec.Child("slotsPerWorker"),
+		priorityClass: check.spec.Child("runPolicy", "schedulingPolicy", "priorityClass"),
+		minWorkers:    int64(check.rules.Limits.MinWorkers),
+		quotaHeadline: func(string, string) string { return "Error: Quota exceeded" },
+	}
+	place.check()
+}

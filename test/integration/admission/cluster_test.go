@@ -1,0 +1,280 @@
+// Package admission tests the job APIs and their gate: the CRDs and webhooks as
+// they are deployed, the operator as it runs, on a real API server.
+package admission
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/envtest"
+	"sigs.k8s.io/yaml"
+
+	"github.com/trireme-mpi/trireme/internal/config"
+	"github.com/trireme-mpi/trireme/internal/operator"
+	"github.com/trireme-mpi/trireme/internal/testing/controlplane"
+)
+
+const (
+	repository        = "../../.."
+	operatorNamespace = "trireme-system"
+)
+
+// cluster is an API server with our CRDs and a running operator.
+type cluster struct {
+	environment *envtest.Environment
+	client      client.WithWatch
+	warnings    *warnings
+	audit       *lines
+	stop        context.CancelFunc
+}
+
+// startCluster starts everything. change adjusts the operator's configuration.
+func startCluster(t testing.TB, change ...func(*config.Config)) *cluster {
+	t.Helper()
+	ctrl.SetLogger(logr.Discard())
+	environment := controlplane.Start(t, &envtest.Environment{
+		CRDDirectoryPaths:     []string{filepath.Join(repository, "config/crd")},
+		ErrorIfCRDPathMissing: true,
+	})
+	cluster := &cluster{environment: environment, warnings: &warnings{}, audit: &lines{}}
+	cluster.client = cluster.as(t, environment.Config)
+	cluster.create(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: operatorNamespace}})
+	cluster.startOperator(t, change...)
+	return cluster
+}
+
+// as is a client that keeps the warnings it is given.
+func (cluster *cluster) as(t testing.TB, connection *rest.Config) client.WithWatch {
+	t.Helper()
+	connection = rest.CopyConfig(connection)
+	connection.QPS, connection.Burst = 1000, 1000
+	connection.WarningHandlerWithContext = cluster.warnings
+	made, err := client.NewWithWatch(connection, client.Options{Scheme: operator.Scheme()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return made
+}
+
+// startOperator runs the operator as its main does, with the role that it is
+// deployed with, and waits until it serves.
+func (cluster *cluster) startOperator(t testing.TB, change ...func(*config.Config)) {
+	t.Helper()
+	settings := config.Default()
+	settings.Webhook.Port = freePort(t)
+	settings.Webhook.Host = "localhost"
+	settings.Webhook.CertificateDirectory = t.TempDir()
+	for _, change := range change {
+		change(settings)
+	}
+	if err := settings.Validate(); err != nil {
+		t.Fatal(err)
+	}
+	cluster.createIfMissing(t, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: operatorNamespace, Name: settings.Webhook.SecretName}})
+	cluster.installWebhooks(t, settings.Webhook.Port)
+	manager, err := operator.New(cluster.operatorIdentity(t), operator.Options{
+		Config: settings, Namespace: operatorNamespace, ProbeAddress: "0", Audit: cluster.audit,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- manager.Start(ctx) }()
+	cluster.stop = func() {
+		stop()
+		if err := <-ended; err != nil {
+			t.Errorf("the operator ended with %v", err)
+		}
+		ended <- nil
+	}
+	t.Cleanup(cluster.stop)
+	cluster.waitUntilServed(t)
+}
+
+// operatorIdentity is a service account with the roles of config/rbac and nothing else.
+func (cluster *cluster) operatorIdentity(t testing.TB) *rest.Config {
+	t.Helper()
+	for _, document := range documents(t, filepath.Join(repository, "config/rbac/role.yaml")) {
+		cluster.applyYAML(t, document)
+	}
+	for _, document := range documents(t, filepath.Join(repository, "config/rbac/binding.yaml")) {
+		cluster.applyYAML(t, document)
+	}
+	identity, err := cluster.environment.AddUser(envtest.User{
+		Name:   "system:serviceaccount:" + operatorNamespace + ":trireme-operator",
+		Groups: []string{"system:serviceaccounts", "system:serviceaccounts:" + operatorNamespace, "system:authenticated"},
+	}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return identity.Config()
+}
+
+// installWebhooks installs the configuration that is deployed, with the one
+// change that there is no Service here to send requests to.
+func (cluster *cluster) installWebhooks(t testing.TB, port int) {
+	t.Helper()
+	var webhooks admissionregistrationv1.ValidatingWebhookConfiguration
+	if err := yaml.UnmarshalStrict(read(t, filepath.Join(repository, "config/webhook/webhooks.yaml")), &webhooks); err != nil {
+		t.Fatal(err)
+	}
+	for i := range webhooks.Webhooks {
+		service := webhooks.Webhooks[i].ClientConfig.Service
+		address := fmt.Sprintf("https://localhost:%d%s", port, *service.Path)
+		webhooks.Webhooks[i].ClientConfig = admissionregistrationv1.WebhookClientConfig{URL: &address}
+	}
+	if err := client.IgnoreNotFound(cluster.client.Delete(t.Context(), webhooks.DeepCopy())); err != nil {
+		t.Fatal(err)
+	}
+	cluster.create(t, &webhooks)
+}
+
+// waitUntilServed: the API server learns of new webhooks a moment later. Then a
+// TrainJob that names no runtime is refused by one of them.
+func (cluster *cluster) waitUntilServed(t testing.TB) {
+	t.Helper()
+	deadline := time.Now().Add(60 * time.Second)
+	for {
+		err := cluster.client.Create(t.Context(), trainJob("default", "is-anybody-there"), client.DryRunAll)
+		if err != nil && strings.Contains(err.Error(), "not found in namespace") {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("the webhooks do not answer: %v", err)
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+}
+
+func freePort(t testing.TB) int {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	return listener.Addr().(*net.TCPAddr).Port
+}
+
+// namespace makes a namespace of a test's own.
+func (cluster *cluster) namespace(t testing.TB, labels map[string]string) string {
+	t.Helper()
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "test-", Labels: labels}}
+	cluster.create(t, namespace)
+	return namespace.Name
+}
+
+func (cluster *cluster) create(t testing.TB, object client.Object) {
+	t.Helper()
+	if err := cluster.client.Create(context.Background(), object); err != nil {
+		t.Fatalf("create %T %s: %v", object, object.GetName(), err)
+	}
+}
+
+func (cluster *cluster) createIfMissing(t testing.TB, object client.Object) {
+	t.Helper()
+	if err := cluster.client.Create(context.Background(), object); err != nil && !apierrors.IsAlreadyExists(err) {
+		t.Fatalf("create %T %s: %v", object, object.GetName(), err)
+	}
+}
+
+// eventually tries until something holds, because the operator learns of what a
+// test creates through a watch.
+func eventually(t testing.TB, what string, holds func() error) {
+	t.Helper()
+	deadline := time.Now().Add(20 * time.Second)
+	for {
+		err := holds()
+		if err == nil {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%s: %v", what, err)
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+}
+
+func (cluster *cluster) priorityClass(t testing.TB, name string) {
+	t.Helper()
+	cluster.createIfMissing(t, &schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: name}, Value: 1000})
+}
+
+// warnings keeps what the API server warned of.
+type warnings struct {
+	mutex sync.Mutex
+	texts []string
+}
+
+func (warnings *warnings) HandleWarningHeaderWithContext(_ context.Context, _ int, _ string, text string) {
+	warnings.mutex.Lock()
+	defer warnings.mutex.Unlock()
+	warnings.texts = append(warnings.texts, text)
+}
+
+// take is what has been warned of since it was last asked.
+func (warnings *warnings) take() []string {
+	warnings.mutex.Lock()
+	defer warnings.mutex.Unlock()
+	texts := warnings.texts
+	warnings.texts = nil
+	return texts
+}
+
+// lines keeps the audit.
+type lines struct {
+	mutex sync.Mutex
+	text  bytes.Buffer
+}
+
+func (lines *lines) Write(line []byte) (int, error) {
+	lines.mutex.Lock()
+	defer lines.mutex.Unlock()
+	return lines.text.Write(line)
+}
+
+// about are the lines about an object.
+func (lines *lines) about(t testing.TB, name string) []map[string]any {
+	t.Helper()
+	lines.mutex.Lock()
+	defer lines.mutex.Unlock()
+	var found []map[string]any
+	for _, line := range strings.Split(strings.TrimSpace(lines.text.String()), "\n") {
+		var entry map[string]any
+		if err := json.Unmarshal([]byte(line), &entry); err != nil {
+			t.Fatalf("the audit line %q is not JSON: %v", line, err)
+		}
+		if entry["name"] == name {
+			found = append(found, entry)
+		}
+	}
+	return found
+}
+
+func read(t testing.TB, path string) []byte {
+	t.Helper()
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data
+}
