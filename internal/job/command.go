@@ -32,18 +32,20 @@ func applyCommand(job *Job, trainer *v2alpha1.Trainer) bool {
 	return true
 }
 
-func startsMPI(command []string) bool {
-	return len(command) > 0 && slices.Contains(mpiStarters, path.Base(command[0]))
-}
+func startsMPI(command []string) bool { return len(command) > 0 && isMPIStarter(command[0]) }
+
+func isMPIStarter(word string) bool { return slices.Contains(mpiStarters, path.Base(word)) }
 
 // mpirun is the line that runs a command on every slot. prefix is what the
 // runtime's launcher runs: nothing, a mpirun with options, or a wrapper.
 func mpirun(prefix []string, worldSize int32, command []string) []string {
 	line := slices.Clone(prefix)
-	if !slices.ContainsFunc(prefix, func(word string) bool { return startsMPI([]string{word}) }) {
-		line = append(line, "mpirun")
+	starter := slices.IndexFunc(prefix, isMPIStarter)
+	if starter < 0 {
+		starter, line = len(prefix), append(line, "mpirun")
 	}
-	if !slices.ContainsFunc(prefix, func(word string) bool { return slices.Contains(worldSizeFlags, word) }) {
+	// Flags before mpirun are a wrapper's: the -n of nice is no number of processes.
+	if !slices.ContainsFunc(line[starter:], func(word string) bool { return slices.Contains(worldSizeFlags, word) }) {
 		line = append(line, "-np", strconv.Itoa(int(worldSize)))
 	}
 	return append(line, command...)

@@ -58,7 +58,7 @@ func FromMPIJob(mpiJob *v2beta1.MPIJob, defaults Defaults) *Job {
 	job.SSHDirectory = spec.SSHAuthMountPath
 	if job.SSHDirectory == "" {
 		job.SSHDirectory = userSSHDirectory
-		if runsAsRoot(&job.Worker.Template.Spec) {
+		if mainRunsAsRoot(&job.Worker.Template.Spec) {
 			job.SSHDirectory = rootSSHDirectory
 		}
 	}

@@ -61,13 +61,14 @@ func FillResources(list *corev1.ResourceList, from corev1.ResourceList) {
 }
 
 // IsGPU tells whether a resource is a GPU, of whichever vendor: nvidia.com/gpu,
-// amd.com/gpu, gpu.intel.com/i915, nvidia.com/mig-1g.5gb, habana.ai/gaudi.
+// amd.com/gpu, gpu.intel.com/i915, nvidia.com/gpu.shared, nvidia.com/mig-1g.5gb,
+// habana.ai/gaudi.
 func IsGPU(name corev1.ResourceName) bool {
 	vendor, device, extended := strings.Cut(string(name), "/")
 	if !extended {
 		return false
 	}
-	return device == "gpu" || strings.HasPrefix(vendor, "gpu.") || strings.HasSuffix(device, "-gpu") || strings.HasSuffix(device, ".gpu") ||
+	return device == "gpu" || strings.HasPrefix(device, "gpu.") || strings.HasPrefix(vendor, "gpu.") || strings.HasSuffix(device, "-gpu") || strings.HasSuffix(device, ".gpu") ||
 		strings.HasPrefix(device, "mig-") || device == "gaudi"
 }
 

@@ -1,6 +1,8 @@
 package job
 
 import (
+	"slices"
+
 	corev1 "k8s.io/api/core/v1"
 )
 
@@ -17,7 +19,7 @@ func restrictByDefault(pod *corev1.PodSpec, runAsUser *int64) {
 	// A pod that says it is root would not start if it also had to be another.
 	if !runsAsRoot(pod) {
 		setIfNil(&context.RunAsNonRoot, true)
-		if context.RunAsUser == nil && runAsUser != nil {
+		if *context.RunAsNonRoot && context.RunAsUser == nil && runAsUser != nil {
 			context.RunAsUser = new(*runAsUser)
 		}
 	}
@@ -34,13 +36,31 @@ func restrictContainer(container *corev1.Container) {
 		container.SecurityContext = &corev1.SecurityContext{}
 	}
 	context := container.SecurityContext
-	// Kubernetes refuses a privileged container that may not escalate.
-	if !orElse(context.Privileged, false) {
+	if !mustEscalate(context) {
 		setIfNil(&context.AllowPrivilegeEscalation, false)
 	}
 	if context.Capabilities == nil {
 		context.Capabilities = &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}}
 	}
+}
+
+// mustEscalate tells whether Kubernetes refuses a container that may not
+// escalate.
+func mustEscalate(context *corev1.SecurityContext) bool {
+	return orElse(context.Privileged, false) || context.Capabilities != nil && slices.Contains(context.Capabilities.Add, "CAP_SYS_ADMIN")
+}
+
+// mainRunsAsRoot tells whether the container that runs MPI says that it is
+// root. Init containers and sidecars may be somebody else.
+func mainRunsAsRoot(pod *corev1.PodSpec) bool {
+	user := int64(1)
+	if pod.SecurityContext != nil {
+		user = orElse(pod.SecurityContext.RunAsUser, user)
+	}
+	if len(pod.Containers) > 0 && pod.Containers[0].SecurityContext != nil {
+		user = orElse(pod.Containers[0].SecurityContext.RunAsUser, user)
+	}
+	return user == 0
 }
 
 // runsAsRoot tells whether a pod, or a container of it, says that it is root.

@@ -201,3 +201,22 @@ func TestFittingWorkers(t *testing.T) {
 		})
 	}
 }
+
+// Quantities beyond 64 bits are pointers inside: a sum in place would show in
+// the informer's cache that the quotas come from.
+func TestInputsAreNotChanged(t *testing.T) {
+	demand := workers(20, requests("cpu", "1e29"), limits("cpu", "3e29"), initContainer("init", list("cpu", "2e29"))).withLauncher(requests("cpu", "1e29"))
+	quotas := []corev1.ResourceQuota{quotaOf("cpus", list("cpu", "1e30", "limits.cpu", "1e30", "pods", "1"), list("cpu", "3e29", "limits.cpu", "2e30", "pods", "4"))}
+	spec, launcher, before := demand.Workers.Spec.DeepCopy(), demand.Launcher.Spec.DeepCopy(), quotas[0].DeepCopy()
+	first := Explain(demand, Shortages(demand, quotas), FittingWorkers(demand, quotas), 1)
+	second := Explain(demand, Shortages(demand, quotas), FittingWorkers(demand, quotas), 1)
+	if diff := cmp.Diff(first, second); diff != "" {
+		t.Errorf("asked twice, the answer differs:\n%s", diff)
+	}
+	if diff := cmp.Diff(before, &quotas[0]); diff != "" {
+		t.Errorf("the quota was changed:\n%s", diff)
+	}
+	if diff := cmp.Diff(spec, demand.Workers.Spec) + cmp.Diff(launcher, demand.Launcher.Spec); diff != "" {
+		t.Errorf("the pods were changed:\n%s", diff)
+	}
+}

@@ -7,15 +7,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-const (
-	bestEffort     = corev1.ResourceQuotaScopeBestEffort
-	notBestEffort  = corev1.ResourceQuotaScopeNotBestEffort
-	terminating    = corev1.ResourceQuotaScopeTerminating
-	notTerminating = corev1.ResourceQuotaScopeNotTerminating
-	priorityClass  = corev1.ResourceQuotaScopePriorityClass
-	crossNamespace = corev1.ResourceQuotaScopeCrossNamespacePodAffinity
-)
-
 func TestScopes(t *testing.T) {
 	deadline := func(pod *corev1.PodSpec) { pod.ActiveDeadlineSeconds = new(int64(60)) }
 	tests := map[string]struct {
@@ -25,23 +16,23 @@ func TestScopes(t *testing.T) {
 	}{
 		"no scope counts every pod": {scope: inScopes(), pod: podOf(), want: true},
 
-		"BestEffort: nothing stated":                          {scope: inScopes(bestEffort), pod: podOf(), want: true},
-		"BestEffort: only GPUs":                               {scope: inScopes(bestEffort), pod: podOf(requests("nvidia.com/gpu", "1")), want: true},
-		"BestEffort: no CPU, said so":                         {scope: inScopes(bestEffort), pod: podOf(requests("cpu", "0"), limits("memory", "0")), want: true},
-		"BestEffort: a request of CPU":                        {scope: inScopes(bestEffort), pod: podOf(requests("cpu", "1m")), want: false},
-		"BestEffort: a limit of memory":                       {scope: inScopes(bestEffort), pod: podOf(limits("memory", "1")), want: false},
-		"BestEffort: a request in an init container":          {scope: inScopes(bestEffort), pod: podOf(initContainer("init", list("cpu", "1"))), want: false},
-		"BestEffort: a request in the second container":       {scope: inScopes(bestEffort), pod: podOf(beside("logs", list("cpu", "1"))), want: false},
-		"BestEffort: a request of the pod as a whole":         {scope: inScopes(bestEffort), pod: podOf(whole(corev1.ResourceRequirements{Requests: list("cpu", "1")})), want: false},
-		"BestEffort: a pod as a whole hides what is in it":    {scope: inScopes(bestEffort), pod: podOf(requests("cpu", "1"), whole(corev1.ResourceRequirements{})), want: true},
-		"NotBestEffort: nothing stated":                       {scope: inScopes(notBestEffort), pod: podOf(), want: false},
-		"NotBestEffort: a request of CPU":                     {scope: inScopes(notBestEffort), pod: podOf(requests("cpu", "1")), want: true},
-		"Terminating: a deadline":                             {scope: inScopes(terminating), pod: podOf(deadline), want: true},
-		"Terminating: none":                                   {scope: inScopes(terminating), pod: podOf(), want: false},
-		"NotTerminating: a deadline":                          {scope: inScopes(notTerminating), pod: podOf(deadline), want: false},
-		"NotTerminating: none":                                {scope: inScopes(notTerminating), pod: podOf(), want: true},
-		"PriorityClass: some class":                           {scope: inScopes(priorityClass), pod: podOf(priority("low")), want: true},
-		"PriorityClass: none":                                 {scope: inScopes(priorityClass), pod: podOf(), want: false},
+		"BestEffort: nothing stated":                          {scope: inScopes("BestEffort"), pod: podOf(), want: true},
+		"BestEffort: only GPUs":                               {scope: inScopes("BestEffort"), pod: podOf(requests("nvidia.com/gpu", "1")), want: true},
+		"BestEffort: no CPU, said so":                         {scope: inScopes("BestEffort"), pod: podOf(requests("cpu", "0"), limits("memory", "0")), want: true},
+		"BestEffort: a request of CPU":                        {scope: inScopes("BestEffort"), pod: podOf(requests("cpu", "1m")), want: false},
+		"BestEffort: a limit of memory":                       {scope: inScopes("BestEffort"), pod: podOf(limits("memory", "1")), want: false},
+		"BestEffort: a request in an init container":          {scope: inScopes("BestEffort"), pod: podOf(initContainer("init", list("cpu", "1"))), want: false},
+		"BestEffort: a request in the second container":       {scope: inScopes("BestEffort"), pod: podOf(beside("logs", list("cpu", "1"))), want: false},
+		"BestEffort: a request of the pod as a whole":         {scope: inScopes("BestEffort"), pod: podOf(whole(corev1.ResourceRequirements{Requests: list("cpu", "1")})), want: false},
+		"BestEffort: a pod as a whole hides what is in it":    {scope: inScopes("BestEffort"), pod: podOf(requests("cpu", "1"), whole(corev1.ResourceRequirements{})), want: true},
+		"NotBestEffort: nothing stated":                       {scope: inScopes("NotBestEffort"), pod: podOf(), want: false},
+		"NotBestEffort: a request of CPU":                     {scope: inScopes("NotBestEffort"), pod: podOf(requests("cpu", "1")), want: true},
+		"Terminating: a deadline":                             {scope: inScopes("Terminating"), pod: podOf(deadline), want: true},
+		"Terminating: none":                                   {scope: inScopes("Terminating"), pod: podOf(), want: false},
+		"NotTerminating: a deadline":                          {scope: inScopes("NotTerminating"), pod: podOf(deadline), want: false},
+		"NotTerminating: none":                                {scope: inScopes("NotTerminating"), pod: podOf(), want: true},
+		"PriorityClass: some class":                           {scope: inScopes("PriorityClass"), pod: podOf(priority("low")), want: true},
+		"PriorityClass: none":                                 {scope: inScopes("PriorityClass"), pod: podOf(), want: false},
 		"PriorityClass In: the class":                         {scope: ofClass("In", "low", "high"), pod: podOf(priority("high")), want: true},
 		"PriorityClass In: another":                           {scope: ofClass("In", "high"), pod: podOf(priority("low")), want: false},
 		"PriorityClass In: none":                              {scope: ofClass("In", "high"), pod: podOf(), want: false},
@@ -53,20 +44,20 @@ func TestScopes(t *testing.T) {
 		"PriorityClass DoesNotExist: some class":              {scope: ofClass("DoesNotExist"), pod: podOf(priority("low")), want: false},
 		"PriorityClass DoesNotExist: none":                    {scope: ofClass("DoesNotExist"), pod: podOf(), want: true},
 		"PriorityClass by an operator that does not exist":    {scope: ofClass("Like", "low"), pod: podOf(priority("low")), want: false},
-		"CrossNamespacePodAffinity: no affinity":              {scope: inScopes(crossNamespace), pod: podOf(), want: false},
-		"CrossNamespacePodAffinity: near, required, own":      {scope: inScopes(crossNamespace), pod: podOf(near(corev1.PodAffinityTerm{})), want: false},
-		"CrossNamespacePodAffinity: near, required, other":    {scope: inScopes(crossNamespace), pod: podOf(near(otherNamespace)), want: true},
-		"CrossNamespacePodAffinity: near, required, selected": {scope: inScopes(crossNamespace), pod: podOf(near(selectedNamespaces)), want: true},
-		"CrossNamespacePodAffinity: near, preferred, other":   {scope: inScopes(crossNamespace), pod: podOf(ratherNear(otherNamespace)), want: true},
-		"CrossNamespacePodAffinity: far, required, other":     {scope: inScopes(crossNamespace), pod: podOf(far(otherNamespace)), want: true},
-		"CrossNamespacePodAffinity: far, preferred, selected": {scope: inScopes(crossNamespace), pod: podOf(ratherFar(selectedNamespaces)), want: true},
-		"CrossNamespacePodAffinity: far, preferred, own":      {scope: inScopes(crossNamespace), pod: podOf(ratherFar(corev1.PodAffinityTerm{})), want: false},
-		"two scopes, both":                                    {scope: inScopes(notTerminating, notBestEffort), pod: podOf(requests("cpu", "1")), want: true},
-		"two scopes, the first":                               {scope: inScopes(notTerminating, notBestEffort), pod: podOf(), want: false},
-		"two scopes, the second":                              {scope: inScopes(notTerminating, notBestEffort), pod: podOf(requests("cpu", "1"), deadline), want: false},
-		"a scope and a selector, both":                        {scope: both(inScopes(terminating), ofClass("In", "high")), pod: podOf(deadline, priority("high")), want: true},
-		"a scope and a selector, only the scope":              {scope: both(inScopes(terminating), ofClass("In", "high")), pod: podOf(deadline), want: false},
-		"a scope and a selector, only the selector":           {scope: both(inScopes(terminating), ofClass("In", "high")), pod: podOf(priority("high")), want: false},
+		"CrossNamespacePodAffinity: no affinity":              {scope: inScopes("CrossNamespacePodAffinity"), pod: podOf(), want: false},
+		"CrossNamespacePodAffinity: near, required, own":      {scope: inScopes("CrossNamespacePodAffinity"), pod: podOf(near(corev1.PodAffinityTerm{})), want: false},
+		"CrossNamespacePodAffinity: near, required, other":    {scope: inScopes("CrossNamespacePodAffinity"), pod: podOf(near(otherNamespace)), want: true},
+		"CrossNamespacePodAffinity: near, required, selected": {scope: inScopes("CrossNamespacePodAffinity"), pod: podOf(near(selectedNamespaces)), want: true},
+		"CrossNamespacePodAffinity: near, preferred, other":   {scope: inScopes("CrossNamespacePodAffinity"), pod: podOf(ratherNear(otherNamespace)), want: true},
+		"CrossNamespacePodAffinity: far, required, other":     {scope: inScopes("CrossNamespacePodAffinity"), pod: podOf(far(otherNamespace)), want: true},
+		"CrossNamespacePodAffinity: far, preferred, selected": {scope: inScopes("CrossNamespacePodAffinity"), pod: podOf(ratherFar(selectedNamespaces)), want: true},
+		"CrossNamespacePodAffinity: far, preferred, own":      {scope: inScopes("CrossNamespacePodAffinity"), pod: podOf(ratherFar(corev1.PodAffinityTerm{})), want: false},
+		"two scopes, both":                                    {scope: inScopes("NotTerminating", "NotBestEffort"), pod: podOf(requests("cpu", "1")), want: true},
+		"two scopes, the first":                               {scope: inScopes("NotTerminating", "NotBestEffort"), pod: podOf(), want: false},
+		"two scopes, the second":                              {scope: inScopes("NotTerminating", "NotBestEffort"), pod: podOf(requests("cpu", "1"), deadline), want: false},
+		"a scope and a selector, both":                        {scope: both(inScopes("Terminating"), ofClass("In", "high")), pod: podOf(deadline, priority("high")), want: true},
+		"a scope and a selector, only the scope":              {scope: both(inScopes("Terminating"), ofClass("In", "high")), pod: podOf(deadline), want: false},
+		"a scope and a selector, only the selector":           {scope: both(inScopes("Terminating"), ofClass("In", "high")), pod: podOf(priority("high")), want: false},
 		"a selector without a requirement counts every pod":   {scope: func(quota *corev1.ResourceQuota) { quota.Spec.ScopeSelector = &corev1.ScopeSelector{} }, pod: podOf(), want: true},
 		"a scope of volumes counts no pod":                    {scope: inScopes(corev1.ResourceQuotaScopeVolumeAttributesClass), pod: podOf(), want: false},
 		"a scope that is not known counts no pod":             {scope: inScopes("Weekend"), pod: podOf(), want: false},

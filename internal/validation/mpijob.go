@@ -168,9 +168,9 @@ func (check *mpiJobCheck) schedulingPolicy() {
 }
 
 func (check *mpiJobCheck) containers() {
-	pods := podCheck{rules: check.rules, findings: check.Findings, reserved: []string{job.HostfileDirectory}}
+	pods := podCheck{rules: check.rules, findings: check.Findings, taken: takenByOperator()}
 	if !check.job.WorkersRunAgent() {
-		pods.reserved = append(pods.reserved, path.Clean(check.job.SSHDirectory))
+		pods.taken = takenByOperator(check.job.SSHDirectory)
 	}
 	for _, role := range []v2beta1.MPIReplicaType{v2beta1.MPIReplicaTypeLauncher, v2beta1.MPIReplicaTypeWorker} {
 		replica := check.mpiJob.Spec.MPIReplicaSpecs[role]

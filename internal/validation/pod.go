@@ -22,8 +22,8 @@ type podCheck struct {
 	findings *Findings
 	// imageGiven: the first container gets its image from elsewhere.
 	imageGiven bool
-	// reserved are directories that the operator mounts something at.
-	reserved []string
+	// taken are directories where something is mounted already, and by whom.
+	taken map[string]string
 }
 
 func (check *podCheck) template(at *field.Path, template *corev1.PodTemplateSpec) {
@@ -97,15 +97,24 @@ func (check *podCheck) mounts(at *field.Path, mounts []corev1.VolumeMount, volum
 			check.findings.refuse(field.Required(at.Child("mountPath"), ""))
 		case seen.Has(directory):
 			check.findings.refuse(field.Duplicate(at.Child("mountPath"), mount.MountPath))
-		case contains(check.reserved, directory):
-			check.findings.refuse(field.Forbidden(at.Child("mountPath"), fmt.Sprintf("%s is where the operator puts what MPI needs; mount your volume elsewhere", directory)))
+		case check.taken[directory] != "":
+			check.findings.refuse(field.Forbidden(at.Child("mountPath"), fmt.Sprintf("%s is taken by %s; mount your volume elsewhere", directory, check.taken[directory])))
 		default:
 			seen.Insert(directory)
 		}
 	}
 }
 
-func contains(list []string, word string) bool { return sets.New(list...).Has(word) }
+// takenByOperator are the directories that the operator mounts something at.
+func takenByOperator(directories ...string) map[string]string {
+	taken := map[string]string{job.HostfileDirectory: operatorsFiles}
+	for _, directory := range directories {
+		taken[path.Clean(directory)] = operatorsFiles
+	}
+	return taken
+}
+
+const operatorsFiles = "the operator, for what MPI needs"
 
 // tooMuch is more than any machine has, and keeps sums away from the ends of
 // what can be counted.

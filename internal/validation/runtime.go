@@ -109,7 +109,7 @@ func (check *runtimeCheck) replicatedJobs() {
 }
 
 func (check *runtimeCheck) replicatedJob(at *field.Path, replicated *v2alpha1.ReplicatedJob) {
-	pods := podCheck{rules: check.rules, findings: check.Findings, imageGiven: true, reserved: []string{job.HostfileDirectory}}
+	pods := podCheck{rules: check.rules, findings: check.Findings, imageGiven: true, taken: takenByOperator()}
 	template := at.Child("template")
 	pods.template(template, &replicated.Template)
 	istio(check.Findings, template.Child("metadata"), &replicated.Template.ObjectMeta)

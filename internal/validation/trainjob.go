@@ -3,6 +3,7 @@ package validation
 import (
 	"fmt"
 	"net/url"
+	"path"
 	"slices"
 
 	"k8s.io/apimachinery/pkg/util/sets"
@@ -33,7 +34,7 @@ func (rules *Rules) CreateTrainJob(trainJob *v2alpha1.TrainJob, in *Surroundings
 		trainJob: trainJob,
 		in:       in,
 		spec:     field.NewPath("spec"),
-		pods:     podCheck{rules: rules, findings: findings, reserved: []string{job.HostfileDirectory}},
+		pods:     podCheck{rules: rules, findings: findings},
 	}
 	rules.size(check.Findings, in.Bytes)
 	nameFits(check.Findings, trainJob.Name, job.LauncherPodName(trainJob.Name))
@@ -203,9 +204,9 @@ func (rules *Rules) manyGPUs(findings *Findings, at *field.Path, gpus int64) {
 // volumes judges the job's mounts together with the volumes of both roles.
 func (check *trainJobCheck) volumes(at *field.Path) {
 	trainer := &check.trainJob.Spec.Trainer
-	pods := check.pods
-	if initializer := check.trainJob.Spec.Initializer; initializer != nil {
-		pods.reserved = append(slices.Clone(pods.reserved), job.WorkspaceDirectory)
+	check.pods.taken = takenByOperator()
+	if check.trainJob.Spec.Initializer != nil {
+		check.pods.taken[job.WorkspaceDirectory] = "the initializer"
 	}
 	for i := range check.in.Runtime.Template.Spec.ReplicatedJobs {
 		role := &check.in.Runtime.Template.Spec.ReplicatedJobs[i]
@@ -214,10 +215,10 @@ func (check *trainJobCheck) volumes(at *field.Path) {
 			continue
 		}
 		for _, mount := range role.Template.Spec.Containers[0].VolumeMounts {
-			pods.reserved = append(pods.reserved, mount.MountPath)
+			check.pods.taken[path.Clean(mount.MountPath)] = "the runtime"
 		}
 	}
-	pods.mounts(at.Child("volumeMounts"), trainer.VolumeMounts, check.commonVolumes())
+	check.pods.mounts(at.Child("volumeMounts"), trainer.VolumeMounts, check.commonVolumes())
 }
 
 func (check *trainJobCheck) doubleVolumes(at *field.Path, role *v2alpha1.ReplicatedJob) {

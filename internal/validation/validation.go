@@ -39,8 +39,8 @@ func NewRules(configuration *config.Config, onOpenShift bool) *Rules {
 type Surroundings struct {
 	// NamespaceLabels have its PodSecurity level.
 	NamespaceLabels map[string]string
-	Quotas      []corev1.ResourceQuota
-	LimitRanges []corev1.LimitRange
+	Quotas          []corev1.ResourceQuota
+	LimitRanges     []corev1.LimitRange
 	// HasPriorityClass tells whether there is a PriorityClass of that name.
 	HasPriorityClass func(name string) bool
 	// DefaultPriorityClass is what pods get that name none.

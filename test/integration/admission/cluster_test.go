@@ -8,10 +8,13 @@ import (
 	"encoding/json"
 	"fmt"
 	"net"
+	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -43,7 +46,7 @@ type cluster struct {
 	client      client.WithWatch
 	warnings    *warnings
 	audit       *lines
-	stop        context.CancelFunc
+	stop        func()
 }
 
 // startCluster starts everything. change adjusts the operator's configuration.
@@ -74,8 +77,8 @@ func (cluster *cluster) as(t testing.TB, connection *rest.Config) client.WithWat
 	return made
 }
 
-// startOperator runs the operator as its main does, with the role that it is
-// deployed with, and waits until it serves.
+// startOperator runs the operator's program with the role that it is deployed
+// with, and waits until it serves.
 func (cluster *cluster) startOperator(t testing.TB, change ...func(*config.Config)) {
 	t.Helper()
 	settings := config.Default()
@@ -85,39 +88,87 @@ func (cluster *cluster) startOperator(t testing.TB, change ...func(*config.Confi
 	for _, change := range change {
 		change(settings)
 	}
-	if err := settings.Validate(); err != nil {
-		t.Fatal(err)
-	}
 	cluster.createIfMissing(t, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: operatorNamespace, Name: settings.Webhook.SecretName}})
 	cluster.installWebhooks(t, settings.Webhook.Port)
-	manager, err := operator.New(cluster.operatorIdentity(t), operator.Options{
-		Config: settings, Namespace: operatorNamespace, ProbeAddress: "0", Audit: cluster.audit,
-	})
-	if err != nil {
+	probes := fmt.Sprintf("localhost:%d", freePort(t))
+	command := exec.Command(operatorProgram(t), "--config", write(t, "config.yaml", marshal(t, settings)),
+		"--namespace", operatorNamespace, "--health-probe-bind-address", probes, "--zap-log-level=error")
+	command.Env = append(os.Environ(), "KUBECONFIG="+write(t, "kubeconfig", cluster.operatorIdentity(t)))
+	var logs lines
+	command.Stdout, command.Stderr = cluster.audit, &logs
+	if err := command.Start(); err != nil {
 		t.Fatal(err)
 	}
-	ctx, stop := context.WithCancel(context.Background())
-	ended := make(chan error, 1)
-	go func() { ended <- manager.Start(ctx) }()
-	cluster.stop = func() {
-		stop()
-		if err := <-ended; err != nil {
-			t.Errorf("the operator ended with %v", err)
+	cluster.stop = sync.OnceFunc(func() {
+		_ = command.Process.Signal(syscall.SIGTERM)
+		if err := command.Wait(); err != nil {
+			t.Errorf("the operator ended with %v:\n%s", err, &logs)
 		}
-		ended <- nil
-	}
+	})
 	t.Cleanup(cluster.stop)
+	eventually(t, "the operator is ready", func() error { return get("http://" + probes + "/readyz") })
 	cluster.waitUntilServed(t)
 }
 
-// operatorIdentity is a service account with the roles of config/rbac and nothing else.
-func (cluster *cluster) operatorIdentity(t testing.TB) *rest.Config {
-	t.Helper()
-	for _, document := range documents(t, filepath.Join(repository, "config/rbac/role.yaml")) {
-		cluster.applyYAML(t, document)
+func get(address string) error {
+	response, err := http.Get(address)
+	if err != nil {
+		return err
 	}
-	for _, document := range documents(t, filepath.Join(repository, "config/rbac/binding.yaml")) {
-		cluster.applyYAML(t, document)
+	defer response.Body.Close()
+	if response.StatusCode != http.StatusOK {
+		return fmt.Errorf("%s answers %s", address, response.Status)
+	}
+	return nil
+}
+
+// operatorProgram is cmd/operator, built once.
+var buildOperator = sync.OnceValues(func() (string, error) {
+	path := filepath.Join(os.TempDir(), fmt.Sprintf("trireme-operator-%d", os.Getpid()))
+	build := exec.Command("go", "build", "-buildvcs=false", "-o", path, "./cmd/operator")
+	build.Dir = repository
+	output, err := build.CombinedOutput()
+	if err != nil {
+		return "", fmt.Errorf("build the operator: %w\n%s", err, output)
+	}
+	return path, nil
+})
+
+func operatorProgram(t testing.TB) string {
+	t.Helper()
+	path, err := buildOperator()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func write(t testing.TB, name string, content []byte) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), name)
+	if err := os.WriteFile(path, content, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func marshal(t testing.TB, value any) []byte {
+	t.Helper()
+	text, err := yaml.Marshal(value)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text
+}
+
+// operatorIdentity is the kubeconfig of a service account with the roles of
+// config/rbac and nothing else.
+func (cluster *cluster) operatorIdentity(t testing.TB) []byte {
+	t.Helper()
+	for _, file := range []string{"role.yaml", "binding.yaml"} {
+		for _, document := range documents(t, filepath.Join(repository, "config/rbac", file)) {
+			cluster.createIfMissing(t, document)
+		}
 	}
 	identity, err := cluster.environment.AddUser(envtest.User{
 		Name:   "system:serviceaccount:" + operatorNamespace + ":trireme-operator",
@@ -126,7 +177,11 @@ func (cluster *cluster) operatorIdentity(t testing.TB) *rest.Config {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return identity.Config()
+	kubeconfig, err := identity.KubeConfig()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return kubeconfig
 }
 
 // installWebhooks installs the configuration that is deployed, with the one
@@ -252,13 +307,17 @@ func (lines *lines) Write(line []byte) (int, error) {
 	return lines.text.Write(line)
 }
 
+func (lines *lines) String() string {
+	lines.mutex.Lock()
+	defer lines.mutex.Unlock()
+	return lines.text.String()
+}
+
 // about are the lines about an object.
 func (lines *lines) about(t testing.TB, name string) []map[string]any {
 	t.Helper()
-	lines.mutex.Lock()
-	defer lines.mutex.Unlock()
 	var found []map[string]any
-	for _, line := range strings.Split(strings.TrimSpace(lines.text.String()), "\n") {
+	for _, line := range strings.Split(strings.TrimSpace(lines.String()), "\n") {
 		var entry map[string]any
 		if err := json.Unmarshal([]byte(line), &entry); err != nil {
 			t.Fatalf("the audit line %q is not JSON: %v", line, err)

@@ -52,5 +52,8 @@ func TestMain(m *testing.M) {
 	for i := len(sharedEnd.cleanups) - 1; i >= 0; i-- {
 		sharedEnd.cleanups[i]()
 	}
+	if program, err := buildOperator(); err == nil {
+		_ = os.Remove(program)
+	}
 	os.Exit(code)
 }

@@ -202,7 +202,7 @@ var mpiJobCases = map[string]struct {
 		want: []wantCause{
 			{launcherAt + ".template.spec.containers[0].image", "is not the name of an image"},
 			{workerAt + ".template.spec.containers[0].volumeMounts[0].name", `Not found: "data"`},
-			{launcherAt + ".template.spec.containers[0].volumeMounts[0].mountPath", "/etc/mpi is where the operator puts what MPI needs"},
+			{launcherAt + ".template.spec.containers[0].volumeMounts[0].mountPath", "/etc/mpi is taken by the operator, for what MPI needs"},
 		},
 	},
 	"7 containers: none": {
@@ -368,7 +368,10 @@ func TestMPIJobWithGeneratedName(t *testing.T) {
 	job := mpiJob(cluster.namespace(t, nil), "")
 	job.ObjectMeta = metav1.ObjectMeta{Namespace: job.Namespace, GenerateName: "train-"}
 	cluster.create(t, job)
-	if len(cluster.audit.about(t, job.Name)) != 1 {
-		t.Errorf("no audit line of %s", job.Name)
-	}
+	eventually(t, "its audit line", func() error {
+		if lines := cluster.audit.about(t, job.Name); len(lines) != 1 {
+			return fmt.Errorf("%d lines about %s", len(lines), job.Name)
+		}
+		return nil
+	})
 }

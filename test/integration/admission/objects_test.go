@@ -8,7 +8,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
 	"github.com/trireme-mpi/trireme/api/training"
@@ -119,8 +118,4 @@ func documents(t testing.TB, path string) []*unstructured.Unstructured {
 	return found
 }
 
-// applyYAML creates an object, or leaves the one that is there.
-func (cluster *cluster) applyYAML(t testing.TB, object client.Object) {
-	t.Helper()
-	cluster.createIfMissing(t, object)
-}
+func resourceOf(text string) resource.Quantity { return resource.MustParse(text) }

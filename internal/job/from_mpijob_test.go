@@ -1,0 +1,231 @@
+package job
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/trireme-mpi/trireme/api/training"
+	"github.com/trireme-mpi/trireme/api/v2beta1"
+)
+
+func TestFromMPIJobFillsInEveryDefault(t *testing.T) {
+	want := &Job{
+		Kind: KindMPIJob, Namespace: "team-a", Name: "resnet", UID: "1234",
+		MPI: OpenMPI, Slots: 1,
+		Launcher:     Role{Replicas: 1, Template: restarting(corev1.RestartPolicyOnFailure, restricted(podTemplate("mpirun", "python", "train.py")))},
+		Worker:       Role{Replicas: 2, Template: restarting(corev1.RestartPolicyNever, restricted(podTemplate()))},
+		SSHDirectory: "/home/mpiuser/.ssh",
+		Gang:         Gang{MinMember: 3},
+		Lifetime:     Lifetime{CleanPodPolicy: training.CleanPodPolicyRunning, BackoffLimit: 6},
+	}
+	if diff := cmp.Diff(want, FromMPIJob(mpiJob(), defaults())); diff != "" {
+		t.Errorf("job (-want +got):\n%s", diff)
+	}
+}
+
+func TestFromMPIJobReadsEveryField(t *testing.T) {
+	want := &Job{
+		Kind: KindMPIJob, Namespace: "team-a", Name: "resnet", UID: "1234",
+		Suspended: true, Queue: "gpus", ManagedBy: training.ManagedByMultiKueue,
+		MPI: MPICH, Slots: 4,
+		Launcher:        Role{Replicas: 1, Template: restarting(corev1.RestartPolicyNever, podTemplate("mpirun", "python", "train.py"))},
+		Worker:          Role{Replicas: 8, Template: restarting(corev1.RestartPolicyOnFailure, podTemplate("/usr/sbin/sshd", "-De"))},
+		RequireAllHosts: true, LauncherRunsRanks: true, LauncherWaits: true,
+		SSHDirectory:  "/keys",
+		NetworkPolicy: training.NetworkPolicyRestricted,
+		Gang: Gang{MinMember: 5, MinResources: list("cpu", "9"), TimeoutSeconds: 120,
+			PriorityClass: "high", Queue: "volcanic"},
+		Lifetime: Lifetime{CleanPodPolicy: training.CleanPodPolicyAll, BackoffLimit: 0,
+			ActiveDeadlineSeconds: new(int64(3600)), TTLSecondsAfterFinished: new(int32(60))},
+	}
+	want.Launcher.Template.Spec.PriorityClassName = "high"
+	want.Worker.Template.Spec.PriorityClassName = "high"
+	if diff := cmp.Diff(want, FromMPIJob(completeMPIJob(), defaults())); diff != "" {
+		t.Errorf("job (-want +got):\n%s", diff)
+	}
+}
+
+// completeMPIJob sets every field to something else than its default.
+func completeMPIJob() *v2beta1.MPIJob {
+	return mpiJob(workerRunsSSHD, func(mpiJob *v2beta1.MPIJob) {
+		mpiJob.Labels = map[string]string{training.LabelQueue: "gpus"}
+		launcherOf(mpiJob).RestartPolicy = v2beta1.RestartPolicyNever
+		workerOf(mpiJob).RestartPolicy, workerOf(mpiJob).Replicas = v2beta1.RestartPolicyOnFailure, new(int32(8))
+		spec := &mpiJob.Spec
+		spec.SlotsPerWorker, spec.RunLauncherAsWorker, spec.RequireAllHosts = new(int32(4)), new(true), new(true)
+		spec.SSHAuthMountPath = "/keys"
+		spec.LauncherCreationPolicy = v2beta1.LauncherCreationPolicyWaitForWorkersReady
+		spec.MPIImplementation = v2beta1.MPIImplementationMPICH
+		spec.CleanPodPolicy = new(training.CleanPodPolicyAll)
+		spec.NetworkPolicy = &training.NetworkPolicy{Template: training.NetworkPolicyRestricted}
+		spec.RunPolicy = v2beta1.RunPolicy{
+			TTLSecondsAfterFinished: new(int32(60)), ActiveDeadlineSeconds: new(int64(3600)), BackoffLimit: new(int32(0)),
+			Suspend: new(true), ManagedBy: new(training.ManagedByMultiKueue),
+			SchedulingPolicy: &v2beta1.SchedulingPolicy{MinAvailable: new(int32(5)), Queue: "volcanic", MinResources: new(list("cpu", "9")),
+				PriorityClass: "high", ScheduleTimeoutSeconds: new(int32(120))},
+		}
+	})
+}
+
+func TestMPIJobRestartPolicy(t *testing.T) {
+	tests := map[string]struct {
+		own, template            string
+		wantLauncher, wantWorker corev1.RestartPolicy
+	}{
+		"neither says":             {wantLauncher: "OnFailure", wantWorker: "Never"},
+		"the replicas say":         {own: "Never", wantLauncher: "Never", wantWorker: "Never"},
+		"the template says":        {template: "Always", wantLauncher: "OnFailure", wantWorker: "Never"},
+		"both say, the replicas'":  {own: "OnFailure", template: "Never", wantLauncher: "OnFailure", wantWorker: "OnFailure"},
+		"an old job's is kept too": {own: "ExitCode", wantLauncher: "ExitCode", wantWorker: "ExitCode"},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			got := FromMPIJob(mpiJob(func(mpiJob *v2beta1.MPIJob) {
+				for _, replica := range mpiJob.Spec.MPIReplicaSpecs {
+					replica.RestartPolicy = v2beta1.RestartPolicy(tc.own)
+					replica.Template.Spec.RestartPolicy = corev1.RestartPolicy(tc.template)
+				}
+			}), defaults())
+			want := []corev1.RestartPolicy{tc.wantLauncher, tc.wantWorker}
+			if diff := cmp.Diff(want, []corev1.RestartPolicy{got.Launcher.Template.Spec.RestartPolicy, got.Worker.Template.Spec.RestartPolicy}); diff != "" {
+				t.Errorf("restart policies of launcher and worker (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestMPIJobCleanPodPolicy(t *testing.T) {
+	all, none := new(training.CleanPodPolicyAll), new(training.CleanPodPolicyNone)
+	tests := map[string]struct {
+		spec, runPolicy *training.CleanPodPolicy
+		want            training.CleanPodPolicy
+	}{
+		"neither":        {want: training.CleanPodPolicyRunning},
+		"spec":           {spec: all, want: training.CleanPodPolicyAll},
+		"runPolicy":      {runPolicy: none, want: training.CleanPodPolicyNone},
+		"both, the spec": {spec: all, runPolicy: none, want: training.CleanPodPolicyAll},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			got := FromMPIJob(mpiJob(func(mpiJob *v2beta1.MPIJob) {
+				mpiJob.Spec.CleanPodPolicy, mpiJob.Spec.RunPolicy.CleanPodPolicy = tc.spec, tc.runPolicy
+			}), defaults())
+			if got.Lifetime.CleanPodPolicy != tc.want {
+				t.Errorf("cleanPodPolicy is %s, want %s", got.Lifetime.CleanPodPolicy, tc.want)
+			}
+		})
+	}
+}
+
+func TestMPIJobImplementation(t *testing.T) {
+	for implementation, want := range map[v2beta1.MPIImplementation]MPI{
+		"": OpenMPI, "OpenMPI": OpenMPI, "IntelMPI": IntelMPI, "Intel": IntelMPI, "MPICH": MPICH,
+	} {
+		got := FromMPIJob(mpiJob(func(mpiJob *v2beta1.MPIJob) { mpiJob.Spec.MPIImplementation = implementation }), defaults())
+		if got.MPI != want {
+			t.Errorf("%q is %s, want %s", implementation, got.MPI, want)
+		}
+	}
+}
+
+func TestMPIJobManagedBy(t *testing.T) {
+	for managedBy, want := range map[string]string{
+		"": "", v2beta1.ManagedByMPIOperator: "", training.ManagedByMultiKueue: training.ManagedByMultiKueue, "example.com/mine": "example.com/mine",
+	} {
+		got := FromMPIJob(mpiJob(func(mpiJob *v2beta1.MPIJob) { mpiJob.Spec.RunPolicy.ManagedBy = &managedBy }), defaults())
+		if got.ManagedBy != want {
+			t.Errorf("managedBy %q is read as %q, want %q", managedBy, got.ManagedBy, want)
+		}
+	}
+}
+
+func TestMPIJobSSHDirectory(t *testing.T) {
+	root, user := corev1.SecurityContext{RunAsUser: new(int64(0))}, corev1.SecurityContext{RunAsUser: new(int64(1000))}
+	tests := map[string]struct {
+		mpiJob *v2beta1.MPIJob
+		want   string
+	}{
+		"nobody says who runs":               {mpiJob: mpiJob(), want: "/home/mpiuser/.ssh"},
+		"an sshd, and nobody says":           {mpiJob: mpiJob(workerRunsSSHD), want: "/home/mpiuser/.ssh"},
+		"the pod is root":                    {mpiJob: mpiJob(workerRunsSSHD, workerPod(runAs(0))), want: "/root/.ssh"},
+		"the pod is somebody":                {mpiJob: mpiJob(workerRunsSSHD, workerPod(runAs(1000))), want: "/home/mpiuser/.ssh"},
+		"the container is root":              {mpiJob: mpiJob(workerRunsSSHD, workerPod(containerSecurity(root))), want: "/root/.ssh"},
+		"the container is root, the pod not": {mpiJob: mpiJob(workerRunsSSHD, workerPod(runAs(1000), containerSecurity(root))), want: "/root/.ssh"},
+		"the pod is root, the container not": {mpiJob: mpiJob(workerRunsSSHD, workerPod(runAs(0), containerSecurity(user))), want: "/home/mpiuser/.ssh"},
+		"an init container is root":          {mpiJob: mpiJob(workerRunsSSHD, workerPod(runAs(1000), initSecurity(root))), want: "/home/mpiuser/.ssh"},
+		"the job says where, as root": {
+			mpiJob: mpiJob(workerRunsSSHD, workerPod(runAs(0)), func(mpiJob *v2beta1.MPIJob) { mpiJob.Spec.SSHAuthMountPath = "/keys" }), want: "/keys",
+		},
+		"no workers": {mpiJob: mpiJob(func(mpiJob *v2beta1.MPIJob) {
+			delete(mpiJob.Spec.MPIReplicaSpecs, v2beta1.MPIReplicaTypeWorker)
+		}), want: "/home/mpiuser/.ssh"},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			if got := FromMPIJob(tc.mpiJob, defaults()).SSHDirectory; got != tc.want {
+				t.Errorf("keys are in %s, want %s", got, tc.want)
+			}
+		})
+	}
+}
+
+func TestMPIJobGang(t *testing.T) {
+	tests := map[string]struct {
+		policy *v2beta1.SchedulingPolicy
+		want   Gang
+	}{
+		"no policy: all pods, and no end of waiting": {want: Gang{MinMember: 3}},
+		"an empty policy is no policy":               {policy: &v2beta1.SchedulingPolicy{}, want: Gang{MinMember: 3}},
+		"fewer pods":                                 {policy: &v2beta1.SchedulingPolicy{MinAvailable: new(int32(2))}, want: Gang{MinMember: 2}},
+		"a timeout":                                  {policy: &v2beta1.SchedulingPolicy{ScheduleTimeoutSeconds: new(int32(90))}, want: Gang{MinMember: 3, TimeoutSeconds: 90}},
+		"a timeout of 0 is none":                     {policy: &v2beta1.SchedulingPolicy{ScheduleTimeoutSeconds: new(int32(0))}, want: Gang{MinMember: 3}},
+		"a queue of Volcano":                         {policy: &v2beta1.SchedulingPolicy{Queue: "gold"}, want: Gang{MinMember: 3, Queue: "gold"}},
+		"resources":                                  {policy: &v2beta1.SchedulingPolicy{MinResources: new(list("cpu", "4"))}, want: Gang{MinMember: 3, MinResources: list("cpu", "4")}},
+		"a priority class":                           {policy: &v2beta1.SchedulingPolicy{PriorityClass: "high"}, want: Gang{MinMember: 3, PriorityClass: "high"}},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			got := FromMPIJob(mpiJob(func(mpiJob *v2beta1.MPIJob) { mpiJob.Spec.RunPolicy.SchedulingPolicy = tc.policy }), defaults())
+			if diff := cmp.Diff(tc.want, got.Gang); diff != "" {
+				t.Errorf("gang (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestMPIJobPriorityClassLeavesPodsTheirOwn(t *testing.T) {
+	got := FromMPIJob(mpiJob(func(mpiJob *v2beta1.MPIJob) {
+		mpiJob.Spec.RunPolicy.SchedulingPolicy = &v2beta1.SchedulingPolicy{PriorityClass: "high"}
+		workerOf(mpiJob).Template.Spec.PriorityClassName = "low"
+	}), defaults())
+	want := []string{"high", "low"}
+	if diff := cmp.Diff(want, []string{got.Launcher.Template.Spec.PriorityClassName, got.Worker.Template.Spec.PriorityClassName}); diff != "" {
+		t.Errorf("priority classes of launcher and worker (-want +got):\n%s", diff)
+	}
+}
+
+// What an MPIJob's launcher runs is the user's, even where it is no mpirun.
+func TestMPIJobCommandIsNeverWrapped(t *testing.T) {
+	got := FromMPIJob(mpiJob(func(mpiJob *v2beta1.MPIJob) {
+		launcherOf(mpiJob).Template.Spec.Containers[0].Command = []string{"python"}
+		launcherOf(mpiJob).Template.Spec.Containers[0].Args = []string{"train.py"}
+	}), defaults())
+	container := got.Launcher.Template.Spec.Containers[0]
+	if diff := cmp.Diff([][]string{{"python"}, {"train.py"}}, [][]string{container.Command, container.Args}); diff != "" {
+		t.Errorf("command and args (-want +got):\n%s", diff)
+	}
+}
+
+// mpi-operator allows jobs of a launcher alone, and what it stored is read.
+func TestMPIJobWithoutWorkers(t *testing.T) {
+	got := FromMPIJob(mpiJob(func(mpiJob *v2beta1.MPIJob) {
+		mpiJob.Spec.MPIReplicaSpecs = map[v2beta1.MPIReplicaType]*v2beta1.ReplicaSpec{
+			v2beta1.MPIReplicaTypeLauncher: launcherOf(mpiJob), v2beta1.MPIReplicaTypeWorker: nil,
+		}
+	}), defaults())
+	if got.Pods() != 1 || got.WorldSize() != 0 || got.Gang.MinMember != 1 || got.WorkersRunAgent() {
+		t.Errorf("a launcher alone is read as %+v", got)
+	}
+}

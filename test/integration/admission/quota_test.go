@@ -1,0 +1,130 @@
+package admission
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/trireme-mpi/trireme/api/training"
+	"github.com/trireme-mpi/trireme/api/v2alpha1"
+	"github.com/trireme-mpi/trireme/api/v2beta1"
+)
+
+// quota makes a ResourceQuota with some of it used.
+func (cluster *cluster) quota(t testing.TB, namespace, name string, hard, used corev1.ResourceList) {
+	t.Helper()
+	made := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Spec: corev1.ResourceQuotaSpec{Hard: hard}}
+	cluster.create(t, made)
+	made.Status = corev1.ResourceQuotaStatus{Hard: hard, Used: used}
+	if err := cluster.client.Status().Update(t.Context(), made); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// refusal is the error of a creation that shall be refused once the operator
+// knows what the test has made.
+func refusal(t testing.TB, create func() error) error {
+	t.Helper()
+	var refused error
+	eventually(t, "refusal", func() error {
+		if refused = create(); refused == nil {
+			return fmt.Errorf("accepted")
+		}
+		return nil
+	})
+	return refused
+}
+
+// Three jobs use 24 of 32 GPUs; one of 20 workers with 2 GPUs asks for 40 more.
+func TestQuotaExceeded(t *testing.T) {
+	cluster := sharedCluster(t)
+	namespace := cluster.namespace(t, nil)
+	for i := range 3 {
+		job := mpiJob(namespace, fmt.Sprintf("running-%d", i))
+		cluster.create(t, job)
+		job.Status.Phase = training.PhaseRunning
+		if err := cluster.client.Status().Update(t.Context(), job); err != nil {
+			t.Fatal(err)
+		}
+	}
+	cluster.create(t, runtime(namespace, "mpi"))
+	cluster.quota(t, namespace, "team", resources("requests.nvidia.com/gpu", "32"), resources("requests.nvidia.com/gpu", "24"))
+
+	const details = `Details: Requested 40 GPUs (20 workers × 2 GPUs), but namespace quota is 32 GPUs.
+Current usage: 24 GPUs (3 running jobs)
+Available: 8 GPUs
+
+Suggestions:
+1. Reduce worker count to 4 (8 GPUs total)
+2. Wait for existing jobs to complete
+3. Request quota increase from administrator`
+	err := refusal(t, func() error {
+		return cluster.client.Create(t.Context(), mpiJob(namespace, "big", func(job *v2beta1.MPIJob) {
+			job.Spec.MPIReplicaSpecs["Worker"].Replicas = new(int32(20))
+		}), dryRun)
+	})
+	wantCauses(t, err, wantCause{workerAt + ".replicas", "Error: Quota exceeded\n" + details})
+
+	err = refusal(t, func() error {
+		return cluster.client.Create(t.Context(), trainJob(namespace, "big", func(job *v2alpha1.TrainJob) {
+			job.Spec.Trainer.NumNodes = new(int32(20))
+		}), dryRun)
+	})
+	wantCauses(t, err, wantCause{"spec.trainer.numNodes", "Insufficient namespace quota: requested 40 GPUs, available 8 GPUs\n" + details})
+
+	// What the first suggestion says is true.
+	if err := cluster.client.Create(t.Context(), mpiJob(namespace, "fits"), dryRun); err != nil {
+		t.Errorf("4 workers do not fit: %v", err)
+	}
+}
+
+func TestQuotaOfWaitingJobsIsNotChecked(t *testing.T) {
+	cluster := sharedCluster(t)
+	namespace := cluster.namespace(t, nil)
+	cluster.quota(t, namespace, "none", resources("requests.nvidia.com/gpu", "1"), nil)
+	refusal(t, func() error { return cluster.client.Create(t.Context(), mpiJob(namespace, "train"), dryRun) })
+	for name, change := range map[string]func(*v2beta1.MPIJob){
+		"suspended": func(job *v2beta1.MPIJob) { job.Spec.RunPolicy.Suspend = new(true) },
+		"queued":    func(job *v2beta1.MPIJob) { job.Labels = map[string]string{training.LabelQueue: "team"} },
+	} {
+		cluster.warnings.take()
+		if err := cluster.client.Create(t.Context(), mpiJob(namespace, name, change)); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		if warned := strings.Join(cluster.warnings.take(), "\n"); !strings.Contains(warned, "quota is looked at when its pods are created") {
+			t.Errorf("%s: no word about the quota in %q", name, warned)
+		}
+	}
+}
+
+// A quota on CPU makes Kubernetes refuse pods that do not state it. A LimitRange
+// states it for them.
+func TestLauncherThatStatesNothing(t *testing.T) {
+	cluster := sharedCluster(t)
+	namespace := cluster.namespace(t, nil)
+	cluster.quota(t, namespace, "team", resources("requests.cpu", "100", "pods", "100"), nil)
+	err := refusal(t, func() error { return cluster.client.Create(t.Context(), mpiJob(namespace, "train"), dryRun) })
+	wantCauses(t, err, wantCause{launcherAt + ".template.spec.containers[0].resources",
+		"container launcher must state requests.cpu, because the quota team of the namespace counts it"})
+
+	cluster.create(t, &corev1.LimitRange{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "defaults"},
+		Spec: corev1.LimitRangeSpec{Limits: []corev1.LimitRangeItem{{
+			Type: corev1.LimitTypeContainer, DefaultRequest: resources("cpu", "1"), Max: resources("nvidia.com/gpu", "2", "cpu", "4"), Default: resources("nvidia.com/gpu", "0", "cpu", "1"),
+		}}},
+	})
+	eventually(t, "the LimitRange's default counts", func() error {
+		return cluster.client.Create(t.Context(), mpiJob(namespace, "train"), dryRun)
+	})
+	err = refusal(t, func() error {
+		return cluster.client.Create(t.Context(), mpiJob(namespace, "train", func(job *v2beta1.MPIJob) {
+			worker(job).Resources.Limits = resources("cpu", "8", "memory", "16Gi", "nvidia.com/gpu", "2")
+		}), dryRun)
+	})
+	wantCauses(t, err,
+		wantCause{workerAt + ".template.spec.containers[0].resources", "container worker has a limit of 8 cpu; at most 4 is allowed (LimitRange defaults)"},
+		wantCause{workerAt + ".template.spec.containers[0].resources", "container worker requests 8 cpu; at most 4 is allowed (LimitRange defaults)"})
+}
