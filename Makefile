@@ -60,8 +60,15 @@ test-docs: bin/gotestsum bin/cluster ## Run every command that the documentation
 test-all: test ## The same and the peers, once there is an operator to set beside them
 	@echo "peers: SKIP, there is no operator yet that could be compared with mpi-operator, Trainer, Kueue or Volcano"
 
+FUZZTIME ?= 1m
+.PHONY: fuzz
+fuzz: ## Feed the rules of the job APIs with nonsense, FUZZTIME (1m) for each kind
+	@for kind in MPIJob TrainJob Runtime; do \
+		go test ./internal/validation -run '^$$' -fuzz "^Fuzz$$kind$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 10x; \
+	done
+
 .PHONY: check
-check: bin/staticcheck cluster-build ## Formatting and static checks: gofmt, go vet, staticcheck, tidy modules (builds Kubernetes if need be)
+check: bin/staticcheck bin/controller-gen cluster-build ## Formatting and static checks: gofmt, go vet, staticcheck, tidy modules (builds Kubernetes if need be)
 	@test/check $(MODULES)
 
 ##@ Change

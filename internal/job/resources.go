@@ -68,8 +68,12 @@ func IsGPU(name corev1.ResourceName) bool {
 	if !extended {
 		return false
 	}
-	return device == "gpu" || strings.HasPrefix(device, "gpu.") || strings.HasPrefix(vendor, "gpu.") || strings.HasSuffix(device, "-gpu") || strings.HasSuffix(device, ".gpu") ||
-		strings.HasPrefix(device, "mig-") || device == "gaudi"
+	// Intel also has names for parts of a GPU, which are not to be counted.
+	if vendor == "gpu.intel.com" {
+		return device == "i915" || device == "xe"
+	}
+	return device == "gpu" || device == "gaudi" || strings.HasPrefix(device, "mig-") ||
+		strings.HasPrefix(device, "gpu.") || strings.HasSuffix(device, ".gpu") || strings.HasSuffix(device, "-gpu")
 }
 
 // GPUs is the number of GPUs in a list, of all vendors.

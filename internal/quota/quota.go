@@ -123,7 +123,7 @@ func shortagesOf(demand *Demand, quota *corev1.ResourceQuota) []Shortage {
 		if shortage.Available.Sign() < 0 {
 			shortage.Available = *resource.NewQuantity(0, shortage.Hard.Format)
 		}
-		if shortage.Requested.Sign() > 0 && shortage.Requested.Cmp(shortage.Available) > 0 {
+		if shortage.Requested.Cmp(shortage.Available) > 0 {
 			shortages = append(shortages, shortage)
 		}
 	}

@@ -127,9 +127,20 @@ func TestShortages(t *testing.T) {
 			want: []Shortage{{Quota: "cpus", Resource: "cpu", Requested: amountOf("2e30"), PerWorker: amountOf("1e29"),
 				Hard: amountOf("1e30"), Used: amountOf("1"), Available: amountOf("999999999999999999999999999999")}},
 		},
+		"more digits than 64 bits hold": {
+			demand: workers(3, requests("cpu", "1234567890123456789012345")),
+			quotas: quotas{quotaOf("cpus", list("cpu", "3703703670370370367037034"), nil)},
+			want: []Shortage{{Quota: "cpus", Resource: "cpu", Requested: amountOf("3703703670370370367037035"), PerWorker: amountOf("1234567890123456789012345"),
+				Hard: amountOf("3703703670370370367037034"), Available: amountOf("3703703670370370367037034")}},
+		},
 		"amounts beyond 64 bits that fit": {
 			demand: workers(100, requests("cpu", "9e18")),
 			quotas: quotas{quotaOf("cpus", list("cpu", "1e30"), nil)},
+		},
+		"every launcher counts, though there should be one": {
+			demand: &Demand{Launcher: Pods{Count: 2, Spec: podOf(requests("cpu", "2"))}},
+			quotas: quotas{quotaOf("cpus", list("cpu", "3"), nil)},
+			want:   []Shortage{{Quota: "cpus", Resource: "cpu", Requested: amountOf("4"), Launcher: amountOf("4"), Hard: amountOf("3"), Available: amountOf("3")}},
 		},
 		"no workers ask for nothing": {
 			demand: workers(0, requests("cpu", "1")),
@@ -169,15 +180,16 @@ func TestFittingWorkers(t *testing.T) {
 			demand: workers(20, requests("nvidia.com/gpu", "2", "cpu", "4")),
 			quotas: []corev1.ResourceQuota{gpus("32", "24"), quotaOf("cpus", list("cpu", "9"), nil)}, want: 2,
 		},
-		"one fewer than was asked for":  {demand: workers(5, requests("nvidia.com/gpu", "2")), quotas: []corev1.ResourceQuota{gpus("32", "24")}, want: 4},
-		"one worker":                    {demand: workers(2, requests("nvidia.com/gpu", "8")), quotas: []corev1.ResourceQuota{gpus("32", "24")}, want: 1},
-		"a worker asks for too much":    {demand: workers(2, requests("nvidia.com/gpu", "9")), quotas: []corev1.ResourceQuota{gpus("32", "24")}, want: 0},
-		"nothing is left":               {demand: workers(2, requests("nvidia.com/gpu", "1")), quotas: []corev1.ResourceQuota{gpus("24", "24")}, want: 0},
-		"over-used":                     {demand: workers(2, requests("nvidia.com/gpu", "1")), quotas: []corev1.ResourceQuota{gpus("24", "25")}, want: 0},
-		"fewer than the least allowed":  {demand: workers(20, requests("nvidia.com/gpu", "8")).withAtLeast(2), quotas: []corev1.ResourceQuota{gpus("32", "24")}, want: 0},
-		"just the least allowed":        {demand: workers(20, requests("nvidia.com/gpu", "4")).withAtLeast(2), quotas: []corev1.ResourceQuota{gpus("32", "24")}, want: 2},
-		"there is no fewer than so few": {demand: workers(2, requests("nvidia.com/gpu", "8")).withAtLeast(2), quotas: []corev1.ResourceQuota{gpus("32", "24")}, want: 0},
-		"one worker cannot be fewer":    {demand: workers(1, requests("nvidia.com/gpu", "9")), quotas: []corev1.ResourceQuota{gpus("32", "24")}, want: 0},
+		"one fewer than was asked for":      {demand: workers(5, requests("nvidia.com/gpu", "2")), quotas: []corev1.ResourceQuota{gpus("32", "24")}, want: 4},
+		"one worker":                        {demand: workers(2, requests("nvidia.com/gpu", "8")), quotas: []corev1.ResourceQuota{gpus("32", "24")}, want: 1},
+		"a worker asks for too much":        {demand: workers(2, requests("nvidia.com/gpu", "9")), quotas: []corev1.ResourceQuota{gpus("32", "24")}, want: 0},
+		"nothing is left":                   {demand: workers(2, requests("nvidia.com/gpu", "1")), quotas: []corev1.ResourceQuota{gpus("24", "24")}, want: 0},
+		"over-used":                         {demand: workers(2, requests("nvidia.com/gpu", "1")), quotas: []corev1.ResourceQuota{gpus("24", "25")}, want: 0},
+		"fewer than the least allowed":      {demand: workers(20, requests("nvidia.com/gpu", "8")).withAtLeast(2), quotas: []corev1.ResourceQuota{gpus("32", "24")}, want: 0},
+		"just the least allowed":            {demand: workers(20, requests("nvidia.com/gpu", "4")).withAtLeast(2), quotas: []corev1.ResourceQuota{gpus("32", "24")}, want: 2},
+		"there is no fewer than so few":     {demand: workers(2, requests("nvidia.com/gpu", "8")).withAtLeast(2), quotas: []corev1.ResourceQuota{gpus("32", "24")}, want: 0},
+		"there is no fewer, even with room": {demand: workers(2, requests("nvidia.com/gpu", "1")).withAtLeast(2), quotas: []corev1.ResourceQuota{gpus("32", "24")}, want: 0},
+		"one worker cannot be fewer":        {demand: workers(1, requests("nvidia.com/gpu", "9")), quotas: []corev1.ResourceQuota{gpus("32", "24")}, want: 0},
 		"the launcher does not fit": {
 			demand: workers(20, requests("cpu", "1")).withLauncher(requests("nvidia.com/gpu", "9")), quotas: []corev1.ResourceQuota{gpus("32", "24")}, want: 0,
 		},
@@ -202,15 +214,19 @@ func TestFittingWorkers(t *testing.T) {
 	}
 }
 
-// Quantities beyond 64 bits are pointers inside: a sum in place would show in
-// the informer's cache that the quotas come from.
+// Quantities of more digits than 64 bits hold are pointers inside: a sum in place
+// would show in the informer's cache that the quotas come from.
 func TestInputsAreNotChanged(t *testing.T) {
-	demand := workers(20, requests("cpu", "1e29"), limits("cpu", "3e29"), initContainer("init", list("cpu", "2e29"))).withLauncher(requests("cpu", "1e29"))
-	quotas := []corev1.ResourceQuota{quotaOf("cpus", list("cpu", "1e30", "limits.cpu", "1e30", "pods", "1"), list("cpu", "3e29", "limits.cpu", "2e30", "pods", "4"))}
+	const amount, more = "1234567890123456789012345", "9876543210987654321098765"
+	demand := workers(20, requests("cpu", amount), limits("cpu", more), initContainer("init", list("cpu", more))).withLauncher(requests("cpu", amount))
+	quotas := []corev1.ResourceQuota{quotaOf("cpus", list("cpu", more, "limits.cpu", more, "pods", "1"), list("cpu", amount, "limits.cpu", amount, "pods", "4"))}
 	spec, launcher, before := demand.Workers.Spec.DeepCopy(), demand.Launcher.Spec.DeepCopy(), quotas[0].DeepCopy()
-	first := Explain(demand, Shortages(demand, quotas), FittingWorkers(demand, quotas), 1)
-	second := Explain(demand, Shortages(demand, quotas), FittingWorkers(demand, quotas), 1)
-	if diff := cmp.Diff(first, second); diff != "" {
+	shortages, fitting := Shortages(demand, quotas), FittingWorkers(demand, quotas)
+	explanation := Explain(demand, shortages, fitting, 1)
+	if diff := cmp.Diff(explanation, Explain(demand, shortages, fitting, 1)); diff != "" {
+		t.Errorf("explained twice, the words differ:\n%s", diff)
+	}
+	if diff := cmp.Diff(shortages, Shortages(demand, quotas)); diff != "" {
 		t.Errorf("asked twice, the answer differs:\n%s", diff)
 	}
 	if diff := cmp.Diff(before, &quotas[0]); diff != "" {

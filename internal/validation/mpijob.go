@@ -2,7 +2,9 @@ package validation
 
 import (
 	"fmt"
+	"maps"
 	"path"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
@@ -77,7 +79,7 @@ func (check *mpiJobCheck) replicas() {
 		check.refuse(field.Required(check.spec.Child("mpiReplicaSpecs"), "mpiReplicaSpecs is required: describe a Launcher and Workers"))
 		return
 	}
-	for role := range specs {
+	for _, role := range slices.Sorted(maps.Keys(specs)) {
 		if role != v2beta1.MPIReplicaTypeLauncher && role != v2beta1.MPIReplicaTypeWorker {
 			check.refuse(field.NotSupported(check.spec.Child("mpiReplicaSpecs"), role,
 				[]v2beta1.MPIReplicaType{v2beta1.MPIReplicaTypeLauncher, v2beta1.MPIReplicaTypeWorker}))

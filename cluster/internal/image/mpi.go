@@ -68,7 +68,7 @@ func gpuCompiler() []string {
 // the copies that wheels, which know no links, have of the libraries.
 func intelExtras() []string {
 	return []string{
-		"/usr/local/bin/IMB-*", "/usr/local/bin/*cpuinfo", "/usr/local/bin/fi_*",
+		"/usr/local/bin/IMB-[!M]*", "/usr/local/bin/IMB-MPI1-*", "/usr/local/bin/IMB-MT*", "/usr/local/bin/*cpuinfo", "/usr/local/bin/fi_*",
 		"/usr/local/bin/libfabric/*", "/usr/local/bin/mpitune_fast",
 		"/usr/local/etc/conda/*/*",
 		"/usr/local/lib/libfabric.so", "/usr/local/lib/libmpcp*",
