@@ -34,6 +34,16 @@ cluster-down: bin/cluster ## Stop it; its data stay
 cluster-reset: bin/cluster ## Stop it and forget its data
 	@bin/cluster reset
 
+##@ Operator
+
+.PHONY: install
+install: bin/cluster bin/operator ## Install the job APIs and the operator on the local cluster
+	@config/install
+
+.PHONY: uninstall
+uninstall: bin/cluster ## Remove them, and every job
+	@bin/cluster kubectl delete --ignore-not-found -k config/overlays/local
+
 ##@ Test
 
 .PHONY: test
@@ -93,6 +103,10 @@ help: ## Show this
 .PHONY: bin/cluster
 bin/cluster:
 	@go build -C cluster -buildvcs=false -ldflags "-s -w" -o ../bin/cluster ./cmd/cluster
+
+.PHONY: bin/operator
+bin/operator:
+	@go build -buildvcs=false -ldflags "-s -w" -o $@ ./cmd/operator
 
 bin/staticcheck: tools/go.mod tools/go.sum
 	@go build -C tools -buildvcs=false -o ../$@ honnef.co/go/tools/cmd/staticcheck

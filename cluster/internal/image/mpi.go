@@ -64,11 +64,12 @@ func gpuCompiler() []string {
 }
 
 // intelExtras are the four fifths of impi-rt that no Python program uses:
-// benchmarks, tuning tools, kernels for GPUs, bindings of other languages and
+// benchmarks but IMB-MPI1, tuning tools, kernels for GPUs, bindings of other languages and
 // the copies that wheels, which know no links, have of the libraries.
 func intelExtras() []string {
 	return []string{
-		"/usr/local/bin/IMB-[!M]*", "/usr/local/bin/IMB-MPI1-*", "/usr/local/bin/IMB-MT*", "/usr/local/bin/*cpuinfo", "/usr/local/bin/fi_*",
+		"/usr/local/bin/IMB-[^M]*", "/usr/local/bin/IMB-MPI1?*", "/usr/local/bin/IMB-MT*",
+		"/usr/local/bin/*cpuinfo", "/usr/local/bin/fi_*",
 		"/usr/local/bin/libfabric/*", "/usr/local/bin/mpitune_fast",
 		"/usr/local/etc/conda/*/*",
 		"/usr/local/lib/libfabric.so", "/usr/local/lib/libmpcp*",
