@@ -77,6 +77,10 @@ fuzz: ## Feed the rules of the job APIs with nonsense, FUZZTIME (1m) for each ki
 		go test ./internal/validation -run '^$$' -fuzz "^Fuzz$$kind$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 10x; \
 	done
 
+.PHONY: bench-admission
+bench-admission: bin/cluster ## Measure how long a job is judged, with 1,000 jobs and 20 quotas in its namespace
+	@go test ./test/integration/admission -run '^$$' -bench Admission -benchtime 5s
+
 .PHONY: check
 check: bin/staticcheck bin/controller-gen cluster-build ## Formatting and static checks: gofmt, go vet, staticcheck, tidy modules (builds Kubernetes if need be)
 	@test/check $(MODULES)
