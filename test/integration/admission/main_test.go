@@ -30,8 +30,7 @@ func sharedCluster(t *testing.T) *cluster {
 // happened to need them first.
 type lifetime struct {
 	testing.TB
-	cleanups  []func()
-	directory string
+	cleanups []func()
 }
 
 func (lifetime *lifetime) Cleanup(cleanup func()) {
