@@ -155,3 +155,19 @@ func wantFindings(t *testing.T, got *Findings, wantFaults, wantWarnings []string
 		t.Errorf("warnings (-want +got):\n%s", diff)
 	}
 }
+
+// skipBug keeps a case that describes what should be until it is. Take the
+// case's mark away with the bug.
+func skipBug(t *testing.T, bug string) {
+	t.Helper()
+	if bug != "" {
+		t.Skip("known bug: " + bug)
+	}
+}
+
+func wantLines(t *testing.T, want, got []string) {
+	t.Helper()
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("faults (-want +got):\n%s", diff)
+	}
+}

@@ -1,0 +1,237 @@
+package agent
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/crypto/ssh"
+)
+
+// Trouble is why a host cannot be reached.
+type Trouble string
+
+const (
+	// NameNotFound: DNS does not know the host.
+	NameNotFound Trouble = "NameNotFound"
+	// Refused: the host is there and nothing listens.
+	Refused Trouble = "Refused"
+	// TimedOut: nothing answers: the pod does not run, or something blocks the port.
+	TimedOut Trouble = "TimedOut"
+	// HostKeyWrong: another machine answers than the one that was meant.
+	HostKeyWrong Trouble = "HostKeyWrong"
+	// KeyRefused: the host does not let the job's key in.
+	KeyRefused Trouble = "KeyRefused"
+	// Broken: the host answered, and then something went wrong.
+	Broken Trouble = "Broken"
+)
+
+// advice is what to look at.
+var advice = map[Trouble]string{
+	NameNotFound: "its pod does not exist yet or has ended, or the job's headless Service is missing",
+	Refused:      "its pod runs, but nothing listens on the port: its container may be starting, or its image runs no SSH server",
+	TimedOut:     "its pod does not run, or a NetworkPolicy blocks the port",
+	HostKeyWrong: "another pod answers under this name, or the pod was started with the key of another job",
+	KeyRefused:   "the pod was started with the key of another job",
+	Broken:       "the connection broke; see the pod's log",
+}
+
+// connectError is why a host cannot be reached, in words for users.
+type connectError struct {
+	host    string
+	trouble Trouble
+	cause   error
+}
+
+func (failure *connectError) Error() string {
+	return fmt.Sprintf("cannot reach %s: %s (%v)", failure.host, words[failure.trouble], failure.cause)
+}
+
+func (failure *connectError) Unwrap() error { return failure.cause }
+
+var words = map[Trouble]string{
+	NameNotFound: "its name is not found",
+	Refused:      "connection refused",
+	TimedOut:     "no answer",
+	HostKeyWrong: "its host key is not the job's",
+	KeyRefused:   "it refuses the job's key",
+	Broken:       "the connection broke",
+}
+
+// client connects to workers.
+type client struct {
+	config *ssh.ClientConfig
+	port   int
+	// bannerOnly is for images with an sshd of their own: it is enough that one answers.
+	bannerOnly bool
+	resolver   *net.Resolver
+}
+
+var errHostKey = errors.New("host key differs")
+
+// newClient logs in as a user with the launcher's key, to hosts with the job's
+// host key.
+func newClient(user string) (*client, error) {
+	port, err := portVariable()
+	if err != nil {
+		return nil, err
+	}
+	key, err := readKey(ClientKey)
+	if err != nil {
+		return nil, err
+	}
+	hostKeys, err := readPublicKeys(HostPublicKey)
+	if err != nil {
+		return nil, err
+	}
+	return &client{port: port, resolver: net.DefaultResolver, config: &ssh.ClientConfig{
+		User: user,
+		Auth: []ssh.AuthMethod{ssh.PublicKeys(key)},
+		HostKeyCallback: func(_ string, _ net.Addr, offered ssh.PublicKey) error {
+			for _, known := range hostKeys {
+				if bytes.Equal(known.Marshal(), offered.Marshal()) {
+					return nil
+				}
+			}
+			return errHostKey
+		},
+		ClientVersion: "SSH-2.0-Trireme",
+	}}, nil
+}
+
+// timing is how long the parts of a connection took.
+type timing struct{ dns, connect time.Duration }
+
+// attemptTimeout is how long one try may take.
+const attemptTimeout = 5 * time.Second
+
+// connect tries once. The session is nil where only a banner was asked for.
+func (client *client) connect(ctx context.Context, host string, port int) (*ssh.Client, timing, error) {
+	ctx, cancel := context.WithTimeout(ctx, attemptTimeout)
+	defer cancel()
+	var took timing
+	start := time.Now()
+	addresses, err := client.resolver.LookupHost(ctx, host)
+	took.dns = time.Since(start)
+	if err != nil {
+		return nil, took, &connectError{host, lookupTrouble(err), err}
+	}
+	start = time.Now()
+	session, err := client.login(ctx, host, net.JoinHostPort(addresses[0], strconv.Itoa(port)))
+	took.connect = time.Since(start)
+	return session, took, err
+}
+
+func lookupTrouble(err error) Trouble {
+	var failure *net.DNSError
+	if errors.As(err, &failure) && failure.IsNotFound {
+		return NameNotFound
+	}
+	return TimedOut
+}
+
+func (client *client) login(ctx context.Context, host, address string) (*ssh.Client, error) {
+	var dialer net.Dialer
+	connection, err := dialer.DialContext(ctx, "tcp", address)
+	if err != nil {
+		return nil, &connectError{host, dialTrouble(err), plainCause(err)}
+	}
+	if deadline, set := ctx.Deadline(); set {
+		_ = connection.SetDeadline(deadline)
+	}
+	if client.bannerOnly {
+		defer connection.Close()
+		return nil, readBanner(connection, host)
+	}
+	session, channels, requests, err := ssh.NewClientConn(connection, address, client.config)
+	if err != nil {
+		_ = connection.Close()
+		return nil, &connectError{host, loginTrouble(err), plainCause(err)}
+	}
+	_ = connection.SetDeadline(time.Time{})
+	return ssh.NewClient(session, channels, requests), nil
+}
+
+func dialTrouble(err error) Trouble {
+	switch {
+	case errors.Is(err, syscall.ECONNREFUSED):
+		return Refused
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, os.ErrDeadlineExceeded), errors.Is(err, syscall.ETIMEDOUT),
+		errors.Is(err, syscall.EHOSTUNREACH), errors.Is(err, syscall.ENETUNREACH):
+		return TimedOut
+	default:
+		return Broken
+	}
+}
+
+// loginTrouble: the library has no types for these.
+func loginTrouble(err error) Trouble {
+	switch {
+	case errors.Is(err, errHostKey):
+		return HostKeyWrong
+	case strings.Contains(err.Error(), "unable to authenticate"):
+		return KeyRefused
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return TimedOut
+	default:
+		return Broken
+	}
+}
+
+// plainCause is the innermost error: the address before it says nothing more
+// than the host's name does.
+func plainCause(err error) error {
+	for {
+		inner := errors.Unwrap(err)
+		if inner == nil {
+			return err
+		}
+		err = inner
+	}
+}
+
+// readBanner reads the line that every SSH server begins with.
+func readBanner(connection net.Conn, host string) error {
+	buffer := make([]byte, 4)
+	for read := 0; read < len(buffer); {
+		count, err := connection.Read(buffer[read:])
+		if err != nil {
+			return &connectError{host, loginTrouble(err), plainCause(err)}
+		}
+		read += count
+	}
+	if string(buffer) != "SSH-" {
+		return &connectError{host, Broken, errors.New("what listens there is no SSH server")}
+	}
+	return nil
+}
+
+// reach tries until a host is reached or the context is done; then it is the
+// last failure that counts. before is called before each try.
+func (client *client) reach(ctx context.Context, host string, port int, before func() (after func())) (*ssh.Client, timing, error) {
+	var last error
+	for pause := 50 * time.Millisecond; ; pause = min(2*pause, time.Second) {
+		after := before()
+		session, took, err := client.connect(ctx, host, port)
+		after()
+		if err == nil {
+			return session, took, nil
+		}
+		// A try that was cut short tells less than the one before it.
+		if last == nil || ctx.Err() == nil {
+			last = err
+		}
+		select {
+		case <-ctx.Done():
+			return nil, took, last
+		case <-time.After(pause):
+		}
+	}
+}

@@ -1,0 +1,260 @@
+package agent
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/trireme-mpi/trireme/internal/mpi"
+)
+
+// Exit codes of a launch that failed by itself. The user's command keeps its own.
+const (
+	exitUsage    = 2
+	exitSSH      = 70
+	exitMPI      = 71
+	exitNotFound = 127
+)
+
+// launch is the gate, the run and the report of one launcher.
+type launch struct {
+	hosts           []string
+	self            string
+	command         []string
+	records         recordsFile
+	directory       string
+	id              string
+	imageSSH        bool
+	requireAllHosts bool
+	report          string
+	started         time.Time
+}
+
+// Launch runs a user's command once every worker can be reached, and returns its
+// exit code.
+func Launch(ctx context.Context, command []string, gateOnly bool) int {
+	launch, err := newLaunch(command)
+	if err != nil {
+		(&Report{Reason: ReasonLauncher, Message: err.Error(), ExitCode: exitUsage}).write(variable("TRIREME_TERMINATION_LOG", TerminationLog))
+		return exitUsage
+	}
+	defer os.RemoveAll(launch.directory)
+	passed, err := launch.passGate(ctx)
+	if err != nil {
+		return launch.end(Report{Reason: ReasonLauncher, Message: err.Error(), ExitCode: exitUsage}, passed)
+	}
+	if len(passed.unreached) > 0 {
+		return launch.end(unreachable(len(launch.hosts), passed), passed)
+	}
+	fmt.Fprintf(os.Stderr, "trireme: %d workers reached in %.2f s\n", len(launch.hosts), time.Since(launch.started).Seconds())
+	if gateOnly {
+		return 0
+	}
+	return launch.end(launch.run(), passed)
+}
+
+func newLaunch(command []string) (*launch, error) {
+	content, err := os.ReadFile(variable(HostfileVariable, "/etc/mpi/hostfile"))
+	if err != nil {
+		return nil, fmt.Errorf("read the hostfile: %w", err)
+	}
+	hosts, err := mpi.ParseHostfile(string(content))
+	if err != nil {
+		return nil, fmt.Errorf("read the hostfile: %w", err)
+	}
+	directory, err := os.MkdirTemp("", "trireme-launch-")
+	if err != nil {
+		return nil, fmt.Errorf("make a directory for the run (is /tmp writable?): %w", err)
+	}
+	launch := &launch{
+		command:         command,
+		directory:       directory,
+		records:         recordsFile(filepath.Join(directory, "records")),
+		id:              rand.Text(),
+		imageSSH:        isSet(ImageSSHVariable),
+		requireAllHosts: isSet(RequireAllHostsVariable),
+		report:          variable("TRIREME_TERMINATION_LOG", TerminationLog),
+		started:         time.Now(),
+	}
+	launch.self, _ = os.Hostname()
+	for _, host := range hosts {
+		// Ranks on the launcher itself need no login.
+		if !sameHost(host.Name, launch.self) {
+			launch.hosts = append(launch.hosts, host.Name)
+		}
+	}
+	return launch, nil
+}
+
+func isSet(name string) bool {
+	set, err := strconv.ParseBool(os.Getenv(name))
+	return err == nil && set
+}
+
+// sameHost compares names with or without their domain.
+func sameHost(name, other string) bool {
+	short, _, _ := strings.Cut(name, ".")
+	otherShort, _, _ := strings.Cut(other, ".")
+	return short == otherShort
+}
+
+func (launch *launch) passGate(ctx context.Context) (passage, error) {
+	timeout, err := durationVariable(GateTimeoutVariable, gateTimeout)
+	if err != nil {
+		return passage{}, err
+	}
+	var caller *client
+	if launch.imageSSH {
+		port, err := portVariable()
+		if err != nil {
+			return passage{}, err
+		}
+		caller = &client{port: port, bannerOnly: true, resolver: net.DefaultResolver}
+	} else if caller, err = newClient(launchUser + launch.id); err != nil {
+		return passage{}, err
+	}
+	clock := os.Getenv(ClockVariable)
+	return (&gate{client: caller, clock: clock, timeout: timeout}).pass(ctx, launch.hosts), nil
+}
+
+// run runs the user's command and judges how it ended.
+func (launch *launch) run() Report {
+	listener := launch.showReadiness()
+	if listener != nil {
+		defer listener.Close()
+	}
+	command := exec.Command(launch.command[0], launch.command[1:]...)
+	environment, err := launch.environment()
+	if err != nil {
+		return Report{Reason: ReasonLauncher, Message: err.Error(), ExitCode: exitUsage}
+	}
+	command.Env = environment
+	var last tail
+	command.Stdin, command.Stdout, command.Stderr = os.Stdin, os.Stdout, io.MultiWriter(os.Stderr, &last)
+	// A daemon of the user's may keep stderr open after the command has ended.
+	command.WaitDelay = 2 * time.Second
+	began := time.Now()
+	if err := command.Start(); err != nil {
+		return launch.notStarted(err)
+	}
+	stop := forwardTo(command.Process)
+	_ = command.Wait()
+	stop()
+	return launch.judge(exitCode(command.ProcessState), last.String(), launch.records.read(), began)
+}
+
+// showReadiness opens the port that the launcher's readiness is asked at: it is
+// ready when the gate has passed.
+func (launch *launch) showReadiness() net.Listener {
+	port, err := portVariable()
+	if err != nil {
+		return nil
+	}
+	listener, err := net.Listen("tcp", fmt.Sprintf(":%d", port))
+	if err != nil {
+		return nil // On the host's network somebody else may have it.
+	}
+	go func() {
+		for {
+			connection, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			_ = connection.Close()
+		}
+	}()
+	return listener
+}
+
+// environment is the container's, and what tells rsh to whom it belongs.
+func (launch *launch) environment() ([]string, error) {
+	environment := append(os.Environ(), recordsVariable+"="+string(launch.records), launchVariable+"="+launch.id)
+	if launch.imageSSH {
+		return environment, nil
+	}
+	// horovodrun calls ssh by its name.
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	if err := os.Symlink(self, filepath.Join(launch.directory, "ssh")); err != nil {
+		return nil, fmt.Errorf("stand in for ssh: %w", err)
+	}
+	return append(environment, "PATH="+launch.directory+":"+variable("PATH", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin")), nil
+}
+
+func (launch *launch) notStarted(err error) Report {
+	name := launch.command[0]
+	if errors.Is(err, exec.ErrNotFound) || errors.Is(err, os.ErrNotExist) {
+		return Report{Reason: ReasonMPI, ExitCode: exitNotFound,
+			Message: fmt.Sprintf("the image has no %s; use an image with MPI in it, or give the full path of the command", name)}
+	}
+	return Report{Reason: ReasonLauncher, Message: fmt.Sprintf("start %s: %v", name, plainCause(err)), ExitCode: exitNotFound - 1}
+}
+
+// forwardTo passes on the signals that Kubernetes sends to the launcher.
+func forwardTo(process *os.Process) (stop func()) {
+	incoming := make(chan os.Signal, 4)
+	signal.Notify(incoming, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGUSR1, syscall.SIGUSR2)
+	go func() {
+		for received := range incoming {
+			_ = process.Signal(received)
+		}
+	}()
+	return func() {
+		signal.Stop(incoming)
+		close(incoming)
+	}
+}
+
+func exitCode(state *os.ProcessState) int {
+	if status, ok := state.Sys().(syscall.WaitStatus); ok && status.Signaled() {
+		return 128 + int(status.Signal())
+	}
+	return state.ExitCode()
+}
+
+// end completes the report, writes it, and is the exit code.
+func (launch *launch) end(report Report, passed passage) int {
+	report.Timings.DNS, report.Timings.Connect = seconds(passed.dns), seconds(passed.connect)
+	report.Timings.Total = seconds(time.Since(launch.started))
+	report.write(launch.report)
+	return report.ExitCode
+}
+
+// tail keeps the end of what is written to it.
+type tail struct {
+	mutex sync.Mutex
+	text  []byte
+}
+
+const maxTail = 32 << 10
+
+func (tail *tail) Write(text []byte) (int, error) {
+	tail.mutex.Lock()
+	defer tail.mutex.Unlock()
+	tail.text = append(tail.text, text...)
+	if excess := len(tail.text) - maxTail; excess > 0 {
+		tail.text = slices.Delete(tail.text, 0, excess)
+	}
+	return len(text), nil
+}
+
+func (tail *tail) String() string {
+	tail.mutex.Lock()
+	defer tail.mutex.Unlock()
+	return string(tail.text)
+}

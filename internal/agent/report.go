@@ -1,0 +1,126 @@
+package agent
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+)
+
+// Report is what the launcher's termination message says, as JSON of less than
+// 4 KiB. It holds no key and nothing of an environment.
+type Report struct {
+	// Reason is one of the failure reasons of a job, or empty if the run ended well.
+	Reason  string `json:"reason,omitempty"`
+	Message string `json:"message,omitempty"`
+	// Host and Rank are where it went wrong, if that is known.
+	Host     string  `json:"host,omitempty"`
+	Rank     *int    `json:"rank,omitempty"`
+	ExitCode int     `json:"exitCode"`
+	Timings  Timings `json:"timings"`
+	Hosts    Hosts   `json:"hosts"`
+}
+
+// Timings are in seconds.
+type Timings struct {
+	// DNS and Connect are what the slowest worker took in the gate.
+	DNS     float64 `json:"dns"`
+	Connect float64 `json:"connect"`
+	// Init is from the start of the command until the last host was asked to
+	// start its part.
+	Init float64 `json:"init"`
+	// Total is from the start of the launch to its end.
+	Total float64 `json:"total"`
+}
+
+// Hosts compares the hostfile with the run.
+type Hosts struct {
+	Expected int `json:"expected"`
+	Reached  int `json:"reached"`
+	// Missing are some of the hosts that were not used.
+	Missing []string `json:"missing,omitempty"`
+}
+
+// Reasons of a report: those failure reasons of a job that a launcher can know.
+const (
+	ReasonSSH      = "SSHConnectionFailed"
+	ReasonMPI      = "MPIInitializationFailed"
+	ReasonWorker   = "WorkerFailed"
+	ReasonTraining = "TrainingError"
+	ReasonLauncher = "LauncherFailed"
+)
+
+const (
+	maxReport  = 4000
+	maxMessage = 2000
+	// shownHosts is how many hosts are named.
+	shownHosts = 5
+)
+
+// TerminationLog is where Kubernetes reads a container's last message.
+const TerminationLog = "/dev/termination-log"
+
+// write leaves the report where Kubernetes finds it, and in the log.
+func (report *Report) write(path string) {
+	report.Message = shorten(report.Message, maxMessage)
+	text, err := json.Marshal(report)
+	for ; err == nil && len(text) > maxReport; text, err = json.Marshal(report) {
+		report.Message = shorten(report.Message, len(report.Message)/2)
+	}
+	if err != nil {
+		fmt.Fprintf(os.Stderr, "trireme: write the report: %v\n", err)
+		return
+	}
+	if report.Reason != "" {
+		fmt.Fprintf(os.Stderr, "trireme: %s: %s\n", report.Reason, report.Message)
+	}
+	if path == "" {
+		return
+	}
+	if err := os.WriteFile(path, text, 0o644); err != nil && !os.IsNotExist(err) && !os.IsPermission(err) {
+		fmt.Fprintf(os.Stderr, "trireme: write the report: %v\n", err)
+	}
+}
+
+// shorten cuts a text between characters.
+func shorten(text string, most int) string {
+	if len(text) <= most {
+		return text
+	}
+	cut := most
+	for cut > 0 && !utf8.RuneStart(text[cut]) {
+		cut--
+	}
+	return text[:cut] + "…"
+}
+
+// some names the first few of many hosts.
+func some(hosts []string) string {
+	if len(hosts) <= shownHosts {
+		return strings.Join(hosts, ", ")
+	}
+	return fmt.Sprintf("%s and %d more", strings.Join(hosts[:shownHosts], ", "), len(hosts)-shownHosts)
+}
+
+// unreachable is the report of a gate that was not passed.
+func unreachable(expected int, passed passage) Report {
+	slices.SortFunc(passed.unreached, func(a, b record) int { return strings.Compare(a.Host, b.Host) })
+	var hosts []string
+	for _, record := range passed.unreached {
+		hosts = append(hosts, record.Host)
+	}
+	first := passed.unreached[0]
+	message := first.Message
+	if len(hosts) > 1 {
+		message = fmt.Sprintf("cannot reach %d of %d workers: %s. The first: %s", len(hosts), expected, some(hosts), first.Message)
+	}
+	return Report{
+		Reason: ReasonSSH, Message: message, Host: first.Host, ExitCode: exitSSH,
+		Hosts: Hosts{Expected: expected, Reached: expected - len(hosts), Missing: hosts[:min(len(hosts), shownHosts)]},
+	}
+}
+
+func seconds(duration time.Duration) float64 { return float64(duration.Milliseconds()) / 1000 }

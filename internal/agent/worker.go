@@ -1,0 +1,130 @@
+package agent
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/crypto/ssh"
+)
+
+const (
+	// handshakeTimeout is how long somebody may take to log in.
+	handshakeTimeout = 10 * time.Second
+	// maxStrangers is how many may be at it at a time; a launcher with 500
+	// sessions logs in far faster than strangers are given up.
+	maxStrangers = 512
+	// launchUser is how the logins of one launcher are told from another's.
+	launchUser = "launch-"
+)
+
+// Worker is an SSH server that needs nothing of its container: no passwd entry,
+// no user, no capability, no configuration file. It runs commands for whoever
+// holds the job's key, with the environment and in the directory of the
+// container.
+type Worker struct {
+	config    *ssh.ServerConfig
+	log       *slog.Logger
+	processes *processes
+	strangers chan struct{}
+
+	mutex  sync.Mutex
+	launch string
+}
+
+// NewWorker is a worker with a host key that lets in the holders of any of the
+// authorized keys.
+func NewWorker(hostKey ssh.Signer, authorized []ssh.PublicKey, log *slog.Logger) *Worker {
+	worker := &Worker{log: log, processes: newProcesses(), strangers: make(chan struct{}, maxStrangers)}
+	worker.config = &ssh.ServerConfig{
+		ServerVersion: "SSH-2.0-Trireme",
+		MaxAuthTries:  3,
+		PublicKeyCallback: func(_ ssh.ConnMetadata, offered ssh.PublicKey) (*ssh.Permissions, error) {
+			for _, key := range authorized {
+				if bytes.Equal(key.Marshal(), offered.Marshal()) {
+					return nil, nil
+				}
+			}
+			return nil, errors.New("the key is not the job's")
+		},
+	}
+	worker.config.AddHostKey(hostKey)
+	return worker
+}
+
+// Serve answers until the listener is closed or the context is done.
+func (worker *Worker) Serve(ctx context.Context, listener net.Listener) error {
+	stop := context.AfterFunc(ctx, func() { _ = listener.Close() })
+	defer stop()
+	for {
+		connection, err := listener.Accept()
+		if ctx.Err() != nil {
+			return nil
+		}
+		if errors.Is(err, net.ErrClosed) {
+			return err
+		}
+		if err != nil {
+			// Such as too many open files: others may end.
+			worker.log.Warn("accept", "error", err)
+			time.Sleep(50 * time.Millisecond)
+			continue
+		}
+		select {
+		case worker.strangers <- struct{}{}:
+			go worker.welcome(connection)
+		default:
+			_ = connection.Close()
+		}
+	}
+}
+
+// welcome lets one connection log in and serves it.
+func (worker *Worker) welcome(connection net.Conn) {
+	defer connection.Close()
+	_ = connection.SetDeadline(time.Now().Add(handshakeTimeout))
+	session, channels, requests, err := ssh.NewServerConn(connection, worker.config)
+	<-worker.strangers
+	if err != nil {
+		// Nobody wants to read of every probe that only looks whether the port is open.
+		worker.log.Debug("login", "from", connection.RemoteAddr(), "error", err)
+		return
+	}
+	_ = connection.SetDeadline(time.Time{})
+	worker.newLaunch(session.User())
+	// Forwarding of ports is asked for by such requests; all are refused. A
+	// refusal is also the answer to a client that asks whether we are still here.
+	go ssh.DiscardRequests(requests)
+	for channel := range channels {
+		if channel.ChannelType() != "session" {
+			_ = channel.Reject(ssh.Prohibited, fmt.Sprintf("%s is not allowed", channel.ChannelType()))
+			continue
+		}
+		accepted, requests, err := channel.Accept()
+		if err != nil {
+			return
+		}
+		go worker.session(accepted, requests)
+	}
+}
+
+// newLaunch ends what an earlier launcher has left running, at the first login
+// of a new one: its ranks would fight with the new ones for memory and GPUs.
+func (worker *Worker) newLaunch(user string) {
+	if !strings.HasPrefix(user, launchUser) {
+		return
+	}
+	worker.mutex.Lock()
+	defer worker.mutex.Unlock()
+	if worker.launch != "" && worker.launch != user {
+		worker.log.Info("a new launcher has logged in; what the last one left running is ended")
+		endDescendants(0)
+	}
+	worker.launch = user
+}

