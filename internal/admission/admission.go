@@ -11,6 +11,7 @@ import (
 	"net/http"
 
 	admissionv1 "k8s.io/api/admission/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -90,8 +91,9 @@ func runtimeJudge[T client.Object](rules *validation.Rules, spec func(T) *v2alph
 		create: func(_ context.Context, runtime T, bytes int) (*validation.Findings, error) {
 			return rules.Runtime(spec(runtime), bytes), nil
 		},
-		update: func(_ context.Context, _, changed T, bytes int) (*validation.Findings, error) {
-			if changed.GetDeletionTimestamp() != nil {
+		update: func(_ context.Context, old, changed T, bytes int) (*validation.Findings, error) {
+			// A label must be possible on a runtime that limits have overtaken.
+			if changed.GetDeletionTimestamp() != nil || equality.Semantic.DeepEqual(spec(old), spec(changed)) {
 				return &validation.Findings{}, nil
 			}
 			return rules.Runtime(spec(changed), bytes), nil
@@ -123,14 +125,26 @@ func answer[T client.Object](ctx context.Context, judge judge[T], decoder admiss
 		if err := decoder.DecodeRaw(request.OldObject, old); err != nil {
 			return admission.Errored(http.StatusBadRequest, err)
 		}
-		findings, err = judge.update(ctx, old, object, len(request.Object.Raw))
+		findings, err = judge.update(ctx, old, object, size(request, object))
 	} else {
-		findings, err = judge.create(ctx, object, len(request.Object.Raw))
+		findings, err = judge.create(ctx, object, size(request, object))
 	}
 	if err != nil {
 		return admission.Errored(http.StatusInternalServerError, err)
 	}
 	return respond(request, object.GetName(), findings)
+}
+
+// size is how large an object is without the notes of the API server about who
+// set which field, which can be larger than the object.
+func size(request *admission.Request, object client.Object) int {
+	managed := 0
+	for _, entry := range object.GetManagedFields() {
+		if entry.FieldsV1 != nil {
+			managed += len(entry.FieldsV1.Raw)
+		}
+	}
+	return max(len(request.Object.Raw)-managed, 0)
 }
 
 // respond gives every fault with its path, in the form that kubectl knows how to show.

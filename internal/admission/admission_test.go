@@ -80,6 +80,15 @@ func rawText(text string) []byte {
 	return []byte(text)
 }
 
+// The API server's notes about who set which field are not the user's.
+func TestManagedFieldsAreNotCounted(t *testing.T) {
+	job := mpiJob(func(mpiJob *v2beta1.MPIJob) {
+		notes := `{"f:spec":"` + strings.Repeat("x", 1<<20) + `"}`
+		mpiJob.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "kubectl", FieldsType: "FieldsV1", FieldsV1: &metav1.FieldsV1{Raw: []byte(notes)}}, {Manager: "nobody"}}
+	})
+	wantAnswer(t, create(t, holding(place()), holding(), job), 200, "")
+}
+
 func TestWhatCannotBeRead(t *testing.T) {
 	for kind, object := range ofEveryKind() {
 		for name, tc := range map[string]struct {
@@ -129,6 +138,12 @@ func TestUpdates(t *testing.T) {
 	image := func(trainJob *v2alpha1.TrainJob) { trainJob.Spec.Trainer.Image = "other:1" }
 	broken := namespacedRuntime(namespace)
 	broken.Spec.MLPolicy.NumNodes = new(int32(0))
+	worse := broken.DeepCopy()
+	worse.Spec.MLPolicy.MPIImplementation = v2alpha1.MPIImplementationMPICH
+	withLabel := func(object client.Object) client.Object {
+		object.SetLabels(map[string]string{"team": "vision"})
+		return object
+	}
 	brokenEverywhere := clusterRuntime()
 	brokenEverywhere.Spec = broken.Spec
 	tests := map[string]struct {
@@ -136,19 +151,20 @@ func TestUpdates(t *testing.T) {
 		wantCode     int32
 		want         string
 	}{
-		"an MPIJob that stays":                {old: mpiJob(), changed: mpiJob(), wantCode: 200},
-		"an MPIJob that changes":              {old: mpiJob(), changed: mpiJob(worker), wantCode: 422, want: "containers[0].image: Forbidden: " + immutable},
-		"an MPIJob that changes and goes":     {old: mpiJob(), changed: goes(mpiJob(worker)), wantCode: 200},
-		"a TrainJob that stays":               {old: trainJob(), changed: trainJob(), wantCode: 200},
-		"a TrainJob that changes":             {old: trainJob(), changed: trainJob(image), wantCode: 422, want: "spec.trainer.image: Forbidden: " + immutable},
-		"a TrainJob that changes and goes":    {old: trainJob(), changed: goes(trainJob(image)), wantCode: 200},
-		"a runtime that gets worse":           {old: namespacedRuntime(namespace), changed: broken.DeepCopy(), wantCode: 422, want: "spec.mlPolicy.numNodes: Invalid value: 0: numNodes must be between 1 and 64"},
-		"a runtime that gets better":          {old: broken.DeepCopy(), changed: namespacedRuntime(namespace), wantCode: 200},
-		"a runtime that is bad and goes":      {old: broken.DeepCopy(), changed: goes(broken.DeepCopy()), wantCode: 200},
-		"a cluster's that gets worse":         {old: clusterRuntime(), changed: brokenEverywhere.DeepCopy(), wantCode: 422, want: "spec.mlPolicy.numNodes: Invalid value: 0: numNodes must be between 1 and 64"},
-		"a cluster's that is bad and goes":    {old: brokenEverywhere.DeepCopy(), changed: goes(brokenEverywhere.DeepCopy()), wantCode: 200},
-		"a runtime that is bad and goes on":   {old: broken.DeepCopy(), changed: broken.DeepCopy(), wantCode: 422, want: "spec.mlPolicy.numNodes"},
-		"an MPIJob that went and comes again": {old: goes(mpiJob()), changed: mpiJob(worker), wantCode: 422, want: immutable},
+		"an MPIJob that stays":                   {old: mpiJob(), changed: mpiJob(), wantCode: 200},
+		"an MPIJob that changes":                 {old: mpiJob(), changed: mpiJob(worker), wantCode: 422, want: "containers[0].image: Forbidden: " + immutable},
+		"an MPIJob that changes and goes":        {old: mpiJob(), changed: goes(mpiJob(worker)), wantCode: 200},
+		"a TrainJob that stays":                  {old: trainJob(), changed: trainJob(), wantCode: 200},
+		"a TrainJob that changes":                {old: trainJob(), changed: trainJob(image), wantCode: 422, want: "spec.trainer.image: Forbidden: " + immutable},
+		"a TrainJob that changes and goes":       {old: trainJob(), changed: goes(trainJob(image)), wantCode: 200},
+		"a runtime that gets worse":              {old: namespacedRuntime(namespace), changed: broken.DeepCopy(), wantCode: 422, want: "spec.mlPolicy.numNodes: Invalid value: 0: numNodes must be between 1 and 64"},
+		"a runtime that gets better":             {old: broken.DeepCopy(), changed: namespacedRuntime(namespace), wantCode: 200},
+		"a runtime that is bad and goes":         {old: broken.DeepCopy(), changed: goes(broken.DeepCopy()), wantCode: 200},
+		"a cluster's that gets worse":            {old: clusterRuntime(), changed: brokenEverywhere.DeepCopy(), wantCode: 422, want: "spec.mlPolicy.numNodes: Invalid value: 0: numNodes must be between 1 and 64"},
+		"a cluster's that is bad and goes":       {old: brokenEverywhere.DeepCopy(), changed: goes(brokenEverywhere.DeepCopy()), wantCode: 200},
+		"a runtime that is bad and gets a label": {old: broken.DeepCopy(), changed: withLabel(broken.DeepCopy()), wantCode: 200},
+		"a runtime that is bad and stays so":     {old: broken.DeepCopy(), changed: worse, wantCode: 422, want: "spec.mlPolicy.numNodes"},
+		"an MPIJob that went and comes again":    {old: goes(mpiJob()), changed: mpiJob(worker), wantCode: 422, want: immutable},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -62,8 +62,11 @@ func objectName(request *admission.Request) string {
 			Name string `json:"name"`
 		} `json:"metadata"`
 	}
-	if err := json.Unmarshal(request.Object.Raw, &object); err != nil {
-		return ""
+	// A collection is deleted without naming its members.
+	for _, raw := range [][]byte{request.Object.Raw, request.OldObject.Raw} {
+		if err := json.Unmarshal(raw, &object); err == nil && object.Metadata.Name != "" {
+			return object.Metadata.Name
+		}
 	}
-	return object.Metadata.Name
+	return ""
 }

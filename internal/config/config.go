@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -111,7 +112,7 @@ const (
 
 // Webhook is where the API server finds the operator.
 type Webhook struct {
-	Port int `json:"port"`
+	Port int32 `json:"port"`
 	// CertificateDirectory has tls.crt and tls.key.
 	CertificateDirectory string `json:"certificateDirectory"`
 	// ManageCertificates makes the operator issue and renew the certificate by
@@ -175,6 +176,9 @@ func Load(path string) (*Config, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read the configuration: %w", err)
 	}
+	if documents := strings.Count("\n"+strings.TrimPrefix(string(data), "---\n"), "\n---\n"); documents > 0 {
+		return nil, fmt.Errorf("configuration %s: has more than one document", path)
+	}
 	if err := yaml.UnmarshalStrict(data, config); err != nil {
 		return nil, fmt.Errorf("configuration %s: %w", path, err)
 	}
@@ -208,10 +212,26 @@ func (config *Config) Validate() error {
 		{"limits.maxEnvPerContainer", limits.MaxEnv, 1},
 		{"limits.maxObjectBytes", limits.MaxBytes, 1},
 		{"defaults.scheduleTimeoutSeconds", config.Defaults.ScheduleTimeoutSeconds, 1},
-		{"webhook.port", int32(config.Webhook.Port), 1},
+		{"webhook.port", config.Webhook.Port, 1},
 	} {
 		if limit.value < limit.least {
 			complain("%s is %d; it must be at least %d", limit.name, limit.value, limit.least)
+		}
+	}
+	if config.Webhook.Port > 65535 {
+		complain("webhook.port is %d; it must be at most 65535", config.Webhook.Port)
+	}
+	if user := config.Defaults.RunAsUser; user != nil && *user < 1 {
+		complain("defaults.runAsUser is %d; it must be at least 1, because pods without a user must not be root", *user)
+	}
+	for _, setting := range []struct{ name, value string }{
+		{"webhook.certificateDirectory", config.Webhook.CertificateDirectory},
+		{"webhook.serviceName", config.Webhook.ServiceName},
+		{"webhook.secretName", config.Webhook.SecretName},
+		{"webhook.configurationName", config.Webhook.ConfigurationName},
+	} {
+		if setting.value == "" {
+			complain("%s is empty", setting.name)
 		}
 	}
 	for _, amount := range []struct {

@@ -120,6 +120,14 @@ func TestLoad(t *testing.T) {
 	}
 }
 
+// Some editors begin every file with the mark of a document.
+func TestLoadOfOneMarkedDocument(t *testing.T) {
+	got, err := Load(write(t, "---\n"+header+"limits: {maxNodes: 8}\n"))
+	if err != nil || got.Limits.MaxNodes != 8 {
+		t.Errorf("want 8 nodes, got %+v (%v)", got, err)
+	}
+}
+
 // Every field can be set from a file: what is written out reads back.
 func TestLoadReadsEveryField(t *testing.T) {
 	want := &Config{
@@ -178,14 +186,15 @@ func TestLoadRefuses(t *testing.T) {
 		"a number beyond its type":       {file: header + "limits: {maxNodes: 2147483648}", want: []string{"maxNodes"}},
 		"a quantity that is none":        {file: header + "limits: {minCPUPerWorker: one}", want: []string{"quantities must match"}},
 		"no YAML":                        {file: "\tlimits", want: []string{"yaml"}},
+		"two documents":                  {file: header + "---\n" + header + "limits: {maxNodes: 8}", want: []string{"has more than one document"}},
 		"another version":                {file: "apiVersion: trireme.kubeflow.org/v1\nkind: OperatorConfiguration", want: []string{versions(`"trireme.kubeflow.org/v1" and "OperatorConfiguration"`)}},
 		"another kind":                   {file: "apiVersion: trireme.kubeflow.org/v1alpha1\nkind: Configuration", want: []string{versions(`"trireme.kubeflow.org/v1alpha1" and "Configuration"`)}},
 		"an object of another sort":      {file: "apiVersion: v1\nkind: ConfigMap", want: []string{versions(`"v1" and "ConfigMap"`)}},
 		"neither version nor kind":       {file: "limits: {maxNodes: 8}", bug: "the defaults have both, so a file needs neither", want: []string{versions(`"" and ""`)}},
-		"a port that no machine has":     {file: header + "webhook: {port: 70000}", bug: "ports have no upper end", want: []string{"webhook.port is 70000"}},
-		"a port beyond 32 bits":          {file: header + "webhook: {port: 4294967297}", bug: "the port is checked as an int32, where it is 1", want: []string{"webhook.port is 4294967297"}},
-		"root for those who must not be": {file: header + "defaults: {runAsUser: 0}", bug: "pods that get this user also get runAsNonRoot and never start", want: []string{"defaults.runAsUser is 0"}},
-		"a user below root":              {file: header + "defaults: {runAsUser: -1}", bug: "Kubernetes refuses every pod with this user", want: []string{"defaults.runAsUser is -1"}},
+		"a port that no machine has":     {file: header + "webhook: {port: 70000}", want: []string{"webhook.port is 70000; it must be at most 65535"}},
+		"a port beyond 32 bits":          {file: header + "webhook: {port: 4294967297}", want: []string{"webhook.port"}},
+		"root for those who must not be": {file: header + "defaults: {runAsUser: 0}", want: []string{"defaults.runAsUser is 0; it must be at least 1, because pods without a user must not be root"}},
+		"a user below root":              {file: header + "defaults: {runAsUser: -1}", want: []string{"defaults.runAsUser is -1; it must be at least 1"}},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -233,6 +242,10 @@ admission:
   podSecurity: refuse
 webhook:
   port: 0
+  certificateDirectory: ""
+  serviceName: ""
+  secretName: ""
+  configurationName: ""
 `)
 	want := "configuration " + path + `: apiVersion and kind are "v1" and "OperatorConfiguration"; this operator reads "trireme.kubeflow.org/v1alpha1" and "OperatorConfiguration"
 limits.maxNodes is 0; it must be at least 1
@@ -248,6 +261,10 @@ limits.maxEnvPerContainer is 0; it must be at least 1
 limits.maxObjectBytes is 0; it must be at least 1
 defaults.scheduleTimeoutSeconds is 0; it must be at least 1
 webhook.port is 0; it must be at least 1
+webhook.certificateDirectory is empty
+webhook.serviceName is empty
+webhook.secretName is empty
+webhook.configurationName is empty
 limits.minCPUPerWorker is -1; it must not be negative
 limits.minMemoryPerWorker is -1Gi; it must not be negative
 defaults.launcherCPU is -500m; it must not be negative

@@ -136,14 +136,18 @@ func applyTrainer(job *Job, trainer *v2alpha1.Trainer) {
 // mergeEnv keeps the order, so that variables can refer to earlier ones.
 func mergeEnv(base, over []corev1.EnvVar) []corev1.EnvVar {
 	merged := slices.Clone(base)
+	places := make(map[string]int, len(base))
+	for i := range base {
+		places[base[i].Name] = i
+	}
 	for i := range over {
 		variable := *over[i].DeepCopy()
-		at := slices.IndexFunc(merged, func(other corev1.EnvVar) bool { return other.Name == variable.Name })
-		if at < 0 {
-			merged = append(merged, variable)
-		} else {
+		if at, found := places[variable.Name]; found {
 			merged[at] = variable
+			continue
 		}
+		places[variable.Name] = len(merged)
+		merged = append(merged, variable)
 	}
 	return merged
 }

@@ -189,6 +189,11 @@ func (job *Job) Objects() map[corev1.ResourceName]int64 {
 	}
 	if job.Initializer != nil && job.Initializer.ClaimName == "" {
 		objects["persistentvolumeclaims"], objects["count/persistentvolumeclaims"] = 1, 1
+		objects["requests.storage"] = job.Initializer.Size.Value()
+		if class := job.Initializer.StorageClassName; class != nil {
+			objects[corev1.ResourceName(*class+".storageclass.storage.k8s.io/requests.storage")] = job.Initializer.Size.Value()
+			objects[corev1.ResourceName(*class+".storageclass.storage.k8s.io/persistentvolumeclaims")] = 1
+		}
 	}
 	return objects
 }

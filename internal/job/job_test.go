@@ -5,6 +5,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 )
 
 func TestPodsAndWorldSize(t *testing.T) {
@@ -76,9 +77,10 @@ func TestObjects(t *testing.T) {
 				"count/jobs.batch": 2, "count/jobsets.jobset.x-k8s.io": 1},
 		},
 		"a TrainJob with a claim of its own": {
-			job: Job{Kind: KindTrainJob, Initializer: &Initializer{}},
+			job: Job{Kind: KindTrainJob, Initializer: &Initializer{Size: resource.MustParse("1Ki"), StorageClassName: new("fast")}},
 			want: numbers{"services": 1, "count/services": 1, "secrets": 1, "count/secrets": 1, "configmaps": 1, "count/configmaps": 1,
-				"count/jobs.batch": 2, "count/jobsets.jobset.x-k8s.io": 1, "persistentvolumeclaims": 1, "count/persistentvolumeclaims": 1},
+				"count/jobs.batch": 2, "count/jobsets.jobset.x-k8s.io": 1, "persistentvolumeclaims": 1, "count/persistentvolumeclaims": 1, "requests.storage": 1024,
+				"fast.storageclass.storage.k8s.io/requests.storage": 1024, "fast.storageclass.storage.k8s.io/persistentvolumeclaims": 1},
 		},
 		"a TrainJob with a claim that is there": {
 			job: Job{Kind: KindTrainJob, Initializer: &Initializer{ClaimName: "data"}},

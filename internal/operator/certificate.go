@@ -8,8 +8,11 @@ import (
 
 	"github.com/open-policy-agent/cert-controller/pkg/rotator"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -21,7 +24,7 @@ import (
 	"github.com/trireme-mpi/trireme/internal/config"
 )
 
-// +kubebuilder:rbac:groups="",namespace=trireme-system,resources=secrets,verbs=get;list;watch
+// +kubebuilder:rbac:groups="",namespace=trireme-system,resources=secrets,verbs=get;list;watch;create
 // +kubebuilder:rbac:groups="",namespace=trireme-system,resources=secrets,resourceNames=trireme-webhook,verbs=update
 // +kubebuilder:rbac:groups=admissionregistration.k8s.io,resources=validatingwebhookconfigurations,verbs=get;list;watch
 // +kubebuilder:rbac:groups=admissionregistration.k8s.io,resources=validatingwebhookconfigurations,resourceNames=trireme,verbs=update
@@ -35,6 +38,9 @@ func manageCertificate(manager ctrl.Manager, settings config.Webhook, namespace 
 		host = fmt.Sprintf("%s.%s.svc", settings.ServiceName, namespace)
 	}
 	secret := types.NamespacedName{Namespace: namespace, Name: settings.SecretName}
+	if err := ensureSecret(manager.GetConfig(), secret); err != nil {
+		return err
+	}
 	if err := rotator.AddRotator(manager, &rotator.CertRotator{
 		SecretKey:      secret,
 		CertDir:        settings.CertificateDirectory,
@@ -47,6 +53,19 @@ func manageCertificate(manager ctrl.Manager, settings config.Webhook, namespace 
 		return err
 	}
 	return unpackSecret(manager, secret, settings.CertificateDirectory)
+}
+
+// ensureSecret makes the empty Secret that the certificate will be put into.
+func ensureSecret(connection *rest.Config, name types.NamespacedName) error {
+	server, err := client.New(connection, client.Options{})
+	if err != nil {
+		return err
+	}
+	err = server.Create(context.Background(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: name.Namespace, Name: name.Name}})
+	if apierrors.IsAlreadyExists(err) {
+		return nil
+	}
+	return err
 }
 
 // unpackSecret writes the Secret's certificate to the directory that the webhook

@@ -60,7 +60,7 @@ func New(connection *rest.Config, options Options) (ctrl.Manager, error) {
 		HealthProbeBindAddress: options.ProbeAddress,
 		// Metrics come with the reconcilers that have something to tell.
 		Metrics:       metricsserver.Options{BindAddress: "0"},
-		WebhookServer: webhook.NewServer(webhook.Options{Port: settings.Port, CertDir: settings.CertificateDirectory}),
+		WebhookServer: webhook.NewServer(webhook.Options{Port: int(settings.Port), CertDir: settings.CertificateDirectory}),
 		Cache: cache.Options{
 			DefaultTransform: cache.TransformStripManagedFields(),
 			ByObject:         map[client.Object]cache.ByObject{&corev1.Node{}: {Transform: keepAllocatable}},

@@ -52,8 +52,9 @@ type Shortage struct {
 // quota with the least to give is named.
 func Shortages(demand *Demand, quotas []corev1.ResourceQuota) []Shortage {
 	tightest := map[corev1.ResourceName]Shortage{}
+	weights := weigh(demand)
 	for i := range quotas {
-		for _, shortage := range shortagesOf(demand, &quotas[i]) {
+		for _, shortage := range weights.shortages(demand, &quotas[i]) {
 			resource := canonical(shortage.Resource)
 			if known, found := tightest[resource]; !found || shortage.Available.Cmp(known.Available) < 0 {
 				tightest[resource] = shortage
@@ -83,12 +84,15 @@ func compareFirst(a, b bool) int {
 // FittingWorkers is the largest number of workers, below that of the demand,
 // that the quotas have room for; 0 if it would be below the least.
 func FittingWorkers(demand *Demand, quotas []corev1.ResourceQuota) int64 {
-	smaller := *demand
+	smaller, weights := *demand, weigh(demand)
 	fits := func(workers int64) bool {
 		smaller.Workers.Count = workers
-		return !slices.ContainsFunc(quotas, func(quota corev1.ResourceQuota) bool {
-			return len(shortagesOf(&smaller, &quota)) > 0
-		})
+		for i := range quotas {
+			if len(weights.shortages(&smaller, &quotas[i])) > 0 {
+				return false
+			}
+		}
+		return true
 	}
 	least := max(demand.MinWorkers, 1)
 	if demand.Workers.Count <= least || !fits(least) {
@@ -98,20 +102,27 @@ func FittingWorkers(demand *Demand, quotas []corev1.ResourceQuota) int64 {
 	return least + int64(tooMany) - 1
 }
 
-func shortagesOf(demand *Demand, quota *corev1.ResourceQuota) []Shortage {
+// weights are what a launcher and a worker count for. They are the same for every
+// quota and every number of workers, and a pod can be large.
+type weights struct{ launcher, worker usage }
+
+func weigh(demand *Demand) weights {
+	return weights{launcher: newUsage(demand.Launcher.Spec), worker: newUsage(demand.Workers.Spec)}
+}
+
+func (weights weights) shortages(demand *Demand, quota *corev1.ResourceQuota) []Shortage {
 	workersCount, launcherCounts := matches(quota, demand.Workers.Spec), matches(quota, demand.Launcher.Spec)
-	workerUsage, launcherUsage := newUsage(demand.Workers.Spec), newUsage(demand.Launcher.Spec)
 	var shortages []Shortage
 	for _, name := range job.ResourceNames(quota.Spec.Hard) {
 		shortage := Shortage{Quota: quota.Name, Resource: name, Hard: quota.Spec.Hard[name], Used: quota.Status.Used[name].DeepCopy()}
 		if workersCount && demand.Workers.Count > 0 {
-			shortage.PerWorker = workerUsage.of(name)
+			shortage.PerWorker = weights.worker.of(name)
 			total := shortage.PerWorker.DeepCopy()
 			total.Mul(demand.Workers.Count)
 			shortage.Requested.Add(total)
 		}
 		if launcherCounts && demand.Launcher.Count > 0 {
-			shortage.Launcher = launcherUsage.of(name)
+			shortage.Launcher = weights.launcher.of(name)
 			shortage.Launcher.Mul(demand.Launcher.Count)
 			shortage.Requested.Add(shortage.Launcher)
 		}

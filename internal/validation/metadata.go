@@ -29,33 +29,39 @@ func nameFits(findings *Findings, name, longest string) {
 	}
 }
 
-// labels refuses labels that contradict the job, and warns of a sidecar.
-func labels(findings *Findings, meta *metav1.ObjectMeta, kind job.Kind) {
+// labels refuses labels that contradict the job, and warns of a sidecar. Of a
+// job that is there already, only what has changed is judged; old is nil for a
+// new one.
+func labels(findings *Findings, old, meta *metav1.ObjectMeta, kind job.Kind) {
+	if old == nil {
+		old = &metav1.ObjectMeta{}
+	}
 	for _, own := range []struct{ key, value string }{
 		{training.LabelJobName, meta.Name},
 		{training.LabelJobType, kind.Type()},
 	} {
-		if value, found := meta.Labels[own.key]; found && value != own.value {
+		if value, found := meta.Labels[own.key]; found && value != own.value && value != old.Labels[own.key] {
 			findings.refuse(field.Invalid(metadata.Child("labels").Key(own.key), value,
 				fmt.Sprintf("must be %q; the operator sets it where it is left out", own.value)))
 		}
 	}
-	istio(findings, metadata, meta)
+	istio(findings, metadata, old, meta)
 }
 
 // istio judges the key by which Istio decides about a sidecar.
-func istio(findings *Findings, at *field.Path, meta *metav1.ObjectMeta) {
+func istio(findings *Findings, at *field.Path, old, meta *metav1.ObjectMeta) {
 	for _, place := range []struct {
-		name   string
-		values map[string]string
-	}{{"annotations", meta.Annotations}, {"labels", meta.Labels}} {
+		name        string
+		values, old map[string]string
+	}{{"annotations", meta.Annotations, old.Annotations}, {"labels", meta.Labels, old.Labels}} {
 		value, found := place.values[training.IstioInject]
-		if !found {
+		if !found || value == place.old[training.IstioInject] {
 			continue
 		}
-		switch at := at.Child(place.name).Key(training.IstioInject); value {
-		case "false":
-		case "true":
+		// As Istio reads it.
+		switch at := at.Child(place.name).Key(training.IstioInject); strings.ToLower(value) {
+		case "false", "no", "off", "n":
+		case "true", "yes", "on", "y":
 			findings.warn(at, "MPI does not work through Istio's sidecar; leave this out, and the operator turns it off")
 		default:
 			findings.refuse(field.NotSupported(at, value, []string{"true", "false"}))

@@ -6,6 +6,7 @@ import (
 	"path"
 	"slices"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/trireme-mpi/trireme/api/training"
@@ -34,7 +35,9 @@ func (rules *Rules) CreateMPIJob(mpiJob *v2beta1.MPIJob, in *Surroundings) *Find
 		in:       in,
 		spec:     field.NewPath("spec"),
 	}
-	rules.size(check.Findings, in.Bytes)
+	if rules.size(check.Findings, in.Bytes); len(check.Errors) > 0 {
+		return check.Findings
+	}
 	check.deprecation()
 	check.name()
 	check.replicas()
@@ -44,6 +47,7 @@ func (rules *Rules) CreateMPIJob(mpiJob *v2beta1.MPIJob, in *Surroundings) *Find
 	check.containers()
 	check.network()
 	check.sshDirectory()
+	check.multiKueue()
 	check.metadata()
 	// mpiImplementation and networkPolicy.template are enums of the schema.
 	if check.mpiJob.Spec.MPIReplicaSpecs[v2beta1.MPIReplicaTypeLauncher] != nil {
@@ -96,10 +100,7 @@ func (check *mpiJobCheck) replicas() {
 
 func (check *mpiJobCheck) workers() {
 	limits := &check.rules.Limits
-	least, at := limits.MinWorkers, check.role(v2beta1.MPIReplicaTypeWorker)
-	if check.job.LauncherRunsRanks {
-		least = max(least-1, 0)
-	}
+	least, at := check.leastWorkers(), check.role(v2beta1.MPIReplicaTypeWorker)
 	if check.mpiJob.Spec.MPIReplicaSpecs[v2beta1.MPIReplicaTypeWorker] == nil {
 		if least > 0 {
 			check.refuse(field.Required(at, "Worker replica spec is required"))
@@ -115,6 +116,14 @@ func (check *mpiJobCheck) workers() {
 	if gpus := job.GPUs(job.Requests(&check.job.Worker.Template.Spec)); gpus.CmpInt64(int64(limits.MaxGPUs)) > 0 {
 		check.refuse(field.Invalid(at.Child("template", "spec", "containers"), gpus.String(), fmt.Sprintf("a worker must have at most %d GPUs", limits.MaxGPUs)))
 	}
+}
+
+// leastWorkers counts a launcher that runs ranks as a worker.
+func (check *mpiJobCheck) leastWorkers() int32 {
+	if check.job.LauncherRunsRanks {
+		return max(check.rules.Limits.MinWorkers-1, 0)
+	}
+	return check.rules.Limits.MinWorkers
 }
 
 func (check *mpiJobCheck) slots() {
@@ -170,24 +179,34 @@ func (check *mpiJobCheck) schedulingPolicy() {
 }
 
 func (check *mpiJobCheck) containers() {
-	pods := podCheck{rules: check.rules, findings: check.Findings, taken: takenByOperator()}
-	if !check.job.WorkersRunAgent() {
-		pods.taken = takenByOperator(check.job.SSHDirectory)
-	}
+	pods := podCheck{rules: check.rules, findings: check.Findings}
 	for _, role := range []v2beta1.MPIReplicaType{v2beta1.MPIReplicaTypeLauncher, v2beta1.MPIReplicaTypeWorker} {
 		replica := check.mpiJob.Spec.MPIReplicaSpecs[role]
 		if replica == nil {
 			continue
 		}
 		at := check.role(role).Child("template")
+		pods.taken = check.taken(role)
 		pods.template(at, &replica.Template)
-		istio(check.Findings, at.Child("metadata"), &replica.Template.ObjectMeta)
+		istio(check.Findings, at.Child("metadata"), &metav1.ObjectMeta{}, &replica.Template.ObjectMeta)
 	}
 	launcher := check.job.Launcher.Template.Spec.Containers
 	if len(launcher) > 0 && len(launcher[0].Command) == 0 && len(launcher[0].Args) == 0 {
 		check.warn(check.role(v2beta1.MPIReplicaTypeLauncher).Child("template", "spec", "containers").Index(0),
 			"has neither command nor args, so the entrypoint of its image must start MPI")
 	}
+}
+
+// taken are the directories of a role that the operator needs.
+func (check *mpiJobCheck) taken(role v2beta1.MPIReplicaType) map[string]string {
+	var directories []string
+	if role == v2beta1.MPIReplicaTypeLauncher {
+		directories = append(directories, job.HostfileDirectory)
+	}
+	if !check.job.WorkersRunAgent() {
+		directories = append(directories, check.job.SSHDirectory)
+	}
+	return byOperator(directories...)
 }
 
 func (check *mpiJobCheck) network() {
@@ -200,17 +219,38 @@ func (check *mpiJobCheck) network() {
 func (check *mpiJobCheck) sshDirectory() {
 	if directory := check.mpiJob.Spec.SSHAuthMountPath; directory != "" && !path.IsAbs(directory) {
 		check.refuse(field.Invalid(check.spec.Child("sshAuthMountPath"), directory, "must be an absolute path"))
+	} else if clean := path.Clean(directory); clean == "/" || clean == job.HostfileDirectory {
+		check.refuse(field.Invalid(check.spec.Child("sshAuthMountPath"), directory, "must be a directory of its own"))
+	}
+}
+
+// multiKueue copies a job to another cluster through mpi-operator's type, which
+// does not have our own fields.
+func (check *mpiJobCheck) multiKueue() {
+	if check.job.ManagedBy != training.ManagedByMultiKueue {
+		return
+	}
+	if check.mpiJob.Spec.NetworkPolicy != nil {
+		check.refuse(field.Forbidden(check.spec.Child("networkPolicy"), "MultiKueue does not pass it on, so the job would run without; write the NetworkPolicy yourself"))
+	}
+	if check.mpiJob.Spec.CleanPodPolicy != nil && check.mpiJob.Spec.RunPolicy.CleanPodPolicy == nil {
+		check.warn(check.spec.Child("cleanPodPolicy"), "MultiKueue does not pass it on; write runPolicy.cleanPodPolicy")
+	}
+	if check.mpiJob.Spec.RequireAllHosts != nil {
+		check.warn(check.spec.Child("requireAllHosts"), "MultiKueue does not pass it on")
 	}
 }
 
 func (check *mpiJobCheck) metadata() {
-	labels(check.Findings, &check.mpiJob.ObjectMeta, job.KindMPIJob)
+	labels(check.Findings, nil, &check.mpiJob.ObjectMeta, job.KindMPIJob)
 }
 
 func (check *mpiJobCheck) place() {
 	role := func(kind v2beta1.MPIReplicaType, name string, role job.Role) pods {
 		at := check.role(kind).Child("template")
-		return pods{role: name, Role: role, at: at, resources: at.Child("spec", "containers").Index(0).Child("resources")}
+		return pods{role: name, Role: role, at: at,
+			resources:     at.Child("spec", "containers").Index(0).Child("resources"),
+			priorityClass: at.Child("spec", "priorityClassName")}
 	}
 	place := &place{
 		rules:         check.rules,
@@ -223,7 +263,7 @@ func (check *mpiJobCheck) place() {
 		workers:       check.role(v2beta1.MPIReplicaTypeWorker).Child("replicas"),
 		slots:         check.spec.Child("slotsPerWorker"),
 		priorityClass: check.spec.Child("runPolicy", "schedulingPolicy", "priorityClass"),
-		minWorkers:    int64(check.rules.Limits.MinWorkers),
+		minWorkers:    int64(check.leastWorkers()),
 		quotaHeadline: func(string, string) string { return "Error: Quota exceeded" },
 	}
 	place.check()

@@ -7,6 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/trireme-mpi/trireme/api/training"
 	"github.com/trireme-mpi/trireme/api/v2beta1"
 	"github.com/trireme-mpi/trireme/internal/config"
 )
@@ -30,10 +31,11 @@ func TestReplicas(t *testing.T) {
 			}
 		}
 	}
+	launcherRunsNone := func(mpiJob *v2beta1.MPIJob) { mpiJob.Spec.RunLauncherAsWorker = new(false) }
+	const required = "spec.mpiReplicaSpecs.Worker: Required value: Worker replica spec is required"
 	tests := map[string]struct {
 		minWorkers int32
 		change     func(*v2beta1.MPIJob)
-		bug        string
 		want       []string
 	}{
 		"two workers": {minWorkers: 2},
@@ -49,12 +51,12 @@ func TestReplicas(t *testing.T) {
 		"a launcher that is a worker, and none beside it":      {minWorkers: 2, change: all(launcherRunsRanks, workers(0)), want: outOf("0", "1 and 100")},
 		"a launcher that is a worker, where three are asked":   {minWorkers: 3, change: all(launcherRunsRanks, workers(1)), want: outOf("1", "2 and 100")},
 		"a launcher that is a worker, and too many beside it":  {minWorkers: 2, change: all(launcherRunsRanks, workers(101)), want: outOf("101", "1 and 100")},
-		"a launcher that says it is no worker":                 {minWorkers: 2, change: all(func(mpiJob *v2beta1.MPIJob) { mpiJob.Spec.RunLauncherAsWorker = new(false) }, workers(1)), want: outOf("1", "2 and 100")},
-		"a launcher that is a worker does not count as enough": {minWorkers: 2, change: all(launcherRunsRanks, noWorkers), bug: missingWorkers, want: []string{"spec.mpiReplicaSpecs.Worker: Required value: Worker replica spec is required"}},
+		"a launcher that says it is no worker":                 {minWorkers: 2, change: all(launcherRunsNone, workers(1)), want: outOf("1", "2 and 100")},
+		"a launcher that is a worker does not count as enough": {minWorkers: 2, change: all(launcherRunsRanks, noWorkers), want: []string{required}},
 
-		"no workers at all where two are asked":          {minWorkers: 2, change: noWorkers, bug: missingWorkers, want: []string{"spec.mpiReplicaSpecs.Worker: Required value: Worker replica spec is required"}},
-		"no workers at all where none is asked":          {minWorkers: 0, change: noWorkers, bug: missingWorkers},
-		"no workers at all where the launcher is enough": {minWorkers: 1, change: all(launcherRunsRanks, noWorkers), bug: missingWorkers},
+		"no workers at all where two are asked":          {minWorkers: 2, change: noWorkers, want: []string{required}},
+		"no workers at all where none is asked":          {minWorkers: 0, change: noWorkers},
+		"no workers at all where the launcher is enough": {minWorkers: 1, change: all(launcherRunsRanks, noWorkers)},
 
 		"nobody": {
 			minWorkers: 2, change: func(mpiJob *v2beta1.MPIJob) { mpiJob.Spec.MPIReplicaSpecs = nil },
@@ -76,7 +78,6 @@ func TestReplicas(t *testing.T) {
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			skipBug(t, tc.bug)
 			job := mpiJob()
 			if tc.change != nil {
 				tc.change(job)
@@ -90,8 +91,6 @@ func TestReplicas(t *testing.T) {
 		})
 	}
 }
-
-const missingWorkers = "workers that are not there are refused for missing resource requests"
 
 // The name of the last worker, or of the launcher, must be a host name.
 func TestNamesOfMPIJobs(t *testing.T) {
@@ -145,6 +144,8 @@ func TestSSHDirectory(t *testing.T) {
 		"a directory":      {changes: changes{runsSSHD, path("/home/me/.ssh")}},
 		"half a directory": {changes: changes{runsSSHD, path("home/me/.ssh")}, want: []string{`spec.sshAuthMountPath: Invalid value: "home/me/.ssh": must be an absolute path`}},
 		"half a directory that nobody will mount":   {changes: changes{path(".ssh")}, want: []string{`spec.sshAuthMountPath: Invalid value: ".ssh": must be an absolute path`}},
+		"the directory of the hostfile":             {changes: changes{runsSSHD, path("/etc/mpi/")}, want: []string{`spec.sshAuthMountPath: Invalid value: "/etc/mpi/": must be a directory of its own`}},
+		"everything":                                {changes: changes{runsSSHD, path("/../")}, want: []string{`spec.sshAuthMountPath: Invalid value: "/../": must be a directory of its own`}},
 		"something else there":                      {changes: changes{runsSSHD, path("/keys/"), at("/keys")}, want: taken("/keys")},
 		"something else beside it":                  {changes: changes{runsSSHD, path("/keys"), at("/keys/mine")}},
 		"something else where it is for a user":     {changes: changes{runsSSHD, at("/home/mpiuser/.ssh")}, want: taken("/home/mpiuser/.ssh")},
@@ -178,12 +179,13 @@ func TestSchedulingPolicy(t *testing.T) {
 		"all of the pods":  {policy: v2beta1.SchedulingPolicy{MinAvailable: new(int32(3))}},
 		"no limit to wait": {policy: v2beta1.SchedulingPolicy{ScheduleTimeoutSeconds: new(int32(0))}},
 		"resources that cannot be, in order": {
-			policy: v2beta1.SchedulingPolicy{MinResources: new(list("nvidia.com/gpu", "100m", "memory", "2Ei", "cpu", "-1", "amd.com/gpu", "1500m"))},
+			policy: v2beta1.SchedulingPolicy{MinResources: new(list("nvidia.com/gpu", "100m", "memory", "2Ei", "cpu", "-1", "amd.com/gpu", "1500m", "gpus", "1"))},
 			want: []string{
-				at + `.minResources[amd.com/gpu]: Invalid value: "1500m": must be a whole number of GPUs`,
+				at + `.minResources[amd.com/gpu]: Invalid value: "1500m": must be a whole number`,
 				at + `.minResources[cpu]: Invalid value: "-1": must not be negative`,
+				at + `.minResources[gpus]: Invalid value: "gpus": is no resource; those of devices are written like nvidia.com/gpu`,
 				at + `.minResources[memory]: Invalid value: "2Ei": is more than any node has`,
-				at + `.minResources[nvidia.com/gpu]: Invalid value: "100m": must be a whole number of GPUs`,
+				at + `.minResources[nvidia.com/gpu]: Invalid value: "100m": must be a whole number`,
 			},
 		},
 		"more pods than there are": {
@@ -244,6 +246,52 @@ func TestPriorityClassesOfMPIJob(t *testing.T) {
 			if diff := cmp.Diff(tc.wantAsked, asked); diff != "" {
 				t.Errorf("classes that were looked for (-want +got):\n%s", diff)
 			}
+		})
+	}
+}
+
+// MultiKueue runs a job in another cluster, whose rules are not known here, and
+// brings it there through mpi-operator's type.
+func TestJobsOfMultiKueue(t *testing.T) {
+	elsewhere := func(mpiJob *v2beta1.MPIJob) { mpiJob.Spec.RunPolicy.ManagedBy = new(training.ManagedByMultiKueue) }
+	strict := anywhere(labelled("enforce", "restricted"), defaultRequest("cpu", "1"), func(in *Surroundings) {
+		in.LimitRanges[0].Spec.Limits[0].Max = list("cpu", "500m")
+		in.AnyNodeHas = func(corev1.ResourceName) bool { return false }
+	})
+	tests := map[string]struct {
+		change             func(*v2beta1.MPIJob)
+		want, wantWarnings []string
+	}{
+		"the namespace and the nodes of this cluster do not matter": {change: func(mpiJob *v2beta1.MPIJob) {
+			workerPod(mpiJob).HostNetwork = true
+			workerOf(mpiJob).Resources = limitsOf("cpu", "1", "memory", "1Gi", "nvidia.com/gpu", "1")
+		}},
+		"a network policy would be lost": {
+			change: func(mpiJob *v2beta1.MPIJob) {
+				mpiJob.Spec.NetworkPolicy = &training.NetworkPolicy{Template: training.NetworkPolicyDefault}
+			},
+			want: []string{"spec.networkPolicy: Forbidden: MultiKueue does not pass it on, so the job would run without; write the NetworkPolicy yourself"},
+		},
+		"other fields would be lost too, which is less bad": {
+			change: func(mpiJob *v2beta1.MPIJob) {
+				mpiJob.Spec.CleanPodPolicy, mpiJob.Spec.RequireAllHosts = new(training.CleanPodPolicyAll), new(true)
+			},
+			wantWarnings: []string{
+				"spec.cleanPodPolicy: MultiKueue does not pass it on; write runPolicy.cleanPodPolicy",
+				"spec.requireAllHosts: MultiKueue does not pass it on",
+			},
+		},
+		"a policy in both places is passed on": {change: func(mpiJob *v2beta1.MPIJob) {
+			mpiJob.Spec.CleanPodPolicy, mpiJob.Spec.RunPolicy.CleanPodPolicy = new(training.CleanPodPolicyAll), new(training.CleanPodPolicyAll)
+		}},
+		"what a worker must ask for is the same everywhere": {
+			change: func(mpiJob *v2beta1.MPIJob) { workerOf(mpiJob).Resources = limitsOf("cpu", "500m") },
+			want:   []string{workerContainer + `.resources.requests[cpu]: Invalid value: "500m": a worker must ask for at least 1 cpu`},
+		},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			wantFindings(t, rules().CreateMPIJob(mpiJob(elsewhere, tc.change), strict), tc.want, tc.wantWarnings)
 		})
 	}
 }

@@ -30,11 +30,15 @@ type place struct {
 func (place *place) check() {
 	place.nameIsFree()
 	place.priorityClassExists()
-	place.rules.workerResources(place.findings, place.worker, place.in)
+	// What this cluster's namespace allows says nothing about another's.
+	elsewhere := place.job.ManagedBy != ""
+	place.rules.workerResources(place.findings, place.worker, place.in, elsewhere)
 	slotsMatchGPUs(place.findings, place.slots, place.job.Slots, &place.job.Worker.Template.Spec)
-	place.limitRanges()
 	place.quota()
-	place.podSecurity()
+	if !elsewhere {
+		place.limitRanges()
+		place.podSecurity()
+	}
 }
 
 // nameIsFree: the children of both kinds have the same names.
@@ -62,7 +66,7 @@ func (place *place) priorityClassExists() {
 	}
 	for _, pods := range []pods{place.launcher, place.worker} {
 		if name := pods.Template.Spec.PriorityClassName; name != "" && name != own && !place.in.HasPriorityClass(name) {
-			missing(pods.at.Child("spec", "priorityClassName"), name)
+			missing(pods.priorityClass, name)
 		}
 	}
 }

@@ -54,22 +54,25 @@ func TestQuotaTellsWhatWouldFit(t *testing.T) {
 	tests := map[string]struct {
 		changes []func(*v2beta1.MPIJob)
 		in      []func(*Surroundings)
-		bug     string
 		want    string
 	}{
 		"fewer workers":            {changes: []func(*v2beta1.MPIJob){workers(9)}, in: []func(*Surroundings){quotaOf("pods", "6")}, want: "1. Reduce worker count to 5 (6 pods total)"},
 		"not fewer than there may": {changes: []func(*v2beta1.MPIJob){workers(9)}, in: []func(*Surroundings){quotaOf("pods", "2")}, want: "1. No smaller worker count fits: 2 workers need 3 pods"},
 		"one worker, where the launcher is the other": {
-			bug:     "the least number of workers is MinWorkers here, though one less is accepted with runLauncherAsWorker",
 			changes: []func(*v2beta1.MPIJob){workers(9), launcherRunsRanks}, in: []func(*Surroundings){quotaOf("pods", "2")}, want: "1. Reduce worker count to 1 (2 pods total)",
 		},
-		"who has it":            {in: []func(*Surroundings){quotaOf("pods", "2"), func(in *Surroundings) { in.RunningJobs = func() int { return 7 } }}, want: "Current usage: 0 pods (7 running jobs)"},
-		"and nobody was asked":  {in: []func(*Surroundings){quotaOf("pods", "2")}, want: "Current usage: 0 pods (0 running jobs)"},
-		"the namespace's share": {in: []func(*Surroundings){quotaOf("requests.ephemeral-storage", "1Gi"), defaultRequest("ephemeral-storage", "1Gi")}, want: "Requested 3Gi ephemeral-storage (2 workers × 1Gi ephemeral-storage + launcher 1Gi ephemeral-storage)"},
+		"who has it": {
+			in:   []func(*Surroundings){quotaOf("pods", "2"), func(in *Surroundings) { in.RunningJobs = func() int { return 7 } }},
+			want: "Current usage: 0 pods (7 running jobs)",
+		},
+		"and nobody was asked": {in: []func(*Surroundings){quotaOf("pods", "2")}, want: "Current usage: 0 pods (0 running jobs)"},
+		"the namespace's share": {
+			in:   []func(*Surroundings){quotaOf("requests.ephemeral-storage", "1Gi"), defaultRequest("ephemeral-storage", "1Gi")},
+			want: "Requested 3Gi ephemeral-storage (2 workers × 1Gi ephemeral-storage + launcher 1Gi ephemeral-storage)",
+		},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			skipBug(t, tc.bug)
 			got := rules().CreateMPIJob(mpiJob(tc.changes...), anywhere(tc.in...))
 			if len(got.Errors) != 1 || got.Errors[0].Field != "spec.mpiReplicaSpecs.Worker.replicas" || !strings.Contains(got.Errors[0].Detail, tc.want) {
 				t.Errorf("no fault that says %q: %v", tc.want, got.Errors)

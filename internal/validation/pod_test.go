@@ -13,6 +13,10 @@ func container(name string, resources corev1.ResourceRequirements) corev1.Contai
 	return corev1.Container{Name: name, Image: "training:1", Resources: resources}
 }
 
+func requestsAndLimits(requests, limits corev1.ResourceList) corev1.ResourceRequirements {
+	return corev1.ResourceRequirements{Requests: requests, Limits: limits}
+}
+
 func sidecar(name string, resources corev1.ResourceRequirements) corev1.Container {
 	made := container(name, resources)
 	made.RestartPolicy = new(corev1.ContainerRestartPolicyAlways)
@@ -39,7 +43,7 @@ func TestWorkerAsksForEnough(t *testing.T) {
 	}{
 		"exactly enough":                {containers: []corev1.Container{container("main", limitsOf("cpu", "1", "memory", "1Gi"))}},
 		"a little less":                 {containers: []corev1.Container{container("main", limitsOf("cpu", "999m", "memory", "1073741823"))}, want: []string{tooFewCPUs("999m"), tooLittleMemory("1073741823")}},
-		"requests count, not limits":    {containers: []corev1.Container{container("main", corev1.ResourceRequirements{Requests: list("cpu", "500m", "memory", "1Gi"), Limits: list("cpu", "4", "memory", "4Gi")})}, want: []string{tooFewCPUs("500m")}},
+		"requests count, not limits":    {containers: []corev1.Container{container("main", requestsAndLimits(list("cpu", "500m", "memory", "1Gi"), list("cpu", "4", "memory", "4Gi")))}, want: []string{tooFewCPUs("500m")}},
 		"CPU alone":                     {containers: []corev1.Container{container("main", limitsOf("cpu", "1"))}},
 		"memory alone":                  {containers: []corev1.Container{container("main", limitsOf("memory", "1Gi"))}},
 		"no CPU, in so many words":      {containers: []corev1.Container{container("main", limitsOf("cpu", "0", "memory", "1Gi"))}},
@@ -61,9 +65,9 @@ func TestWorkerAsksForEnough(t *testing.T) {
 			containers: []corev1.Container{container("main", corev1.ResourceRequirements{})},
 			in:         defaultRequest("cpu", "1", "memory", "1Gi"),
 		},
-		"the namespace says too little": {
+		"the namespace says little, which is not the worker's fault": {
 			containers: []corev1.Container{container("main", limitsOf("memory", "1Gi"))},
-			in:         defaultRequest("cpu", "100m"), want: []string{tooFewCPUs("100m")},
+			in:         defaultRequest("cpu", "100m"),
 		},
 		"GPUs alone, of two vendors": {
 			containers:   []corev1.Container{container("main", limitsOf("amd.com/gpu", "1")), container("beside", limitsOf("habana.ai/gaudi", "1"))},
@@ -130,21 +134,31 @@ func TestWorkerGPUs(t *testing.T) {
 			containers: []corev1.Container{container("main", gpus("nvidia.com/gpu", "16")), container("beside", gpus("amd.com/gpu", "1"))},
 			slots:      8, want: tooMany("17"), wantWarnings: slotsWarning("8", "17"),
 		},
-		"seventeen of AMD's":               {containers: []corev1.Container{container("main", gpus("amd.com/gpu", "17"))}, slots: 8, want: tooMany("17"), wantWarnings: slotsWarning("8", "17")},
-		"an init container is no worker":   {containers: []corev1.Container{container("main", gpus("nvidia.com/gpu", "8"))}, initContainers: []corev1.Container{container("check", gpus("nvidia.com/gpu", "8"))}, slots: 8},
-		"as many of AMD's as slots":        {containers: []corev1.Container{container("main", gpus("amd.com/gpu", "4"))}, slots: 4},
-		"other devices are not GPUs":       {containers: []corev1.Container{container("main", gpus("rdma/hca", "99"))}, slots: 1},
-		"half of AMD's":                    {containers: []corev1.Container{container("main", gpus("amd.com/gpu", "1500m"))}, slots: 2, want: []string{workerContainer + `.resources.limits[amd.com/gpu]: Invalid value: "1500m": must be a whole number of GPUs`}, wantWarnings: slotsWarning("2", "1500m")},
-		"half of another device is enough": {containers: []corev1.Container{container("main", gpus("example.com/license", "500m"))}, slots: 1},
+		"seventeen of AMD's":             {containers: []corev1.Container{container("main", gpus("amd.com/gpu", "17"))}, slots: 8, want: tooMany("17"), wantWarnings: slotsWarning("8", "17")},
+		"an init container is no worker": {containers: []corev1.Container{container("main", gpus("nvidia.com/gpu", "8"))}, initContainers: []corev1.Container{container("check", gpus("nvidia.com/gpu", "8"))}, slots: 8},
+		"as many of AMD's as slots":      {containers: []corev1.Container{container("main", gpus("amd.com/gpu", "4"))}, slots: 4},
+		"other devices are not GPUs":     {containers: []corev1.Container{container("main", gpus("rdma/hca", "99"))}, slots: 1},
+		"half of AMD's": {
+			containers: []corev1.Container{container("main", gpus("amd.com/gpu", "1500m"))}, slots: 2,
+			want: []string{workerContainer + `.resources.limits[amd.com/gpu]: Invalid value: "1500m": must be a whole number`}, wantWarnings: slotsWarning("2", "1500m"),
+		},
+		"half of another device": {
+			containers: []corev1.Container{container("main", gpus("example.com/license", "500m"))}, slots: 1,
+			want: []string{workerContainer + `.resources.limits[example.com/license]: Invalid value: "500m": must be a whole number`},
+		},
+		"a GPU of no vendor": {
+			containers: []corev1.Container{container("main", gpus("gpu", "1"))}, slots: 1,
+			want: []string{workerContainer + `.resources.limits[gpu]: Invalid value: "gpu": is no resource; those of devices are written like nvidia.com/gpu`},
+		},
 		"asked for and not limited": {
 			containers: []corev1.Container{container("main", corev1.ResourceRequirements{Requests: list("cpu", "1", "amd.com/gpu", "1")})}, slots: 1,
-			want: []string{workerContainer + `.resources.requests[amd.com/gpu]: Invalid value: "1": a GPU cannot be shared: the limit must be there and be the same; a limit alone is enough`},
+			want: []string{workerContainer + `.resources.requests[amd.com/gpu]: Invalid value: "1": amd.com/gpu cannot be shared: the limit must be there and be the same; a limit alone is enough`},
 		},
 		"limited to more than is asked for": {
-			containers: []corev1.Container{container("main", corev1.ResourceRequirements{Requests: list("cpu", "1", "amd.com/gpu", "1"), Limits: list("amd.com/gpu", "2")})}, slots: 1,
-			want: []string{workerContainer + `.resources.requests[amd.com/gpu]: Invalid value: "1": a GPU cannot be shared: the limit must be there and be the same; a limit alone is enough`},
+			containers: []corev1.Container{container("main", requestsAndLimits(list("cpu", "1", "amd.com/gpu", "1"), list("amd.com/gpu", "2")))}, slots: 1,
+			want: []string{workerContainer + `.resources.requests[amd.com/gpu]: Invalid value: "1": amd.com/gpu cannot be shared: the limit must be there and be the same; a limit alone is enough`},
 		},
-		"asked for and limited alike": {containers: []corev1.Container{container("main", corev1.ResourceRequirements{Requests: list("cpu", "1", "amd.com/gpu", "1"), Limits: list("amd.com/gpu", "1")})}, slots: 1},
+		"asked for and limited alike": {containers: []corev1.Container{container("main", requestsAndLimits(list("cpu", "1", "amd.com/gpu", "1"), list("amd.com/gpu", "1")))}, slots: 1},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -164,20 +178,24 @@ func slotsWarning(slots, gpus string) []string {
 // Every container of either role is looked at, each at its own path.
 func TestContainers(t *testing.T) {
 	job := mpiJob(func(mpiJob *v2beta1.MPIJob) {
-		workerPod(mpiJob).InitContainers = []corev1.Container{{
-			Name: "Not_A_Name", Image: "a b", Env: variables("GOOD", "", "", ""),
-			SecurityContext: &corev1.SecurityContext{Privileged: new(true)},
-		}}
-		workerPod(mpiJob).Containers = append(workerPod(mpiJob).Containers, corev1.Container{
+		pod := workerPod(mpiJob)
+		pod.InitContainers = []corev1.Container{
+			{Name: "Not_A_Name", Image: "a b", Env: variables("GOOD", "", "", "", "also.good", ""), SecurityContext: &corev1.SecurityContext{Privileged: new(true)}},
+			{Name: "worker", Image: "training:1"},
+		}
+		pod.Containers = append(pod.Containers, corev1.Container{
 			Name:      "beside",
 			Resources: corev1.ResourceRequirements{Requests: list("cpu", "2", "ephemeral-storage", "-1"), Limits: list("cpu", "1")},
 			VolumeMounts: []corev1.VolumeMount{
-				{Name: "data", MountPath: "/data"}, {Name: "data", MountPath: "/data/"}, {Name: "data"}, {Name: "data", MountPath: "/etc/../etc/mpi"}, {Name: "none", MountPath: "/none"},
+				{Name: "data", MountPath: "/data"}, {Name: "data", MountPath: "/data/"}, {Name: "data"}, {Name: "none", MountPath: "/none"},
 			},
 		})
-		workerPod(mpiJob).Volumes = []corev1.Volume{{Name: "data"}}
+		pod.Volumes = []corev1.Volume{{Name: "data"}, {Name: "Not_A_Name"}}
+		pod.NodeSelector = map[string]string{"a b": "c"}
+		pod.Resources = &corev1.ResourceRequirements{Limits: list("cpu", "-1")}
+		pod.Overhead = list("ephemeral-storage", "-1")
 	})
-	const initContainer, beside = workerTemplate + ".spec.initContainers[0]", workerTemplate + ".spec.containers[1]"
+	const spec = workerTemplate + ".spec"
 	var got []string
 	for _, fault := range rules().CreateMPIJob(job, anywhere()).Errors {
 		// What Kubernetes' own library says of a name is long and not ours.
@@ -185,17 +203,47 @@ func TestContainers(t *testing.T) {
 		got = append(got, text)
 	}
 	want := []string{
-		initContainer + `.name: Invalid value: "Not_A_Name": a lowercase RFC 1123 label`,
-		initContainer + `.image: Invalid value: "a b": is not the name of an image (invalid reference format); write registry/name:tag`,
-		initContainer + `.env[1].name: Invalid value: "": a valid environment variable name`,
-		initContainer + `.securityContext.privileged: Forbidden: a job cannot run as privileged`,
-		beside + `.image: Required value: must name an image`,
-		beside + `.volumeMounts[1].mountPath: Duplicate value: "/data/"`,
-		beside + `.volumeMounts[2].mountPath: Required value`,
-		beside + `.volumeMounts[3].mountPath: Forbidden: /etc/mpi is taken by the operator, for what MPI needs; mount your volume elsewhere`,
-		beside + `.volumeMounts[4].name: Not found: "none"`,
-		beside + `.resources.requests[ephemeral-storage]: Invalid value: "-1": must not be negative`,
-		beside + `.resources.limits[cpu]: Invalid value: "1": must be at least the request, 2`,
+		spec + `.volumes[1].name: Invalid value: "Not_A_Name": a lowercase RFC 1123 label`,
+		spec + `.containers[1].image: Required value: must name an image`,
+		spec + `.containers[1].resources.requests[ephemeral-storage]: Invalid value: "-1": must not be negative`,
+		spec + `.containers[1].resources.limits[cpu]: Invalid value: "1": must be at least the request, 2`,
+		spec + `.containers[1].volumeMounts[1].mountPath: Duplicate value: "/data/"`,
+		spec + `.containers[1].volumeMounts[2].mountPath: Required value: must say where the volume is mounted`,
+		spec + `.containers[1].volumeMounts[3].name: Not found: "none"`,
+		spec + `.initContainers[0].name: Invalid value: "Not_A_Name": a lowercase RFC 1123 label`,
+		spec + `.initContainers[0].image: Invalid value: "a b": is not the name of an image (invalid reference format); write registry/name:tag`,
+		spec + `.initContainers[0].env[1].name: Invalid value: "": environment variable name must be non-empty`,
+		spec + `.initContainers[0].securityContext.privileged: Forbidden: a job cannot run as privileged`,
+		spec + `.initContainers[1].name: Duplicate value: "worker"`,
+		spec + `.nodeSelector: Invalid value: "a b": name part`,
+		spec + `.resources.limits[cpu]: Invalid value: "-1": must not be negative`,
+		spec + `.overhead[ephemeral-storage]: Invalid value: "-1": must not be negative`,
 	}
 	wantLines(t, want, got)
+}
+
+// The operator mounts the hostfile into the container that runs mpirun, and into
+// no other: there, the directory is the user's.
+func TestHostfileDirectory(t *testing.T) {
+	const taken = "/etc/mpi is taken by the operator, for what MPI needs; mount your volume elsewhere"
+	mounts := []corev1.VolumeMount{{Name: "own", MountPath: "/etc/../etc/mpi/"}}
+	own := []corev1.Volume{{Name: "own", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}}
+	for name, tc := range map[string]struct {
+		change func(*v2beta1.MPIJob)
+		want   []string
+	}{
+		"of the launcher": {
+			change: func(mpiJob *v2beta1.MPIJob) { launcherOf(mpiJob).VolumeMounts = mounts },
+			want:   []string{launcherContainer + ".volumeMounts[0].mountPath: Forbidden: " + taken},
+		},
+		"of a container beside the launcher": {change: func(mpiJob *v2beta1.MPIJob) {
+			launcherPod(mpiJob).Containers = append(launcherPod(mpiJob).Containers, corev1.Container{Name: "beside", Image: "a", VolumeMounts: mounts})
+		}},
+		"of a worker": {change: func(mpiJob *v2beta1.MPIJob) { workerOf(mpiJob).VolumeMounts = mounts }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			job := mpiJob(tc.change, func(mpiJob *v2beta1.MPIJob) { launcherPod(mpiJob).Volumes, workerPod(mpiJob).Volumes = own, own })
+			wantFindings(t, rules().CreateMPIJob(job, anywhere()), tc.want, nil)
+		})
+	}
 }

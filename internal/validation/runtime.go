@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	metavalidation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
@@ -25,7 +26,9 @@ type runtimeCheck struct {
 // only jobs that come later.
 func (rules *Rules) Runtime(runtime *v2alpha1.TrainingRuntimeSpec, bytes int) *Findings {
 	check := &runtimeCheck{Findings: &Findings{}, rules: rules, runtime: runtime, spec: field.NewPath("spec")}
-	rules.size(check.Findings, bytes)
+	if rules.size(check.Findings, bytes); len(check.Errors) > 0 {
+		return check.Findings
+	}
 	check.mlPolicy()
 	check.podGroupPolicy()
 	check.constraints()
@@ -109,10 +112,13 @@ func (check *runtimeCheck) replicatedJobs() {
 }
 
 func (check *runtimeCheck) replicatedJob(at *field.Path, replicated *v2alpha1.ReplicatedJob) {
-	pods := podCheck{rules: check.rules, findings: check.Findings, imageGiven: true, taken: takenByOperator()}
+	pods := podCheck{rules: check.rules, findings: check.Findings, imageGiven: true}
+	if replicated.Name == v2alpha1.ReplicatedJobLauncher {
+		pods.taken = byOperator(job.HostfileDirectory)
+	}
 	template := at.Child("template")
 	pods.template(template, &replicated.Template)
-	istio(check.Findings, template.Child("metadata"), &replicated.Template.ObjectMeta)
+	istio(check.Findings, template.Child("metadata"), &metav1.ObjectMeta{}, &replicated.Template.ObjectMeta)
 	if _, found := replicated.Template.Annotations[training.IstioInject]; !found {
 		check.warn(template.Child("metadata", "annotations"), "lacks %s: \"false\"; the operator sets it, but a reader of the runtime does not see it", training.IstioInject)
 	}

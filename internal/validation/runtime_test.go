@@ -75,8 +75,10 @@ func TestRuntime(t *testing.T) {
 			wantWarnings: []string{lacksIstio("0"), lacksIstio("1")},
 		},
 		"Istio, by a label that is none": {
-			change: func(runtime runtime) { runtimeWorker(runtime).Labels = map[string]string{training.IstioInject: "off"} },
-			want:   []string{replicatedJobs + `[1].template.metadata.labels[sidecar.istio.io/inject]: Unsupported value: "off": supported values: "true", "false"`},
+			change: func(runtime runtime) {
+				runtimeWorker(runtime).Labels = map[string]string{training.IstioInject: "maybe"}
+			},
+			want: []string{replicatedJobs + `[1].template.metadata.labels[sidecar.istio.io/inject]: Unsupported value: "maybe": supported values: "true", "false"`},
 		},
 
 		"every scheduler, each out of its time": {

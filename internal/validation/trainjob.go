@@ -5,6 +5,7 @@ import (
 	"net/url"
 	"path"
 	"slices"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/util/sets"
 	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
@@ -36,9 +37,11 @@ func (rules *Rules) CreateTrainJob(trainJob *v2alpha1.TrainJob, in *Surroundings
 		spec:     field.NewPath("spec"),
 		pods:     podCheck{rules: rules, findings: findings},
 	}
-	rules.size(check.Findings, in.Bytes)
+	if rules.size(check.Findings, in.Bytes); len(check.Errors) > 0 {
+		return check.Findings
+	}
 	nameFits(check.Findings, trainJob.Name, job.LauncherPodName(trainJob.Name))
-	labels(check.Findings, &trainJob.ObjectMeta, job.KindTrainJob)
+	labels(check.Findings, nil, &trainJob.ObjectMeta, job.KindTrainJob)
 	check.runtimeRef()
 	check.trainer()
 	check.lifetime()
@@ -102,8 +105,8 @@ func (check *trainJobCheck) initializer() {
 	if (storage.ClaimName == "") == (storage.Size == nil) {
 		check.refuse(field.Invalid(at, storage.ClaimName, "must have either claimName or size"))
 	}
-	if storage.Size != nil && storage.Size.Sign() <= 0 {
-		check.refuse(field.Invalid(at.Child("size"), storage.Size.String(), "must be greater than 0"))
+	if storage.Size != nil && (storage.Size.Sign() <= 0 || storage.Size.Cmp(tooMuch) > 0) {
+		check.refuse(field.Invalid(at.Child("size"), storage.Size.String(), "must be greater than 0 and at most "+tooMuch.String()))
 	}
 	if storage.ClaimName != "" {
 		check.subdomain(at.Child("claimName"), storage.ClaimName)
@@ -120,12 +123,11 @@ func (check *trainJobCheck) source(at *field.Path, source *v2alpha1.Source) {
 	if source == nil {
 		return
 	}
-	uri, err := url.Parse(source.StorageURI)
-	if err != nil || !slices.Contains(schemes, uri.Scheme) || uri.Host == "" {
+	// Looked for before anything is parsed, and never shown: it holds a password.
+	if strings.ContainsAny(source.StorageURI, "@?") {
+		check.refuse(field.Forbidden(at.Child("storageUri"), "must not hold credentials or parameters; put them into a Secret and name it in secretRef"))
+	} else if uri, err := url.Parse(source.StorageURI); err != nil || !slices.Contains(schemes, uri.Scheme) || uri.Host == "" {
 		check.refuse(field.Invalid(at.Child("storageUri"), source.StorageURI, "must be s3://bucket/path, hf://owner/name or pvc://claim/path"))
-	} else if uri.User != nil {
-		// Without its value: it holds a password.
-		check.refuse(field.Forbidden(at.Child("storageUri"), "must not hold credentials; put them into a Secret and name it in secretRef"))
 	}
 	if source.SecretRef != nil {
 		check.subdomain(at.Child("secretRef", "name"), source.SecretRef.Name)
@@ -161,8 +163,8 @@ func (check *trainJobCheck) withRuntime(made *job.Job) {
 		findings:      check.Findings,
 		job:           made,
 		in:            check.in,
-		launcher:      pods{role: "launcher", Role: made.Launcher, at: runtime, resources: check.spec.Child("launcher", "resources")},
-		worker:        pods{role: "worker", Role: made.Worker, at: runtime, resources: trainer.Child("resourcesPerNode")},
+		launcher:      pods{role: "launcher", Role: made.Launcher, at: runtime, resources: check.spec.Child("launcher", "resources"), priorityClass: runtime},
+		worker:        pods{role: "worker", Role: made.Worker, at: runtime, resources: trainer.Child("resourcesPerNode"), priorityClass: runtime},
 		name:          metadata.Child("name"),
 		workers:       trainer.Child("numNodes"),
 		slots:         trainer.Child("slotsPerWorker"),
@@ -204,9 +206,9 @@ func (rules *Rules) manyGPUs(findings *Findings, at *field.Path, gpus int64) {
 // volumes judges the job's mounts together with the volumes of both roles.
 func (check *trainJobCheck) volumes(at *field.Path) {
 	trainer := &check.trainJob.Spec.Trainer
-	check.pods.taken = takenByOperator()
+	taken := byOperator(job.HostfileDirectory)
 	if check.trainJob.Spec.Initializer != nil {
-		check.pods.taken[job.WorkspaceDirectory] = "the initializer"
+		taken[job.WorkspaceDirectory] = "the initializer"
 	}
 	for i := range check.in.Runtime.Template.Spec.ReplicatedJobs {
 		role := &check.in.Runtime.Template.Spec.ReplicatedJobs[i]
@@ -215,10 +217,16 @@ func (check *trainJobCheck) volumes(at *field.Path) {
 			continue
 		}
 		for _, mount := range role.Template.Spec.Containers[0].VolumeMounts {
-			check.pods.taken[path.Clean(mount.MountPath)] = "the runtime"
+			directory := path.Clean(mount.MountPath)
+			if taken[directory] == "the initializer" {
+				check.refuse(field.Forbidden(check.spec.Child("initializer"), fmt.Sprintf("the %s of runtime %s has a volume at %s, where the initializer puts what it fetches",
+					role.Name, check.trainJob.Spec.RuntimeRef.Name, directory)))
+			}
+			taken[directory] = "the runtime"
 		}
 	}
-	check.pods.mounts(at.Child("volumeMounts"), trainer.VolumeMounts, check.commonVolumes())
+	check.pods.volumes(at.Child("volumes"), trainer.Volumes)
+	check.pods.mounts(at.Child("volumeMounts"), trainer.VolumeMounts, check.commonVolumes(), taken)
 }
 
 func (check *trainJobCheck) doubleVolumes(at *field.Path, role *v2alpha1.ReplicatedJob) {

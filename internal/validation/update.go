@@ -3,8 +3,11 @@ package validation
 import (
 	"maps"
 	"reflect"
+	"regexp"
 	"slices"
+	"strings"
 
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -63,9 +66,7 @@ func (rules *Rules) UpdateTrainJob(old, changed *v2alpha1.TrainJob) *Findings {
 func isTrue(value *bool) bool { return value != nil && *value }
 
 func changedLabels(findings *Findings, old, changed *metav1.ObjectMeta, kind job.Kind) {
-	if !maps.Equal(old.Labels, changed.Labels) || !maps.Equal(old.Annotations, changed.Annotations) {
-		labels(findings, changed, kind)
-	}
+	labels(findings, old, changed, kind)
 }
 
 // unchanged refuses every difference between two values of the same type, each
@@ -102,10 +103,28 @@ func differences(at *field.Path, old, changed any) []*field.Path {
 		}
 		return paths
 	}
-	if reflect.DeepEqual(old, changed) {
+	if reflect.DeepEqual(old, changed) || sameQuantity(at, old, changed) {
 		return nil
 	}
 	return []*field.Path{at}
+}
+
+// quantities are the places where a text is an amount.
+var quantities = regexp.MustCompile(`\.(requests|limits|minResources|overhead)\b|\.(size|sizeLimit)$`)
+
+// sameQuantity tells whether two texts are the same amount: 1Gi and 1073741824.
+func sameQuantity(at *field.Path, old, changed any) bool {
+	before, isText := old.(string)
+	after, both := changed.(string)
+	if !isText || !both || !quantities.MatchString(at.String()) {
+		return false
+	}
+	first, err := resource.ParseQuantity(before)
+	if err != nil {
+		return false
+	}
+	second, err := resource.ParseQuantity(after)
+	return err == nil && first.Cmp(second) == 0
 }
 
 func mapDifferences(at *field.Path, before, after map[string]any) []*field.Path {
@@ -117,7 +136,11 @@ func mapDifferences(at *field.Path, before, after map[string]any) []*field.Path 
 	}
 	var paths []*field.Path
 	for _, key := range slices.Sorted(maps.Keys(keys)) {
-		paths = append(paths, differences(at.Child(key), before[key], after[key])...)
+		child := at.Child(key)
+		if strings.ContainsAny(key, "./") {
+			child = at.Key(key) // The key of a map, and no field.
+		}
+		paths = append(paths, differences(child, before[key], after[key])...)
 	}
 	return paths
 }

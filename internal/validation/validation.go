@@ -55,7 +55,8 @@ type Surroundings struct {
 	// RunningJobs counts the jobs that run in the namespace. It is asked only
 	// when the answer will be shown.
 	RunningJobs func() int
-	// Bytes is the size of the object as it was sent; 0 if not known.
+	// Bytes is the size of the object, without what the API server adds to it; 0
+	// if not known.
 	Bytes int
 }
 

@@ -7,6 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
@@ -174,12 +175,13 @@ func TestNamespacesCanOptOut(t *testing.T) {
 
 // Tests that need an operator of their own.
 func TestOperatorsOwnSettings(t *testing.T) {
-	cluster := startCluster(t, func(settings *config.Config) {
+	settings := func(settings *config.Config) {
 		settings.Limits.MaxWorkers = 3
 		settings.Limits.MinCPU, settings.Limits.MinMemory = resourceOf("100m"), resourceOf("64Mi")
 		settings.Admission.MPIJobDeprecation = config.DeprecationWarn
 		settings.Admission.PodSecurity = config.PodSecurityWarn
-	})
+	}
+	cluster := startCluster(t, settings)
 	namespace := cluster.namespace(t, map[string]string{"pod-security.kubernetes.io/enforce": "baseline"})
 	cluster.warnings.take()
 	small := mpiJob(namespace, "small", func(job *v2beta1.MPIJob) {
@@ -199,6 +201,14 @@ func TestOperatorsOwnSettings(t *testing.T) {
 	big := mpiJob(namespace, "big")
 	wantCauses(t, cluster.client.Create(t.Context(), big), wantCause{workerAt + ".replicas", "Worker replicas must be between 2 and 3"})
 
+	t.Run("a Secret that is lost is made anew", func(*testing.T) {
+		// The outer test's, so that the operator lives on.
+		cluster.stop()
+		if err := cluster.client.Delete(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: operatorNamespace, Name: config.Default().Webhook.SecretName}}); err != nil {
+			t.Fatal(err)
+		}
+		cluster.startOperator(t, settings)
+	})
 	t.Run("a certificate that is lost is made anew", func(t *testing.T) { certificateIsMadeAnew(t, cluster) })
 	t.Run("nothing is stored unchecked when the operator is down", func(t *testing.T) { nothingIsStoredUnchecked(t, cluster, small) })
 }
@@ -227,6 +237,10 @@ func certificateIsMadeAnew(t *testing.T, cluster *cluster) {
 }
 
 func nothingIsStoredUnchecked(t *testing.T, cluster *cluster, existing *v2beta1.MPIJob) {
+	existing.Finalizers = []string{"example.com/wait"}
+	if err := cluster.client.Update(t.Context(), existing); err != nil {
+		t.Fatal(err)
+	}
 	cluster.stop()
 	good := mpiJob(existing.Namespace, "good")
 	err := cluster.client.Create(t.Context(), good)
@@ -238,5 +252,8 @@ func nothingIsStoredUnchecked(t *testing.T, cluster *cluster, existing *v2beta1.
 	}
 	if err := cluster.client.Delete(t.Context(), existing); err != nil {
 		t.Errorf("a job cannot be deleted while the operator is down: %v", err)
+	}
+	if err := cluster.client.Patch(t.Context(), existing, client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"finalizers":null}}`))); err != nil {
+		t.Errorf("a job cannot lose its finalizer while the operator is down: %v", err)
 	}
 }

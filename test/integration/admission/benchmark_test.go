@@ -175,17 +175,24 @@ func TestAdmissionAsksTheAPIServerNothing(t *testing.T) {
 	}
 }
 
+// manyVariables makes a job as large as jobs of platforms are.
+func manyVariables(job *v2beta1.MPIJob) {
+	for i := range 200 {
+		worker(job).Env = append(worker(job).Env, corev1.EnvVar{Name: fmt.Sprintf("VARIABLE_%d", i), Value: "value"})
+	}
+}
+
 // BenchmarkAdmission judges jobs in a namespace with 1,000 jobs and 20 quotas,
 // from the bytes of the request to those of the answer.
 func BenchmarkAdmission(b *testing.B) {
 	gate := newGate(b, 1000, 20)
 	gate.accepted(b)
-	tooMany := mpiJob(fullNamespace, "new", func(job *v2beta1.MPIJob) { job.Spec.MPIReplicaSpecs["Worker"].Replicas = new(int32(20)) })
+	tooMany := mpiJob(fullNamespace, "new", manyVariables, func(job *v2beta1.MPIJob) { job.Spec.MPIReplicaSpecs["Worker"].Replicas = new(int32(20)) })
 	for _, kind := range []struct {
 		name, path, kind, version string
 		object                    client.Object
 	}{
-		{"MPIJob", "/validate/mpijob", "MPIJob", "v2beta1", mpiJob(fullNamespace, "new")},
+		{"MPIJob", "/validate/mpijob", "MPIJob", "v2beta1", mpiJob(fullNamespace, "new", manyVariables)},
 		{"TrainJob", "/validate/trainjob", "TrainJob", "v2alpha1", trainJob(fullNamespace, "new")},
 		{"MPIJob over quota", "/validate/mpijob", "MPIJob", "v2beta1", tooMany},
 	} {

@@ -82,13 +82,12 @@ func (cluster *cluster) as(t testing.TB, connection *rest.Config) client.WithWat
 func (cluster *cluster) startOperator(t testing.TB, change ...func(*config.Config)) {
 	t.Helper()
 	settings := config.Default()
-	settings.Webhook.Port = freePort(t)
+	settings.Webhook.Port = int32(freePort(t))
 	settings.Webhook.Host = "localhost"
 	settings.Webhook.CertificateDirectory = t.TempDir()
 	for _, change := range change {
 		change(settings)
 	}
-	cluster.createIfMissing(t, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: operatorNamespace, Name: settings.Webhook.SecretName}})
 	cluster.installWebhooks(t, settings.Webhook.Port)
 	probes := fmt.Sprintf("localhost:%d", freePort(t))
 	command := exec.Command(operatorProgram(t), "--config", write(t, "config.yaml", marshal(t, settings)),
@@ -186,7 +185,7 @@ func (cluster *cluster) operatorIdentity(t testing.TB) []byte {
 
 // installWebhooks installs the configuration that is deployed, with the one
 // change that there is no Service here to send requests to.
-func (cluster *cluster) installWebhooks(t testing.TB, port int) {
+func (cluster *cluster) installWebhooks(t testing.TB, port int32) {
 	t.Helper()
 	var webhooks admissionregistrationv1.ValidatingWebhookConfiguration
 	if err := yaml.UnmarshalStrict(read(t, filepath.Join(repository, "config/webhook/webhooks.yaml")), &webhooks); err != nil {
@@ -317,7 +316,7 @@ func (lines *lines) String() string {
 func (lines *lines) about(t testing.TB, name string) []map[string]any {
 	t.Helper()
 	var found []map[string]any
-	for _, line := range strings.Split(strings.TrimSpace(lines.String()), "\n") {
+	for line := range strings.Lines(lines.String()) {
 		var entry map[string]any
 		if err := json.Unmarshal([]byte(line), &entry); err != nil {
 			t.Fatalf("the audit line %q is not JSON: %v", line, err)

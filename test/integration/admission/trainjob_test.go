@@ -67,7 +67,7 @@ var trainJobCases = map[string]struct {
 		change: func(job *v2alpha1.TrainJob) {
 			job.Spec.Trainer.ResourcesPerNode.Limits = resources("cpu", "1", "memory", "1Gi", "nvidia.com/gpu", "500m")
 		},
-		want: []wantCause{{"spec.trainer.resourcesPerNode.limits[nvidia.com/gpu]", "must be a whole number of GPUs"}},
+		want: []wantCause{{"spec.trainer.resourcesPerNode.limits[nvidia.com/gpu]", "must be a whole number"}},
 	},
 	"an image that cannot be": {
 		change: func(job *v2alpha1.TrainJob) { job.Spec.Trainer.Image = "registry.example/UPPER" },

@@ -1,0 +1,22 @@
+package mpi
+
+import "strconv"
+
+// intelEnvironment is for Intel MPI's Hydra, which grew apart from MPICH's.
+func intelEnvironment(launch Launch) []Variable {
+	variables := []Variable{
+		{"I_MPI_HYDRA_BOOTSTRAP", "ssh"},
+		{"I_MPI_HYDRA_HOST_FILE", launch.Hostfile},
+		{"I_MPI_PERHOST", strconv.Itoa(launch.Slots)},
+	}
+	switch {
+	case launch.Agent != "":
+		variables = append(variables, Variable{"I_MPI_HYDRA_BOOTSTRAP_EXEC", launch.Agent})
+	case launch.SSHOptions != "":
+		variables = append(variables, Variable{"I_MPI_HYDRA_BOOTSTRAP_EXEC_EXTRA_ARGS", launch.SSHOptions})
+	}
+	return variables
+}
+
+// intelTagFlags: mpiexec.hydra has no variable for it.
+func intelTagFlags() []string { return []string{"-prepend-rank"} }

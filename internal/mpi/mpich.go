@@ -1,0 +1,21 @@
+package mpi
+
+// mpichEnvironment is for MPICH's Hydra. The number of slots is in the hostfile:
+// Hydra has no variable for it.
+func mpichEnvironment(launch Launch) []Variable {
+	variables := []Variable{
+		{"HYDRA_HOST_FILE", launch.Hostfile},
+		{"HYDRA_LAUNCHER", "ssh"},
+	}
+	switch {
+	case launch.Agent != "":
+		variables = append(variables, Variable{"HYDRA_LAUNCHER_EXEC", launch.Agent})
+	case launch.SSHOptions != "":
+		// MPICH 3 and older had the second name.
+		variables = append(variables, Variable{"HYDRA_LAUNCHER_EXTRA_ARGS", launch.SSHOptions}, Variable{"HYDRA_LAUNCH_EXTRA_ARGS", launch.SSHOptions})
+	}
+	return variables
+}
+
+// mpichTagFlags: mpiexec.hydra has no variable for it.
+func mpichTagFlags() []string { return []string{"-prepend-rank"} }

@@ -1,0 +1,60 @@
+package mpi
+
+import "strconv"
+
+// openMPIEnvironment is for Open MPI 4 (ORTE) and 5 (PRRTE); each ignores the
+// other's names.
+func openMPIEnvironment(launch Launch) []Variable {
+	slots := strconv.Itoa(launch.Slots)
+	variables := []Variable{
+		{"OMPI_MCA_orte_default_hostfile", launch.Hostfile},
+		// Without it Open MPI 4 cuts the host's name at its first dot before it calls
+		// the agent.
+		{"OMPI_MCA_orte_keep_fqdn_hostnames", "true"},
+		{"OMPI_MCA_orte_set_default_slots", slots},
+		// With a tree, workers log in to other workers, and would need the private key.
+		{"OMPI_MCA_plm_rsh_no_tree_spawn", "1"},
+		{"PRTE_MCA_prte_default_hostfile", launch.Hostfile},
+		// Open MPI 5 gives the agent the name as the hostfile has it either way. With
+		// true it does not know itself by its full name and logs in to its own host.
+		{"PRTE_MCA_prte_keep_fqdn_hostnames", "false"},
+		{"PRTE_MCA_prte_set_default_slots", slots},
+		{"PRTE_MCA_plm_ssh_no_tree_spawn", "1"},
+	}
+	switch {
+	case launch.Agent != "":
+		variables = append(variables, Variable{"OMPI_MCA_plm_rsh_agent", launch.Agent}, Variable{"PRTE_MCA_plm_ssh_agent", launch.Agent})
+	case launch.SSHOptions != "":
+		variables = append(variables, Variable{"OMPI_MCA_plm_rsh_args", launch.SSHOptions}, Variable{"PRTE_MCA_plm_ssh_args", launch.SSHOptions})
+	}
+	if launch.TagOutput {
+		// Open MPI 5.0.7 lists iof_tag_output and does not obey it.
+		variables = append(variables, Variable{"OMPI_MCA_orte_tag_output", "1"})
+	}
+	return variables
+}
+
+// openMPITagFlags are understood by 4 and 5; "--output tag" only by 5.
+func openMPITagFlags() []string { return []string{"--tag-output"} }
+
+// openMPICauses are the last words of ORTE and PRRTE, which differ in little more
+// than their line breaks.
+func openMPICauses() []cause {
+	return []cause{
+		{kind: RankFailed, pattern: `(?P<text>process rank (?P<rank>\d+) with PID \d+ on node (?P<host>\S+) exited on\s+signal (?P<signal>\d+)(?: \([\w ]+\))?)`},
+		{kind: RankFailed, pattern: `(?P<text>one or more processes exited with non-zero status), thus causing\s+the job to be terminated\. The first process to do so was:` +
+			`\s+Process name: \[[^\n]*,(?P<rank>\d+)\]\s+Exit code: +(?P<code>\d+)`},
+		// Open MPI 5 names the host in a second message.
+		{kind: RankFailed, pattern: `(?P<text>MPI_ABORT was invoked on rank (?P<rank>\d+) in communicator \w+)[^\n]*\n` +
+			`(?:\s+Proc: \S+\s+Errorcode:|with errorcode) (?P<code>-?\d+)(?s:.*?with PID \d+ on node (?P<host>\S+) calling\s+"abort")?`},
+		{kind: RankFailed, pattern: `due to (?P<text>process rank (?P<rank>\d+) with PID \d+ on node (?P<host>\S+) calling\s+"abort")`, vague: true},
+		// Also what Open MPI 5 says when the agent fails.
+		{kind: DaemonLost, pattern: `(?P<text>(?:ORTE|PRR?TE) has lost communication with a remote daemon)\.\s+HNP daemon[^\n]*\n\s*Remote daemon:[^\n]* on node (?P<host>\S+)`},
+		{kind: InitFailed, pattern: `(?P<text>ORTE was unable to reliably start one or more daemons)`},
+		{kind: InitFailed, pattern: `(?P<text>An ORTE daemon has unexpectedly failed after launch)`},
+		{kind: InitFailed, pattern: `(?P<text>There are not enough slots available in the system to satisfy the \d+\s+slots)`},
+		{kind: InitFailed, pattern: `was unable to launch the specified application as it [^:]+:\s+(?P<text>Executable: [^\n]+)\n\s*Node: (?P<host>\S+)\s+while attempting to start process rank (?P<rank>\d+)`},
+		{kind: InitFailed, pattern: `(?P<text>It looks like MPI_INIT failed for some reason)`},
+		{kind: RankFailed, vague: true, pattern: `\[(?P<host>[^\s:\]]+):\d+\] (?P<text>Signal: [\w ]+ \((?P<signal>\d+)\))`},
+	}
+}
