@@ -16,7 +16,7 @@ require (
 	sigs.k8s.io/yaml v1.6.0
 )
 
-require golang.org/x/crypto v0.58.0 // indirect
+require golang.org/x/crypto v0.58.0
 
 require (
 	github.com/beorn7/perks v1.0.1 // indirect

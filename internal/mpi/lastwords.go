@@ -68,7 +68,7 @@ var compiledCauses = sync.OnceValue(func() []compiledCause {
 func programCauses() []cause {
 	return []cause{
 		// UCX, which Open MPI and MPICH use, reports signals by itself.
-		{kind: RankFailed, vague: true, pattern: `\[(?P<host>[^\s:\]]+):\d+ *:\d+:\d+\] (?P<text>Caught signal (?P<signal>\d+) \([\w ]+)`},
+		{kind: RankFailed, vague: true, pattern: `\[(?P<host>[^\s:\]]+):\d+ *:\d+:\d+\] (?P<text>Caught signal (?P<signal>\d+))`},
 		// Only the name of the exception: its message is the program's.
 		{kind: RankFailed, vague: true, pattern: `(?:\[(?:\d+,)?(?P<rank>\d+)\](?:<stderr>:)? ?)?Traceback \(most recent call last\):\n` +
 			`(?:(?:\[[\d,]+\](?:<stderr>:)? ?)?[ \t][^\n]*\n)+(?:\[[\d,]+\](?:<stderr>:)? ?)?(?P<text>[A-Za-z_][\w.]*)(?::|\n|$)`},
@@ -140,17 +140,19 @@ func hostName(name string) string {
 	return name
 }
 
-// safeText is one line without control characters, values of variables and paths
-// that lead to keys.
+// safeText is one line without control characters, values of variables, paths that
+// lead to keys, and process ids: those would make every failure a different message.
 func safeText(text string) string {
 	words := strings.FieldsFunc(text, func(r rune) bool { return r <= ' ' || r >= 0x7f })
+	if i := slices.Index(words, "PID"); i > 0 && i+2 <= len(words) && words[i-1] == "with" {
+		words = slices.Delete(words, i-1, i+2)
+	}
 	for i, word := range words {
 		name, _, assigned := strings.Cut(word, "=")
-		path := strings.ToLower(word)
 		switch {
 		case assigned:
 			words[i] = name + "=..."
-		case strings.Contains(path, "/") && (strings.Contains(path, "ssh") || strings.Contains(path, "key") || strings.Contains(path, "id_") || strings.Contains(path, "secret")):
+		case leadsToKey(word):
 			words[i] = "..."
 		}
 	}
@@ -159,4 +161,10 @@ func safeText(text string) string {
 		line = line[:maxText-3] + "..."
 	}
 	return line
+}
+
+func leadsToKey(word string) bool {
+	path := strings.ToLower(word)
+	return strings.Contains(path, "/") &&
+		slices.ContainsFunc([]string{"ssh", "key", "id_", "secret"}, func(part string) bool { return strings.Contains(path, part) })
 }

@@ -42,7 +42,7 @@ func openMPITagFlags() []string { return []string{"--tag-output"} }
 func openMPICauses() []cause {
 	return []cause{
 		{kind: RankFailed, pattern: `(?P<text>process rank (?P<rank>\d+) with PID \d+ on node (?P<host>\S+) exited on\s+signal (?P<signal>\d+)(?: \([\w ]+\))?)`},
-		{kind: RankFailed, pattern: `(?P<text>one or more processes exited with non-zero status), thus causing\s+the job to be terminated\. The first process to do so was:` +
+		{kind: RankFailed, pattern: `(?P<text>one or more processes exited with non-zero status),\s+thus causing\s+the job to be terminated\. The first process to do so was:` +
 			`\s+Process name: \[[^\n]*,(?P<rank>\d+)\]\s+Exit code: +(?P<code>\d+)`},
 		// Open MPI 5 names the host in a second message.
 		{kind: RankFailed, pattern: `(?P<text>MPI_ABORT was invoked on rank (?P<rank>\d+) in communicator \w+)[^\n]*\n` +
