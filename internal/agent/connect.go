@@ -69,9 +69,15 @@ var words = map[Trouble]string{
 type client struct {
 	config *ssh.ClientConfig
 	port   int
-	// bannerOnly is for images with an sshd of their own: it is enough that one answers.
-	bannerOnly bool
+	// bannerPorts is for images with an sshd of their own: it is enough that one
+	// answers, at any of these ports. Nothing tells which one an image has chosen.
+	bannerPorts []int
 	resolver   *net.Resolver
+}
+
+// bannerClient only looks whether an SSH server answers.
+func bannerClient() *client {
+	return &client{bannerPorts: []int{Port, 22}, resolver: net.DefaultResolver}
 }
 
 var errHostKey = errors.New("host key differs")
@@ -124,9 +130,43 @@ func (client *client) connect(ctx context.Context, host string, port int) (*ssh.
 		return nil, took, &connectError{host, lookupTrouble(err), err}
 	}
 	start = time.Now()
-	session, err := client.login(ctx, host, net.JoinHostPort(addresses[0], strconv.Itoa(port)))
+	var session *ssh.Client
+	if len(client.bannerPorts) > 0 {
+		err = client.anyBanner(ctx, host, addresses[0])
+	} else {
+		session, err = client.login(ctx, host, net.JoinHostPort(addresses[0], strconv.Itoa(port)))
+	}
 	took.connect = time.Since(start)
 	return session, took, err
+}
+
+// anyBanner is content with an SSH server at any of the ports.
+func (client *client) anyBanner(ctx context.Context, host, address string) error {
+	answers := make(chan error, len(client.bannerPorts))
+	for _, port := range client.bannerPorts {
+		go func() { answers <- banner(ctx, host, net.JoinHostPort(address, strconv.Itoa(port))) }()
+	}
+	var first error
+	for range client.bannerPorts {
+		err := <-answers
+		if err == nil {
+			return nil
+		}
+		if first == nil {
+			first = err
+		}
+	}
+	return first
+}
+
+// banner looks whether an SSH server answers at an address.
+func banner(ctx context.Context, host, address string) error {
+	connection, err := dial(ctx, host, address)
+	if err != nil {
+		return err
+	}
+	defer connection.Close()
+	return readBanner(connection, host)
 }
 
 func lookupTrouble(err error) Trouble {
@@ -138,17 +178,9 @@ func lookupTrouble(err error) Trouble {
 }
 
 func (client *client) login(ctx context.Context, host, address string) (*ssh.Client, error) {
-	var dialer net.Dialer
-	connection, err := dialer.DialContext(ctx, "tcp", address)
+	connection, err := dial(ctx, host, address)
 	if err != nil {
-		return nil, &connectError{host, dialTrouble(err), plainCause(err)}
-	}
-	if deadline, set := ctx.Deadline(); set {
-		_ = connection.SetDeadline(deadline)
-	}
-	if client.bannerOnly {
-		defer connection.Close()
-		return nil, readBanner(connection, host)
+		return nil, err
 	}
 	session, channels, requests, err := ssh.NewClientConn(connection, address, client.config)
 	if err != nil {
@@ -157,6 +189,19 @@ func (client *client) login(ctx context.Context, host, address string) (*ssh.Cli
 	}
 	_ = connection.SetDeadline(time.Time{})
 	return ssh.NewClient(session, channels, requests), nil
+}
+
+// dial opens a connection that ends with the context.
+func dial(ctx context.Context, host, address string) (net.Conn, error) {
+	var dialer net.Dialer
+	connection, err := dialer.DialContext(ctx, "tcp", address)
+	if err != nil {
+		return nil, &connectError{host, dialTrouble(err), plainCause(err)}
+	}
+	if deadline, set := ctx.Deadline(); set {
+		_ = connection.SetDeadline(deadline)
+	}
+	return connection, nil
 }
 
 func dialTrouble(err error) Trouble {

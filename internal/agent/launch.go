@@ -118,11 +118,7 @@ func (launch *launch) passGate(ctx context.Context) (passage, error) {
 	}
 	var caller *client
 	if launch.imageSSH {
-		port, err := portVariable()
-		if err != nil {
-			return passage{}, err
-		}
-		caller = &client{port: port, bannerOnly: true, resolver: net.DefaultResolver}
+		caller = bannerClient()
 	} else if caller, err = newClient(launchUser + launch.id); err != nil {
 		return passage{}, err
 	}
@@ -181,7 +177,7 @@ func (launch *launch) showReadiness() net.Listener {
 
 // environment is the container's, and what tells rsh to whom it belongs.
 func (launch *launch) environment() ([]string, error) {
-	environment := append(os.Environ(), recordsVariable+"="+string(launch.records), launchVariable+"="+launch.id)
+	environment := append(containerEnvironment(), recordsVariable+"="+string(launch.records), launchVariable+"="+launch.id)
 	if launch.imageSSH {
 		return environment, nil
 	}

@@ -102,7 +102,10 @@ func PrintHosts(to io.Writer) error {
 	if err != nil {
 		return err
 	}
-	caller := &client{port: port, bannerOnly: true, resolver: net.DefaultResolver}
+	caller := &client{bannerPorts: []int{port}, resolver: net.DefaultResolver}
+	if isSet(ImageSSHVariable) {
+		caller = bannerClient()
+	}
 	reached := make([]bool, len(hosts))
 	var tries sync.WaitGroup
 	turns := make(chan struct{}, gateParallel)

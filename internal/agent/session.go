@@ -121,7 +121,7 @@ func (session *session) run(arguments []string, ended chan struct{}) bool {
 		return false
 	}
 	command := exec.Command(arguments[0], arguments[1:]...)
-	command.Env = append(os.Environ(), session.environment...)
+	command.Env = append(containerEnvironment(), session.environment...)
 	// A session of its own, so that signals reach all of what it starts.
 	command.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	output, err := newOutput(command, session.channel)
@@ -153,6 +153,16 @@ func (session *session) run(arguments []string, ended chan struct{}) bool {
 		session.tellEnd(command.ProcessState)
 	}()
 	return true
+}
+
+// containerEnvironment is the container's, with a home: PMIx crashes where there is
+// neither HOME nor an entry in passwd.
+func containerEnvironment() []string {
+	environment := os.Environ()
+	if os.Getenv("HOME") == "" {
+		environment = append(environment, "HOME="+os.TempDir())
+	}
+	return environment
 }
 
 // unwrapPath drops the command from an error: it may hold what is secret.

@@ -8,8 +8,8 @@ import (
 )
 
 const (
-	// rootSSHDirectory is where sshd looks for root's keys.
-	rootSSHDirectory = "/root/.ssh"
+	// RootSSHDirectory is where sshd looks for root's keys.
+	RootSSHDirectory = "/root/.ssh"
 	// userSSHDirectory is where images prepared for mpi-operator have them.
 	userSSHDirectory = "/home/mpiuser/.ssh"
 	// mpiJobBackoffLimit is that of a batch Job, which an MPIJob's launcher is.
@@ -59,7 +59,7 @@ func FromMPIJob(mpiJob *v2beta1.MPIJob, defaults Defaults) *Job {
 	if job.SSHDirectory == "" {
 		job.SSHDirectory = userSSHDirectory
 		if mainRunsAsRoot(&job.Worker.Template.Spec) {
-			job.SSHDirectory = rootSSHDirectory
+			job.SSHDirectory = RootSSHDirectory
 		}
 	}
 	return job

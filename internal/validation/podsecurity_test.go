@@ -119,6 +119,13 @@ func TestPodSecurityWithAndWithoutAUser(t *testing.T) {
 	}
 }
 
+// A launcher that is alone runs no sshd, so it is closed like any other.
+func TestPodSecurityOfALauncherAlone(t *testing.T) {
+	skipBug(t, "where there are no workers, they do not run the agent, and the launcher is left as open as one beside an sshd")
+	rules := configured(func(configuration *config.Config) { configuration.Limits.MinWorkers = 0 })
+	wantFindings(t, rules.CreateMPIJob(mpiJob(noWorkers), anywhere(labelled("enforce", "restricted"))), nil, nil)
+}
+
 // An init container counts as well.
 func TestPodSecurityOfInitContainers(t *testing.T) {
 	job := mpiJob(func(mpiJob *v2beta1.MPIJob) {

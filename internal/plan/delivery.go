@@ -1,0 +1,98 @@
+package plan
+
+import (
+	"path"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/util/version"
+
+	"github.com/trireme-mpi/trireme/internal/agent"
+)
+
+// Delivery is how the agent gets into pods.
+type Delivery struct {
+	Method Method
+	// Image of the agent.
+	Image string
+}
+
+// Method is a way into a pod.
+type Method string
+
+const (
+	// ImageVolume mounts the agent's image. It costs next to nothing.
+	ImageVolume Method = "ImageVolume"
+	// InitContainer copies the agent before the pod's containers start.
+	InitContainer Method = "InitContainer"
+)
+
+var (
+	// imageVolumes are on by default in Kubernetes since this version.
+	imageVolumes = version.MustParseSemantic("1.35.0")
+	// containerdImageVolumes is the first containerd that has them.
+	containerdImageVolumes = version.MustParseSemantic("2.1.0")
+)
+
+// BestMethod is an image volume where the API server and every node are known to
+// have them.
+func BestMethod(server string, nodes []corev1.Node) Method {
+	if !atLeast(server, imageVolumes) || len(nodes) == 0 {
+		return InitContainer
+	}
+	for i := range nodes {
+		info := &nodes[i].Status.NodeInfo
+		containerd, isContainerd := strings.CutPrefix(info.ContainerRuntimeVersion, "containerd://")
+		if !isContainerd || !atLeast(containerd, containerdImageVolumes) || !atLeast(info.KubeletVersion, imageVolumes) {
+			return InitContainer
+		}
+	}
+	return ImageVolume
+}
+
+func atLeast(text string, least *version.Version) bool {
+	parsed, err := version.ParseGeneric(text)
+	return err == nil && parsed.AtLeast(least)
+}
+
+// agentVolume is the volume that the agent is found in.
+const agentVolume = "trireme-agent"
+
+// AddAgent puts the agent at its path into the first container of a pod, and
+// touches nothing else.
+func AddAgent(pod *corev1.PodSpec, delivery Delivery) {
+	directory := path.Dir(agent.Path)
+	volume := corev1.Volume{Name: agentVolume}
+	if delivery.Method == ImageVolume {
+		volume.Image = &corev1.ImageVolumeSource{Reference: delivery.Image, PullPolicy: corev1.PullIfNotPresent}
+	} else {
+		volume.EmptyDir = &corev1.EmptyDirVolumeSource{}
+		install := agentContainer("trireme-install", delivery.Image, "install", directory)
+		install.VolumeMounts = []corev1.VolumeMount{{Name: agentVolume, MountPath: directory}}
+		pod.InitContainers = append([]corev1.Container{install}, pod.InitContainers...)
+	}
+	pod.Volumes = append(pod.Volumes, volume)
+	mount(&pod.Containers[0], agentVolume, directory)
+}
+
+// agentContainer is a container of the agent's own image.
+func agentContainer(name, image string, arguments ...string) corev1.Container {
+	limits := corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("100m"), corev1.ResourceMemory: resource.MustParse("64Mi")}
+	return corev1.Container{
+		Name:            name,
+		Image:           image,
+		ImagePullPolicy: corev1.PullIfNotPresent,
+		Command:         append([]string{"/" + path.Base(agent.Path)}, arguments...),
+		Resources:       corev1.ResourceRequirements{Requests: limits, Limits: limits.DeepCopy()},
+		SecurityContext: &corev1.SecurityContext{
+			AllowPrivilegeEscalation: new(false),
+			ReadOnlyRootFilesystem:   new(true),
+			Capabilities:             &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
+		},
+	}
+}
+
+func mount(container *corev1.Container, volume, directory string) {
+	container.VolumeMounts = append(container.VolumeMounts, corev1.VolumeMount{Name: volume, MountPath: directory, ReadOnly: true})
+}
