@@ -108,9 +108,9 @@ help: ## Show this
 bin/cluster:
 	@go build -C cluster -buildvcs=false -ldflags "-s -w" -o ../bin/cluster ./cmd/cluster
 
-.PHONY: bin/operator
-bin/operator:
-	@go build -buildvcs=false -ldflags "-s -w" -o $@ ./cmd/operator
+.PHONY: bin/operator bin/mpi-agent
+bin/operator bin/mpi-agent:
+	@go build -buildvcs=false -ldflags "-s -w" -o $@ ./cmd/$(@F)
 
 bin/staticcheck: tools/go.mod tools/go.sum
 	@go build -C tools -buildvcs=false -o ../$@ honnef.co/go/tools/cmd/staticcheck

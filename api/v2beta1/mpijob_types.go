@@ -30,9 +30,11 @@ type MPIJob struct {
 	// runPolicy.suspend and, while the job is suspended, what a queue needs to
 	// place the pods: labels, annotations, nodeSelector, tolerations and
 	// schedulingGates of the pod templates.
+	// +optional
 	Spec MPIJobSpec `json:"spec,omitempty"`
 
 	// status is what has come of it.
+	// +optional
 	Status MPIJobStatus `json:"status,omitempty"`
 }
 

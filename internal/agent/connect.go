@@ -72,7 +72,7 @@ type client struct {
 	// bannerPorts is for images with an sshd of their own: it is enough that one
 	// answers, at any of these ports. Nothing tells which one an image has chosen.
 	bannerPorts []int
-	resolver   *net.Resolver
+	resolver    *net.Resolver
 }
 
 // bannerClient only looks whether an SSH server answers.

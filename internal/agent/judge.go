@@ -10,14 +10,15 @@ import (
 
 // judge says how a run ended, from its exit code, mpirun's last words and what
 // the rsh of each host has recorded.
-func (launch *launch) judge(code int, stderr string, records []record, began time.Time) Report {
+func (launch *launch) judge(code int, last string, records []record, began time.Time) Report {
 	report := Report{ExitCode: code, Hosts: launch.used(records)}
 	report.Timings.Init = seconds(initTime(records, began))
-	if code == 0 {
+	words, spoken := mpi.LastWords(last)
+	lost := firstTrouble(records)
+	// Intel's mpirun ends well even if a host was lost.
+	if code == 0 && lost == nil && !(spoken && words.Kind == mpi.DaemonLost) {
 		return launch.judgeSuccess(report)
 	}
-	words, spoken := mpi.LastWords(stderr)
-	lost := firstTrouble(records)
 	switch {
 	case lost != nil && lost.Trouble != Broken:
 		// The host could not be reached at all.
@@ -28,6 +29,9 @@ func (launch *launch) judge(code int, stderr string, records []record, began tim
 			report.Host = lost.Host
 		}
 		report.Message = fmt.Sprintf("lost worker %s in the middle of the run; its pod says why", orUnknown(report.Host))
+		if code == 0 {
+			report.ExitCode = exitMPI
+		}
 	case spoken && words.Kind == mpi.InitFailed:
 		report.Reason, report.Host, report.Message = ReasonMPI, words.Host, words.Text
 	case spoken:

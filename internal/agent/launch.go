@@ -138,9 +138,10 @@ func (launch *launch) run() Report {
 		return Report{Reason: ReasonLauncher, Message: err.Error(), ExitCode: exitUsage}
 	}
 	command.Env = environment
-	var last tail
-	command.Stdin, command.Stdout, command.Stderr = os.Stdin, os.Stdout, io.MultiWriter(os.Stderr, &last)
-	// A daemon of the user's may keep stderr open after the command has ended.
+	// Open MPI's last words are on stderr, Hydra's on stdout.
+	var errors, output tail
+	command.Stdin, command.Stdout, command.Stderr = os.Stdin, io.MultiWriter(os.Stdout, &output), io.MultiWriter(os.Stderr, &errors)
+	// A daemon of the user's may keep them open after the command has ended.
 	command.WaitDelay = 2 * time.Second
 	began := time.Now()
 	if err := command.Start(); err != nil {
@@ -149,7 +150,7 @@ func (launch *launch) run() Report {
 	stop := forwardTo(command.Process)
 	_ = command.Wait()
 	stop()
-	return launch.judge(exitCode(command.ProcessState), last.String(), launch.records.read(), began)
+	return launch.judge(exitCode(command.ProcessState), errors.String()+output.String(), launch.records.read(), began)
 }
 
 // showReadiness opens the port that the launcher's readiness is asked at: it is

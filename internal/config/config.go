@@ -179,6 +179,8 @@ func Load(path string) (*Config, error) {
 	if documents := strings.Count("\n"+strings.TrimPrefix(string(data), "---\n"), "\n---\n"); documents > 0 {
 		return nil, fmt.Errorf("configuration %s: has more than one document", path)
 	}
+	// A file says for itself what it is.
+	config.APIVersion, config.Kind = "", ""
 	if err := yaml.UnmarshalStrict(data, config); err != nil {
 		return nil, fmt.Errorf("configuration %s: %w", path, err)
 	}

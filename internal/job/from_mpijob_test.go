@@ -225,7 +225,7 @@ func TestMPIJobWithoutWorkers(t *testing.T) {
 			v2beta1.MPIReplicaTypeLauncher: launcherOf(mpiJob), v2beta1.MPIReplicaTypeWorker: nil,
 		}
 	}), defaults())
-	if got.Pods() != 1 || got.WorldSize() != 0 || got.Gang.MinMember != 1 || got.WorkersRunAgent() {
+	if got.Pods() != 1 || got.WorldSize() != 0 || got.Gang.MinMember != 1 || !got.WorkersRunAgent() {
 		t.Errorf("a launcher alone is read as %+v", got)
 	}
 }

@@ -160,8 +160,11 @@ func (job *Job) WorldSize() int32 {
 }
 
 // WorkersRunAgent tells whether workers are started by the agent. A worker
-// whose container has a command of its own runs an sshd of its image's.
-func (job *Job) WorkersRunAgent() bool { return runsAgent(&job.Worker.Template) }
+// whose container has a command of its own runs an sshd of its image's; where
+// there is no worker, there is no such image.
+func (job *Job) WorkersRunAgent() bool {
+	return job.Worker.Replicas == 0 || runsAgent(&job.Worker.Template)
+}
 
 func runsAgent(template *corev1.PodTemplateSpec) bool {
 	containers := template.Spec.Containers

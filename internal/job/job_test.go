@@ -45,7 +45,7 @@ func TestWorkersRunAgent(t *testing.T) {
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			job := Job{Worker: Role{Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{Containers: tc.containers}}}}
+			job := Job{Worker: Role{Replicas: 1, Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{Containers: tc.containers}}}}
 			if got := job.WorkersRunAgent(); got != tc.want {
 				t.Errorf("workers run the agent: %t, want %t", got, tc.want)
 			}

@@ -17,7 +17,6 @@ func TestSameFaultsInTheSameOrder(t *testing.T) {
 	wrong := list("cpu", "-1", "memory", "2Ei", "nvidia.com/gpu", "500m", "amd.com/gpu", "500m", "habana.ai/gaudi", "500m", "ephemeral-storage", "-1")
 	labels := map[string]string{training.LabelJobName: "other", training.LabelJobType: "other", training.IstioInject: "maybe"}
 	impossible := map[string]string{"a b": "", "c d": "", "e f": "", "g h": "", "i j": "", "k l": ""}
-	const unsorted = "the library's ValidateLabels walks the map as it comes"
 	several := func(value string) map[string]string {
 		made := map[string]string{}
 		for _, key := range []string{"a", "b", "c", "d", "e", "f"} {
@@ -32,7 +31,6 @@ func TestSameFaultsInTheSameOrder(t *testing.T) {
 		return in
 	}
 	tests := map[string]struct {
-		bug       string
 		judge     func() *Findings
 		wantAbove int
 	}{
@@ -75,18 +73,17 @@ func TestSameFaultsInTheSameOrder(t *testing.T) {
 				runtimeWorker(runtime).Spec.Containers[0].Resources.Limits = wrong
 			}), 0)
 		}},
-		"a runtime whose labels cannot be": {bug: unsorted, wantAbove: 5, judge: func() *Findings {
+		"a runtime whose labels cannot be": {wantAbove: 5, judge: func() *Findings {
 			return rules().Runtime(runtimeOf(func(runtime *v2alpha1.TrainingRuntimeSpec) {
 				runtime.Constraints = &v2alpha1.Constraints{RequiredNodeLabels: impossible}
 			}), 0)
 		}},
-		"an MPIJob whose nodes cannot be": {bug: unsorted, wantAbove: 5, judge: func() *Findings {
+		"an MPIJob whose nodes cannot be": {wantAbove: 5, judge: func() *Findings {
 			return rules().CreateMPIJob(mpiJob(func(mpiJob *v2beta1.MPIJob) { workerPod(mpiJob).NodeSelector = impossible }), anywhere())
 		}},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			skipBug(t, tc.bug)
 			first := texts(tc.judge())
 			if len(first) <= tc.wantAbove {
 				t.Errorf("only %d findings, of which no order can be told: %q", len(first), first)

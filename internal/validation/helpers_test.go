@@ -156,15 +156,6 @@ func wantFindings(t *testing.T, got *Findings, wantFaults, wantWarnings []string
 	}
 }
 
-// skipBug keeps a case that describes what should be until it is. Take the
-// case's mark away with the bug.
-func skipBug(t *testing.T, bug string) {
-	t.Helper()
-	if bug != "" {
-		t.Skip("known bug: " + bug)
-	}
-}
-
 func wantLines(t *testing.T, want, got []string) {
 	t.Helper()
 	if diff := cmp.Diff(want, got); diff != "" {

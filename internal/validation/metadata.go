@@ -2,9 +2,12 @@ package validation
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	metavalidation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
@@ -40,12 +43,27 @@ func labels(findings *Findings, old, meta *metav1.ObjectMeta, kind job.Kind) {
 		{training.LabelJobName, meta.Name},
 		{training.LabelJobType, kind.Type()},
 	} {
-		if value, found := meta.Labels[own.key]; found && value != own.value && value != old.Labels[own.key] {
+		if value, found := meta.Labels[own.key]; found && value != own.value && changed(old.Labels, own.key, value) {
 			findings.refuse(field.Invalid(metadata.Child("labels").Key(own.key), value,
 				fmt.Sprintf("must be %q; the operator sets it where it is left out", own.value)))
 		}
 	}
 	istio(findings, metadata, old, meta)
+}
+
+// changed tells whether a key has another value than before.
+func changed(old map[string]string, key, value string) bool {
+	before, found := old[key]
+	return !found || before != value
+}
+
+// labelsInOrder judges labels as Kubernetes does, and always in the same order.
+func labelsInOrder(values map[string]string, at *field.Path) field.ErrorList {
+	var faults field.ErrorList
+	for _, key := range slices.Sorted(maps.Keys(values)) {
+		faults = append(faults, metavalidation.ValidateLabels(map[string]string{key: values[key]}, at)...)
+	}
+	return faults
 }
 
 // istio judges the key by which Istio decides about a sidecar.
@@ -55,7 +73,7 @@ func istio(findings *Findings, at *field.Path, old, meta *metav1.ObjectMeta) {
 		values, old map[string]string
 	}{{"annotations", meta.Annotations, old.Annotations}, {"labels", meta.Labels, old.Labels}} {
 		value, found := place.values[training.IstioInject]
-		if !found || value == place.old[training.IstioInject] {
+		if !found || !changed(place.old, training.IstioInject, value) {
 			continue
 		}
 		// As Istio reads it.

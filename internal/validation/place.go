@@ -175,13 +175,29 @@ func (place *place) podSecurity() {
 		if len(pods.Template.Spec.Containers) == 0 {
 			continue
 		}
-		if detail := violation(enforced, &pods.Template); detail != "" && !place.rules.PodSecurityWarns {
+		template := withVolumeSources(&pods.Template)
+		detail := violation(enforced, template)
+		if detail != "" && !place.rules.PodSecurityWarns {
 			place.findings.refuse(field.Forbidden(pods.at, fmt.Sprintf(
 				"%s pods violate PodSecurity %q of the namespace: %s", pods.role, enforced.String(), detail)))
-		} else if detail := violation(restricted, &pods.Template); detail != "" {
+		} else if detail != "" {
+			place.findings.warn(pods.at, "%s pods would violate PodSecurity %q: %s", pods.role, enforced.String(), detail)
+		} else if detail := violation(restricted, template); detail != "" {
 			place.findings.warn(pods.at, "%s pods would violate PodSecurity %q: %s", pods.role, restricted.String(), detail)
 		}
 	}
+}
+
+// withVolumeSources is the template as Kubernetes stores it: a volume that does not
+// say what it is, is an emptyDir.
+func withVolumeSources(template *corev1.PodTemplateSpec) *corev1.PodTemplateSpec {
+	template = template.DeepCopy()
+	for i := range template.Spec.Volumes {
+		if volume := &template.Spec.Volumes[i]; volume.VolumeSource == (corev1.VolumeSource{}) {
+			volume.EmptyDir = &corev1.EmptyDirVolumeSource{}
+		}
+	}
+	return template
 }
 
 func violation(level psaapi.LevelVersion, template *corev1.PodTemplateSpec) string {

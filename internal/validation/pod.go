@@ -7,7 +7,6 @@ import (
 
 	"github.com/distribution/reference"
 	corev1 "k8s.io/api/core/v1"
-	metavalidation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/util/sets"
 	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -49,7 +48,7 @@ func (check *podCheck) template(at *field.Path, template *corev1.PodTemplateSpec
 			check.mounts(at.Child("volumeMounts"), container.VolumeMounts, volumes, taken)
 		}
 	}
-	check.findings.refuse(metavalidation.ValidateLabels(pod.NodeSelector, spec.Child("nodeSelector"))...)
+	check.findings.refuse(labelsInOrder(pod.NodeSelector, spec.Child("nodeSelector"))...)
 	if pod.Resources != nil {
 		check.resources(spec.Child("resources"), pod.Resources)
 	}

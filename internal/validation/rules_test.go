@@ -269,7 +269,6 @@ func TestIstioOnTemplates(t *testing.T) {
 
 // An empty value is a value.
 func TestEmptyLabelsOfANewJob(t *testing.T) {
-	skipBug(t, "an empty value of a new job is taken for one that the job had before")
 	job := mpiJob(func(mpiJob *v2beta1.MPIJob) {
 		mpiJob.Labels = map[string]string{training.LabelJobName: "", training.LabelJobType: "", training.IstioInject: ""}
 	})

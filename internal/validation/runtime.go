@@ -6,7 +6,6 @@ import (
 	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	metavalidation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/trireme-mpi/trireme/api/training"
@@ -92,7 +91,7 @@ func (check *runtimeCheck) constraints() {
 	}
 	atLeast(check.Findings, at.Child("maxNodes"), constraints.MaxNodes, 1)
 	atLeast(check.Findings, at.Child("maxGPUsPerNode"), constraints.MaxGPUsPerNode, 0)
-	check.refuse(metavalidation.ValidateLabels(constraints.RequiredNodeLabels, at.Child("requiredNodeLabels"))...)
+	check.refuse(labelsInOrder(constraints.RequiredNodeLabels, at.Child("requiredNodeLabels"))...)
 	if nodes := check.runtime.MLPolicy.NumNodes; nodes != nil && constraints.MaxNodes != nil && *nodes > *constraints.MaxNodes {
 		check.refuse(field.Invalid(check.spec.Child("mlPolicy", "numNodes"), *nodes, fmt.Sprintf("numNodes must be at most constraints.maxNodes, %d", *constraints.MaxNodes)))
 	}

@@ -103,10 +103,23 @@ func differences(at *field.Path, old, changed any) []*field.Path {
 		}
 		return paths
 	}
-	if reflect.DeepEqual(old, changed) || sameQuantity(at, old, changed) {
+	if reflect.DeepEqual(old, changed) || empty(old) && empty(changed) || sameQuantity(at, old, changed) {
 		return nil
 	}
 	return []*field.Path{at}
+}
+
+// empty values mean the same, however they are written.
+func empty(value any) bool {
+	switch value := value.(type) {
+	case nil:
+		return true
+	case []any:
+		return len(value) == 0
+	case map[string]any:
+		return len(value) == 0
+	}
+	return false
 }
 
 // quantities are the places where a text is an amount.

@@ -11,18 +11,21 @@ import (
 	"time"
 )
 
-const repository = "../.."
+const (
+	repository = "../.."
+	agentImage = "trireme.local/mpi-agent:dev"
+)
 
 func TestMain(m *testing.M) {
 	if os.Geteuid() != 0 {
 		fmt.Println("the tests start a cluster, which needs root")
 		os.Exit(1)
 	}
-	os.Exit(run(m))
+	os.Exit(runAll(m))
 }
 
-// run leaves nothing behind, whatever the tests did.
-func run(m *testing.M) int {
+// runAll leaves nothing behind, whatever the tests did.
+func runAll(m *testing.M) int {
 	for name, value := range map[string]string{
 		"TRIREME_CLUSTER_NAME": "trireme-e2e", "TRIREME_CLUSTER_NETWORK": "10.196.0.0/16", "TRIREME_CLUSTER_DATA": "", "TRIREME_CLUSTER_RUN": "",
 	} {
@@ -36,7 +39,8 @@ func run(m *testing.M) int {
 			fmt.Fprintf(os.Stderr, "%v\n%s", err, output)
 		}
 	}()
-	for _, line := range []string{"make bin/cluster", "bin/cluster reset --images", "bin/cluster up", "make install"} {
+	for _, line := range []string{"make bin/cluster", "bin/cluster reset --images", "bin/cluster up", "make install",
+		"make bin/mpi-agent", "bin/cluster image load bin/mpi-agent --as " + agentImage, "bin/cluster image mpi"} {
 		if output, err := shell(line); err != nil {
 			fmt.Fprintf(os.Stderr, "%s: %v\n%s", line, err, output)
 			return 1

@@ -1,0 +1,86 @@
+package e2e
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/trireme-mpi/trireme/api/v2beta1"
+	"github.com/trireme-mpi/trireme/internal/plan"
+)
+
+// implementation is an MPI that the local images have.
+type implementation struct {
+	name  string
+	mpi   v2beta1.MPIImplementation
+	image string
+	flags []string
+}
+
+var implementations = []implementation{
+	{"Open MPI 4", "OpenMPI", "trireme.local/openmpi:4", []string{"--oversubscribe"}},
+	{"Open MPI 5", "OpenMPI", "trireme.local/openmpi:5", []string{"--oversubscribe"}},
+	{"MPICH", "MPICH", "trireme.local/mpich:4", nil},
+	{"Intel MPI", "IntelMPI", "trireme.local/intelmpi:2021", nil},
+}
+
+// allreduce prints what the ranks have in sum, once, and how many hosts there are.
+const allreduce = `
+import socket
+from mpi4py import MPI
+world = MPI.COMM_WORLD
+total = world.allreduce(world.rank + 1)
+hosts = len(set(world.allgather(socket.gethostname())))
+if world.rank == 0:
+    print(f"{world.size} ranks on {hosts} hosts, sum {total}", flush=True)
+`
+
+// job is an MPIJob that runs a Python program on workers with two slots.
+func (of implementation) job(workers int32, program string) *v2beta1.MPIJob {
+	command := append([]string{"mpirun"}, of.flags...)
+	command = append(command, "-np", fmt.Sprint(workers*2), "python3", "-c", program)
+	return &v2beta1.MPIJob{Spec: v2beta1.MPIJobSpec{
+		SlotsPerWorker:    new(int32(2)),
+		MPIImplementation: of.mpi,
+		MPIReplicaSpecs: map[v2beta1.MPIReplicaType]*v2beta1.ReplicaSpec{
+			v2beta1.MPIReplicaTypeLauncher: {Template: of.template("launcher", command)},
+			v2beta1.MPIReplicaTypeWorker:   {Replicas: &workers, Template: of.template("worker", nil)},
+		},
+	}}
+}
+
+func (of implementation) template(name string, command []string) corev1.PodTemplateSpec {
+	return corev1.PodTemplateSpec{Spec: corev1.PodSpec{
+		TerminationGracePeriodSeconds: new(int64(2)),
+		Containers: []corev1.Container{{
+			Name: name, Image: of.image, Command: command, ImagePullPolicy: corev1.PullIfNotPresent,
+			SecurityContext: &corev1.SecurityContext{ReadOnlyRootFilesystem: new(true)},
+			Resources:       corev1.ResourceRequirements{Requests: corev1.ResourceList{"cpu": resource.MustParse("10m"), "memory": resource.MustParse("32Mi")}},
+		}},
+	}}
+}
+
+// Any image without an sshd, a random user, no capability, a read-only root.
+func TestMPIRunsAnywhere(t *testing.T) {
+	for _, implementation := range implementations {
+		for _, method := range []plan.Method{plan.ImageVolume, plan.InitContainer} {
+			t.Run(implementation.name+" by "+string(method), func(t *testing.T) {
+				run := newRun(t, implementation.job(4, allreduce))
+				run.delivery = method
+				run.startWorkers()
+				run.startLauncher()
+				ended := run.end(3 * time.Minute)
+				if want := "8 ranks on 4 hosts, sum 36"; ended.exitCode != 0 || !strings.Contains(ended.log, want) {
+					t.Fatalf("exit code %d, and no %q in:\n%s\n%s", ended.exitCode, want, ended.log, run.describe())
+				}
+				if ended.Hosts.Expected != 4 || ended.Hosts.Reached != 4 || ended.Timings.Connect <= 0 || ended.Timings.Total <= 0 {
+					t.Errorf("the report says %s", ended.message)
+				}
+			})
+		}
+	}
+}
