@@ -104,13 +104,25 @@ func endDescendants(patience time.Duration) {
 			}
 		}
 	}
-	signalAll(syscall.SIGKILL)
+	// More than once: a process may start another between the look and the signal.
+	for range killRounds {
+		if signalAll(syscall.SIGKILL) == 0 {
+			return
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
 }
 
-func signalAll(signal syscall.Signal) {
-	for _, id := range descendants() {
+// killRounds bounds the wait for a process that a driver holds.
+const killRounds = 100
+
+// signalAll returns how many there were.
+func signalAll(signal syscall.Signal) int {
+	ids := descendants()
+	for _, id := range ids {
 		_ = syscall.Kill(id, signal) // It may have ended by itself.
 	}
+	return len(ids)
 }
 
 // process is a line of the process table.

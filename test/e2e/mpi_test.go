@@ -18,14 +18,13 @@ type implementation struct {
 	name  string
 	mpi   v2beta1.MPIImplementation
 	image string
-	flags []string
 }
 
 var implementations = []implementation{
-	{"Open MPI 4", "OpenMPI", "trireme.local/openmpi:4", []string{"--oversubscribe"}},
-	{"Open MPI 5", "OpenMPI", "trireme.local/openmpi:5", []string{"--oversubscribe"}},
-	{"MPICH", "MPICH", "trireme.local/mpich:4", nil},
-	{"Intel MPI", "IntelMPI", "trireme.local/intelmpi:2021", nil},
+	{"Open MPI 4", "OpenMPI", "trireme.local/openmpi:4"},
+	{"Open MPI 5", "OpenMPI", "trireme.local/openmpi:5"},
+	{"MPICH", "MPICH", "trireme.local/mpich:4"},
+	{"Intel MPI", "IntelMPI", "trireme.local/intelmpi:2021"},
 }
 
 // allreduce prints what the ranks have in sum, once, and how many hosts there are.
@@ -41,8 +40,7 @@ if world.rank == 0:
 
 // job is an MPIJob that runs a Python program on workers with two slots.
 func (of implementation) job(workers int32, program string) *v2beta1.MPIJob {
-	command := append([]string{"mpirun"}, of.flags...)
-	command = append(command, "-np", fmt.Sprint(workers*2), "python3", "-c", program)
+	command := []string{"mpirun", "-np", fmt.Sprint(workers * 2), "python3", "-c", program}
 	return &v2beta1.MPIJob{Spec: v2beta1.MPIJobSpec{
 		SlotsPerWorker:    new(int32(2)),
 		MPIImplementation: of.mpi,

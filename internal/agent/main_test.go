@@ -1,0 +1,420 @@
+package agent
+
+import (
+	"bytes"
+	"crypto/rand"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/crypto/ssh"
+
+	"github.com/trireme-mpi/trireme/internal/sshkey"
+)
+
+const (
+	// runMark is in the environment of every process of these tests, so that those
+	// that are left can be found.
+	runMark = "TRIREME_TEST_RUN"
+	// plantedValue is in the environment of every agent, and must be in nothing that
+	// one says by itself.
+	plantedValue = "planted-environment-value"
+)
+
+// scratch holds what is built once for all tests.
+var scratch string
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	// Most of these tests wait; two cores are no reason to wait in turn.
+	_ = flag.Set("test.parallel", "12")
+	directory, err := os.MkdirTemp("", "trireme-agent-test-")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	scratch = directory
+	mark := rand.Text()
+	_ = os.Setenv(runMark, mark)
+	code := m.Run()
+	if left := endLeft(runMark + "=" + mark); len(left) > 0 {
+		fmt.Fprintf(os.Stderr, "processes were left running: %v\n", left)
+		code = max(code, 1)
+	}
+	_ = os.RemoveAll(directory)
+	os.Exit(code)
+}
+
+// endLeft ends the processes with a mark in their environment, and names them.
+func endLeft(mark string) []string {
+	var left []string
+	for _, process := range processTable() {
+		directory := filepath.Join("/proc", strconv.Itoa(process.id))
+		environment, err := os.ReadFile(filepath.Join(directory, "environ"))
+		if err != nil || process.zombie || process.id == os.Getpid() || !strings.Contains(string(environment), mark) {
+			continue
+		}
+		command, _ := os.ReadFile(filepath.Join(directory, "cmdline"))
+		left = append(left, fmt.Sprintf("%d %q", process.id, command))
+		_ = syscall.Kill(process.id, syscall.SIGKILL)
+	}
+	return left
+}
+
+var buildAgent = sync.OnceValues(func() (string, error) {
+	binary := filepath.Join(scratch, "mpi-agent")
+	build := exec.Command("go", "build", "-o", binary, "github.com/trireme-mpi/trireme/cmd/mpi-agent")
+	// Without the mark: the go command may leave helpers of its own behind.
+	build.Env = append(without(os.Environ(), runMark), "CGO_ENABLED=0")
+	if output, err := build.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("build the agent: %w: %s", err, output)
+	}
+	return binary, nil
+})
+
+func agentBinary(t testing.TB) string {
+	t.Helper()
+	binary, err := buildAgent()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return binary
+}
+
+func without(environment []string, prefix string) []string {
+	var rest []string
+	for _, variable := range environment {
+		if !strings.HasPrefix(variable, prefix) {
+			rest = append(rest, variable)
+		}
+	}
+	return rest
+}
+
+// agentEnvironment is that of a container with the job's keys.
+func agentEnvironment(keys string, port int, more ...string) []string {
+	environment := without(without(os.Environ(), "TRIREME_"), "SSH_")
+	environment = append(environment, runMark+"="+os.Getenv(runMark), "PLANTED="+plantedValue,
+		KeysVariable+"="+keys, PortVariable+"="+strconv.Itoa(port))
+	return append(environment, more...)
+}
+
+// newKeys is a directory with the halves of both pairs, as both roles together have them.
+func newKeys(t testing.TB) string {
+	t.Helper()
+	directory := t.TempDir()
+	client, err := sshkey.New(rand.Reader, sshkey.Ed25519)
+	if err != nil {
+		t.Fatal(err)
+	}
+	host, err := sshkey.New(rand.Reader, sshkey.Ed25519)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, content := range map[string][]byte{
+		ClientKey: client.Private, ClientPublicKey: client.Public, AuthorizedKeys: client.Public,
+		HostKey: host.Private, HostPublicKey: host.Public,
+	} {
+		if err := os.WriteFile(filepath.Join(directory, name), content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return directory
+}
+
+// mixedKeys is a copy of keys in which some files are another job's.
+func mixedKeys(t testing.TB, keys string, foreign ...string) string {
+	t.Helper()
+	mixed := newKeys(t)
+	for _, name := range []string{ClientKey, ClientPublicKey, AuthorizedKeys, HostKey, HostPublicKey} {
+		content, err := os.ReadFile(filepath.Join(keys, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		isForeign := false
+		for _, each := range foreign {
+			isForeign = isForeign || each == name
+		}
+		if isForeign {
+			continue
+		}
+		if err := os.WriteFile(filepath.Join(mixed, name), content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return mixed
+}
+
+func signerOf(t testing.TB, keys, name string) ssh.Signer {
+	t.Helper()
+	content, err := os.ReadFile(filepath.Join(keys, name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	signer, err := ssh.ParsePrivateKey(content)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return signer
+}
+
+// freePort is one that nobody listens on. Somebody may take it before it is used:
+// startWorker tries again then.
+func freePort(t testing.TB) int {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	return listener.Addr().(*net.TCPAddr).Port
+}
+
+// buffer is written by one process's pipes and read by a test.
+type buffer struct {
+	mutex sync.Mutex
+	text  bytes.Buffer
+}
+
+func (buffer *buffer) Write(text []byte) (int, error) {
+	buffer.mutex.Lock()
+	defer buffer.mutex.Unlock()
+	return buffer.text.Write(text)
+}
+
+func (buffer *buffer) String() string {
+	buffer.mutex.Lock()
+	defer buffer.mutex.Unlock()
+	return buffer.text.String()
+}
+
+// eventually waits for something that another process does.
+func eventually(t testing.TB, within time.Duration, what string, holds func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(within); !holds(); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("not within %s: %s", within, what)
+		}
+	}
+}
+
+func alive(id int) bool {
+	content, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", id))
+	if err != nil {
+		return false
+	}
+	process, err := parseStat(content)
+	return err == nil && !process.zombie
+}
+
+// mustHoldNoSecret looks for what the agent must never say.
+func mustHoldNoSecret(t testing.TB, keys, where, text string, more ...string) {
+	t.Helper()
+	secrets := append([]string{plantedValue, "PRIVATE KEY"}, more...)
+	for _, name := range []string{ClientKey, HostKey} {
+		content, _ := os.ReadFile(filepath.Join(keys, name))
+		for line := range strings.Lines(string(content)) {
+			// The first line of every such key is the same.
+			if line = strings.TrimSpace(line); len(line) > 20 && !strings.HasPrefix(line, "-----") {
+				secrets = append(secrets, line)
+			}
+		}
+	}
+	for _, secret := range secrets {
+		if strings.Contains(text, secret) {
+			t.Errorf("%s holds a secret, %.12s...", where, secret)
+		}
+	}
+}
+
+// workerProcess is `mpi-agent worker` in a process of its own.
+type workerProcess struct {
+	command *exec.Cmd
+	keys    string
+	port    int
+	log     *buffer
+	ended   chan struct{}
+}
+
+func startWorker(t testing.TB, keys string, environment ...string) *workerProcess {
+	t.Helper()
+	for range 5 {
+		worker := &workerProcess{keys: keys, port: freePort(t), log: &buffer{}, ended: make(chan struct{})}
+		worker.command = exec.Command(agentBinary(t), "worker")
+		worker.command.Env = agentEnvironment(keys, worker.port, append([]string{GraceVariable + "=1s"}, environment...)...)
+		worker.command.Dir = t.TempDir()
+		worker.command.Stderr = worker.log
+		// Processes that outlive the worker may keep its stderr.
+		worker.command.WaitDelay = time.Second
+		if err := worker.command.Start(); err != nil {
+			t.Fatal(err)
+		}
+		go func() {
+			defer close(worker.ended)
+			_ = worker.command.Wait()
+		}()
+		t.Cleanup(func() { worker.stop(t) })
+		if worker.listens() {
+			return worker
+		}
+	}
+	t.Fatal("no worker comes up")
+	return nil
+}
+
+// listens waits for the line that the worker prints when its port is open.
+func (worker *workerProcess) listens() bool {
+	for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
+		select {
+		case <-worker.ended:
+			return false
+		default:
+		}
+		if strings.Contains(worker.log.String(), "waits for its launcher") {
+			return true
+		}
+	}
+	return false
+}
+
+func (worker *workerProcess) stop(t testing.TB) {
+	t.Helper()
+	_ = worker.command.Process.Signal(syscall.SIGCONT)
+	_ = worker.command.Process.Signal(syscall.SIGTERM)
+	select {
+	case <-worker.ended:
+	case <-time.After(10 * time.Second):
+		t.Error("the worker does not end")
+		_ = worker.command.Process.Kill()
+	}
+	mustHoldNoSecret(t, worker.keys, "the worker's log", worker.log.String())
+	if strings.Contains(worker.log.String(), "goroutine ") {
+		t.Errorf("the worker panicked:\n%s", worker.log)
+	}
+}
+
+func clientConfig(t testing.TB, keys, user string) *ssh.ClientConfig {
+	t.Helper()
+	return &ssh.ClientConfig{
+		User:            user,
+		Auth:            []ssh.AuthMethod{ssh.PublicKeys(signerOf(t, keys, ClientKey))},
+		HostKeyCallback: ssh.FixedHostKey(signerOf(t, keys, HostKey).PublicKey()),
+		Timeout:         20 * time.Second,
+	}
+}
+
+func (worker *workerProcess) login(t testing.TB, user string) *ssh.Client {
+	t.Helper()
+	client, err := ssh.Dial("tcp", fmt.Sprintf("127.0.0.1:%d", worker.port), clientConfig(t, worker.keys, user))
+	if err != nil {
+		t.Fatalf("log in: %v\n%s", err, worker.log)
+	}
+	t.Cleanup(func() { _ = client.Close() })
+	return client
+}
+
+// outcome is how a command ended.
+type outcome struct {
+	Stdout, Stderr string
+	Status         int
+	Signal         string
+}
+
+// execute runs a command over a connection.
+func execute(t testing.TB, client *ssh.Client, command, stdin string) outcome {
+	t.Helper()
+	session, err := client.NewSession()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer session.Close()
+	var stdout, stderr bytes.Buffer
+	session.Stdout, session.Stderr, session.Stdin = &stdout, &stderr, strings.NewReader(stdin)
+	err = session.Run(command)
+	result := outcome{Stdout: stdout.String(), Stderr: stderr.String()}
+	var exit *ssh.ExitError
+	if errors.As(err, &exit) {
+		result.Signal = exit.Signal()
+		if result.Signal == "" {
+			result.Status = exit.ExitStatus()
+		}
+	} else if err != nil {
+		t.Fatalf("run %.60q: %v", command, err)
+	}
+	return result
+}
+
+// runAgent runs the agent in one of its other modes, to its end.
+func runAgent(t testing.TB, keys string, port int, environment []string, arguments ...string) outcome {
+	t.Helper()
+	command := exec.CommandContext(t.Context(), agentBinary(t), arguments...)
+	command.Env = agentEnvironment(keys, port, environment...)
+	return finish(t, keys, command)
+}
+
+func finish(t testing.TB, keys string, command *exec.Cmd) outcome {
+	t.Helper()
+	var stdout, stderr buffer
+	command.Stdout, command.Stderr = &stdout, &stderr
+	command.WaitDelay = time.Second
+	err := command.Run()
+	var exit *exec.ExitError
+	if err != nil && !errors.As(err, &exit) {
+		t.Fatal(err)
+	}
+	result := outcome{Stdout: stdout.String(), Stderr: stderr.String(), Status: command.ProcessState.ExitCode()}
+	mustHoldNoSecret(t, keys, "output", result.Stdout+result.Stderr)
+	return result
+}
+
+// firstLine starts a command and returns the first line that it prints; a command
+// of the tests prints its process id or that it is ready.
+func firstLine(t testing.TB, client *ssh.Client, command string) (string, *ssh.Session) {
+	t.Helper()
+	session, err := client.NewSession()
+	if err != nil {
+		t.Fatal(err)
+	}
+	stdout, err := session.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := session.Start(command); err != nil {
+		t.Fatal(err)
+	}
+	var line []byte
+	for one := make([]byte, 1); len(line) < 100; {
+		if _, err := io.ReadFull(stdout, one); err != nil {
+			t.Fatalf("read the first line: %v", err)
+		}
+		if one[0] == '\n' {
+			break
+		}
+		line = append(line, one[0])
+	}
+	return string(line), session
+}
+
+func startedProcess(t testing.TB, client *ssh.Client, command string) int {
+	t.Helper()
+	line, _ := firstLine(t, client, command)
+	id, err := strconv.Atoi(line)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !alive(id) {
+		t.Fatalf("process %d has not started", id)
+	}
+	return id
+}
