@@ -52,6 +52,8 @@ const (
 	GateTimeoutVariable = "TRIREME_GATE_TIMEOUT"
 	// GraceVariable is how long a worker's processes have to end.
 	GraceVariable = "TRIREME_GRACE"
+	// StragglerTimeoutVariable is how long some hosts may go on after others have ended.
+	StragglerTimeoutVariable = "TRIREME_STRAGGLER_TIMEOUT"
 	// ImageSSHVariable: the workers run an sshd of their image's.
 	ImageSSHVariable = "TRIREME_IMAGE_SSH"
 	// RequireAllHostsVariable: a run that ends well without using every host has failed.

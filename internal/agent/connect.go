@@ -31,6 +31,8 @@ const (
 	KeyRefused Trouble = "KeyRefused"
 	// Broken: the host answered, and then something went wrong.
 	Broken Trouble = "Broken"
+	// Stopped: the host was told to end, and has said so.
+	Stopped Trouble = "Stopped"
 )
 
 // advice is what to look at.
@@ -73,6 +75,8 @@ type client struct {
 	// answers, at any of these ports. Nothing tells which one an image has chosen.
 	bannerPorts []int
 	resolver    *net.Resolver
+	// stopping is called when the host says that it ends.
+	stopping func()
 }
 
 // bannerClient only looks whether an SSH server answers.
@@ -188,7 +192,21 @@ func (client *client) login(ctx context.Context, host, address string) (*ssh.Cli
 		return nil, &connectError{host, loginTrouble(err), plainCause(err)}
 	}
 	_ = connection.SetDeadline(time.Time{})
-	return ssh.NewClient(session, channels, requests), nil
+	others := make(chan *ssh.Request)
+	go client.hear(requests, others)
+	return ssh.NewClient(session, channels, others), nil
+}
+
+// hear listens for the host's word that it ends.
+func (client *client) hear(requests <-chan *ssh.Request, others chan<- *ssh.Request) {
+	defer close(others)
+	for request := range requests {
+		if request.Type == stoppingRequest && client.stopping != nil {
+			client.stopping()
+			continue
+		}
+		others <- request
+	}
 }
 
 // dial opens a connection that ends with the context.
@@ -208,7 +226,7 @@ func dialTrouble(err error) Trouble {
 	switch {
 	case errors.Is(err, syscall.ECONNREFUSED):
 		return Refused
-	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, os.ErrDeadlineExceeded), errors.Is(err, syscall.ETIMEDOUT),
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled), errors.Is(err, os.ErrDeadlineExceeded), errors.Is(err, syscall.ETIMEDOUT),
 		errors.Is(err, syscall.EHOSTUNREACH), errors.Is(err, syscall.ENETUNREACH):
 		return TimedOut
 	default:

@@ -72,7 +72,8 @@ func (gate *gate) closeInTime(ctx context.Context, giveUp func()) {
 	for gate.clock != "" {
 		running, err := runningSince(gate.clock)
 		if err == nil {
-			since = running
+			// A launcher that came late has as much time as one that waited.
+			since = later(since, running)
 			break
 		}
 		select {
@@ -86,6 +87,13 @@ func (gate *gate) closeInTime(ctx context.Context, giveUp func()) {
 	case <-time.After(time.Until(since.Add(gate.timeout))):
 		giveUp()
 	}
+}
+
+func later(one, other time.Time) time.Time {
+	if one.After(other) {
+		return one
+	}
+	return other
 }
 
 var errNotYet = errors.New("not all workers run yet")

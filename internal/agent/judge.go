@@ -20,6 +20,9 @@ func (launch *launch) judge(code int, last string, records []record, began time.
 		return launch.judgeSuccess(report)
 	}
 	switch {
+	case lost != nil && lost.Trouble == Stopped:
+		report.Reason, report.Host = ReasonWorker, lost.Host
+		report.Message = fmt.Sprintf("lost worker %s in the middle of the run: it was told to end; its pod says why", lost.Host)
 	case lost != nil && lost.Trouble != Broken:
 		// The host could not be reached at all.
 		report.Reason, report.Host, report.Message = ReasonSSH, lost.Host, lost.Message
@@ -78,7 +81,7 @@ func withMore(hosts []string, count int) []string {
 func (launch *launch) used(records []record) Hosts {
 	hosts := Hosts{Expected: len(launch.hosts)}
 	for _, host := range launch.hosts {
-		reached := slices.ContainsFunc(records, func(entry record) bool { return entry.Trouble == "" && sameHost(entry.Host, host) })
+		reached := slices.ContainsFunc(records, func(entry record) bool { return entry.reached() && sameHost(entry.Host, host) })
 		if reached || launch.imageSSH {
 			hosts.Reached++
 		} else if len(hosts.Missing) < shownHosts {
@@ -103,7 +106,7 @@ func firstTrouble(records []record) *record {
 func initTime(records []record, began time.Time) time.Duration {
 	var last time.Duration
 	for _, entry := range records {
-		if entry.Trouble == "" {
+		if entry.reached() {
 			last = max(last, entry.At.Sub(began))
 		}
 	}

@@ -139,18 +139,27 @@ func (launch *launch) run() Report {
 	}
 	command.Env = environment
 	// Open MPI's last words are on stderr, Hydra's on stdout.
-	var errors, output tail
-	command.Stdin, command.Stdout, command.Stderr = os.Stdin, io.MultiWriter(os.Stdout, &output), io.MultiWriter(os.Stderr, &errors)
+	var lastErrors, lastOutput tail
+	command.Stdin, command.Stdout, command.Stderr = os.Stdin, io.MultiWriter(os.Stdout, &lastOutput), io.MultiWriter(os.Stderr, &lastErrors)
 	// A daemon of the user's may keep them open after the command has ended.
 	command.WaitDelay = 2 * time.Second
+	// The launcher is PID 1 of its container and inherits what mpirun leaves behind.
+	children := newProcesses()
+	done := make(chan struct{})
+	defer close(done)
+	go children.adoptOrphans(done)
 	began := time.Now()
-	if err := command.Start(); err != nil {
+	if err := children.start(command); err != nil {
 		return launch.notStarted(err)
 	}
 	stop := forwardTo(command.Process)
-	_ = command.Wait()
+	stuck := launch.watchStragglers(command.Process)
+	children.wait(command)
 	stop()
-	return launch.judge(exitCode(command.ProcessState), errors.String()+output.String(), launch.records.read(), began)
+	if host := stuck(); host != "" {
+		return launch.stuckReport(host)
+	}
+	return launch.judge(exitCode(command.ProcessState), lastErrors.String()+lastOutput.String(), launch.records.read(), began)
 }
 
 // showReadiness opens the port that the launcher's readiness is asked at: it is

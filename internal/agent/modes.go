@@ -53,6 +53,7 @@ func RunWorker() error {
 	if err := worker.Serve(ctx, listener); err != nil {
 		return err
 	}
+	worker.tellStopping()
 	endDescendants(grace)
 	return nil
 }

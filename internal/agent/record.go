@@ -17,7 +17,13 @@ type record struct {
 	DNS     time.Duration `json:"dns,omitempty"`
 	Connect time.Duration `json:"connect,omitempty"`
 	At      time.Time     `json:"at"`
+	// Ended: the host's part of the run is over. It is only recorded where mpirun
+	// keeps the session open for as long as that, as Hydra does.
+	Ended bool `json:"ended,omitempty"`
 }
+
+// reached tells whether a record is about a login that succeeded.
+func (entry record) reached() bool { return entry.Trouble == "" && !entry.Ended }
 
 // recordsFile is where records are kept; an empty name keeps none.
 type recordsFile string

@@ -56,6 +56,8 @@ const (
 const (
 	maxReport  = 4000
 	maxMessage = 2000
+	// shortMessage fits into a report however JSON writes it.
+	shortMessage = 200
 	// shownHosts is how many hosts are named.
 	shownHosts = 5
 )
@@ -68,7 +70,11 @@ func (report *Report) write(path string) {
 	report.Message = shorten(report.Message, maxMessage)
 	text, err := json.Marshal(report)
 	for ; err == nil && len(text) > maxReport; text, err = json.Marshal(report) {
-		report.Message = shorten(report.Message, len(report.Message)/2)
+		if len(report.Message) <= shortMessage {
+			// It is the names that are too long: no real host has such.
+			report.Host, report.Hosts.Missing = shorten(report.Host, shortMessage), nil
+		}
+		report.Message = shorten(report.Message, max(len(report.Message)/2, shortMessage/2))
 	}
 	if err != nil {
 		fmt.Fprintf(os.Stderr, "trireme: write the report: %v\n", err)

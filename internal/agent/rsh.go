@@ -57,6 +57,9 @@ func (call *call) run(records recordsFile) (int, error) {
 	if call.port == 0 {
 		call.port = client.port
 	}
+	client.stopping = func() {
+		records.write(record{Host: call.host, Trouble: Stopped, Message: call.host + " was told to end", At: time.Now()})
+	}
 	ctx, cancel := context.WithTimeout(context.Background(), rshDeadline)
 	defer cancel()
 	connection, took, err := client.reach(ctx, call.host, call.port, func() func() { return func() {} })
@@ -67,7 +70,11 @@ func (call *call) run(records recordsFile) (int, error) {
 	records.write(record{Host: call.host, DNS: took.dns, Connect: took.connect, At: time.Now()})
 	lost := make(chan struct{})
 	go watch(connection, lost)
-	return call.execute(connection, lost)
+	code, err := call.execute(connection, lost)
+	if strings.Contains(call.command, "hydra_") && err == nil {
+		records.write(record{Host: call.host, Ended: true, At: time.Now()})
+	}
+	return code, err
 }
 
 // watch closes lost when the host stops answering.

@@ -34,14 +34,15 @@ type Worker struct {
 	processes *processes
 	strangers chan struct{}
 
-	mutex  sync.Mutex
-	launch string
+	mutex       sync.Mutex
+	launch      string
+	connections map[ssh.Conn]bool
 }
 
 // NewWorker is a worker with a host key that lets in the holders of any of the
 // authorized keys.
 func NewWorker(hostKey ssh.Signer, authorized []ssh.PublicKey, log *slog.Logger) *Worker {
-	worker := &Worker{log: log, processes: newProcesses(), strangers: make(chan struct{}, maxStrangers)}
+	worker := &Worker{log: log, processes: newProcesses(), strangers: make(chan struct{}, maxStrangers), connections: map[ssh.Conn]bool{}}
 	worker.config = &ssh.ServerConfig{
 		ServerVersion: "SSH-2.0-Trireme",
 		MaxAuthTries:  3,
@@ -98,6 +99,8 @@ func (worker *Worker) welcome(connection net.Conn) {
 	}
 	_ = connection.SetDeadline(time.Time{})
 	worker.newLaunch(session.User())
+	worker.keep(session, true)
+	defer worker.keep(session, false)
 	// Forwarding of ports is asked for by such requests; all are refused. A
 	// refusal is also the answer to a client that asks whether we are still here.
 	go ssh.DiscardRequests(requests)
@@ -111,6 +114,28 @@ func (worker *Worker) welcome(connection net.Conn) {
 			return
 		}
 		go worker.session(accepted, requests)
+	}
+}
+
+func (worker *Worker) keep(connection ssh.Conn, open bool) {
+	worker.mutex.Lock()
+	defer worker.mutex.Unlock()
+	if open {
+		worker.connections[connection] = true
+	} else {
+		delete(worker.connections, connection)
+	}
+}
+
+// stoppingRequest tells clients that their commands end because the worker does.
+const stoppingRequest = "stopping@trireme"
+
+// tellStopping: the ranks will end on a signal, and mpirun will blame them.
+func (worker *Worker) tellStopping() {
+	worker.mutex.Lock()
+	defer worker.mutex.Unlock()
+	for connection := range worker.connections {
+		_, _, _ = connection.SendRequest(stoppingRequest, false, nil)
 	}
 }
 

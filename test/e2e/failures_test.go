@@ -131,7 +131,12 @@ func (run *run) block(pod string) {
 	run.t.Helper()
 	process := run.process(pod)
 	output, err := shell(fmt.Sprintf(`nsenter --net=/proc/%s/ns/net nft -f - <<END
-table inet block { chain input { type filter hook input priority 0; tcp dport %d drop; } }
+table inet block {
+  chain input {
+    type filter hook input priority 0
+    tcp dport %d drop
+  }
+}
 END`, process, agent.Port))
 	if err != nil {
 		run.t.Fatalf("%v: %s", err, output)
@@ -175,23 +180,35 @@ MPI.COMM_WORLD.Barrier()
 
 func TestAWorkerDiesInTheMiddleOfARun(t *testing.T) {
 	for _, implementation := range implementations {
-		t.Run(implementation.name, func(t *testing.T) {
-			run := newRun(t, implementation.job(3, waiting))
-			run.startWorkers()
-			run.startLauncher()
-			run.waitForLog("all ranks are up")
-			now := int64(0)
-			if err := run.client.CoreV1().Pods(run.namespace).Delete(t.Context(), "train-worker-1", metav1.DeleteOptions{GracePeriodSeconds: &now}); err != nil {
-				t.Fatal(err)
-			}
-			start := time.Now()
-			ended := run.end(90 * time.Second)
-			t.Logf("noticed after %s", time.Since(start).Round(time.Millisecond))
-			wantReport(t, run, ended, agent.ReasonWorker, "train-worker-1", -1, "lost worker train-worker-1")
-			if ended.exitCode == 0 {
-				t.Error("the launcher ended well")
-			}
+		t.Run(implementation.name+": its pod is deleted", func(t *testing.T) {
+			loseWorker(t, implementation, func(run *run) {
+				if err := run.client.CoreV1().Pods(run.namespace).Delete(t.Context(), "train-worker-1", metav1.DeleteOptions{}); err != nil {
+					t.Fatal(err)
+				}
+			})
 		})
+		t.Run(implementation.name+": it is killed", func(t *testing.T) {
+			loseWorker(t, implementation, func(run *run) {
+				if output, err := shell("kill -9 " + run.process("train-worker-1")); err != nil {
+					t.Fatalf("%v: %s", err, output)
+				}
+			})
+		})
+	}
+}
+
+func loseWorker(t *testing.T, implementation implementation, lose func(*run)) {
+	run := newRun(t, implementation.job(3, waiting))
+	run.startWorkers()
+	run.startLauncher()
+	run.waitForLog("all ranks are up")
+	lose(run)
+	start := time.Now()
+	ended := run.end(90 * time.Second)
+	t.Logf("noticed after %s", time.Since(start).Round(time.Millisecond))
+	wantReport(t, run, ended, agent.ReasonWorker, "train-worker-1", -1, "lost worker train-worker-1")
+	if ended.exitCode == 0 {
+		t.Error("the launcher ended well")
 	}
 }
 
@@ -216,14 +233,14 @@ if MPI.COMM_WORLD.rank == 2:
 time.sleep(30)
 `
 
-// failing ends one rank with an exit code.
+// failing ends the ranks of one worker with an exit code.
 const failing = `
 from mpi4py import MPI
-import os
+import os, time
 MPI.COMM_WORLD.Barrier()
-if MPI.COMM_WORLD.rank == 3:
+if MPI.COMM_WORLD.rank >= 2:
     os._exit(3)
-MPI.COMM_WORLD.Barrier()
+time.sleep(20)
 `
 
 func TestARankFails(t *testing.T) {
@@ -231,7 +248,11 @@ func TestARankFails(t *testing.T) {
 		t.Run(implementation.name+": exit code", func(t *testing.T) {
 			run := newRun(t, implementation.job(2, failing))
 			run.startWorkers()
-			run.startLauncher()
+			run.startLauncher(func(template *corev1.PodTemplateSpec) {
+				// MPICH does not always notice by itself.
+				container := &template.Spec.Containers[0]
+				container.Env = append(container.Env, corev1.EnvVar{Name: agent.StragglerTimeoutVariable, Value: "5s"})
+			})
 			ended := run.end(90 * time.Second)
 			if ended.exitCode == 0 || ended.Reason != agent.ReasonTraining || ended.Host != "" && ended.Host != "train-worker-1" {
 				t.Errorf("exit code %d; the report says %s\n%s", ended.exitCode, ended.message, ended.log)

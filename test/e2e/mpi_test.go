@@ -2,6 +2,8 @@ package e2e
 
 import (
 	"fmt"
+	"os"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -80,5 +82,33 @@ func TestMPIRunsAnywhere(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// repetitions is how many runs in a row must end: REPETITIONS, or a few.
+func repetitions() int {
+	if count, err := strconv.Atoi(os.Getenv("REPETITIONS")); err == nil {
+		return count
+	}
+	return 5
+}
+
+// Runs in a row, on the same workers: none hangs, and none leaves anything that
+// the next one stumbles over.
+func TestRunsInARow(t *testing.T) {
+	for _, implementation := range implementations {
+		t.Run(implementation.name, func(t *testing.T) {
+			mpiJob := implementation.job(4, allreduce)
+			container := &mpiJob.Spec.MPIReplicaSpecs[v2beta1.MPIReplicaTypeLauncher].Template.Spec.Containers[0]
+			container.Command = append([]string{"bash", "-c", `for i in $(seq ` + fmt.Sprint(repetitions()) + `); do timeout 60 "$@" || { echo "run $i ended with $?"; exit 1; }; done`, "runs"}, container.Command...)
+			run := newRun(t, mpiJob)
+			run.startWorkers()
+			run.startLauncher()
+			ended := run.end(time.Duration(repetitions())*10*time.Second + time.Minute)
+			if count := strings.Count(ended.log, "8 ranks on 4 hosts, sum 36"); ended.exitCode != 0 || count != repetitions() {
+				t.Errorf("exit code %d, and %d of %d runs ended well:\n%s", ended.exitCode, count, repetitions(), ended.log)
+			}
+			t.Logf("%d runs in %.1f s", repetitions(), ended.Timings.Total)
+		})
 	}
 }

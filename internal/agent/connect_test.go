@@ -1,0 +1,271 @@
+package agent
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/crypto/ssh"
+)
+
+// newTestClient is newClient without the environment.
+func newTestClient(t testing.TB, keys string) *client {
+	t.Helper()
+	public, err := os.ReadFile(filepath.Join(keys, HostPublicKey))
+	if err != nil {
+		t.Fatal(err)
+	}
+	known, _, _, _, err := ssh.ParseAuthorizedKey(public)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &client{resolver: net.DefaultResolver, config: &ssh.ClientConfig{
+		User: "mpi", Auth: []ssh.AuthMethod{ssh.PublicKeys(signerOf(t, keys, ClientKey))},
+		HostKeyCallback: func(_ string, _ net.Addr, offered ssh.PublicKey) error {
+			if !bytes.Equal(known.Marshal(), offered.Marshal()) {
+				return errHostKey
+			}
+			return nil
+		},
+	}}
+}
+
+// answerWith is a listener that does one thing with each connection.
+func answerWith(t testing.TB, answer func(net.Conn)) int {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = listener.Close() })
+	go func() {
+		for {
+			connection, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			t.Cleanup(func() { _ = connection.Close() })
+			go answer(connection)
+		}
+	}()
+	return listener.Addr().(*net.TCPAddr).Port
+}
+
+func portOf(address string) int {
+	resolved, _ := net.ResolveTCPAddr("tcp", address)
+	return resolved.Port
+}
+
+// answerNames is a resolver whose server on this machine gives every question the
+// same answer; below 0 it gives none.
+func answerNames(t testing.TB, code int) *net.Resolver {
+	t.Helper()
+	server, err := net.ListenPacket("udp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = server.Close() })
+	go func() {
+		for packet := make([]byte, 512); ; {
+			count, from, err := server.ReadFrom(packet)
+			if err != nil {
+				return
+			}
+			if code >= 0 {
+				_, _ = server.WriteTo(nameAnswer(packet[:count], byte(code)), from)
+			}
+		}
+	}()
+	return &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		var dialer net.Dialer
+		return dialer.DialContext(ctx, "udp", server.LocalAddr().String())
+	}}
+}
+
+// nameAnswer repeats the question and has no other section (RFC 1035, 4.1).
+func nameAnswer(question []byte, code byte) []byte {
+	end := 12
+	for end < len(question) && question[end] != 0 {
+		end += int(question[end]) + 1
+	}
+	answer := bytes.Clone(question[:min(end+5, len(question))])
+	answer[2], answer[3] = 0x81, 0x80|code
+	copy(answer[4:12], []byte{0, 1, 0, 0, 0, 0, 0, 0})
+	return answer
+}
+
+func TestTroubles(t *testing.T) {
+	keys := newKeys(t)
+	worker := serveLocally(t, keys)
+	say := func(text string) int {
+		return answerWith(t, func(connection net.Conn) { _, _ = io.WriteString(connection, text); _ = connection.Close() })
+	}
+	silent := answerWith(t, func(net.Conn) {})
+	stuck := answerWith(t, func(connection net.Conn) { _, _ = io.WriteString(connection, "SSH-2.0-stuck\r\n") })
+	tests := map[string]struct {
+		host       string
+		port       int
+		keys       string
+		resolver   *net.Resolver
+		bannerOnly bool
+		want       Trouble
+		// wantWithin: where an answer came there is nothing to wait for.
+		wantWithin time.Duration
+	}{
+		"the name does not exist":       {host: "worker.invalid", resolver: answerNames(t, 3), want: NameNotFound, wantWithin: time.Second},
+		"the name has no address":       {host: "worker.invalid", resolver: answerNames(t, 0), want: NameNotFound, wantWithin: time.Second},
+		"DNS fails":                     {host: "worker.invalid", resolver: answerNames(t, 2), want: TimedOut},
+		"DNS does not answer":           {host: "worker.invalid", resolver: answerNames(t, -1), want: TimedOut},
+		"nothing listens":               {port: freePort(t), want: Refused, wantWithin: time.Second},
+		"it never says anything":        {port: silent, want: TimedOut},
+		"it stops in the handshake":     {port: stuck, want: TimedOut},
+		"another's host key":            {port: portOf(worker.address), keys: mixedKeys(t, keys, HostPublicKey), want: HostKeyWrong, wantWithin: time.Second},
+		"another's client key":          {port: portOf(worker.address), keys: mixedKeys(t, keys, ClientKey), want: KeyRefused, wantWithin: time.Second},
+		"it closes at once":             {port: say(""), want: Broken, wantWithin: time.Second},
+		"it speaks HTTP":                {port: say("HTTP/1.1 400 Bad Request\r\n\r\n"), want: Broken, wantWithin: time.Second},
+		"it breaks after its version":   {port: say("SSH-2.0-x\r\n"), want: Broken, wantWithin: time.Second},
+		"an image's: nothing listens":   {bannerOnly: true, port: freePort(t), want: Refused, wantWithin: time.Second},
+		"an image's: it speaks HTTP":    {bannerOnly: true, port: say("HTTP/1.1 400 Bad Request\r\n\r\n"), want: Broken, wantWithin: time.Second},
+		"an image's: it closes at once": {bannerOnly: true, port: say("SS"), want: Broken, wantWithin: time.Second},
+		"an image's: it never says":     {bannerOnly: true, port: silent, want: TimedOut},
+		"an image's: all is well":       {bannerOnly: true, port: say("SSH-2.0-OpenSSH_9.9\r\n")},
+		"all is well":                   {port: portOf(worker.address)},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if tc.keys == "" {
+				tc.keys = keys
+			}
+			if tc.host == "" {
+				tc.host = "127.0.0.1"
+			}
+			caller := newTestClient(t, tc.keys)
+			if tc.bannerOnly {
+				caller.bannerPorts = []int{tc.port}
+				if tc.want == "" {
+					caller.bannerPorts = []int{freePort(t), tc.port}
+				}
+			}
+			if tc.resolver != nil {
+				caller.resolver = tc.resolver
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+			defer cancel()
+			began := time.Now()
+			session, _, err := caller.connect(ctx, tc.host, tc.port)
+			if session != nil {
+				defer session.Close()
+			}
+			mustBeTrouble(t, err, tc.want, tc.host)
+			if took := time.Since(began); tc.wantWithin > 0 && took > tc.wantWithin {
+				t.Errorf("it took %s", took)
+			}
+		})
+	}
+}
+
+func mustBeTrouble(t testing.TB, err error, want Trouble, host string) {
+	t.Helper()
+	var failure *connectError
+	if !errors.As(err, &failure) {
+		if want != "" || err != nil {
+			t.Errorf("error %v, want trouble %q", err, want)
+		}
+		return
+	}
+	if failure.trouble != want {
+		t.Errorf("trouble %s (%v), want %q", failure.trouble, err, want)
+	}
+	mustContain(t, "the error", err.Error(), host, words[want])
+	mustContain(t, "the record", failed(host, err).Message, host, words[want], advice[want])
+}
+
+func TestEveryTroubleHasWordsAndAdvice(t *testing.T) {
+	for _, trouble := range []Trouble{NameNotFound, Refused, TimedOut, HostKeyWrong, KeyRefused, Broken} {
+		if words[trouble] == "" || advice[trouble] == "" {
+			t.Errorf("%s has words %q and advice %q", trouble, words[trouble], advice[trouble])
+		}
+	}
+}
+
+func TestDialTrouble(t *testing.T) {
+	tests := map[string]struct {
+		err  error
+		want Trouble
+	}{
+		"nothing listens":                        {err: syscall.ECONNREFUSED, want: Refused},
+		"no answer in time":                      {err: context.DeadlineExceeded, want: TimedOut},
+		"no answer in the kernel's time":         {err: syscall.ETIMEDOUT, want: TimedOut},
+		"no way to the host":                     {err: syscall.EHOSTUNREACH, want: TimedOut},
+		"no way to the network":                  {err: syscall.ENETUNREACH, want: TimedOut},
+		"the gate gave up before an answer came": {err: context.Canceled, want: TimedOut},
+		"something else":                         {err: syscall.EMFILE, want: Broken},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			if got := dialTrouble(&net.OpError{Op: "dial", Err: tc.err}); got != tc.want {
+				t.Errorf("trouble %s, want %s", got, tc.want)
+			}
+		})
+	}
+}
+
+func TestReachTriesUntilTheWorkerIsThere(t *testing.T) {
+	t.Parallel()
+	keys, port := newKeys(t), freePort(t)
+	caller := newTestClient(t, keys)
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	time.AfterFunc(400*time.Millisecond, func() {
+		listener, err := net.ListenTCP("tcp", &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: port})
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		_ = newLocalWorker(t, keys, io.Discard).Serve(ctx, listener)
+	})
+	tries := 0
+	session, took, err := caller.reach(ctx, "127.0.0.1", port, func() func() { tries++; return func() {} })
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer session.Close()
+	if tries < 3 || tries > 20 {
+		t.Errorf("%d tries in 0.4 s", tries)
+	}
+	if took.connect <= 0 || took.connect > 300*time.Millisecond {
+		t.Errorf("the connection took %s: the tries before it do not count", took.connect)
+	}
+}
+
+func TestReachReportsTheLastTroubleThatMeansSomething(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithTimeout(t.Context(), 700*time.Millisecond)
+	defer cancel()
+	began := time.Now()
+	_, _, err := newTestClient(t, newKeys(t)).reach(ctx, "127.0.0.1", freePort(t), func() func() { return func() {} })
+	mustBeTrouble(t, err, Refused, "127.0.0.1")
+	if took := time.Since(began); took > 3*time.Second {
+		t.Errorf("it gave up after %s", took)
+	}
+}
+
+func TestNoSecretInErrorsOfKeys(t *testing.T) {
+	secret := "planted-key-material"
+	keys := newKeys(t)
+	mustWrite(t, filepath.Join(keys, ClientKey), "-----BEGIN OPENSSH PRIVATE KEY-----\n"+secret+"\n-----END OPENSSH PRIVATE KEY-----\n")
+	t.Setenv(KeysVariable, keys)
+	_, err := newClient("mpi")
+	if err == nil || strings.Contains(err.Error(), secret) {
+		t.Errorf("error %v", err)
+	}
+}

@@ -1,0 +1,251 @@
+package agent
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+)
+
+var judgedHosts = []string{"train-worker-0.train", "train-worker-1.train", "train-worker-2.train"}
+
+// began is when the command of every judged run started.
+var began = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+
+func reached(hosts ...string) []record {
+	var records []record
+	for i, host := range hosts {
+		records = append(records, record{Host: host, At: began.Add(time.Duration(i+1) * 100 * time.Millisecond)})
+	}
+	return records
+}
+
+func transcript(t testing.TB, names ...string) string {
+	t.Helper()
+	var all strings.Builder
+	for _, name := range names {
+		text, err := os.ReadFile(filepath.Join("..", "mpi", "testdata", "lastwords", name+".txt"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		all.Write(text)
+	}
+	return all.String()
+}
+
+func TestJudge(t *testing.T) {
+	all := reached(judgedHosts...)
+	later := began.Add(time.Minute)
+	lost := func(host string, trouble Trouble) record {
+		return record{Host: host, Trouble: trouble, Message: "cannot reach " + host, At: later}
+	}
+	one := 1
+	three := Hosts{Expected: 3, Reached: 3}
+	tests := map[string]struct {
+		code            int
+		words           []string
+		text            string
+		records         []record
+		requireAllHosts bool
+		imageSSH        bool
+		want            Report
+		wantInMessage   string
+	}{
+		"all is well":                        {records: all, want: Report{Hosts: three}},
+		"all is well, with short names":      {records: reached("train-worker-0", "train-worker-1", "train-worker-2"), requireAllHosts: true, want: Report{Hosts: three}},
+		"a host more than once":              {records: append(all, all...), requireAllHosts: true, want: Report{Hosts: three}},
+		"one host only, which may be meant":  {records: all[:1], want: Report{Hosts: Hosts{Expected: 3, Reached: 1, Missing: judgedHosts[1:]}}},
+		"one host only, which is not meant":  {records: all[:1], requireAllHosts: true, wantInMessage: "train-worker-1.train, train-worker-2.train", want: Report{Reason: ReasonMPI, Host: judgedHosts[1], ExitCode: exitMPI, Hosts: Hosts{Expected: 3, Reached: 1, Missing: judgedHosts[1:]}}},
+		"the image's ssh, which has no list": {imageSSH: true, requireAllHosts: true, want: Report{Hosts: three}},
+		"a command that fails by itself":     {code: 3, records: all, wantInMessage: "exit code 3", want: Report{Reason: ReasonTraining, ExitCode: 3, Hosts: three}},
+		"a rank that exits 3": {code: 3, words: []string{"openmpi4-exit3"}, records: all, wantInMessage: "non-zero status",
+			want: Report{Reason: ReasonTraining, Rank: &one, ExitCode: 3, Hosts: three}},
+		"a rank that is killed": {code: 137, words: []string{"openmpi5-sigkill"}, records: all, wantInMessage: "signal 9",
+			want: Report{Reason: ReasonTraining, Rank: &one, Host: "train-worker-0", ExitCode: 137, Hosts: three}},
+		"a rank of MPICH that is killed": {code: 9, words: []string{"mpich-sigkill", "mpich-sigkill-stdout"}, records: all, wantInMessage: "9",
+			want: Report{Reason: ReasonTraining, Host: "train-worker-1", ExitCode: 9, Hosts: three}},
+		"a program that is not there": {code: 134, words: []string{"openmpi5-notfound"}, records: all, wantInMessage: "/nonexistent/train",
+			want: Report{Reason: ReasonMPI, Host: "train-worker-0", ExitCode: 134, Hosts: three}},
+		"more ranks than slots": {code: 1, words: []string{"openmpi4-slots"}, wantInMessage: "not enough slots",
+			want: Report{Reason: ReasonMPI, ExitCode: 1, Hosts: Hosts{Expected: 3, Missing: judgedHosts}}},
+		"a daemon that is lost": {code: 1, words: []string{"openmpi4-daemonlost"}, records: all, wantInMessage: "lost worker train-worker-1 ",
+			want: Report{Reason: ReasonWorker, Host: "train-worker-1", ExitCode: 1, Hosts: three}},
+		"a daemon of MPICH, whose host rsh knows": {code: 255, words: []string{"mpich-poddied"}, records: append(slices.Clone(all), lost("train-worker-1.train", Broken)), wantInMessage: "lost worker train-worker-1.train ",
+			want: Report{Reason: ReasonWorker, Host: "train-worker-1.train", ExitCode: 255, Hosts: three}},
+		"a connection that breaks, and no words": {code: 255, records: append(slices.Clone(all), lost("train-worker-2.train", Broken)), wantInMessage: "lost worker train-worker-2.train ",
+			want: Report{Reason: ReasonWorker, Host: "train-worker-2.train", ExitCode: 255, Hosts: three}},
+		"a connection that breaks because a rank has failed": {code: 3, words: []string{"openmpi4-exit3"}, records: append(slices.Clone(all), lost("train-worker-2.train", Broken)), wantInMessage: "non-zero",
+			want: Report{Reason: ReasonTraining, Rank: &one, ExitCode: 3, Hosts: three}},
+		"a host that cannot be reached": {code: 1, words: []string{"openmpi4-agentfails"}, records: append(reached(judgedHosts[:2]...), lost(judgedHosts[2], TimedOut)), wantInMessage: "cannot reach train-worker-2.train",
+			want: Report{Reason: ReasonSSH, Host: judgedHosts[2], ExitCode: 1, Hosts: Hosts{Expected: 3, Reached: 2, Missing: judgedHosts[2:]}}},
+		"a worker that was told to end": {code: 143, words: []string{"openmpi4-sigkill"}, records: append(slices.Clone(all), lost(judgedHosts[0], Stopped)), wantInMessage: "told to end",
+			want: Report{Reason: ReasonWorker, Host: judgedHosts[0], ExitCode: 143, Hosts: three}},
+		"Intel MPI, which ends well although a host is lost": {words: []string{"intelmpi-daemonlost"}, records: all, wantInMessage: "lost worker train-worker-1 ",
+			want: Report{Reason: ReasonWorker, Host: "train-worker-1", ExitCode: exitMPI, Hosts: three}},
+		"text that only looks like secrets": {code: 1, text: "AWS_SECRET_ACCESS_KEY=planted\nValueError: planted\n", records: all, wantInMessage: "exit code 1",
+			want: Report{Reason: ReasonTraining, ExitCode: 1, Hosts: three}},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			launch := &launch{hosts: judgedHosts, requireAllHosts: tc.requireAllHosts, imageSSH: tc.imageSSH}
+			got := launch.judge(tc.code, tc.text+transcript(t, tc.words...), tc.records, began)
+			if diff := cmp.Diff(tc.want, got, cmpopts.IgnoreFields(Report{}, "Message", "Timings")); diff != "" {
+				t.Errorf("report (-want +got):\n%s", diff)
+			}
+			mustContain(t, "the message", got.Message, tc.wantInMessage)
+			if strings.Contains(got.Message, "planted") || (got.Reason == "") != (got.Message == "") {
+				t.Errorf("reason %q, message %q", got.Reason, got.Message)
+			}
+			if (got.Reason == "") != (got.ExitCode == 0) {
+				t.Errorf("reason %q with exit code %d", got.Reason, got.ExitCode)
+			}
+		})
+	}
+}
+
+// The operator believes the reason and Kubernetes the exit code: they must agree.
+func TestJudgeAgreesWithItself(t *testing.T) {
+	files, err := filepath.Glob("../mpi/testdata/lastwords/*.txt")
+	if err != nil || len(files) == 0 {
+		t.Fatal("no transcripts", err)
+	}
+	disagreements := 0
+	for _, file := range append(files, "") {
+		text, _ := os.ReadFile(file)
+		for _, trouble := range []Trouble{"", NameNotFound, Refused, TimedOut, HostKeyWrong, KeyRefused, Broken, Stopped} {
+			for _, code := range []int{0, 1, 137} {
+				records := reached(judgedHosts...)
+				if trouble != "" {
+					records = append(records, record{Host: judgedHosts[1], Trouble: trouble, Message: "m", At: began})
+				}
+				got := (&launch{hosts: judgedHosts}).judge(code, string(text), records, began)
+				if (got.Reason == "") != (got.ExitCode == 0) || (got.Reason == "") != (got.Message == "") {
+					if disagreements++; disagreements > 5 {
+						t.Fatal("and so on")
+					}
+					t.Errorf("%s, trouble %q, exit code %d: reason %q, message %q, exit code %d", filepath.Base(file), trouble, code, got.Reason, got.Message, got.ExitCode)
+				}
+			}
+		}
+	}
+}
+
+func TestInitTime(t *testing.T) {
+	records := append(reached(judgedHosts...), record{Host: "x", Trouble: Broken, At: began.Add(time.Hour)})
+	if diff := cmp.Diff(300*time.Millisecond, initTime(records, began)); diff != "" {
+		t.Errorf("time until the last host was reached (-want +got):\n%s", diff)
+	}
+}
+
+func TestSameHost(t *testing.T) {
+	tests := map[string]struct {
+		one, other string
+		want       bool
+	}{
+		"the same":                       {one: "train-worker-0", other: "train-worker-0", want: true},
+		"one with its domain":            {one: "train-worker-0.train.default.svc", other: "train-worker-0", want: true},
+		"another":                        {one: "train-worker-0", other: "train-worker-1"},
+		"one whose name begins the same": {one: "train-worker-1", other: "train-worker-10"},
+		"the same address":               {one: "10.0.0.1", other: "10.0.0.1", want: true},
+		"another address":                {one: "10.0.0.1", other: "10.0.0.2"},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			if got := sameHost(tc.one, tc.other); got != tc.want {
+				t.Errorf("sameHost(%q, %q) = %v", tc.one, tc.other, got)
+			}
+		})
+	}
+}
+
+func TestShorten(t *testing.T) {
+	tests := map[string]struct {
+		text string
+		most int
+		want string
+	}{
+		"short enough":             {text: "short", most: 5, want: "short"},
+		"too long":                 {text: "shorter", most: 5, want: "short…"},
+		"a cut inside a character": {text: "sehr schön", most: 9, want: "sehr sch…"},
+		"a cut beside a character": {text: "schöner", most: 5, want: "schö…"},
+		"nothing left":             {text: "€", most: 2, want: "…"},
+		"bytes that are no text":   {text: "\x80\x80\x80\x80", most: 2, want: "…"},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			if diff := cmp.Diff(tc.want, shorten(tc.text, tc.most)); diff != "" {
+				t.Errorf("text (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestReportFitsATerminationMessage(t *testing.T) {
+	tests := map[string]Report{
+		"a long message":                  {Message: strings.Repeat("x", 1<<20)},
+		"a message of other scripts":      {Message: strings.Repeat("日本語", 10000)},
+		"a message that JSON makes long":  {Message: strings.Repeat("\x01<>&", 10000)},
+		"a message that is no text":       {Message: strings.Repeat("\xff", 10000)},
+		"a long name of a host":           {Message: "m", Host: strings.Repeat("h", 10000)},
+		"long names of hosts not reached": {Message: "m", Hosts: Hosts{Missing: slices.Repeat([]string{strings.Repeat("h", 3000)}, 5)}},
+	}
+	for name, report := range tests {
+		t.Run(name, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "termination-log")
+			report.Reason = ReasonTraining
+			written := make(chan struct{})
+			go func() {
+				defer close(written)
+				report.write(path)
+			}()
+			select {
+			case <-written:
+			case <-time.After(5 * time.Second):
+				t.Fatal("it never ends")
+			}
+			content, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var got Report
+			if err := json.Unmarshal(content, &got); err != nil || len(content) >= 4096 || !utf8.Valid(content) {
+				t.Errorf("%d bytes, %v", len(content), err)
+			}
+			if got.Reason != ReasonTraining || got.Message == "" {
+				t.Errorf("reason %q, message %q", got.Reason, got.Message)
+			}
+		})
+	}
+}
+
+func TestReportNamesSomeOfManyHosts(t *testing.T) {
+	var passed passage
+	for i := range 100 {
+		host := fmt.Sprintf("train-worker-%02d", 99-i)
+		passed.unreached = append(passed.unreached, record{Host: host, Trouble: Refused, Message: "cannot reach " + host})
+	}
+	got := unreachable(120, passed)
+	mustContain(t, "the message", got.Message, "cannot reach 100 of 120 workers: train-worker-00, train-worker-01,", "and 95 more", "cannot reach train-worker-00")
+	want := Hosts{Expected: 120, Reached: 20, Missing: []string{"train-worker-00", "train-worker-01", "train-worker-02", "train-worker-03", "train-worker-04"}}
+	if diff := cmp.Diff(want, got.Hosts); diff != "" {
+		t.Errorf("hosts (-want +got):\n%s", diff)
+	}
+}
+
+func TestTailKeepsTheEnd(t *testing.T) {
+	var last tail
+	for i := range 100000 {
+		_, _ = fmt.Fprintf(&last, "line %d\n", i)
+	}
+	if text := last.String(); len(text) > maxTail || !strings.HasSuffix(text, "line 99999\n") {
+		t.Errorf("%d bytes, ending in %q", len(text), text[len(text)-20:])
+	}
+}

@@ -1,0 +1,313 @@
+package agent
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+)
+
+// commandToken is on the command line of every launch, and must be in nothing that
+// the agent says by itself.
+const commandToken = "planted-command-token"
+
+// launched is how a launch ended, with its termination message.
+type launched struct {
+	outcome
+	report Report
+}
+
+// prepareLaunch is a launcher's container: a hostfile and a place for the last message.
+func prepareLaunch(t testing.TB, keys string, port int, hostfile string, environment []string, arguments ...string) (*exec.Cmd, string) {
+	t.Helper()
+	directory := t.TempDir()
+	message := filepath.Join(directory, "termination-log")
+	command := exec.CommandContext(t.Context(), agentBinary(t), arguments...)
+	command.Env = agentEnvironment(keys, port, append([]string{
+		HostfileVariable + "=" + mustWrite(t, filepath.Join(directory, "hostfile"), hostfile),
+		"TRIREME_TERMINATION_LOG=" + message, GateTimeoutVariable + "=15s",
+	}, environment...)...)
+	return command, message
+}
+
+func runLaunch(t testing.TB, keys string, port int, hostfile string, environment []string, arguments ...string) launched {
+	t.Helper()
+	command, message := prepareLaunch(t, keys, port, hostfile, environment, arguments...)
+	result := launched{outcome: finish(t, keys, command)}
+	result.report = readReport(t, keys, message)
+	mustHoldNoSecret(t, keys, "output", result.Stderr, commandToken)
+	return result
+}
+
+func readReport(t testing.TB, keys, path string) Report {
+	t.Helper()
+	content, err := os.ReadFile(path)
+	if err != nil {
+		return Report{}
+	}
+	mustHoldNoSecret(t, keys, "the termination message", string(content), commandToken)
+	if len(content) >= 4096 {
+		t.Errorf("the termination message has %d bytes", len(content))
+	}
+	var report Report
+	if err := json.Unmarshal(content, &report); err != nil {
+		t.Errorf("the termination message is no JSON: %v", err)
+	}
+	return report
+}
+
+// sh is a user's command: a script, and a token that it does not use.
+func sh(script string) []string {
+	return []string{"launch", "--", "sh", "-c", script, commandToken}
+}
+
+func TestLaunch(t *testing.T) {
+	worker := startWorker(t, newKeys(t))
+	hostname, err := os.Hostname()
+	if err != nil {
+		t.Fatal(err)
+	}
+	const both = "localhost slots=2\n127.0.0.2 slots=2\n"
+	const onBoth = "ssh localhost true && ssh 127.0.0.2 true"
+	allReached := Hosts{Expected: 2, Reached: 2}
+	tests := map[string]struct {
+		hostfile    string
+		environment []string
+		arguments   []string
+		want        outcome
+		wantReport  Report
+		wantMessage string
+	}{
+		"all is well": {arguments: sh(onBoth + "; echo out; echo err >&2"), want: outcome{Stdout: "out\n"}, wantReport: Report{Hosts: allReached}},
+		"the command's own exit code": {arguments: sh(onBoth + "; exit 3"), want: outcome{Status: 3}, wantMessage: "exit code 3",
+			wantReport: Report{Reason: ReasonTraining, ExitCode: 3, Hosts: allReached}},
+		"the command ends by a signal": {arguments: sh(onBoth + "; kill -KILL $$"), want: outcome{Status: 137}, wantMessage: "exit code 137",
+			wantReport: Report{Reason: ReasonTraining, ExitCode: 137, Hosts: allReached}},
+		"a command that is not there": {arguments: []string{"launch", "--", "mpirun-nonexistent", commandToken}, want: outcome{Status: 127}, wantMessage: "the image has no mpirun-nonexistent",
+			wantReport: Report{Reason: ReasonMPI, ExitCode: 127}},
+		"a command that is not there, by its path": {arguments: []string{"launch", "/nonexistent/mpirun", commandToken}, want: outcome{Status: 127}, wantMessage: "the image has no /nonexistent/mpirun",
+			wantReport: Report{Reason: ReasonMPI, ExitCode: 127}},
+		"a command that cannot be executed": {arguments: []string{"launch", "/etc", commandToken}, want: outcome{Status: 126}, wantMessage: "permission denied",
+			wantReport: Report{Reason: ReasonLauncher, ExitCode: 126}},
+		"one host only": {arguments: sh("ssh localhost true"), wantReport: Report{Hosts: Hosts{Expected: 2, Reached: 1, Missing: []string{"127.0.0.2"}}}},
+		"one host only, and all are required": {environment: []string{RequireAllHostsVariable + "=true"}, arguments: sh("ssh localhost true"), want: outcome{Status: exitMPI}, wantMessage: "only 1 of 2 hosts; not used: 127.0.0.2",
+			wantReport: Report{Reason: ReasonMPI, Host: "127.0.0.2", ExitCode: exitMPI, Hosts: Hosts{Expected: 2, Reached: 1, Missing: []string{"127.0.0.2"}}}},
+		"the launcher is in its own hostfile": {hostfile: hostname + ".train.svc slots=1\n" + both, environment: []string{RequireAllHostsVariable + "=1"}, arguments: sh(onBoth), wantReport: Report{Hosts: allReached}},
+		"ssh is the agent": {arguments: sh(`ssh localhost 'echo "$OF_WORKER"'; readlink "$(command -v ssh)" | sed 's:.*/::'`), want: outcome{Stdout: "\nmpi-agent\n"},
+			wantReport: Report{Hosts: Hosts{Expected: 2, Reached: 1, Missing: []string{"127.0.0.2"}}}},
+		"stdin is the command's": {arguments: sh("cat"), wantReport: Report{Hosts: Hosts{Expected: 2, Missing: []string{"localhost", "127.0.0.2"}}}},
+		"only the gate":          {arguments: []string{"gate"}},
+		"no hostfile":            {environment: []string{HostfileVariable + "=/nonexistent/hostfile"}, arguments: sh("true"), want: outcome{Status: exitUsage}, wantMessage: "read the hostfile", wantReport: Report{Reason: ReasonLauncher, ExitCode: exitUsage}},
+		"a hostfile that is none": {hostfile: "localhost slots=many\n", arguments: sh("true"), want: outcome{Status: exitUsage}, wantMessage: "hostfile line 1",
+			wantReport: Report{Reason: ReasonLauncher, ExitCode: exitUsage}},
+		"no place for files": {environment: []string{"TMPDIR=/nonexistent"}, arguments: sh("true"), want: outcome{Status: exitUsage}, wantMessage: "is /tmp writable?",
+			wantReport: Report{Reason: ReasonLauncher, ExitCode: exitUsage}},
+		"no keys": {environment: []string{KeysVariable + "=/nonexistent"}, arguments: sh("true"), want: outcome{Status: exitUsage}, wantMessage: "read the job's key",
+			wantReport: Report{Reason: ReasonLauncher, ExitCode: exitUsage}},
+		"a timeout that is none": {environment: []string{GateTimeoutVariable + "=" + plantedValue}, arguments: sh("true"), want: outcome{Status: exitUsage}, wantMessage: "is not a duration",
+			wantReport: Report{Reason: ReasonLauncher, ExitCode: exitUsage}},
+		"the worker says how a rank ended": {arguments: sh(onBoth + "; echo 'prterun noticed that process rank 1 with PID 681 on node train-worker-0 exited on signal 9 (Killed).' >&2; exit 137"),
+			want: outcome{Status: 137}, wantMessage: "exited on signal 9 (Killed)", wantReport: Report{Reason: ReasonTraining, Host: "train-worker-0", Rank: new(int), ExitCode: 137, Hosts: allReached}},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			if tc.hostfile == "" {
+				tc.hostfile = both
+			}
+			got := runLaunch(t, worker.keys, worker.port, tc.hostfile, tc.environment, tc.arguments...)
+			stderr := got.Stderr
+			got.Stderr = ""
+			if diff := cmp.Diff(tc.want, got.outcome); diff != "" {
+				t.Errorf("outcome (-want +got):\n%s\n%s", diff, stderr)
+			}
+			if diff := cmp.Diff(tc.wantReport, got.report, cmpopts.IgnoreFields(Report{}, "Message", "Timings", "Rank")); diff != "" {
+				t.Errorf("report (-want +got):\n%s", diff)
+			}
+			mustContain(t, "the message", got.report.Message, tc.wantMessage)
+			mustContain(t, "stderr", stderr, tc.wantMessage)
+			if (tc.wantReport.Rank == nil) != (got.report.Rank == nil) {
+				t.Errorf("rank %v", got.report.Rank)
+			}
+		})
+	}
+}
+
+func TestLaunchLeavesNoFiles(t *testing.T) {
+	worker := startWorker(t, newKeys(t))
+	directory := t.TempDir()
+	_ = runLaunch(t, worker.keys, worker.port, "localhost\n", []string{"TMPDIR=" + directory}, sh("ssh localhost true")...)
+	if left, err := os.ReadDir(directory); err != nil || len(left) > 0 {
+		t.Errorf("%v was left (%v)", left, err)
+	}
+}
+
+func TestLaunchForwardsSignals(t *testing.T) {
+	worker := startWorker(t, newKeys(t))
+	for _, signal := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT, syscall.SIGUSR1} {
+		t.Run(signal.String(), func(t *testing.T) {
+			script := fmt.Sprintf("trap 'exit 9' %d; echo ready; while :; do sleep 0.02; done", int(signal))
+			command, message := prepareLaunch(t, worker.keys, worker.port, "localhost\n", nil, sh(script)...)
+			var stdout buffer
+			command.Stdout = &stdout
+			if err := command.Start(); err != nil {
+				t.Fatal(err)
+			}
+			eventually(t, 10*time.Second, "the command runs", func() bool { return stdout.String() != "" })
+			_ = command.Process.Signal(signal)
+			_ = command.Wait()
+			if code := command.ProcessState.ExitCode(); code != 9 {
+				t.Errorf("exit code %d, want 9", code)
+			}
+			if got := readReport(t, worker.keys, message); got.ExitCode != 9 || got.Reason != ReasonTraining {
+				t.Errorf("report %+v", got)
+			}
+		})
+	}
+}
+
+func TestLaunchEndsWhileItWaitsAtTheGate(t *testing.T) {
+	command, _ := prepareLaunch(t, newKeys(t), freePort(t), "127.0.0.1\n", nil, sh("true")...)
+	if err := command.Start(); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(300 * time.Millisecond)
+	began := time.Now()
+	_ = command.Process.Signal(syscall.SIGTERM)
+	_ = command.Wait()
+	if took := time.Since(began); took > 3*time.Second || command.ProcessState.Success() {
+		t.Errorf("after %s: %s", took, command.ProcessState)
+	}
+}
+
+// With the image's own sshd the image's ssh stays in charge.
+func TestLaunchWithTheImagesOwnSSH(t *testing.T) {
+	const host = "127.0.0.77"
+	listener, err := net.Listen("tcp", fmt.Sprintf("%s:%d", host, Port))
+	if err != nil {
+		t.Skipf("the port of images' sshd is taken: %v", err)
+	}
+	defer listener.Close()
+	go func() {
+		for {
+			connection, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			_, _ = io.WriteString(connection, "SSH-2.0-OpenSSH_9.9\r\n")
+			_ = connection.Close()
+		}
+	}()
+	// No keys: the agent needs none here.
+	got := runLaunch(t, t.TempDir(), freePort(t), host+"\n", []string{ImageSSHVariable + "=true", RequireAllHostsVariable + "=true", "PATH=/usr/bin:/bin"}, sh("echo $PATH")...)
+	got.Stderr = ""
+	if diff := cmp.Diff(outcome{Stdout: "/usr/bin:/bin\n"}, got.outcome); diff != "" {
+		t.Errorf("outcome (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff(Report{Hosts: Hosts{Expected: 1, Reached: 1}}, got.report, cmpopts.IgnoreFields(Report{}, "Timings")); diff != "" {
+		t.Errorf("report (-want +got):\n%s", diff)
+	}
+}
+
+func TestLaunchExplainsWhyAWorkerIsNotReached(t *testing.T) {
+	t.Parallel()
+	keys := newKeys(t)
+	worker := startWorker(t, keys)
+	tests := map[string]struct {
+		keys      string
+		host      string
+		port      int
+		namespace bool
+		want      Trouble
+	}{
+		"nothing listens":      {port: freePort(t), want: Refused},
+		"it never speaks":      {port: answerWith(t, func(net.Conn) {}), want: TimedOut},
+		"it is no SSH server":  {port: answerWith(t, func(connection net.Conn) { _ = connection.Close() }), want: Broken},
+		"another's host key":   {keys: mixedKeys(t, keys, HostPublicKey), port: worker.port, want: HostKeyWrong},
+		"another's client key": {keys: mixedKeys(t, keys, ClientKey), port: worker.port, want: KeyRefused},
+		"packets are dropped":  {host: "10.9.9.2", port: Port, namespace: true, want: TimedOut},
+		"an unknown name":      {host: "train-worker-0.invalid", port: worker.port, want: NameNotFound},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if tc.want == NameNotFound {
+				skipUnlessNamesAreDenied(t, tc.host)
+			}
+			if tc.keys == "" {
+				tc.keys = keys
+			}
+			if tc.host == "" {
+				tc.host = "127.0.0.1"
+			}
+			// Shorter than a try, so that the first one is cut short where nothing answers.
+			command, message := prepareLaunch(t, tc.keys, tc.port, tc.host+"\n", []string{GateTimeoutVariable + "=3s"}, sh("echo never")...)
+			if tc.namespace {
+				inNamespace(t, command, tc.host)
+			}
+			got := finish(t, tc.keys, command)
+			if got.Status != exitSSH || got.Stdout != "" {
+				t.Errorf("exit code %d, want %d; output %q", got.Status, exitSSH, got.Stdout)
+			}
+			report := readReport(t, tc.keys, message)
+			if report.Reason != ReasonSSH || report.Host != tc.host || report.ExitCode != exitSSH {
+				t.Errorf("report %+v", report)
+			}
+			mustContain(t, "the message", report.Message, tc.host, words[tc.want], advice[tc.want])
+			mustHoldNoSecret(t, tc.keys, "stderr", got.Stderr, commandToken)
+		})
+	}
+}
+
+// inNamespace lets a command run where packets to a host are sent and come back to
+// nobody: they leave by the loopback device, and the address is not its own.
+func inNamespace(t *testing.T, command *exec.Cmd, host string) {
+	t.Helper()
+	if os.Getuid() != 0 {
+		t.Skip("a network namespace needs root")
+	}
+	try := exec.CommandContext(t.Context(), "unshare", "-n", "sh", "-c", "ip link set lo up && ip route add "+host+"/32 dev lo")
+	if output, err := try.CombinedOutput(); err != nil {
+		t.Skipf("no network namespace on this machine: %v: %s", err, output)
+	}
+	unshare, err := exec.LookPath("unshare")
+	if err != nil {
+		t.Skip("unshare is not on this machine (Debian: util-linux)")
+	}
+	script := "ip link set lo up && ip route add " + host + `/32 dev lo && exec "$@"`
+	command.Args = append([]string{"unshare", "-n", "sh", "-c", script, "sh", command.Path}, command.Args[1:]...)
+	command.Path = unshare
+}
+
+func TestLaunchNamesTheWorkerThatWasLost(t *testing.T) {
+	t.Parallel()
+	for _, signal := range []syscall.Signal{syscall.SIGKILL, syscall.SIGTERM} {
+		t.Run(signal.String(), func(t *testing.T) {
+			t.Parallel()
+			worker := startWorker(t, newKeys(t))
+			command, message := prepareLaunch(t, worker.keys, worker.port, "localhost\n", nil, sh("ssh localhost 'echo $$; exec sleep 60'")...)
+			var stdout buffer
+			command.Stdout = &stdout
+			if err := command.Start(); err != nil {
+				t.Fatal(err)
+			}
+			eventually(t, 10*time.Second, "the rank runs", func() bool { return strings.HasSuffix(stdout.String(), "\n") })
+			_ = worker.command.Process.Signal(signal)
+			_ = command.Wait()
+			_ = syscall.Kill(mustAtoi(t, stdout.String()), syscall.SIGKILL)
+			got := readReport(t, worker.keys, message)
+			if got.Reason != ReasonWorker || got.Host != "localhost" || got.ExitCode == 0 {
+				t.Errorf("report %+v", got)
+			}
+		})
+	}
+}

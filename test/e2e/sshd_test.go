@@ -1,0 +1,89 @@
+package e2e
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/trireme-mpi/trireme/api/v2beta1"
+)
+
+// Images with an sshd of their own, prepared as mpi-operator's are. What such an
+// image has built in comes from a ConfigMap here: the users, and how ssh and sshd
+// are set up.
+var preparedImages = map[string]struct {
+	user      int64
+	directory string
+	sshd      []string
+}{
+	"root":      {0, "/root/.ssh", []string{"/usr/sbin/sshd", "-De", "-f", "/etc/prepared/sshd_root"}},
+	"user 1000": {1000, "/home/mpiuser/.ssh", []string{"/usr/sbin/sshd", "-De", "-f", "/etc/prepared/sshd_user"}},
+}
+
+var prepared = map[string]string{
+	"passwd": "root:x:0:0:root:/root:/bin/bash\nsshd:x:100:65534::/run/sshd:/usr/sbin/nologin\nmpiuser:x:1000:1000::/home/mpiuser:/bin/bash\n",
+	"ssh_config": `Host *
+  StrictHostKeyChecking no
+  UserKnownHostsFile /dev/null
+  LogLevel ERROR
+  Port 2222
+`,
+	// mpi-operator's images use the job's key as host key.
+	"sshd_root": "Port 2222\nHostKey /root/.ssh/id_rsa\nStrictModes no\nPermitRootLogin yes\nPidFile none\nUsePAM no\n",
+	"sshd_user": "Port 2222\nHostKey /home/mpiuser/.ssh/id_rsa\nAuthorizedKeysFile /home/mpiuser/.ssh/authorized_keys\nStrictModes no\nPidFile none\nUsePAM no\n",
+}
+
+// prepare makes a pod's image one with an sshd.
+func prepare(pod *corev1.PodSpec, user int64) {
+	pod.SecurityContext = &corev1.PodSecurityContext{RunAsUser: &user}
+	pod.Volumes = append(pod.Volumes,
+		corev1.Volume{Name: "prepared", VolumeSource: corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: "prepared"}}}},
+		corev1.Volume{Name: "run", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}})
+	container := &pod.Containers[0]
+	container.SecurityContext = nil
+	container.VolumeMounts = append(container.VolumeMounts,
+		corev1.VolumeMount{Name: "prepared", MountPath: "/etc/prepared"},
+		corev1.VolumeMount{Name: "prepared", MountPath: "/etc/passwd", SubPath: "passwd"},
+		corev1.VolumeMount{Name: "prepared", MountPath: "/etc/ssh/ssh_config", SubPath: "ssh_config"},
+		corev1.VolumeMount{Name: "run", MountPath: "/run/sshd"})
+}
+
+func TestImagesWithAnSSHDOfTheirOwn(t *testing.T) {
+	for name, image := range preparedImages {
+		for _, implementation := range implementations {
+			t.Run(implementation.name+" as "+name, func(t *testing.T) {
+				mpiJob := implementation.job(4, allreduce)
+				mpiJob.Spec.SSHAuthMountPath = image.directory
+				for role, replica := range mpiJob.Spec.MPIReplicaSpecs {
+					prepare(&replica.Template.Spec, image.user)
+					if role == v2beta1.MPIReplicaTypeWorker {
+						replica.Template.Spec.Containers[0].Command = image.sshd
+					}
+				}
+				run := newRun(t, mpiJob)
+				run.prepareNamespace()
+				run.startWorkers()
+				run.startLauncher()
+				ended := run.end(2 * time.Minute)
+				if want := "8 ranks on 4 hosts, sum 36"; ended.exitCode != 0 || !strings.Contains(ended.log, want) {
+					t.Errorf("exit code %d, and no %q in:\n%s\n%s", ended.exitCode, want, ended.log, run.describe())
+				}
+			})
+		}
+	}
+}
+
+// prepareNamespace lets pods be root, and has what the images have built in.
+func (run *run) prepareNamespace() {
+	run.t.Helper()
+	patch := []byte(`{"metadata":{"labels":{"pod-security.kubernetes.io/enforce":"privileged"}}}`)
+	if _, err := run.client.CoreV1().Namespaces().Patch(run.t.Context(), run.namespace, "application/merge-patch+json", patch, metav1.PatchOptions{}); err != nil {
+		run.t.Fatal(err)
+	}
+	if _, err := run.client.CoreV1().ConfigMaps(run.namespace).Create(run.t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "prepared"}, Data: prepared}, metav1.CreateOptions{}); err != nil {
+		run.t.Fatal(err)
+	}
+}
