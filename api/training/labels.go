@@ -24,5 +24,9 @@ const (
 // whether a pod gets a sidecar. MPI does not work through one.
 const IstioInject = "sidecar.istio.io/inject"
 
+// AnnotationTagOutput on a job, if "true", puts the rank in front of every line
+// that the ranks print.
+const AnnotationTagOutput = "training.kubeflow.org/tag-output"
+
 // ManagedByMultiKueue is the managedBy of a job that runs in another cluster.
 const ManagedByMultiKueue = "kueue.x-k8s.io/multikueue"

@@ -58,6 +58,9 @@ const (
 	ImageSSHVariable = "TRIREME_IMAGE_SSH"
 	// RequireAllHostsVariable: a run that ends well without using every host has failed.
 	RequireAllHostsVariable = "TRIREME_REQUIRE_ALL_HOSTS"
+	// TagOutputVariable names the MPI whose mpirun shall put the rank in front of
+	// every line.
+	TagOutputVariable = "TRIREME_TAG_OUTPUT"
 	// launchVariable and recordsVariable are from `launch` to the `rsh` that mpirun calls.
 	launchVariable  = "TRIREME_LAUNCH"
 	recordsVariable = "TRIREME_RECORDS"

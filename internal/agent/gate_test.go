@@ -142,17 +142,18 @@ func TestGateWaitsForAWorkerThatIsLate(t *testing.T) {
 func TestGateClock(t *testing.T) {
 	t.Parallel()
 	const timeout = 1500 * time.Millisecond
-	stamp := func(when time.Time) string { return when.UTC().Format(time.RFC3339Nano) + "\n" }
 	tests := map[string]struct {
-		// first is in the file when the gate starts, then after half of the timeout.
-		first, then string
-		noFile      bool
-		wantAfter   time.Duration
+		// first is in the file when the gate starts; a time that far from then is in
+		// it after half of the timeout.
+		first     string
+		then      time.Duration
+		noFile    bool
+		wantAfter time.Duration
 	}{
 		"without a clock the time starts at once": {noFile: true, wantAfter: timeout},
-		"not all run yet":                         {then: stamp(time.Now().Add(2 * time.Second)), wantAfter: 2*time.Second + timeout},
-		"all have run for long":                   {first: stamp(time.Now().Add(-time.Hour)), wantAfter: timeout},
-		"what the file says is no time":           {first: "soon", then: stamp(time.Now().Add(time.Second)), wantAfter: time.Second + timeout},
+		"not all run yet":                         {then: 2 * time.Second, wantAfter: 2*time.Second + timeout},
+		"all have run for long":                   {first: "2026-01-02T03:04:05Z\n", wantAfter: timeout},
+		"what the file says is no time":           {first: "soon", then: time.Second, wantAfter: time.Second + timeout},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -164,8 +165,10 @@ func TestGateClock(t *testing.T) {
 			if !tc.noFile {
 				gate.clock = mustWrite(t, filepath.Join(t.TempDir(), "clock"), tc.first)
 			}
-			if tc.then != "" {
-				time.AfterFunc(timeout/2, func() { mustWrite(t, gate.clock, tc.then) })
+			if tc.then > 0 {
+				time.AfterFunc(timeout/2, func() {
+					mustWrite(t, gate.clock, began.Add(tc.then).UTC().Format(time.RFC3339Nano)+"\n")
+				})
 			}
 			hosts := loopbacks(3)
 			got := gate.pass(t.Context(), hosts)

@@ -80,7 +80,7 @@ func newLaunch(command []string) (*launch, error) {
 		return nil, fmt.Errorf("make a directory for the run (is /tmp writable?): %w", err)
 	}
 	launch := &launch{
-		command:         command,
+		command:         tagged(command, mpi.Implementation(os.Getenv(TagOutputVariable))),
 		directory:       directory,
 		records:         recordsFile(filepath.Join(directory, "records")),
 		id:              rand.Text(),
@@ -97,6 +97,16 @@ func newLaunch(command []string) (*launch, error) {
 		}
 	}
 	return launch, nil
+}
+
+// tagged makes mpirun put the rank in front of every line. A command that is not
+// mpirun itself stays as it is.
+func tagged(command []string, implementation mpi.Implementation) []string {
+	flags := mpi.TagFlags(implementation)
+	if len(flags) == 0 || len(command) == 0 || !slices.Contains([]string{"mpirun", "mpiexec", "mpiexec.hydra"}, filepath.Base(command[0])) {
+		return command
+	}
+	return slices.Concat(command[:1], flags, command[1:])
 }
 
 func isSet(name string) bool {

@@ -39,6 +39,8 @@ type Job struct {
 	LauncherRunsRanks bool
 	// LauncherWaits: the launcher starts once all workers are ready.
 	LauncherWaits bool
+	// TagOutput: every line of output begins with its rank.
+	TagOutput bool
 	// SSHDirectory is where containers with an sshd of their own find the keys.
 	SSHDirectory string
 

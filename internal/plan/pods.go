@@ -135,6 +135,9 @@ func launcherVariables(made *job.Job) []corev1.EnvVar {
 		launch.Agent, launch.SSHOptions = "", "-o ConnectionAttempts=10"
 	}
 	variables := agentVariables(made)
+	if made.TagOutput {
+		variables = append(variables, corev1.EnvVar{Name: agent.TagOutputVariable, Value: string(made.MPI)})
+	}
 	for _, variable := range mpi.Environment(launch) {
 		variables = append(variables, corev1.EnvVar{Name: variable.Name, Value: variable.Value})
 	}

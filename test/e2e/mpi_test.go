@@ -3,6 +3,7 @@ package e2e
 import (
 	"fmt"
 	"os"
+	"regexp"
 	"strconv"
 	"strings"
 	"testing"
@@ -11,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
+	"github.com/trireme-mpi/trireme/api/training"
 	"github.com/trireme-mpi/trireme/api/v2beta1"
 	"github.com/trireme-mpi/trireme/internal/plan"
 )
@@ -109,6 +111,27 @@ func TestRunsInARow(t *testing.T) {
 				t.Errorf("exit code %d, and %d of %d runs ended well:\n%s", ended.exitCode, count, repetitions(), ended.log)
 			}
 			t.Logf("%d runs in %.1f s", repetitions(), ended.Timings.Total)
+		})
+	}
+}
+
+// Every line says which rank it is from, on request.
+func TestTaggedOutput(t *testing.T) {
+	for _, implementation := range implementations {
+		t.Run(implementation.name, func(t *testing.T) {
+			mpiJob := implementation.job(2, "from mpi4py import MPI; print('I am', MPI.COMM_WORLD.rank, flush=True)")
+			mpiJob.Annotations = map[string]string{training.AnnotationTagOutput: "true"}
+			run := newRun(t, mpiJob)
+			run.startWorkers()
+			run.startLauncher()
+			ended := run.end(time.Minute)
+			for rank := range 4 {
+				// [1,2]<stdout>: with Open MPI, [2] with the others.
+				line := regexp.MustCompile(fmt.Sprintf(`(?m)^\[(1,)?%d\](<stdout>:)? ?I am %d$`, rank, rank))
+				if !line.MatchString(ended.log) {
+					t.Errorf("no line of rank %d with its tag in:\n%s", rank, ended.log)
+				}
+			}
 		})
 	}
 }
