@@ -41,6 +41,9 @@ const (
 	HostPublicKey = "host_key.pub"
 )
 
+// VariablePrefix is what all of them begin with.
+const VariablePrefix = "TRIREME_"
+
 // Environment variables that the agent is told things by.
 const (
 	// KeysVariable and HostfileVariable name other places than the usual.
@@ -58,6 +61,8 @@ const (
 	ImageSSHVariable = "TRIREME_IMAGE_SSH"
 	// RequireAllHostsVariable: a run that ends well without using every host has failed.
 	RequireAllHostsVariable = "TRIREME_REQUIRE_ALL_HOSTS"
+	// ReportVariable is where the report is written, if not to TerminationLog.
+	ReportVariable = "TRIREME_TERMINATION_LOG"
 	// TagOutputVariable names the MPI whose mpirun shall put the rank in front of
 	// every line.
 	TagOutputVariable = "TRIREME_TAG_OUTPUT"

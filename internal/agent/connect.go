@@ -7,8 +7,10 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -146,21 +148,16 @@ func (client *client) connect(ctx context.Context, host string, port int) (*ssh.
 
 // anyBanner is content with an SSH server at any of the ports.
 func (client *client) anyBanner(ctx context.Context, host, address string) error {
-	answers := make(chan error, len(client.bannerPorts))
-	for _, port := range client.bannerPorts {
-		go func() { answers <- banner(ctx, host, net.JoinHostPort(address, strconv.Itoa(port))) }()
+	var tries sync.WaitGroup
+	failures := make([]error, len(client.bannerPorts))
+	for i, port := range client.bannerPorts {
+		tries.Go(func() { failures[i] = banner(ctx, host, net.JoinHostPort(address, strconv.Itoa(port))) })
 	}
-	var first error
-	for range client.bannerPorts {
-		err := <-answers
-		if err == nil {
-			return nil
-		}
-		if first == nil {
-			first = err
-		}
+	tries.Wait()
+	if slices.Contains(failures, nil) {
+		return nil
 	}
-	return first
+	return failures[0]
 }
 
 // banner looks whether an SSH server answers at an address.

@@ -15,9 +15,13 @@ func (launch *launch) judge(code int, last string, records []record, began time.
 	report.Timings.Init = seconds(initTime(records, began))
 	words, spoken := mpi.LastWords(last)
 	lost := firstTrouble(records)
-	// Intel's mpirun ends well even if a host was lost.
-	if code == 0 && lost == nil && !(spoken && words.Kind == mpi.DaemonLost) {
+	// Intel's mpirun ends well even if a host was lost in the middle of the run.
+	lostHost := spoken && words.Kind == mpi.DaemonLost || lost != nil && (lost.Trouble == Stopped || lost.Trouble == Broken)
+	if code == 0 && !lostHost {
 		return launch.judgeSuccess(report)
+	}
+	if code == 0 {
+		report.ExitCode = exitMPI
 	}
 	switch {
 	case lost != nil && lost.Trouble == Stopped:
@@ -32,9 +36,6 @@ func (launch *launch) judge(code int, last string, records []record, began time.
 			report.Host = lost.Host
 		}
 		report.Message = fmt.Sprintf("lost worker %s in the middle of the run; its pod says why", orUnknown(report.Host))
-		if code == 0 {
-			report.ExitCode = exitMPI
-		}
 	case spoken && words.Kind == mpi.InitFailed:
 		report.Reason, report.Host, report.Message = ReasonMPI, words.Host, words.Text
 	case spoken:

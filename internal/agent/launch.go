@@ -48,11 +48,18 @@ type launch struct {
 func Launch(ctx context.Context, command []string, gateOnly bool) int {
 	launch, err := newLaunch(command)
 	if err != nil {
-		(&Report{Reason: ReasonLauncher, Message: err.Error(), ExitCode: exitUsage}).write(variable("TRIREME_TERMINATION_LOG", TerminationLog))
+		(&Report{Reason: ReasonLauncher, Message: err.Error(), ExitCode: exitUsage}).write(variable(ReportVariable, TerminationLog))
 		return exitUsage
 	}
 	defer os.RemoveAll(launch.directory)
+	ctx, stop := signal.NotifyContext(ctx, syscall.SIGTERM, syscall.SIGINT)
 	passed, err := launch.passGate(ctx)
+	ended := ctx.Err() != nil
+	stop()
+	if ended {
+		// The pod goes away; that is no worker's fault.
+		return 128 + int(syscall.SIGTERM)
+	}
 	if err != nil {
 		return launch.end(Report{Reason: ReasonLauncher, Message: err.Error(), ExitCode: exitUsage}, passed)
 	}
@@ -86,7 +93,7 @@ func newLaunch(command []string) (*launch, error) {
 		id:              rand.Text(),
 		imageSSH:        isSet(ImageSSHVariable),
 		requireAllHosts: isSet(RequireAllHostsVariable),
-		report:          variable("TRIREME_TERMINATION_LOG", TerminationLog),
+		report:          variable(ReportVariable, TerminationLog),
 		started:         time.Now(),
 	}
 	launch.self, _ = os.Hostname()
@@ -116,6 +123,9 @@ func isSet(name string) bool {
 
 // sameHost compares names with or without their domain.
 func sameHost(name, other string) bool {
+	if net.ParseIP(name) != nil || net.ParseIP(other) != nil {
+		return name == other
+	}
 	short, _, _ := strings.Cut(name, ".")
 	otherShort, _, _ := strings.Cut(other, ".")
 	return short == otherShort
@@ -162,7 +172,7 @@ func (launch *launch) run() Report {
 	if err := children.start(command); err != nil {
 		return launch.notStarted(err)
 	}
-	stop := forwardTo(command.Process)
+	stop := forwardSignals(func(received syscall.Signal) { _ = command.Process.Signal(received) })
 	stuck := launch.watchStragglers(command.Process)
 	children.wait(command)
 	stop()
@@ -219,21 +229,6 @@ func (launch *launch) notStarted(err error) Report {
 			Message: fmt.Sprintf("the image has no %s; use an image with MPI in it, or give the full path of the command", name)}
 	}
 	return Report{Reason: ReasonLauncher, Message: fmt.Sprintf("start %s: %v", name, plainCause(err)), ExitCode: exitNotFound - 1}
-}
-
-// forwardTo passes on the signals that Kubernetes sends to the launcher.
-func forwardTo(process *os.Process) (stop func()) {
-	incoming := make(chan os.Signal, 4)
-	signal.Notify(incoming, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGUSR1, syscall.SIGUSR2)
-	go func() {
-		for received := range incoming {
-			_ = process.Signal(received)
-		}
-	}()
-	return func() {
-		signal.Stop(incoming)
-		close(incoming)
-	}
 }
 
 func exitCode(state *os.ProcessState) int {

@@ -35,7 +35,7 @@ func prepareLaunch(t testing.TB, keys string, port int, hostfile string, environ
 	command := exec.CommandContext(t.Context(), agentBinary(t), arguments...)
 	command.Env = agentEnvironment(keys, port, append([]string{
 		HostfileVariable + "=" + mustWrite(t, filepath.Join(directory, "hostfile"), hostfile),
-		"TRIREME_TERMINATION_LOG=" + message, GateTimeoutVariable + "=15s",
+		"TRIREME_TERMINATION_LOG=" + message, GateTimeoutVariable + "=15s", "TMPDIR=" + t.TempDir(),
 	}, environment...)...)
 	return command, message
 }

@@ -125,6 +125,22 @@ func signalAll(signal syscall.Signal) int {
 	return len(ids)
 }
 
+// forwardSignals hands on the signals that Kubernetes, mpirun or a person sends to
+// the agent, to whatever it stands in for.
+func forwardSignals(send func(syscall.Signal)) (stop func()) {
+	incoming := make(chan os.Signal, 4)
+	signal.Notify(incoming, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGUSR1, syscall.SIGUSR2)
+	go func() {
+		for received := range incoming {
+			send(received.(syscall.Signal))
+		}
+	}()
+	return func() {
+		signal.Stop(incoming)
+		close(incoming)
+	}
+}
+
 // process is a line of the process table.
 type process struct {
 	id, parent int

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
 	"strings"
 	"syscall"
 	"time"
@@ -123,7 +122,7 @@ func (call *call) execute(connection *ssh.Client, lost <-chan struct{}) (int, er
 	if err != nil {
 		return connectExit, &connectError{call.host, Broken, errors.New("it does not start the command")}
 	}
-	stop := forwardSignals(session)
+	stop := forwardSignals(func(received syscall.Signal) { _ = session.Signal(ssh.Signal(signalName(received))) })
 	defer stop()
 	return call.exitCode(session.Wait(), lost)
 }
@@ -145,21 +144,6 @@ func (call *call) exitCode(err error, lost <-chan struct{}) (int, error) {
 	default:
 	}
 	return connectExit, &connectError{call.host, Broken, err}
-}
-
-// forwardSignals passes on what mpirun, or a person, sends to its ssh.
-func forwardSignals(session *ssh.Session) (stop func()) {
-	incoming := make(chan os.Signal, 4)
-	signal.Notify(incoming, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGUSR1, syscall.SIGUSR2)
-	go func() {
-		for received := range incoming {
-			_ = session.Signal(ssh.Signal(signalName(received.(syscall.Signal))))
-		}
-	}()
-	return func() {
-		signal.Stop(incoming)
-		close(incoming)
-	}
 }
 
 // failed is the record of a host that was not reached, or was lost.

@@ -61,13 +61,18 @@ func (session *session) abandoned(ended <-chan struct{}) {
 	}
 	group := -session.command.Process.Pid
 	_ = syscall.Kill(group, syscall.SIGTERM)
-	select {
-	case <-ended:
-	case <-time.After(abandonedPatience):
-		_ = syscall.Kill(group, syscall.SIGKILL)
-		<-ended
+	// Not only until the command itself has ended: its children may refuse.
+	for deadline := time.Now().Add(abandonedPatience); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
+		if syscall.Kill(group, 0) != nil {
+			break
+		}
 	}
+	_ = syscall.Kill(group, syscall.SIGKILL)
+	<-ended
 }
+
+// maxPipe is fs.pipe-max-size: what a pipe holds at most.
+const maxPipe = 1 << 20
 
 func (session *session) handle(request *ssh.Request, ended chan struct{}) bool {
 	switch request.Type {
@@ -271,7 +276,8 @@ func drain(reader *os.File, buffer []byte, to io.Writer) {
 	if err != nil {
 		return
 	}
-	for {
+	// No more than a pipe can hold: what comes after it was printed after the end.
+	for left := maxPipe; left > 0; {
 		count := 0
 		err := raw.Read(func(descriptor uintptr) bool {
 			count, _ = syscall.Read(int(descriptor), buffer) // Below 0 if nothing is there.
@@ -280,6 +286,7 @@ func drain(reader *os.File, buffer []byte, to io.Writer) {
 		if err != nil || count <= 0 {
 			return
 		}
+		left -= count
 		if _, err := to.Write(buffer[:count]); err != nil {
 			return
 		}

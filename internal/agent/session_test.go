@@ -203,7 +203,7 @@ func TestSessionEndsWithItsCommand(t *testing.T) {
 				if err != nil {
 					t.Error(err)
 				}
-			case <-time.After(10 * time.Second):
+			case <-time.After(5 * time.Second):
 				_ = session.Close()
 				t.Fatal("the session does not end")
 			}

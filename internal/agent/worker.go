@@ -6,7 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -130,12 +132,26 @@ func (worker *Worker) keep(connection ssh.Conn, open bool) {
 // stoppingRequest tells clients that their commands end because the worker does.
 const stoppingRequest = "stopping@trireme"
 
+// stoppingPatience is for clients that do not read.
+const stoppingPatience = 300 * time.Millisecond
+
 // tellStopping: the ranks will end on a signal, and mpirun will blame them.
 func (worker *Worker) tellStopping() {
-	worker.mutex.Lock()
-	defer worker.mutex.Unlock()
-	for connection := range worker.connections {
-		_, _, _ = connection.SendRequest(stoppingRequest, false, nil)
+	told := make(chan struct{})
+	go func() {
+		defer close(told)
+		worker.mutex.Lock()
+		connections := slices.Collect(maps.Keys(worker.connections))
+		worker.mutex.Unlock()
+		var all sync.WaitGroup
+		for _, connection := range connections {
+			all.Go(func() { _, _, _ = connection.SendRequest(stoppingRequest, false, nil) })
+		}
+		all.Wait()
+	}()
+	select {
+	case <-told:
+	case <-time.After(stoppingPatience):
 	}
 }
 

@@ -59,7 +59,7 @@ func FromMPIJob(mpiJob *v2beta1.MPIJob, defaults Defaults) *Job {
 	job.SSHDirectory = spec.SSHAuthMountPath
 	if job.SSHDirectory == "" {
 		job.SSHDirectory = userSSHDirectory
-		if mainRunsAsRoot(&job.Worker.Template.Spec) {
+		if MainRunsAsRoot(&job.Worker.Template.Spec) {
 			job.SSHDirectory = RootSSHDirectory
 		}
 	}

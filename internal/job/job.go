@@ -145,6 +145,11 @@ type Defaults struct {
 const (
 	// HostfileDirectory is where the launcher finds the hostfile.
 	HostfileDirectory = "/etc/mpi"
+	// AgentDirectory, KeyDirectory and ClockDirectory are where pods find the agent
+	// and what it needs.
+	AgentDirectory = "/opt/trireme"
+	KeyDirectory   = "/etc/trireme/ssh"
+	ClockDirectory = "/etc/trireme/pod"
 	// WorkspaceDirectory is where pods find what the initializer fetched.
 	WorkspaceDirectory = "/workspace"
 )

@@ -50,9 +50,9 @@ func mustEscalate(context *corev1.SecurityContext) bool {
 	return orElse(context.Privileged, false) || context.Capabilities != nil && slices.Contains(context.Capabilities.Add, "CAP_SYS_ADMIN")
 }
 
-// mainRunsAsRoot tells whether the container that runs MPI says that it is
+// MainRunsAsRoot tells whether the container that runs MPI says that it is
 // root. Init containers and sidecars may be somebody else.
-func mainRunsAsRoot(pod *corev1.PodSpec) bool {
+func MainRunsAsRoot(pod *corev1.PodSpec) bool {
 	user := int64(1)
 	if pod.SecurityContext != nil {
 		user = orElse(pod.SecurityContext.RunAsUser, user)

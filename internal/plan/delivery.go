@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/version"
 
 	"github.com/trireme-mpi/trireme/internal/agent"
+	"github.com/trireme-mpi/trireme/internal/job"
 )
 
 // Delivery is how the agent gets into pods.
@@ -62,13 +63,13 @@ const agentVolume = "trireme-agent"
 // AddAgent puts the agent at its path into the first container of a pod, and
 // touches nothing else.
 func AddAgent(pod *corev1.PodSpec, delivery Delivery) {
-	directory := path.Dir(agent.Path)
+	directory := job.AgentDirectory
 	volume := corev1.Volume{Name: agentVolume}
 	if delivery.Method == ImageVolume {
 		volume.Image = &corev1.ImageVolumeSource{Reference: delivery.Image, PullPolicy: corev1.PullIfNotPresent}
 	} else {
 		volume.EmptyDir = &corev1.EmptyDirVolumeSource{}
-		install := agentContainer("trireme-install", delivery.Image, "install", directory)
+		install := agentContainer("trireme-install", pod, delivery.Image, "install", directory)
 		install.VolumeMounts = []corev1.VolumeMount{{Name: agentVolume, MountPath: directory}}
 		pod.InitContainers = append([]corev1.Container{install}, pod.InitContainers...)
 	}
@@ -76,20 +77,26 @@ func AddAgent(pod *corev1.PodSpec, delivery Delivery) {
 	mount(&pod.Containers[0], agentVolume, directory)
 }
 
-// agentContainer is a container of the agent's own image.
-func agentContainer(name, image string, arguments ...string) corev1.Container {
+// agentContainer is a container of the agent's own image, under the same user as
+// the pod's first container.
+func agentContainer(name string, pod *corev1.PodSpec, image string, arguments ...string) corev1.Container {
 	limits := corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("100m"), corev1.ResourceMemory: resource.MustParse("64Mi")}
+	context := &corev1.SecurityContext{
+		AllowPrivilegeEscalation: new(false),
+		ReadOnlyRootFilesystem:   new(true),
+		Capabilities:             &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
+	}
+	if first := pod.Containers[0].SecurityContext; first != nil {
+		context.RunAsUser, context.RunAsGroup, context.RunAsNonRoot = first.RunAsUser, first.RunAsGroup, first.RunAsNonRoot
+		context.SeccompProfile = first.SeccompProfile
+	}
 	return corev1.Container{
 		Name:            name,
 		Image:           image,
 		ImagePullPolicy: corev1.PullIfNotPresent,
 		Command:         append([]string{"/" + path.Base(agent.Path)}, arguments...),
 		Resources:       corev1.ResourceRequirements{Requests: limits, Limits: limits.DeepCopy()},
-		SecurityContext: &corev1.SecurityContext{
-			AllowPrivilegeEscalation: new(false),
-			ReadOnlyRootFilesystem:   new(true),
-			Capabilities:             &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
-		},
+		SecurityContext: context,
 	}
 }
 

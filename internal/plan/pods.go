@@ -7,6 +7,7 @@ import (
 	"path"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -75,16 +76,19 @@ func LauncherPod(made *job.Job, parts Parts) corev1.PodTemplateSpec {
 	for _, variable := range launcherVariables(made) {
 		setVariable(container, variable.Name, variable.Value)
 	}
-	command := slices.Concat(container.Command, container.Args)
-	if len(command) == 0 {
-		// The image's entrypoint stays in charge; the gate goes before it.
+	if path := container.TerminationMessagePath; path != "" {
+		setVariable(container, agent.ReportVariable, path)
+	}
+	if len(container.Command) == 0 {
+		// The image's entrypoint stays in charge, with or without args; the gate
+		// goes before it.
 		addGate(pod, made, parts)
 		if made.WorkersRunAgent() {
 			AddAgent(pod, parts.Delivery)
 		}
 		return template
 	}
-	container.Command = append([]string{agent.Path, "launch", "--"}, command...)
+	container.Command = slices.Concat([]string{agent.Path, "launch", "--"}, container.Command, container.Args)
 	container.Args = nil
 	answersOnPort(container)
 	AddAgent(pod, parts.Delivery)
@@ -105,7 +109,7 @@ func addLauncherFiles(pod *corev1.PodSpec, made *job.Job, parts Parts) {
 			}},
 		}}})
 	mount(container, hostfileVolume, job.HostfileDirectory)
-	mount(container, clockVolume, path.Dir(agent.ClockFile))
+	mount(container, clockVolume, job.ClockDirectory)
 	if made.WorkersRunAgent() {
 		addKeys(pod, parts.Secret, agent.ClientKey, agent.HostPublicKey)
 	} else {
@@ -115,13 +119,20 @@ func addLauncherFiles(pod *corev1.PodSpec, made *job.Job, parts Parts) {
 
 // addGate holds a launcher back that runs its image's entrypoint.
 func addGate(pod *corev1.PodSpec, made *job.Job, parts Parts) {
-	gate := agentContainer("trireme-gate", parts.Delivery.Image, "gate")
+	gate := agentContainer("trireme-gate", pod, parts.Delivery.Image, "gate")
 	for _, mounted := range pod.Containers[0].VolumeMounts {
-		if mounted.Name == hostfileVolume || mounted.Name == clockVolume || mounted.Name == keysVolume {
+		// An image's own ssh logs in by itself; its gate needs no key.
+		needsKeys := mounted.Name == keysVolume && made.WorkersRunAgent()
+		if mounted.Name == hostfileVolume || mounted.Name == clockVolume || needsKeys {
 			gate.VolumeMounts = append(gate.VolumeMounts, mounted)
 		}
 	}
-	gate.Env = agentVariables(made)
+	// With what the user says about it.
+	for _, variable := range pod.Containers[0].Env {
+		if strings.HasPrefix(variable.Name, agent.VariablePrefix) {
+			gate.Env = append(gate.Env, variable)
+		}
+	}
 	pod.Volumes = append(pod.Volumes, corev1.Volume{Name: "trireme-gate", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}})
 	gate.VolumeMounts = append(gate.VolumeMounts, corev1.VolumeMount{Name: "trireme-gate", MountPath: "/tmp"})
 	pod.InitContainers = append(pod.InitContainers, gate)
@@ -169,7 +180,7 @@ func addKeys(pod *corev1.PodSpec, secret string, files ...string) {
 		source.Items = append(source.Items, corev1.KeyToPath{Key: file, Path: file})
 	}
 	pod.Volumes = append(pod.Volumes, corev1.Volume{Name: keysVolume, VolumeSource: corev1.VolumeSource{Secret: source}})
-	mount(&pod.Containers[0], keysVolume, agent.KeyDirectory)
+	mount(&pod.Containers[0], keysVolume, job.KeyDirectory)
 }
 
 // addImageKeys mounts the client's pair where an image with an sshd of its own
@@ -177,7 +188,7 @@ func addKeys(pod *corev1.PodSpec, secret string, files ...string) {
 // root owns the files of a Secret.
 func addImageKeys(pod *corev1.PodSpec, made *job.Job, secret string) {
 	mode := int32(0o644)
-	if made.SSHDirectory == job.RootSSHDirectory {
+	if path.Clean(made.SSHDirectory) == job.RootSSHDirectory || job.MainRunsAsRoot(pod) {
 		mode = 0o600
 	}
 	source := &corev1.SecretVolumeSource{SecretName: secret, DefaultMode: &mode}

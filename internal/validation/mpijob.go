@@ -199,9 +199,9 @@ func (check *mpiJobCheck) containers() {
 
 // taken are the directories of a role that the operator needs.
 func (check *mpiJobCheck) taken(role v2beta1.MPIReplicaType) map[string]string {
-	var directories []string
+	directories := []string{job.AgentDirectory, job.KeyDirectory}
 	if role == v2beta1.MPIReplicaTypeLauncher {
-		directories = append(directories, job.HostfileDirectory)
+		directories = append(directories, job.HostfileDirectory, job.ClockDirectory)
 	}
 	if !check.job.WorkersRunAgent() {
 		directories = append(directories, check.job.SSHDirectory)

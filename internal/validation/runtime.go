@@ -111,9 +111,9 @@ func (check *runtimeCheck) replicatedJobs() {
 }
 
 func (check *runtimeCheck) replicatedJob(at *field.Path, replicated *v2alpha1.ReplicatedJob) {
-	pods := podCheck{rules: check.rules, findings: check.Findings, imageGiven: true}
+	pods := podCheck{rules: check.rules, findings: check.Findings, imageGiven: true, taken: byOperator(job.AgentDirectory, job.KeyDirectory)}
 	if replicated.Name == v2alpha1.ReplicatedJobLauncher {
-		pods.taken = byOperator(job.HostfileDirectory)
+		pods.taken = byOperator(job.HostfileDirectory, job.AgentDirectory, job.KeyDirectory, job.ClockDirectory)
 	}
 	template := at.Child("template")
 	pods.template(template, &replicated.Template)

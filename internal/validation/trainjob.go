@@ -206,7 +206,7 @@ func (rules *Rules) manyGPUs(findings *Findings, at *field.Path, gpus int64) {
 // volumes judges the job's mounts together with the volumes of both roles.
 func (check *trainJobCheck) volumes(at *field.Path) {
 	trainer := &check.trainJob.Spec.Trainer
-	taken := byOperator(job.HostfileDirectory)
+	taken := byOperator(job.HostfileDirectory, job.AgentDirectory, job.KeyDirectory, job.ClockDirectory)
 	if check.trainJob.Spec.Initializer != nil {
 		taken[job.WorkspaceDirectory] = "the initializer"
 	}

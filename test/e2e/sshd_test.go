@@ -19,7 +19,7 @@ var preparedImages = map[string]struct {
 	directory string
 	sshd      []string
 }{
-	"root":      {0, "/root/.ssh", []string{"/usr/sbin/sshd", "-De", "-f", "/etc/prepared/sshd_root"}},
+	"root":      {0, "/root/.ssh", []string{"sh", "-c", "mkdir -p -m 0755 /run/sshd && exec /usr/sbin/sshd -De -f /etc/prepared/sshd_root"}},
 	"user 1000": {1000, "/home/mpiuser/.ssh", []string{"/usr/sbin/sshd", "-De", "-f", "/etc/prepared/sshd_user"}},
 }
 
@@ -39,16 +39,16 @@ var prepared = map[string]string{
 // prepare makes a pod's image one with an sshd.
 func prepare(pod *corev1.PodSpec, user int64) {
 	pod.SecurityContext = &corev1.PodSecurityContext{RunAsUser: &user}
-	pod.Volumes = append(pod.Volumes,
-		corev1.Volume{Name: "prepared", VolumeSource: corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: "prepared"}}}},
-		corev1.Volume{Name: "run", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}})
+	pod.Volumes = append(pod.Volumes, corev1.Volume{Name: "prepared",
+		VolumeSource: corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: "prepared"}}}})
 	container := &pod.Containers[0]
 	container.SecurityContext = nil
+	// Such images have mpirun called with --allow-run-as-root; this is the same.
+	container.Env = append(container.Env, corev1.EnvVar{Name: "OMPI_ALLOW_RUN_AS_ROOT", Value: "1"}, corev1.EnvVar{Name: "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", Value: "1"})
 	container.VolumeMounts = append(container.VolumeMounts,
 		corev1.VolumeMount{Name: "prepared", MountPath: "/etc/prepared"},
 		corev1.VolumeMount{Name: "prepared", MountPath: "/etc/passwd", SubPath: "passwd"},
-		corev1.VolumeMount{Name: "prepared", MountPath: "/etc/ssh/ssh_config", SubPath: "ssh_config"},
-		corev1.VolumeMount{Name: "run", MountPath: "/run/sshd"})
+		corev1.VolumeMount{Name: "prepared", MountPath: "/etc/ssh/ssh_config", SubPath: "ssh_config"})
 }
 
 func TestImagesWithAnSSHDOfTheirOwn(t *testing.T) {

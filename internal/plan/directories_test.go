@@ -1,0 +1,21 @@
+package plan
+
+import (
+	"path"
+	"testing"
+
+	"github.com/trireme-mpi/trireme/internal/agent"
+	"github.com/trireme-mpi/trireme/internal/job"
+)
+
+// The agent is too small a program to know the model, so both say where things
+// are.
+func TestModelAndAgentAgreeOnDirectories(t *testing.T) {
+	for _, pair := range [][2]string{
+		{job.AgentDirectory, path.Dir(agent.Path)}, {job.KeyDirectory, agent.KeyDirectory}, {job.ClockDirectory, path.Dir(agent.ClockFile)},
+	} {
+		if pair[0] != pair[1] {
+			t.Errorf("the model says %s, the agent %s", pair[0], pair[1])
+		}
+	}
+}
