@@ -141,7 +141,7 @@ func size(request *admission.Request, object client.Object) int {
 	managed := 0
 	for _, entry := range object.GetManagedFields() {
 		if entry.FieldsV1 != nil {
-			managed += len(entry.FieldsV1.Raw)
+			managed += len(entry.FieldsV1.GetRawBytes())
 		}
 	}
 	return max(len(request.Object.Raw)-managed, 0)

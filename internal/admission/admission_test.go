@@ -84,7 +84,7 @@ func rawText(text string) []byte {
 func TestManagedFieldsAreNotCounted(t *testing.T) {
 	job := mpiJob(func(mpiJob *v2beta1.MPIJob) {
 		notes := `{"f:spec":"` + strings.Repeat("x", 1<<20) + `"}`
-		mpiJob.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "kubectl", FieldsType: "FieldsV1", FieldsV1: &metav1.FieldsV1{Raw: []byte(notes)}}, {Manager: "nobody"}}
+		mpiJob.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "kubectl", FieldsType: "FieldsV1", FieldsV1: metav1.NewFieldsV1(notes)}, {Manager: "nobody"}}
 	})
 	wantAnswer(t, create(t, holding(place()), holding(), job), 200, "")
 }

@@ -13,7 +13,7 @@ import (
 )
 
 // purePackages decide from what they are handed: no cluster, no clock, no dice.
-var purePackages = []string{"internal/job", "internal/mpi", "internal/plan", "internal/quota", "internal/validation"}
+var purePackages = []string{"internal/job", "internal/plan", "internal/quota", "internal/validation"}
 
 const repository = "../.."
 
