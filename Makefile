@@ -81,6 +81,10 @@ fuzz: ## Feed the rules of the job APIs with nonsense, FUZZTIME (1m) for each ki
 bench-admission: bin/cluster ## Measure how long a job is judged, with 1,000 jobs and 20 quotas in its namespace
 	@go test ./test/integration/admission -run '^$$' -bench Admission -benchtime 5s
 
+.PHONY: bench-startup
+bench-startup: bin/cluster bin/mpi-agent ## Measure the start of MPI side by side with OpenSSH, on simulated hosts and real pods (root)
+	@go run ./bench/startup
+
 .PHONY: check
 check: bin/staticcheck bin/controller-gen cluster-build ## Formatting and static checks: gofmt, go vet, staticcheck, tidy modules (builds Kubernetes if need be)
 	@test/check $(MODULES)

@@ -14,11 +14,14 @@ import (
 
 // program tells when all ranks are past MPI_Init. All hosts have one clock.
 const program = `import time
+start = time.time_ns()
 from mpi4py import MPI
 MPI.COMM_WORLD.Barrier()
-if MPI.COMM_WORLD.rank == 0: print("past init", MPI.COMM_WORLD.size, time.time_ns(), flush=True)`
+now = time.time_ns()
+starts = MPI.COMM_WORLD.gather(start)
+if starts: print("past init", len(starts), now, min(starts), max(starts), flush=True)`
 
-var pastInit = regexp.MustCompile(`past init (\d+) (\d+)\n`)
+var pastInit = regexp.MustCompile(`past init (\d+) (\d+) (\d+) (\d+)\n`)
 
 // hostSettings are for hosts that share a machine: without them every host binds
 // its ranks to the same first core, and waits by spinning.
@@ -57,6 +60,10 @@ func (bench *bench) initTime(answer answer) (time.Duration, error) {
 	}
 	if found[1] != strconv.Itoa(len(bench.workers)) {
 		return 0, fmt.Errorf("%s ranks of %d", found[1], len(bench.workers))
+	}
+	for _, f := range found[3:] {
+		at, _ := strconv.ParseInt(f, 10, 64)
+		progress("  ranks start %.3f", time.Unix(0, at).Sub(answer.Began).Seconds())
 	}
 	at, err := strconv.ParseInt(found[2], 10, 64)
 	return time.Unix(0, at).Sub(answer.Began), err

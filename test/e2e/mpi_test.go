@@ -75,10 +75,7 @@ func TestMPIRunsAnywhere(t *testing.T) {
 				run.delivery = method
 				run.startWorkers()
 				run.startLauncher()
-				ended := run.end(3 * time.Minute)
-				if want := "8 ranks on 4 hosts, sum 36"; ended.exitCode != 0 || !strings.Contains(ended.log, want) {
-					t.Fatalf("exit code %d, and no %q in:\n%s\n%s", ended.exitCode, want, ended.log, run.describe())
-				}
+				ended := wantRuns(t, run, 1)
 				if ended.Hosts.Expected != 4 || ended.Hosts.Reached != 4 || ended.Timings.Connect <= 0 || ended.Timings.Total <= 0 {
 					t.Errorf("the report says %s", ended.message)
 				}
@@ -87,12 +84,28 @@ func TestMPIRunsAnywhere(t *testing.T) {
 	}
 }
 
-// repetitions is how many runs in a row must end: REPETITIONS, or a few.
-func repetitions() int {
-	if count, err := strconv.Atoi(os.Getenv("REPETITIONS")); err == nil {
-		return count
+// repeat makes the launcher run its command again and again, and returns how
+// often: REPETITIONS, or a few times.
+func repeat(mpiJob *v2beta1.MPIJob, few int) int {
+	count := few
+	if asked, err := strconv.Atoi(os.Getenv("REPETITIONS")); err == nil {
+		count = asked
 	}
-	return 5
+	container := &mpiJob.Spec.MPIReplicaSpecs[v2beta1.MPIReplicaTypeLauncher].Template.Spec.Containers[0]
+	loop := fmt.Sprintf(`for i in $(seq %d); do timeout 60 "$@" || { echo "run $i ended with $?"; exit 1; }; done`, count)
+	container.Command = append([]string{"bash", "-c", loop, "runs"}, container.Command...)
+	return count
+}
+
+// wantRuns waits until all runs have ended, and fails unless all ended well.
+func wantRuns(t *testing.T, run *run, count int) outcome {
+	t.Helper()
+	ended := run.end(time.Duration(count)*10*time.Second + 2*time.Minute)
+	if well := strings.Count(ended.log, "8 ranks on 4 hosts, sum 36"); ended.exitCode != 0 || well != count {
+		t.Errorf("exit code %d, and %d of %d runs ended well:\n%s\n%s", ended.exitCode, well, count, ended.log, run.describe())
+	}
+	t.Logf("%d runs in %.1f s", count, ended.Timings.Total)
+	return ended
 }
 
 // Runs in a row, on the same workers: none hangs, and none leaves anything that
@@ -101,16 +114,11 @@ func TestRunsInARow(t *testing.T) {
 	for _, implementation := range implementations {
 		t.Run(implementation.name, func(t *testing.T) {
 			mpiJob := implementation.job(4, allreduce)
-			container := &mpiJob.Spec.MPIReplicaSpecs[v2beta1.MPIReplicaTypeLauncher].Template.Spec.Containers[0]
-			container.Command = append([]string{"bash", "-c", `for i in $(seq ` + fmt.Sprint(repetitions()) + `); do timeout 60 "$@" || { echo "run $i ended with $?"; exit 1; }; done`, "runs"}, container.Command...)
+			count := repeat(mpiJob, 5)
 			run := newRun(t, mpiJob)
 			run.startWorkers()
 			run.startLauncher()
-			ended := run.end(time.Duration(repetitions())*10*time.Second + time.Minute)
-			if count := strings.Count(ended.log, "8 ranks on 4 hosts, sum 36"); ended.exitCode != 0 || count != repetitions() {
-				t.Errorf("exit code %d, and %d of %d runs ended well:\n%s", ended.exitCode, count, repetitions(), ended.log)
-			}
-			t.Logf("%d runs in %.1f s", repetitions(), ended.Timings.Total)
+			wantRuns(t, run, count)
 		})
 	}
 }

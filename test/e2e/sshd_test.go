@@ -1,9 +1,7 @@
 package e2e
 
 import (
-	"strings"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -63,14 +61,12 @@ func TestImagesWithAnSSHDOfTheirOwn(t *testing.T) {
 						replica.Template.Spec.Containers[0].Command = image.sshd
 					}
 				}
+				count := repeat(mpiJob, 2)
 				run := newRun(t, mpiJob)
 				run.prepareNamespace()
 				run.startWorkers()
 				run.startLauncher()
-				ended := run.end(2 * time.Minute)
-				if want := "8 ranks on 4 hosts, sum 36"; ended.exitCode != 0 || !strings.Contains(ended.log, want) {
-					t.Errorf("exit code %d, and no %q in:\n%s\n%s", ended.exitCode, want, ended.log, run.describe())
-				}
+				wantRuns(t, run, count)
 			})
 		}
 	}
