@@ -47,8 +47,9 @@ type measurement struct {
 	way    string
 	server serve
 	task   task
-	// took reads the time out of what the launcher answers.
-	took func(answer) (time.Duration, error)
+	// took reads the time out of what the launcher answers, and when the last rank
+	// had started, if there are ranks.
+	took func(answer) (took, started time.Duration, err error)
 }
 
 // measureConnect: what mpirun calls once for each host, all at a time, with a
@@ -60,7 +61,9 @@ func (bench *bench) measureConnect() (row, error) {
 		sshLogins = append(sshLogins, []string{"ssh", "-x", worker.name, "true"})
 		quickLogins = append(quickLogins, []string{"ssh", "-x", "-o", "KexAlgorithms=curve25519-sha256", worker.name, "true"})
 	}
-	took := func(answer answer) (time.Duration, error) { return answer.Ended.Sub(answer.Began), nil }
+	took := func(answer answer) (time.Duration, time.Duration, error) {
+		return answer.Ended.Sub(answer.Began), 0, nil
+	}
 	return bench.alternate("connect", []measurement{
 		{way: ours, server: servers[ours], took: took, task: bench.task([][][]string{{{agent.Path, "gate"}}, logins}, bench.agentEnvironment())},
 		{way: openSSH, server: servers[openSSH], took: took, task: bench.task([][][]string{sshLogins}, nil)},
@@ -87,19 +90,20 @@ func (bench *bench) hostfile() string {
 // alternate measures each in turn, and in another order each time. The first
 // round fills caches and does not count.
 func (bench *bench) alternate(part string, measurements []measurement) (row, error) {
-	row := row{Workers: len(bench.workers), Samples: map[string][]float64{}}
+	row := row{Workers: len(bench.workers), Samples: map[string][]float64{}, Started: map[string][]float64{}}
 	for repetition := range bench.settings.Repetitions + 1 {
 		for i := range measurements {
 			measurement := measurements[(i+repetition)%len(measurements)]
-			took, err := bench.measure(measurement)
+			took, started, err := bench.measure(measurement)
 			if err != nil {
 				row.Error = err.Error()
 				return row, fmt.Errorf("%s, %d workers, %s: %w", part, len(bench.workers), measurement.way, err)
 			}
-			progress("%-8s %3d workers  %-14s %8.3f s   round %d of %d, load %s", part, len(bench.workers), measurement.way, took.Seconds(),
+			progress("%-8s %3d workers  %-15s %8.3f s   round %d of %d, load %s", part, len(bench.workers), measurement.way, took.Seconds(),
 				repetition, bench.settings.Repetitions, loadAverage())
 			if repetition > 0 {
 				row.Samples[measurement.way] = append(row.Samples[measurement.way], took.Seconds())
+				row.Started[measurement.way] = append(row.Started[measurement.way], started.Seconds())
 			}
 		}
 	}
@@ -108,7 +112,7 @@ func (bench *bench) alternate(part string, measurements []measurement) (row, err
 
 // measure starts servers that know of nothing, as those of new pods, and ends
 // them.
-func (bench *bench) measure(measurement measurement) (took time.Duration, err error) {
+func (bench *bench) measure(measurement measurement) (took, started time.Duration, err error) {
 	hosts := append(slices.Clone(bench.workers), bench.launcher)
 	defer func() {
 		if failure := doAll(hosts, order{Clear: true}); err == nil {
@@ -116,14 +120,14 @@ func (bench *bench) measure(measurement measurement) (took time.Duration, err er
 		}
 	}()
 	if _, err := bench.launcher.do(order{Write: map[string]string{hostfilePath: bench.hostfile()}}); err != nil {
-		return 0, err
+		return 0, 0, err
 	}
 	if err := doAll(bench.workers, order{Serve: &measurement.server}); err != nil {
-		return 0, err
+		return 0, 0, err
 	}
 	answer, err := bench.launcher.do(order{Run: &measurement.task})
 	if err != nil {
-		return 0, err
+		return 0, 0, err
 	}
 	return measurement.took(answer)
 }

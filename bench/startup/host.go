@@ -59,9 +59,12 @@ func runHost(orders io.Reader, answers io.Writer) error {
 	if os.Getpid() != 1 {
 		return errors.New("a host is made by the machine; run the program without a name of its own")
 	}
-	// A host's search path is the image's, whatever this machine has.
-	if err := os.Setenv("PATH", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"); err != nil {
-		return err
+	// The environment is an image's, whatever this machine has.
+	os.Clearenv()
+	for name, value := range map[string]string{"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/root"} {
+		if err := os.Setenv(name, value); err != nil {
+			return err
+		}
 	}
 	decoder, encoder := json.NewDecoder(orders), json.NewEncoder(answers)
 	for {

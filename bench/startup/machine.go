@@ -26,8 +26,9 @@ func inNamespaces(name string) *exec.Cmd {
 	command.Args = []string{name}
 	command.SysProcAttr = &syscall.SysProcAttr{
 		Cloneflags: syscall.CLONE_NEWNS | syscall.CLONE_NEWNET | syscall.CLONE_NEWPID | syscall.CLONE_NEWUTS | syscall.CLONE_NEWIPC,
-		// Ctrl-C is for the first of us, which ends the others.
-		Setpgid: true,
+		// Ctrl-C is for the first of us, which ends the others. And the kernel shares
+		// processors between sessions, where it shares them between pods in a cluster.
+		Setsid: true,
 	}
 	return command
 }

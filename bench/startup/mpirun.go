@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"regexp"
 	"slices"
@@ -12,16 +13,17 @@ import (
 	"github.com/trireme-mpi/trireme/internal/mpi"
 )
 
-// program tells when all ranks are past MPI_Init. All hosts have one clock.
+// program tells when all ranks are past MPI_Init, and when the last of them had
+// started. All hosts have one clock.
 const program = `import time
 start = time.time_ns()
 from mpi4py import MPI
 MPI.COMM_WORLD.Barrier()
 now = time.time_ns()
 starts = MPI.COMM_WORLD.gather(start)
-if starts: print("past init", len(starts), now, min(starts), max(starts), flush=True)`
+if starts: print("past init", len(starts), now, max(starts), flush=True)`
 
-var pastInit = regexp.MustCompile(`past init (\d+) (\d+) (\d+) (\d+)\n`)
+var pastInit = regexp.MustCompile(`past init (\d+) (\d+) (\d+)\n`)
 
 // hostSettings are for hosts that share a machine: without them every host binds
 // its ranks to the same first core, and waits by spinning.
@@ -53,18 +55,16 @@ func (bench *bench) mpiEnvironment(agentPath string) []string {
 	return environment
 }
 
-func (bench *bench) initTime(answer answer) (time.Duration, error) {
+// initTime is when all ranks were past MPI_Init, and when the last had started.
+func (bench *bench) initTime(answer answer) (took, started time.Duration, err error) {
 	found := pastInit.FindStringSubmatch(answer.Output)
 	if found == nil {
-		return 0, fmt.Errorf("no rank said that it is past MPI_Init:\n%s", tail(answer.Output, 2000))
+		return 0, 0, fmt.Errorf("no rank said that it is past MPI_Init:\n%s", tail(answer.Output, 2000))
 	}
 	if found[1] != strconv.Itoa(len(bench.workers)) {
-		return 0, fmt.Errorf("%s ranks of %d", found[1], len(bench.workers))
+		return 0, 0, fmt.Errorf("%s ranks of %d", found[1], len(bench.workers))
 	}
-	for _, f := range found[3:] {
-		at, _ := strconv.ParseInt(f, 10, 64)
-		progress("  ranks start %.3f", time.Unix(0, at).Sub(answer.Began).Seconds())
-	}
-	at, err := strconv.ParseInt(found[2], 10, 64)
-	return time.Unix(0, at).Sub(answer.Began), err
+	past, pastErr := strconv.ParseInt(found[2], 10, 64)
+	last, lastErr := strconv.ParseInt(found[3], 10, 64)
+	return time.Unix(0, past).Sub(answer.Began), time.Unix(0, last).Sub(answer.Began), errors.Join(pastErr, lastErr)
 }
