@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"time"
 
@@ -87,13 +88,13 @@ func (bench *bench) hostfile() string {
 	return mpi.Hostfile(mpi.OpenMPI, hosts)
 }
 
-// alternate measures each in turn, and in another order each time. The first
+// alternate measures all ways in each round, in an order that is drawn. The first
 // round fills caches and does not count.
 func (bench *bench) alternate(part string, measurements []measurement) (row, error) {
 	row := row{Workers: len(bench.workers), Samples: map[string][]float64{}, Started: map[string][]float64{}}
 	for repetition := range bench.settings.Repetitions + 1 {
-		for i := range measurements {
-			measurement := measurements[(i+repetition)%len(measurements)]
+		for _, i := range rand.Perm(len(measurements)) {
+			measurement := measurements[i]
 			took, started, err := bench.measure(measurement)
 			if err != nil {
 				row.Error = err.Error()

@@ -89,7 +89,7 @@ func parseFlags(arguments []string) (settings, string, error) {
 	flags := flag.NewFlagSet("startup", flag.ContinueOnError)
 	workers := flags.String("workers", "1,4,16,64", "numbers of workers; empty measures pods only")
 	flags.IntVar(&settings.Repetitions, "repetitions", 5, "how often each is measured")
-	flags.IntVar(&settings.PodRounds, "pod-rounds", 7, "how often the start of pods is measured; 0 leaves it out")
+	flags.IntVar(&settings.PodRounds, "pod-rounds", 15, "how often the start of pods is measured; 0 leaves it out")
 	flags.DurationVar(&settings.Timeout, "timeout", 5*time.Minute, "how long one mpirun may take")
 	flags.StringVar(&settings.Image, "image", "", "archive of an image with Open MPI 4 and OpenSSH (otherwise the local cluster's openmpi:4)")
 	jsonPath := flags.String("json", "", "also write everything to this file, as JSON")
