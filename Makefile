@@ -82,7 +82,7 @@ bench-admission: bin/cluster ## Measure how long a job is judged, with 1,000 job
 	@go test ./test/integration/admission -run '^$$' -bench Admission -benchtime 5s
 
 .PHONY: bench-startup
-bench-startup: bin/cluster bin/mpi-agent ## Measure the start of MPI side by side with OpenSSH, on simulated hosts and real pods (root)
+bench-startup: bin/cluster ## Measure the start of MPI side by side with OpenSSH, on simulated hosts and real pods (root)
 	@go run ./bench/startup
 
 .PHONY: check
