@@ -72,9 +72,11 @@ test-all: test ## The same and the peers, once there is an operator to set besid
 
 FUZZTIME ?= 1m
 .PHONY: fuzz
-fuzz: ## Feed the rules of the job APIs with nonsense, FUZZTIME (1m) for each kind
-	@for kind in MPIJob TrainJob Runtime; do \
-		go test ./internal/validation -run '^$$' -fuzz "^Fuzz$$kind$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 10x; \
+fuzz: ## Feed rules, protocols and parsers with nonsense, FUZZTIME (1m) each
+	@for package in ./internal/validation ./internal/agent ./internal/mpi; do \
+		for target in $$(go test -list '^Fuzz' $$package | grep '^Fuzz'); do \
+			go test $$package -run '^$$' -fuzz "^$$target$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 10x || exit 1; \
+		done; \
 	done
 
 .PHONY: bench-admission
