@@ -221,34 +221,11 @@ func TestLaunchWithTheImagesOwnSSH(t *testing.T) {
 func TestLaunchExplainsWhyAWorkerIsNotReached(t *testing.T) {
 	t.Parallel()
 	keys := newKeys(t)
-	worker := startWorker(t, keys)
-	tests := map[string]struct {
-		keys      string
-		host      string
-		port      int
-		namespace bool
-		want      Trouble
-	}{
-		"nothing listens":      {port: freePort(t), want: Refused},
-		"it never speaks":      {port: answerWith(t, func(net.Conn) {}), want: TimedOut},
-		"it is no SSH server":  {port: answerWith(t, func(connection net.Conn) { _ = connection.Close() }), want: Broken},
-		"another's host key":   {keys: mixedKeys(t, keys, HostPublicKey), port: worker.port, want: HostKeyWrong},
-		"another's client key": {keys: mixedKeys(t, keys, ClientKey), port: worker.port, want: KeyRefused},
-		"packets are dropped":  {host: "10.9.9.2", port: Port, namespace: true, want: TimedOut},
-		"an unknown name":      {host: "train-worker-0.invalid", port: worker.port, want: NameNotFound},
-	}
+	tests := troubles(t, keys)
+	tests["packets are dropped"] = trouble{keys: keys, host: "10.9.9.2", port: Port, namespace: true, want: TimedOut}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			if tc.want == NameNotFound {
-				skipUnlessNamesAreDenied(t, tc.host)
-			}
-			if tc.keys == "" {
-				tc.keys = keys
-			}
-			if tc.host == "" {
-				tc.host = "127.0.0.1"
-			}
 			// Shorter than a try, so that the first one is cut short where nothing answers.
 			command, message := prepareLaunch(t, tc.keys, tc.port, tc.host+"\n", []string{GateTimeoutVariable + "=3s"}, sh("echo never")...)
 			if tc.namespace {
