@@ -10,6 +10,14 @@ const (
 	// LabelJobType tells the kinds apart, because a TrainJob and an MPIJob are
 	// made of the same parts.
 	LabelJobType = "training.kubeflow.org/job-type"
+	// LabelReplicaType is the role of a pod: launcher, worker or initializer.
+	LabelReplicaType = "training.kubeflow.org/replica-type"
+	// LabelReplicaIndex is the number of a worker of an MPIJob, from 0.
+	LabelReplicaIndex = "training.kubeflow.org/replica-index"
+	// LabelJobRole and LabelOperatorName are mpi-operator's; Kueue and people's
+	// scripts select by them.
+	LabelJobRole      = "training.kubeflow.org/job-role"
+	LabelOperatorName = "training.kubeflow.org/operator-name"
 	// LabelQueue names the queue of Kueue that a job waits in.
 	LabelQueue = "kueue.x-k8s.io/queue-name"
 )
@@ -19,6 +27,19 @@ const (
 	JobTypeTrainJob = "trainjob"
 	JobTypeMPIJob   = "mpijob"
 )
+
+// Values of LabelReplicaType and LabelJobRole.
+const (
+	RoleLauncher    = "launcher"
+	RoleWorker      = "worker"
+	RoleInitializer = "initializer"
+)
+
+// OperatorNameMPI is the value of LabelOperatorName on what belongs to an MPIJob.
+const OperatorNameMPI = "mpi-operator"
+
+// AnnotationCreatedBy on a job is who created it. Admission sets it.
+const AnnotationCreatedBy = "training.kubeflow.org/created-by"
 
 // IstioInject is the key, as annotation and as label, by which Istio decides
 // whether a pod gets a sidecar. MPI does not work through one.
