@@ -4,7 +4,6 @@
 package config
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"strings"
@@ -30,7 +29,21 @@ type Config struct {
 	Limits    Limits    `json:"limits"`
 	Defaults  Defaults  `json:"defaults"`
 	Admission Admission `json:"admission"`
-	Webhook   Webhook   `json:"webhook"`
+
+	Agent       Agent       `json:"agent"`
+	Initializer Initializer `json:"initializer"`
+	// ClusterDomain is the end of every Service's name, such as cluster.local.
+	// Empty, it is discovered.
+	ClusterDomain string   `json:"clusterDomain"`
+	Gang          Gang     `json:"gang"`
+	Network       Network  `json:"network"`
+	Failures      Failures `json:"failures"`
+
+	Reconcile      Reconcile      `json:"reconcile"`
+	Client         Client         `json:"client"`
+	Metrics        Metrics        `json:"metrics"`
+	LeaderElection LeaderElection `json:"leaderElection"`
+	Webhook        Webhook        `json:"webhook"`
 }
 
 // Limits are what a job may ask for.
@@ -110,6 +123,81 @@ const (
 	PodSecurityWarn PodSecurity = "Warn"
 )
 
+// Images that an operator starts jobs with if it is not told of others.
+const (
+	DefaultAgentImage       = "trireme.local/mpi-agent:dev"
+	DefaultInitializerImage = "trireme.local/initializer:dev"
+)
+
+// Agent is the program in every pod.
+type Agent struct {
+	Image    string   `json:"image"`
+	Delivery Delivery `json:"delivery"`
+}
+
+// Delivery is how the agent gets into pods.
+type Delivery string
+
+const (
+	// DeliveryAuto takes an image volume where the cluster is known to have them.
+	DeliveryAuto Delivery = "Auto"
+	// DeliveryImageVolume mounts the agent's image.
+	DeliveryImageVolume Delivery = "ImageVolume"
+	// DeliveryInitContainer copies the agent before the pod's containers start.
+	DeliveryInitContainer Delivery = "InitContainer"
+)
+
+// Initializer is the program that fetches datasets and models.
+type Initializer struct {
+	Image string `json:"image"`
+}
+
+// Gang is how pods get their places together.
+type Gang struct {
+	// CoschedulerName is the scheduler of pods in a gang of scheduler-plugins.
+	CoschedulerName string `json:"coschedulerName"`
+}
+
+// Network is what the pods of a job with a network policy may reach.
+type Network struct {
+	// EgressPorts are open to every address: storage, registries of models.
+	EgressPorts []int32 `json:"egressPorts"`
+}
+
+// Failures are how long the operator waits before it calls something a failure.
+type Failures struct {
+	// ImagePullSeconds is how long a pod that cannot get its image may hold the
+	// others.
+	ImagePullSeconds int32 `json:"imagePullSeconds"`
+}
+
+// Reconcile is how the operator works on jobs.
+type Reconcile struct {
+	// Workers are the jobs of each kind that are worked on at the same time.
+	Workers int32 `json:"workers"`
+}
+
+// Client is how fast the operator may talk to the API server.
+type Client struct {
+	// QPS is requests a second, over time; Burst is how many at once.
+	QPS   float32 `json:"qps"`
+	Burst int32   `json:"burst"`
+}
+
+// MetricsOff as an address serves no metrics.
+const MetricsOff = "0"
+
+// Metrics is where the operator's metrics are read.
+type Metrics struct {
+	BindAddress string `json:"bindAddress"`
+}
+
+// LeaderElection is whether replicas agree on one that works on jobs.
+type LeaderElection struct {
+	// Enabled is off only where there is one replica, ever.
+	Enabled bool `json:"enabled"`
+}
+
 // Webhook is where the API server finds the operator.
 type Webhook struct {
 	Port int32 `json:"port"`
@@ -153,7 +241,16 @@ func Default() *Config {
 			LauncherMemory:         resource.MustParse("4Gi"),
 			ScheduleTimeoutSeconds: 300,
 		},
-		Admission: Admission{MPIJobDeprecation: DeprecationOff, PodSecurity: PodSecurityAuto},
+		Admission:      Admission{MPIJobDeprecation: DeprecationOff, PodSecurity: PodSecurityAuto},
+		Agent:          Agent{Image: DefaultAgentImage, Delivery: DeliveryAuto},
+		Initializer:    Initializer{Image: DefaultInitializerImage},
+		Gang:           Gang{CoschedulerName: "scheduler-plugins-scheduler"},
+		Network:        Network{EgressPorts: []int32{443}},
+		Failures:       Failures{ImagePullSeconds: 300},
+		Reconcile:      Reconcile{Workers: 16},
+		Client:         Client{QPS: 500, Burst: 1000},
+		Metrics:        Metrics{BindAddress: ":8443"},
+		LeaderElection: LeaderElection{Enabled: true},
 		Webhook: Webhook{
 			Port:                 9443,
 			CertificateDirectory: "/tmp/trireme-webhook",
@@ -188,79 +285,6 @@ func Load(path string) (*Config, error) {
 		return nil, fmt.Errorf("configuration %s: %w", path, err)
 	}
 	return config, nil
-}
-
-// Validate finds every fault of a configuration.
-func (config *Config) Validate() error {
-	var faults []error
-	complain := func(format string, arguments ...any) { faults = append(faults, fmt.Errorf(format, arguments...)) }
-	if config.APIVersion != APIVersion || config.Kind != Kind {
-		complain("apiVersion and kind are %q and %q; this operator reads %q and %q", config.APIVersion, config.Kind, APIVersion, Kind)
-	}
-	limits := &config.Limits
-	for _, limit := range []struct {
-		name         string
-		value, least int32
-	}{
-		{"limits.maxNodes", limits.MaxNodes, 1},
-		{"limits.minWorkers", limits.MinWorkers, 0},
-		{"limits.maxWorkers", limits.MaxWorkers, max(limits.MinWorkers, 1)},
-		{"limits.maxSlotsPerWorker.trainJob", limits.MaxSlots.TrainJob, 1},
-		{"limits.maxSlotsPerWorker.mpiJob", limits.MaxSlots.MPIJob, 1},
-		{"limits.maxGPUsPerWorker", limits.MaxGPUs, 0},
-		{"limits.warnAboveGPUsPerNode", limits.ManyGPUs, 0},
-		{"limits.minScheduleTimeoutSeconds", limits.MinScheduleTimeoutSeconds, 1},
-		{"limits.maxScheduleTimeoutSeconds", limits.MaxScheduleTimeoutSeconds, limits.MinScheduleTimeoutSeconds},
-		{"limits.maxEnvPerContainer", limits.MaxEnv, 1},
-		{"limits.maxObjectBytes", limits.MaxBytes, 1},
-		{"defaults.scheduleTimeoutSeconds", config.Defaults.ScheduleTimeoutSeconds, 1},
-		{"webhook.port", config.Webhook.Port, 1},
-	} {
-		if limit.value < limit.least {
-			complain("%s is %d; it must be at least %d", limit.name, limit.value, limit.least)
-		}
-	}
-	if config.Webhook.Port > 65535 {
-		complain("webhook.port is %d; it must be at most 65535", config.Webhook.Port)
-	}
-	if user := config.Defaults.RunAsUser; user != nil && *user < 1 {
-		complain("defaults.runAsUser is %d; it must be at least 1, because pods without a user must not be root", *user)
-	}
-	for _, setting := range []struct{ name, value string }{
-		{"webhook.certificateDirectory", config.Webhook.CertificateDirectory},
-		{"webhook.serviceName", config.Webhook.ServiceName},
-		{"webhook.secretName", config.Webhook.SecretName},
-		{"webhook.configurationName", config.Webhook.ConfigurationName},
-	} {
-		if setting.value == "" {
-			complain("%s is empty", setting.name)
-		}
-	}
-	for _, amount := range []struct {
-		name     string
-		quantity *resource.Quantity
-	}{
-		{"limits.minCPUPerWorker", &limits.MinCPU},
-		{"limits.minMemoryPerWorker", &limits.MinMemory},
-		{"defaults.launcherCPU", &config.Defaults.LauncherCPU},
-		{"defaults.launcherMemory", &config.Defaults.LauncherMemory},
-	} {
-		if amount.quantity.Sign() < 0 {
-			complain("%s is %s; it must not be negative", amount.name, amount.quantity)
-		}
-	}
-	oneOf(complain, "admission.mpiJobDeprecation", config.Admission.MPIJobDeprecation, DeprecationOff, DeprecationWarn, DeprecationRefuse)
-	oneOf(complain, "admission.podSecurity", config.Admission.PodSecurity, PodSecurityAuto, PodSecurityRefuse, PodSecurityWarn)
-	return errors.Join(faults...)
-}
-
-func oneOf[T ~string](complain func(string, ...any), name string, value T, allowed ...T) {
-	for _, word := range allowed {
-		if value == word {
-			return
-		}
-	}
-	complain("%s is %q; it must be one of %v", name, value, allowed)
 }
 
 // JobDefaults are the defaults in the form that the model takes.

@@ -46,7 +46,16 @@ func documented() *Config {
 			LauncherCPU: resource.MustParse("2"), LauncherMemory: resource.MustParse("4Gi"),
 			ScheduleTimeoutSeconds: 300,
 		},
-		Admission: Admission{MPIJobDeprecation: "Off", PodSecurity: "Auto"},
+		Admission:      Admission{MPIJobDeprecation: "Off", PodSecurity: "Auto"},
+		Agent:          Agent{Image: "trireme.local/mpi-agent:dev", Delivery: "Auto"},
+		Initializer:    Initializer{Image: "trireme.local/initializer:dev"},
+		Gang:           Gang{CoschedulerName: "scheduler-plugins-scheduler"},
+		Network:        Network{EgressPorts: []int32{443}},
+		Failures:       Failures{ImagePullSeconds: 300},
+		Reconcile:      Reconcile{Workers: 16},
+		Client:         Client{QPS: 500, Burst: 1000},
+		Metrics:        Metrics{BindAddress: ":8443"},
+		LeaderElection: LeaderElection{Enabled: true},
 		Webhook: Webhook{
 			Port: 9443, CertificateDirectory: "/tmp/trireme-webhook", ManageCertificates: true,
 			ServiceName: "trireme-webhook", SecretName: "trireme-webhook", ConfigurationName: "trireme",
@@ -63,6 +72,7 @@ func TestDefault(t *testing.T) {
 	}
 	// Whoever changes a configuration changes that one.
 	Default().Limits.MaxNodes = 1
+	Default().Network.EgressPorts[0] = 1
 	if diff := cmp.Diff(documented(), Default()); diff != "" {
 		t.Errorf("defaults after a change of them (-documented +got):\n%s", diff)
 	}
@@ -104,6 +114,24 @@ func TestLoad(t *testing.T) {
 				config.Admission = Admission{MPIJobDeprecation: DeprecationRefuse, PodSecurity: PodSecurityWarn}
 			},
 		},
+		"ports that are open instead of the default's": {
+			file: "network: {egressPorts: [9000]}",
+			want: func(config *Config) { config.Network.EgressPorts = []int32{9000} },
+		},
+		"no port that is open": {
+			file: "network: {egressPorts: []}",
+			want: func(config *Config) { config.Network.EgressPorts = []int32{} },
+		},
+		"a replica that is alone": {
+			file: "leaderElection: {enabled: false}\nmetrics: {bindAddress: \"0\"}",
+			want: func(config *Config) { config.LeaderElection.Enabled, config.Metrics.BindAddress = false, "0" },
+		},
+		"a domain and an image by its digest": {
+			file: "clusterDomain: example.internal\nagent: {image: quay.example/agent@sha256:" + strings.Repeat("a", 64) + "}",
+			want: func(config *Config) {
+				config.ClusterDomain, config.Agent.Image = "example.internal", "quay.example/agent@sha256:"+strings.Repeat("a", 64)
+			},
+		},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -136,9 +164,13 @@ func TestLoadReadsEveryField(t *testing.T) {
 			MaxNodes: 11, MinWorkers: 12, MaxWorkers: 13, MaxSlots: MaxSlots{TrainJob: 14, MPIJob: 15}, MaxGPUs: 17, ManyGPUs: 18,
 			MinCPU: resource.MustParse("19"), MinMemory: resource.MustParse("20"), MinScheduleTimeoutSeconds: 21, MaxScheduleTimeoutSeconds: 22, MaxEnv: 23, MaxBytes: 24,
 		},
-		Defaults:  Defaults{LauncherCPU: resource.MustParse("25"), LauncherMemory: resource.MustParse("26"), ScheduleTimeoutSeconds: 27, RunAsUser: new(int64(28))},
-		Admission: Admission{MPIJobDeprecation: DeprecationWarn, PodSecurity: PodSecurityRefuse},
-		Webhook:   Webhook{Port: 29, CertificateDirectory: "a", Host: "b", ServiceName: "c", SecretName: "d", ConfigurationName: "e"},
+		Defaults:    Defaults{LauncherCPU: resource.MustParse("25"), LauncherMemory: resource.MustParse("26"), ScheduleTimeoutSeconds: 27, RunAsUser: new(int64(28))},
+		Admission:   Admission{MPIJobDeprecation: DeprecationWarn, PodSecurity: PodSecurityRefuse},
+		Agent:       Agent{Image: "agent:1", Delivery: DeliveryInitContainer},
+		Initializer: Initializer{Image: "initializer:1"}, ClusterDomain: "example.internal",
+		Gang: Gang{CoschedulerName: "gangs"}, Network: Network{EgressPorts: []int32{30, 31}}, Failures: Failures{ImagePullSeconds: 32},
+		Reconcile: Reconcile{Workers: 33}, Client: Client{QPS: 34.5, Burst: 35}, Metrics: Metrics{BindAddress: "127.0.0.1:36"},
+		Webhook: Webhook{Port: 29, CertificateDirectory: "a", Host: "b", ServiceName: "c", SecretName: "d", ConfigurationName: "e"},
 	}
 	text, err := yaml.Marshal(want)
 	if err != nil {
@@ -190,7 +222,7 @@ func TestLoadRefuses(t *testing.T) {
 		"another kind":                   {file: "apiVersion: trireme.kubeflow.org/v1alpha1\nkind: Configuration", want: []string{versions(`"trireme.kubeflow.org/v1alpha1" and "Configuration"`)}},
 		"an object of another sort":      {file: "apiVersion: v1\nkind: ConfigMap", want: []string{versions(`"v1" and "ConfigMap"`)}},
 		"neither version nor kind":       {file: "limits: {maxNodes: 8}", want: []string{versions(`"" and ""`)}},
-		"a port that no machine has":     {file: header + "webhook: {port: 70000}", want: []string{"webhook.port is 70000; it must be at most 65535"}},
+		"a port that no machine has":     {file: header + "webhook: {port: 70000}", want: []string{"webhook.port is 70000; it must be between 1 and 65535"}},
 		"a port beyond 32 bits":          {file: header + "webhook: {port: 4294967297}", want: []string{"webhook.port"}},
 		"root for those who must not be": {file: header + "defaults: {runAsUser: 0}", want: []string{"defaults.runAsUser is 0; it must be at least 1, because pods without a user must not be root"}},
 		"a user below root":              {file: header + "defaults: {runAsUser: -1}", want: []string{"defaults.runAsUser is -1; it must be at least 1"}},
@@ -236,6 +268,15 @@ defaults:
 admission:
   mpiJobDeprecation: "On"
   podSecurity: refuse
+agent: {image: "Agent:1", delivery: Sidecar}
+initializer: {image: ""}
+clusterDomain: .local
+gang: {coschedulerName: ""}
+network: {egressPorts: [443, 0, 65536]}
+failures: {imagePullSeconds: 0}
+reconcile: {workers: 0}
+client: {qps: 0.5, burst: 0}
+metrics: {bindAddress: "8443"}
 webhook:
   port: 0
   certificateDirectory: ""
@@ -256,17 +297,29 @@ limits.maxScheduleTimeoutSeconds is -1; it must be at least 0
 limits.maxEnvPerContainer is 0; it must be at least 1
 limits.maxObjectBytes is 0; it must be at least 1
 defaults.scheduleTimeoutSeconds is 0; it must be at least 1
-webhook.port is 0; it must be at least 1
+failures.imagePullSeconds is 0; it must be at least 1
+reconcile.workers is 0; it must be at least 1
+client.burst is 0; it must be at least 1
+client.qps is 0.5; it must be at least 1
 webhook.certificateDirectory is empty
 webhook.serviceName is empty
 webhook.secretName is empty
 webhook.configurationName is empty
+gang.coschedulerName is empty
+agent.image is "Agent:1"; it must be the name of an image: invalid reference format: repository name (library/Agent) must be lowercase
+initializer.image is ""; it must be the name of an image: invalid reference format
+clusterDomain is ".local"; a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')
 limits.minCPUPerWorker is -1; it must not be negative
 limits.minMemoryPerWorker is -1Gi; it must not be negative
 defaults.launcherCPU is -500m; it must not be negative
 defaults.launcherMemory is -1; it must not be negative
+webhook.port is 0; it must be between 1 and 65535
+network.egressPorts[1] is 0; it must be between 1 and 65535
+network.egressPorts[2] is 65536; it must be between 1 and 65535
+metrics.bindAddress is "8443"; it must be an address with a port, such as :8443, or "0" for none
 admission.mpiJobDeprecation is "On"; it must be one of [Off Warn Refuse]
-admission.podSecurity is "refuse"; it must be one of [Auto Refuse Warn]`
+admission.podSecurity is "refuse"; it must be one of [Auto Refuse Warn]
+agent.delivery is "Sidecar"; it must be one of [Auto ImageVolume InitContainer]`
 	_, err := Load(path)
 	if err == nil {
 		t.Fatal("it was accepted")

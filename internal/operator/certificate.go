@@ -26,8 +26,8 @@ import (
 
 // +kubebuilder:rbac:groups="",namespace=trireme-system,resources=secrets,verbs=get;list;watch;create
 // +kubebuilder:rbac:groups="",namespace=trireme-system,resources=secrets,resourceNames=trireme-webhook,verbs=update
-// +kubebuilder:rbac:groups=admissionregistration.k8s.io,resources=validatingwebhookconfigurations,verbs=get;list;watch
-// +kubebuilder:rbac:groups=admissionregistration.k8s.io,resources=validatingwebhookconfigurations,resourceNames=trireme,verbs=update
+// +kubebuilder:rbac:groups=admissionregistration.k8s.io,resources=validatingwebhookconfigurations;mutatingwebhookconfigurations,verbs=get;list;watch
+// +kubebuilder:rbac:groups=admissionregistration.k8s.io,resources=validatingwebhookconfigurations;mutatingwebhookconfigurations,resourceNames=trireme,verbs=update
 
 // manageCertificate makes the operator issue the webhook's certificate, keep it
 // in a Secret, renew it, and tell the API server whom to trust. certified is
@@ -48,7 +48,10 @@ func manageCertificate(manager ctrl.Manager, settings config.Webhook, namespace 
 		CAOrganization: "trireme",
 		DNSName:        host,
 		IsReady:        certified,
-		Webhooks:       []rotator.WebhookInfo{{Type: rotator.Validating, Name: settings.ConfigurationName}},
+		Webhooks: []rotator.WebhookInfo{
+			{Type: rotator.Validating, Name: settings.ConfigurationName},
+			{Type: rotator.Mutating, Name: settings.ConfigurationName},
+		},
 	}); err != nil {
 		return err
 	}

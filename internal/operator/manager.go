@@ -1,5 +1,5 @@
 // Package operator is the process that serves the job APIs: its manager, its
-// webhooks and their certificate.
+// webhooks and their certificate, its metrics.
 package operator
 
 import (
@@ -9,6 +9,7 @@ import (
 	"io"
 	"net/http"
 	"sync/atomic"
+	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -20,7 +21,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
-	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 	"sigs.k8s.io/controller-runtime/pkg/webhook"
 
 	corev1 "k8s.io/api/core/v1"
@@ -55,17 +55,9 @@ func Scheme() *runtime.Scheme {
 // New puts the operator together; starting the manager starts it.
 func New(connection *rest.Config, options Options) (ctrl.Manager, error) {
 	settings := options.Config.Webhook
-	manager, err := ctrl.NewManager(connection, ctrl.Options{
-		Scheme:                 Scheme(),
-		HealthProbeBindAddress: options.ProbeAddress,
-		// Metrics come with the reconcilers that have something to tell.
-		Metrics:       metricsserver.Options{BindAddress: "0"},
-		WebhookServer: webhook.NewServer(webhook.Options{Port: int(settings.Port), CertDir: settings.CertificateDirectory}),
-		Cache: cache.Options{
-			DefaultTransform: cache.TransformStripManagedFields(),
-			ByObject:         map[client.Object]cache.ByObject{&corev1.Node{}: {Transform: keepAllocatable}},
-		},
-	})
+	connection = rest.CopyConfig(connection)
+	connection.QPS, connection.Burst = options.Config.Client.QPS, int(options.Config.Client.Burst)
+	manager, err := ctrl.NewManager(connection, managerOptions(options))
 	if err != nil {
 		return nil, fmt.Errorf("set up: %w", err)
 	}
@@ -94,8 +86,43 @@ func New(connection *rest.Config, options Options) (ctrl.Manager, error) {
 	)
 }
 
-// keepAllocatable drops what nobody reads: a node's images alone are kilobytes.
-func keepAllocatable(object any) (any, error) {
+// +kubebuilder:rbac:groups=coordination.k8s.io,namespace=trireme-system,resources=leases,verbs=create
+// +kubebuilder:rbac:groups=coordination.k8s.io,namespace=trireme-system,resources=leases,resourceNames=trireme-operator,verbs=get;update
+// +kubebuilder:rbac:groups="",namespace=trireme-system,resources=events,verbs=create;patch
+
+const (
+	// leaseName is the Lease that replicas agree over.
+	leaseName = "trireme-operator"
+	// shutdownTimeout is what work that has begun is given to end. With the three
+	// seconds before it, it fits into the thirty that the kubelet gives a pod.
+	shutdownTimeout = 20 * time.Second
+	// retryPeriod is how often a replica looks whether it is needed: a leader that
+	// ends gives its Lease back, and then this is how long nobody leads.
+	retryPeriod = time.Second
+)
+
+func managerOptions(options Options) ctrl.Options {
+	settings := options.Config
+	return ctrl.Options{
+		Scheme:                        Scheme(),
+		HealthProbeBindAddress:        options.ProbeAddress,
+		Metrics:                       metricsOptions(settings),
+		WebhookServer:                 webhook.NewServer(webhook.Options{Port: int(settings.Webhook.Port), CertDir: settings.Webhook.CertificateDirectory}),
+		LeaderElection:                settings.LeaderElection.Enabled,
+		LeaderElectionID:              leaseName,
+		LeaderElectionNamespace:       options.Namespace,
+		LeaderElectionReleaseOnCancel: true,
+		RetryPeriod:                   new(retryPeriod),
+		GracefulShutdownTimeout:       new(shutdownTimeout),
+		Cache: cache.Options{
+			DefaultTransform: cache.TransformStripManagedFields(),
+			ByObject:         map[client.Object]cache.ByObject{&corev1.Node{}: {Transform: keepWhatIsRead}},
+		},
+	}
+}
+
+// keepWhatIsRead drops the rest of a node: its images alone are kilobytes.
+func keepWhatIsRead(object any) (any, error) {
 	node, ok := object.(*corev1.Node)
 	if !ok {
 		return object, nil
@@ -103,6 +130,8 @@ func keepAllocatable(object any) (any, error) {
 	small := &corev1.Node{}
 	small.Name, small.ResourceVersion = node.Name, node.ResourceVersion
 	small.Status.Allocatable = node.Status.Allocatable
+	small.Status.NodeInfo.KubeletVersion = node.Status.NodeInfo.KubeletVersion
+	small.Status.NodeInfo.ContainerRuntimeVersion = node.Status.NodeInfo.ContainerRuntimeVersion
 	return small, nil
 }
 

@@ -85,6 +85,7 @@ func (cluster *cluster) startOperator(t testing.TB, change ...func(*config.Confi
 	settings.Webhook.Port = int32(freePort(t))
 	settings.Webhook.Host = "localhost"
 	settings.Webhook.CertificateDirectory = t.TempDir()
+	settings.Metrics.BindAddress = config.MetricsOff
 	for _, change := range change {
 		change(settings)
 	}
