@@ -1,6 +1,6 @@
 // Package admission answers the API server when a job or a runtime is created,
 // changed or deleted: everything that is wrong with it, at once, or nothing; and
-// one audit line.
+// one audit line. Before that, it notes on a job who created it.
 //
 // The rules are in package validation. Here the cluster is asked, from the
 // informers' cache, and the answer is put into Kubernetes' words.
@@ -35,6 +35,7 @@ type judge[T client.Object] struct {
 func Handlers(rules *validation.Rules, cache, live client.Reader, scheme *runtime.Scheme, audit *Audit) map[string]http.Handler {
 	reader := &reader{cache: cache, live: live}
 	return map[string]http.Handler{
+		CreatorPath:                        creatorHandler(),
 		"/validate/mpijob":                 handle(mpiJobs(rules, reader), scheme, audit, func() *v2beta1.MPIJob { return &v2beta1.MPIJob{} }),
 		"/validate/trainjob":               handle(trainJobs(rules, reader), scheme, audit, func() *v2alpha1.TrainJob { return &v2alpha1.TrainJob{} }),
 		"/validate/trainingruntime":        handle(runtimes(rules), scheme, audit, func() *v2alpha1.TrainingRuntime { return &v2alpha1.TrainingRuntime{} }),

@@ -60,7 +60,7 @@ func TestNobodyAnswers(t *testing.T) {
 		kubectl(t, "rollout status deployment/trireme-operator -n trireme-system --timeout=120s")
 	})
 	kubectl(t, "wait --for=delete pod -l app.kubernetes.io/component=operator -n trireme-system --timeout=60s")
-	refused(t, "apply -n unanswered -f test/manifests/mpijob/intel-mpi-job.yaml", `failed calling webhook "mpijob-validation.kubeflow.org"`)
+	refused(t, "apply -n unanswered -f test/manifests/mpijob/intel-mpi-job.yaml", `failed calling webhook "job-creator.kubeflow.org"`)
 	if jobs := kubectl(t, "get mpijobs -n unanswered -o name"); jobs != "mpijob.kubeflow.org/simple-mpijob\n" {
 		t.Errorf("stored unchecked: %s", jobs)
 	}

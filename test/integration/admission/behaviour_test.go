@@ -244,7 +244,7 @@ func nothingIsStoredUnchecked(t *testing.T, cluster *cluster, existing *v2beta1.
 	cluster.stop()
 	good := mpiJob(existing.Namespace, "good")
 	err := cluster.client.Create(t.Context(), good)
-	if !contains(err, `failed calling webhook "mpijob-validation.kubeflow.org"`) {
+	if !contains(err, `failed calling webhook "job-creator.kubeflow.org"`) {
 		t.Errorf("want a message that names the webhook that is down, got: %v", err)
 	}
 	if err := cluster.client.Get(t.Context(), client.ObjectKeyFromObject(good), good); !apierrors.IsNotFound(err) {

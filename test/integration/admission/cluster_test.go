@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -30,6 +31,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 	"sigs.k8s.io/yaml"
 
+	"github.com/trireme-mpi/trireme/api/training"
+	"github.com/trireme-mpi/trireme/api/v2beta1"
 	"github.com/trireme-mpi/trireme/internal/config"
 	"github.com/trireme-mpi/trireme/internal/operator"
 	"github.com/trireme-mpi/trireme/internal/testing/controlplane"
@@ -184,40 +187,55 @@ func (cluster *cluster) operatorIdentity(t testing.TB) []byte {
 	return kubeconfig
 }
 
-// installWebhooks installs the configuration that is deployed, with the one
+// installWebhooks installs the configurations that are deployed, with the one
 // change that there is no Service here to send requests to.
 func (cluster *cluster) installWebhooks(t testing.TB, port int32) {
 	t.Helper()
-	var webhooks admissionregistrationv1.ValidatingWebhookConfiguration
-	if err := yaml.UnmarshalStrict(read(t, filepath.Join(repository, "config/webhook/webhooks.yaml")), &webhooks); err != nil {
-		t.Fatal(err)
+	var judging admissionregistrationv1.ValidatingWebhookConfiguration
+	var noting admissionregistrationv1.MutatingWebhookConfiguration
+	for file, configuration := range map[string]client.Object{"webhooks.yaml": &judging, "creator.yaml": &noting} {
+		if err := yaml.UnmarshalStrict(read(t, filepath.Join(repository, "config/webhook", file)), configuration); err != nil {
+			t.Fatal(err)
+		}
 	}
-	for i := range webhooks.Webhooks {
-		service := webhooks.Webhooks[i].ClientConfig.Service
-		address := fmt.Sprintf("https://localhost:%d%s", port, *service.Path)
-		webhooks.Webhooks[i].ClientConfig = admissionregistrationv1.WebhookClientConfig{URL: &address}
+	for i := range judging.Webhooks {
+		reachHere(&judging.Webhooks[i].ClientConfig, port)
 	}
-	if err := client.IgnoreNotFound(cluster.client.Delete(t.Context(), webhooks.DeepCopy())); err != nil {
-		t.Fatal(err)
+	for i := range noting.Webhooks {
+		reachHere(&noting.Webhooks[i].ClientConfig, port)
 	}
-	cluster.create(t, &webhooks)
+	for _, configuration := range []client.Object{&judging, &noting} {
+		if err := client.IgnoreNotFound(cluster.client.Delete(t.Context(), configuration.DeepCopyObject().(client.Object))); err != nil {
+			t.Fatal(err)
+		}
+		cluster.create(t, configuration)
+	}
+}
+
+func reachHere(webhook *admissionregistrationv1.WebhookClientConfig, port int32) {
+	webhook.URL = new(fmt.Sprintf("https://localhost:%d%s", port, *webhook.Service.Path))
+	webhook.Service = nil
 }
 
 // waitUntilServed: the API server learns of new webhooks a moment later. Then a
-// TrainJob that names no runtime is refused by one of them.
+// TrainJob that names no runtime is refused by one of them, and an MPIJob gets
+// its creator from the other.
 func (cluster *cluster) waitUntilServed(t testing.TB) {
 	t.Helper()
-	deadline := time.Now().Add(60 * time.Second)
-	for {
+	eventually(t, "the webhooks answer", func() error {
 		err := cluster.client.Create(t.Context(), trainJob("default", "is-anybody-there"), client.DryRunAll)
-		if err != nil && strings.Contains(err.Error(), "not found in namespace") {
-			return
+		if err == nil || !strings.Contains(err.Error(), "not found in namespace") {
+			return fmt.Errorf("a TrainJob without a runtime: %w", err)
 		}
-		if time.Now().After(deadline) {
-			t.Fatalf("the webhooks do not answer: %v", err)
+		job := mpiJob("default", "who-am-i", func(job *v2beta1.MPIJob) { job.Spec.MPIReplicaSpecs["Worker"].Replicas = new(int32(2)) })
+		if err := cluster.client.Create(t.Context(), job, client.DryRunAll); err != nil {
+			return fmt.Errorf("an MPIJob: %w", err)
 		}
-		time.Sleep(100 * time.Millisecond)
-	}
+		if job.Annotations[training.AnnotationCreatedBy] == "" {
+			return errors.New("an MPIJob has no creator")
+		}
+		return nil
+	})
 }
 
 func freePort(t testing.TB) int {
@@ -238,6 +256,20 @@ func (cluster *cluster) namespace(t testing.TB, labels map[string]string) string
 	return namespace.Name
 }
 
+// admit ends that a namespace is left alone.
+func (cluster *cluster) admit(t *testing.T, namespace string) {
+	t.Helper()
+	place := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}
+	if err := cluster.client.Patch(t.Context(), place, client.RawPatch("application/merge-patch+json",
+		[]byte(`{"metadata":{"labels":{"training.kubeflow.org/admission":null}}}`))); err != nil {
+		t.Fatal(err)
+	}
+	// The label is gone for the API server when a bad job is refused.
+	refusal(t, func() error {
+		return cluster.client.Create(t.Context(), mpiJob(namespace, "bad", func(job *v2beta1.MPIJob) { job.Spec.SlotsPerWorker = new(int32(0)) }), dryRun)
+	})
+}
+
 func (cluster *cluster) create(t testing.TB, object client.Object) {
 	t.Helper()
 	if err := cluster.client.Create(context.Background(), object); err != nil {
@@ -256,7 +288,7 @@ func (cluster *cluster) createIfMissing(t testing.TB, object client.Object) {
 // test creates through a watch.
 func eventually(t testing.TB, what string, holds func() error) {
 	t.Helper()
-	deadline := time.Now().Add(20 * time.Second)
+	deadline := time.Now().Add(60 * time.Second)
 	for {
 		err := holds()
 		if err == nil {

@@ -77,15 +77,7 @@ func TestStoredLabelsAreNotJudgedAgain(t *testing.T) {
 		job.Labels = map[string]string{training.LabelJobName: "original", training.LabelJobType: "other"}
 	})
 	cluster.create(t, job)
-	place := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}
-	if err := cluster.client.Patch(t.Context(), place, client.RawPatch("application/merge-patch+json",
-		[]byte(`{"metadata":{"labels":{"training.kubeflow.org/admission":null}}}`))); err != nil {
-		t.Fatal(err)
-	}
-	// The label is gone for the API server when a bad job is refused.
-	refusal(t, func() error {
-		return cluster.client.Create(t.Context(), mpiJob(namespace, "bad", func(job *v2beta1.MPIJob) { job.Spec.SlotsPerWorker = new(int32(0)) }), dryRun)
-	})
+	cluster.admit(t, namespace)
 	job.Labels[training.LabelQueue] = "team"
 	job.Labels[training.LabelJobName] = "train"
 	if err := cluster.client.Update(t.Context(), job); err != nil {
