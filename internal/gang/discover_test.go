@@ -1,0 +1,113 @@
+package gang
+
+import (
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/rest"
+)
+
+// served is what an API server has, by group and version: names of kinds, with
+// a stroke for subresources.
+type served map[string][]string
+
+func (served served) ServeHTTP(response http.ResponseWriter, request *http.Request) {
+	version := strings.TrimPrefix(request.URL.Path, "/apis/")
+	kinds, found := served[version]
+	if !found {
+		answer(response, http.StatusNotFound, metav1.Status{
+			TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"},
+			Status:   metav1.StatusFailure, Reason: metav1.StatusReasonNotFound, Code: http.StatusNotFound,
+		})
+		return
+	}
+	resources := metav1.APIResourceList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "APIResourceList"}, GroupVersion: version}
+	for _, name := range kinds {
+		kind, subresource, isSubresource := strings.Cut(name, "/")
+		resource := metav1.APIResource{Name: strings.ToLower(kind) + "s", Kind: kind, Namespaced: true, Verbs: metav1.Verbs{"create", "get", "list"}}
+		if isSubresource {
+			resource.Name, resource.Verbs = resource.Name+"/"+subresource, metav1.Verbs{"get", "patch", "update"}
+		}
+		resources.APIResources = append(resources.APIResources, resource)
+	}
+	answer(response, http.StatusOK, resources)
+}
+
+func answer(response http.ResponseWriter, code int, object any) {
+	response.Header().Set("Content-Type", "application/json")
+	response.WriteHeader(code)
+	// A client that has gone away is a failure of the test's, and seen there.
+	_ = json.NewEncoder(response).Encode(object)
+}
+
+func discover(t *testing.T, handler http.Handler) (Available, error) {
+	t.Helper()
+	server := httptest.NewServer(handler)
+	defer server.Close()
+	client, err := discovery.NewDiscoveryClientForConfig(&rest.Config{Host: server.URL})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return Discover(client)
+}
+
+func TestDiscover(t *testing.T) {
+	tests := map[string]struct {
+		served served
+		want   Available
+	}{
+		"nothing":           {served: served{"v1": {"Pod"}}},
+		"scheduler-plugins": {served: served{"scheduling.x-k8s.io/v1alpha1": {"ElasticQuota", "PodGroup", "PodGroup/status"}}, want: Available{Coscheduling: true}},
+		"Volcano":           {served: served{"scheduling.volcano.sh/v1beta1": {"Queue", "PodGroup"}}, want: Available{Volcano: true}},
+		"Kubernetes 1.36":   {served: served{"scheduling.k8s.io/v1alpha2": {"Workload", "PodGroup"}}, want: Available{Native: true}},
+		"everything": {served: served{
+			"scheduling.x-k8s.io/v1alpha1":  {"PodGroup"},
+			"scheduling.volcano.sh/v1beta1": {"PodGroup"},
+			"scheduling.k8s.io/v1alpha2":    {"PodGroup"},
+		}, want: everything},
+
+		"Kubernetes 1.35 has the group in another shape": {served: served{"scheduling.k8s.io/v1": {"PriorityClass"}, "scheduling.k8s.io/v1alpha1": {"Workload"}}},
+		"Kubernetes 1.37 has the kind in other versions": {served: served{"scheduling.k8s.io/v1beta1": {"Workload", "PodGroup"}, "scheduling.k8s.io/v1alpha3": {"CompositePodGroup"}}},
+		"the version without the kind":                   {served: served{"scheduling.k8s.io/v1alpha2": {"Workload"}, "scheduling.x-k8s.io/v1alpha1": {"ElasticQuota"}}},
+		"a subresource is not the kind":                  {served: served{"scheduling.x-k8s.io/v1alpha1": {"PodGroup/status"}}},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			got, err := discover(t, tc.served)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got != tc.want {
+				t.Errorf("%+v, want %+v", got, tc.want)
+			}
+		})
+	}
+}
+
+// Not to know is not the same as not to have: jobs would start without a gang
+// because the API server was busy.
+func TestAServerThatCannotSayIsAnError(t *testing.T) {
+	for name, code := range map[string]int{"forbidden": http.StatusForbidden, "broken": http.StatusInternalServerError} {
+		t.Run(name, func(t *testing.T) {
+			working := served{"scheduling.x-k8s.io/v1alpha1": {"PodGroup"}}
+			got, err := discover(t, http.HandlerFunc(func(response http.ResponseWriter, request *http.Request) {
+				if strings.Contains(request.URL.Path, "volcano") {
+					http.Error(response, name, code)
+					return
+				}
+				working.ServeHTTP(response, request)
+			}))
+			if err == nil || !strings.HasPrefix(err.Error(), "ask the API server for PodGroup of scheduling.volcano.sh/v1beta1: ") {
+				t.Errorf("error %v", err)
+			}
+			if got != (Available{}) {
+				t.Errorf("%+v beside the error", got)
+			}
+		})
+	}
+}
