@@ -1,0 +1,209 @@
+package initializer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"strconv"
+	"strings"
+)
+
+// claim is an origin of the files of a PersistentVolumeClaim, which is mounted.
+type claim struct {
+	location
+	// root is the whole claim. Every name is looked up below it, links included:
+	// nothing outside of the claim can be read through it.
+	root *os.Root
+	// base is the directory of the claim that paths of entries are relative to.
+	base string
+	// single is the only file that is fetched, if the source is a file.
+	single string
+	// destination is left out of what is copied, and must not hold the source.
+	destination fs.FileInfo
+	say         func(format string, arguments ...any)
+}
+
+func newClaim(at location, directory string, say func(string, ...any)) (*claim, error) {
+	if directory == "" {
+		return nil, usage("pvc://%s needs --from with the directory that the claim is mounted at", at.container)
+	}
+	root, err := os.OpenRoot(directory)
+	if err != nil {
+		return nil, &Failure{What: fmt.Sprintf("claim %s is not mounted at %s", at.container, directory), Advice: "look at the events of the pod", cause: err}
+	}
+	made := &claim{location: at, root: root, base: ".", say: say}
+	if at.path != "" {
+		made.base = at.path
+	}
+	info, err := root.Stat(made.base)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, &Failure{What: fmt.Sprintf("there is no %q on claim %s", at.path, at.container), Advice: "check the path in storageUri"}
+	case err != nil:
+		return nil, onDisk(err, fmt.Sprintf("read %q on claim %s", at.path, at.container))
+	case info.Mode().IsRegular():
+		made.base, made.single = path.Dir(made.base), path.Base(made.base)
+	case !info.IsDir():
+		return nil, &Failure{What: fmt.Sprintf("%q on claim %s is neither a file nor a directory", at.path, at.container), Advice: "check the path in storageUri"}
+	}
+	return made, nil
+}
+
+// isIn says whether the source is the destination itself, seen through another
+// mount of the same volume, or a file that is in it already.
+func (claim *claim) isIn(destination string) bool {
+	base, err := claim.root.Stat(claim.base)
+	if err != nil {
+		return false
+	}
+	info, err := os.Stat(destination)
+	return err == nil && os.SameFile(base, info)
+}
+
+// apartFrom refuses a destination above the source. One below it is found while
+// the source is listed.
+func (claim *claim) apartFrom(destination fs.FileInfo) error {
+	claim.destination = destination
+	for directory := claim.base; ; directory = path.Dir(directory) {
+		if info, err := claim.root.Stat(directory); err == nil && os.SameFile(info, destination) {
+			return claim.overlap()
+		}
+		if directory == "." {
+			return nil
+		}
+	}
+}
+
+func (claim *claim) overlap() error {
+	return &Failure{
+		What:   fmt.Sprintf("%s and the place it is copied to are one inside the other on the same claim", claim.location),
+		Advice: "use another claim in storage, or a path of its own in storageUri",
+	}
+}
+
+func (claim *claim) revision() string { return "" }
+
+func (claim *claim) list(ctx context.Context) ([]entry, error) {
+	if claim.single != "" {
+		info, err := claim.root.Stat(path.Join(claim.base, claim.single))
+		if err != nil {
+			return nil, claim.unreadable(claim.single, err)
+		}
+		return []entry{copiedFile(claim.single, info)}, nil
+	}
+	tree, err := claim.root.OpenRoot(claim.base)
+	if err != nil {
+		return nil, claim.unreadable(".", err)
+	}
+	defer tree.Close()
+	var entries []entry
+	err = fs.WalkDir(tree.FS(), ".", func(name string, found fs.DirEntry, err error) error {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		// What file systems keep for themselves is root's, and nobody's data.
+		if name == "lost+found" {
+			return fs.SkipDir
+		}
+		if err != nil {
+			return claim.unreadable(name, err)
+		}
+		if name == "." || isOwn(name) {
+			return nil
+		}
+		made, err := claim.entry(tree, name, found)
+		if err == nil && made != nil {
+			entries = append(entries, *made)
+		}
+		return err
+	})
+	if err == nil && len(entries) == 0 {
+		err = &Failure{What: fmt.Sprintf("%q on claim %s is empty", claim.path, claim.container), Advice: "check the path in storageUri"}
+	}
+	return entries, err
+}
+
+func (claim *claim) entry(tree *os.Root, name string, found fs.DirEntry) (*entry, error) {
+	info, err := found.Info()
+	if err != nil {
+		return nil, claim.unreadable(name, err)
+	}
+	switch {
+	case info.IsDir():
+		if claim.destination != nil && os.SameFile(info, claim.destination) {
+			return nil, claim.overlap()
+		}
+		// Whoever owns a directory must be able to fill it.
+		return &entry{kind: directoryEntry, path: name, mode: info.Mode().Perm() | 0o700}, nil
+	case info.Mode().IsRegular():
+		made := copiedFile(name, info)
+		return &made, nil
+	case info.Mode().Type() == fs.ModeSymlink:
+		return claim.link(tree, name)
+	}
+	claim.say("%q on claim %s is no file, no directory and no link; it is left out", name, claim.container)
+	return nil, nil
+}
+
+// link copies a link that stays inside of what is copied as a link. One that
+// leads elsewhere on the claim becomes what it leads to, if that is a file: the
+// cache of the Hugging Face libraries looks like that.
+func (claim *claim) link(tree *os.Root, name string) (*entry, error) {
+	if _, err := tree.Stat(name); err == nil {
+		target, err := tree.Readlink(name)
+		if err != nil {
+			return nil, claim.unreadable(name, err)
+		}
+		return &entry{kind: linkEntry, path: name, target: target, version: target}, nil
+	}
+	if info, err := claim.root.Stat(path.Join(claim.base, name)); err == nil && info.Mode().IsRegular() {
+		made := copiedFile(name, info)
+		return &made, nil
+	}
+	return nil, &Failure{
+		What:   fmt.Sprintf("the link %q on claim %s leads nowhere, or out of what is copied", name, claim.container),
+		Advice: "replace it by what it stands for, or by a relative link",
+	}
+}
+
+func copiedFile(name string, info fs.FileInfo) entry {
+	return entry{
+		path: name, size: info.Size(), version: strconv.FormatInt(info.ModTime().UnixNano(), 10), modified: info.ModTime(),
+		// Whoever owns a copy must be able to read it.
+		mode: info.Mode().Perm() | 0o400,
+	}
+}
+
+func (claim *claim) open(_ context.Context, entry entry, offset int64) (*content, error) {
+	file, err := claim.root.Open(path.Join(claim.base, entry.path))
+	if err != nil {
+		return nil, claim.unreadable(entry.path, err)
+	}
+	info, err := file.Stat()
+	if err == nil && (info.Size() != entry.size || !info.ModTime().Equal(entry.modified)) {
+		err = &Failure{What: fmt.Sprintf("%q on claim %s changed while it was copied", entry.path, claim.container), Advice: "start the job again when nobody writes to it"}
+	}
+	if err == nil {
+		_, err = file.Seek(offset, io.SeekStart)
+	}
+	if err != nil {
+		file.Close()
+		return nil, claim.unreadable(entry.path, err)
+	}
+	return &content{ReadCloser: file, offset: offset}, nil
+}
+
+func (claim *claim) interrupted(_ context.Context, entry entry, err error) error {
+	return claim.unreadable(entry.path, err)
+}
+
+func (claim *claim) unreadable(name string, err error) error {
+	if errors.Is(err, fs.ErrNotExist) {
+		return &Failure{What: fmt.Sprintf("%q on claim %s is not there any more", name, claim.container), Advice: "start the job again when nobody writes to it", cause: err}
+	}
+	return onDisk(err, strings.TrimSpace(fmt.Sprintf("read %q on claim %s", name, claim.container)))
+}

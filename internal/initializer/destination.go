@@ -1,0 +1,284 @@
+package initializer
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	journalFile = ownPrefix + "journal"
+	markerFile  = ownPrefix + "complete.json"
+	partSuffix  = ".part"
+)
+
+// destination is the directory that is filled. Every name is looked up below
+// it, links included: nothing outside of it can be written through it.
+type destination struct {
+	name    string
+	root    *os.Root
+	journal *journal
+}
+
+// openDestination makes the directory if need be, and waits until no other
+// initializer fills it: jobs that share a claim may start at once.
+func openDestination(ctx context.Context, directory string, say func(string, ...any)) (*destination, error) {
+	doing := "write to " + directory
+	parent, base := filepath.Split(filepath.Clean(directory))
+	if err := os.MkdirAll(parent, 0o777); err != nil {
+		return nil, onDisk(err, doing)
+	}
+	// A link in the directory's own place may lead elsewhere on its volume, and no further.
+	volume, err := os.OpenRoot(parent)
+	if err != nil {
+		return nil, onDisk(err, doing)
+	}
+	defer volume.Close()
+	if err := volume.MkdirAll(base, 0o777); err != nil {
+		return nil, onDisk(err, doing)
+	}
+	root, err := volume.OpenRoot(base)
+	if err != nil {
+		return nil, onDisk(err, doing)
+	}
+	made := &destination{name: directory, root: root}
+	file, err := root.OpenFile(journalFile, os.O_RDWR|os.O_CREATE|os.O_APPEND, 0o666)
+	if err != nil {
+		made.close()
+		return nil, onDisk(err, doing)
+	}
+	made.journal = &journal{file: file}
+	if err := lock(ctx, file, func() { say("another initializer is filling %s; waiting for it", directory) }); err != nil {
+		made.close()
+		return nil, err
+	}
+	if err := made.journal.read(); err != nil {
+		made.close()
+		return nil, onDisk(err, "read what was fetched before into "+directory)
+	}
+	return made, nil
+}
+
+// lock waits for the lock of a file. Volumes that have no locks are used without.
+func lock(ctx context.Context, file *os.File, waiting func()) error {
+	for tries := 0; ; tries++ {
+		err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+		if !errors.Is(err, syscall.EWOULDBLOCK) {
+			return nil
+		}
+		if tries == 0 {
+			waiting()
+		}
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-time.After(500 * time.Millisecond):
+		}
+	}
+}
+
+func (destination *destination) close() {
+	if destination.journal != nil {
+		destination.journal.file.Close()
+	}
+	destination.root.Close()
+}
+
+func (destination *destination) info() (fs.FileInfo, error) {
+	return destination.root.Stat(".")
+}
+
+// marker is the last file that is written: where it is, everything is.
+type marker struct {
+	URI      string `json:"uri"`
+	Revision string `json:"revision,omitempty"`
+	Files    int    `json:"files"`
+	Bytes    int64  `json:"bytes"`
+}
+
+func (destination *destination) marker() (found marker, complete bool) {
+	text, err := destination.root.ReadFile(markerFile)
+	if err != nil || json.Unmarshal(text, &found) != nil {
+		return marker{}, false
+	}
+	return found, true
+}
+
+func (destination *destination) unmark() error {
+	if err := destination.root.Remove(markerFile); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return onDisk(err, "write to "+destination.name)
+	}
+	return nil
+}
+
+// mark says that everything is there, once it is safe on the volume.
+func (destination *destination) mark(made marker) error {
+	doing := "complete " + destination.name
+	if err := unix.Syncfs(int(destination.journal.file.Fd())); err != nil && !errors.Is(err, syscall.ENOSYS) {
+		return onDisk(err, doing)
+	}
+	text, err := json.MarshalIndent(made, "", "  ")
+	if err != nil {
+		return err
+	}
+	temporary := markerFile + partSuffix
+	if err := destination.root.WriteFile(temporary, append(text, '\n'), 0o666); err != nil {
+		return onDisk(err, doing)
+	}
+	return onDisk(destination.root.Rename(temporary, markerFile), doing)
+}
+
+// claimFor decides what becomes of what is there already: what another source
+// left complete may be in use, and is not touched; what it left incomplete goes.
+func (destination *destination) claimFor(uri string) error {
+	if found, complete := destination.marker(); complete && found.URI != uri {
+		return &Failure{
+			What:   fmt.Sprintf("%s holds %s already", destination.name, found.URI),
+			Advice: "use a claim of its own for this job, or empty that directory first",
+		}
+	}
+	if destination.journal.uri == uri {
+		return nil
+	}
+	for _, line := range destination.journal.lines {
+		if err := destination.forget(line); err != nil {
+			return err
+		}
+	}
+	if err := destination.removeParts(nil); err != nil {
+		return err
+	}
+	return onDisk(destination.journal.begin(uri), "write to "+destination.name)
+}
+
+// has says whether an entry is there and unchanged since it was fetched.
+func (destination *destination) has(entry entry) bool {
+	info, err := destination.root.Lstat(entry.path)
+	if err != nil {
+		return false
+	}
+	switch entry.kind {
+	case directoryEntry:
+		return info.IsDir()
+	case linkEntry:
+		target, err := destination.root.Readlink(entry.path)
+		return err == nil && target == entry.target
+	}
+	line, known := destination.journal.lines[entry.path]
+	return known && line.Size == entry.size && line.Version == entry.version && line.describes(info)
+}
+
+// forget removes a file that was fetched and is no longer wanted, unless
+// somebody has changed it since.
+func (destination *destination) forget(line journalLine) error {
+	info, err := destination.root.Lstat(line.Path)
+	if err != nil || !line.describes(info) {
+		return nil
+	}
+	return onDisk(destination.root.Remove(line.Path), fmt.Sprintf("remove %q", line.Path))
+}
+
+// removeParts removes what is left of downloads that nobody will go on with.
+func (destination *destination) removeParts(wanted map[string]bool) error {
+	names, err := fs.Glob(destination.root.FS(), ownPrefix+"*"+partSuffix)
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		if !wanted[name] {
+			if err := destination.root.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+				return onDisk(err, fmt.Sprintf("remove %q", name))
+			}
+		}
+	}
+	return nil
+}
+
+// partOf is where an entry is written to until it is complete. The name depends
+// on the version, so that no download goes on with a part of another one.
+func partOf(entry entry) string {
+	sum := sha256.Sum256(fmt.Appendf(nil, "%s\x00%s\x00%d", entry.path, entry.version, entry.size))
+	return ownPrefix + hex.EncodeToString(sum[:12]) + partSuffix
+}
+
+// partSize is how much of an entry is there already.
+func (destination *destination) partSize(entry entry) int64 {
+	info, err := destination.root.Lstat(partOf(entry))
+	if err != nil || !info.Mode().IsRegular() {
+		return 0
+	}
+	return min(info.Size(), entry.size)
+}
+
+// makeDirectories makes the directories that entries need.
+func (destination *destination) makeDirectories(entries []entry) error {
+	made := map[string]bool{".": true}
+	for _, entry := range entries {
+		directory := path.Dir(entry.path)
+		if entry.kind == directoryEntry {
+			directory = entry.path
+		}
+		if made[directory] {
+			continue
+		}
+		if err := destination.root.MkdirAll(directory, 0o777); err != nil {
+			return onDisk(err, fmt.Sprintf("make the directory %q", directory))
+		}
+		made[directory] = true
+	}
+	return nil
+}
+
+// finish makes links, and gives directories their modes, the innermost first.
+func (destination *destination) finish(entries []entry) error {
+	for index := len(entries) - 1; index >= 0; index-- {
+		entry := entries[index]
+		switch {
+		case entry.kind == directoryEntry:
+			info, err := destination.root.Stat(entry.path)
+			if err == nil && info.Mode().Perm() != entry.mode {
+				err = destination.root.Chmod(entry.path, entry.mode)
+			}
+			if err != nil {
+				return onDisk(err, fmt.Sprintf("set the mode of %q", entry.path))
+			}
+		case entry.kind == linkEntry && !destination.has(entry):
+			if err := destination.link(entry); err != nil {
+				return onDisk(err, fmt.Sprintf("make the link %q", entry.path))
+			}
+		}
+	}
+	return nil
+}
+
+func (destination *destination) link(entry entry) error {
+	part := partOf(entry)
+	if err := destination.root.Remove(part); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if err := destination.root.Symlink(entry.target, part); err != nil {
+		return err
+	}
+	return destination.root.Rename(part, entry.path)
+}
+
+// space of the volume in bytes; ok is false if it does not say.
+func (destination *destination) space() (free, total int64, ok bool) {
+	var volume unix.Statfs_t
+	if err := unix.Fstatfs(int(destination.journal.file.Fd()), &volume); err != nil || volume.Blocks == 0 {
+		return 0, 0, false
+	}
+	block := int64(volume.Bsize) // Not of this type on every machine.
+	return int64(volume.Bavail) * block, int64(volume.Blocks) * block, true
+}

@@ -1,0 +1,108 @@
+package initializer
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"syscall"
+	"time"
+	"unicode/utf8"
+)
+
+// Failure is an error in words for whoever wrote the job: what happened to what,
+// and what to do about it.
+type Failure struct {
+	What   string
+	Advice string
+	// temporary failures are tried again.
+	temporary bool
+	// after is how long the server asks us to wait.
+	after time.Duration
+	// damaged: what arrived is not what was promised, and is thrown away.
+	damaged bool
+	cause   error
+}
+
+func (failure *Failure) Error() string {
+	if failure.Advice == "" {
+		return failure.What
+	}
+	return failure.What + "; " + failure.Advice
+}
+
+func (failure *Failure) Unwrap() error { return failure.cause }
+
+func asFailure(err error) (*Failure, bool) {
+	var failure *Failure
+	return failure, errors.As(err, &failure)
+}
+
+// UsageError is a mistake in what the initializer was asked for.
+type UsageError struct{ message string }
+
+func (err *UsageError) Error() string { return err.message }
+
+func usage(format string, arguments ...any) error {
+	return &UsageError{message: fmt.Sprintf(format, arguments...)}
+}
+
+// onDisk explains an error of the directory or of a claim.
+func onDisk(err error, doing string) error {
+	if _, ok := asFailure(err); ok || err == nil {
+		return err
+	}
+	failure := &Failure{cause: err}
+	switch {
+	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
+		failure.What = fmt.Sprintf("no space is left to %s", doing)
+		failure.Advice = "use a larger claim: storage.size, or another claimName"
+	case errors.Is(err, syscall.EROFS):
+		failure.What = fmt.Sprintf("cannot %s: the volume is read-only", doing)
+		failure.Advice = "use a claim that can be written to"
+	case errors.Is(err, os.ErrPermission):
+		failure.What = fmt.Sprintf("cannot %s: user %d may not", doing, os.Getuid())
+		failure.Advice = "give the files on the claim to this user or its group, or use a new claim"
+	case errors.Is(err, syscall.EISDIR), errors.Is(err, syscall.ENOTDIR), errors.Is(err, syscall.EEXIST), errors.Is(err, syscall.ENOTEMPTY):
+		failure.What = fmt.Sprintf("cannot %s: something else of this name is in the way", doing)
+		failure.Advice = "remove it from the claim, or use a new claim"
+	case strings.Contains(err.Error(), "path escapes from parent"):
+		failure.What = fmt.Sprintf("cannot %s: a link on the way leads out of the directory", doing)
+		failure.Advice = "remove the link from the claim"
+	default:
+		failure.What = fmt.Sprintf("cannot %s: %v", doing, lastCause(err))
+		failure.Advice = "look at the claim and its volume"
+	}
+	return failure
+}
+
+// lastCause is the innermost error, without the paths around it.
+func lastCause(err error) error {
+	for {
+		inner := errors.Unwrap(err)
+		if inner == nil {
+			return err
+		}
+		err = inner
+	}
+}
+
+// maxMessage is the length of a termination message, in bytes.
+const maxMessage = 2000
+
+// sentence makes a text one line of bounded length.
+func sentence(text string) string {
+	text = strings.Join(strings.FieldsFunc(strings.ToValidUTF8(text, "?"), func(char rune) bool { return char < ' ' || char == 0x7f }), " ")
+	return shorten(text, maxMessage)
+}
+
+func shorten(text string, most int) string {
+	if len(text) <= most {
+		return text
+	}
+	cut := most
+	for cut > 0 && !utf8.RuneStart(text[cut]) {
+		cut--
+	}
+	return text[:cut] + "…"
+}

@@ -1,0 +1,257 @@
+// Package initializer fetches a dataset or a model onto a volume before a job
+// asks for nodes: from S3, from the Hugging Face hub or from another claim. It
+// can be ended at any time and goes on where it was.
+package initializer
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// Request is what is to be fetched, and to where.
+type Request struct {
+	Kind      Kind
+	URI       string
+	Directory string
+	// From is where the claim of a pvc:// URI is mounted.
+	From string
+	// Parallel is how many files are fetched at once.
+	Parallel    int
+	Environment Environment
+	Output      io.Writer
+
+	timing timing
+}
+
+// fetch is a request being served.
+type fetch struct {
+	Request
+	origin      origin
+	destination *destination
+	progress    *progress
+}
+
+// Run fetches, and returns nil once everything is in its place.
+func Run(ctx context.Context, request Request) error {
+	if request.timing == (timing{}) {
+		request.timing = defaultTiming()
+	}
+	at, err := parseURI(request.URI, request.Kind)
+	if err != nil {
+		return usage("%v", err)
+	}
+	fetch := &fetch{Request: request}
+	fetch.progress = &progress{output: request.Output, redact: newRedactor(request.Environment), every: request.timing.report}
+	switch at.scheme {
+	case schemeS3:
+		fetch.origin, err = newBucket(at, request.Environment)
+	case schemeHub:
+		fetch.origin, err = newHub(at, request.Environment)
+	default:
+		return fetch.copyClaim(ctx, at)
+	}
+	if err != nil {
+		return err
+	}
+	return fetch.into(ctx, at, nil)
+}
+
+// copyClaim copies from a claim, unless what it is asked for is in its place.
+func (fetch *fetch) copyClaim(ctx context.Context, at location) error {
+	claim, err := newClaim(at, fetch.From, fetch.progress.say)
+	if err != nil {
+		return err
+	}
+	defer claim.root.Close()
+	if claim.isIn(fetch.Directory) {
+		fetch.progress.say("%s is in its place already: the job has the same claim; nothing is copied", fetch.URI)
+		return nil
+	}
+	fetch.origin = claim
+	return fetch.into(ctx, at, claim)
+}
+
+// into fills the directory.
+func (fetch *fetch) into(ctx context.Context, at location, claim *claim) (err error) {
+	if fetch.destination, err = openDestination(ctx, fetch.Directory, fetch.progress.say); err != nil {
+		return err
+	}
+	defer fetch.destination.close()
+	if claim != nil {
+		info, err := fetch.destination.info()
+		if err == nil {
+			err = claim.apartFrom(info)
+		}
+		if err != nil {
+			return onDisk(err, "read "+fetch.Directory)
+		}
+	}
+	if err := fetch.destination.claimFor(at.String()); err != nil {
+		return err
+	}
+	entries, err := fetch.list(ctx)
+	if err != nil {
+		return err
+	}
+	return fetch.withSpace(fetch.fill(ctx, at, entries), entries)
+}
+
+func (fetch *fetch) list(ctx context.Context) (entries []entry, err error) {
+	err = persist(ctx, fetch.timing, fetch.timing.firstPatience, fetch.progress.notice, func() int64 { return 0 }, func() error {
+		entries, err = fetch.origin.list(ctx)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	if err := checkConflicts(entries); err != nil {
+		return nil, &Failure{What: err.Error(), Advice: "rename one of them where it is stored"}
+	}
+	return entries, nil
+}
+
+func (fetch *fetch) fill(ctx context.Context, at location, entries []entry) error {
+	started := time.Now()
+	missing, gone := fetch.compare(entries)
+	made := marker{URI: at.String(), Revision: fetch.origin.revision()}
+	var missingBytes int64
+	for _, entry := range entries {
+		if entry.kind == fileEntry {
+			made.Files++
+			made.Bytes += entry.size
+		}
+	}
+	for _, entry := range missing {
+		missingBytes += entry.size - fetch.destination.partSize(entry)
+	}
+	fetch.progress.expect(made.Files, made.Files-len(missing), made.Bytes, made.Bytes-missingBytes)
+	fetch.progress.say("%s: %d files, %s; %d files and %s of it are to be fetched", fetch.URI, made.Files, size(made.Bytes), len(missing), size(missingBytes))
+	if err := fetch.prepare(entries, missing, missingBytes, gone, made); err != nil {
+		return err
+	}
+	if err := fetch.downloadAll(ctx, missing); err != nil {
+		return err
+	}
+	for _, line := range gone {
+		if err := fetch.destination.forget(line); err != nil {
+			return err
+		}
+	}
+	if err := fetch.destination.finish(entries); err != nil {
+		return err
+	}
+	if err := fetch.destination.mark(made); err != nil {
+		return err
+	}
+	took := time.Since(started)
+	fetch.progress.say("%s is complete in %s: %d files, %s; fetched %s in %s, %s/s", fetch.URI, fetch.Directory, made.Files, size(made.Bytes),
+		size(fetch.progress.received), took.Round(time.Second/10), size(int64(float64(fetch.progress.received)/max(took.Seconds(), 0.001))))
+	return nil
+}
+
+// compare finds what is missing, the largest first, and what was fetched before
+// and is no longer there.
+func (fetch *fetch) compare(entries []entry) (missing []entry, gone []journalLine) {
+	wanted := make(map[string]bool, len(entries))
+	for _, entry := range entries {
+		wanted[entry.path] = true
+		if entry.kind == fileEntry && !fetch.destination.has(entry) {
+			missing = append(missing, entry)
+		}
+	}
+	for path, line := range fetch.destination.journal.lines {
+		if !wanted[path] {
+			gone = append(gone, line)
+		}
+	}
+	slices.SortStableFunc(missing, func(a, b entry) int { return cmp.Compare(b.size, a.size) })
+	return missing, gone
+}
+
+// prepare makes room. From here on the directory is not what the marker says.
+func (fetch *fetch) prepare(entries, missing []entry, bytes int64, gone []journalLine, wanted marker) error {
+	if found, complete := fetch.destination.marker(); complete && (len(missing) > 0 || len(gone) > 0 || found != wanted) {
+		if err := fetch.destination.unmark(); err != nil {
+			return err
+		}
+	}
+	parts := make(map[string]bool, len(missing))
+	for _, entry := range missing {
+		parts[partOf(entry)] = true
+	}
+	if err := fetch.destination.removeParts(parts); err != nil {
+		return err
+	}
+	if free, total, known := fetch.destination.space(); known && bytes > free {
+		return &Failure{
+			What:   fmt.Sprintf("it needs %s more than is there, and the volume of %s has only %s free of %s", size(bytes), fetch.Directory, size(free), size(total)),
+			Advice: "use a larger claim: storage.size, or another claimName",
+			cause:  syscall.ENOSPC,
+		}
+	}
+	return fetch.destination.makeDirectories(entries)
+}
+
+// downloadAll fetches many files at once, and stops at the first that cannot be.
+func (fetch *fetch) downloadAll(ctx context.Context, missing []entry) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	stop := fetch.progress.report()
+	defer stop()
+	queue := make(chan entry)
+	var group sync.WaitGroup
+	for range max(1, min(fetch.Parallel, len(missing))) {
+		group.Go(func() {
+			buffer := make([]byte, bufferSize)
+			for entry := range queue {
+				if err := fetch.one(ctx, entry, buffer); err != nil {
+					cancel(err)
+					return
+				}
+			}
+		})
+	}
+	for _, entry := range missing {
+		select {
+		case queue <- entry:
+		case <-ctx.Done():
+		}
+		if ctx.Err() != nil {
+			break
+		}
+	}
+	close(queue)
+	group.Wait()
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return nil
+}
+
+func (fetch *fetch) one(ctx context.Context, entry entry, buffer []byte) error {
+	if adopted, err := fetch.adopt(ctx, entry, buffer); adopted || err != nil {
+		return err
+	}
+	return fetch.download(ctx, entry, buffer)
+}
+
+// withSpace adds to a full volume how large it is, and how large it should be.
+func (fetch *fetch) withSpace(err error, entries []entry) error {
+	full := errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
+	_, total, known := fetch.destination.space()
+	if failure, explained := asFailure(err); full && explained && known {
+		var bytes int64
+		for _, entry := range entries {
+			bytes += entry.size
+		}
+		failure.Advice = fmt.Sprintf("the volume has %s in all, and %s alone is %s: use a larger claim (storage.size, or another claimName)", size(total), fetch.URI, size(bytes))
+	}
+	return err
+}

@@ -1,0 +1,227 @@
+package initializer
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"regexp"
+	"strings"
+)
+
+const (
+	hubEndpointVariable = "HF_ENDPOINT"
+	hubBundleVariable   = "REQUESTS_CA_BUNDLE"
+	hubEndpoint         = "https://huggingface.co"
+	// longestAnswer bounds one answer of the API: a page has at most 1,000 files.
+	longestAnswer = 32 << 20
+	mostPages     = 100_000
+)
+
+// hub is an origin of the files of one repository of the Hugging Face hub, or of
+// a server that speaks as it does.
+type hub struct {
+	location
+	endpoint *url.URL
+	client   *http.Client
+	hasToken bool
+	// commit is what the revision was when the files were listed: what is fetched
+	// belongs together even if the branch moves on meanwhile.
+	commit string
+}
+
+func newHub(at location, environment Environment) (*hub, error) {
+	address, _ := environment.value(hubEndpointVariable)
+	if address == "" {
+		address = hubEndpoint
+	}
+	endpoint, err := url.Parse(strings.TrimSuffix(address, "/"))
+	if err != nil || endpoint.Host == "" || endpoint.User != nil || endpoint.RawQuery != "" || endpoint.Scheme != "http" && endpoint.Scheme != "https" {
+		return nil, usage("%s in the Secret must be the address of a hub, such as %s", hubEndpointVariable, hubEndpoint)
+	}
+	transport, err := newTransport(environment, hubBundleVariable)
+	if err != nil {
+		return nil, err
+	}
+	token, name := environment.value(tokenVariables...)
+	if strings.ContainsFunc(token, func(char rune) bool { return char <= ' ' || char >= 0x7f }) {
+		return nil, usage("%s in the Secret cannot be a token: it has spaces, line feeds or other strange characters in it", name)
+	}
+	return &hub{
+		location: at,
+		endpoint: endpoint,
+		client:   &http.Client{Transport: &authorized{endpoint: endpoint, token: token, next: transport}},
+		hasToken: token != "",
+	}, nil
+}
+
+// authorized shows the token to the hub and to nobody else. Files are stored with
+// others, to whose hosts the hub redirects; net/http would hand the token on to
+// hosts below the hub's own name.
+type authorized struct {
+	endpoint *url.URL
+	token    string
+	next     http.RoundTripper
+}
+
+func (authorized *authorized) RoundTrip(request *http.Request) (*http.Response, error) {
+	request = request.Clone(request.Context())
+	request.Header.Set("User-Agent", "trireme-initializer/1")
+	request.Header.Del("Referer")
+	if authorized.token != "" && request.URL.Scheme == authorized.endpoint.Scheme && request.URL.Host == authorized.endpoint.Host {
+		request.Header.Set("Authorization", "Bearer "+authorized.token)
+	}
+	return authorized.next.RoundTrip(request)
+}
+
+func (hub *hub) revision() string { return hub.commit }
+
+var commitID = regexp.MustCompile(`^[0-9a-f]{40,64}$`)
+
+func (hub *hub) list(ctx context.Context) ([]entry, error) {
+	var repository struct {
+		SHA string `json:"sha"`
+	}
+	if _, err := hub.get(ctx, hub.api("revision", hub.location.revision), &repository); err != nil {
+		return nil, err
+	}
+	if !commitID.MatchString(repository.SHA) {
+		return nil, hub.notAHub()
+	}
+	hub.commit = repository.SHA
+	var entries []entry
+	next := hub.api("tree", hub.commit) + "?recursive=true"
+	for page := 0; next != ""; page++ {
+		var files []hubFile
+		header, err := hub.get(ctx, next, &files)
+		if err != nil {
+			return nil, err
+		}
+		for _, file := range files {
+			if file.Type != "file" || isOwn(file.Path) {
+				continue
+			}
+			made, err := file.entry()
+			if err != nil {
+				return nil, err
+			}
+			entries = append(entries, made)
+		}
+		if next = nextPage(header, next); page > mostPages {
+			return nil, hub.notAHub()
+		}
+	}
+	if len(entries) == 0 {
+		return nil, &Failure{What: fmt.Sprintf("%s has no files", hub.describe()), Advice: "check the name and the revision in storageUri"}
+	}
+	return entries, nil
+}
+
+// hubFile is what the hub's list of files says about one.
+type hubFile struct {
+	Type string `json:"type"`
+	Path string `json:"path"`
+	Size int64  `json:"size"`
+	OID  string `json:"oid"`
+	// LFS is there for files that git only has a pointer to.
+	LFS *struct {
+		OID  string `json:"oid"`
+		Size int64  `json:"size"`
+	} `json:"lfs"`
+}
+
+func (file *hubFile) entry() (entry, error) {
+	if err := checkPath(file.Path); err != nil {
+		return entry{}, &Failure{What: fmt.Sprintf("the file %q cannot be stored: %v", file.Path, err), Advice: "rename or remove it in the repository"}
+	}
+	if file.Size < 0 || file.LFS != nil && file.LFS.Size < 0 {
+		return entry{}, &Failure{What: fmt.Sprintf("the file %q has a size below zero", file.Path), Advice: fmt.Sprintf("check %s in the Secret", hubEndpointVariable)}
+	}
+	if lfs := file.LFS; lfs != nil {
+		return entry{path: file.Path, size: lfs.Size, version: lfs.OID, checksum: checksum{algorithm: sha256Sum, sum: strings.ToLower(lfs.OID)}}, nil
+	}
+	return entry{path: file.Path, size: file.Size, version: file.OID, checksum: checksum{algorithm: gitBlob, sum: file.OID}}, nil
+}
+
+func (hub *hub) open(ctx context.Context, entry entry, offset int64) (*content, error) {
+	var path strings.Builder
+	if hub.repositories == Dataset {
+		path.WriteString("/datasets")
+	}
+	path.WriteString("/" + hub.container + "/resolve/" + hub.commit)
+	for part := range strings.SplitSeq(entry.path, "/") {
+		path.WriteString("/" + url.PathEscape(part))
+	}
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, hub.endpoint.String()+path.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+	if offset > 0 {
+		request.Header.Set("Range", fmt.Sprintf("bytes=%d-", offset))
+	}
+	response, err := hub.client.Do(request)
+	if err != nil {
+		return nil, hub.unreachable(ctx, err)
+	}
+	switch response.StatusCode {
+	case http.StatusOK:
+		return &content{ReadCloser: response.Body, checksum: entry.checksum}, nil
+	case http.StatusPartialContent:
+		return &content{ReadCloser: response.Body, offset: beginning(response.Header, offset), checksum: entry.checksum}, nil
+	}
+	defer response.Body.Close()
+	return nil, hub.explain(response, entry.path)
+}
+
+func (hub *hub) interrupted(ctx context.Context, _ entry, err error) error {
+	return hub.unreachable(ctx, err)
+}
+
+// api is the address of something about the repository.
+func (hub *hub) api(what, revision string) string {
+	return fmt.Sprintf("%s/api/%ss/%s/%s/%s", hub.endpoint, hub.repositories, hub.container, what, url.PathEscape(revision))
+}
+
+func (hub *hub) get(ctx context.Context, address string, into any) (http.Header, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
+	if err != nil {
+		return nil, hub.notAHub()
+	}
+	response, err := hub.client.Do(request)
+	if err != nil {
+		return nil, hub.unreachable(ctx, err)
+	}
+	defer response.Body.Close()
+	if response.StatusCode != http.StatusOK {
+		return nil, hub.explain(response, "")
+	}
+	body, err := io.ReadAll(io.LimitReader(response.Body, longestAnswer))
+	if err != nil {
+		return nil, hub.unreachable(ctx, err)
+	}
+	if err := json.Unmarshal(body, into); err != nil {
+		return nil, hub.notAHub()
+	}
+	return response.Header, nil
+}
+
+var nextLink = regexp.MustCompile(`<([^>]+)>\s*;\s*rel="next"`)
+
+// nextPage is the address of the next page of a list, if there is one.
+func nextPage(header http.Header, current string) string {
+	found := nextLink.FindStringSubmatch(strings.Join(header.Values("Link"), ","))
+	if found == nil {
+		return ""
+	}
+	base, err := url.Parse(current)
+	if err != nil {
+		return ""
+	}
+	next, err := base.Parse(found[1])
+	if err != nil {
+		return ""
+	}
+	return next.String()
+}

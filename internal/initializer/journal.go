@@ -1,0 +1,94 @@
+package initializer
+
+import (
+	"bufio"
+	"encoding/json"
+	"io"
+	"io/fs"
+	"os"
+	"sync"
+)
+
+// journal remembers which files were fetched completely, one line each, so that
+// a restarted initializer neither fetches nor reads them again.
+type journal struct {
+	mutex sync.Mutex
+	file  *os.File
+	uri   string
+	lines map[string]journalLine
+	torn  bool
+}
+
+// journalLine is a file, or, if it has a URI, the source of all that follow.
+type journalLine struct {
+	URI     string `json:"uri,omitempty"`
+	Path    string `json:"path,omitempty"`
+	Size    int64  `json:"size,omitempty"`
+	Version string `json:"version,omitempty"`
+	// Modified is the file's time on the volume, in nanoseconds.
+	Modified int64 `json:"modified,omitempty"`
+}
+
+// describes says whether a file is still the one that the line is about.
+func (line journalLine) describes(info fs.FileInfo) bool {
+	return info.Mode().IsRegular() && info.Size() == line.Size && info.ModTime().UnixNano() == line.Modified
+}
+
+// read takes in what is there. A line that was cut off by a crash is as good as
+// none: its file is fetched, or checked, again.
+func (journal *journal) read() error {
+	journal.lines = map[string]journalLine{}
+	if _, err := journal.file.Seek(0, io.SeekStart); err != nil {
+		return err
+	}
+	reader := bufio.NewReader(journal.file)
+	for {
+		text, err := reader.ReadBytes('\n')
+		if err == io.EOF {
+			journal.torn = len(text) > 0
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		var line journalLine
+		switch {
+		case json.Unmarshal(text, &line) != nil:
+		case line.URI != "":
+			journal.uri = line.URI
+			journal.lines = map[string]journalLine{}
+		case checkPath(line.Path) == nil:
+			journal.lines[line.Path] = line
+		}
+	}
+}
+
+// begin forgets everything, and is about another source from now on.
+func (journal *journal) begin(uri string) error {
+	if err := journal.file.Truncate(0); err != nil {
+		return err
+	}
+	journal.uri, journal.torn, journal.lines = uri, false, map[string]journalLine{}
+	return journal.append(journalLine{URI: uri})
+}
+
+// add notes that a file is complete.
+func (journal *journal) add(line journalLine) error {
+	journal.mutex.Lock()
+	defer journal.mutex.Unlock()
+	journal.lines[line.Path] = line
+	return journal.append(line)
+}
+
+func (journal *journal) append(line journalLine) error {
+	text, err := json.Marshal(line)
+	if err != nil {
+		return err
+	}
+	if journal.torn {
+		text = append([]byte("\n"), text...)
+		journal.torn = false
+	}
+	_, err = journal.file.Write(append(text, '\n'))
+	return err
+}

@@ -1,0 +1,81 @@
+package initializer
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"slices"
+	"strings"
+)
+
+// ownPrefix is what all files of the initializer's own begin with. They stand at
+// the top of the directory, as files: a program that takes every folder of a
+// dataset for a class of images must not meet one of ours.
+const ownPrefix = ".trireme-"
+
+// Limits of Linux: NAME_MAX, and PATH_MAX with room for the directory.
+const (
+	maxName = 255
+	maxPath = 3800
+)
+
+// pathOfKey is where an object goes, relative to the directory. The path is the
+// key behind the prefix, unchanged, so that two keys never share a path; a key
+// that cannot be a path is refused rather than bent.
+func pathOfKey(prefix, key string) (string, error) {
+	rest, below := strings.CutPrefix(key, prefix)
+	if !below {
+		return "", fmt.Errorf("the object %q is not below %q", key, prefix)
+	}
+	if err := checkPath(rest); err != nil {
+		return "", fmt.Errorf("the object %q cannot be a file: %w", key, err)
+	}
+	return rest, nil
+}
+
+// checkPath says whether a name from elsewhere can be a path below a directory.
+func checkPath(name string) error {
+	switch {
+	case strings.HasPrefix(name, "/"):
+		return errors.New("its path is absolute")
+	case strings.Contains(name, "\x00"):
+		return errors.New("its path has a zero byte in it")
+	case slices.Contains(strings.Split(name, "/"), ".."):
+		return errors.New("its path has .. in it")
+	case name == "." || !fs.ValidPath(name):
+		return errors.New("its path has an empty part, a dot alone, or is no UTF-8")
+	case len(name) > maxPath:
+		return fmt.Errorf("its path has more than %d bytes", maxPath)
+	}
+	for part := range strings.SplitSeq(name, "/") {
+		if len(part) > maxName {
+			return fmt.Errorf("a part of its path has more than %d bytes", maxName)
+		}
+	}
+	return nil
+}
+
+// isOwn says whether a path is for the initializer's own files, such as those
+// that came along when a directory was uploaded to where it is fetched from.
+func isOwn(path string) bool {
+	return strings.HasPrefix(path, ownPrefix)
+}
+
+// checkConflicts finds a file that would have to be a directory as well: object
+// stores allow both a and a/b.
+func checkConflicts(entries []entry) error {
+	files := make(map[string]bool, len(entries))
+	for _, entry := range entries {
+		if entry.kind != directoryEntry {
+			files[entry.path] = true
+		}
+	}
+	for _, entry := range entries {
+		for at, char := range entry.path {
+			if char == '/' && files[entry.path[:at]] {
+				return fmt.Errorf("%q and %q cannot both be there: the one is a file where the other needs a directory", entry.path[:at], entry.path)
+			}
+		}
+	}
+	return nil
+}

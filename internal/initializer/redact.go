@@ -1,0 +1,81 @@
+package initializer
+
+import (
+	"net/url"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// Environment is how a variable is looked up.
+type Environment func(name string) string
+
+// value of the first variable that is set, and its name. Secrets often end with
+// a line feed that nobody meant.
+func (environment Environment) value(names ...string) (value, name string) {
+	for _, name := range names {
+		if value := strings.TrimSpace(environment(name)); value != "" {
+			return value, name
+		}
+	}
+	return "", names[0]
+}
+
+const (
+	accessKeyVariable    = "AWS_ACCESS_KEY_ID"
+	secretKeyVariable    = "AWS_SECRET_ACCESS_KEY"
+	sessionTokenVariable = "AWS_SESSION_TOKEN"
+)
+
+var (
+	tokenVariables      = []string{"HF_TOKEN", "HUGGING_FACE_HUB_TOKEN"}
+	credentialVariables = append([]string{accessKeyVariable, secretKeyVariable, sessionTokenVariable}, tokenVariables...)
+	proxyVariables      = []string{"HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "http_proxy"}
+)
+
+// shortestSecret is the length from which on a value is masked: what is shorter
+// protects nothing, and would be masked inside of other words.
+const shortestSecret = 6
+
+// redactor masks credentials. Messages are made so that they hold none; this is
+// for what servers and libraries say.
+type redactor struct{ replace *strings.Replacer }
+
+func newRedactor(environment Environment) redactor {
+	var secrets []string
+	for _, name := range credentialVariables {
+		secrets = append(secrets, environment(name), strings.TrimSpace(environment(name)))
+	}
+	for _, name := range proxyVariables {
+		if proxy, err := url.Parse(environment(name)); err == nil && proxy.User != nil {
+			password, _ := proxy.User.Password()
+			secrets = append(secrets, proxy.User.String(), password)
+		}
+	}
+	for _, secret := range slices.Clone(secrets) {
+		secrets = append(secrets, url.QueryEscape(secret), url.PathEscape(secret))
+	}
+	// The longest first, so that none is left in part.
+	slices.SortFunc(secrets, func(a, b string) int { return len(b) - len(a) })
+	var pairs []string
+	for _, secret := range secrets {
+		if len(secret) >= shortestSecret {
+			pairs = append(pairs, secret, "***")
+		}
+	}
+	return redactor{replace: strings.NewReplacer(pairs...)}
+}
+
+var (
+	// query is what signed addresses carry their signature in.
+	query = regexp.MustCompile(`(https?://[^\s"'?]*)\?[^\s"']*`)
+	// userinfo is a password in an address.
+	userinfo = regexp.MustCompile(`([A-Za-z][A-Za-z0-9+.-]*://)[^\s/"'@]*@`)
+)
+
+// text without credentials.
+func (redactor redactor) text(text string) string {
+	text = redactor.replace.Replace(text)
+	text = query.ReplaceAllString(text, "$1")
+	return userinfo.ReplaceAllString(text, "$1")
+}

@@ -1,0 +1,291 @@
+package initializer
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"path"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"github.com/minio/minio-go/v7"
+	"github.com/minio/minio-go/v7/pkg/credentials"
+)
+
+// endpointVariables choose the server, in this order. The third is what data
+// connections of OpenShift AI call it.
+var endpointVariables = []string{"AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_S3_ENDPOINT", "S3_ENDPOINT"}
+
+const (
+	addressingVariable = "AWS_S3_ADDRESSING_STYLE"
+	s3BundleVariable   = "AWS_CA_BUNDLE"
+	amazon             = "s3.amazonaws.com"
+)
+
+var regionVariables = []string{"AWS_REGION", "AWS_DEFAULT_REGION"}
+
+// bucket is an origin of objects below a prefix, or of one object.
+type bucket struct {
+	location
+	client *minio.Core
+	// endpoint and the variable that chose it are for messages.
+	endpoint, endpointVariable string
+	anonymous                  bool
+	// keys of objects whose path is not the key behind the prefix.
+	prefix string
+}
+
+func newBucket(at location, environment Environment) (*bucket, error) {
+	made := &bucket{location: at, endpoint: amazon}
+	secure, err := made.chooseEndpoint(environment)
+	if err != nil {
+		return nil, err
+	}
+	keys, err := made.chooseCredentials(environment)
+	if err != nil {
+		return nil, err
+	}
+	style, err := addressingStyle(environment)
+	if err != nil {
+		return nil, err
+	}
+	transport, err := newTransport(environment, s3BundleVariable)
+	if err != nil {
+		return nil, err
+	}
+	region, _ := environment.value(regionVariables...)
+	made.client, err = minio.NewCore(made.endpoint, &minio.Options{
+		Creds:        keys,
+		Secure:       secure,
+		Transport:    transport,
+		Region:       region,
+		BucketLookup: style,
+		// We try again ourselves; the second try of the library is for the region
+		// that a server names in its refusal.
+		MaxRetries: 2,
+	})
+	if err != nil {
+		return nil, usage("%s in the Secret cannot be the address of an S3 server: it must be such as https://host:9000", made.endpointVariable)
+	}
+	made.client.SetAppInfo("trireme-initializer", "1")
+	return made, nil
+}
+
+func (bucket *bucket) chooseEndpoint(environment Environment) (secure bool, err error) {
+	value, name := environment.value(endpointVariables...)
+	bucket.endpointVariable = name
+	if value == "" {
+		return true, nil
+	}
+	if !strings.Contains(value, "://") {
+		value = "https://" + value
+	}
+	address, err := url.Parse(value)
+	if err != nil || address.Host == "" || address.User != nil || strings.Trim(address.Path, "/") != "" || address.Scheme != "http" && address.Scheme != "https" {
+		// Not shown: it may hold a password.
+		return false, usage("%s in the Secret must be the address of an S3 server, such as https://host:9000, without a user or a path", name)
+	}
+	bucket.endpoint = address.Host
+	return address.Scheme == "https", nil
+}
+
+func (bucket *bucket) chooseCredentials(environment Environment) (*credentials.Credentials, error) {
+	key, _ := environment.value(accessKeyVariable)
+	secret, _ := environment.value(secretKeyVariable)
+	token, _ := environment.value(sessionTokenVariable)
+	switch {
+	case key == "" && secret == "":
+		bucket.anonymous = true
+	case key == "":
+		return nil, usage("the Secret has %s but no %s", secretKeyVariable, accessKeyVariable)
+	case secret == "":
+		return nil, usage("the Secret has %s but no %s", accessKeyVariable, secretKeyVariable)
+	}
+	// Without keys requests are not signed, as public buckets want it.
+	return credentials.NewStaticV4(key, secret, token), nil
+}
+
+// addressingStyle is whether the bucket is part of the host's name or of the
+// path. By default of the name at Amazon, of the path elsewhere.
+func addressingStyle(environment Environment) (minio.BucketLookupType, error) {
+	switch value, _ := environment.value(addressingVariable); value {
+	case "", "auto":
+		return minio.BucketLookupAuto, nil
+	case "path":
+		return minio.BucketLookupPath, nil
+	case "virtual":
+		return minio.BucketLookupDNS, nil
+	}
+	return 0, usage("%s in the Secret must be path, virtual or auto", addressingVariable)
+}
+
+func (bucket *bucket) revision() string { return "" }
+
+// list finds everything below path/, or else the object that is called path.
+// That data does not mean data2/x is what tells a folder from a prefix.
+func (bucket *bucket) list(ctx context.Context) ([]entry, error) {
+	bucket.prefix = ""
+	if bucket.path != "" {
+		bucket.prefix = bucket.path + "/"
+	}
+	entries, err := bucket.listBelow(ctx)
+	if err != nil && !isDenied(err) || len(entries) > 0 {
+		return entries, err
+	}
+	denied := err
+	if bucket.path == "" {
+		if denied != nil {
+			return nil, denied
+		}
+		return nil, bucket.nothingFound()
+	}
+	return bucket.single(ctx, denied)
+}
+
+func (bucket *bucket) listBelow(ctx context.Context) (entries []entry, err error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	noOwner := false
+	options := minio.ListObjectsOptions{Prefix: bucket.prefix, Recursive: true, FetchOwner: &noOwner}
+	for object := range bucket.client.ListObjectsIter(ctx, bucket.container, options) {
+		if object.Err != nil {
+			return nil, bucket.explain(ctx, object.Err, "")
+		}
+		if strings.HasSuffix(object.Key, "/") && object.Size == 0 {
+			continue // What consoles store for a folder.
+		}
+		name, err := pathOfKey(bucket.prefix, object.Key)
+		if err != nil {
+			return nil, &Failure{What: err.Error(), Advice: "rename or remove the object, or fetch a prefix that it is not below"}
+		}
+		if !isOwn(name) {
+			entries = append(entries, objectEntry(name, object))
+		}
+	}
+	return entries, ctx.Err()
+}
+
+func objectEntry(name string, object minio.ObjectInfo) entry {
+	made := entry{path: name, size: object.Size, version: strings.Trim(object.ETag, `"`)}
+	if plainMD5.MatchString(made.version) {
+		made.checksum = checksum{algorithm: md5Sum, sum: made.version}
+	}
+	return made
+}
+
+// single is the object whose key is the path itself. It can be fetched even with
+// a key that may not list the bucket.
+func (bucket *bucket) single(ctx context.Context, denied error) ([]entry, error) {
+	object, err := bucket.client.StatObject(ctx, bucket.container, bucket.path, minio.StatObjectOptions{})
+	if err != nil {
+		explained := bucket.explain(ctx, err, bucket.path)
+		switch {
+		case isNotFound(err):
+			return nil, bucket.nothingFound()
+		case denied != nil && isDenied(explained):
+			return nil, denied
+		}
+		return nil, explained
+	}
+	name := path.Base(bucket.path)
+	bucket.prefix = strings.TrimSuffix(bucket.path, name)
+	if err := checkPath(name); err != nil {
+		return nil, &Failure{What: fmt.Sprintf("the object %q cannot be a file: %v", bucket.path, err), Advice: "rename the object"}
+	}
+	return []entry{objectEntry(name, object)}, nil
+}
+
+func (bucket *bucket) nothingFound() error {
+	return &Failure{
+		What:   fmt.Sprintf("there is no object %q in bucket %q at %s, and nothing below it", bucket.path, bucket.container, bucket.endpoint),
+		Advice: "check the path in storageUri",
+	}
+}
+
+func (bucket *bucket) open(ctx context.Context, entry entry, offset int64) (*content, error) {
+	key := bucket.prefix + entry.path
+	options := minio.GetObjectOptions{Checksum: true}
+	if entry.version != "" {
+		// An object that is replaced in the meantime must not become half old, half new.
+		if err := options.SetMatchETag(entry.version); err != nil {
+			return nil, err
+		}
+	}
+	sum := checksum{}
+	if offset > 0 {
+		// Answers to a part do not tell the checksum of the whole.
+		object, err := bucket.client.StatObject(ctx, bucket.container, key, minio.StatObjectOptions(options))
+		if err != nil {
+			return nil, bucket.explain(ctx, err, key)
+		}
+		sum = checksumOf(object, object.Headers)
+		if err := options.SetRange(offset, 0); err != nil {
+			return nil, err
+		}
+	}
+	body, object, header, err := bucket.client.GetObject(ctx, bucket.container, key, options)
+	if err != nil {
+		return nil, bucket.explain(ctx, err, key)
+	}
+	if offset == 0 {
+		sum = checksumOf(object, header)
+	}
+	return &content{ReadCloser: body, offset: beginning(header, offset), checksum: sum}, nil
+}
+
+func (bucket *bucket) interrupted(ctx context.Context, _ entry, err error) error {
+	return bucket.explain(ctx, err, "")
+}
+
+// beginning is the offset that an answer really begins at.
+func beginning(header http.Header, asked int64) int64 {
+	if asked == 0 {
+		return 0
+	}
+	position, found := strings.CutPrefix(header.Get("Content-Range"), "bytes ")
+	if !found {
+		return 0
+	}
+	first, _, _ := strings.Cut(position, "-")
+	if begin, err := strconv.ParseInt(first, 10, 64); err != nil || begin != asked {
+		return 0
+	}
+	return asked
+}
+
+var plainMD5 = regexp.MustCompile(`^[0-9a-f]{32}$`)
+
+// checksumOf is the checksum of a whole object, if the server knows one. Sums of
+// sums, as of objects uploaded in parts, say nothing without the parts' sizes.
+func checksumOf(object minio.ObjectInfo, header http.Header) checksum {
+	if object.ChecksumMode != "COMPOSITE" {
+		for _, known := range []struct {
+			algorithm algorithm
+			sum       string
+		}{
+			{sha256Sum, object.ChecksumSHA256}, {crc64NVME, object.ChecksumCRC64NVME}, {crc32C, object.ChecksumCRC32C},
+			{crc32IEEE, object.ChecksumCRC32}, {sha1Sum, object.ChecksumSHA1},
+		} {
+			if sum, err := base64.StdEncoding.DecodeString(known.sum); err == nil && len(sum) > 0 {
+				return checksum{algorithm: known.algorithm, sum: hex.EncodeToString(sum)}
+			}
+		}
+	}
+	// The ETag is the MD5 of the content, except where the server encrypts with a
+	// key of its own or of the user's.
+	encrypted := strings.HasPrefix(header.Get("X-Amz-Server-Side-Encryption"), "aws:kms") || header.Get("X-Amz-Server-Side-Encryption-Customer-Algorithm") != ""
+	if etag := strings.Trim(object.ETag, `"`); plainMD5.MatchString(etag) && !encrypted {
+		return checksum{algorithm: md5Sum, sum: etag}
+	}
+	return checksum{}
+}
+
+func isNotFound(err error) bool {
+	var response minio.ErrorResponse
+	return errors.As(err, &response) && response.StatusCode == http.StatusNotFound && response.Code != "NoSuchBucket"
+}
