@@ -12,8 +12,8 @@ import (
 )
 
 const (
-	// TerminationLogVariable overrides where the last message goes.
-	TerminationLogVariable = "TRIREME_TERMINATION_LOG"
+	// terminationLogVariable overrides where the last message goes.
+	terminationLogVariable = "TRIREME_TERMINATION_LOG"
 	terminationLog         = "/dev/termination-log"
 
 	exitFailure    = 1
@@ -39,22 +39,27 @@ const usageText = `initializer fetches a dataset or a model for a job.
 // Main runs the command line and returns the exit code. The context ends when
 // the pod is to end.
 func Main(ctx context.Context, arguments []string, environment Environment, output io.Writer) int {
-	request, err := parseArguments(arguments)
+	return run(ctx, arguments, environment, output, defaultTiming())
+}
+
+func run(ctx context.Context, arguments []string, environment Environment, output io.Writer, timing timing) int {
+	order, err := parseArguments(arguments)
 	if errors.Is(err, flag.ErrHelp) {
 		fmt.Fprint(output, usageText)
 		return 0
 	}
 	if err == nil {
-		request.Environment, request.Output = environment, output
-		err = runToEnd(ctx, request)
+		order.environment, order.output, order.timing = environment, output, timing
+		err = runToEnd(ctx, order)
 	}
 	if err == nil {
 		return 0
 	}
-	message, code := judge(ctx, request, err)
-	message = newRedactor(environment).text(sentence(message))
+	message, code := judge(ctx, order, err)
+	// Masked before it is cut: half a secret would not be known as one.
+	message = sentence(newRedactor(environment).text(message))
 	fmt.Fprintf(output, "trireme: %s\n", message)
-	path, _ := environment.value(TerminationLogVariable)
+	path, _ := environment.value(terminationLogVariable)
 	if path == "" {
 		path = terminationLog
 	}
@@ -65,9 +70,9 @@ func Main(ctx context.Context, arguments []string, environment Environment, outp
 }
 
 // runToEnd does not wait for ever for a volume that hangs, once the end is near.
-func runToEnd(ctx context.Context, request Request) error {
+func runToEnd(ctx context.Context, order order) error {
 	done := make(chan error, 1)
-	go func() { done <- Run(ctx, request) }()
+	go func() { done <- fetchOrder(ctx, order) }()
 	select {
 	case err := <-done:
 		return err
@@ -82,46 +87,46 @@ func runToEnd(ctx context.Context, request Request) error {
 }
 
 // judge is the last message and the exit code of a run that did not succeed.
-func judge(ctx context.Context, request Request, err error) (message string, code int) {
+func judge(ctx context.Context, order order, err error) (message string, code int) {
 	var wrong *UsageError
 	switch {
 	case errors.As(err, &wrong):
 		return wrong.Error(), exitUsage
 	case ctx.Err() != nil:
-		return fmt.Sprintf("fetching the %s %s was ended before it was complete; what is there is kept, and the next start goes on from it", request.Kind, request.URI), exitTerminated
+		return fmt.Sprintf("fetching the %s %s was ended before it was complete; what is there is kept, and the next start goes on from it", order.kind, order.uri), exitTerminated
 	}
-	return fmt.Sprintf("cannot fetch the %s %s: %v", request.Kind, request.URI, err), exitFailure
+	return fmt.Sprintf("cannot fetch the %s %s: %v", order.kind, order.uri, err), exitFailure
 }
 
-func parseArguments(arguments []string) (Request, error) {
-	var request Request
+func parseArguments(arguments []string) (order, error) {
+	var order order
 	if len(arguments) == 0 || arguments[0] != "fetch" {
 		if len(arguments) == 1 && (arguments[0] == "help" || arguments[0] == "--help" || arguments[0] == "-h") {
-			return request, flag.ErrHelp
+			return order, flag.ErrHelp
 		}
-		return request, usage("say: initializer fetch --kind dataset|model URI DIRECTORY")
+		return order, usage("say: initializer fetch --kind dataset|model URI DIRECTORY")
 	}
 	flags := flag.NewFlagSet("fetch", flag.ContinueOnError)
 	flags.SetOutput(io.Discard)
 	kind := flags.String("kind", "", "")
-	flags.StringVar(&request.From, "from", "", "")
-	flags.IntVar(&request.Parallel, "parallel", defaultParallel, "")
+	flags.StringVar(&order.from, "from", "", "")
+	flags.IntVar(&order.parallel, "parallel", defaultParallel, "")
 	if err := flags.Parse(arguments[1:]); err != nil {
 		if errors.Is(err, flag.ErrHelp) {
-			return request, err
+			return order, err
 		}
-		return request, usage("%v", err)
+		return order, usage("%v", err)
 	}
-	request.Kind = Kind(*kind)
+	order.kind = Kind(*kind)
 	switch {
-	case request.Kind != Dataset && request.Kind != Model:
-		return request, usage("--kind must be dataset or model")
-	case request.Parallel < 1 || request.Parallel > 64:
-		return request, usage("--parallel must be between 1 and 64")
+	case order.kind != Dataset && order.kind != Model:
+		return order, usage("--kind must be dataset or model")
+	case order.parallel < 1 || order.parallel > 64:
+		return order, usage("--parallel must be between 1 and 64")
 	case flags.NArg() != 2 || flags.Arg(1) == "":
 		// Not shown: what stands there may hold a password.
-		return request, usage("a URI and a directory are needed, and nothing else: initializer fetch --kind %s URI DIRECTORY", request.Kind)
+		return order, usage("a URI and a directory are needed, and nothing else: initializer fetch --kind %s URI DIRECTORY", order.kind)
 	}
-	request.URI, request.Directory = flags.Arg(0), flags.Arg(1)
-	return request, nil
+	order.uri, order.directory = flags.Arg(0), flags.Arg(1)
+	return order, nil
 }

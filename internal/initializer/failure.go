@@ -47,6 +47,11 @@ func usage(format string, arguments ...any) error {
 	return &UsageError{message: fmt.Sprintf(format, arguments...)}
 }
 
+// misconfigured is a mistake in the Secret.
+func misconfigured(format string, arguments ...any) error {
+	return &Failure{What: fmt.Sprintf(format, arguments...)}
+}
+
 // onDisk explains an error of the directory or of a claim.
 func onDisk(err error, doing string) error {
 	if _, ok := asFailure(err); ok || err == nil {

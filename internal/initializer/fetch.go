@@ -15,45 +15,41 @@ import (
 	"time"
 )
 
-// Request is what is to be fetched, and to where.
-type Request struct {
-	Kind      Kind
-	URI       string
-	Directory string
-	// From is where the claim of a pvc:// URI is mounted.
-	From string
-	// Parallel is how many files are fetched at once.
-	Parallel    int
-	Environment Environment
-	Output      io.Writer
-
-	timing timing
+// order is what is to be fetched, and to where.
+type order struct {
+	kind      Kind
+	uri       string
+	directory string
+	// from is where the claim of a pvc:// URI is mounted.
+	from string
+	// parallel is how many files are fetched at once.
+	parallel    int
+	environment Environment
+	output      io.Writer
+	timing      timing
 }
 
-// fetch is a request being served.
+// fetch is an order being carried out.
 type fetch struct {
-	Request
+	order
 	origin      origin
 	destination *destination
 	progress    *progress
 }
 
-// Run fetches, and returns nil once everything is in its place.
-func Run(ctx context.Context, request Request) error {
-	if request.timing == (timing{}) {
-		request.timing = defaultTiming()
-	}
-	at, err := parseURI(request.URI, request.Kind)
+// fetchOrder returns nil once everything is in its place.
+func fetchOrder(ctx context.Context, order order) error {
+	at, err := parseURI(order.uri, order.kind)
 	if err != nil {
 		return usage("%v", err)
 	}
-	fetch := &fetch{Request: request}
-	fetch.progress = &progress{output: request.Output, redact: newRedactor(request.Environment), every: request.timing.report}
+	fetch := &fetch{order: order}
+	fetch.progress = &progress{output: order.output, redact: newRedactor(order.environment), every: order.timing.report}
 	switch at.scheme {
 	case schemeS3:
-		fetch.origin, err = newBucket(at, request.Environment)
+		fetch.origin, err = newBucket(at, order.environment)
 	case schemeHub:
-		fetch.origin, err = newHub(at, request.Environment)
+		fetch.origin, err = newHub(at, order.environment)
 	default:
 		return fetch.copyClaim(ctx, at)
 	}
@@ -65,13 +61,13 @@ func Run(ctx context.Context, request Request) error {
 
 // copyClaim copies from a claim, unless what it is asked for is in its place.
 func (fetch *fetch) copyClaim(ctx context.Context, at location) error {
-	claim, err := newClaim(at, fetch.From, fetch.progress.say)
+	claim, err := newClaim(at, fetch.from, fetch.progress.say)
 	if err != nil {
 		return err
 	}
 	defer claim.root.Close()
-	if claim.isIn(fetch.Directory) {
-		fetch.progress.say("%s is in its place already: the job has the same claim; nothing is copied", fetch.URI)
+	if claim.isIn(fetch.directory) {
+		fetch.progress.say("%s is in its place already: the job has the same claim; nothing is copied", fetch.uri)
 		return nil
 	}
 	fetch.origin = claim
@@ -80,7 +76,7 @@ func (fetch *fetch) copyClaim(ctx context.Context, at location) error {
 
 // into fills the directory.
 func (fetch *fetch) into(ctx context.Context, at location, claim *claim) (err error) {
-	if fetch.destination, err = openDestination(ctx, fetch.Directory, fetch.progress.say); err != nil {
+	if fetch.destination, err = openDestination(ctx, fetch.directory, fetch.progress.say); err != nil {
 		return err
 	}
 	defer fetch.destination.close()
@@ -90,7 +86,7 @@ func (fetch *fetch) into(ctx context.Context, at location, claim *claim) (err er
 			err = claim.apartFrom(info)
 		}
 		if err != nil {
-			return onDisk(err, "read "+fetch.Directory)
+			return onDisk(err, "read "+fetch.directory)
 		}
 	}
 	if err := fetch.destination.claimFor(at.String()); err != nil {
@@ -132,7 +128,7 @@ func (fetch *fetch) fill(ctx context.Context, at location, entries []entry) erro
 		missingBytes += entry.size - fetch.destination.partSize(entry)
 	}
 	fetch.progress.expect(made.Files, made.Files-len(missing), made.Bytes, made.Bytes-missingBytes)
-	fetch.progress.say("%s: %d files, %s; %d files and %s of it are to be fetched", fetch.URI, made.Files, size(made.Bytes), len(missing), size(missingBytes))
+	fetch.progress.say("%s: %d files, %s; %d files and %s of it are to be fetched", fetch.uri, made.Files, size(made.Bytes), len(missing), size(missingBytes))
 	if err := fetch.prepare(entries, missing, missingBytes, gone, made); err != nil {
 		return err
 	}
@@ -151,7 +147,7 @@ func (fetch *fetch) fill(ctx context.Context, at location, entries []entry) erro
 		return err
 	}
 	took := time.Since(started)
-	fetch.progress.say("%s is complete in %s: %d files, %s; fetched %s in %s, %s/s", fetch.URI, fetch.Directory, made.Files, size(made.Bytes),
+	fetch.progress.say("%s is complete in %s: %d files, %s; fetched %s in %s, %s/s", fetch.uri, fetch.directory, made.Files, size(made.Bytes),
 		size(fetch.progress.received), took.Round(time.Second/10), size(int64(float64(fetch.progress.received)/max(took.Seconds(), 0.001))))
 	return nil
 }
@@ -191,7 +187,7 @@ func (fetch *fetch) prepare(entries, missing []entry, bytes int64, gone []journa
 	}
 	if free, total, known := fetch.destination.space(); known && bytes > free {
 		return &Failure{
-			What:   fmt.Sprintf("it needs %s more than is there, and the volume of %s has only %s free of %s", size(bytes), fetch.Directory, size(free), size(total)),
+			What:   fmt.Sprintf("it needs %s more than is there, and the volume of %s has only %s free of %s", size(bytes), fetch.directory, size(free), size(total)),
 			Advice: "use a larger claim: storage.size, or another claimName",
 			cause:  syscall.ENOSPC,
 		}
@@ -207,7 +203,7 @@ func (fetch *fetch) downloadAll(ctx context.Context, missing []entry) error {
 	defer stop()
 	queue := make(chan entry)
 	var group sync.WaitGroup
-	for range max(1, min(fetch.Parallel, len(missing))) {
+	for range max(1, min(fetch.parallel, len(missing))) {
 		group.Go(func() {
 			buffer := make([]byte, bufferSize)
 			for entry := range queue {
@@ -251,7 +247,7 @@ func (fetch *fetch) withSpace(err error, entries []entry) error {
 		for _, entry := range entries {
 			bytes += entry.size
 		}
-		failure.Advice = fmt.Sprintf("the volume has %s in all, and %s alone is %s: use a larger claim (storage.size, or another claimName)", size(total), fetch.URI, size(bytes))
+		failure.Advice = fmt.Sprintf("the volume has %s in all, and %s alone is %s: use a larger claim (storage.size, or another claimName)", size(total), fetch.uri, size(bytes))
 	}
 	return err
 }

@@ -39,7 +39,7 @@ func newHub(at location, environment Environment) (*hub, error) {
 	}
 	endpoint, err := url.Parse(strings.TrimSuffix(address, "/"))
 	if err != nil || endpoint.Host == "" || endpoint.User != nil || endpoint.RawQuery != "" || endpoint.Scheme != "http" && endpoint.Scheme != "https" {
-		return nil, usage("%s in the Secret must be the address of a hub, such as %s", hubEndpointVariable, hubEndpoint)
+		return nil, misconfigured("%s in the Secret must be the address of a hub, such as %s", hubEndpointVariable, hubEndpoint)
 	}
 	transport, err := newTransport(environment, hubBundleVariable)
 	if err != nil {
@@ -47,7 +47,7 @@ func newHub(at location, environment Environment) (*hub, error) {
 	}
 	token, name := environment.value(tokenVariables...)
 	if strings.ContainsFunc(token, func(char rune) bool { return char <= ' ' || char >= 0x7f }) {
-		return nil, usage("%s in the Secret cannot be a token: it has spaces, line feeds or other strange characters in it", name)
+		return nil, misconfigured("%s in the Secret cannot be a token: it has spaces, line feeds or other strange characters in it", name)
 	}
 	return &hub{
 		location: at,

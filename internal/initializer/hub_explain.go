@@ -46,19 +46,18 @@ func (hub *hub) explain(response *http.Response, file string) error {
 	case "RepoNotFound":
 		return hub.notFound()
 	}
-	status := response.StatusCode
-	switch {
+	switch code := response.StatusCode; {
 	case response.Request.URL.Host != hub.endpoint.Host:
 		return hub.elsewhere(response, what)
-	case status == http.StatusUnauthorized && hub.hasToken:
+	case code == http.StatusUnauthorized && hub.hasToken:
 		return &Failure{What: fmt.Sprintf("%s does not accept the token", hub.endpoint.Host), Advice: fmt.Sprintf("renew %s in the Secret", tokenVariables[0])}
-	case status == http.StatusUnauthorized, status == http.StatusNotFound && file == "":
+	case code == http.StatusUnauthorized, code == http.StatusNotFound && file == "":
 		return hub.notFound()
-	case status == http.StatusForbidden && hub.hasToken:
+	case code == http.StatusForbidden && hub.hasToken:
 		return &Failure{What: fmt.Sprintf("access to %s is denied", what), Advice: fmt.Sprintf("give the token in %s of the Secret the right to read it", tokenVariables[0])}
-	case status == http.StatusForbidden:
+	case code == http.StatusForbidden:
 		return &Failure{What: fmt.Sprintf("access to %s is denied without a token", what), Advice: token}
-	case status == http.StatusTooManyRequests:
+	case code == http.StatusTooManyRequests:
 		failure := &Failure{What: fmt.Sprintf("%s has had too many requests from here", hub.endpoint.Host), Advice: "start the job again later", temporary: true, after: retryAfter(response.Header, time.Now())}
 		if !hub.hasToken {
 			failure.Advice = "with a token more are allowed: " + token
@@ -98,7 +97,7 @@ func (hub *hub) notFound() error {
 // is an address that is no longer valid: the hub makes a new one.
 func (hub *hub) elsewhere(response *http.Response, what string) error {
 	return &Failure{
-		What:      fmt.Sprintf("%s, which stores %s, answers %s", response.Request.URL.Host, what, response.Status),
+		What:      fmt.Sprintf("%s, which stores %s, answers %s", response.Request.URL.Host, what, status(response)),
 		Advice:    "start the job again later",
 		temporary: true,
 		damaged:   response.StatusCode == http.StatusRequestedRangeNotSatisfiable,
@@ -108,7 +107,7 @@ func (hub *hub) elsewhere(response *http.Response, what string) error {
 
 func (hub *hub) other(response *http.Response, what string) error {
 	failure := &Failure{
-		What:      fmt.Sprintf("%s answers %s for %s", hub.endpoint.Host, response.Status, what),
+		What:      fmt.Sprintf("%s answers %s for %s", hub.endpoint.Host, status(response), what),
 		Advice:    fmt.Sprintf("check storageUri, and %s in the Secret", hubEndpointVariable),
 		temporary: isTemporaryStatus(response.StatusCode),
 		after:     retryAfter(response.Header, time.Now()),
@@ -120,4 +119,9 @@ func (hub *hub) other(response *http.Response, what string) error {
 		failure.Advice = "start the job again later"
 	}
 	return failure
+}
+
+// status in the words of the standard; servers may say anything.
+func status(response *http.Response) string {
+	return fmt.Sprintf("%d %s", response.StatusCode, http.StatusText(response.StatusCode))
 }

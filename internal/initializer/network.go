@@ -51,7 +51,7 @@ func newTransport(environment Environment, bundleVariable string) (*http.Transpo
 	}
 	pool, err := withBundle(bundle)
 	if err != nil {
-		return nil, usage("%s of the Secret: %v", bundleVariable, err)
+		return nil, misconfigured("%s of the Secret: %v", bundleVariable, err)
 	}
 	transport.TLSClientConfig = &tls.Config{RootCAs: pool}
 	return transport, nil

@@ -32,7 +32,7 @@ func (progress *progress) say(format string, arguments ...any) {
 }
 
 func (progress *progress) write(format string, arguments ...any) {
-	fmt.Fprintf(progress.output, "trireme: %s\n", progress.redact.text(sentence(fmt.Sprintf(format, arguments...))))
+	fmt.Fprintf(progress.output, "trireme: %s\n", sentence(progress.redact.text(fmt.Sprintf(format, arguments...))))
 }
 
 // notice writes a line, unless it did so only just now.

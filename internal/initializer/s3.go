@@ -36,12 +36,13 @@ type bucket struct {
 	// endpoint and the variable that chose it are for messages.
 	endpoint, endpointVariable string
 	anonymous                  bool
-	// keys of objects whose path is not the key behind the prefix.
+	redact                     redactor
+	// prefix is what paths leave out of the keys.
 	prefix string
 }
 
 func newBucket(at location, environment Environment) (*bucket, error) {
-	made := &bucket{location: at, endpoint: amazon}
+	made := &bucket{location: at, endpoint: amazon, redact: newRedactor(environment)}
 	secure, err := made.chooseEndpoint(environment)
 	if err != nil {
 		return nil, err
@@ -70,7 +71,7 @@ func newBucket(at location, environment Environment) (*bucket, error) {
 		MaxRetries: 2,
 	})
 	if err != nil {
-		return nil, usage("%s in the Secret cannot be the address of an S3 server: it must be such as https://host:9000", made.endpointVariable)
+		return nil, misconfigured("%s in the Secret cannot be the address of an S3 server: it must be such as https://host:9000", made.endpointVariable)
 	}
 	made.client.SetAppInfo("trireme-initializer", "1")
 	return made, nil
@@ -88,7 +89,7 @@ func (bucket *bucket) chooseEndpoint(environment Environment) (secure bool, err 
 	address, err := url.Parse(value)
 	if err != nil || address.Host == "" || address.User != nil || strings.Trim(address.Path, "/") != "" || address.Scheme != "http" && address.Scheme != "https" {
 		// Not shown: it may hold a password.
-		return false, usage("%s in the Secret must be the address of an S3 server, such as https://host:9000, without a user or a path", name)
+		return false, misconfigured("%s in the Secret must be the address of an S3 server, such as https://host:9000, without a user or a path", name)
 	}
 	bucket.endpoint = address.Host
 	return address.Scheme == "https", nil
@@ -102,9 +103,9 @@ func (bucket *bucket) chooseCredentials(environment Environment) (*credentials.C
 	case key == "" && secret == "":
 		bucket.anonymous = true
 	case key == "":
-		return nil, usage("the Secret has %s but no %s", secretKeyVariable, accessKeyVariable)
+		return nil, misconfigured("the Secret has %s but no %s", secretKeyVariable, accessKeyVariable)
 	case secret == "":
-		return nil, usage("the Secret has %s but no %s", accessKeyVariable, secretKeyVariable)
+		return nil, misconfigured("the Secret has %s but no %s", accessKeyVariable, secretKeyVariable)
 	}
 	// Without keys requests are not signed, as public buckets want it.
 	return credentials.NewStaticV4(key, secret, token), nil
@@ -121,7 +122,7 @@ func addressingStyle(environment Environment) (minio.BucketLookupType, error) {
 	case "virtual":
 		return minio.BucketLookupDNS, nil
 	}
-	return 0, usage("%s in the Secret must be path, virtual or auto", addressingVariable)
+	return 0, misconfigured("%s in the Secret must be path, virtual or auto", addressingVariable)
 }
 
 func (bucket *bucket) revision() string { return "" }

@@ -69,7 +69,7 @@ func (bucket *bucket) answered(response *minio.ErrorResponse, key string) *Failu
 		return bucket.denied(what)
 	}
 	failure := &Failure{
-		What:      fmt.Sprintf("%s answers %s for the %s: %s", bucket.endpoint, response.Code, what, shorten(response.Message, 200)),
+		What:      fmt.Sprintf("%s answers %s for the %s: %s", bucket.endpoint, shorten(bucket.redact.text(response.Code), 50), what, shorten(bucket.redact.text(response.Message), 200)),
 		Advice:    fmt.Sprintf("check storageUri, and %s in the Secret", bucket.endpointVariable),
 		temporary: isTemporaryStatus(response.StatusCode),
 	}
@@ -92,7 +92,7 @@ func (bucket *bucket) denied(what string) *Failure {
 func (bucket *bucket) elsewhere(response *minio.ErrorResponse) *Failure {
 	failure := &Failure{What: fmt.Sprintf("bucket %q is in another region", bucket.container), Advice: fmt.Sprintf("set %s in the Secret to its region", regionVariables[0])}
 	if response.Region != "" {
-		failure.Advice = fmt.Sprintf("set %s in the Secret to %s", regionVariables[0], shorten(response.Region, 50))
+		failure.Advice = fmt.Sprintf("set %s in the Secret to %s", regionVariables[0], shorten(bucket.redact.text(response.Region), 50))
 	}
 	return failure
 }

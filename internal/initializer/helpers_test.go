@@ -1,0 +1,228 @@
+package initializer
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io/fs"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// quick is a timing for servers on this machine.
+func quick() timing {
+	return timing{
+		patience: 2 * time.Second, firstPatience: time.Second, stall: 300 * time.Millisecond,
+		pause: time.Millisecond, longestPause: 10 * time.Millisecond, report: time.Hour,
+	}
+}
+
+// result is what a run left behind.
+type result struct {
+	code            int
+	output, message string
+}
+
+// runner runs the command line as a pod would, and looks for credentials in
+// everything that comes out.
+type runner struct {
+	*testing.T
+	directory   string
+	environment map[string]string
+	timing      timing
+	context     context.Context
+}
+
+func newRunner(t *testing.T, environment map[string]string) *runner {
+	return &runner{T: t, directory: filepath.Join(t.TempDir(), "workspace", "dataset"), environment: environment, timing: quick(), context: t.Context()}
+}
+
+func (runner *runner) run(arguments ...string) result {
+	runner.Helper()
+	log := filepath.Join(runner.TempDir(), "termination-log")
+	lookup := func(name string) string {
+		if name == terminationLogVariable {
+			return log
+		}
+		return runner.environment[name]
+	}
+	var output lockedBuffer
+	got := result{code: run(runner.context, arguments, lookup, &output, runner.timing), output: output.String()}
+	if text, err := os.ReadFile(log); err == nil {
+		got.message = string(text)
+	}
+	for _, name := range credentialVariables {
+		secret := strings.TrimSpace(runner.environment[name])
+		if secret != "" && strings.Contains(got.output+got.message, secret) {
+			runner.Errorf("the value of %s is in the output:\n%s", name, got.output)
+		}
+	}
+	if len(got.message) > 2048 || strings.Contains(got.message, "\n") {
+		runner.Errorf("the termination message is not one short line: %q", got.message)
+	}
+	return got
+}
+
+// fetch fetches a dataset into the runner's directory.
+func (runner *runner) fetch(uri string, flags ...string) result {
+	runner.Helper()
+	return runner.run(append(append([]string{"fetch", "--kind", "dataset"}, flags...), uri, runner.directory)...)
+}
+
+// fetched fetches, and fails the test if it does not work.
+func (runner *runner) fetched(uri string, flags ...string) string {
+	runner.Helper()
+	got := runner.fetch(uri, flags...)
+	if got.code != 0 {
+		runner.Fatalf("exit code %d:\n%s", got.code, got.output)
+	}
+	if got.message != "" {
+		runner.Errorf("a termination message of a run that succeeded: %s", got.message)
+	}
+	return got.output
+}
+
+// refused fetches, and fails the test if the last message is not the wanted one.
+func (runner *runner) refused(uri, want string, flags ...string) {
+	runner.Helper()
+	got := runner.fetch(uri, flags...)
+	if got.code != exitFailure {
+		runner.Fatalf("exit code %d:\n%s", got.code, got.output)
+	}
+	if want = fmt.Sprintf("cannot fetch the dataset %s: %s", uri, want); got.message != want {
+		runner.Errorf("message\n%s\nwant\n%s", got.message, want)
+	}
+	if !strings.Contains(got.output, got.message) {
+		runner.Errorf("the log does not have the message:\n%s", got.output)
+	}
+}
+
+// files of the directory with their contents, without the initializer's own.
+func (runner *runner) files() map[string]string {
+	runner.Helper()
+	return filesIn(runner.T, runner.directory)
+}
+
+func filesIn(t *testing.T, directory string) map[string]string {
+	t.Helper()
+	files := map[string]string{}
+	err := filepath.WalkDir(directory, func(path string, found fs.DirEntry, err error) error {
+		if err != nil || found.IsDir() {
+			return err
+		}
+		name, err := filepath.Rel(directory, path)
+		if err != nil || isOwn(name) {
+			return err
+		}
+		content, err := os.ReadFile(path)
+		files[filepath.ToSlash(name)] = string(content)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return files
+}
+
+// parts are the downloads that are not complete.
+func (runner *runner) parts() (parts []string) {
+	found, err := filepath.Glob(filepath.Join(runner.directory, ownPrefix+"*"+partSuffix))
+	if err != nil {
+		runner.Fatal(err)
+	}
+	return found
+}
+
+func (runner *runner) complete() bool {
+	_, err := os.Stat(filepath.Join(runner.directory, markerFile))
+	return err == nil
+}
+
+// write makes files below a directory.
+func write(t *testing.T, directory string, files map[string]string) {
+	t.Helper()
+	for name, content := range files {
+		path := filepath.Join(directory, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o777); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(content), 0o666); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// random content that is the same in every run, and does not compress.
+func random(length int) string {
+	content, state := make([]byte, length), uint32(2463534242)
+	for i := range content {
+		state ^= state << 13
+		state ^= state >> 17
+		state ^= state << 5
+		content[i] = byte(state)
+	}
+	return string(content)
+}
+
+type lockedBuffer struct {
+	mutex  sync.Mutex
+	buffer bytes.Buffer
+}
+
+func (locked *lockedBuffer) Write(text []byte) (int, error) {
+	locked.mutex.Lock()
+	defer locked.mutex.Unlock()
+	return locked.buffer.Write(text)
+}
+
+func (locked *lockedBuffer) String() string {
+	locked.mutex.Lock()
+	defer locked.mutex.Unlock()
+	return locked.buffer.String()
+}
+
+// spoiled is what goes wrong with answers.
+type spoiled struct {
+	http.ResponseWriter
+	// cutAfter bytes the connection is cut; below zero never.
+	cutAfter int
+	// stallAfter bytes nothing comes any more; below zero never.
+	stallAfter int
+	// flip changes the first byte.
+	flip bool
+	// sent counts what left.
+	sent  *int64
+	count int
+	done  <-chan struct{}
+}
+
+func (spoiled *spoiled) Write(text []byte) (int, error) {
+	if spoiled.flip && spoiled.count == 0 && len(text) > 0 {
+		text = append([]byte{text[0] ^ 1}, text[1:]...)
+	}
+	limit := len(text)
+	if spoiled.cutAfter >= 0 {
+		limit = min(limit, max(spoiled.cutAfter-spoiled.count, 0))
+	}
+	if spoiled.stallAfter >= 0 {
+		limit = min(limit, max(spoiled.stallAfter-spoiled.count, 0))
+	}
+	count, err := spoiled.ResponseWriter.Write(text[:limit])
+	spoiled.count += count
+	if spoiled.sent != nil {
+		*spoiled.sent += int64(count)
+	}
+	if err == nil && limit < len(text) {
+		_ = http.NewResponseController(spoiled.ResponseWriter).Flush()
+		if spoiled.stallAfter >= 0 {
+			<-spoiled.done
+		}
+		panic(http.ErrAbortHandler)
+	}
+	return count, err
+}

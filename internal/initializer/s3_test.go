@@ -1,0 +1,310 @@
+package initializer
+
+import (
+	"encoding/hex"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func hexOf(sum []byte) string { return hex.EncodeToString(sum) }
+
+func TestObjectsBelowAPathAreFetched(t *testing.T) {
+	objects := map[string]string{
+		"mnist/train/0.png": "zero", "mnist/train/1.png": "one", "mnist/README.md": "read me", "mnist/empty": "",
+		"mnist/with space & more/ä?#%41+.txt": "odd", "mnist/": "", "mnist/train/": "",
+		"mnist2/other": "not below", "mnistother": "not below", "else": "not below",
+		"mnist/.trireme-journal": "of another run",
+	}
+	below := map[string]string{
+		"train/0.png": "zero", "train/1.png": "one", "README.md": "read me", "empty": "", "with space & more/ä?#%41+.txt": "odd",
+	}
+	cases := map[string]struct {
+		uri  string
+		want map[string]string
+	}{
+		"a path":                {uri: "s3://data/mnist", want: below},
+		"a path with a slash":   {uri: "s3://data/mnist/", want: below},
+		"a folder below":        {uri: "s3://data/mnist/train", want: map[string]string{"0.png": "zero", "1.png": "one"}},
+		"one object":            {uri: "s3://data/mnist/train/1.png", want: map[string]string{"1.png": "one"}},
+		"one object at the top": {uri: "s3://data/else", want: map[string]string{"else": "not below"}},
+		"a whole bucket": {uri: "s3://data", want: map[string]string{
+			"mnist/train/0.png": "zero", "mnist/train/1.png": "one", "mnist/README.md": "read me", "mnist/empty": "",
+			"mnist/with space & more/ä?#%41+.txt": "odd", "mnist2/other": "not below", "mnistother": "not below", "else": "not below",
+			"mnist/.trireme-journal": "of another run",
+		}},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			runner := newRunner(t, newS3Server(t, objects).environment())
+			runner.fetched(tc.uri)
+			if diff := cmp.Diff(tc.want, runner.files()); diff != "" {
+				t.Errorf("files (-want +got):\n%s", diff)
+			}
+			if !runner.complete() || len(runner.parts()) > 0 {
+				t.Errorf("complete: %t, parts: %v", runner.complete(), runner.parts())
+			}
+		})
+	}
+}
+
+func TestListsOfManyPages(t *testing.T) {
+	objects := map[string]string{}
+	for i := range 2345 {
+		objects[fmt.Sprintf("many/%d/%d", i%7, i)] = fmt.Sprint(i)
+	}
+	runner := newRunner(t, newS3Server(t, objects).environment())
+	output := runner.fetched("s3://data/many")
+	if got := len(runner.files()); got != 2345 {
+		t.Errorf("%d files:\n%s", got, output)
+	}
+}
+
+func TestAnotherRunFetchesOnlyWhatChanged(t *testing.T) {
+	server := newS3Server(t, map[string]string{"set/a": "a", "set/b": "b", "set/c": "c", "set/d/e": "e"})
+	runner := newRunner(t, server.environment())
+	runner.fetched("s3://data/set")
+	write(t, runner.directory, map[string]string{"mine": "stays", "d/mine": "stays"})
+	server.asked()
+
+	output := runner.fetched("s3://data/set")
+	if asked := server.asked(); len(asked) > 0 {
+		t.Errorf("asked for %q though everything was there", asked)
+	}
+	if want := "0 files and 0 B of it are to be fetched"; !strings.Contains(output, want) {
+		t.Errorf("no %q in\n%s", want, output)
+	}
+
+	server.put("set/a", "changed")
+	server.remove("set/b")
+	server.put("set/new", "new")
+	write(t, runner.directory, map[string]string{"c": "spoiled by hand"})
+	runner.fetched("s3://data/set")
+	asked := server.asked()
+	slices.Sort(asked)
+	if want := []string{"GET set/a", "GET set/c", "GET set/new"}; !slices.Equal(asked, want) {
+		t.Errorf("asked for %q, want %q", asked, want)
+	}
+	want := map[string]string{"a": "changed", "c": "c", "d/e": "e", "new": "new", "mine": "stays", "d/mine": "stays"}
+	if diff := cmp.Diff(want, runner.files()); diff != "" {
+		t.Errorf("files (-want +got):\n%s", diff)
+	}
+}
+
+func TestWhatIsThereAndRightIsNotFetched(t *testing.T) {
+	server := newS3Server(t, map[string]string{"set/right": "right", "set/wrong": "wrong"})
+	runner := newRunner(t, server.environment())
+	write(t, runner.directory, map[string]string{"right": "right", "wrong": "gnorw"})
+	runner.fetched("s3://data/set")
+	if asked, want := server.asked(), []string{"GET set/wrong"}; !slices.Equal(asked, want) {
+		t.Errorf("asked for %q, want %q", asked, want)
+	}
+}
+
+func TestCutConnectionsAreResumed(t *testing.T) {
+	content := random(3 << 20)
+	server := newS3Server(t, map[string]string{"set/large": content, "set/small": "small"})
+	server.spoil = func(key string, try int, spoiled *spoiled) {
+		if key == "set/large" && try < 4 {
+			spoiled.cutAfter = 600_000
+		}
+	}
+	runner := newRunner(t, server.environment())
+	runner.fetched("s3://data/set")
+	if runner.files()["large"] != content {
+		t.Error("the file is not the object")
+	}
+	// Bytes of the last connection may be lost on the way, but not the rest.
+	if server.sent > int64(len(content))+5*600_000/2 {
+		t.Errorf("%d bytes sent for %d", server.sent, len(content))
+	}
+	ranges := 0
+	for _, asked := range server.asked() {
+		if strings.HasPrefix(asked, "GET set/large bytes=") {
+			ranges++
+		}
+	}
+	if ranges != 4 {
+		t.Errorf("%d resumed, want 4", ranges)
+	}
+}
+
+func TestARestartGoesOn(t *testing.T) {
+	content := random(4 << 20)
+	server := newS3Server(t, map[string]string{"set/large": content})
+	server.spoil = func(_ string, try int, spoiled *spoiled) { spoiled.cutAfter = max(3<<20-try*(3<<20), 0) }
+	runner := newRunner(t, server.environment())
+	runner.timing.patience = 200 * 1e6
+	runner.refused("s3://data/set", fmt.Sprintf("%s cut the connection; check AWS_ENDPOINT_URL_S3 in the Secret, and that no NetworkPolicy, firewall or missing proxy keeps the namespace from it", server.host()))
+	if runner.complete() || len(runner.parts()) != 1 || len(runner.files()) > 0 {
+		t.Fatalf("complete: %t, parts %v, files %d", runner.complete(), runner.parts(), len(runner.files()))
+	}
+	server.spoil, server.sent = nil, 0
+	output := runner.fetched("s3://data/set")
+	if runner.files()["large"] != content {
+		t.Error("the file is not the object")
+	}
+	if server.sent > int64(len(content))/2 {
+		t.Errorf("%d of %d bytes were sent again:\n%s", server.sent, len(content), output)
+	}
+}
+
+func TestSilentConnectionsAreGivenUp(t *testing.T) {
+	content := random(1 << 20)
+	server := newS3Server(t, map[string]string{"set/large": content})
+	server.spoil = func(_ string, try int, spoiled *spoiled) {
+		if try == 0 {
+			spoiled.stallAfter = 500_000
+		}
+	}
+	runner := newRunner(t, server.environment())
+	output := runner.fetched("s3://data/set")
+	if runner.files()["large"] != content {
+		t.Error("the file is not the object")
+	}
+	if want := server.host() + " does not answer; trying again in"; !strings.Contains(output, want) {
+		t.Errorf("no %q in\n%s", want, output)
+	}
+}
+
+func TestDamagedObjects(t *testing.T) {
+	const anew = "it is damaged where it is stored or on the way, or is being written: start the job again, or store it anew"
+	content := random(100_000)
+	cases := map[string]struct {
+		spoil func(try int, spoiled *spoiled)
+		// before the answer, for what its headers say.
+		before func(writer http.ResponseWriter, request *http.Request) bool
+		want   string
+	}{
+		"once":   {spoil: func(try int, spoiled *spoiled) { spoiled.flip = try == 0 }},
+		"always": {spoil: func(_ int, spoiled *spoiled) { spoiled.flip = true }, want: `the file "large" arrived with another MD5 than 6b40a22fa7afa0fc5a9c08f0f37a9bdb; ` + anew},
+		"longer than promised": {
+			before: answerObject(content + "more"),
+			want:   `the file "large" is longer than the 97.7 KiB that were promised; ` + anew,
+		},
+		"another checksum": {
+			before: func(writer http.ResponseWriter, request *http.Request) bool {
+				writer.Header().Set("X-Amz-Checksum-Crc32c", "AAAAAA==")
+				return false
+			},
+			want: `the file "large" arrived with another CRC-32C than 00000000; ` + anew,
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			server := newS3Server(t, map[string]string{"set/large": content})
+			server.before = tc.before
+			if tc.spoil != nil {
+				server.spoil = func(_ string, try int, spoiled *spoiled) { tc.spoil(try, spoiled) }
+			}
+			runner := newRunner(t, server.environment())
+			if tc.want != "" {
+				runner.refused("s3://data/set", tc.want)
+				if len(runner.files()) > 0 {
+					t.Error("the damaged file is in its place")
+				}
+				return
+			}
+			runner.fetched("s3://data/set")
+			if runner.files()["large"] != content {
+				t.Error("the file is not the object")
+			}
+		})
+	}
+}
+
+// answerObject answers a GET of an object, and nothing else.
+func answerObject(content string) func(http.ResponseWriter, *http.Request) bool {
+	return func(writer http.ResponseWriter, request *http.Request) bool {
+		if request.Method != http.MethodGet || !strings.HasPrefix(request.URL.Path, "/data/set/") {
+			return false
+		}
+		_, _ = writer.Write([]byte(content))
+		return true
+	}
+}
+
+func TestWhatIsCompressedStaysSo(t *testing.T) {
+	server := newS3Server(t, map[string]string{"set/a.gz": "\x1f\x8bnot really"})
+	server.before = func(writer http.ResponseWriter, _ *http.Request) bool {
+		writer.Header().Set("Content-Encoding", "gzip")
+		return false
+	}
+	runner := newRunner(t, server.environment())
+	runner.fetched("s3://data/set/a.gz")
+	if got := runner.files()["a.gz"]; got != "\x1f\x8bnot really" {
+		t.Errorf("stored %q", got)
+	}
+}
+
+func TestObjectsThatMustNotBeFiles(t *testing.T) {
+	const remedy = "; rename or remove the object, or fetch a prefix that it is not below"
+	cases := map[string]struct{ key, want string }{
+		"a way out":           {"set/../../outside", `the object "set/../../outside" cannot be a file: its path has .. in it` + remedy},
+		"a way out, later":    {"set/a/../../../outside", `the object "set/a/../../../outside" cannot be a file: its path has .. in it` + remedy},
+		"an absolute path":    {"set//etc/passwd", `the object "set//etc/passwd" cannot be a file: its path is absolute` + remedy},
+		"an empty part":       {"set/a//b", `the object "set/a//b" cannot be a file: its path has an empty part, a dot alone, or is no UTF-8` + remedy},
+		"a dot":               {"set/./b", `the object "set/./b" cannot be a file: its path has an empty part, a dot alone, or is no UTF-8` + remedy},
+		"a name too long":     {"set/" + strings.Repeat("x", 256), `the object "set/` + strings.Repeat("x", 256) + `" cannot be a file: a part of its path has more than 255 bytes` + remedy},
+		"a folder with bytes": {"set/folder/", `the object "set/folder/" cannot be a file: its path has an empty part, a dot alone, or is no UTF-8` + remedy},
+		"a file and a folder": {"set/good/too", `"good" and "good/too" cannot both be there: the one is a file where the other needs a directory; rename one of them where it is stored`},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			runner := newRunner(t, newS3Server(t, map[string]string{"set/good": "good", tc.key: "bad"}).environment())
+			runner.refused("s3://data/set", tc.want)
+			if len(runner.files()) > 0 {
+				t.Errorf("files: %v", runner.files())
+			}
+			if _, err := os.Lstat(filepath.Join(runner.directory, "..", "outside")); err == nil {
+				t.Error("a file outside of the directory")
+			}
+		})
+	}
+}
+
+func TestLinksInTheDirectoryLeadNowhere(t *testing.T) {
+	server := newS3Server(t, map[string]string{"set/a": "new", "set/folder/b": "new"})
+	outside := t.TempDir()
+	write(t, outside, map[string]string{"a": "old", "b": "old"})
+
+	runner := newRunner(t, server.environment())
+	write(t, runner.directory, nil)
+	if err := os.MkdirAll(runner.directory, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(filepath.Join(outside, "a"), filepath.Join(runner.directory, "a")); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(outside, filepath.Join(runner.directory, "folder")); err != nil {
+		t.Fatal(err)
+	}
+	runner.refused("s3://data/set", `cannot make the directory "folder": a link on the way leads out of the directory; remove the link from the claim`)
+	if err := os.Remove(filepath.Join(runner.directory, "folder")); err != nil {
+		t.Fatal(err)
+	}
+	runner.fetched("s3://data/set")
+	if diff := cmp.Diff(map[string]string{"a": "old", "b": "old"}, filesIn(t, outside)); diff != "" {
+		t.Errorf("outside of the directory (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff(map[string]string{"a": "new", "folder/b": "new"}, runner.files()); diff != "" {
+		t.Errorf("files (-want +got):\n%s", diff)
+	}
+}
+
+func TestObjectsThatChangeMeanwhile(t *testing.T) {
+	content := random(1 << 20)
+	server := newS3Server(t, map[string]string{"set/large": content})
+	server.spoil = func(_ string, _ int, spoiled *spoiled) {
+		spoiled.cutAfter = 500_000
+		server.put("set/large", random(900_000))
+	}
+	newRunner(t, server.environment()).refused("s3://data/set",
+		`the object "set/large" in bucket "data" changed while it was fetched; start the job again when nobody changes it`)
+}

@@ -1,0 +1,140 @@
+package initializer
+
+import (
+	"bytes"
+	"context"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/rclone/gofakes3"
+	"github.com/rclone/gofakes3/s3mem"
+)
+
+const (
+	testAccessKey = "AKIATESTTESTTESTTEST"
+	testSecretKey = "secret/of+the=tests"
+)
+
+// s3Server is an S3 server on this machine that checks signatures. What it lacks
+// of S3 (If-Match) is added, and answers can be spoiled.
+type s3Server struct {
+	*httptest.Server
+	t       *testing.T
+	backend *s3mem.Backend
+
+	mutex sync.Mutex
+	// requests for objects: method, key and range.
+	requests []string
+	sent     int64
+	// before may answer a request itself; it then returns true.
+	before func(writer http.ResponseWriter, request *http.Request) bool
+	// spoil may change what becomes of the answer to a GET of an object.
+	spoil func(key string, try int, spoiled *spoiled)
+	tries map[string]int
+}
+
+func newS3Server(t *testing.T, objects map[string]string) *s3Server {
+	server := &s3Server{t: t, backend: s3mem.New(), tries: map[string]int{}}
+	if err := server.backend.CreateBucket(t.Context(), "data"); err != nil {
+		t.Fatal(err)
+	}
+	for key, content := range objects {
+		server.put(key, content)
+	}
+	fake := gofakes3.New(server.backend, gofakes3.WithV4Auth(map[string]string{testAccessKey: testSecretKey})).Server()
+	server.Server = httptest.NewServer(http.HandlerFunc(func(writer http.ResponseWriter, request *http.Request) { server.serve(writer, request, fake) }))
+	t.Cleanup(server.Close)
+	return server
+}
+
+func (server *s3Server) put(key, content string) {
+	server.t.Helper()
+	if _, err := server.backend.PutObject(context.Background(), "data", key, map[string]string{}, bytes.NewReader([]byte(content)), int64(len(content))); err != nil {
+		server.t.Fatal(err)
+	}
+}
+
+func (server *s3Server) remove(key string) {
+	server.t.Helper()
+	if _, err := server.backend.DeleteObject(context.Background(), "data", key); err != nil {
+		server.t.Fatal(err)
+	}
+}
+
+func (server *s3Server) serve(writer http.ResponseWriter, request *http.Request, fake http.Handler) {
+	server.mutex.Lock()
+	before := server.before
+	server.mutex.Unlock()
+	if before != nil && before(writer, request) {
+		return
+	}
+	key, isObject := strings.CutPrefix(request.URL.Path, "/data/")
+	if !isObject || key == "" {
+		fake.ServeHTTP(writer, request)
+		return
+	}
+	if server.replaced(writer, request, key) {
+		return
+	}
+	answer := &spoiled{ResponseWriter: writer, cutAfter: -1, stallAfter: -1, sent: new(int64), done: request.Context().Done()}
+	server.mutex.Lock()
+	server.requests = append(server.requests, strings.TrimSpace(request.Method+" "+key+" "+request.Header.Get("Range")))
+	if server.spoil != nil && request.Method == http.MethodGet {
+		server.spoil(key, server.tries[key], answer)
+	}
+	if request.Method == http.MethodGet {
+		server.tries[key]++
+	}
+	server.mutex.Unlock()
+	defer func() {
+		server.mutex.Lock()
+		server.sent += *answer.sent
+		server.mutex.Unlock()
+	}()
+	fake.ServeHTTP(answer, request)
+}
+
+// replaced answers as S3 does if the object is not the one that is asked for.
+func (server *s3Server) replaced(writer http.ResponseWriter, request *http.Request, key string) bool {
+	wanted := strings.Trim(request.Header.Get("If-Match"), `"`)
+	if wanted == "" {
+		return false
+	}
+	object, err := server.backend.HeadObject(request.Context(), "data", key)
+	if err != nil || hexOf(object.Hash) == wanted {
+		return false
+	}
+	s3Error(writer, http.StatusPreconditionFailed, "PreconditionFailed", "")
+	return true
+}
+
+// s3Error answers as S3 does.
+func s3Error(writer http.ResponseWriter, status int, code, message string) {
+	writer.Header().Set("Content-Type", "application/xml")
+	writer.WriteHeader(status)
+	_, _ = writer.Write([]byte(`<?xml version="1.0" encoding="UTF-8"?><Error><Code>` + code + `</Code><Message>` + message + `</Message></Error>`))
+}
+
+// environment to reach the server by.
+func (server *s3Server) environment() map[string]string {
+	return map[string]string{
+		"AWS_ENDPOINT_URL_S3": server.URL,
+		// Secrets often have a line feed at the end.
+		accessKeyVariable: testAccessKey + "\n",
+		secretKeyVariable: testSecretKey + "\n",
+	}
+}
+
+func (server *s3Server) host() string { return strings.TrimPrefix(server.URL, "http://") }
+
+// asked are the requests for objects since it was last called.
+func (server *s3Server) asked() []string {
+	server.mutex.Lock()
+	defer server.mutex.Unlock()
+	asked := server.requests
+	server.requests = nil
+	return asked
+}
