@@ -6,7 +6,10 @@ import (
 	"log/slog"
 	"strings"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+
+	"github.com/trireme-mpi/trireme/api/training"
 )
 
 // Audit writes one line of JSON for each job or runtime that somebody creates,
@@ -45,6 +48,19 @@ func (audit *Audit) write(request *admission.Request, response *admission.Respon
 		"decision", decision,
 		"code", code,
 		"requestID", request.UID,
+	)
+}
+
+// Lifecycle writes a line for a job that starts or ends, with who created it.
+func (audit *Audit) Lifecycle(event, kind string, job metav1.Object, result string) {
+	audit.logger.Info("audit",
+		"user", job.GetAnnotations()[training.AnnotationCreatedBy],
+		"verb", event,
+		"kind", kind,
+		"namespace", job.GetNamespace(),
+		"name", job.GetName(),
+		"uid", job.GetUID(),
+		"result", result,
 	)
 }
 

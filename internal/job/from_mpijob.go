@@ -28,6 +28,7 @@ func FromMPIJob(mpiJob *v2beta1.MPIJob, defaults Defaults) *Job {
 		UID:               mpiJob.UID,
 		Suspended:         orElse(spec.RunPolicy.Suspend, false),
 		Queue:             mpiJob.Labels[training.LabelQueue],
+		QueueLabels:       queueLabels(mpiJob.Labels),
 		TagOutput:         mpiJob.Annotations[training.AnnotationTagOutput] == "true",
 		MPI:               mpiOf(spec.MPIImplementation),
 		Slots:             orElse(spec.SlotsPerWorker, 1),

@@ -28,7 +28,7 @@ func TestFromMPIJobFillsInEveryDefault(t *testing.T) {
 func TestFromMPIJobReadsEveryField(t *testing.T) {
 	want := &Job{
 		Kind: KindMPIJob, Namespace: "team-a", Name: "resnet", UID: "1234",
-		Suspended: true, Queue: "gpus", ManagedBy: training.ManagedByMultiKueue,
+		Suspended: true, Queue: "gpus", QueueLabels: map[string]string{"kueue.x-k8s.io/queue-name": "gpus"}, ManagedBy: training.ManagedByMultiKueue,
 		MPI: MPICH, Slots: 4,
 		Launcher:        Role{Replicas: 1, Template: restarting(corev1.RestartPolicyNever, podTemplate("mpirun", "python", "train.py"))},
 		Worker:          Role{Replicas: 8, Template: restarting(corev1.RestartPolicyOnFailure, podTemplate("/usr/sbin/sshd", "-De"))},

@@ -20,6 +20,7 @@ func FromTrainJob(trainJob *v2alpha1.TrainJob, runtime *v2alpha1.TrainingRuntime
 		UID:          trainJob.UID,
 		Suspended:    orElse(spec.Suspend, false),
 		Queue:        trainJob.Labels[training.LabelQueue],
+		QueueLabels:  queueLabels(trainJob.Labels),
 		TagOutput:    trainJob.Annotations[training.AnnotationTagOutput] == "true",
 		MPI:          MPI(runtime.MLPolicy.MPIImplementation),
 		Slots:        orElse(spec.Trainer.SlotsPerWorker, orElse(runtime.MLPolicy.SlotsPerWorker, 1)),

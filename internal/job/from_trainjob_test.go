@@ -44,7 +44,7 @@ func TestFromTrainJobReadsEveryField(t *testing.T) {
 	}
 	want := &Job{
 		Kind: KindTrainJob, Namespace: "team-a", Name: "bert", UID: "5678",
-		Suspended: true, Queue: "gpus", ManagedBy: training.ManagedByMultiKueue,
+		Suspended: true, Queue: "gpus", QueueLabels: map[string]string{"kueue.x-k8s.io/queue-name": "gpus"}, ManagedBy: training.ManagedByMultiKueue,
 		MPI: IntelMPI, Slots: 8,
 		Launcher:     Role{Replicas: 1, Template: pod([]string{"mpirun", "-np", "128", "python", "train.py", "--fast"}, resources("cpu", "1"))},
 		Worker:       Role{Replicas: 16, Template: pod(nil, resources("nvidia.com/gpu", "8"))},

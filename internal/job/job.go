@@ -8,6 +8,7 @@ package job
 
 import (
 	"fmt"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -27,6 +28,8 @@ type Job struct {
 	Suspended bool
 	// Queue is Kueue's local queue that the job waits in, if any.
 	Queue string
+	// QueueLabels are what the job tells Kueue, the queue among it.
+	QueueLabels map[string]string
 	// ManagedBy is who else runs the job; empty for the jobs that are ours.
 	ManagedBy string
 
@@ -178,6 +181,21 @@ func runsAgent(template *corev1.PodTemplateSpec) bool {
 	return len(containers) > 0 && len(containers[0].Command) == 0 && len(containers[0].Args) == 0
 }
 
+// queueLabels are those of a job's labels that are for Kueue.
+func queueLabels(labels map[string]string) map[string]string {
+	var found map[string]string
+	for key, value := range labels {
+		if !strings.HasPrefix(key, "kueue.x-k8s.io/") {
+			continue
+		}
+		if found == nil {
+			found = map[string]string{}
+		}
+		found[key] = value
+	}
+	return found
+}
+
 // WorkerName is the name of a worker of an MPIJob, and its host name.
 func WorkerName(job string, index int32) string { return fmt.Sprintf("%s-worker-%d", job, index) }
 
@@ -193,9 +211,16 @@ func (job *Job) Objects() map[corev1.ResourceName]int64 {
 	if job.Kind == KindTrainJob {
 		objects["count/jobs.batch"] = 2
 		objects["count/jobsets.jobset.x-k8s.io"] = 1
+		objects["count/controllerrevisions.apps"] = 1
 	}
 	for _, name := range []corev1.ResourceName{"services", "secrets", "configmaps"} {
 		objects["count/"+name] = objects[name]
+	}
+	if job.NetworkPolicy != "" {
+		objects["count/networkpolicies.networking.k8s.io"] = 1
+	}
+	if job.Initializer != nil {
+		objects["count/jobs.batch"]++
 	}
 	if job.Initializer != nil && job.Initializer.ClaimName == "" {
 		objects["persistentvolumeclaims"], objects["count/persistentvolumeclaims"] = 1, 1

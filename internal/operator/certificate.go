@@ -88,12 +88,11 @@ func unpackSecret(manager ctrl.Manager, secret types.NamespacedName, directory s
 	if err != nil {
 		return err
 	}
-	if err := manager.Add(secrets); err != nil {
+	if err := manager.Add(everywhere{secrets}); err != nil {
 		return err
 	}
-	everyReplica := false
 	unpacker, err := controller.New("webhook-certificate", manager, controller.Options{
-		NeedLeaderElection: &everyReplica,
+		NeedLeaderElection: new(false),
 		Reconciler: reconcile.Func(func(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
 			var object corev1.Secret
 			if err := secrets.Get(ctx, request.NamespacedName, &object); err != nil {
@@ -107,6 +106,12 @@ func unpackSecret(manager ctrl.Manager, secret types.NamespacedName, directory s
 	}
 	return unpacker.Watch(source.Kind(secrets, &corev1.Secret{}, &handler.TypedEnqueueRequestForObject[*corev1.Secret]{}))
 }
+
+// everywhere is a cache that does not wait until this replica leads.
+type everywhere struct{ cache.Cache }
+
+// NeedLeaderElection is false, because every replica answers.
+func (everywhere) NeedLeaderElection() bool { return false }
 
 // writeCertificate replaces each file in one step, the key first: whoever reads
 // them in between finds a pair that does not match and tries again.

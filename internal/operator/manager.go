@@ -19,9 +19,10 @@ import (
 	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
-	"sigs.k8s.io/controller-runtime/pkg/client"
+	controllers "sigs.k8s.io/controller-runtime/pkg/config"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/webhook"
+	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -46,7 +47,7 @@ type Options struct {
 // Scheme knows every kind that the operator reads or writes.
 func Scheme() *runtime.Scheme {
 	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, v2alpha1.AddToScheme, v2beta1.AddToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, v2alpha1.AddToScheme, v2beta1.AddToScheme, jobset.AddToScheme} {
 		utilruntime.Must(add(scheme))
 	}
 	return scheme
@@ -73,11 +74,15 @@ func New(connection *rest.Config, options Options) (ctrl.Manager, error) {
 	} else {
 		close(certified)
 	}
+	audit := admission.NewAudit(options.Audit)
+	if err := addReconcilers(manager, options.Config, audit); err != nil {
+		return nil, err
+	}
 	serving := &webhooks{
 		manager:   manager,
 		certified: certified,
 		handlers: admission.Handlers(validation.NewRules(options.Config, onOpenShift), manager.GetCache(), manager.GetAPIReader(),
-			manager.GetScheme(), admission.NewAudit(options.Audit)),
+			manager.GetScheme(), audit),
 	}
 	return manager, errors.Join(
 		manager.Add(serving),
@@ -114,9 +119,11 @@ func managerOptions(options Options) ctrl.Options {
 		LeaderElectionReleaseOnCancel: true,
 		RetryPeriod:                   new(retryPeriod),
 		GracefulShutdownTimeout:       new(shutdownTimeout),
+		// Whoever takes over knows the cluster already.
+		Controller: controllers.Controller{EnableWarmup: new(true)},
 		Cache: cache.Options{
 			DefaultTransform: cache.TransformStripManagedFields(),
-			ByObject:         map[client.Object]cache.ByObject{&corev1.Node{}: {Transform: keepWhatIsRead}},
+			ByObject:         cachedKinds(),
 		},
 	}
 }

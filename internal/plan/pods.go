@@ -22,8 +22,13 @@ import (
 // run; the agent's patience starts there.
 const RunningAnnotation = "training.kubeflow.org/workers-running-at"
 
+// GateContainer is the init container that holds a launcher back which runs its
+// image's entrypoint.
+const GateContainer = "trireme-gate"
+
 const (
 	hostfileFile    = "hostfile"
+	discoverFile    = "discover_hosts.sh"
 	keysVolume      = "trireme-keys"
 	hostfileVolume  = "trireme-hostfile"
 	clockVolume     = "trireme-clock"
@@ -100,7 +105,7 @@ func addLauncherFiles(pod *corev1.PodSpec, made *job.Job, parts Parts) {
 	container := &pod.Containers[0]
 	pod.Volumes = append(pod.Volumes,
 		corev1.Volume{Name: hostfileVolume, VolumeSource: corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{
-			LocalObjectReference: corev1.LocalObjectReference{Name: parts.Hostfile}, DefaultMode: new(int32(0o444)),
+			LocalObjectReference: corev1.LocalObjectReference{Name: parts.Hostfile}, DefaultMode: new(int32(0o555)),
 		}}},
 		corev1.Volume{Name: clockVolume, VolumeSource: corev1.VolumeSource{DownwardAPI: &corev1.DownwardAPIVolumeSource{
 			Items: []corev1.DownwardAPIVolumeFile{{
@@ -119,7 +124,7 @@ func addLauncherFiles(pod *corev1.PodSpec, made *job.Job, parts Parts) {
 
 // addGate holds a launcher back that runs its image's entrypoint.
 func addGate(pod *corev1.PodSpec, made *job.Job, parts Parts) {
-	gate := agentContainer("trireme-gate", pod, parts.Delivery.Image, "gate")
+	gate := agentContainer(GateContainer, pod, parts.Delivery.Image, "gate")
 	for _, mounted := range pod.Containers[0].VolumeMounts {
 		// An image's own ssh logs in by itself; its gate needs no key.
 		needsKeys := mounted.Name == keysVolume && made.WorkersRunAgent()

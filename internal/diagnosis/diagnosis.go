@@ -1,0 +1,218 @@
+// Package diagnosis tells how a job stands and, if it failed, why: a pure
+// function of the job, of what was known before and of what is seen now.
+//
+// What it once said of a job's end stays said: the first failure and the
+// terminal phase are read back from the status, because the pods that prove
+// them may be gone.
+package diagnosis
+
+import (
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/trireme-mpi/trireme/api/training"
+	"github.com/trireme-mpi/trireme/internal/agent"
+	"github.com/trireme-mpi/trireme/internal/job"
+	"github.com/trireme-mpi/trireme/internal/plan"
+)
+
+// Previous is what the job's status says.
+type Previous struct {
+	training.Progress
+	StartTime, CompletionTime *metav1.Time
+	Suspended                 bool
+	Submitted                 metav1.Time
+}
+
+// Finished tells whether the job has ended.
+func (previous *Previous) Finished() bool {
+	return previous.Phase == training.PhaseSucceeded || previous.Phase == training.PhaseFailed
+}
+
+// Observed is what is seen of a job.
+type Observed struct {
+	Now                              time.Time
+	Launchers, Workers, Initializers []*corev1.Pod
+	// Workload is the JobSet, or the batch Job of an MPIJob's launcher.
+	Workload Workload
+	// Fetching is the initializer's Job.
+	Fetching Workload
+	// Refusal is a pod or another object that the API server did not take.
+	Refusal *Refusal
+	// Obstacle keeps the job from having pods, until somebody removes it.
+	Obstacle *Answer
+	// GangWords say how the pods are placed together.
+	GangWords string
+	// FreeNodes are the nodes that one of the missing pods would fit on. It is
+	// counted only when a gang has waited for too long.
+	FreeNodes *int
+	// ScaleUp: the cluster is getting more nodes for these pods.
+	ScaleUp bool
+	// Confirmed: what is missing was looked for again, past any cache.
+	Confirmed bool
+	// ImagePatience is how long a pod may wait for its image.
+	ImagePatience time.Duration
+}
+
+// Workload is something that makes pods.
+type Workload struct {
+	Exists bool
+	// Suspended: a queue holds it back.
+	Suspended bool
+	Complete  bool
+	// Failed says why it gave up.
+	Failed   string
+	FailedAt time.Time
+}
+
+// Refusal is an object that the API server did not take.
+type Refusal struct {
+	// Role of the pod; empty for other objects.
+	Role    string
+	Object  string
+	Message string
+	// Quota: the namespace's quota is the cause.
+	Quota bool
+}
+
+// Ask is what must be found out before a verdict can be given.
+type Ask string
+
+const (
+	// AskNothing: the verdict stands.
+	AskNothing Ask = ""
+	// AskNodes: how many nodes would take a pod, and whether more are coming?
+	AskNodes Ask = "Nodes"
+	// AskConfirmation: is what is missing really not there, and the job really
+	// not suspended?
+	AskConfirmation Ask = "Confirmation"
+)
+
+// Verdict is how a job stands.
+type Verdict struct {
+	training.Progress
+	StartTime, CompletionTime *metav1.Time
+	Stage                     plan.Stage
+	Ask                       Ask
+
+	// Gang, LauncherReady and WorkersReady answer the questions of conditions.
+	Gang, LauncherReady, WorkersReady Answer
+	// Suspension says why there are no pods; empty where there should be some.
+	Suspension Answer
+	// Waiting says what a pending job waits for.
+	Waiting Answer
+
+	Launcher, Worker Counts
+	// Report is what the launcher said of its run, once it has ended.
+	Report *agent.Report
+	// NextCheck is when time alone may change the verdict; zero is never.
+	NextCheck time.Duration
+}
+
+// Answer is the answer to one question about a job.
+type Answer struct {
+	Yes             bool
+	Reason, Message string
+}
+
+// Counts are numbers of pods.
+type Counts struct{ Active, Succeeded, Failed int32 }
+
+// Of is the verdict on a job.
+func Of(made *job.Job, previous Previous, seen Observed) Verdict {
+	view := newView(made, &seen)
+	if previous.Finished() {
+		return view.finishedBefore(previous)
+	}
+	verdict := Verdict{Progress: view.progress(previous), Stage: view.stage(previous)}
+	verdict.Launcher, verdict.Worker = view.counts()
+	view.answer(&verdict)
+	switch verdict.Stage {
+	case plan.Suspended:
+		verdict.suspended(previous)
+		return verdict
+	case plan.Initializing:
+		view.initializing(&verdict, previous)
+	default:
+		view.running(&verdict, previous)
+	}
+	return verdict
+}
+
+// finishedBefore keeps everything as it was said; only the life that is left is
+// counted.
+func (view *view) finishedBefore(previous Previous) Verdict {
+	verdict := Verdict{
+		Progress: previous.Progress, StartTime: previous.StartTime, CompletionTime: previous.CompletionTime, Stage: plan.Finished,
+	}
+	verdict.Launcher, verdict.Worker = view.counts()
+	if ttl := view.job.Lifetime.TTLSecondsAfterFinished; ttl != nil && previous.CompletionTime != nil {
+		verdict.NextCheck = atLeastNow(previous.CompletionTime.Add(time.Duration(*ttl) * time.Second).Sub(view.seen.Now))
+	}
+	return verdict
+}
+
+// Expired tells whether a job has outlived itself.
+func Expired(made *job.Job, previous Previous, now time.Time) bool {
+	ttl := made.Lifetime.TTLSecondsAfterFinished
+	return ttl != nil && previous.Finished() && previous.CompletionTime != nil &&
+		!now.Before(previous.CompletionTime.Add(time.Duration(*ttl)*time.Second))
+}
+
+// stage is where the job stands, as far as its objects are concerned.
+func (view *view) stage(previous Previous) plan.Stage {
+	made, seen := view.job, view.seen
+	switch {
+	case made.Suspended:
+		return plan.Suspended
+	// What was made before the suspension must be gone before anything is made anew.
+	case previous.Suspended && !view.heldByQueue() && (len(seen.Launchers)+len(seen.Workers) > 0 || seen.Workload.Exists):
+		return plan.Suspended
+	case made.Initializer != nil && !seen.Fetching.Complete && !seen.Workload.Exists:
+		return plan.Initializing
+	default:
+		return plan.Active
+	}
+}
+
+// heldByQueue tells whether Kueue keeps a TrainJob's JobSet from having pods.
+func (view *view) heldByQueue() bool {
+	return view.job.Kind == job.KindTrainJob && view.seen.Workload.Exists && view.seen.Workload.Suspended
+}
+
+// obstaclePatience is how long until an obstacle is looked at again.
+const obstaclePatience = 30 * time.Second
+
+// Hindered is the verdict on a job that cannot even be read as one.
+func Hindered(previous Previous, obstacle Answer) Verdict {
+	verdict := Verdict{Progress: *previous.Progress.DeepCopy(), StartTime: previous.StartTime, Stage: plan.Suspended}
+	verdict.Phase = training.PhasePending
+	verdict.hinder(obstacle)
+	verdict.record(training.StepSubmitted, previous.Submitted.Time)
+	return verdict
+}
+
+func (verdict *Verdict) hinder(obstacle Answer) {
+	verdict.Waiting, verdict.Gang = obstacle, obstacle
+	for _, answer := range []*Answer{&verdict.WorkersReady, &verdict.LauncherReady} {
+		if answer.Reason == "" {
+			*answer = obstacle
+		}
+	}
+	verdict.checkIn(obstaclePatience)
+}
+
+func (verdict *Verdict) suspended(previous Previous) {
+	verdict.Phase = training.PhasePending
+	verdict.Suspension = Answer{Yes: true, Reason: "Suspended", Message: "The job is suspended and has no pods"}
+	if verdict.Launcher.Active+verdict.Worker.Active > 0 {
+		verdict.Suspension.Message = "The job is suspended; its pods are ending"
+	}
+	verdict.Waiting = verdict.Suspension
+	// What began before the suspension begins anew after it.
+	verdict.Timeline = keepSteps(previous.Timeline, training.StepSubmitted)
+}
+
+func atLeastNow(duration time.Duration) time.Duration { return max(duration, time.Millisecond) }

@@ -1,0 +1,234 @@
+package diagnosis
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/trireme-mpi/trireme/api/training"
+	"github.com/trireme-mpi/trireme/internal/agent"
+)
+
+// progress is how far the job has come, as its pods show it.
+func (view *view) progress(previous Previous) training.Progress {
+	progress := training.Progress{Phase: training.PhasePending, Timeline: previous.Timeline}
+	if view.podsRun() {
+		progress.Phase = training.PhaseRunning
+	}
+	progress.ReadyWorkers = fmt.Sprintf("%d/%d", view.readyWorkers(), view.job.Worker.Replicas)
+	if view.launcher != nil {
+		progress.LauncherPodStatus = new(view.podStatus(view.launcher))
+		view.explainLauncher(progress.LauncherPodStatus)
+	} else if known := previous.LauncherPodStatus; known != nil && isFailureReason(known.Reason) && !view.job.Suspended {
+		// The pod is being replaced; why is all that is left of it.
+		progress.LauncherPodStatus = known.DeepCopy()
+	}
+	for index := range view.job.Worker.Replicas {
+		if pod := view.workers[index]; pod != nil {
+			progress.WorkerPodStatuses = append(progress.WorkerPodStatuses, training.WorkerPodStatus{Index: index, PodStatus: view.podStatus(pod)})
+		}
+	}
+	return progress
+}
+
+func (view *view) readyWorkers() (ready int) {
+	for _, pod := range view.workers {
+		if isReady(pod) {
+			ready++
+		}
+	}
+	return ready
+}
+
+func (view *view) podStatus(pod *corev1.Pod) training.PodStatus {
+	status := training.PodStatus{Name: pod.Name, Node: pod.Spec.NodeName, Phase: string(pod.Status.Phase)}
+	if found := troubleWith(pod); found != nil {
+		status.Reason, status.Message = found.reason, view.sentence(found)
+		return status
+	}
+	if placed := condition(pod, corev1.PodScheduled); placed != nil && placed.Status == corev1.ConditionFalse {
+		status.Reason, status.Message = placed.Reason, placed.Message
+	}
+	return status
+}
+
+// explainLauncher says why the launcher's command failed, now or the last time:
+// its pod may be gone when the job has.
+func (view *view) explainLauncher(status *training.PodStatus) {
+	if ended := view.launcherEnd(); ended != nil && ended.ExitCode != 0 {
+		found := view.launcherExit(ended)
+		status.Reason, status.Message = string(found.reason), found.message
+	}
+}
+
+// answer answers the questions that conditions stand for.
+func (view *view) answer(verdict *Verdict) {
+	verdict.Gang = view.gangAnswer()
+	verdict.WorkersReady = view.workersAnswer()
+	verdict.LauncherReady = view.launcherAnswer()
+	for _, answer := range []Answer{verdict.Gang, verdict.WorkersReady, verdict.LauncherReady} {
+		if !answer.Yes {
+			verdict.Waiting = answer
+			return
+		}
+	}
+}
+
+func (view *view) gangAnswer() Answer {
+	placed, words := int32(0), ""
+	pods := view.pods()
+	for _, pod := range pods {
+		if isPlaced(pod) {
+			placed++
+			continue
+		}
+		if unplaced := condition(pod, corev1.PodScheduled); unplaced != nil && unplaced.Status == corev1.ConditionFalse && words == "" {
+			words = unplaced.Message
+		}
+	}
+	total := view.job.Pods()
+	switch {
+	case placed == total:
+		return Answer{Yes: true, Reason: "Scheduled", Message: fmt.Sprintf("All %d pods have their place. %s", total, view.seen.GangWords)}
+	case int32(len(pods)) < view.expectedPods():
+		return Answer{Reason: "CreatingPods", Message: fmt.Sprintf("%d of %d pods exist, %d placed", len(pods), total, placed)}
+	case words == "":
+		return Answer{Reason: "Waiting", Message: fmt.Sprintf("%d of %d pods placed", placed, total)}
+	default:
+		return Answer{Reason: "Waiting", Message: fmt.Sprintf("%d of %d pods placed; scheduler: %s", placed, total, words)}
+	}
+}
+
+func (view *view) workersAnswer() Answer {
+	total, ready := view.job.Worker.Replicas, int32(view.readyWorkers())
+	if ready == total {
+		return Answer{Yes: true, Reason: "Ready", Message: fmt.Sprintf("All %d workers are ready", total)}
+	}
+	answer := Answer{Reason: "Waiting", Message: fmt.Sprintf("%d of %d workers are ready", ready, total)}
+	for _, pod := range view.inOrder() {
+		if found := troubleWith(pod); found != nil {
+			answer.Reason = orElse(found.reason, answer.Reason)
+			answer.Message += ". " + view.sentence(found)
+			break
+		}
+	}
+	return answer
+}
+
+func (view *view) launcherAnswer() Answer {
+	if view.launcher == nil {
+		return Answer{Reason: "Waiting", Message: "The launcher has no pod yet"}
+	}
+	if isReady(view.launcher) {
+		return Answer{Yes: true, Reason: "WorkersReached", Message: "The launcher has reached every worker"}
+	}
+	if found := troubleWith(view.launcher); found != nil {
+		return Answer{Reason: orElse(found.reason, "Failed"), Message: view.sentence(found)}
+	}
+	if view.launcher.Status.Phase == corev1.PodRunning {
+		return Answer{Reason: "ReachingWorkers", Message: "The launcher runs and waits until it can reach every worker"}
+	}
+	return Answer{Reason: "Waiting", Message: "The launcher does not run yet"}
+}
+
+// recordSteps adds the steps that were reached. A step that was once reached
+// keeps its time.
+func (view *view) recordSteps(verdict *Verdict, previous Previous) {
+	record := func(step training.TimelineStep, reached bool, at time.Time) {
+		if reached && !at.IsZero() {
+			verdict.record(step, at)
+		}
+	}
+	record(training.StepSubmitted, true, previous.Submitted.Time)
+	record(training.StepAdmitted, verdict.Stage != "" && view.job.Initializer == nil || view.seen.Fetching.Complete, view.seen.Now)
+	record(training.StepScheduled, verdict.Gang.Yes, view.latest(view.pods(), placedAt))
+	record(training.StepPodsReady, verdict.WorkersReady.Yes, view.latest(view.inOrder(), readyAt))
+	if view.launcher != nil {
+		record(training.StepWorkersReached, verdict.LauncherReady.Yes, readyAt(view.launcher))
+	}
+}
+
+// recordEnd adds the end, and what only the launcher's report tells.
+func (view *view) recordEnd(verdict *Verdict, at time.Time) {
+	if report := verdict.Report; report != nil && report.Hosts.Expected > 0 && report.Hosts.Reached > 0 {
+		began := view.commandBegan(report)
+		if report.Timings.Init > 0 && !began.IsZero() {
+			verdict.record(training.StepWorkersReached, began)
+			verdict.record(training.StepFirstRankUp, earlier(began.Add(time.Duration(report.Timings.Init*float64(time.Second))), at))
+		}
+	}
+	verdict.record(training.StepFinished, at)
+}
+
+// commandBegan is when the launcher's gate was passed, as the report tells it.
+func (view *view) commandBegan(report *agent.Report) time.Time {
+	ended := view.launcherEnd()
+	if ended == nil || ended.StartedAt.IsZero() {
+		return time.Time{}
+	}
+	gate := report.Timings.DNS + report.Timings.Connect
+	return earlier(ended.StartedAt.Add(time.Duration(gate*float64(time.Second))), ended.FinishedAt.Time)
+}
+
+func earlier(one, other time.Time) time.Time {
+	if one.Before(other) {
+		return one
+	}
+	return other
+}
+
+func readyAt(pod *corev1.Pod) time.Time {
+	if ready := condition(pod, corev1.PodReady); ready != nil {
+		return ready.LastTransitionTime.Time
+	}
+	return time.Time{}
+}
+
+func (view *view) latest(pods []*corev1.Pod, when func(*corev1.Pod) time.Time) (latest time.Time) {
+	for _, pod := range pods {
+		if at := when(pod); at.After(latest) {
+			latest = at
+		}
+	}
+	return latest
+}
+
+// order of the steps.
+var order = []training.TimelineStep{
+	training.StepSubmitted, training.StepAdmitted, training.StepScheduled, training.StepPodsReady,
+	training.StepWorkersReached, training.StepFirstRankUp, training.StepFinished,
+}
+
+// record adds a step in its place, unless it was reached before.
+func (verdict *Verdict) record(step training.TimelineStep, at time.Time) {
+	if stepTime(verdict.Timeline, step) != nil {
+		return
+	}
+	// The status it came from is not ours to change.
+	timeline := append(slices.Clone(verdict.Timeline), training.TimelineEntry{Step: step, Time: metav1.Time{Time: at.Truncate(time.Second)}})
+	slices.SortStableFunc(timeline, func(a, b training.TimelineEntry) int {
+		return slices.Index(order, a.Step) - slices.Index(order, b.Step)
+	})
+	verdict.Timeline = timeline
+}
+
+func stepTime(timeline []training.TimelineEntry, step training.TimelineStep) *metav1.Time {
+	for i := range timeline {
+		if timeline[i].Step == step {
+			return timeline[i].Time.DeepCopy()
+		}
+	}
+	return nil
+}
+
+func keepSteps(timeline []training.TimelineEntry, steps ...training.TimelineStep) (kept []training.TimelineEntry) {
+	for _, entry := range timeline {
+		if slices.Contains(steps, entry.Step) {
+			kept = append(kept, entry)
+		}
+	}
+	return kept
+}

@@ -1,0 +1,225 @@
+package diagnosis
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/trireme-mpi/trireme/api/training"
+)
+
+// trouble is what is wrong with one pod.
+type trouble struct {
+	pod *corev1.Pod
+	// reason in one word, as Kubernetes has it.
+	reason string
+	// cause completes a sentence that begins with the pod; advice is one of its own.
+	cause, advice string
+	at            time.Time
+	// ended: the pod will not run again by itself.
+	ended bool
+	// forGood: waiting does not help.
+	forGood bool
+	// doubtful: a cache may be behind, so it is looked at again.
+	doubtful bool
+	// exit is how the container ended, where that is what is wrong.
+	exit *corev1.ContainerStateTerminated
+}
+
+// troubleWith finds what is wrong with a pod; nil is nothing.
+func troubleWith(pod *corev1.Pod) *trouble {
+	if found := failed(pod); found != nil {
+		return found
+	}
+	if found := disrupted(pod); found != nil {
+		return found
+	}
+	for _, status := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
+		if found := waiting(pod, &status); found != nil {
+			return found
+		}
+	}
+	return nil
+}
+
+// failed is the trouble of a pod that has ended, other than well.
+func failed(pod *corev1.Pod) *trouble {
+	main := mainStatus(pod)
+	mainFailed := main != nil && main.State.Terminated != nil && main.State.Terminated.ExitCode != 0 && pod.Spec.RestartPolicy == corev1.RestartPolicyNever
+	if pod.Status.Phase != corev1.PodFailed && !mainFailed {
+		return nil
+	}
+	found := &trouble{pod: pod, ended: true, at: endOf(pod)}
+	if pod.Status.Reason != "" {
+		found.reason = pod.Status.Reason
+		found.cause, found.advice = lostPlace(pod)
+		return found
+	}
+	for _, status := range containerStatuses(pod) {
+		if ended := status.State.Terminated; ended != nil && ended.ExitCode != 0 {
+			found.at, found.exit = ended.FinishedAt.Time, ended
+			found.reason = ended.Reason
+			found.cause, found.advice = exited(pod, &status, ended)
+			return found
+		}
+	}
+	found.reason, found.cause = "Failed", "failed: "+orElse(pod.Status.Message, "Kubernetes does not say why")
+	found.advice = fmt.Sprintf("See kubectl describe pod %s -n %s.", pod.Name, pod.Namespace)
+	if interruption := condition(pod, corev1.DisruptionTarget); interruption != nil && interruption.Status == corev1.ConditionTrue {
+		found.reason = interruption.Reason
+		found.cause = "lost its place: " + interruption.Message
+	}
+	return found
+}
+
+// lostPlace explains a pod that Kubernetes ended, and not its own command.
+func lostPlace(pod *corev1.Pod) (cause, advice string) {
+	message := strings.TrimSpace(pod.Status.Message)
+	switch pod.Status.Reason {
+	case "Evicted":
+		return "was evicted from its node: " + message,
+			"Let it ask for as much as it uses, so that the node is not overfull: requests as high as limits, ephemeral-storage too."
+	case "DeadlineExceeded":
+		return "ran for longer than its pod's activeDeadlineSeconds", "Raise it in the pod template, or leave it out."
+	case "NodeLost", "NodeShutdown", "Terminated":
+		return "lost its node: " + orElse(message, pod.Status.Reason), "Start the job again once the node is back or others have room."
+	default:
+		return fmt.Sprintf("was refused by its node: %s %s", pod.Status.Reason, message),
+			fmt.Sprintf("See kubectl describe node %s.", pod.Spec.NodeName)
+	}
+}
+
+// exited explains a container that ended with an error.
+func exited(pod *corev1.Pod, status *corev1.ContainerStatus, ended *corev1.ContainerStateTerminated) (cause, advice string) {
+	container := ""
+	if len(pod.Spec.Containers) == 0 || status.Name != pod.Spec.Containers[0].Name {
+		container = fmt.Sprintf(" in its container %s", status.Name)
+	}
+	switch {
+	case ended.Reason == "OOMKilled":
+		limit := ""
+		if memory := memoryLimit(pod, status.Name); memory != "" {
+			limit = " of " + memory
+		}
+		return fmt.Sprintf("used more memory than its limit%s and was killed%s (OOMKilled, exit code %d)", limit, container, ended.ExitCode),
+			memoryAdvice(pod)
+	case ended.Reason == "StartError" || ended.Reason == "ContainerCannotRun":
+		return fmt.Sprintf("could not be started%s: %s", container, strings.TrimSpace(ended.Message)),
+			"The command must exist in the image and be executable."
+	case ended.ExitCode > 128 && ended.ExitCode < 160:
+		return fmt.Sprintf("was killed by signal %d%s (exit code %d)", ended.ExitCode-128, container, ended.ExitCode), logAdvice(pod, status.Name)
+	default:
+		return fmt.Sprintf("ended with exit code %d%s", ended.ExitCode, container), logAdvice(pod, status.Name)
+	}
+}
+
+func logAdvice(pod *corev1.Pod, container string) string {
+	return fmt.Sprintf("Its log says more: kubectl logs %s -c %s -n %s.", pod.Name, container, pod.Namespace)
+}
+
+func memoryAdvice(pod *corev1.Pod) string {
+	if pod.Labels[training.LabelReplicaType] == training.RoleWorker {
+		return "Give workers more memory, or let them need less: smaller batches, fewer slots per worker."
+	}
+	return "Give the launcher more memory."
+}
+
+func memoryLimit(pod *corev1.Pod, name string) string {
+	for _, containers := range [][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
+		for i := range containers {
+			if limit, found := containers[i].Resources.Limits[corev1.ResourceMemory]; found && containers[i].Name == name {
+				return limit.String()
+			}
+		}
+	}
+	return ""
+}
+
+// disrupted is the trouble of a pod that is being taken away.
+func disrupted(pod *corev1.Pod) *trouble {
+	interruption := condition(pod, corev1.DisruptionTarget)
+	if interruption == nil || interruption.Status != corev1.ConditionTrue {
+		return nil
+	}
+	found := &trouble{pod: pod, reason: interruption.Reason, at: interruption.LastTransitionTime.Time, ended: true}
+	found.cause = "is taken off its node: " + interruption.Message
+	found.advice = "Start the job again."
+	switch interruption.Reason {
+	case "PreemptionByScheduler":
+		found.advice = "Give the job a higher priority class, or start it again when there is room."
+	case "DeletionByTaintManager":
+		found.advice = "Its node has a taint that the job does not tolerate, or is lost. Start the job again."
+	case "EvictionByEvictionAPI":
+		found.advice = "Its node is being drained. Start the job again."
+	}
+	return found
+}
+
+// waiting is the trouble of a container that cannot start.
+func waiting(pod *corev1.Pod, status *corev1.ContainerStatus) *trouble {
+	state := status.State.Waiting
+	if state == nil {
+		return nil
+	}
+	found := &trouble{pod: pod, reason: state.Reason, at: placedAt(pod)}
+	switch state.Reason {
+	case "ImagePullBackOff", "ErrImagePull", "ImageInspectError", "RegistryUnavailable":
+		found.cause = fmt.Sprintf("cannot get its image %s: %s", status.Image, strings.TrimSpace(state.Message))
+		found.advice = "Check the image's name and tag, that the node reaches the registry, and imagePullSecrets."
+	case "InvalidImageName", "ErrImageNeverPull":
+		found.forGood = true
+		found.cause = fmt.Sprintf("cannot get its image %s: %s", status.Image, strings.TrimSpace(state.Message))
+		found.advice = "Correct the image's name, or its imagePullPolicy."
+	case "CreateContainerConfigError", "CreateContainerError", "RunContainerError":
+		found.cause = "cannot be started: " + strings.TrimSpace(state.Message)
+		found.advice = "Create the Secret or ConfigMap that it names, or correct what its pod template asks for."
+	case "CrashLoopBackOff":
+		found.reason, found.cause, found.advice = crashing(pod, status)
+		found.exit = status.LastTerminationState.Terminated
+	default:
+		return nil
+	}
+	return found
+}
+
+// crashing explains a container that ends again and again.
+func crashing(pod *corev1.Pod, status *corev1.ContainerStatus) (reason, cause, advice string) {
+	last := status.LastTerminationState.Terminated
+	if last == nil {
+		return "CrashLoopBackOff", "ends again and again", logAdvice(pod, status.Name)
+	}
+	cause, advice = exited(pod, status, last)
+	advice = strings.Replace(advice, "kubectl logs", "kubectl logs --previous", 1)
+	return "CrashLoopBackOff", fmt.Sprintf("%s, %d times so far (CrashLoopBackOff)", cause, status.RestartCount), advice
+}
+
+func placedAt(pod *corev1.Pod) time.Time {
+	if placed := condition(pod, corev1.PodScheduled); placed != nil && placed.Status == corev1.ConditionTrue {
+		return placed.LastTransitionTime.Time
+	}
+	return pod.CreationTimestamp.Time
+}
+
+// endOf is when a pod ended, as far as it says.
+func endOf(pod *corev1.Pod) time.Time {
+	var end time.Time
+	for _, status := range pod.Status.ContainerStatuses {
+		if ended := status.State.Terminated; ended != nil && ended.FinishedAt.After(end) {
+			end = ended.FinishedAt.Time
+		}
+	}
+	if ready := condition(pod, corev1.PodReady); end.IsZero() && ready != nil {
+		end = ready.LastTransitionTime.Time
+	}
+	return end
+}
+
+func orElse(text, otherwise string) string {
+	if text == "" {
+		return otherwise
+	}
+	return text
+}

@@ -1,0 +1,166 @@
+package operator
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
+
+	"github.com/trireme-mpi/trireme/api/training"
+	"github.com/trireme-mpi/trireme/internal/diagnosis"
+	"github.com/trireme-mpi/trireme/internal/job"
+	"github.com/trireme-mpi/trireme/internal/plan"
+)
+
+// +kubebuilder:rbac:groups="",resources=pods,verbs=get;list;watch;create;patch;delete
+// +kubebuilder:rbac:groups=batch,resources=jobs,verbs=get;list;watch;create;patch;delete
+// +kubebuilder:rbac:groups=jobset.x-k8s.io,resources=jobsets,verbs=get;list;watch;create;delete
+// +kubebuilder:rbac:groups="",resources=events,verbs=list;watch
+
+// gather is what is seen of a job in the cache.
+func (reconciler *Reconciler) gather(ctx context.Context, made *job.Job) (diagnosis.Observed, error) {
+	return reconciler.gatherFrom(ctx, reconciler.Client, made)
+}
+
+func (reconciler *Reconciler) gatherFrom(ctx context.Context, reader client.Reader, made *job.Job) (diagnosis.Observed, error) {
+	seen := diagnosis.Observed{Now: reconciler.Clock.Now(), ImagePatience: reconciler.ImagePatience}
+	var pods corev1.PodList
+	if err := reader.List(ctx, &pods, client.InNamespace(made.Namespace), client.MatchingLabels(plan.Selector(made))); err != nil {
+		return seen, fmt.Errorf("list the pods of %s %s/%s: %w", made.Kind, made.Namespace, made.Name, err)
+	}
+	for i := range pods.Items {
+		pod := &pods.Items[i]
+		switch pod.Labels[training.LabelReplicaType] {
+		case training.RoleLauncher:
+			seen.Launchers = append(seen.Launchers, pod)
+		case training.RoleWorker:
+			seen.Workers = append(seen.Workers, pod)
+		case training.RoleInitializer:
+			seen.Initializers = append(seen.Initializers, pod)
+		}
+	}
+	var err error
+	if seen.Workload, err = reconciler.workload(ctx, reader, made); err != nil {
+		return seen, err
+	}
+	if made.Initializer != nil {
+		if seen.Fetching, err = batchJob(ctx, reader, made, plan.NamesOf(made).Initializer); err != nil {
+			return seen, err
+		}
+	}
+	seen.Refusal, err = reconciler.refusedByEvents(ctx, made)
+	return seen, err
+}
+
+// workload is the JobSet of a TrainJob, or the launcher's Job of an MPIJob.
+func (reconciler *Reconciler) workload(ctx context.Context, reader client.Reader, made *job.Job) (diagnosis.Workload, error) {
+	names := plan.NamesOf(made)
+	if made.Kind == job.KindMPIJob {
+		return batchJob(ctx, reader, made, names.Launcher)
+	}
+	if !reconciler.cluster.hasJobSet() {
+		return diagnosis.Workload{}, nil
+	}
+	set := &jobset.JobSet{}
+	if err := reader.Get(ctx, client.ObjectKey{Namespace: made.Namespace, Name: names.JobSet}, set); err != nil {
+		return diagnosis.Workload{}, client.IgnoreNotFound(err)
+	}
+	found := diagnosis.Workload{Exists: isOwned(set, made), Suspended: set.Spec.Suspend != nil && *set.Spec.Suspend}
+	if complete := meta.FindStatusCondition(set.Status.Conditions, string(jobset.JobSetCompleted)); complete != nil && complete.Status == "True" {
+		found.Complete = true
+	}
+	if failed := meta.FindStatusCondition(set.Status.Conditions, string(jobset.JobSetFailed)); failed != nil && failed.Status == "True" {
+		found.Failed, found.FailedAt = failed.Message, failed.LastTransitionTime.Time
+	}
+	return found, nil
+}
+
+func batchJob(ctx context.Context, reader client.Reader, made *job.Job, name string) (diagnosis.Workload, error) {
+	batch := &batchv1.Job{}
+	if err := reader.Get(ctx, client.ObjectKey{Namespace: made.Namespace, Name: name}, batch); err != nil {
+		return diagnosis.Workload{}, client.IgnoreNotFound(err)
+	}
+	found := diagnosis.Workload{Exists: isOwned(batch, made), Suspended: batch.Spec.Suspend != nil && *batch.Spec.Suspend}
+	for _, condition := range batch.Status.Conditions {
+		switch {
+		case condition.Status != corev1.ConditionTrue:
+		case condition.Type == batchv1.JobComplete:
+			found.Complete = true
+		case condition.Type == batchv1.JobFailed:
+			found.Failed, found.FailedAt = condition.Message, condition.LastTransitionTime.Time
+		}
+	}
+	return found, nil
+}
+
+func isOwned(object client.Object, made *job.Job) bool {
+	for _, owner := range object.GetOwnerReferences() {
+		if owner.Controller != nil && *owner.Controller && owner.UID == made.UID {
+			return true
+		}
+	}
+	return false
+}
+
+// refusedByEvents finds a pod that the API server did not take from Kubernetes'
+// own Job controller: it says so in an event and nowhere else.
+func (reconciler *Reconciler) refusedByEvents(ctx context.Context, made *job.Job) (*diagnosis.Refusal, error) {
+	var jobs batchv1.JobList
+	if err := reconciler.List(ctx, &jobs, client.InNamespace(made.Namespace), client.MatchingLabels(plan.Selector(made))); err != nil {
+		return nil, fmt.Errorf("list the Jobs of %s %s/%s: %w", made.Kind, made.Namespace, made.Name, err)
+	}
+	for i := range jobs.Items {
+		batch := &jobs.Items[i]
+		// Pods were taken: what is missing of them is on its way.
+		if batch.Status.Active+batch.Status.Succeeded+batch.Status.Failed > 0 {
+			continue
+		}
+		var refusals corev1.EventList
+		if err := reconciler.List(ctx, &refusals, client.InNamespace(made.Namespace), client.MatchingFields{eventSubject: string(batch.UID)}); err != nil {
+			return nil, fmt.Errorf("list the events of Job %s/%s: %w", made.Namespace, batch.Name, err)
+		}
+		for j := range refusals.Items {
+			if found := refusal(refusals.Items[j].Message); found != nil {
+				found.Object = fmt.Sprintf("A pod of Job %s", batch.Name)
+				found.Role = roleOf(batch)
+				return found, nil
+			}
+		}
+	}
+	return nil, nil
+}
+
+// refusal reads the words of the API server. What may pass by itself, such as a
+// webhook that does not answer, is none.
+func refusal(message string) *diagnosis.Refusal {
+	message = strings.TrimPrefix(message, "Error creating: ")
+	if !strings.Contains(message, " is forbidden: ") && !strings.Contains(message, " is invalid: ") {
+		return nil
+	}
+	return &diagnosis.Refusal{Message: message, Quota: strings.Contains(message, "exceeded quota")}
+}
+
+func roleOf(batch *batchv1.Job) string { return batch.Spec.Template.Labels[training.LabelReplicaType] }
+
+// confirm looks again, past the cache, for what seems to be missing.
+func (reconciler *Reconciler) confirm(ctx context.Context, object client.Object, made *job.Job, seen *diagnosis.Observed) error {
+	current := reconciler.kind.empty()
+	if err := reconciler.Live.Get(ctx, client.ObjectKeyFromObject(object), current); err != nil {
+		return fmt.Errorf("read %s %s/%s again: %w", made.Kind, made.Namespace, made.Name, err)
+	}
+	if current.GetGeneration() != object.GetGeneration() || current.GetDeletionTimestamp() != nil {
+		return apierrors.NewConflict(groupResource(made), made.Name, fmt.Errorf("it has changed meanwhile"))
+	}
+	found, err := reconciler.gatherFrom(ctx, reconciler.Live, made)
+	if err != nil {
+		return err
+	}
+	seen.Launchers, seen.Workers, seen.Workload, seen.Confirmed = found.Launchers, found.Workers, found.Workload, true
+	return nil
+}

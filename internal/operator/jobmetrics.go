@@ -1,0 +1,182 @@
+package operator
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/trireme-mpi/trireme/api/training"
+	"github.com/trireme-mpi/trireme/api/v2alpha1"
+	"github.com/trireme-mpi/trireme/api/v2beta1"
+	"github.com/trireme-mpi/trireme/internal/diagnosis"
+	"github.com/trireme-mpi/trireme/internal/job"
+)
+
+// jobMetrics are the numbers of one kind that a platform team watches. No label
+// names a job: there are too many of them.
+type jobMetrics struct {
+	kind                                       job.Kind
+	created, succeeded, failed                 *prometheus.CounterVec
+	duration, timeToStart, gang, init, connect *prometheus.HistogramVec
+}
+
+var (
+	secondsOfRuns   = []float64{10, 60, 300, 600, 1800, 3600, 7200, 14400, 28800, 86400}
+	secondsOfStarts = []float64{0.5, 1, 2, 5, 10, 30, 60, 120, 300, 600, 1800, 3600}
+	secondsOfMPI    = []float64{0.01, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60}
+)
+
+func metricName(kind job.Kind, name string) string {
+	return "training_operator_" + kind.Type() + "_" + name
+}
+
+// newJobMetrics are the metrics of a kind. Only TrainJobs have runtimes.
+func newJobMetrics(kind job.Kind) *jobMetrics {
+	labels := []string{"namespace"}
+	if kind == job.KindTrainJob {
+		labels = append(labels, "runtime")
+	}
+	counter := func(name, help string, more ...string) *prometheus.CounterVec {
+		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: metricName(kind, name), Help: help}, slices.Concat(labels, more))
+	}
+	histogram := func(name, help string, buckets []float64) *prometheus.HistogramVec {
+		return prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: metricName(kind, name), Help: help, Buckets: buckets}, labels)
+	}
+	return &jobMetrics{
+		kind:        kind,
+		created:     counter("created_total", "Jobs that were taken on."),
+		succeeded:   counter("succeeded_total", "Jobs that ended well."),
+		failed:      counter("failed_total", "Jobs that failed, by the first cause.", "failure_reason"),
+		duration:    histogram("duration_seconds", "From the place of the last pod to the end.", secondsOfRuns),
+		timeToStart: histogram("time_to_start_seconds", "From submit until every pod had its place.", secondsOfStarts),
+		gang:        histogram("gang_scheduling_duration_seconds", "From admission until every pod had its place.", secondsOfStarts),
+		init:        histogram("mpi_init_duration_seconds", "From the start of the command until the last host was asked to start its part.", secondsOfMPI),
+		connect:     histogram("ssh_connect_duration_seconds", "What the slowest worker took to be reached.", secondsOfMPI),
+	}
+}
+
+func (metrics *jobMetrics) register(to prometheus.Registerer) error {
+	for _, collector := range []prometheus.Collector{metrics.created, metrics.succeeded, metrics.failed,
+		metrics.duration, metrics.timeToStart, metrics.gang, metrics.init, metrics.connect} {
+		if err := to.Register(collector); err != nil {
+			return fmt.Errorf("register the metrics of %s: %w", metrics.kind, err)
+		}
+	}
+	return nil
+}
+
+// note counts what has become new in a job.
+func (metrics *jobMetrics) note(runtime string, made *job.Job, previous diagnosis.Previous, verdict *diagnosis.Verdict) {
+	labels := []string{made.Namespace}
+	if made.Kind == job.KindTrainJob {
+		labels = append(labels, runtime)
+	}
+	if previous.Phase == "" {
+		metrics.created.WithLabelValues(labels...).Inc()
+	}
+	if previous.StartTime == nil && verdict.StartTime != nil {
+		if took, known := between(&previous.Submitted, verdict.StartTime); known {
+			metrics.timeToStart.WithLabelValues(labels...).Observe(took.Seconds())
+		}
+		if took, known := between(stepOf(verdict.Timeline, training.StepAdmitted), verdict.StartTime); known {
+			metrics.gang.WithLabelValues(labels...).Observe(took.Seconds())
+		}
+	}
+	if !previous.Finished() && verdict.CompletionTime != nil {
+		metrics.noteEnd(labels, verdict)
+	}
+}
+
+func (metrics *jobMetrics) noteEnd(labels []string, verdict *diagnosis.Verdict) {
+	if verdict.Phase == training.PhaseFailed {
+		metrics.failed.WithLabelValues(append(labels, string(verdict.FailureReason))...).Inc()
+	} else {
+		metrics.succeeded.WithLabelValues(labels...).Inc()
+	}
+	if took, known := between(verdict.StartTime, verdict.CompletionTime); known {
+		metrics.duration.WithLabelValues(labels...).Observe(took.Seconds())
+	}
+	if report := verdict.Report; report != nil && report.Hosts.Reached > 0 {
+		metrics.connect.WithLabelValues(labels...).Observe(report.Timings.Connect)
+		if report.Timings.Init > 0 {
+			metrics.init.WithLabelValues(labels...).Observe(report.Timings.Init)
+		}
+	}
+}
+
+// census counts the jobs that are there, when somebody asks: a count that is
+// kept would be wrong after each restart.
+type census struct {
+	reader          client.Reader
+	kind            job.Kind
+	running, queued *prometheus.Desc
+}
+
+// newCensus: that of MPIJobs ends in _total, although it is a gauge, because
+// dashboards know it by that name.
+func newCensus(reader client.Reader, kind job.Kind) *census {
+	suffix := ""
+	if kind == job.KindMPIJob {
+		suffix = "_total"
+	}
+	describe := func(name, help string) *prometheus.Desc {
+		return prometheus.NewDesc(metricName(kind, name+suffix), help, []string{"namespace"}, nil)
+	}
+	return &census{
+		reader: reader, kind: kind,
+		running: describe("running", "Jobs that run now."), queued: describe("queued", "Jobs that wait for their pods to run."),
+	}
+}
+
+func (census *census) Describe(descriptions chan<- *prometheus.Desc) {
+	descriptions <- census.running
+	descriptions <- census.queued
+}
+
+func (census *census) Collect(found chan<- prometheus.Metric) {
+	running, queued := map[string]int{}, map[string]int{}
+	count := func(namespace string, phase training.Phase) {
+		switch phase {
+		case training.PhaseRunning:
+			running[namespace]++
+		case training.PhasePending:
+			queued[namespace]++
+		}
+	}
+	if err := census.each(count); err != nil {
+		found <- prometheus.NewInvalidMetric(census.running, err)
+		return
+	}
+	for namespace, number := range running {
+		found <- prometheus.MustNewConstMetric(census.running, prometheus.GaugeValue, float64(number), namespace)
+	}
+	for namespace, number := range queued {
+		found <- prometheus.MustNewConstMetric(census.queued, prometheus.GaugeValue, float64(number), namespace)
+	}
+}
+
+// each calls for every job of the kind, as the cache has it.
+func (census *census) each(visit func(namespace string, phase training.Phase)) error {
+	// The list is only read, and large.
+	if census.kind == job.KindMPIJob {
+		var list v2beta1.MPIJobList
+		if err := census.reader.List(context.Background(), &list, client.UnsafeDisableDeepCopy); err != nil {
+			return err
+		}
+		for i := range list.Items {
+			visit(list.Items[i].Namespace, list.Items[i].Status.Phase)
+		}
+		return nil
+	}
+	var list v2alpha1.TrainJobList
+	if err := census.reader.List(context.Background(), &list, client.UnsafeDisableDeepCopy); err != nil {
+		return err
+	}
+	for i := range list.Items {
+		visit(list.Items[i].Namespace, list.Items[i].Status.Phase)
+	}
+	return nil
+}

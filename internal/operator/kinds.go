@@ -1,0 +1,157 @@
+package operator
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	appsv1 "k8s.io/api/apps/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/trireme-mpi/trireme/api/v2alpha1"
+	"github.com/trireme-mpi/trireme/api/v2beta1"
+	"github.com/trireme-mpi/trireme/internal/diagnosis"
+	"github.com/trireme-mpi/trireme/internal/job"
+	"github.com/trireme-mpi/trireme/internal/plan"
+)
+
+// kind is what differs between the two job APIs, as far as the reconciler is
+// concerned.
+type kind interface {
+	name() job.Kind
+	empty() client.Object
+	// model is the job that an object describes. An obstacle says why there is
+	// none yet.
+	model(ctx context.Context, object client.Object) (*job.Job, *diagnosis.Answer, error)
+	previous(object client.Object) diagnosis.Previous
+	// isForeign tells whether another operator runs the job.
+	isForeign(object client.Object) bool
+	// setStatus writes a verdict into an object.
+	setStatus(object client.Object, made *job.Job, verdict *diagnosis.Verdict, now metav1.Time)
+}
+
+// mpiJobs is the kind MPIJob.
+type mpiJobs struct{ defaults job.Defaults }
+
+func (mpiJobs) name() job.Kind       { return job.KindMPIJob }
+func (mpiJobs) empty() client.Object { return &v2beta1.MPIJob{} }
+
+func (kind mpiJobs) model(_ context.Context, object client.Object) (*job.Job, *diagnosis.Answer, error) {
+	return job.FromMPIJob(object.(*v2beta1.MPIJob), kind.defaults), nil, nil
+}
+
+func (mpiJobs) previous(object client.Object) diagnosis.Previous {
+	return diagnosis.FromMPIJob(object.(*v2beta1.MPIJob))
+}
+
+// isForeign: mpi-operator has conditions and no phase. What it has begun it may
+// end.
+func (mpiJobs) isForeign(object client.Object) bool {
+	status := &object.(*v2beta1.MPIJob).Status
+	return status.Phase == "" && len(status.Conditions) > 0
+}
+
+func (mpiJobs) setStatus(object client.Object, made *job.Job, verdict *diagnosis.Verdict, now metav1.Time) {
+	verdict.MPIJobStatus(made, &object.(*v2beta1.MPIJob).Status, object.GetGeneration(), now)
+}
+
+// trainJobs is the kind TrainJob.
+type trainJobs struct {
+	client.Client
+	live     client.Reader
+	defaults job.Defaults
+}
+
+func (trainJobs) name() job.Kind       { return job.KindTrainJob }
+func (trainJobs) empty() client.Object { return &v2alpha1.TrainJob{} }
+
+func (trainJobs) previous(object client.Object) diagnosis.Previous {
+	return diagnosis.FromTrainJob(object.(*v2alpha1.TrainJob))
+}
+
+func (trainJobs) isForeign(client.Object) bool { return false }
+
+func (trainJobs) setStatus(object client.Object, _ *job.Job, verdict *diagnosis.Verdict, now metav1.Time) {
+	verdict.TrainJobStatus(&object.(*v2alpha1.TrainJob).Status, object.GetGeneration(), now)
+}
+
+// +kubebuilder:rbac:groups=apps,resources=controllerrevisions,verbs=get;list;watch;create
+
+// model takes the runtime as it was when the job was created: what becomes of
+// it later is for later jobs.
+func (kind trainJobs) model(ctx context.Context, object client.Object) (*job.Job, *diagnosis.Answer, error) {
+	trainJob := object.(*v2alpha1.TrainJob)
+	runtimeSpec, obstacle, err := kind.snapshot(ctx, trainJob)
+	if runtimeSpec == nil {
+		return nil, obstacle, err
+	}
+	return job.FromTrainJob(trainJob, runtimeSpec, kind.defaults), nil, nil
+}
+
+// snapshot is the runtime as the job has kept it. The first time it is kept.
+func (kind trainJobs) snapshot(ctx context.Context, trainJob *v2alpha1.TrainJob) (*v2alpha1.TrainingRuntimeSpec, *diagnosis.Answer, error) {
+	bare := &job.Job{Kind: job.KindTrainJob, Namespace: trainJob.Namespace, Name: trainJob.Name, UID: trainJob.UID}
+	key := client.ObjectKey{Namespace: trainJob.Namespace, Name: plan.NamesOf(bare).Snapshot}
+	revision := &appsv1.ControllerRevision{}
+	err := kind.Get(ctx, key, revision)
+	if apierrors.IsNotFound(err) {
+		return kind.keep(ctx, trainJob, bare)
+	}
+	if err != nil {
+		return nil, nil, fmt.Errorf("read the runtime that the job has kept: %w", err)
+	}
+	if !metav1.IsControlledBy(revision, trainJob) {
+		return nil, &diagnosis.Answer{Reason: "NameTaken", Message: fmt.Sprintf(
+			"The ControllerRevision %s belongs to another. Delete it, or give the job another name.", key.Name)}, nil
+	}
+	spec := &v2alpha1.TrainingRuntimeSpec{}
+	if err := json.Unmarshal(revision.Data.Raw, spec); err != nil {
+		return nil, nil, fmt.Errorf("read the runtime in ControllerRevision %s: %w", key.Name, err)
+	}
+	return spec, nil, nil
+}
+
+// keep stores the runtime with the job.
+func (kind trainJobs) keep(ctx context.Context, trainJob *v2alpha1.TrainJob, bare *job.Job) (*v2alpha1.TrainingRuntimeSpec, *diagnosis.Answer, error) {
+	spec, err := kind.current(ctx, trainJob)
+	if apierrors.IsNotFound(err) {
+		reference := trainJob.Spec.RuntimeRef
+		return nil, &diagnosis.Answer{Reason: "RuntimeNotFound", Message: fmt.Sprintf(
+			"The %s %s is gone since the job was created. Create it again, or delete the job.", reference.Kind, reference.Name)}, nil
+	}
+	if err != nil {
+		return nil, nil, fmt.Errorf("read the job's runtime: %w", err)
+	}
+	raw, err := json.Marshal(spec)
+	if err != nil {
+		return nil, nil, fmt.Errorf("write the job's runtime down: %w", err)
+	}
+	err = kind.Create(ctx, &appsv1.ControllerRevision{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: trainJob.Namespace, Name: plan.NamesOf(bare).Snapshot, Labels: plan.Selector(bare),
+			OwnerReferences: []metav1.OwnerReference{plan.OwnerOf(bare)},
+		},
+		Data: runtime.RawExtension{Raw: raw}, Revision: 1,
+	})
+	// It may have been kept a moment ago, and the cache does not know yet.
+	if err != nil {
+		return nil, nil, fmt.Errorf("keep the job's runtime: %w", err)
+	}
+	return spec, nil, nil
+}
+
+// current is the runtime as it is now.
+func (kind trainJobs) current(ctx context.Context, trainJob *v2alpha1.TrainJob) (*v2alpha1.TrainingRuntimeSpec, error) {
+	reference := trainJob.Spec.RuntimeRef
+	if reference.Kind == v2alpha1.RuntimeKindNamespaced {
+		found := &v2alpha1.TrainingRuntime{}
+		err := kind.Get(ctx, client.ObjectKey{Namespace: trainJob.Namespace, Name: reference.Name}, found)
+		return &found.Spec, err
+	}
+	found := &v2alpha1.ClusterTrainingRuntime{}
+	err := kind.Get(ctx, client.ObjectKey{Name: reference.Name}, found)
+	return &found.Spec, err
+}

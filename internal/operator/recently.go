@@ -1,0 +1,76 @@
+package operator
+
+import (
+	"fmt"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/trireme-mpi/trireme/internal/plan"
+)
+
+// recently remembers what was just created or deleted, until the cache shows it.
+// It only saves requests: a fresh process that knows nothing does the same work.
+type recently struct {
+	mutex   sync.Mutex
+	created map[types.UID]creation
+	deleted map[types.UID]map[string]bool
+}
+
+type creation struct {
+	stage        plan.Stage
+	workersReady bool
+	at           time.Time
+}
+
+func (recently *recently) add(uid types.UID, state plan.State, now time.Time) {
+	recently.mutex.Lock()
+	defer recently.mutex.Unlock()
+	if recently.created == nil {
+		recently.created = map[types.UID]creation{}
+	}
+	recently.created[uid] = creation{state.Stage, state.WorkersReady, now}
+}
+
+func (recently *recently) has(uid types.UID, state plan.State, now time.Time) bool {
+	recently.mutex.Lock()
+	defer recently.mutex.Unlock()
+	made, found := recently.created[uid]
+	return found && made.stage == state.Stage && made.workersReady == state.WorkersReady && now.Sub(made.at) < cachePatience
+}
+
+func (recently *recently) forget(uid types.UID) {
+	recently.mutex.Lock()
+	defer recently.mutex.Unlock()
+	delete(recently.created, uid)
+}
+
+func (recently *recently) removed(uid types.UID, object client.Object) {
+	recently.mutex.Lock()
+	defer recently.mutex.Unlock()
+	if recently.deleted == nil {
+		recently.deleted = map[types.UID]map[string]bool{}
+	}
+	if recently.deleted[uid] == nil {
+		recently.deleted[uid] = map[string]bool{}
+	}
+	recently.deleted[uid][typeAndName(object)] = true
+}
+
+func (recently *recently) wasRemoved(uid types.UID, object client.Object) bool {
+	recently.mutex.Lock()
+	defer recently.mutex.Unlock()
+	return recently.deleted[uid][typeAndName(object)]
+}
+
+// forgetAll is for a job that is gone, or that begins anew.
+func (recently *recently) forgetAll(uid types.UID) {
+	recently.mutex.Lock()
+	defer recently.mutex.Unlock()
+	delete(recently.created, uid)
+	delete(recently.deleted, uid)
+}
+
+func typeAndName(object client.Object) string { return fmt.Sprintf("%T %s", object, object.GetName()) }

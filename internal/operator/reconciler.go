@@ -1,0 +1,176 @@
+package operator
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/trireme-mpi/trireme/internal/diagnosis"
+	"github.com/trireme-mpi/trireme/internal/job"
+	"github.com/trireme-mpi/trireme/internal/plan"
+)
+
+// Reconciler brings the jobs of one kind from submit to finish. It only does
+// I/O: what must exist is the plan's to say, and how a job stands the
+// diagnosis's.
+type Reconciler struct {
+	client.Client
+	// Live reads past the cache.
+	Live client.Reader
+	// Clock is the operator's time; tests have another.
+	Clock clock.PassiveClock
+	// ImagePatience is how long a pod may wait for its image.
+	ImagePatience time.Duration
+
+	kind      kind
+	cluster   *surroundings
+	recorder  events.EventRecorder
+	record    *record
+	submitted recently
+}
+
+// conflictPause is how long the cache has to catch up.
+const conflictPause = 20 * time.Millisecond
+
+// +kubebuilder:rbac:groups=kubeflow.org,resources=mpijobs;trainjobs,verbs=delete
+// +kubebuilder:rbac:groups=kubeflow.org,resources=mpijobs/status;trainjobs/status,verbs=update
+// +kubebuilder:rbac:groups=kubeflow.org,resources=mpijobs/finalizers;trainjobs/finalizers,verbs=update
+
+// Reconcile looks at one job.
+func (reconciler *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
+	object := reconciler.kind.empty()
+	if err := reconciler.Get(ctx, request.NamespacedName, object); err != nil {
+		return ctrl.Result{}, client.IgnoreNotFound(err)
+	}
+	// What belongs to a job that is being deleted goes with it, by its owner
+	// references.
+	if object.GetDeletionTimestamp() != nil || reconciler.kind.isForeign(object) {
+		return ctrl.Result{}, nil
+	}
+	made, obstacle, err := reconciler.kind.model(ctx, object)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	if made == nil {
+		return reconciler.hindered(ctx, object, *obstacle)
+	}
+	if made.ManagedBy != "" {
+		return ctrl.Result{}, nil
+	}
+	result, err := reconciler.reconcile(ctx, object, made)
+	if apierrors.IsConflict(err) {
+		// Somebody else wrote to the job: the cache will show it in a moment.
+		return ctrl.Result{RequeueAfter: conflictPause}, nil
+	}
+	return result, err
+}
+
+func (reconciler *Reconciler) reconcile(ctx context.Context, object client.Object, made *job.Job) (ctrl.Result, error) {
+	previous := reconciler.kind.previous(object)
+	if diagnosis.Expired(made, previous, reconciler.Clock.Now()) {
+		return ctrl.Result{}, client.IgnoreNotFound(reconciler.Delete(ctx, object, client.PropagationPolicy(metav1.DeletePropagationBackground)))
+	}
+	seen, err := reconciler.gather(ctx, made)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	in, obstacle, err := reconciler.cluster.of(ctx, made, previous)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	seen.GangWords, seen.Obstacle = in.gangWords, obstacle
+	verdict, err := reconciler.diagnose(ctx, object, made, previous, &seen)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	if object, err = reconciler.writeStatus(ctx, object, made, previous, &verdict); err != nil {
+		return ctrl.Result{}, err
+	}
+	refusal, err := reconciler.apply(ctx, made, seen, &verdict, in)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	if refusal != nil {
+		seen.Refusal = refusal
+		previous = reconciler.kind.previous(object)
+		verdict = diagnosis.Of(made, previous, seen)
+		if _, err = reconciler.writeStatus(ctx, object, made, previous, &verdict); err != nil {
+			return ctrl.Result{}, err
+		}
+		// What was made so far goes, now that the reason is written down.
+		if _, err = reconciler.apply(ctx, made, seen, &verdict, in); err != nil {
+			return ctrl.Result{}, err
+		}
+	}
+	return ctrl.Result{RequeueAfter: verdict.NextCheck}, nil
+}
+
+// diagnose asks what must be found out until the verdict stands.
+func (reconciler *Reconciler) diagnose(ctx context.Context, object client.Object, made *job.Job, previous diagnosis.Previous, seen *diagnosis.Observed) (diagnosis.Verdict, error) {
+	for {
+		verdict := diagnosis.Of(made, previous, *seen)
+		var err error
+		switch verdict.Ask {
+		case diagnosis.AskNodes:
+			err = reconciler.countNodes(ctx, made, seen)
+		case diagnosis.AskConfirmation:
+			err = reconciler.confirm(ctx, object, made, seen)
+		default:
+			return verdict, nil
+		}
+		if err != nil {
+			return verdict, err
+		}
+	}
+}
+
+// writeStatus stores a verdict if it says something new, and tells those who
+// want to know. It returns the object as it is stored.
+func (reconciler *Reconciler) writeStatus(ctx context.Context, object client.Object, made *job.Job, previous diagnosis.Previous, verdict *diagnosis.Verdict) (client.Object, error) {
+	changed := object.DeepCopyObject().(client.Object)
+	reconciler.kind.setStatus(changed, made, verdict, metav1.Time{Time: reconciler.Clock.Now()})
+	if apiequality.Semantic.DeepEqual(object, changed) {
+		return object, nil
+	}
+	if err := reconciler.Status().Update(ctx, changed); err != nil {
+		return nil, fmt.Errorf("write the status of %s %s/%s: %w", made.Kind, made.Namespace, made.Name, err)
+	}
+	reconciler.record.note(changed, made, previous, verdict, reconciler.recorder)
+	return changed, nil
+}
+
+// hindered says why a job cannot begin, and looks again later.
+func (reconciler *Reconciler) hindered(ctx context.Context, object client.Object, obstacle diagnosis.Answer) (ctrl.Result, error) {
+	bare := &job.Job{Kind: reconciler.kind.name(), Namespace: object.GetNamespace(), Name: object.GetName(), UID: object.GetUID()}
+	previous := reconciler.kind.previous(object)
+	if previous.Finished() {
+		return ctrl.Result{}, nil
+	}
+	verdict := diagnosis.Hindered(previous, obstacle)
+	_, err := reconciler.writeStatus(ctx, object, bare, previous, &verdict)
+	return ctrl.Result{RequeueAfter: verdict.NextCheck}, err
+}
+
+// stateOf is what the plan must know of the pods.
+func stateOf(made *job.Job, seen diagnosis.Observed, verdict *diagnosis.Verdict) plan.State {
+	state := plan.State{
+		Stage: verdict.Stage, WorkersReady: verdict.WorkersReady.Yes, Workers: seen.Workers,
+		LauncherActive:    seen.Workload.Exists && !seen.Workload.Complete && seen.Workload.Failed == "" && verdict.Launcher.Succeeded == 0,
+		InitializerActive: seen.Fetching.Exists && !seen.Fetching.Complete && seen.Fetching.Failed == "",
+		WorkloadEnds:      seen.Workload.Complete || seen.Workload.Failed != "",
+	}
+	for _, counts := range []diagnosis.Counts{verdict.Launcher, verdict.Worker} {
+		if counts.Succeeded+counts.Failed > 0 && made.Kind == job.KindTrainJob {
+			state.WorkloadEnds = true
+		}
+	}
+	return state
+}

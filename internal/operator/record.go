@@ -1,0 +1,197 @@
+package operator
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/events"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/trireme-mpi/trireme/api/training"
+	"github.com/trireme-mpi/trireme/api/v2alpha1"
+	"github.com/trireme-mpi/trireme/internal/admission"
+	"github.com/trireme-mpi/trireme/internal/diagnosis"
+	"github.com/trireme-mpi/trireme/internal/job"
+)
+
+// +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
+
+// Reasons of events.
+const (
+	eventSubmitted    = "JobSubmitted"
+	eventGangStarted  = "GangSchedulingStarted"
+	eventGangDone     = "GangScheduled"
+	eventPodsReady    = "PodsReady"
+	eventTraining     = "TrainingStarted"
+	eventSucceeded    = "JobSucceeded"
+	eventFailed       = "JobFailed"
+	eventSuspended    = "JobSuspended"
+	eventResumed      = "JobResumed"
+	eventUnusedHosts  = "NotAllHostsUsed"
+	maxEventNote      = 1000
+	maxPodEvents      = 3
+	actionOfTheEvents = "Run"
+)
+
+// record tells of what has become new in a job: as events, as metrics and as
+// audit lines.
+type record struct {
+	audit   *admission.Audit
+	metrics *jobMetrics
+}
+
+func newRecord(kind job.Kind, reader client.Reader, audit *admission.Audit, registry prometheus.Registerer) (*record, error) {
+	record := &record{audit: audit, metrics: newJobMetrics(kind)}
+	return record, errors.Join(record.metrics.register(registry), registry.Register(newCensus(reader, kind)))
+}
+
+// note compares what was known with what is known now.
+func (record *record) note(object client.Object, made *job.Job, previous diagnosis.Previous, verdict *diagnosis.Verdict, recorder events.EventRecorder) {
+	news := &news{object: object, recorder: recorder}
+	reached := func(step training.TimelineStep) *metav1.Time {
+		if stepOf(previous.Timeline, step) != nil {
+			return nil
+		}
+		return stepOf(verdict.Timeline, step)
+	}
+	if previous.Phase == "" {
+		news.normal(eventSubmitted, "The job has %d workers of %d slots: %d MPI processes", made.Worker.Replicas, made.Slots, made.WorldSize())
+	}
+	switch {
+	case verdict.Suspension.Yes && !previous.Suspended:
+		news.normal(eventSuspended, "%s", verdict.Suspension.Message)
+	case !verdict.Suspension.Yes && previous.Suspended:
+		news.normal(eventResumed, "The job is no longer suspended")
+	}
+	if reached(training.StepAdmitted) != nil {
+		news.normal(eventGangStarted, "Asking for places for %d pods", made.Pods())
+	}
+	if previous.StartTime == nil && verdict.StartTime != nil {
+		news.normal(eventGangDone, "%s", verdict.Gang.Message)
+		record.auditLine("start", object, made, "")
+	}
+	if reached(training.StepPodsReady) != nil {
+		news.normal(eventPodsReady, "All %d workers are ready", made.Worker.Replicas)
+	}
+	if reached(training.StepWorkersReached) != nil {
+		news.normal(eventTraining, "The launcher has reached every worker and runs its command")
+	}
+	news.podTroubles(previous, verdict)
+	record.noteEnd(news, object, made, previous, verdict)
+	record.metrics.note(runtimeName(object), made, previous, verdict)
+}
+
+func (record *record) noteEnd(news *news, object client.Object, made *job.Job, previous diagnosis.Previous, verdict *diagnosis.Verdict) {
+	if previous.Finished() {
+		return
+	}
+	switch verdict.Phase {
+	case training.PhaseSucceeded:
+		news.normal(eventSucceeded, "The launcher's command ended well%s", after(verdict.Duration))
+		if report := verdict.Report; report != nil && report.Hosts.Reached > 0 && report.Hosts.Reached < report.Hosts.Expected {
+			news.warning(eventUnusedHosts, "The command used %d of %d hosts. If that was not meant, mpirun did not use the hostfile", report.Hosts.Reached, report.Hosts.Expected)
+		}
+		record.auditLine("end", object, made, string(verdict.Phase))
+	case training.PhaseFailed:
+		news.warning(failureEvent(verdict.FailureReason), "%s: %s", verdict.FailureReason, verdict.FailureMessage)
+		record.auditLine("end", object, made, string(verdict.FailureReason))
+	}
+}
+
+// failureEvent is the reason of a failure's event.
+func failureEvent(reason training.FailureReason) string {
+	switch reason {
+	case training.FailureGangSchedulingTimeout, training.FailureLauncher, training.FailureWorker, training.FailureResourceQuota:
+		return string(reason)
+	}
+	return eventFailed
+}
+
+func after(duration string) string {
+	if duration == "" {
+		return ""
+	}
+	return " after " + duration
+}
+
+func (record *record) auditLine(event string, object client.Object, made *job.Job, result string) {
+	record.audit.Lifecycle(event, string(made.Kind), object, result)
+}
+
+func runtimeName(object client.Object) string {
+	if trainJob, isTrainJob := object.(*v2alpha1.TrainJob); isTrainJob {
+		return trainJob.Spec.RuntimeRef.Name
+	}
+	return ""
+}
+
+func stepOf(timeline []training.TimelineEntry, step training.TimelineStep) *metav1.Time {
+	for i := range timeline {
+		if timeline[i].Step == step {
+			return &timeline[i].Time
+		}
+	}
+	return nil
+}
+
+// news writes events.
+type news struct {
+	object   client.Object
+	recorder events.EventRecorder
+}
+
+func (news *news) normal(reason, format string, arguments ...any) {
+	news.write(corev1.EventTypeNormal, reason, format, arguments...)
+}
+
+func (news *news) warning(reason, format string, arguments ...any) {
+	news.write(corev1.EventTypeWarning, reason, format, arguments...)
+}
+
+func (news *news) write(kind, reason, format string, arguments ...any) {
+	text := fmt.Sprintf(format, arguments...)
+	if len(text) > maxEventNote {
+		text = text[:maxEventNote] + "…"
+	}
+	news.recorder.Eventf(news.object, nil, kind, reason, actionOfTheEvents, "%s", text)
+}
+
+// podTroubles warns of pods that have got into trouble, while the job goes on.
+func (news *news) podTroubles(previous diagnosis.Previous, verdict *diagnosis.Verdict) {
+	if verdict.Phase == training.PhaseFailed {
+		return
+	}
+	known := map[string]string{}
+	for _, status := range previous.WorkerPodStatuses {
+		known[status.Name] = status.Reason
+	}
+	if launcher := previous.LauncherPodStatus; launcher != nil {
+		known[launcher.Name] = launcher.Reason
+	}
+	current := []training.PodStatus{}
+	if verdict.LauncherPodStatus != nil {
+		current = append(current, *verdict.LauncherPodStatus)
+	}
+	for _, status := range verdict.WorkerPodStatuses {
+		current = append(current, status.PodStatus)
+	}
+	told := 0
+	for _, status := range current {
+		if status.Reason == "" || status.Reason == corev1.PodReasonUnschedulable || status.Reason == "SchedulingGated" || known[status.Name] == status.Reason || told == maxPodEvents {
+			continue
+		}
+		news.warning(status.Reason, "%s", status.Message)
+		told++
+	}
+}
+
+func between(from, to *metav1.Time) (time.Duration, bool) {
+	if from == nil || to == nil || to.Before(from) {
+		return 0, false
+	}
+	return to.Sub(from.Time), true
+}

@@ -1,0 +1,140 @@
+package operator
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/discovery"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/trireme-mpi/trireme/internal/config"
+	"github.com/trireme-mpi/trireme/internal/diagnosis"
+	"github.com/trireme-mpi/trireme/internal/gang"
+	"github.com/trireme-mpi/trireme/internal/job"
+	"github.com/trireme-mpi/trireme/internal/plan"
+)
+
+// discoveryAge is how old knowledge of the cluster may be.
+const discoveryAge = time.Minute
+
+// surroundings is what the operator knows of its cluster. It is asked for when a
+// job needs it, and kept for a while.
+type surroundings struct {
+	settings  *config.Config
+	reader    client.Reader
+	discovery discovery.DiscoveryInterface
+	domain    string
+	jobSets   atomic.Bool
+
+	mutex     sync.Mutex
+	asked     time.Time
+	available gang.Available
+	method    plan.Method
+}
+
+// around is what the plan is told, with the words of why.
+type around struct {
+	plan.Surroundings
+	gangWords string
+}
+
+// withoutGang is enough to delete things.
+func (in around) withoutGang() around {
+	in.Gang, _, _ = gang.Choose(&job.Job{}, gang.Available{})
+	return in
+}
+
+func newSurroundings(settings *config.Config, reader client.Reader, discovery discovery.DiscoveryInterface) (*surroundings, error) {
+	domain := settings.ClusterDomain
+	if domain == "" {
+		content, err := os.ReadFile("/etc/resolv.conf")
+		if err != nil {
+			return nil, fmt.Errorf("find out what names of Services end in: %w; set clusterDomain", err)
+		}
+		if domain = clusterDomain(string(content)); domain == "" {
+			return nil, fmt.Errorf("find out what names of Services end in: /etc/resolv.conf has no search domain that begins with svc., as pods have it; set clusterDomain")
+		}
+	}
+	return &surroundings{settings: settings, reader: reader, discovery: discovery, domain: domain}, nil
+}
+
+// clusterDomain reads what a pod's names are searched in: namespace.svc.DOMAIN,
+// svc.DOMAIN, DOMAIN.
+func clusterDomain(resolvConf string) string {
+	for line := range strings.Lines(resolvConf) {
+		words := strings.Fields(line)
+		if len(words) == 0 || words[0] != "search" {
+			continue
+		}
+		for _, word := range words[1:] {
+			if domain, found := strings.CutPrefix(word, "svc."); found {
+				return strings.TrimSuffix(domain, ".")
+			}
+		}
+	}
+	return ""
+}
+
+func (cluster *surroundings) hasJobSet() bool { return cluster.jobSets.Load() }
+
+// of is what the plan of one job is told. An obstacle keeps it from starting.
+func (cluster *surroundings) of(ctx context.Context, made *job.Job, previous diagnosis.Previous) (around, *diagnosis.Answer, error) {
+	in := around{Surroundings: plan.Surroundings{
+		InitializerImage: cluster.settings.Initializer.Image, ClusterDomain: cluster.domain, EgressPorts: cluster.settings.Network.EgressPorts,
+	}}
+	available, method, err := cluster.discover(ctx)
+	if err != nil {
+		return in, nil, err
+	}
+	in.Delivery = plan.Delivery{Method: method, Image: cluster.settings.Agent.Image}
+	backend, words, err := gang.Choose(made, available)
+	if err != nil {
+		return in, &diagnosis.Answer{Reason: "NoGangScheduler", Message: err.Error()}, nil
+	}
+	if made.Kind == job.KindTrainJob && !cluster.hasJobSet() && !previous.Finished() {
+		return in, &diagnosis.Answer{Reason: "JobSetNotInstalled", Message: "This cluster has no JobSet (jobset.x-k8s.io), of which TrainJobs are made. Install it; the job then starts by itself."}, nil
+	}
+	in.Gang, in.gangWords = backend, words
+	return in, nil, nil
+}
+
+// discover asks the cluster which schedulers it has and how the agent gets into
+// its pods.
+func (cluster *surroundings) discover(ctx context.Context) (gang.Available, plan.Method, error) {
+	cluster.mutex.Lock()
+	defer cluster.mutex.Unlock()
+	if time.Since(cluster.asked) < discoveryAge {
+		return cluster.available, cluster.method, nil
+	}
+	available, err := gang.Discover(cluster.discovery)
+	if err != nil {
+		return available, "", err
+	}
+	available.CoschedulerName = cluster.settings.Gang.CoschedulerName
+	method := plan.Method(cluster.settings.Agent.Delivery)
+	if cluster.settings.Agent.Delivery == config.DeliveryAuto {
+		if method, err = cluster.bestMethod(ctx); err != nil {
+			return available, "", err
+		}
+	}
+	cluster.available, cluster.method, cluster.asked = available, method, time.Now()
+	return available, method, nil
+}
+
+func (cluster *surroundings) bestMethod(ctx context.Context) (plan.Method, error) {
+	version, err := cluster.discovery.ServerVersion()
+	if err != nil {
+		return "", fmt.Errorf("ask the API server for its version: %w", err)
+	}
+	var nodes corev1.NodeList
+	if err := cluster.reader.List(ctx, &nodes); err != nil {
+		return "", fmt.Errorf("list nodes: %w", err)
+	}
+	return plan.BestMethod(version.GitVersion, nodes.Items), nil
+}

@@ -1,0 +1,248 @@
+package operator
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
+
+	"github.com/trireme-mpi/trireme/api/training"
+	"github.com/trireme-mpi/trireme/internal/admission"
+	"github.com/trireme-mpi/trireme/internal/config"
+	"github.com/trireme-mpi/trireme/internal/job"
+)
+
+const (
+	// eventSubject is the index of events by what they are about.
+	eventSubject = "involvedObject.uid"
+	// jobSetPeriod is how often a cluster without JobSet is asked for it.
+	jobSetPeriod = 15 * time.Second
+	// settling is how long what happens to workers is collected before a job is
+	// looked at: a hundred of them start within a moment.
+	settling = 100 * time.Millisecond
+	// longestRetry bounds how long a job that met an error is left alone.
+	longestRetry = 30 * time.Second
+)
+
+// cachedKinds are what is kept in memory of what jobs are made of: only what is
+// ours, and of that only what is read.
+func cachedKinds() map[client.Object]cache.ByObject {
+	ours, err := labels.Parse(training.LabelJobType)
+	if err != nil {
+		panic(err) // a constant
+	}
+	refused := fields.SelectorFromSet(fields.Set{"reason": "FailedCreate", "involvedObject.kind": "Job"})
+	return map[client.Object]cache.ByObject{
+		&corev1.Node{}:               {Transform: keepWhatIsRead},
+		&corev1.Pod{}:                {Label: ours, Transform: keepStatus},
+		&batchv1.Job{}:               {Label: ours},
+		&appsv1.ControllerRevision{}: {Label: ours},
+		&corev1.Event{}:              {Field: refused},
+	}
+}
+
+// keepStatus drops what nobody reads of a pod.
+func keepStatus(object any) (any, error) {
+	pod, isPod := object.(*corev1.Pod)
+	if !isPod {
+		return object, nil
+	}
+	pod.ManagedFields, pod.Spec.Volumes, pod.Spec.Affinity = nil, nil, nil
+	for _, containers := range [][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
+		for i := range containers {
+			kept := &containers[i]
+			*kept = corev1.Container{Name: kept.Name, Image: kept.Image, Resources: kept.Resources}
+		}
+	}
+	return pod, nil
+}
+
+// addReconcilers makes the manager run the jobs of both kinds.
+func addReconcilers(manager ctrl.Manager, settings *config.Config, audit *admission.Audit) error {
+	server, err := discovery.NewDiscoveryClientForConfigAndClient(manager.GetConfig(), manager.GetHTTPClient())
+	if err != nil {
+		return err
+	}
+	cluster, err := newSurroundings(settings, manager.GetClient(), server)
+	if err != nil {
+		return err
+	}
+	if err := manager.GetFieldIndexer().IndexField(context.Background(), &corev1.Event{}, eventSubject, func(object client.Object) []string {
+		return []string{string(object.(*corev1.Event).InvolvedObject.UID)}
+	}); err != nil {
+		return err
+	}
+	defaults := settings.JobDefaults()
+	for _, kind := range []kind{mpiJobs{defaults}, trainJobs{manager.GetClient(), manager.GetAPIReader(), defaults}} {
+		record, err := newRecord(kind.name(), manager.GetCache(), audit, metrics.Registry)
+		if err != nil {
+			return err
+		}
+		reconciler := &Reconciler{
+			Client: manager.GetClient(), Live: manager.GetAPIReader(), Clock: clock.RealClock{},
+			ImagePatience: time.Duration(settings.Failures.ImagePullSeconds) * time.Second,
+			kind:          kind, cluster: cluster, recorder: manager.GetEventRecorder("trireme"), record: record,
+		}
+		if err := reconciler.addTo(manager, int(settings.Reconcile.Workers)); err != nil {
+			return fmt.Errorf("set up the reconciler of %s: %w", kind.name(), err)
+		}
+	}
+	return nil
+}
+
+// addTo has the reconciler called for its jobs and for what belongs to them.
+func (reconciler *Reconciler) addTo(manager ctrl.Manager, workers int) error {
+	name := reconciler.kind.name()
+	// A status is our own work: it is no reason to look again.
+	meaningful := predicate.Or(predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{}, predicate.AnnotationChangedPredicate{})
+	running, err := ctrl.NewControllerManagedBy(manager).
+		Named(name.Type()).
+		WithOptions(controller.Options{
+			MaxConcurrentReconciles: workers,
+			RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](5*time.Millisecond, longestRetry),
+		}).
+		Watches(reconciler.kind.empty(), reconciler.jobs(), builder.WithPredicates(meaningful)).
+		Watches(&corev1.Pod{}, reconciler.pods()).
+		Watches(&batchv1.Job{}, reconciler.byLabels()).
+		Watches(&corev1.Event{}, reconciler.refusals()).
+		Build(reconciler)
+	if err != nil {
+		return err
+	}
+	if name != job.KindTrainJob {
+		return nil
+	}
+	return manager.Add(&jobSetWatch{reconciler: reconciler, controller: running, cache: manager.GetCache(), mapper: manager.GetRESTMapper()})
+}
+
+// jobs also forgets what is remembered of a job that is gone.
+func (reconciler *Reconciler) jobs() handler.EventHandler {
+	enqueue := &handler.EnqueueRequestForObject{}
+	return handler.Funcs{
+		CreateFunc: enqueue.Create, UpdateFunc: enqueue.Update, GenericFunc: enqueue.Generic,
+		DeleteFunc: func(_ context.Context, gone event.DeleteEvent, _ workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+			reconciler.submitted.forgetAll(gone.Object.GetUID())
+		},
+	}
+}
+
+// requestFor is the job that an object belongs to by its labels.
+func (reconciler *Reconciler) requestFor(object client.Object) (request reconcile.Request, found bool) {
+	labels := object.GetLabels()
+	if labels[training.LabelJobType] != reconciler.kind.name().Type() || labels[training.LabelJobName] == "" {
+		return request, false
+	}
+	request.Namespace, request.Name = object.GetNamespace(), labels[training.LabelJobName]
+	return request, true
+}
+
+func (reconciler *Reconciler) byLabels() handler.EventHandler {
+	return handler.EnqueueRequestsFromMapFunc(func(_ context.Context, object client.Object) []reconcile.Request {
+		if request, found := reconciler.requestFor(object); found {
+			return []reconcile.Request{request}
+		}
+		return nil
+	})
+}
+
+// pods has a job looked at when something happens to one of its pods: at once
+// where it may decide over the job, else in a moment.
+func (reconciler *Reconciler) pods() handler.EventHandler {
+	type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
+	enqueue := func(queue queue, pod client.Object) {
+		request, found := reconciler.requestFor(pod)
+		if !found {
+			return
+		}
+		if mayDecide(pod.(*corev1.Pod)) {
+			queue.Add(request)
+			return
+		}
+		queue.AddAfter(request, settling)
+	}
+	return handler.Funcs{
+		CreateFunc:  func(_ context.Context, event event.CreateEvent, queue queue) { enqueue(queue, event.Object) },
+		UpdateFunc:  func(_ context.Context, event event.UpdateEvent, queue queue) { enqueue(queue, event.ObjectNew) },
+		DeleteFunc:  func(_ context.Context, event event.DeleteEvent, queue queue) { enqueue(queue, event.Object) },
+		GenericFunc: func(_ context.Context, event event.GenericEvent, queue queue) { enqueue(queue, event.Object) },
+	}
+}
+
+func mayDecide(pod *corev1.Pod) bool {
+	if pod.Labels[training.LabelReplicaType] != training.RoleWorker || pod.DeletionTimestamp != nil {
+		return true
+	}
+	return pod.Status.Phase == corev1.PodFailed || pod.Status.Phase == corev1.PodSucceeded
+}
+
+// refusals are events about Jobs whose pods were not taken.
+func (reconciler *Reconciler) refusals() handler.EventHandler {
+	return handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, object client.Object) []reconcile.Request {
+		subject := object.(*corev1.Event).InvolvedObject
+		batch := &batchv1.Job{}
+		if err := reconciler.Get(ctx, client.ObjectKey{Namespace: subject.Namespace, Name: subject.Name}, batch); err != nil {
+			return nil
+		}
+		if request, found := reconciler.requestFor(batch); found {
+			return []reconcile.Request{request}
+		}
+		return nil
+	})
+}
+
+// jobSetWatch waits until the cluster has JobSet, and watches it from then on.
+type jobSetWatch struct {
+	reconciler *Reconciler
+	controller controller.Controller
+	cache      cache.Cache
+	mapper     meta.RESTMapper
+}
+
+var _ manager.Runnable = (*jobSetWatch)(nil)
+
+func (watch *jobSetWatch) Start(ctx context.Context) error {
+	kind := schema.GroupKind{Group: jobset.GroupVersion.Group, Kind: "JobSet"}
+	for {
+		_, err := watch.mapper.RESTMapping(kind, jobset.GroupVersion.Version)
+		if err == nil {
+			break
+		}
+		if !meta.IsNoMatchError(err) {
+			ctrl.Log.Error(err, "ask the API server for JobSet")
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(jobSetPeriod):
+		}
+	}
+	if err := watch.controller.Watch(source.Kind[client.Object](watch.cache, &jobset.JobSet{}, watch.reconciler.byLabels())); err != nil {
+		return fmt.Errorf("watch JobSets: %w", err)
+	}
+	watch.reconciler.cluster.jobSets.Store(true)
+	<-ctx.Done()
+	return nil
+}
