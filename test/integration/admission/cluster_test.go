@@ -84,6 +84,15 @@ func (cluster *cluster) as(t testing.TB, connection *rest.Config) client.WithWat
 // with, and waits until it serves.
 func (cluster *cluster) startOperator(t testing.TB, change ...func(*config.Config)) {
 	t.Helper()
+	settings := operatorSettings(t, change...)
+	cluster.installWebhooks(t, settings.Webhook.Port)
+	cluster.stop = cluster.run(t, settings)
+	cluster.waitUntilServed(t)
+}
+
+// operatorSettings are the defaults, for an operator that is not in a pod.
+func operatorSettings(t testing.TB, change ...func(*config.Config)) *config.Config {
+	t.Helper()
 	settings := config.Default()
 	settings.Webhook.Port = int32(freePort(t))
 	settings.Webhook.Host = "localhost"
@@ -92,7 +101,12 @@ func (cluster *cluster) startOperator(t testing.TB, change ...func(*config.Confi
 	for _, change := range change {
 		change(settings)
 	}
-	cluster.installWebhooks(t, settings.Webhook.Port)
+	return settings
+}
+
+// run starts one replica, waits until it is ready, and returns what ends it.
+func (cluster *cluster) run(t testing.TB, settings *config.Config) (stop func()) {
+	t.Helper()
 	probes := fmt.Sprintf("localhost:%d", freePort(t))
 	command := exec.Command(operatorProgram(t), "--config", write(t, "config.yaml", marshal(t, settings)),
 		"--namespace", operatorNamespace, "--health-probe-bind-address", probes, "--zap-log-level=error")
@@ -102,15 +116,15 @@ func (cluster *cluster) startOperator(t testing.TB, change ...func(*config.Confi
 	if err := command.Start(); err != nil {
 		t.Fatal(err)
 	}
-	cluster.stop = sync.OnceFunc(func() {
+	stop = sync.OnceFunc(func() {
 		_ = command.Process.Signal(syscall.SIGTERM)
 		if err := command.Wait(); err != nil {
 			t.Errorf("the operator ended with %v:\n%s", err, &logs)
 		}
 	})
-	t.Cleanup(cluster.stop)
+	t.Cleanup(stop)
 	eventually(t, "the operator is ready", func() error { return get("http://" + probes + "/readyz") })
-	cluster.waitUntilServed(t)
+	return stop
 }
 
 func get(address string) error {
