@@ -85,11 +85,28 @@ func (view *view) end(verdict *Verdict, phase training.Phase, at time.Time) {
 	verdict.CompletionTime = &metav1.Time{Time: at}
 	verdict.Report = reportOf(view.launcherEnd())
 	view.recordEnd(verdict, at)
+	view.concludeLauncher(verdict)
 	if verdict.StartTime != nil {
 		verdict.Duration = max(at.Sub(verdict.StartTime.Time), 0).Round(time.Second).String()
 	}
 	if ttl := view.job.Lifetime.TTLSecondsAfterFinished; ttl != nil {
 		verdict.NextCheck = atLeastNow(at.Add(time.Duration(*ttl) * time.Second).Sub(view.seen.Now))
+	}
+}
+
+// concludeLauncher says what the launcher came to: its pod's own phase follows
+// only a moment later.
+func (view *view) concludeLauncher(verdict *Verdict) {
+	if stepTime(verdict.Timeline, training.StepWorkersReached) != nil {
+		verdict.LauncherReady = Answer{Yes: true, Reason: "WorkersReached", Message: "The launcher has reached every worker"}
+	}
+	if status := verdict.LauncherPodStatus; status != nil && view.launcher != nil {
+		if main := mainStatus(view.launcher); main != nil && main.State.Terminated != nil && view.launcher.Status.Phase == corev1.PodRunning {
+			status.Phase = string(corev1.PodFailed)
+			if main.State.Terminated.ExitCode == 0 {
+				status.Phase = string(corev1.PodSucceeded)
+			}
+		}
 	}
 }
 
@@ -255,4 +272,28 @@ func (view *view) workersRun() bool {
 func WorkersRunning(made *job.Job, seen Observed) (launcher *corev1.Pod, running bool) {
 	view := newView(made, &seen)
 	return view.launcher, view.launcher != nil && view.workersRun()
+}
+
+// LauncherEnded tells whether the launcher has come to its end by itself.
+func LauncherEnded(made *job.Job, seen Observed) bool {
+	view := newView(made, &seen)
+	if view.launcherSucceeded() {
+		return true
+	}
+	return view.launcher != nil && view.launcher.Status.Phase == corev1.PodFailed && view.launcherGaveUp()
+}
+
+// EndsByItself tells whether a pod has ended, so that whatever made it will
+// notice and end the others.
+func EndsByItself(made *job.Job, seen Observed) bool {
+	view := newView(made, &seen)
+	if view.launcherSucceeded() {
+		return true
+	}
+	for _, pod := range view.pods() {
+		if failed(pod) != nil {
+			return true
+		}
+	}
+	return false
 }

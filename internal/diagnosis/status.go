@@ -75,7 +75,9 @@ func (verdict *Verdict) MPIJobStatus(made *job.Job, status *v2beta1.MPIJobStatus
 	if wasFinished {
 		return
 	}
-	set := func(kind v2beta1.JobConditionType, answer Answer) { setCondition(&status.Conditions, kind, answer, now) }
+	set := func(kind v2beta1.JobConditionType, answer Answer) {
+		setCondition(&status.Conditions, kind, answer, now)
+	}
 	set(v2beta1.JobCreated, Answer{Yes: true, Reason: "MPIJobCreated", Message: "The operator has taken the job on"})
 	wasSuspended := slices.ContainsFunc(status.Conditions, func(condition v2beta1.JobCondition) bool { return condition.Type == v2beta1.JobSuspended })
 	if verdict.Suspension.Yes {

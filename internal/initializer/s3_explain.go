@@ -2,6 +2,7 @@ package initializer
 
 import (
 	"context"
+	"encoding/xml"
 	"errors"
 	"fmt"
 	"net/http"
@@ -20,7 +21,16 @@ func (bucket *bucket) explain(ctx context.Context, err error, key string) error 
 		return context.Cause(ctx)
 	}
 	var response minio.ErrorResponse
-	if !errors.As(err, &response) || response.StatusCode == 0 {
+	var syntax *xml.SyntaxError
+	answered := errors.As(err, &response)
+	if answered && response.StatusCode == 0 || errors.As(err, &syntax) {
+		return &Failure{
+			What:   fmt.Sprintf("%s does not answer as an S3 server does", bucket.endpoint),
+			Advice: fmt.Sprintf("check %s in the Secret, and whether a proxy or login page answers in its place", bucket.endpointVariable),
+			cause:  err,
+		}
+	}
+	if !answered {
 		return unreachable(err, bucket.endpoint, bucket.endpointVariable, s3BundleVariable)
 	}
 	failure := bucket.answered(&response, key)

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 )
@@ -140,7 +141,7 @@ func TestARestartGoesOn(t *testing.T) {
 	server := newS3Server(t, map[string]string{"set/large": content})
 	server.spoil = func(_ string, try int, spoiled *spoiled) { spoiled.cutAfter = max(3<<20-try*(3<<20), 0) }
 	runner := newRunner(t, server.environment())
-	runner.timing.patience = 200 * 1e6
+	runner.timing.patience = 200 * time.Millisecond
 	runner.refused("s3://data/set", fmt.Sprintf("%s cut the connection; check AWS_ENDPOINT_URL_S3 in the Secret, and that no NetworkPolicy, firewall or missing proxy keeps the namespace from it", server.host()))
 	if runner.complete() || len(runner.parts()) != 1 || len(runner.files()) > 0 {
 		t.Fatalf("complete: %t, parts %v, files %d", runner.complete(), runner.parts(), len(runner.files()))
@@ -183,7 +184,7 @@ func TestDamagedObjects(t *testing.T) {
 		want   string
 	}{
 		"once":   {spoil: func(try int, spoiled *spoiled) { spoiled.flip = try == 0 }},
-		"always": {spoil: func(_ int, spoiled *spoiled) { spoiled.flip = true }, want: `the file "large" arrived with another MD5 than 6b40a22fa7afa0fc5a9c08f0f37a9bdb; ` + anew},
+		"always": {spoil: func(_ int, spoiled *spoiled) { spoiled.flip = true }, want: `the file "large" arrived with another MD5 than e72ba52e1c25aaf2f327fdb7536bd246; ` + anew},
 		"longer than promised": {
 			before: answerObject(content + "more"),
 			want:   `the file "large" is longer than the 97.7 KiB that were promised; ` + anew,
@@ -225,6 +226,7 @@ func answerObject(content string) func(http.ResponseWriter, *http.Request) bool 
 		if request.Method != http.MethodGet || !strings.HasPrefix(request.URL.Path, "/data/set/") {
 			return false
 		}
+		writer.Header().Set("Last-Modified", time.Now().UTC().Format(http.TimeFormat))
 		_, _ = writer.Write([]byte(content))
 		return true
 	}

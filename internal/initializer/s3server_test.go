@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/rclone/gofakes3"
 	"github.com/rclone/gofakes3/s3mem"
@@ -36,6 +37,17 @@ type s3Server struct {
 	tries map[string]int
 }
 
+// listing repairs what the server makes of a delimiter that is empty: as in S3,
+// it is none.
+type listing struct{ *s3mem.Backend }
+
+func (listing listing) ListBucket(ctx context.Context, name string, prefix *gofakes3.Prefix, page gofakes3.ListBucketPage) (*gofakes3.ObjectList, error) {
+	if prefix != nil && prefix.Delimiter == "" {
+		prefix = &gofakes3.Prefix{HasPrefix: prefix.HasPrefix, Prefix: prefix.Prefix}
+	}
+	return listing.Backend.ListBucket(ctx, name, prefix, page)
+}
+
 func newS3Server(t *testing.T, objects map[string]string) *s3Server {
 	server := &s3Server{t: t, backend: s3mem.New(), tries: map[string]int{}}
 	if err := server.backend.CreateBucket(t.Context(), "data"); err != nil {
@@ -44,7 +56,7 @@ func newS3Server(t *testing.T, objects map[string]string) *s3Server {
 	for key, content := range objects {
 		server.put(key, content)
 	}
-	fake := gofakes3.New(server.backend, gofakes3.WithV4Auth(map[string]string{testAccessKey: testSecretKey})).Server()
+	fake := gofakes3.New(listing{server.backend}, gofakes3.WithV4Auth(map[string]string{testAccessKey: testSecretKey})).Server()
 	server.Server = httptest.NewServer(http.HandlerFunc(func(writer http.ResponseWriter, request *http.Request) { server.serve(writer, request, fake) }))
 	t.Cleanup(server.Close)
 	return server
@@ -52,7 +64,7 @@ func newS3Server(t *testing.T, objects map[string]string) *s3Server {
 
 func (server *s3Server) put(key, content string) {
 	server.t.Helper()
-	if _, err := server.backend.PutObject(context.Background(), "data", key, map[string]string{}, bytes.NewReader([]byte(content)), int64(len(content))); err != nil {
+	if _, err := server.backend.PutObject(context.Background(), "data", key, map[string]string{"Last-Modified": time.Now().UTC().Format(http.TimeFormat)}, bytes.NewReader([]byte(content)), int64(len(content))); err != nil {
 		server.t.Fatal(err)
 	}
 }

@@ -92,12 +92,13 @@ func New(connection *rest.Config, options Options) (ctrl.Manager, error) {
 }
 
 // +kubebuilder:rbac:groups=coordination.k8s.io,namespace=trireme-system,resources=leases,verbs=create
-// +kubebuilder:rbac:groups=coordination.k8s.io,namespace=trireme-system,resources=leases,resourceNames=trireme-operator,verbs=get;update
+// +kubebuilder:rbac:groups=coordination.k8s.io,namespace=trireme-system,resources=leases,resourceNames=trireme-leader,verbs=get;update
 // +kubebuilder:rbac:groups="",namespace=trireme-system,resources=events,verbs=create;patch
 
 const (
-	// leaseName is the Lease that replicas agree over.
-	leaseName = "trireme-operator"
+	// leaseName is the Lease that replicas agree over. It is not the name of the
+	// ConfigMap: kustomize would add a hash to it in the role.
+	leaseName = "trireme-leader"
 	// shutdownTimeout is what work that has begun is given to end. With the three
 	// seconds before it, it fits into the thirty that the kubelet gives a pod.
 	shutdownTimeout = 20 * time.Second

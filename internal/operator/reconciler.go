@@ -13,6 +13,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/trireme-mpi/trireme/api/training"
 	"github.com/trireme-mpi/trireme/internal/diagnosis"
 	"github.com/trireme-mpi/trireme/internal/job"
 	"github.com/trireme-mpi/trireme/internal/plan"
@@ -161,16 +162,10 @@ func (reconciler *Reconciler) hindered(ctx context.Context, object client.Object
 
 // stateOf is what the plan must know of the pods.
 func stateOf(made *job.Job, seen diagnosis.Observed, verdict *diagnosis.Verdict) plan.State {
-	state := plan.State{
+	return plan.State{
 		Stage: verdict.Stage, WorkersReady: verdict.WorkersReady.Yes, Workers: seen.Workers,
-		LauncherActive:    seen.Workload.Exists && !seen.Workload.Complete && seen.Workload.Failed == "" && verdict.Launcher.Succeeded == 0,
+		LauncherActive:    verdict.Phase == training.PhaseFailed && seen.Workload.Exists && !seen.Workload.Complete && seen.Workload.Failed == "" && !diagnosis.LauncherEnded(made, seen),
 		InitializerActive: seen.Fetching.Exists && !seen.Fetching.Complete && seen.Fetching.Failed == "",
-		WorkloadEnds:      seen.Workload.Complete || seen.Workload.Failed != "",
+		WorkloadEnds:      seen.Workload.Complete || seen.Workload.Failed != "" || diagnosis.EndsByItself(made, seen),
 	}
-	for _, counts := range []diagnosis.Counts{verdict.Launcher, verdict.Worker} {
-		if counts.Succeeded+counts.Failed > 0 && made.Kind == job.KindTrainJob {
-			state.WorkloadEnds = true
-		}
-	}
-	return state
 }

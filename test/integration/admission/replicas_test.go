@@ -59,7 +59,7 @@ func TestReplicas(t *testing.T) {
 func (cluster *cluster) leader(t *testing.T) (string, error) {
 	t.Helper()
 	var lease coordinationv1.Lease
-	if err := cluster.client.Get(t.Context(), client.ObjectKey{Namespace: operatorNamespace, Name: "trireme-operator"}, &lease); err != nil {
+	if err := cluster.client.Get(t.Context(), client.ObjectKey{Namespace: operatorNamespace, Name: "trireme-leader"}, &lease); err != nil {
 		return "", err
 	}
 	if lease.Spec.HolderIdentity == nil {
