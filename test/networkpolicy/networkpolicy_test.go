@@ -1,0 +1,95 @@
+package networkpolicy
+
+import (
+	"fmt"
+	"testing"
+
+	networkingv1 "k8s.io/api/networking/v1"
+
+	"github.com/trireme-mpi/trireme/api/training"
+	"github.com/trireme-mpi/trireme/internal/job"
+	"github.com/trireme-mpi/trireme/internal/plan"
+)
+
+var (
+	kinds     = []job.Kind{job.KindMPIJob, job.KindTrainJob}
+	templates = []training.NetworkPolicyTemplate{training.NetworkPolicyDefault, training.NetworkPolicyRestricted}
+)
+
+// openPort is what the operator leaves open if it is not configured otherwise.
+var openPort = []int32{443}
+
+func (when when) under(template training.NetworkPolicyTemplate) bool {
+	return when == always || when == byDefault && template == training.NetworkPolicyDefault
+}
+
+// broken are the flows that a policy judges otherwise than promised, with what
+// it says of them.
+func broken(policy *networkingv1.NetworkPolicy, kind job.Kind, template training.NetworkPolicyTemplate) map[string]bool {
+	wrong := map[string]bool{}
+	for sentence, flow := range clusterOf(kind).flows() {
+		passes := reaches(policy, flow.from, flow.to, flow.port, flow.protocol)
+		if passes != flow.passes.under(template) {
+			wrong[sentence] = passes
+		}
+	}
+	return wrong
+}
+
+func TestWhoReachesWhom(t *testing.T) {
+	for _, kind := range kinds {
+		for _, template := range templates {
+			t.Run(fmt.Sprintf("%s/%s", kind, template), func(t *testing.T) {
+				policy := plan.NetworkPolicy(jobOf(kind, template), openPort)
+				for sentence, passes := range broken(policy, kind, template) {
+					t.Errorf("%s: let through is %t", sentence, passes)
+				}
+			})
+		}
+	}
+}
+
+// A rule that can go without a flow noticing is superfluous, or not tested.
+func TestEveryPartOfAPolicyMatters(t *testing.T) {
+	for _, kind := range kinds {
+		for _, template := range templates {
+			policy := plan.NetworkPolicy(jobOf(kind, template), openPort)
+			mutants := mutantsOf(policy)
+			t.Logf("%s, %s: %d mutants", kind, template, len(mutants))
+			for name, mutant := range mutants {
+				t.Run(fmt.Sprintf("%s/%s/%s", kind, template, name), func(t *testing.T) {
+					if len(broken(mutant, kind, template)) == 0 {
+						t.Error("nobody notices")
+					}
+				})
+			}
+		}
+	}
+}
+
+func TestPortsAreConfigured(t *testing.T) {
+	tests := map[string]struct {
+		ports []int32
+		open  map[int]bool
+	}{
+		"with the port of a store": {ports: []int32{443, 9000}, open: map[int]bool{443: true, 9000: true, 8443: false}},
+		"another than 443":         {ports: []int32{8443}, open: map[int]bool{443: false, 9000: false, 8443: true}},
+		"none":                     {ports: nil, open: map[int]bool{443: false, 9000: false, 8443: false}},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			for _, kind := range kinds {
+				policy := plan.NetworkPolicy(jobOf(kind, training.NetworkPolicyRestricted), tc.ports)
+				in := clusterOf(kind)
+				for port, open := range tc.open {
+					if got := reaches(policy, in.initializer, in.internet, port, tcp); got != open {
+						t.Errorf("%s: port %d is open: %t, want %t", kind, port, got, open)
+					}
+				}
+				if !reaches(policy, in.initializer, in.dns, 53, udp) || !reaches(policy, in.launcher, in.worker, 2222, tcp) {
+					t.Errorf("%s: DNS or the job itself is closed", kind)
+				}
+			}
+		})
+	}
+}
