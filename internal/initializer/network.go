@@ -106,7 +106,7 @@ func unreachable(err error, endpoint, endpointVariable, bundleVariable string) *
 		failure.What = fmt.Sprintf("there is no way to %s", host)
 	case isTimeout(err):
 		failure.What = fmt.Sprintf("%s does not answer", host)
-	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE):
+	case isCut(err):
 		failure.What = fmt.Sprintf("%s cut the connection", host)
 	default:
 		failure.What = fmt.Sprintf("the connection to %s does not work: %v", host, withoutAddress(err))
@@ -151,6 +151,11 @@ func certificateCause(err error) error {
 func isTimeout(err error) bool {
 	var timeout net.Error
 	return errors.Is(err, errStalled) || errors.Is(err, context.DeadlineExceeded) || errors.As(err, &timeout) && timeout.Timeout()
+}
+
+func isCut(err error) bool {
+	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE) ||
+		strings.Contains(err.Error(), "Connection closed by foreign host") // What minio-go makes of io.EOF.
 }
 
 // isTemporaryStatus says whether an answer may be another one later.

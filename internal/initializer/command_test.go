@@ -1,0 +1,189 @@
+package initializer
+
+import (
+	"context"
+	"crypto/x509"
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+const (
+	asProgram        = "TRIREME_TEST_AS_PROGRAM"
+	countAuthorities = "count authorities"
+)
+
+// TestMain is the program itself when a test starts it so.
+func TestMain(m *testing.M) {
+	switch os.Getenv(asProgram) {
+	case "":
+		os.Exit(m.Run())
+	case countAuthorities:
+		pool, err := x509.SystemCertPool()
+		if err != nil || pool.Equal(x509.NewCertPool()) {
+			fmt.Print("no")
+		} else {
+			fmt.Print("some")
+		}
+		os.Exit(0)
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
+	defer stop()
+	os.Exit(Main(ctx, os.Args[1:], os.Getenv, os.Stderr))
+}
+
+func TestCommandLines(t *testing.T) {
+	cases := map[string]struct {
+		arguments []string
+		want      string
+	}{
+		"nothing":            {nil, "say: initializer fetch --kind dataset|model URI DIRECTORY"},
+		"another word":       {[]string{"get"}, "say: initializer fetch --kind dataset|model URI DIRECTORY"},
+		"no kind":            {[]string{"fetch", "s3://b/p", "/d"}, "--kind must be dataset or model"},
+		"another kind":       {[]string{"fetch", "--kind", "code", "s3://b/p", "/d"}, "--kind must be dataset or model"},
+		"no directory":       {[]string{"fetch", "--kind", "model", "s3://b/p"}, "a URI and a directory are needed, and nothing else: initializer fetch --kind model URI DIRECTORY"},
+		"an empty directory": {[]string{"fetch", "--kind", "model", "s3://b/p", ""}, "a URI and a directory are needed, and nothing else: initializer fetch --kind model URI DIRECTORY"},
+		"too much":           {[]string{"fetch", "--kind", "model", "s3://b/p", "/d", "x"}, "a URI and a directory are needed, and nothing else: initializer fetch --kind model URI DIRECTORY"},
+		"an unknown flag":    {[]string{"fetch", "--speed", "9"}, "flag provided but not defined: -speed"},
+		"none at once":       {[]string{"fetch", "--kind", "model", "--parallel", "0", "s3://b/p", "/d"}, "--parallel must be between 1 and 64"},
+		"another scheme":     {[]string{"fetch", "--kind", "model", "http://host/x", "/d"}, `the URI "http://host/x" must be s3://bucket/path, hf://owner/name[@revision] or pvc://claim/path`},
+		"a password":         {[]string{"fetch", "--kind", "model", "s3://key:hunter2@bucket/x", "/d"}, "the URI must not hold credentials; put them into a Secret and name it in secretRef"},
+		"a claim from where": {[]string{"fetch", "--kind", "model", "pvc://claim/x", "/d"}, "pvc://claim needs --from with the directory that the claim is mounted at"},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			got := newRunner(t, nil).run(tc.arguments...)
+			if got.code != exitUsage || got.message != tc.want || !strings.Contains(got.output, tc.want) {
+				t.Errorf("exit code %d\n%s\nwant\n%s", got.code, got.message, tc.want)
+			}
+		})
+	}
+	for _, help := range [][]string{{"--help"}, {"fetch", "-h"}} {
+		if got := newRunner(t, nil).run(help...); got.code != 0 || got.output != usageText || got.message != "" {
+			t.Errorf("%q: exit code %d\n%s", help, got.code, got.output)
+		}
+	}
+}
+
+// SIGTERM ends it at once, and the next start goes on.
+func TestSIGTERM(t *testing.T) {
+	content := random(2 << 20)
+	server := newS3Server(t, map[string]string{"set/a": content, "set/b": "b"})
+	stalled := make(chan struct{})
+	server.spoil = func(key string, try int, spoiled *spoiled) {
+		if key == "set/a" && try == 0 {
+			spoiled.stallAfter = 1 << 20
+			close(stalled)
+		}
+	}
+	runner := newRunner(t, server.environment())
+	log := filepath.Join(t.TempDir(), "log")
+	start := func() (*exec.Cmd, *lockedBuffer) {
+		self, err := os.Executable()
+		if err != nil {
+			t.Fatal(err)
+		}
+		program := exec.Command(self, "fetch", "--kind", "dataset", "s3://data/set", runner.directory)
+		program.Env = []string{asProgram + "=yes", terminationLogVariable + "=" + log}
+		for name, value := range runner.environment {
+			program.Env = append(program.Env, name+"="+value)
+		}
+		output := &lockedBuffer{}
+		program.Stderr = output
+		if err := program.Start(); err != nil {
+			t.Fatal(err)
+		}
+		return program, output
+	}
+	program, output := start()
+	<-stalled
+	for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline) && len(runner.parts()) == 0; {
+		time.Sleep(10 * time.Millisecond)
+	}
+	time.Sleep(200 * time.Millisecond)
+	began := time.Now()
+	if err := program.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	err := program.Wait()
+	if code := program.ProcessState.ExitCode(); code != 143 {
+		t.Fatalf("exit code %d, %v:\n%s", code, err, output)
+	}
+	if took := time.Since(began); took > 2*time.Second {
+		t.Errorf("it took %s to end", took)
+	}
+	message, err := os.ReadFile(log)
+	if want := "fetching the dataset s3://data/set was ended before it was complete; what is there is kept, and the next start goes on from it"; err != nil || string(message) != want {
+		t.Errorf("message %q, %v", message, err)
+	}
+	if len(runner.parts()) != 1 || runner.complete() {
+		t.Fatalf("parts %v, complete %t", runner.parts(), runner.complete())
+	}
+	server.asked()
+	server.mutex.Lock()
+	server.sent = 0
+	server.mutex.Unlock()
+	program, output = start()
+	if err := program.Wait(); err != nil {
+		t.Fatalf("%v:\n%s", err, output)
+	}
+	if runner.files()["a"] != content || runner.files()["b"] != "b" {
+		t.Error("the files are not the objects")
+	}
+	if server.sent > 3<<19 {
+		t.Errorf("%d bytes were sent again", server.sent)
+	}
+}
+
+func TestProgressIsSaidNowAndThen(t *testing.T) {
+	if every := defaultTiming().report; every != 5*time.Second {
+		t.Errorf("a line every %s", every)
+	}
+	server := newS3Server(t, map[string]string{"set/a": random(1 << 20), "set/b": "b"})
+	server.spoil = func(key string, try int, spoiled *spoiled) {
+		if key == "set/a" && try == 0 {
+			spoiled.stallAfter = 1 << 19
+		}
+	}
+	runner := newRunner(t, server.environment())
+	runner.timing.stall, runner.timing.report = 550*time.Millisecond, 100*time.Millisecond
+	began := time.Now()
+	output := runner.fetched("s3://data/set")
+	most := int(time.Since(began)/runner.timing.report) + 1
+	lines := strings.Count(output, " of 2 files, ")
+	if lines < 2 || lines > most {
+		t.Errorf("%d lines of progress, want between 2 and %d:\n%s", lines, most, output)
+	}
+	if want := "1 of 2 files, 512.0 KiB of 1.0 MiB, "; !strings.Contains(output, want) {
+		t.Errorf("no %q in\n%s", want, output)
+	}
+}
+
+// Many failures at once are not many lines.
+func TestNoticesAreFew(t *testing.T) {
+	objects := map[string]string{}
+	for _, name := range strings.Split("abcdefghij", "") {
+		objects["set/"+name] = name
+	}
+	server := newS3Server(t, objects)
+	server.before = func(writer http.ResponseWriter, request *http.Request) bool {
+		if strings.HasPrefix(request.URL.Path, "/data/set/") {
+			s3Error(writer, http.StatusInternalServerError, "InternalError", "")
+			return true
+		}
+		return false
+	}
+	runner := newRunner(t, server.environment())
+	runner.timing.patience = 500 * time.Millisecond
+	got := runner.fetch("s3://data/set")
+	if lines := strings.Count(got.output, "trying again"); got.code != exitFailure || lines != 1 {
+		t.Errorf("exit code %d, %d lines:\n%s", got.code, lines, got.output)
+	}
+}

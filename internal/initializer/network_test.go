@@ -1,0 +1,186 @@
+package initializer
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// Every message about a way that does not lead to a server.
+func TestMessagesAboutTheNetwork(t *testing.T) {
+	const look = "; check THE_ENDPOINT in the Secret, and that no NetworkPolicy, firewall or missing proxy keeps the namespace from it"
+	dial := func(err error) error { return &net.OpError{Op: "dial", Net: "tcp", Err: err} }
+	cases := map[string]struct {
+		err       error
+		want      string
+		permanent bool
+	}{
+		"an unknown name":   {err: dial(&net.DNSError{Err: "no such host", Name: "minio.example", IsNotFound: true}), want: "the host name minio.example is not known" + look},
+		"no nameserver":     {err: dial(&net.DNSError{Err: "i/o timeout", Name: "minio.example", IsTimeout: true}), want: "no nameserver answers for minio.example; check that a NetworkPolicy lets the namespace ask the cluster's DNS"},
+		"refused":           {err: dial(os.NewSyscallError("connect", syscall.ECONNREFUSED)), want: "store.example refuses connections" + look},
+		"no route":          {err: dial(os.NewSyscallError("connect", syscall.EHOSTUNREACH)), want: "there is no way to store.example" + look},
+		"no answer":         {err: dial(os.ErrDeadlineExceeded), want: "store.example does not answer" + look},
+		"no answer in time": {err: context.DeadlineExceeded, want: "store.example does not answer" + look},
+		"silence":           {err: errStalled, want: "store.example does not answer" + look},
+		"cut":               {err: io.ErrUnexpectedEOF, want: "store.example cut the connection" + look},
+		"reset":             {err: os.NewSyscallError("read", syscall.ECONNRESET), want: "store.example cut the connection" + look},
+		"no proxy":          {err: &net.OpError{Op: "proxyconnect", Net: "tcp", Err: syscall.ECONNREFUSED}, want: "the proxy does not connect to store.example; check HTTPS_PROXY and NO_PROXY in the Secret"},
+		"not trusted":       {err: &tls.CertificateVerificationError{Err: x509.UnknownAuthorityError{}}, permanent: true, want: "the certificate of store.example cannot be trusted: x509: certificate signed by unknown authority; put the certificate of its authority into THE_BUNDLE of the Secret"},
+		"no TLS":            {err: tls.RecordHeaderError{Msg: "first record does not look like a TLS handshake"}, permanent: true, want: "store.example does not speak TLS; if that is meant, write http:// in front of it in THE_ENDPOINT of the Secret"},
+		"something else":    {err: errors.New("a word of the library"), want: "the connection to store.example does not work: a word of the library" + look},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			err := &url.Error{Op: "Get", URL: "https://store.example/a/b?X-Amz-Signature=signatureOfTheTests", Err: tc.err}
+			failure := unreachable(err, "hub.example", "THE_ENDPOINT", "THE_BUNDLE")
+			if failure.Error() != tc.want {
+				t.Errorf("got\n%v\nwant\n%s", failure, tc.want)
+			}
+			if failure.temporary == tc.permanent {
+				t.Errorf("temporary: %t", failure.temporary)
+			}
+		})
+	}
+	if got := unreachable(io.EOF, "hub.example", "THE_ENDPOINT", "").What; got != "hub.example cut the connection" {
+		t.Errorf("without an address: %s", got)
+	}
+}
+
+// Certificates of one's own come as text or as a file.
+func TestCertificates(t *testing.T) {
+	plain := newHubServer(t, "datasets/owner/name", map[string]string{"README.md": "read me"})
+	secure := httptest.NewTLSServer(plain.api.Config.Handler)
+	t.Cleanup(secure.Close)
+	host := strings.TrimPrefix(secure.URL, "https://")
+	bundle := string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: secure.Certificate().Raw}))
+	file := filepath.Join(t.TempDir(), "bundle.pem")
+	if err := os.WriteFile(file, []byte(bundle), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	environment := map[string]string{hubEndpointVariable: secure.URL, "HF_TOKEN": testToken}
+	newRunner(t, environment).refused("hf://owner/name", fmt.Sprintf("the certificate of %s cannot be trusted: x509: certificate signed by unknown authority; put the certificate of its authority into REQUESTS_CA_BUNDLE of the Secret", host))
+	for _, value := range []string{bundle, "\n" + bundle, file} {
+		environment[hubBundleVariable] = value
+		newRunner(t, environment).fetched("hf://owner/name")
+	}
+
+	store := newS3Server(t, map[string]string{"set/a": "a"})
+	secure = httptest.NewTLSServer(store.Config.Handler)
+	t.Cleanup(secure.Close)
+	environment = store.environment()
+	environment["AWS_ENDPOINT_URL_S3"] = secure.URL
+	newRunner(t, environment).refused("s3://data/set", fmt.Sprintf("the certificate of %s cannot be trusted: x509: certificate signed by unknown authority; put the certificate of its authority into AWS_CA_BUNDLE of the Secret", strings.TrimPrefix(secure.URL, "https://")))
+	environment[s3BundleVariable] = string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: secure.Certificate().Raw}))
+	newRunner(t, environment).fetched("s3://data/set")
+}
+
+func TestHowLongServersSendUsAway(t *testing.T) {
+	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	cases := map[string]struct {
+		name, value string
+		want        time.Duration
+	}{
+		"seconds":          {"Retry-After", "7", 7 * time.Second},
+		"a date":           {"Retry-After", "Fri, 02 Jan 2026 03:05:05 GMT", time.Minute},
+		"a date long ago":  {"Retry-After", "Fri, 02 Jan 2026 03:00:00 GMT", 0},
+		"below zero":       {"Retry-After", "-5", 0},
+		"nonsense":         {"Retry-After", "soon", 0},
+		"for ever":         {"Retry-After", "99999999", longestWait},
+		"a limit":          {"RateLimit", `"api";r=0;t=55`, 55 * time.Second},
+		"a limit and more": {"RateLimit", `"api";r=0;t=55;q=500`, 55 * time.Second},
+		"nothing":          {"Date", "7", 0},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			if got := retryAfter(http.Header{http.CanonicalHeaderKey(tc.name): {tc.value}}, now); got != tc.want {
+				t.Errorf("got %s, want %s", got, tc.want)
+			}
+		})
+	}
+}
+
+func TestPatience(t *testing.T) {
+	temporary := &Failure{What: "not now", temporary: true}
+	silent := func(string, ...any) {}
+	fast := timing{pause: time.Millisecond, longestPause: 2 * time.Millisecond}
+	t.Run("ends", func(t *testing.T) {
+		tries := 0
+		err := persist(t.Context(), fast, 50*time.Millisecond, silent, func() int64 { return 0 }, func() error { tries++; return temporary })
+		if err != temporary || tries < 5 {
+			t.Errorf("%d tries: %v", tries, err)
+		}
+	})
+	t.Run("is renewed by every byte", func(t *testing.T) {
+		began, position := time.Now(), int64(0)
+		err := persist(t.Context(), fast, 50*time.Millisecond, silent, func() int64 { return position }, func() error {
+			if time.Since(began) < 200*time.Millisecond {
+				position++
+			}
+			return temporary
+		})
+		if took := time.Since(began); err != temporary || took < 200*time.Millisecond || took > 2*time.Second {
+			t.Errorf("ended after %s: %v", took, err)
+		}
+	})
+	t.Run("is not spent while the server sends us away", func(t *testing.T) {
+		tries := 0
+		err := persist(t.Context(), fast, 50*time.Millisecond, silent, func() int64 { return 0 }, func() error {
+			if tries++; tries > 4 {
+				return nil
+			}
+			return &Failure{What: "later", temporary: true, after: 60 * time.Millisecond}
+		})
+		if err != nil {
+			t.Error(err)
+		}
+	})
+	t.Run("has an end with servers that always send us away", func(t *testing.T) {
+		err := persist(t.Context(), fast, 50*time.Millisecond, silent, func() int64 { return 0 }, func() error {
+			return &Failure{What: "later", temporary: true, after: mostGranted + 1}
+		})
+		if err == nil {
+			t.Error("no error")
+		}
+	})
+	t.Run("is none for what is final", func(t *testing.T) {
+		tries, final := 0, &Failure{What: "never"}
+		if err := persist(t.Context(), fast, time.Hour, silent, func() int64 { return 0 }, func() error { tries++; return final }); err != final || tries != 1 {
+			t.Errorf("%d tries: %v", tries, err)
+		}
+	})
+	t.Run("is none after the end", func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		if err := persist(ctx, timing{pause: time.Hour}, 5*time.Hour, silent, func() int64 { return 0 }, func() error { cancel(); return temporary }); err != context.Canceled {
+			t.Error(err)
+		}
+	})
+}
+
+// The image has no certificates, so the program must.
+func TestThePublicAuthoritiesComeAlong(t *testing.T) {
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	program := exec.Command(self)
+	program.Env = []string{asProgram + "=" + countAuthorities, "SSL_CERT_FILE=/nowhere", "SSL_CERT_DIR=/nowhere"}
+	output, err := program.CombinedOutput()
+	if err != nil || string(output) != "some" {
+		t.Errorf("%s authorities are trusted where a system has none: %v", output, err)
+	}
+}
