@@ -36,13 +36,15 @@ cluster-reset: bin/cluster ## Stop it and forget its data
 
 ##@ Operator
 
+# On the cluster that KUBECONFIG names, or else on the local one. The rest of
+# the settings is at the top of config/install.
 .PHONY: install
-install: bin/cluster bin/operator ## Install the job APIs and the operator on the local cluster
+install: bin/cluster ## Install job APIs, operator and runtimes, on the local cluster or on that of KUBECONFIG
 	@config/install
 
 .PHONY: uninstall
-uninstall: bin/cluster ## Remove them, and every job
-	@bin/cluster kubectl delete --ignore-not-found -k config/overlays/local
+uninstall: bin/cluster ## Remove them there, and every job
+	@config/uninstall
 
 ##@ Test
 
@@ -114,8 +116,8 @@ help: ## Show this
 bin/cluster:
 	@go build -C cluster -buildvcs=false -ldflags "-s -w" -o ../bin/cluster ./cmd/cluster
 
-.PHONY: bin/operator bin/mpi-agent
-bin/operator bin/mpi-agent:
+.PHONY: bin/operator bin/mpi-agent bin/initializer
+bin/operator bin/mpi-agent bin/initializer:
 	@go build -buildvcs=false -ldflags "-s -w" -o $@ ./cmd/$(@F)
 
 bin/staticcheck: tools/go.mod tools/go.sum

@@ -1,0 +1,211 @@
+package install
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/trireme-mpi/trireme/internal/config"
+)
+
+// A cluster that KUBECONFIG names, from nothing to nothing.
+func TestInstallAndUninstall(t *testing.T) {
+	cluster := startCluster(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() { defer close(done); cluster.bePartsThatAreNotHere(ctx) }()
+	t.Cleanup(func() { cancel(); <-done })
+
+	install := func() string {
+		t.Helper()
+		output, err := cluster.run(t, images, "config/install")
+		if err != nil {
+			t.Fatalf("install: %v\n%s", err, output)
+		}
+		return output
+	}
+	output := install()
+	for _, want := range []string{"note: TrainJobs need JobSet", "mpi-horovod-gpu", "mpi-intel-cpu", "mpi-openmpi-cpu", "mpi-openmpi-distributed"} {
+		if !strings.Contains(output, want) {
+			t.Errorf("install does not say %q:\n%s", want, output)
+		}
+	}
+	settings := cluster.wantOperator(t)
+	if settings.Agent.Image != "registry.example/trireme/mpi-agent:1.0" || settings.Initializer.Image != "registry.example/trireme/initializer:1.0" {
+		t.Errorf("jobs start with %q and %q", settings.Agent.Image, settings.Initializer.Image)
+	}
+
+	// What the platform team has changed stays theirs when it is installed again.
+	cluster.kubectl(t, "patch", "clustertrainingruntime", "mpi-openmpi-cpu", "--type=merge", "-p", `{"spec":{"mlPolicy":{"numNodes":7}}}`)
+	if output := install(); !strings.Contains(output, "kept: mpi-openmpi-cpu was changed on this cluster") {
+		t.Errorf("install does not say what it kept:\n%s", output)
+	}
+	if output, err := cluster.run(t, nil, "kubectl", "get", "ctr", "mpi-openmpi-cpu", "-o", "jsonpath={.spec.mlPolicy.numNodes}"); err != nil || output != "7" {
+		t.Errorf("the runtime that was changed has %s nodes (%v)", output, err)
+	}
+
+	cluster.kubectl(t, "apply", "-f", "config/samples/mpijob.yaml")
+	refused, err := cluster.run(t, nil, "config/uninstall")
+	if err == nil || !strings.Contains(refused, "this cluster has jobs (1)") || !strings.Contains(refused, "make uninstall JOBS=delete") {
+		t.Errorf("jobs of somebody were removed without a question (%v):\n%s", err, refused)
+	}
+	if output, err := cluster.run(t, []string{"JOBS=delete"}, "config/uninstall"); err != nil {
+		t.Fatalf("uninstall: %v\n%s", err, output)
+	}
+	cluster.wantNothing(t)
+	for _, kind := range []string{"clusterroles", "clusterrolebindings", "validatingwebhookconfigurations", "mutatingwebhookconfigurations"} {
+		if output, err := cluster.run(t, nil, "kubectl", "get", kind, "-o", "name"); err != nil || strings.Contains(output, "trireme") || strings.Contains(output, "trainjob") {
+			t.Errorf("left over (%v):\n%s", err, output)
+		}
+	}
+}
+
+// wantOperator is the configuration of the operator as it is deployed, which
+// must be of the version that was asked for.
+func (cluster *cluster) wantOperator(t *testing.T) *config.Config {
+	t.Helper()
+	var deployment appsv1.Deployment
+	if err := cluster.client.Get(t.Context(), client.ObjectKey{Namespace: "trireme-system", Name: "trireme-operator"}, &deployment); err != nil {
+		t.Fatal(err)
+	}
+	pod := deployment.Spec.Template.Spec
+	if image := pod.Containers[0].Image; image != "registry.example/trireme/operator:1.0" {
+		t.Errorf("the operator is %s", image)
+	}
+	for _, volume := range pod.Volumes {
+		if volume.ConfigMap == nil {
+			continue
+		}
+		var settings corev1.ConfigMap
+		if err := cluster.client.Get(t.Context(), client.ObjectKey{Namespace: "trireme-system", Name: volume.ConfigMap.Name}, &settings); err != nil {
+			t.Fatal(err)
+		}
+		path := filepath.Join(t.TempDir(), "config.yaml")
+		if err := os.WriteFile(path, []byte(settings.Data["config.yaml"]), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		loaded, err := config.Load(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return loaded
+	}
+	t.Fatal("the operator has no configuration")
+	return nil
+}
+
+// bePartsThatAreNotHere does what takes more than an API server: Deployments roll
+// out, namespaces end, and nobody asks an operator that does not run.
+func (cluster *cluster) bePartsThatAreNotHere(ctx context.Context) {
+	for ctx.Err() == nil {
+		var deployment appsv1.Deployment
+		if err := cluster.client.Get(ctx, client.ObjectKey{Namespace: "trireme-system", Name: "trireme-operator"}, &deployment); err == nil {
+			replicas := *deployment.Spec.Replicas
+			deployment.Status = appsv1.DeploymentStatus{
+				ObservedGeneration: deployment.Generation, Replicas: replicas, UpdatedReplicas: replicas, ReadyReplicas: replicas, AvailableReplicas: replicas,
+			}
+			_ = cluster.client.Status().Update(ctx, &deployment)
+		}
+		for _, configuration := range []client.Object{&admissionregistrationv1.ValidatingWebhookConfiguration{}, &admissionregistrationv1.MutatingWebhookConfiguration{}} {
+			_ = cluster.client.DeleteAllOf(ctx, configuration)
+		}
+		var namespace corev1.Namespace
+		if err := cluster.client.Get(ctx, client.ObjectKey{Name: "trireme-system"}, &namespace); err == nil && namespace.DeletionTimestamp != nil {
+			namespace.Spec.Finalizers = nil
+			_ = cluster.client.SubResource("finalize").Update(ctx, &namespace)
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
+}
+
+// Every overlay is what an API server accepts, but for kinds of others.
+func TestOverlays(t *testing.T) {
+	cluster := startCluster(t)
+	for _, others := range []string{"Issuer.cert-manager.io", "Certificate.cert-manager.io", "ServiceMonitor.monitoring.coreos.com"} {
+		cluster.createKindOfOthers(t, others)
+	}
+	for name, wantUser := range map[string]string{"kubernetes": "65532", "cert-manager": "65532", "local": "65532", "openshift": ""} {
+		t.Run(name, func(t *testing.T) {
+			folder := t.TempDir()
+			relative, err := filepath.Rel(folder, absolute(t, repository))
+			if err != nil {
+				t.Fatal(err)
+			}
+			content := "resources: [" + relative + "/config/overlays/" + name + "]\ncomponents: [" + relative + "/config/components/prometheus]\n"
+			if err := os.WriteFile(filepath.Join(folder, "kustomization.yaml"), []byte(content), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			cluster.kubectl(t, "apply", "--server-side", "--force-conflicts", "-k", folder)
+			get := func(what, path string) string {
+				t.Helper()
+				output, err := cluster.run(t, nil, "kubectl", "get", what, "-n", "trireme-system", "-o", "jsonpath="+path)
+				if err != nil {
+					t.Fatalf("%s: %v\n%s", what, err, output)
+				}
+				return output
+			}
+			if user := get("deployment/trireme-operator", "{.spec.template.spec.securityContext.runAsUser}"); user != wantUser {
+				t.Errorf("the operator runs as user %q, want %q", user, wantUser)
+			}
+			injected := map[bool]string{true: "trireme-system/trireme-webhook"}[name == "cert-manager"]
+			for _, kind := range []string{"validatingwebhookconfiguration", "mutatingwebhookconfiguration"} {
+				if from := get(kind+"/trireme", `{.metadata.annotations.cert-manager\.io/inject-ca-from}`); from != injected {
+					t.Errorf("the authority of the %s is from %q, want %q", kind, from, injected)
+				}
+			}
+			cluster.kubectl(t, "delete", "validatingwebhookconfiguration/trireme", "mutatingwebhookconfiguration/trireme")
+		})
+	}
+}
+
+// createKindOfOthers makes a kind of any content; what it is called is
+// Kind.group.
+func (cluster *cluster) createKindOfOthers(t *testing.T, name string) {
+	t.Helper()
+	kind, group, _ := strings.Cut(name, ".")
+	plural := strings.ToLower(kind) + "s"
+	cluster.create(t, &apiextensionsv1.CustomResourceDefinition{
+		ObjectMeta: metav1.ObjectMeta{Name: plural + "." + group},
+		Spec: apiextensionsv1.CustomResourceDefinitionSpec{
+			Group: group, Scope: apiextensionsv1.NamespaceScoped,
+			Names: apiextensionsv1.CustomResourceDefinitionNames{Kind: kind, ListKind: kind + "List", Plural: plural, Singular: strings.ToLower(kind)},
+			Versions: []apiextensionsv1.CustomResourceDefinitionVersion{{
+				Name: "v1", Served: true, Storage: true,
+				Schema: &apiextensionsv1.CustomResourceValidation{OpenAPIV3Schema: &apiextensionsv1.JSONSchemaProps{Type: "object", XPreserveUnknownFields: new(true)}},
+			}},
+		},
+	})
+	objects := &unstructured.UnstructuredList{}
+	objects.SetAPIVersion(group + "/v1")
+	objects.SetKind(kind + "List")
+	deadline := time.Now().Add(20 * time.Second)
+	for cluster.client.List(t.Context(), objects) != nil {
+		if time.Now().After(deadline) {
+			t.Fatalf("%s is not served", name)
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+}
+
+func absolute(t *testing.T, path string) string {
+	t.Helper()
+	whole, err := filepath.Abs(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return whole
+}
