@@ -35,6 +35,8 @@ const (
 	Broken Trouble = "Broken"
 	// Stopped: the host was told to end, and has said so.
 	Stopped Trouble = "Stopped"
+	// NotStarted: the host was reached, and has not what mpirun wants to start.
+	NotStarted Trouble = "NotStarted"
 )
 
 // advice is what to look at.

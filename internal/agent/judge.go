@@ -27,6 +27,8 @@ func (launch *launch) judge(code int, last string, records []record, began time.
 	case lost != nil && lost.Trouble == Stopped:
 		report.Reason, report.Host = ReasonWorker, lost.Host
 		report.Message = fmt.Sprintf("lost worker %s in the middle of the run: it was told to end; its pod says why", lost.Host)
+	case lost != nil && lost.Trouble == NotStarted:
+		report.Reason, report.Host, report.Message = ReasonMPI, lost.Host, lost.Message
 	case lost != nil && lost.Trouble != Broken:
 		// The host could not be reached at all.
 		report.Reason, report.Host, report.Message = ReasonSSH, lost.Host, lost.Message

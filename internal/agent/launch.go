@@ -27,6 +27,8 @@ const (
 	exitSSH      = 70
 	exitMPI      = 71
 	exitNotFound = 127
+	// exitNotExecutable is a shell's for a file that it may not run.
+	exitNotExecutable = 126
 )
 
 // launch is the gate, the run and the report of one launcher.

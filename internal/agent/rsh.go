@@ -70,6 +70,10 @@ func (call *call) run(records recordsFile) (int, error) {
 	lost := make(chan struct{})
 	go watch(connection, lost)
 	code, err := call.execute(connection, lost)
+	if err == nil && (code == exitNotFound || code == exitNotExecutable) {
+		records.write(record{Host: call.host, Trouble: NotStarted, At: time.Now(), Message: fmt.Sprintf(
+			"%s could not start its part of MPI (exit code %d); the workers need the same MPI as the launcher, at the same path", call.host, code)})
+	}
 	if strings.Contains(call.command, "hydra_") && err == nil {
 		records.write(record{Host: call.host, Ended: true, At: time.Now()})
 	}

@@ -221,14 +221,21 @@ func (view *view) launcherExit(ended *corev1.ContainerStateTerminated) *failure 
 // reported is the agent's report, joined with what is known of the pod it names.
 func (view *view) reported(report *agent.Report) string {
 	pod := view.byHost(report.Host)
-	if pod == nil {
+	if pod == nil || len(report.Hosts.Missing) > 1 {
+		// It is about several hosts, or about none.
 		return report.Message
 	}
 	who := view.who(pod)
 	if report.Rank != nil {
 		who = fmt.Sprintf("rank %d on %s", *report.Rank, who)
 	}
-	return fmt.Sprintf("%s: %s", capital(who), report.Message)
+	message := fmt.Sprintf("%s: %s", capital(who), report.Message)
+	// Where memory is counted by control groups of the first version the kernel
+	// ends one process, and Kubernetes does not notice.
+	if limit := memoryLimit(pod, pod.Spec.Containers[0].Name); strings.Contains(report.Message, "signal 9") && limit != "" {
+		message += fmt.Sprintf(". A process that is killed so has most often used more memory than its container's limit of %s. %s", limit, memoryAdvice(pod))
+	}
+	return message
 }
 
 // byHost is the worker of a host's name.

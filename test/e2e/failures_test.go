@@ -144,14 +144,21 @@ END`, process, agent.Port))
 }
 
 // process is the agent of a worker, as this machine numbers it.
-func (run *run) process(pod string) (found string) {
+func (run *run) process(pod string) string {
 	run.t.Helper()
-	eventually(run.t, "the agent of "+pod, func() error {
+	return processOf(run.t, pod, run.namespace, agent.Path+"\x00worker\x00")
+}
+
+// processOf is the process of a pod that was started by a command, as this
+// machine numbers it. Another namespace may have pods of the same names.
+func processOf(t *testing.T, host, namespace, command string) (found string) {
+	t.Helper()
+	eventually(t, "the agent of "+host, func() error {
 		files, _ := filepath.Glob("/proc/[0-9]*/environ")
 		for _, file := range files {
 			environment, err := os.ReadFile(file)
-			command, _ := os.ReadFile(filepath.Join(filepath.Dir(file), "cmdline"))
-			if err == nil && strings.Contains("\x00"+string(environment), "\x00HOSTNAME="+pod+"\x00") && string(command) == agent.Path+"\x00worker\x00" && run.owns(file) {
+			line, _ := os.ReadFile(filepath.Join(filepath.Dir(file), "cmdline"))
+			if err == nil && strings.Contains("\x00"+string(environment), "\x00HOSTNAME="+host+"\x00") && strings.HasPrefix(string(line), command) && isIn(file, namespace) {
 				found = filepath.Base(filepath.Dir(file))
 				return nil
 			}
@@ -161,10 +168,9 @@ func (run *run) process(pod string) (found string) {
 	return found
 }
 
-// owns tells whether a process is of this run: another run has pods of the same names.
-func (run *run) owns(file string) bool {
-	mounts, err := os.ReadFile(filepath.Join(filepath.Dir(file), "root/etc/resolv.conf"))
-	return err == nil && strings.Contains(string(mounts), run.namespace)
+func isIn(file, namespace string) bool {
+	resolver, err := os.ReadFile(filepath.Join(filepath.Dir(file), "root/etc/resolv.conf"))
+	return err == nil && strings.Contains(string(resolver), namespace)
 }
 
 // waiting says that it has started and then waits for a minute.

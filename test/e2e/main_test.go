@@ -26,6 +26,11 @@ func TestMain(m *testing.M) {
 
 // runAll leaves nothing behind, whatever the tests did.
 func runAll(m *testing.M) int {
+	if os.Getenv("E2E_CLUSTER") == "keep" {
+		// For who writes tests: the cluster that the environment names is taken as
+		// it is, and stays.
+		return m.Run()
+	}
 	for name, value := range map[string]string{
 		"TRIREME_CLUSTER_NAME": "trireme-e2e", "TRIREME_CLUSTER_NETWORK": "10.196.0.0/16", "TRIREME_CLUSTER_DATA": "", "TRIREME_CLUSTER_RUN": "",
 	} {

@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
 	"crypto/rand"
@@ -23,8 +24,8 @@ import (
 	"github.com/trireme-mpi/trireme/internal/sshkey"
 )
 
-// connect is a client of the test's cluster.
-var connect = sync.OnceValues(func() (*kubernetes.Clientset, error) {
+// connection is how the test's cluster is reached.
+var connection = sync.OnceValues(func() (*rest.Config, error) {
 	path, err := shell("eval \"$(bin/cluster env)\" && printf %s \"$KUBECONFIG\"")
 	if err != nil {
 		return nil, fmt.Errorf("%w: %s", err, path)
@@ -34,6 +35,15 @@ var connect = sync.OnceValues(func() (*kubernetes.Clientset, error) {
 		return nil, err
 	}
 	config.QPS, config.Burst = 200, 200
+	return config, nil
+})
+
+// connect is a client of the test's cluster.
+var connect = sync.OnceValues(func() (*kubernetes.Clientset, error) {
+	config, err := connection()
+	if err != nil {
+		return nil, err
+	}
 	return kubernetes.NewForConfig(config)
 })
 

@@ -1,0 +1,295 @@
+package e2e
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/trireme-mpi/trireme/api/training"
+	"github.com/trireme-mpi/trireme/api/v2alpha1"
+	"github.com/trireme-mpi/trireme/api/v2beta1"
+	"github.com/trireme-mpi/trireme/internal/agent"
+)
+
+// setResources changes what a job asks for its workers.
+func setResources(object client.Object, list corev1.ResourceList) {
+	limited := corev1.ResourceRequirements{Requests: list, Limits: list}
+	switch object := object.(type) {
+	case *v2alpha1.TrainJob:
+		object.Spec.Trainer.ResourcesPerNode = &limited
+	case *v2beta1.MPIJob:
+		object.Spec.MPIReplicaSpecs[v2beta1.MPIReplicaTypeWorker].Template.Spec.Containers[0].Resources = limited
+	}
+}
+
+func setEnv(object client.Object, name, value string) {
+	variable := corev1.EnvVar{Name: name, Value: value}
+	switch object := object.(type) {
+	case *v2alpha1.TrainJob:
+		object.Spec.Trainer.Env = append(object.Spec.Trainer.Env, variable)
+	case *v2beta1.MPIJob:
+		for _, role := range object.Spec.MPIReplicaSpecs {
+			container := &role.Template.Spec.Containers[0]
+			container.Env = append(container.Env, variable)
+		}
+	}
+}
+
+// bothFail runs a test on jobs of either kind.
+func bothFail(t *testing.T, workers int32, program string, test func(t *testing.T, object client.Object)) {
+	for kind, object := range both(workers, program) {
+		t.Run(kind, func(t *testing.T) { test(t, object) })
+	}
+}
+
+func TestTheTrainingRaises(t *testing.T) {
+	bothFail(t, 2, "from mpi4py import MPI\nraise ValueError('loss is nan')", func(t *testing.T, object client.Object) {
+		ended := submit(t, object).fails(training.FailureTraining, "exit")
+		t.Log(ended.FailureMessage)
+	})
+}
+
+func TestTheImageHasNoMPI(t *testing.T) {
+	bothFail(t, 2, "", func(t *testing.T, object client.Object) {
+		command := []string{"mpiexec.hydra", "-n", "4", "hostname"}
+		switch object := object.(type) {
+		case *v2alpha1.TrainJob:
+			object.Spec.Trainer.Command = command
+		case *v2beta1.MPIJob:
+			object.Spec.MPIReplicaSpecs[v2beta1.MPIReplicaTypeLauncher].Template.Spec.Containers[0].Command = command
+		}
+		ended := submit(t, object).fails(training.FailureMPIInitialization, "the image has no mpiexec.hydra")
+		t.Log(ended.FailureMessage)
+	})
+}
+
+func TestTheWorkersHaveNoMPI(t *testing.T) {
+	mpiJob := failFast(implementations[1].job(2, ""))
+	mpiJob.Spec.MPIReplicaSpecs[v2beta1.MPIReplicaTypeLauncher].Template.Spec.Containers[0].Command = []string{"mpirun", "--prefix", "/nowhere", "-np", "4", "hostname"}
+	ended := submit(t, mpiJob).fails(training.FailureMPIInitialization, "could not start its part of MPI", "train-worker-")
+	t.Log(ended.FailureMessage)
+}
+
+func TestAWorkerRunsOutOfMemory(t *testing.T) {
+	bothFail(t, 2, hungry, func(t *testing.T, object client.Object) {
+		setResources(object, corev1.ResourceList{"cpu": resource.MustParse("200m"), "memory": resource.MustParse("160Mi")})
+		ended := submit(t, object).fails(training.FailureWorker, "orker 1", "memory")
+		t.Log(ended.FailureMessage)
+	})
+}
+
+func TestTheLauncherIsKilled(t *testing.T) {
+	bothFail(t, 2, waiting, func(t *testing.T, object client.Object) {
+		job := submit(t, object)
+		job.waitForLog("all ranks are up")
+		pod := job.pods(training.RoleLauncher)[0]
+		// Nothing in the container can kill its first process: this machine can.
+		if output, err := shell("kill -9 " + processOf(t, pod.Spec.Hostname, job.namespace, agent.Path+"\x00launch")); err != nil {
+			t.Fatalf("%v: %s", err, output)
+		}
+		ended := job.fails(training.FailureLauncher, "launcher", pod.Name, "signal 9")
+		t.Log(ended.FailureMessage)
+	})
+}
+
+func TestSSHIsBlocked(t *testing.T) {
+	bothFail(t, 2, allreduce, func(t *testing.T, object client.Object) {
+		setEnv(object, agent.GateTimeoutVariable, "3s")
+		// A worker that listens on another port than it is called on is as good as blocked.
+		block := func(template *corev1.PodTemplateSpec) {
+			template.Spec.Containers[0].Env = append(template.Spec.Containers[0].Env, corev1.EnvVar{Name: agent.PortVariable, Value: "2223"})
+		}
+		job := submitBlocked(t, object, block)
+		ended := job.fails(training.FailureSSHConnection, "cannot reach 2 of 2 workers")
+		t.Log(ended.FailureMessage)
+	})
+}
+
+// submitBlocked submits a job whose workers are changed.
+func submitBlocked(t *testing.T, object client.Object, change func(*corev1.PodTemplateSpec)) *theJob {
+	t.Helper()
+	api, namespace := newNamespace(t)
+	switch object := object.(type) {
+	case *v2beta1.MPIJob:
+		change(&object.Spec.MPIReplicaSpecs[v2beta1.MPIReplicaTypeWorker].Template)
+	case *v2alpha1.TrainJob:
+		runtime := runtimeFor(namespace, v2alpha1.MPIImplementationOpenMPI)
+		change(&runtime.Spec.Template.Spec.ReplicatedJobs[1].Template)
+		if err := api.Create(t.Context(), runtime); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return submitTo(t, api, namespace, object)
+}
+
+func TestAGangThatCannotFit(t *testing.T) {
+	bothFail(t, 2, allreduce, func(t *testing.T, object client.Object) {
+		setResources(object, corev1.ResourceList{"cpu": resource.MustParse("100"), "memory": resource.MustParse("64Mi")})
+		api, namespace := newNamespace(t)
+		if mpiJob, isMPIJob := object.(*v2beta1.MPIJob); isMPIJob {
+			mpiJob.Spec.RunPolicy.SchedulingPolicy = &v2beta1.SchedulingPolicy{ScheduleTimeoutSeconds: new(int32(3))}
+		} else {
+			runtime := runtimeFor(namespace, v2alpha1.MPIImplementationOpenMPI)
+			runtime.Spec.PodGroupPolicy = &v2alpha1.PodGroupPolicy{Native: &v2alpha1.GangPolicy{ScheduleTimeoutSeconds: new(int32(3))}}
+			if err := api.Create(t.Context(), runtime); err != nil {
+				t.Fatal(err)
+			}
+		}
+		job := submitTo(t, api, namespace, object)
+		job.until("the scheduler's words are in a condition", time.Minute, func(training.Progress) bool {
+			return strings.Contains(fmt.Sprint(job.object), "0 of 3 pods placed; scheduler: ") && strings.Contains(fmt.Sprint(job.object), "Insufficient cpu")
+		})
+		ended := job.fails(training.FailureGangSchedulingTimeout,
+			"Gang scheduling timeout: Requested 3 pods, only 0 nodes available with sufficient resources", "Insufficient cpu")
+		t.Log(ended.FailureMessage)
+		eventually(t, "its pods are gone", func() error {
+			if left := len(job.pods("")); left > 0 {
+				return fmt.Errorf("%d pods are left", left)
+			}
+			return nil
+		})
+	})
+}
+
+func TestTheQuotaRefusesAPod(t *testing.T) {
+	bothFail(t, 2, allreduce, func(t *testing.T, object client.Object) {
+		api, namespace := newNamespace(t)
+		// A job that is suspended is not held against the quota; when it is resumed
+		// there is no room for all of it.
+		setSuspend(true)(object)
+		job := submitTo(t, api, namespace, object)
+		if err := api.Create(t.Context(), &corev1.ResourceQuota{
+			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "compute"},
+			Spec:       corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{"pods": resource.MustParse("1")}},
+		}); err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, "the quota is counted", func() error {
+			quota := &corev1.ResourceQuota{}
+			if err := api.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: "compute"}, quota); err != nil || len(quota.Status.Hard) == 0 {
+				return fmt.Errorf("not yet: %v", err)
+			}
+			return nil
+		})
+		job.change(setSuspend(false))
+		ended := job.fails(training.FailureResourceQuota, "exceeded quota: compute", "kubectl describe quota")
+		t.Log(ended.FailureMessage)
+	})
+}
+
+func TestAnImageThatIsNotThere(t *testing.T) {
+	bothFail(t, 2, allreduce, func(t *testing.T, object client.Object) {
+		switch object := object.(type) {
+		case *v2alpha1.TrainJob:
+			object.Spec.Trainer.Image = "trireme.local/nothing:1"
+		case *v2beta1.MPIJob:
+			object.Spec.MPIReplicaSpecs[v2beta1.MPIReplicaTypeWorker].Template.Spec.Containers[0].Image = "trireme.local/nothing:1"
+		}
+		job := submit(t, object)
+		job.until("a worker's status says ImagePullBackOff", time.Minute, func(progress training.Progress) bool {
+			for _, worker := range progress.WorkerPodStatuses {
+				if strings.HasPrefix(worker.Reason, "ImagePull") || worker.Reason == "ErrImagePull" {
+					t.Log(worker.Message)
+					return strings.Contains(worker.Message, "cannot get its image trireme.local/nothing:1") && strings.Contains(worker.Message, worker.Name) && strings.Contains(worker.Message, "Check the image's name")
+				}
+			}
+			return false
+		})
+	})
+}
+
+func TestAWorkerCrashesAgainAndAgain(t *testing.T) {
+	mpiJob := implementations[1].job(2, allreduce)
+	worker := mpiJob.Spec.MPIReplicaSpecs[v2beta1.MPIReplicaTypeWorker]
+	worker.RestartPolicy = v2beta1.RestartPolicyOnFailure
+	worker.Template.Spec.Containers[0].Command = []string{"sh", "-c", "echo no sshd here; exit 3"}
+	for _, role := range mpiJob.Spec.MPIReplicaSpecs {
+		role.Template.Spec.SecurityContext = &corev1.PodSecurityContext{
+			RunAsNonRoot: new(true), RunAsUser: new(int64(1000)), SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
+		}
+		role.Template.Spec.Containers[0].SecurityContext = &corev1.SecurityContext{
+			AllowPrivilegeEscalation: new(false), Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
+		}
+	}
+	mpiJob.Spec.RunPolicy.BackoffLimit = new(int32(1))
+	job := submit(t, mpiJob)
+	job.until("a worker's status says CrashLoopBackOff", time.Minute, func(progress training.Progress) bool {
+		for _, status := range progress.WorkerPodStatuses {
+			if status.Reason == "CrashLoopBackOff" {
+				return strings.Contains(status.Message, "exit code 3") && strings.Contains(status.Message, "kubectl logs --previous")
+			}
+		}
+		return false
+	})
+	t.Log(job.fails(training.FailureWorker, "CrashLoopBackOff", "exit code 3", "train-worker-").FailureMessage)
+}
+
+func TestAWorkerIsEvicted(t *testing.T) {
+	bothFail(t, 2, waiting, func(t *testing.T, object client.Object) {
+		job := submit(t, object)
+		job.waitForLog("all ranks are up")
+		pod := job.pods(training.RoleWorker)[0]
+		// As the kubelet of a node without memory writes it.
+		pod.Status.Phase, pod.Status.Reason, pod.Status.Message = corev1.PodFailed, "Evicted", "The node was low on resource: memory."
+		if err := job.client.Status().Update(t.Context(), &pod); err != nil {
+			t.Fatal(err)
+		}
+		ended := job.fails(training.FailureWorker, pod.Name, "evicted", "low on resource: memory", "requests as high as limits")
+		t.Log(ended.FailureMessage)
+	})
+}
+
+func TestAWorkerIsDrained(t *testing.T) {
+	bothFail(t, 2, waiting, func(t *testing.T, object client.Object) {
+		job := submit(t, object)
+		job.waitForLog("all ranks are up")
+		pod := job.pods(training.RoleWorker)[0]
+		if output, err := shell(fmt.Sprintf(`bin/cluster kubectl create -f - --raw /api/v1/namespaces/%[1]s/pods/%[2]s/eviction <<END
+{"apiVersion":"policy/v1","kind":"Eviction","metadata":{"name":%[2]q,"namespace":%[1]q}}
+END`, job.namespace, pod.Name)); err != nil {
+			t.Fatalf("%v: %s", err, output)
+		}
+		t.Log(job.fails(training.FailureWorker, pod.Name).FailureMessage)
+	})
+}
+
+func TestAWorkerIsDeleted(t *testing.T) {
+	bothFail(t, 2, waiting, func(t *testing.T, object client.Object) {
+		job := submit(t, object)
+		job.waitForLog("all ranks are up")
+		pod := job.pods(training.RoleWorker)[1]
+		if err := job.client.Delete(t.Context(), &pod); err != nil {
+			t.Fatal(err)
+		}
+		t.Log(job.fails(training.FailureWorker, pod.Name).FailureMessage)
+	})
+}
+
+// A run that hangs ends by its deadline, and says where it stood.
+func TestARunThatHangs(t *testing.T) {
+	bothFail(t, 2, "import time\nfrom mpi4py import MPI\nprint('up', flush=True)\ntime.sleep(600)", func(t *testing.T, object client.Object) {
+		switch object := object.(type) {
+		case *v2alpha1.TrainJob:
+			object.Spec.ActiveDeadlineSeconds = new(int64(8))
+		case *v2beta1.MPIJob:
+			object.Spec.RunPolicy.ActiveDeadlineSeconds = new(int64(8))
+		}
+		job := submit(t, object)
+		ended := job.fails(training.FailureTraining, "Deadline exceeded", "activeDeadlineSeconds, 8", "had reached all 2 workers", "kubectl logs")
+		t.Log(ended.FailureMessage)
+		eventually(t, "no pod runs", func() error {
+			for _, pod := range job.pods("") {
+				if pod.Status.Phase == corev1.PodRunning {
+					return fmt.Errorf("pod %s runs", pod.Name)
+				}
+			}
+			return nil
+		})
+	})
+}
