@@ -26,26 +26,43 @@ func imageCommand(o *options) *cobra.Command {
 }
 
 func imageMPICommand(o *options) *cobra.Command {
-	var names []string
-	for _, definition := range image.MPI() {
-		names = append(names, definition.Name)
-	}
+	byDefault, demo := image.MPI(), image.Digits()
+	names := append(definitionNames(byDefault), demo.Name)
 	return &cobra.Command{
-		Use:       "mpi [NAME...]",
-		Short:     "Build and load MPI images (default: all): " + strings.Join(names, ", "),
+		Use: "mpi [NAME...]",
+		Short: fmt.Sprintf("Build and load MPI images (default: %s), or the one of the demonstration (%s)",
+			strings.Join(definitionNames(byDefault), ", "), demo.Name),
 		ValidArgs: names,
 		RunE: o.onCluster(func(ctx context.Context, c *local.Cluster, arguments []string) error {
-			for _, argument := range arguments {
-				if !slices.Contains(names, argument) {
-					return fmt.Errorf("no MPI image %q; there are: %s", argument, strings.Join(names, ", "))
-				}
+			wanted, err := wantedImages(arguments)
+			if err != nil {
+				return err
 			}
-			wanted := slices.DeleteFunc(image.MPI(), func(definition image.Definition) bool {
-				return len(arguments) > 0 && !slices.Contains(arguments, definition.Name)
-			})
 			return c.LoadMPI(ctx, wanted)
 		}),
 	}
+}
+
+// wantedImages are those that are named, else every MPI but not the demonstration.
+func wantedImages(names []string) ([]image.Definition, error) {
+	if len(names) == 0 {
+		return image.MPI(), nil
+	}
+	all := append(image.MPI(), image.Digits())
+	for _, name := range names {
+		if known := definitionNames(all); !slices.Contains(known, name) {
+			return nil, fmt.Errorf("no MPI image %q; there are: %s", name, strings.Join(known, ", "))
+		}
+	}
+	return slices.DeleteFunc(all, func(definition image.Definition) bool { return !slices.Contains(names, definition.Name) }), nil
+}
+
+func definitionNames(definitions []image.Definition) []string {
+	var names []string
+	for _, definition := range definitions {
+		names = append(names, definition.Name)
+	}
+	return names
 }
 
 func imageLoadCommand(o *options) *cobra.Command {

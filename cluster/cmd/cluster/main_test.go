@@ -12,6 +12,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
 )
 
 // TestOtherSystemsGetAnAnswer: on a Mac the tool must build, and say why it
@@ -65,7 +67,7 @@ func TestBadWordsGetHelp(t *testing.T) {
 		want      string
 	}{
 		"a component that is none":      {[]string{"logs", "kubelt"}, `no component "kubelt"; there are: etcd, kube-apiserver`},
-		"an image that is none":         {[]string{"image", "mpi", "openmpi6"}, `no MPI image "openmpi6"; there are: openmpi4, openmpi5, mpich, intelmpi`},
+		"an image that is none":         {[]string{"image", "mpi", "openmpi6"}, `no MPI image "openmpi6"; there are: openmpi4, openmpi5, mpich, intelmpi, digits`},
 		"a name that does not fit":      {[]string{"--name", "Trireme", "status"}, `cluster name "Trireme" must be trireme, or trireme- and up to 6`},
 		"a block of another size":       {[]string{"--network", "10.1.2.0/24", "up"}, `network "10.1.2.0/24" must be the start of an IPv4 /16`},
 		"a command that is none":        {[]string{"upp"}, `unknown command "upp"`},
@@ -84,6 +86,28 @@ func TestBadWordsGetHelp(t *testing.T) {
 			err := command.ExecuteContext(t.Context())
 			if err == nil || !strings.Contains(err.Error(), test.want) {
 				t.Errorf("error is %v, want one with %q", err, test.want)
+			}
+		})
+	}
+}
+
+func TestWantedImages(t *testing.T) {
+	tests := map[string]struct {
+		names []string
+		want  []string
+	}{
+		"every MPI, but not the demonstration": {nil, []string{"openmpi4", "openmpi5", "mpich", "intelmpi"}},
+		"the demonstration, if it is named":    {[]string{"digits"}, []string{"digits"}},
+		"each once, in the order of the list":  {[]string{"digits", "mpich", "digits"}, []string{"mpich", "digits"}},
+	}
+	for sentence, test := range tests {
+		t.Run(sentence, func(t *testing.T) {
+			wanted, err := wantedImages(test.names)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(test.want, definitionNames(wanted)); diff != "" {
+				t.Errorf("images (-want +got):\n%s", diff)
 			}
 		})
 	}

@@ -90,9 +90,9 @@ func TestHostTools(t *testing.T) {
 	}
 }
 
-func TestMPI(t *testing.T) {
+func TestDefinitions(t *testing.T) {
 	got := map[string]string{}
-	for _, def := range MPI() {
+	for _, def := range append(MPI(), Digits()) {
 		got[def.Name] = def.Ref
 		if len(def.Pip) > 0 && def.Python == "" {
 			t.Errorf("image %s has wheels but no Python version", def.Name)
@@ -108,6 +108,7 @@ func TestMPI(t *testing.T) {
 		"openmpi5": "trireme.local/openmpi:5",
 		"mpich":    "trireme.local/mpich:4",
 		"intelmpi": "trireme.local/intelmpi:2021",
+		"digits":   "trireme.local/digits:1",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("references by name (-want +got):\n%s", diff)

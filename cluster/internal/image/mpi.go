@@ -53,6 +53,21 @@ func MPI() []Definition {
 	}
 }
 
+// Digits returns the image of the demonstration: Open MPI, numpy, and a data set of
+// handwritten digits that scikit-learn carries. It has no ssh server, since jobs
+// need none. No test of MPI needs it, so it is not one of MPI.
+func Digits() Definition {
+	return Definition{
+		Name:     "digits",
+		Ref:      "trireme.local/digits:1",
+		Suite:    "trixie",
+		Packages: []string{"openmpi-bin", "python3", "python3-mpi4py", "python3-numpy", "python3-sklearn"},
+		Exclude:  gpuCompiler(),
+		// Open MPI warns of users whose shell it cannot find out.
+		Env: commonEnv("SHELL=/bin/bash"),
+	}
+}
+
 // gpuCompiler are libraries that UCX of trixie wants for AMD's GPUs: LLVM and
 // what goes with it, half of the image. UCX does without the modules that need
 // them.
