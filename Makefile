@@ -7,7 +7,7 @@ SHELL := /bin/bash
 export CGO_ENABLED = 0
 
 # Every folder with a go.mod of ours; the components are only built.
-MODULES := . cluster
+MODULES := . cluster test/networkpolicy
 
 ##@ Try it
 
@@ -68,9 +68,13 @@ test-cluster: bin/gotestsum bin/cluster ## Tests on a local cluster of their own
 test-docs: bin/gotestsum bin/cluster ## Run every command that the documentation shows (root)
 	@test/run docs
 
+.PHONY: test-peers
+test-peers: bin/gotestsum bin/cluster ## Kueue, scheduler-plugins and Volcano, built from their modules, beside Trireme (root)
+	@test/run peers
+
 .PHONY: test-all
-test-all: test ## The same and the peers, once there is an operator to set beside them
-	@echo "peers: SKIP, there is no operator yet that could be compared with mpi-operator, Trainer, Kueue or Volcano"
+test-all: test ## The same, and the peers
+	@test/run peers
 
 FUZZTIME ?= 1m
 .PHONY: fuzz
