@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -60,7 +61,7 @@ func (reconciler *Reconciler) apply(ctx context.Context, made *job.Job, seen dia
 		return nil, nil
 	}
 	todo := plan.Of(made, state, in.Surroundings)
-	refusal, err := reconciler.ensure(ctx, made, in, todo.Ensure)
+	refusal, err := reconciler.ensure(ctx, made, in, missing(seen, todo.Ensure))
 	if refusal != nil || err != nil {
 		return refusal, err
 	}
@@ -68,6 +69,18 @@ func (reconciler *Reconciler) apply(ctx context.Context, made *job.Job, seen dia
 		reconciler.submitted.add(made.UID, state, reconciler.Clock.Now())
 	}
 	return nil, reconciler.remove(ctx, made, seen, todo)
+}
+
+// missing are the objects that the cache does not show.
+func missing(seen diagnosis.Observed, objects []gang.Object) []gang.Object {
+	workers := map[string]bool{}
+	for _, pod := range seen.Workers {
+		workers[pod.Name] = true
+	}
+	return slices.DeleteFunc(objects, func(object gang.Object) bool {
+		_, isPod := object.(*corev1.Pod)
+		return isPod && workers[object.GetName()]
+	})
 }
 
 // isComplete tells whether all that a job needs is there, or was created a

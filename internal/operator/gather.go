@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -126,7 +127,7 @@ func (reconciler *Reconciler) refusedByEvents(ctx context.Context, made *job.Job
 			return nil, fmt.Errorf("list the events of Job %s/%s: %w", made.Namespace, batch.Name, err)
 		}
 		for j := range refusals.Items {
-			if found := refusal(refusals.Items[j].Message); found != nil {
+			if found := refusal(refusals.Items[j].Message); found != nil && isCurrent(&refusals.Items[j], batch) {
 				found.Object = fmt.Sprintf("A pod of Job %s", batch.Name)
 				found.Role = roleOf(batch)
 				return found, nil
@@ -134,6 +135,19 @@ func (reconciler *Reconciler) refusedByEvents(ctx context.Context, made *job.Job
 		}
 	}
 	return nil, nil
+}
+
+// isCurrent tells whether an event is about the Job's present start: one that a
+// queue held back begins anew, under the same UID.
+func isCurrent(event *corev1.Event, batch *batchv1.Job) bool {
+	at := event.LastTimestamp.Time
+	if event.EventTime.After(at) {
+		at = event.EventTime.Time
+	}
+	if batch.Spec.Suspend != nil && *batch.Spec.Suspend {
+		return false
+	}
+	return batch.Status.StartTime == nil || !at.Truncate(time.Second).Before(batch.Status.StartTime.Time)
 }
 
 // refusal reads the words of the API server. What may pass by itself, such as a
