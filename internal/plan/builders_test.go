@@ -29,8 +29,10 @@ func resources(cpu, memory string) corev1.ResourceRequirements {
 
 type option func(*v2beta1.MPIJob)
 
-// mpiJob has two workers that the agent runs, and a launcher with a command.
-func mpiJob(options ...option) *job.Job {
+func mpiJob(options ...option) *job.Job { return job.FromMPIJob(mpiJobObject(options...), defaults()) }
+
+// mpiJobObject has two workers that the agent runs, and a launcher with a command.
+func mpiJobObject(options ...option) *v2beta1.MPIJob {
 	made := &v2beta1.MPIJob{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "team-a", Name: "resnet", UID: "1234"},
 		Spec: v2beta1.MPIJobSpec{
@@ -49,7 +51,7 @@ func mpiJob(options ...option) *job.Job {
 	for _, option := range options {
 		option(made)
 	}
-	return job.FromMPIJob(made, defaults())
+	return made
 }
 
 func launcherOf(mpiJob *v2beta1.MPIJob) *corev1.PodTemplateSpec {
@@ -190,8 +192,13 @@ func restrictedContainers(template *corev1.PodTemplateSpec) {
 	}
 }
 
-// trainJob is one whose runtime and defaults do most of the work.
-func trainJob(options ...func(*v2alpha1.TrainJob, *v2alpha1.TrainingRuntimeSpec)) *job.Job {
+func trainJob(options ...trainOption) *job.Job {
+	made, runtime := trainJobObjects(options...)
+	return job.FromTrainJob(made, runtime, defaults())
+}
+
+// trainJobObjects are one whose runtime and defaults do most of the work.
+func trainJobObjects(options ...trainOption) (*v2alpha1.TrainJob, *v2alpha1.TrainingRuntimeSpec) {
 	made := &v2alpha1.TrainJob{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "team-a", Name: "bert", UID: "5678"},
 		Spec: v2alpha1.TrainJobSpec{
@@ -214,5 +221,5 @@ func trainJob(options ...func(*v2alpha1.TrainJob, *v2alpha1.TrainingRuntimeSpec)
 	for _, option := range options {
 		option(made, runtime)
 	}
-	return job.FromTrainJob(made, runtime, defaults())
+	return made, runtime
 }

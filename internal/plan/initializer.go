@@ -25,6 +25,9 @@ const (
 
 // initializing are the objects of a job that fetches what it starts from.
 func initializing(made *job.Job, in Surroundings) []gang.Object {
+	if made.Initializer == nil {
+		return nil
+	}
 	var objects []gang.Object
 	if made.NetworkPolicy != "" {
 		objects = append(objects, NetworkPolicy(made, in.EgressPorts))
@@ -41,28 +44,31 @@ func workspace(made *job.Job) *corev1.PersistentVolumeClaim {
 	if made.Worker.Replicas > 1 {
 		mode = corev1.ReadWriteMany
 	}
-	return &corev1.PersistentVolumeClaim{
+	claim := &corev1.PersistentVolumeClaim{
 		ObjectMeta: object(made, NamesOf(made).Workspace),
 		Spec: corev1.PersistentVolumeClaimSpec{
-			AccessModes:      []corev1.PersistentVolumeAccessMode{mode},
-			StorageClassName: made.Initializer.StorageClassName,
-			Resources:        corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: made.Initializer.Size}},
+			AccessModes: []corev1.PersistentVolumeAccessMode{mode},
+			Resources:   corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: made.Initializer.Size.DeepCopy()}},
 		},
 	}
+	if class := made.Initializer.StorageClassName; class != nil {
+		claim.Spec.StorageClassName = new(*class)
+	}
+	return claim
 }
 
 // initializerJob fetches model and dataset at the same time, as two containers
 // of one pod.
 func initializerJob(made *job.Job, in Surroundings) *batchv1.Job {
 	names := NamesOf(made)
-	worker := &made.Worker.Template.Spec
+	worker := made.Worker.Template.Spec.DeepCopy()
 	pod := corev1.PodSpec{
 		RestartPolicy:                corev1.RestartPolicyNever,
 		AutomountServiceAccountToken: new(false),
 		ServiceAccountName:           worker.ServiceAccountName,
 		ImagePullSecrets:             worker.ImagePullSecrets,
 		Tolerations:                  worker.Tolerations,
-		SecurityContext:              worker.SecurityContext.DeepCopy(),
+		SecurityContext:              worker.SecurityContext,
 		Volumes:                      []corev1.Volume{claimVolume(workspaceVolume, names.Workspace, false)},
 	}
 	ownVolumes(&pod)

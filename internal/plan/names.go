@@ -67,7 +67,7 @@ func WorkerHost(made *job.Job, index int32) string {
 
 // Hosts are the host names that ranks run on, in the order of the hostfile.
 func Hosts(made *job.Job) []string {
-	hosts := make([]string, 0, made.Worker.Replicas+1)
+	hosts := make([]string, 0, max(made.Worker.Replicas, 0)+1)
 	if made.LauncherRunsRanks {
 		hosts = append(hosts, NamesOf(made).LauncherHost)
 	}

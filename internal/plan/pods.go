@@ -171,8 +171,12 @@ func agentVariables(made *job.Job) []corev1.EnvVar {
 
 // setVariable sets a variable unless the user has: it is theirs to overrule.
 func setVariable(container *corev1.Container, name, value string) {
-	if !slices.ContainsFunc(container.Env, func(variable corev1.EnvVar) bool { return variable.Name == name }) {
-		container.Env = append(container.Env, corev1.EnvVar{Name: name, Value: value})
+	addVariable(container, corev1.EnvVar{Name: name, Value: value})
+}
+
+func addVariable(container *corev1.Container, variable corev1.EnvVar) {
+	if !slices.ContainsFunc(container.Env, func(own corev1.EnvVar) bool { return own.Name == variable.Name }) {
+		container.Env = append(container.Env, variable)
 	}
 }
 
@@ -206,13 +210,23 @@ func addImageKeys(pod *corev1.PodSpec, made *job.Job, secret string) {
 
 // answersOnPort makes a container ready once the agent's port is open.
 func answersOnPort(container *corev1.Container) {
-	container.Ports = append(container.Ports, corev1.ContainerPort{Name: sshPort, ContainerPort: agent.Port, Protocol: corev1.ProtocolTCP})
+	port := intstr.FromString(sshPort)
+	if slices.ContainsFunc(container.Ports, isAgentPort) {
+		// A user who knows the port may have listed it, under another name.
+		port = intstr.FromInt32(agent.Port)
+	} else {
+		container.Ports = append(container.Ports, corev1.ContainerPort{Name: sshPort, ContainerPort: agent.Port, Protocol: corev1.ProtocolTCP})
+	}
 	if container.ReadinessProbe == nil {
 		container.ReadinessProbe = &corev1.Probe{
-			ProbeHandler:  corev1.ProbeHandler{TCPSocket: &corev1.TCPSocketAction{Port: intstr.FromString(sshPort)}},
+			ProbeHandler:  corev1.ProbeHandler{TCPSocket: &corev1.TCPSocketAction{Port: port}},
 			PeriodSeconds: 2,
 		}
 	}
+}
+
+func isAgentPort(port corev1.ContainerPort) bool {
+	return port.ContainerPort == agent.Port && (port.Protocol == "" || port.Protocol == corev1.ProtocolTCP)
 }
 
 // addScratch gives MPI room: the 64 MiB of /dev/shm that containers have are too

@@ -2,7 +2,6 @@ package plan
 
 import (
 	"bytes"
-	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -11,8 +10,6 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
-	"k8s.io/pod-security-admission/api"
-	"k8s.io/pod-security-admission/policy"
 
 	"github.com/trireme-mpi/trireme/api/v2beta1"
 	"github.com/trireme-mpi/trireme/internal/agent"
@@ -298,40 +295,6 @@ func TestAddedContainersByJob(t *testing.T) {
 	}
 }
 
-// What the API server would refuse, and what no test without one would see.
-func TestPodsAreConsistent(t *testing.T) {
-	everyJob(t, func(t *testing.T, tc planned) {
-		for _, pod := range pods(tc.job(), tc.method) {
-			seen := map[string]bool{}
-			once := func(kind, name string) {
-				if key := kind + " " + name; seen[key] {
-					t.Errorf("%s has two of %s", pod.role, key)
-				} else {
-					seen[key] = true
-				}
-			}
-			for _, volume := range pod.got.Spec.Volumes {
-				once("volume", volume.Name)
-			}
-			for _, container := range slices.Concat(pod.got.Spec.InitContainers, pod.got.Spec.Containers) {
-				once("container", container.Name)
-				for _, mount := range container.VolumeMounts {
-					once("mount in "+container.Name, strings.TrimSuffix(mount.MountPath, "/"))
-					if !seen["volume "+mount.Name] {
-						t.Errorf("%s mounts %s, which is no volume", container.Name, mount.Name)
-					}
-				}
-				for _, variable := range container.Env {
-					once("variable in "+container.Name, variable.Name)
-				}
-				for _, port := range container.Ports {
-					once("port in "+container.Name, fmt.Sprint(port.ContainerPort))
-				}
-			}
-		}
-	})
-}
-
 // Private keys go to whom they belong, and to nobody else.
 func TestEachRoleHasItsKeys(t *testing.T) {
 	tests := map[string]struct {
@@ -368,38 +331,5 @@ func TestEachRoleHasItsKeys(t *testing.T) {
 				t.Errorf("keys (-want +got):\n%s", diff)
 			}
 		})
-	}
-}
-
-// PodSecurity may refuse a pod for what its user wrote, never for what we add.
-func TestPodsAreAsRestrictedAsTheirTemplates(t *testing.T) {
-	evaluator, err := policy.NewEvaluator(policy.DefaultChecks(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	restricted := api.LevelVersion{Level: api.LevelRestricted, Version: api.LatestVersion()}
-	violations := func(template corev1.PodTemplateSpec) []string {
-		var details []string
-		for _, result := range evaluator.EvaluatePod(restricted, &template.ObjectMeta, &template.Spec) {
-			if !result.Allowed {
-				details = append(details, result.ForbiddenReason+": "+result.ForbiddenDetail)
-			}
-		}
-		return details
-	}
-	allowed := 0
-	everyJob(t, func(t *testing.T, tc planned) {
-		for _, pod := range pods(tc.job(), tc.method) {
-			if len(violations(pod.model)) > 0 {
-				continue
-			}
-			allowed++
-			if details := violations(pod.got); len(details) > 0 {
-				t.Errorf("the %s's pod violates what its template does not:\n%s", pod.role, strings.Join(details, "\n"))
-			}
-		}
-	})
-	if allowed == 0 {
-		t.Error("no template is restricted, so nothing was tested")
 	}
 }

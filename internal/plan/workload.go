@@ -29,6 +29,9 @@ const completionIndex = "metadata.annotations['" + batchv1.JobCompletionIndexAnn
 
 // launcherTemplate is the complete template of the launcher.
 func launcherTemplate(made *job.Job, in Surroundings) corev1.PodTemplateSpec {
+	if len(made.Launcher.Template.Spec.Containers) == 0 {
+		return impossible(made, &made.Launcher, training.RoleLauncher)
+	}
 	template := LauncherPod(made, partsOf(made, in))
 	complete(made, &template, training.RoleLauncher, in)
 	if !made.LauncherRunsRanks {
@@ -40,8 +43,20 @@ func launcherTemplate(made *job.Job, in Surroundings) corev1.PodTemplateSpec {
 }
 
 func workerTemplate(made *job.Job, in Surroundings) corev1.PodTemplateSpec {
+	if len(made.Worker.Template.Spec.Containers) == 0 {
+		return impossible(made, &made.Worker, training.RoleWorker)
+	}
 	template := WorkerPod(made, partsOf(made, in))
 	complete(made, &template, training.RoleWorker, in)
+	return template
+}
+
+// impossible is a template without containers, as it was written. Admission
+// refuses it; where admission was not asked, the API server refuses its pods, and
+// the job's owner reads why.
+func impossible(made *job.Job, role *job.Role, name string) corev1.PodTemplateSpec {
+	template := *role.Template.DeepCopy()
+	template.Labels = with(template.Labels, podLabels(made, name))
 	return template
 }
 
@@ -53,6 +68,9 @@ func partsOf(made *job.Job, in Surroundings) Parts {
 // complete adds what the pods of both roles have.
 func complete(made *job.Job, template *corev1.PodTemplateSpec, role string, in Surroundings) {
 	template.Labels = with(template.Labels, podLabels(made, role))
+	// A number that all pods of a template share is none; those that have one get it
+	// later.
+	delete(template.Labels, training.LabelReplicaIndex)
 	template.Annotations = with(template.Annotations, map[string]string{training.IstioInject: "false"})
 	pod := &template.Spec
 	if pod.AutomountServiceAccountToken == nil {
@@ -77,7 +95,9 @@ func addSearchDomain(pod *corev1.PodSpec, domain string) {
 		pod.DNSConfig = &corev1.PodDNSConfig{}
 	}
 	pod.DNSConfig.Searches = append(pod.DNSConfig.Searches, domain)
-	if pod.HostNetwork && pod.DNSPolicy == "" {
+	// ClusterFirst is what Kubernetes fills in, and no choice: with the host's
+	// network it does not ask the cluster at all.
+	if pod.HostNetwork && (pod.DNSPolicy == "" || pod.DNSPolicy == corev1.DNSClusterFirst) {
 		pod.DNSPolicy = corev1.DNSClusterFirstWithHostNet
 	}
 }
@@ -100,6 +120,10 @@ func claimVolume(name, claim string, readOnly bool) corev1.Volume {
 
 // workerPods are the workers of an MPIJob.
 func workerPods(made *job.Job, in Surroundings) []*corev1.Pod {
+	// A launcher that does the work itself has none, and no template of one.
+	if made.Worker.Replicas < 1 {
+		return nil
+	}
 	template := workerTemplate(made, in)
 	subdomain := NamesOf(made).Service
 	// mpi-operator numbers the launcher 0 where it runs ranks, and so does Kueue.
@@ -113,7 +137,7 @@ func workerPods(made *job.Job, in Surroundings) []*corev1.Pod {
 		name := job.WorkerName(made.Name, index)
 		one.Labels[training.LabelReplicaIndex] = strconv.Itoa(int(first + index))
 		one.Spec.Hostname, one.Spec.Subdomain = name, subdomain
-		setVariable(&one.Spec.Containers[0], indexVariable, strconv.Itoa(int(index)))
+		tellNumber(&one.Spec, corev1.EnvVar{Value: strconv.Itoa(int(index))})
 		pods[index] = &corev1.Pod{
 			ObjectMeta: metav1.ObjectMeta{Namespace: made.Namespace, Name: name, Labels: one.Labels, Annotations: one.Annotations},
 			Spec:       one.Spec,
@@ -149,7 +173,7 @@ func launcherJob(made *job.Job, in Surroundings) *batchv1.Job {
 func jobSet(made *job.Job, in Surroundings) *jobset.JobSet {
 	names := NamesOf(made)
 	worker := workerTemplate(made, in)
-	setFieldVariable(&worker.Spec.Containers[0], indexVariable, completionIndex)
+	tellNumber(&worker.Spec, corev1.EnvVar{ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: completionIndex}}})
 	metadata := object(made, names.JobSet)
 	metadata.Labels = with(metadata.Labels, made.QueueLabels)
 	return &jobset.JobSet{
@@ -184,11 +208,11 @@ func replicatedJob(made *job.Job, role string, pods int32, template corev1.PodTe
 	}
 }
 
-func setFieldVariable(container *corev1.Container, name, path string) {
-	before := len(container.Env)
-	setVariable(container, name, "")
-	if len(container.Env) > before {
-		container.Env[before].ValueFrom = &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: path}}
+// tellNumber tells a worker which one it is.
+func tellNumber(pod *corev1.PodSpec, number corev1.EnvVar) {
+	number.Name = indexVariable
+	if len(pod.Containers) > 0 {
+		addVariable(&pod.Containers[0], number)
 	}
 }
 

@@ -1,0 +1,102 @@
+package plan
+
+import (
+	"bytes"
+	"encoding/json"
+	"reflect"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/api/equality"
+)
+
+// asSent is a plan as it goes to an API server.
+func asSent(t testing.TB, plan Plan) []byte {
+	t.Helper()
+	text, err := json.Marshal(plan)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text
+}
+
+func TestTheSameJobGivesTheSamePlan(t *testing.T) {
+	for name, tc := range plans {
+		t.Run(name, func(t *testing.T) {
+			want := asSent(t, tc.plan(t))
+			for range 10 {
+				if got := asSent(t, tc.plan(t)); !bytes.Equal(want, got) {
+					t.Fatalf("other bytes (-first +another time):\n%s", cmp.Diff(string(want), string(got)))
+				}
+			}
+		})
+	}
+}
+
+// A client writes what the API server answers into the objects that it was
+// given, and nothing of that may reach the job, its pods or the next plan.
+func TestNothingThatWasHandedInIsChanged(t *testing.T) {
+	for name, tc := range plans {
+		t.Run(name, func(t *testing.T) {
+			made, state := tc.job(), tc.state
+			if state.Stage == "" {
+				state.Stage = Active
+			}
+			in := surroundings(t, made, tc.has, tc.method)
+			plan := Of(made, state, in)
+			before := asSent(t, plan)
+			for _, object := range plan.Ensure {
+				clean := object.DeepCopyObject()
+				if scribbleOver(reflect.ValueOf(object)); reflect.DeepEqual(clean, object) {
+					t.Errorf("scribbling over %T changes nothing, so nothing is tested", object)
+				}
+			}
+			if want := tc.job(); !equality.Semantic.DeepEqual(want, made) {
+				t.Errorf("the job (-want +got):\n%s", cmp.Diff(want, made))
+			}
+			if diff := cmp.Diff(tc.state.Workers, state.Workers); diff != "" {
+				t.Errorf("the workers (-want +got):\n%s", diff)
+			}
+			if after := asSent(t, Of(made, state, in)); !bytes.Equal(before, after) {
+				t.Errorf("the next plan (-want +got):\n%s", cmp.Diff(string(before), string(after)))
+			}
+		})
+	}
+}
+
+// scribbleOver writes to everything that can be reached from a value.
+func scribbleOver(value reflect.Value) {
+	switch value.Kind() {
+	case reflect.Pointer, reflect.Interface:
+		if !value.IsNil() {
+			scribbleOver(value.Elem())
+		}
+	case reflect.Struct:
+		for i := range value.NumField() {
+			if value.Type().Field(i).IsExported() {
+				scribbleOver(value.Field(i))
+			}
+		}
+	case reflect.Slice:
+		for i := range value.Len() {
+			scribbleOver(value.Index(i))
+		}
+	case reflect.Map:
+		for _, key := range value.MapKeys() {
+			scribbleOver(value.MapIndex(key))
+			value.SetMapIndex(key, reflect.Zero(value.Type().Elem()))
+		}
+	case reflect.String:
+		if value.CanSet() {
+			value.SetString("scribbled")
+		}
+	case reflect.Bool:
+		if value.CanSet() {
+			value.SetBool(!value.Bool())
+		}
+	case reflect.Int32, reflect.Int64:
+		if value.CanSet() {
+			value.SetInt(99)
+		}
+	}
+}

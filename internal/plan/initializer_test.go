@@ -1,0 +1,191 @@
+package plan
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/trireme-mpi/trireme/api/v2alpha1"
+)
+
+func fetching(t *testing.T, options ...trainOption) Plan {
+	t.Helper()
+	return whole{job: ofTrainJob(options...), state: State{Stage: Initializing}}.plan(t)
+}
+
+func TestFetches(t *testing.T) {
+	type fetch struct {
+		Name, Command, Secret string
+		// Mounts are what is mounted where; those that cannot be written have a mark.
+		Mounts []string
+	}
+	workspace := "trireme-workspace /workspace"
+	tests := map[string]struct {
+		options []trainOption
+		want    []fetch
+	}{
+		"a dataset from S3": {
+			[]trainOption{fetches("s3://bucket/set", ""), claim("shared")},
+			[]fetch{{"dataset", "/initializer fetch --kind dataset s3://bucket/set /workspace/dataset", "", []string{workspace}}},
+		},
+		"a model from the hub, with a token": {
+			[]trainOption{fetches("", "hf://org/model"), func(trainJob *v2alpha1.TrainJob, _ *v2alpha1.TrainingRuntimeSpec) {
+				trainJob.Spec.Initializer.Model.SecretRef = &v2alpha1.SecretRef{Name: "hub"}
+			}, claim("shared")},
+			[]fetch{{"model", "/initializer fetch --kind model hf://org/model /workspace/model", "hub", []string{workspace}}},
+		},
+		"both, at the same time": {
+			[]trainOption{fetches("s3://bucket/set", "hf://org/model"), secrets("s3", "hub"), claim("shared")},
+			[]fetch{
+				{"dataset", "/initializer fetch --kind dataset s3://bucket/set /workspace/dataset", "s3", []string{workspace}},
+				{"model", "/initializer fetch --kind model hf://org/model /workspace/model", "hub", []string{workspace}},
+			},
+		},
+		"both from claims, one of them the workspace itself": {
+			[]trainOption{fetches("pvc://archive/sets/one", "pvc://shared"), claim("shared")},
+			[]fetch{
+				{"dataset", "/initializer fetch --kind dataset --from /source pvc://archive/sets/one /workspace/dataset", "", []string{workspace, "trireme-from-dataset /source read-only"}},
+				{"model", "/initializer fetch --kind model --from /source pvc://shared /workspace/model", "", []string{workspace, "trireme-from-model /source read-only"}},
+			},
+		},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			pod := one[*batchv1.Job](t, fetching(t, tc.options...).Ensure).Spec.Template.Spec
+			var got []fetch
+			for _, container := range pod.Containers {
+				found := fetch{Name: container.Name, Command: strings.Join(container.Command, " ")}
+				for _, from := range container.EnvFrom {
+					found.Secret += from.SecretRef.Name
+				}
+				for _, mount := range container.VolumeMounts {
+					text := mount.Name + " " + mount.MountPath
+					if mount.ReadOnly {
+						text += " read-only"
+					}
+					found.Mounts = append(found.Mounts, text)
+				}
+				if container.Image != initializerImage || len(container.Args) > 0 || len(container.Env) > 0 {
+					t.Errorf("%s is of %s, with %v and %v", container.Name, container.Image, container.Args, container.Env)
+				}
+				got = append(got, found)
+			}
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Errorf("what is fetched (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestClaims(t *testing.T) {
+	tests := map[string]struct {
+		options    []trainOption
+		wantMounts []string
+		wantMode   corev1.PersistentVolumeAccessMode
+		wantClass  string
+	}{
+		"one that is there":         {options: []trainOption{nodes(3), fetches("s3://bucket/set", ""), claim("shared")}, wantMounts: []string{"shared"}},
+		"a new one for several":     {options: []trainOption{nodes(3), fetches("s3://bucket/set", ""), newClaim("2Ti", "fast")}, wantMounts: []string{"bert-workspace"}, wantMode: corev1.ReadWriteMany, wantClass: "fast"},
+		"a new one for two":         {options: []trainOption{nodes(2), fetches("s3://bucket/set", ""), newClaim("2Ti", "")}, wantMounts: []string{"bert-workspace"}, wantMode: corev1.ReadWriteMany},
+		"a new one for one":         {options: []trainOption{nodes(1), fetches("s3://bucket/set", ""), newClaim("2Ti", "")}, wantMounts: []string{"bert-workspace"}, wantMode: corev1.ReadWriteOnce},
+		"copied from another claim": {options: []trainOption{fetches("pvc://archive/sets", ""), claim("shared")}, wantMounts: []string{"shared", "archive"}},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			objects := fetching(t, tc.options...).Ensure
+			batch := one[*batchv1.Job](t, objects)
+			if diff := cmp.Diff(tc.wantMounts, claimsOf(&batch.Spec.Template.Spec)); diff != "" {
+				t.Errorf("the initializer's claims (-want +got):\n%s", diff)
+			}
+			// The pods of the job find what was fetched, and not where it came from.
+			for name, pod := range podsOf(whole{job: ofTrainJob(tc.options...)}.plan(t).Ensure) {
+				if diff := cmp.Diff(tc.wantMounts[:1], claimsOf(&pod.Spec)); diff != "" {
+					t.Errorf("claims of %s (-want +got):\n%s", name, diff)
+				}
+				if !slices.Contains(container(pod).VolumeMounts, corev1.VolumeMount{Name: "trireme-workspace", MountPath: "/workspace"}) {
+					t.Errorf("%s does not have /workspace", name)
+				}
+			}
+			if tc.wantMode == "" {
+				if len(objects) > 1 {
+					t.Errorf("also made: %v", describeAll(t, objects))
+				}
+				return
+			}
+			made := one[*corev1.PersistentVolumeClaim](t, objects)
+			if !slices.Equal(made.Spec.AccessModes, []corev1.PersistentVolumeAccessMode{tc.wantMode}) || made.Spec.Resources.Requests.Storage().String() != "2Ti" {
+				t.Errorf("the claim is %v of %s", made.Spec.AccessModes, made.Spec.Resources.Requests.Storage())
+			}
+			if class := made.Spec.StorageClassName; (class != nil) != (tc.wantClass != "") || class != nil && *class != tc.wantClass {
+				t.Errorf("the class is %v, want %q", class, tc.wantClass)
+			}
+		})
+	}
+}
+
+func claimsOf(pod *corev1.PodSpec) (names []string) {
+	for _, volume := range pod.Volumes {
+		if volume.PersistentVolumeClaim != nil {
+			names = append(names, volume.PersistentVolumeClaim.ClaimName)
+		}
+	}
+	return names
+}
+
+// It runs as the job's pods do, in their place, and never as root for itself.
+func TestTheInitializerRunsAsWorkersDo(t *testing.T) {
+	likeWorkers := func(template *corev1.PodTemplateSpec) {
+		ownEverything(template)
+		template.Spec.SecurityContext = &corev1.PodSecurityContext{RunAsUser: new(int64(4711)), SupplementalGroups: []int64{7}}
+	}
+	pod := one[*batchv1.Job](t, fetching(t, runtimeDoes(likeWorkers), fetches("s3://bucket/set", ""), claim("shared")).Ensure).Spec.Template.Spec
+	worker := trainJob(runtimeDoes(likeWorkers)).Worker.Template.Spec
+	if diff := cmp.Diff(worker.Tolerations, pod.Tolerations); diff != "" {
+		t.Errorf("tolerations (-worker +initializer):\n%s", diff)
+	}
+	if diff := cmp.Diff(worker.ImagePullSecrets, pod.ImagePullSecrets); diff != "" {
+		t.Errorf("pull secrets (-worker +initializer):\n%s", diff)
+	}
+	if pod.ServiceAccountName != "trainer" || pod.RestartPolicy != corev1.RestartPolicyNever {
+		t.Errorf("it runs as %s, started anew %s", pod.ServiceAccountName, pod.RestartPolicy)
+	}
+	want := worker.SecurityContext.DeepCopy()
+	want.FSGroup = new(int64(4711))
+	if diff := cmp.Diff(want, pod.SecurityContext); diff != "" {
+		t.Errorf("security context (-want +got):\n%s", diff)
+	}
+	// The nodes with GPUs are for those who need them.
+	if len(pod.NodeSelector) > 0 || len(pod.Containers[0].Resources.Limits) != 2 {
+		t.Errorf("it asks for the nodes %v and for %v", pod.NodeSelector, pod.Containers[0].Resources.Limits)
+	}
+}
+
+func TestWhoOwnsVolumes(t *testing.T) {
+	tests := map[string]struct {
+		context *corev1.PodSecurityContext
+		want    *int64
+	}{
+		"the operator's user":      {want: new(int64(1000))},
+		"a user of the runtime's":  {context: &corev1.PodSecurityContext{RunAsUser: new(int64(7))}, want: new(int64(7))},
+		"a group of the runtime's": {context: &corev1.PodSecurityContext{RunAsUser: new(int64(7)), FSGroup: new(int64(8))}, want: new(int64(8))},
+		"root needs none":          {context: &corev1.PodSecurityContext{RunAsUser: new(int64(0))}},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			options := []trainOption{fetches("s3://bucket/set", ""), claim("shared"), runtimeDoes(func(template *corev1.PodTemplateSpec) {
+				template.Spec.SecurityContext = tc.context.DeepCopy()
+			})}
+			for _, stage := range []Stage{Initializing, Active} {
+				for name, pod := range podsOf(whole{job: ofTrainJob(options...), state: State{Stage: stage}}.plan(t).Ensure) {
+					if diff := cmp.Diff(tc.want, pod.Spec.SecurityContext.FSGroup); diff != "" {
+						t.Errorf("group of %s (-want +got):\n%s", name, diff)
+					}
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,198 @@
+package plan
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
+	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
+
+	"github.com/trireme-mpi/trireme/api/training"
+	"github.com/trireme-mpi/trireme/internal/config"
+	"github.com/trireme-mpi/trireme/internal/gang"
+	"github.com/trireme-mpi/trireme/internal/job"
+	"github.com/trireme-mpi/trireme/internal/mpi"
+	"github.com/trireme-mpi/trireme/internal/validation"
+)
+
+func TestNames(t *testing.T) {
+	tests := map[string]struct {
+		job  *job.Job
+		want Names
+	}{
+		"an MPIJob": {job: mpiJob(), want: Names{
+			Service: "resnet-worker", Hostfile: "resnet-hostfile", Secret: "resnet-ssh-key", NetworkPolicy: "mpijob-resnet",
+			Launcher: "resnet-launcher", LauncherHost: "resnet-launcher", Initializer: "resnet-initializer", Snapshot: "resnet-runtime",
+		}},
+		"a TrainJob": {job: trainJob(), want: Names{
+			Service: "bert-worker", Hostfile: "bert-hostfile", Secret: "bert-ssh", NetworkPolicy: "trainjob-bert-network",
+			JobSet: "bert", LauncherHost: "bert-launcher-0-0", Initializer: "bert-initializer", Snapshot: "bert-runtime",
+		}},
+		"a TrainJob with a claim that is there": {job: trainJob(fetches("s3://bucket/set", ""), claim("shared")), want: Names{
+			Service: "bert-worker", Hostfile: "bert-hostfile", Secret: "bert-ssh", NetworkPolicy: "trainjob-bert-network",
+			JobSet: "bert", LauncherHost: "bert-launcher-0-0", Initializer: "bert-initializer", Snapshot: "bert-runtime", Workspace: "shared",
+		}},
+		"a TrainJob with a claim of its own": {job: trainJob(fetches("s3://bucket/set", ""), newClaim("1Gi", "")), want: Names{
+			Service: "bert-worker", Hostfile: "bert-hostfile", Secret: "bert-ssh", NetworkPolicy: "trainjob-bert-network",
+			JobSet: "bert", LauncherHost: "bert-launcher-0-0", Initializer: "bert-initializer", Snapshot: "bert-runtime", Workspace: "bert-workspace",
+		}},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			if got := NamesOf(tc.job); got != tc.want {
+				t.Errorf("names are %+v, want %+v", got, tc.want)
+			}
+		})
+	}
+}
+
+// longest is the longest name that admission accepts.
+func longest(t *testing.T, judge func(rules *validation.Rules, in *validation.Surroundings, name string) *validation.Findings) string {
+	t.Helper()
+	rules := validation.NewRules(config.Default(), false)
+	for length := 253; length > 0; length-- {
+		name := strings.Repeat("n", length)
+		in := &validation.Surroundings{HasPriorityClass: func(string) bool { return true }}
+		if len(judge(rules, in, name).Errors) == 0 {
+			return name
+		}
+	}
+	t.Fatal("no name is accepted")
+	return ""
+}
+
+// Whatever name admission accepts, every name that is made of it is one that
+// Kubernetes and DNS accept.
+func TestTheLongestNamesFit(t *testing.T) {
+	ofMPIJobNamed := longest(t, func(rules *validation.Rules, in *validation.Surroundings, name string) *validation.Findings {
+		return rules.CreateMPIJob(mpiJobObject(named(name), replicas(100)), in)
+	})
+	ofTrainJobNamed := longest(t, func(rules *validation.Rules, in *validation.Surroundings, name string) *validation.Findings {
+		trainJob, runtime := trainJobObjects(trainJobNamed(name), nodes(64))
+		in.Runtime = runtime
+		return rules.CreateTrainJob(trainJob, in)
+	})
+	if len(ofMPIJobNamed) != 53 || len(ofTrainJobNamed) != 44 {
+		t.Errorf("names have at most %d and %d characters, want 53 of an MPIJob with 100 workers, 44 of a TrainJob", len(ofMPIJobNamed), len(ofTrainJobNamed))
+	}
+	ofMPIJob := ofMPIJob(named(ofMPIJobNamed), replicas(100), networkPolicy(training.NetworkPolicyDefault))
+	ofTrainJob := ofTrainJob(trainJobNamed(ofTrainJobNamed), nodes(64), fetches("s3://bucket/set", ""), newClaim("1Gi", ""), trainJobNetworkPolicy(training.NetworkPolicyDefault))
+	tests := map[string]whole{
+		"an MPIJob":         {job: ofMPIJob},
+		"a TrainJob":        {job: ofTrainJob},
+		"while it fetches":  {job: ofTrainJob, state: State{Stage: Initializing}},
+		"an MPIJob, gang":   {job: ofMPIJob, has: hasCoscheduling},
+		"a TrainJob, gang":  {job: ofTrainJob, has: hasVolcano},
+		"a TrainJob, group": {job: ofTrainJob, has: hasNative},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			objects := tc.plan(t).Ensure
+			for _, object := range objects {
+				for _, label := range namesMadeOf(object) {
+					if faults := utilvalidation.IsDNS1123Label(label); len(faults) > 0 {
+						t.Errorf("%s, of %d characters: %v", label, len(label), faults)
+					}
+				}
+				if _, isService := object.(*corev1.Service); isService && len(utilvalidation.IsDNS1035Label(object.GetName())) > 0 {
+					t.Errorf("%s is no name of a Service", object.GetName())
+				}
+				wantLabelValues(t, describe(t, object), object.GetLabels())
+			}
+			for name, pod := range podsOf(objects) {
+				wantLabelValues(t, name, pod.Labels)
+			}
+		})
+	}
+}
+
+func wantLabelValues(t *testing.T, of string, labels map[string]string) {
+	t.Helper()
+	for key, value := range labels {
+		if faults := utilvalidation.IsValidLabelValue(value); len(faults) > 0 {
+			t.Errorf("label %s=%s of %s: %v", key, value, of, faults)
+		}
+	}
+}
+
+// namesMadeOf are the object's own name, and those that Kubernetes and JobSet
+// make of it and use as labels or host names.
+func namesMadeOf(object gang.Object) []string {
+	names := []string{object.GetName()}
+	switch object := object.(type) {
+	case *corev1.Pod:
+		names = append(names, object.Spec.Hostname, object.Spec.Subdomain)
+	case *batchv1.Job:
+		if pod := &object.Spec.Template.Spec; pod.Hostname != "" {
+			names = append(names, pod.Hostname, pod.Subdomain)
+		}
+	case *jobset.JobSet:
+		names = append(names, object.Spec.Network.Subdomain)
+		for _, replicated := range object.Spec.ReplicatedJobs {
+			last := *replicated.Template.Spec.Completions - 1
+			// JobSet counts the suffix in that a pod's name gets.
+			names = append(names, fmt.Sprintf("%s-%s-0", object.Name, replicated.Name), fmt.Sprintf("%s-%s-0-%d-abcde", object.Name, replicated.Name, last))
+		}
+	}
+	return names
+}
+
+// What is in the hostfile is what pods are called: for an MPIJob by us, for a
+// TrainJob by JobSet and the Indexed Job.
+func TestHostsAreWhatPodsAreCalled(t *testing.T) {
+	tests := map[string]struct {
+		whole
+		want []string
+	}{
+		"an MPIJob":      {whole{job: ofMPIJob()}, []string{"resnet-worker-0", "resnet-worker-1"}},
+		"with launcher":  {whole{job: ofMPIJob(launcherRunsRanks)}, []string{"resnet-launcher", "resnet-worker-0", "resnet-worker-1"}},
+		"launcher alone": {whole{job: ofMPIJob(launcherRunsRanks, noWorkers)}, []string{"resnet-launcher"}},
+		"a TrainJob":     {whole{job: ofTrainJob(nodes(2))}, []string{"bert-worker-0-0", "bert-worker-0-1"}},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			objects := tc.plan(t).Ensure
+			parsed, err := mpi.ParseHostfile(one[*corev1.ConfigMap](t, objects).Data["hostfile"])
+			if err != nil {
+				t.Fatal(err)
+			}
+			var got []string
+			for _, host := range parsed {
+				got = append(got, host.Name)
+			}
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Errorf("hosts (-want +got):\n%s", diff)
+			}
+			called := calledHosts(objects)
+			for _, host := range got {
+				if !called[host] {
+					t.Errorf("no pod is called %s; there are %v", host, called)
+				}
+			}
+		})
+	}
+}
+
+// calledHosts are the host names of all pods.
+func calledHosts(objects []gang.Object) map[string]bool {
+	called := map[string]bool{}
+	for _, object := range objects {
+		switch object := object.(type) {
+		case *corev1.Pod:
+			called[object.Spec.Hostname] = object.Spec.Subdomain == object.Labels[training.LabelJobName]+"-worker"
+		case *batchv1.Job:
+			called[object.Spec.Template.Spec.Hostname] = object.Spec.Template.Spec.Subdomain == object.Labels[training.LabelJobName]+"-worker"
+		case *jobset.JobSet:
+			for _, replicated := range object.Spec.ReplicatedJobs {
+				for index := range *replicated.Template.Spec.Completions {
+					called[fmt.Sprintf("%s-%s-0-%d", object.Name, replicated.Name, index)] = true
+				}
+			}
+		}
+	}
+	return called
+}

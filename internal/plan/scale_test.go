@@ -1,0 +1,72 @@
+package plan
+
+import (
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/trireme-mpi/trireme/internal/gang"
+)
+
+// large is a job as large as clusters are: what is done for each worker is done a
+// thousand times.
+func large(workers int32) whole {
+	return whole{job: ofMPIJob(replicas(workers), both(ownEverything)), has: hasCoscheduling}
+}
+
+// Time depends on the machine; what is made does not.
+func TestAThousandWorkers(t *testing.T) {
+	plan := large(1000).plan(t)
+	counts := map[string]int{}
+	for _, object := range plan.Ensure {
+		counts[kindOf(t, object).Kind]++
+	}
+	want := map[string]int{"Service": 1, "ConfigMap": 1, "Secret": 1, "PodGroup": 1, "Pod": 1000, "Job": 1}
+	for kind, count := range want {
+		if counts[kind] != count {
+			t.Errorf("%d of %s, want %d", counts[kind], kind, count)
+		}
+	}
+	if len(plan.Ensure) != 1005 {
+		t.Errorf("%d objects: %v", len(plan.Ensure), counts)
+	}
+	hostfile := one[*corev1.ConfigMap](t, plan.Ensure).Data["hostfile"]
+	if lines := strings.Count(hostfile, "\n"); lines != 1000 || len(hostfile) > 1<<19 {
+		t.Errorf("a hostfile of %d lines and %d bytes", lines, len(hostfile))
+	}
+	// A TrainJob has as many objects whatever its size.
+	if objects := (whole{job: ofTrainJob(nodes(1000))}).plan(t).Ensure; len(objects) != 3 {
+		t.Errorf("a TrainJob of 1,000 nodes is %v", describeAll(t, objects))
+	}
+}
+
+// Each worker costs the same: twice as many must not cost four times as much.
+func TestCostGrowsWithWorkersAndNotFaster(t *testing.T) {
+	allocations := func(workers int32) float64 {
+		made := large(workers).job()
+		in := surroundings(t, made, hasCoscheduling, ImageVolume)
+		return testing.AllocsPerRun(3, func() { Of(made, State{Stage: Active}, in) })
+	}
+	few, many := allocations(500), allocations(1000)
+	if many > 2.1*few {
+		t.Errorf("500 workers cost %.0f allocations, 1,000 cost %.0f", few, many)
+	}
+	// It is 61 now, nearly all of it the copy of the template: 120 would be a second
+	// copy.
+	if perWorker := many / 1000; perWorker > 120 {
+		t.Errorf("a worker costs %.0f allocations", perWorker)
+	}
+}
+
+var planned1000 []gang.Object
+
+// BenchmarkPlan1000 is the plan of an MPIJob with 1,000 workers.
+func BenchmarkPlan1000(b *testing.B) {
+	made := large(1000).job()
+	in := surroundings(b, made, hasCoscheduling, ImageVolume)
+	b.ReportAllocs()
+	for b.Loop() {
+		planned1000 = Of(made, State{Stage: Active}, in).Ensure
+	}
+}

@@ -1,0 +1,137 @@
+package plan
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	upstream "github.com/kubeflow/mpi-operator/pkg/apis/kubeflow/v2beta1"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/sets"
+
+	"github.com/trireme-mpi/trireme/api/v2beta1"
+)
+
+// People's scripts, Kueue and what runs in the pods know an MPIJob as
+// mpi-operator makes it. What its builder of v0.8.2 promises by name stays.
+func TestWhatMPIOperatorPromises(t *testing.T) {
+	tests := map[string]struct {
+		options []option
+		// wantIndexes are the numbers of pods, by their names.
+		wantIndexes map[string]string
+		wantHidden  bool
+	}{
+		"ranks run on workers": {
+			wantIndexes: map[string]string{"Pod resnet-worker-0": "0", "Pod resnet-worker-1": "1", "Job resnet-launcher": ""},
+			wantHidden:  true,
+		},
+		// Kueue needs a number of each pod that ranks run in, and no number twice.
+		"ranks run on the launcher too": {
+			options:     []option{launcherRunsRanks},
+			wantIndexes: map[string]string{"Job resnet-launcher": "0", "Pod resnet-worker-0": "1", "Pod resnet-worker-1": "2"},
+		},
+		"in spite of what templates say": {
+			options:     []option{both(ownNames), launcherRunsRanks},
+			wantIndexes: map[string]string{"Job resnet-launcher": "0", "Pod resnet-worker-0": "1", "Pod resnet-worker-1": "2"},
+		},
+		"in an image with an sshd": {
+			options:     []option{asUser},
+			wantIndexes: map[string]string{"Pod resnet-worker-0": "0", "Pod resnet-worker-1": "1", "Job resnet-launcher": ""},
+			wantHidden:  true,
+		},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			objects := whole{job: ofMPIJob(tc.options...)}.plan(t).Ensure
+			pods := podsOf(objects)
+			got := map[string]string{}
+			for name, pod := range pods {
+				got[name] = pod.Labels[upstream.ReplicaIndexLabel]
+				wantUpstreamLabels(t, name, pod)
+			}
+			if diff := cmp.Diff(tc.wantIndexes, got); diff != "" {
+				t.Errorf("numbers of pods (-want +got):\n%s", diff)
+			}
+			launcher := one[*batchv1.Job](t, objects)
+			if launcher.Spec.Template.Spec.Hostname != "resnet-launcher" || *launcher.Spec.PodReplacementPolicy != batchv1.Failed {
+				t.Errorf("the launcher is called %s and replaced when %s", launcher.Spec.Template.Spec.Hostname, *launcher.Spec.PodReplacementPolicy)
+			}
+			// The GPUs of its node are not shown to a launcher that has none of its own.
+			environment := variables(container(&launcher.Spec.Template))
+			_, hidden := environment["NVIDIA_DRIVER_CAPABILITIES"]
+			if hidden != tc.wantHidden {
+				t.Errorf("the launcher's GPUs are hidden: %t", hidden)
+			}
+			if service := one[*corev1.Service](t, objects); service.Spec.ClusterIP != corev1.ClusterIPNone || !service.Spec.PublishNotReadyAddresses {
+				t.Errorf("the Service has %s, and waits for pods to be ready: %t", service.Spec.ClusterIP, !service.Spec.PublishNotReadyAddresses)
+			}
+		})
+	}
+}
+
+func wantUpstreamLabels(t *testing.T, name string, pod *corev1.PodTemplateSpec) {
+	t.Helper()
+	role := "worker"
+	if name == "Job resnet-launcher" {
+		role = "launcher"
+	}
+	selector := labels.SelectorFromSet(labels.Set{
+		upstream.OperatorNameLabel: upstream.OperatorName, upstream.JobNameLabel: "resnet", upstream.JobRoleLabel: role,
+	})
+	if !selector.Matches(labels.Set(pod.Labels)) {
+		t.Errorf("%s is not found by %s; it has %v", name, selector, pod.Labels)
+	}
+	if got := variables(container(pod))["K_MPI_JOB_ROLE"]; got != role {
+		t.Errorf("%s knows itself as %q, want %q", name, got, role)
+	}
+}
+
+// What mpirun of an image with an sshd of its own reads is what mpi-operator
+// tells it.
+func TestWhatMPIOperatorTellsMPI(t *testing.T) {
+	slots := "4"
+	tests := map[v2beta1.MPIImplementation]map[string]string{
+		v2beta1.MPIImplementationOpenMPI: {
+			"OMPI_MCA_orte_keep_fqdn_hostnames": "true", "OMPI_MCA_orte_default_hostfile": "/etc/mpi/hostfile",
+			"OMPI_MCA_plm_rsh_args": "-o ConnectionAttempts=10", "OMPI_MCA_orte_set_default_slots": slots,
+		},
+		v2beta1.MPIImplementationIntel: {
+			"I_MPI_HYDRA_HOST_FILE": "/etc/mpi/hostfile", "I_MPI_HYDRA_BOOTSTRAP_EXEC_EXTRA_ARGS": "-o ConnectionAttempts=10", "I_MPI_PERHOST": slots,
+		},
+		v2beta1.MPIImplementationMPICH: {"HYDRA_HOST_FILE": "/etc/mpi/hostfile", "HYDRA_LAUNCH_EXTRA_ARGS": "-o ConnectionAttempts=10"},
+	}
+	for name, want := range tests {
+		t.Run(string(name), func(t *testing.T) {
+			plan := whole{job: ofMPIJob(implementation(name), asUser)}.plan(t)
+			got := variables(container(&one[*batchv1.Job](t, plan.Ensure).Spec.Template))
+			for key, value := range want {
+				if got[key] != value {
+					t.Errorf("%s is %q, want %q", key, got[key], value)
+				}
+			}
+		})
+	}
+}
+
+// Every worker of mpi-operator's is a pod by this name, of this host name.
+func TestWorkersAreCalledAsBefore(t *testing.T) {
+	found := sets.New[string]()
+	for _, object := range (whole{job: ofMPIJob(replicas(12))}).plan(t).Ensure {
+		if pod, isPod := object.(*corev1.Pod); isPod {
+			found.Insert(pod.Name)
+			if pod.Spec.Hostname != pod.Name || pod.Spec.RestartPolicy != corev1.RestartPolicyNever {
+				t.Errorf("%s is called %s, and started anew %s", pod.Name, pod.Spec.Hostname, pod.Spec.RestartPolicy)
+			}
+		}
+	}
+	for index := range 12 {
+		if name := fmt.Sprintf("resnet-worker-%d", index); !found.Has(name) {
+			t.Errorf("no %s among %v", name, sets.List(found))
+		}
+	}
+	if found.Len() != 12 {
+		t.Errorf("%d workers, want 12", found.Len())
+	}
+}
