@@ -1,0 +1,6 @@
+//go:build !operator
+
+package peers
+
+// installTrireme is nothing yet: the peers alone.
+var installTrireme []string

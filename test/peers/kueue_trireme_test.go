@@ -1,0 +1,21 @@
+//go:build operator
+
+package peers
+
+import "testing"
+
+// An MPIJob waits by Kueue's own integration.
+func TestKueueWithMPIJobs(t *testing.T) {
+	t.Run("one waits for quota", triremeMPIJob.waitsForQuota)
+	t.Run("one stops and resumes", triremeMPIJob.stopsAndResumes)
+	t.Run("one gives way", triremeMPIJob.givesWay)
+	t.Run("one finishes", triremeMPIJob.finishes)
+}
+
+// A TrainJob waits as the JobSet that it becomes.
+func TestKueueWithTrainJobs(t *testing.T) {
+	t.Run("one waits for quota", trainJob.waitsForQuota)
+	t.Run("one stops and resumes", trainJob.stopsAndResumes)
+	t.Run("one gives way", trainJob.givesWay)
+	t.Run("one finishes", trainJob.finishes)
+}
