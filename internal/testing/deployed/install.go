@@ -1,0 +1,123 @@
+package deployed
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/envtest"
+	"sigs.k8s.io/yaml"
+)
+
+// identity is the kubeconfig of a service account with the roles of config/rbac
+// and nothing else.
+func identity(t testing.TB, environment *envtest.Environment) []byte {
+	t.Helper()
+	admin, err := client.New(environment.Config, client.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range []string{"role.yaml", "binding.yaml"} {
+		for _, document := range Documents(t, "config/rbac", file) {
+			if err := admin.Create(context.Background(), document); err != nil && !apierrors.IsAlreadyExists(err) {
+				t.Fatalf("create %s %s: %v", document.GetKind(), document.GetName(), err)
+			}
+		}
+	}
+	user, err := environment.AddUser(envtest.User{
+		Name:   "system:serviceaccount:" + Namespace + ":trireme-operator",
+		Groups: []string{"system:serviceaccounts", "system:serviceaccounts:" + Namespace, "system:authenticated"},
+	}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	kubeconfig, err := user.KubeConfig()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return kubeconfig
+}
+
+// InstallWebhooks installs the configurations that are deployed, with the one
+// change that there is no Service here to send requests to.
+func InstallWebhooks(t testing.TB, admin client.Client, port int32) {
+	t.Helper()
+	var judging admissionregistrationv1.ValidatingWebhookConfiguration
+	var noting admissionregistrationv1.MutatingWebhookConfiguration
+	for file, configuration := range map[string]client.Object{"webhooks.yaml": &judging, "creator.yaml": &noting} {
+		if err := yaml.UnmarshalStrict(read(t, "config/webhook", file), configuration); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i := range judging.Webhooks {
+		reachHere(&judging.Webhooks[i].ClientConfig, port)
+	}
+	for i := range noting.Webhooks {
+		reachHere(&noting.Webhooks[i].ClientConfig, port)
+	}
+	for _, configuration := range []client.Object{&judging, &noting} {
+		if err := client.IgnoreNotFound(admin.Delete(context.Background(), configuration.DeepCopyObject().(client.Object))); err != nil {
+			t.Fatal(err)
+		}
+		if err := admin.Create(context.Background(), configuration); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func reachHere(webhook *admissionregistrationv1.WebhookClientConfig, port int32) {
+	webhook.URL = new(fmt.Sprintf("https://localhost:%d%s", port, *webhook.Service.Path))
+	webhook.Service = nil
+}
+
+// Documents are the YAML documents of a file of the repository.
+func Documents(t testing.TB, path ...string) []*unstructured.Unstructured {
+	t.Helper()
+	var found []*unstructured.Unstructured
+	for _, text := range strings.Split("\n"+string(read(t, path...)), "\n---") {
+		object := &unstructured.Unstructured{}
+		if err := yaml.Unmarshal([]byte(text), object); err != nil {
+			t.Fatalf("%s: %v", filepath.Join(path...), err)
+		}
+		if len(object.Object) > 0 {
+			found = append(found, object)
+		}
+	}
+	return found
+}
+
+func read(t testing.TB, path ...string) []byte {
+	t.Helper()
+	data, err := os.ReadFile(filepath.Join(append([]string{Repository()}, path...)...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data
+}
+
+// Repository is found from where this file was compiled, because tests run in
+// the folder of their package.
+func Repository() string {
+	_, file, _, _ := runtime.Caller(0)
+	return filepath.Join(filepath.Dir(file), "..", "..", "..")
+}
+
+// FreePort is a port that nobody listens on.
+func FreePort(t testing.TB) int {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	return listener.Addr().(*net.TCPAddr).Port
+}

@@ -1,0 +1,164 @@
+// Package deployed runs the operator beside a test's API server as it is
+// deployed: its program as a process, with the role and the webhooks of config/.
+package deployed
+
+import (
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"sigs.k8s.io/controller-runtime/pkg/envtest"
+	"sigs.k8s.io/yaml"
+
+	"github.com/trireme-mpi/trireme/internal/config"
+)
+
+// Namespace is where the operator runs.
+const Namespace = "trireme-system"
+
+// Settings are the defaults, for an operator that is not in a pod.
+func Settings(t testing.TB, change ...func(*config.Config)) *config.Config {
+	t.Helper()
+	settings := config.Default()
+	settings.Webhook.Port = int32(FreePort(t))
+	settings.Webhook.Host = "localhost"
+	settings.Webhook.CertificateDirectory = t.TempDir()
+	settings.Metrics.BindAddress = config.MetricsOff
+	settings.ClusterDomain = "cluster.local"
+	for _, change := range change {
+		change(settings)
+	}
+	return settings
+}
+
+// Operator is a process that runs the operator's program.
+type Operator struct {
+	// Audit is what it writes to stdout, Log what it writes to stderr: errors, and
+	// nothing less.
+	Audit, Log *Lines
+
+	command *exec.Cmd
+	probes  string
+	end     sync.Once
+}
+
+// Start runs the operator's program with the role that it is deployed with. It
+// ends with the test.
+func Start(t testing.TB, environment *envtest.Environment, settings *config.Config) *Operator {
+	t.Helper()
+	operator := &Operator{Audit: &Lines{}, Log: &Lines{}, probes: fmt.Sprintf("localhost:%d", FreePort(t))}
+	operator.command = exec.Command(program(t), "--config", write(t, "config.yaml", marshal(t, settings)),
+		"--namespace", Namespace, "--health-probe-bind-address", operator.probes, "--zap-log-level=error")
+	operator.command.Env = append(os.Environ(), "KUBECONFIG="+write(t, "kubeconfig", identity(t, environment)))
+	operator.command.Stdout, operator.command.Stderr = operator.Audit, operator.Log
+	if err := operator.command.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { operator.Stop(t) })
+	return operator
+}
+
+// WaitUntilReady waits until the operator says that it is.
+func (operator *Operator) WaitUntilReady(t testing.TB) {
+	t.Helper()
+	Eventually(t, "the operator is ready", func() error {
+		response, err := http.Get("http://" + operator.probes + "/readyz")
+		if err != nil {
+			return fmt.Errorf("%w\n%s", err, operator.Log)
+		}
+		defer response.Body.Close()
+		if response.StatusCode != http.StatusOK {
+			return fmt.Errorf("it answers %s\n%s", response.Status, operator.Log)
+		}
+		return nil
+	})
+}
+
+// Stop ends the operator as a kubelet does, and fails the test if it does not
+// end well.
+func (operator *Operator) Stop(t testing.TB) {
+	t.Helper()
+	operator.end.Do(func() {
+		_ = operator.command.Process.Signal(syscall.SIGTERM)
+		if err := operator.command.Wait(); err != nil {
+			t.Errorf("the operator ended with %v:\n%s", err, operator.Log)
+		}
+	})
+}
+
+// Kill ends the operator as a node does that loses its power.
+func (operator *Operator) Kill() {
+	operator.end.Do(func() {
+		_ = operator.command.Process.Kill()
+		_ = operator.command.Wait()
+	})
+}
+
+// build builds cmd/operator, once.
+var build = sync.OnceValues(func() (string, error) {
+	path := filepath.Join(os.TempDir(), fmt.Sprintf("trireme-operator-%d", os.Getpid()))
+	build := exec.Command("go", "build", "-buildvcs=false", "-o", path, "./cmd/operator")
+	build.Dir = Repository()
+	output, err := build.CombinedOutput()
+	if err != nil {
+		return "", fmt.Errorf("build the operator: %w\n%s", err, output)
+	}
+	return path, nil
+})
+
+func program(t testing.TB) string {
+	t.Helper()
+	path, err := build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// RemoveProgram removes the program that was built, when all tests have ended.
+func RemoveProgram() {
+	if path, err := build(); err == nil {
+		_ = os.Remove(path)
+	}
+}
+
+func write(t testing.TB, name string, content []byte) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), name)
+	if err := os.WriteFile(path, content, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func marshal(t testing.TB, value any) []byte {
+	t.Helper()
+	text, err := yaml.Marshal(value)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text
+}
+
+// Eventually tries until something holds, because the operator learns of what a
+// test creates through a watch.
+func Eventually(t testing.TB, what string, holds func() error) {
+	t.Helper()
+	deadline := time.Now().Add(60 * time.Second)
+	for {
+		err := holds()
+		if err == nil {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%s: %v", what, err)
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+}

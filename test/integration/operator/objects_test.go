@@ -1,0 +1,263 @@
+package operator
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
+
+	"github.com/trireme-mpi/trireme/api/training"
+	"github.com/trireme-mpi/trireme/api/v2alpha1"
+	"github.com/trireme-mpi/trireme/api/v2beta1"
+)
+
+var (
+	mpiJobObjects = []string{
+		"ConfigMap/train-hostfile", "Job/train-launcher", "Pod/train-worker-0", "Pod/train-worker-1", "PodGroup/train", "Secret/train-ssh-key", "Service/train-worker",
+	}
+	trainJobObjects = []string{"ConfigMap/train-hostfile", "ControllerRevision/train-runtime", "JobSet/train", "PodGroup/train", "Secret/train-ssh"}
+)
+
+// wantOwned fails a test unless every object belongs to the job and says so.
+func wantOwned(t *testing.T, job client.Object, apiVersion, kind string, objects map[string]*metav1.PartialObjectMetadata) {
+	t.Helper()
+	owner := []metav1.OwnerReference{{
+		APIVersion: apiVersion, Kind: kind, Name: job.GetName(), UID: job.GetUID(), Controller: new(true), BlockOwnerDeletion: new(true),
+	}}
+	jobType := map[string]string{"MPIJob": "mpijob", "TrainJob": "trainjob"}[kind]
+	for name, object := range objects {
+		if difference := cmp.Diff(owner, object.OwnerReferences); difference != "" {
+			t.Errorf("owners of %s (-want +got):\n%s", name, difference)
+		}
+		if object.Labels[training.LabelJobName] != job.GetName() || object.Labels[training.LabelJobType] != jobType {
+			t.Errorf("%s has the labels %v", name, object.Labels)
+		}
+	}
+}
+
+func TestObjectsOfAnMPIJob(t *testing.T) {
+	place := parallel(t)
+	job := mpiJob("train", func(job *v2beta1.MPIJob) { job.Spec.SlotsPerWorker = new(int32(2)) })
+	place.create(job)
+	wantOwned(t, job, "kubeflow.org/v2beta1", "MPIJob", place.untilObjects(mpiJobObjects...))
+
+	for index := range 2 {
+		pod := mustGet(place, &corev1.Pod{}, fmt.Sprintf("train-worker-%d", index))
+		for label, want := range map[string]string{
+			"training.kubeflow.org/replica-type": "worker", "training.kubeflow.org/replica-index": fmt.Sprint(index),
+			"training.kubeflow.org/job-role": "worker", "training.kubeflow.org/operator-name": "mpi-operator",
+			"scheduling.x-k8s.io/pod-group": "train",
+		} {
+			if pod.Labels[label] != want {
+				t.Errorf("the label %s of %s is %q, want %q", label, pod.Name, pod.Labels[label], want)
+			}
+		}
+		if pod.Spec.Hostname != pod.Name || pod.Spec.Subdomain != "train-worker" || pod.Spec.RestartPolicy != corev1.RestartPolicyNever {
+			t.Errorf("%s is the host %s.%s, and restarts %s", pod.Name, pod.Spec.Hostname, pod.Spec.Subdomain, pod.Spec.RestartPolicy)
+		}
+	}
+	launcher := mustGet(place, &batchv1.Job{}, "train-launcher").Spec.Template
+	if launcher.Labels["training.kubeflow.org/replica-type"] != "launcher" || launcher.Labels["training.kubeflow.org/operator-name"] != "mpi-operator" {
+		t.Errorf("the launcher has the labels %v", launcher.Labels)
+	}
+	service := mustGet(place, &corev1.Service{}, "train-worker")
+	if service.Spec.ClusterIP != corev1.ClusterIPNone || !service.Spec.PublishNotReadyAddresses {
+		t.Errorf("the Service has the address %s", service.Spec.ClusterIP)
+	}
+	for _, labels := range []map[string]string{launcher.Labels, mustGet(place, &corev1.Pod{}, "train-worker-0").Labels} {
+		for key, value := range service.Spec.Selector {
+			if labels[key] != value {
+				t.Errorf("the Service selects %s=%s, a pod has %q", key, value, labels[key])
+			}
+		}
+	}
+	wantHostfile(place, "train-worker-0 slots=2\ntrain-worker-1 slots=2\n")
+}
+
+func wantHostfile(place *place, want string) {
+	place.Helper()
+	if got := mustGet(place, &corev1.ConfigMap{}, "train-hostfile").Data["hostfile"]; got != want {
+		place.Errorf("the hostfile is %q, want %q", got, want)
+	}
+}
+
+func TestObjectsOfATrainJob(t *testing.T) {
+	for kind, create := range map[string]func(*place, string) client.Object{
+		"TrainingRuntime": func(_ *place, name string) client.Object { return runtime(name) },
+		"ClusterTrainingRuntime": func(_ *place, name string) client.Object {
+			return &v2alpha1.ClusterTrainingRuntime{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: runtimeSpec()}
+		},
+	} {
+		t.Run(kind, func(t *testing.T) {
+			place := parallel(t)
+			// A runtime of the cluster must not meet that of another test.
+			runtimeName := place.namespace
+			place.create(create(place, runtimeName))
+			job := trainJob("", "train", func(job *v2alpha1.TrainJob) {
+				job.Spec.RuntimeRef = v2alpha1.RuntimeRef{Kind: v2alpha1.RuntimeKind(kind), Name: runtimeName}
+			})
+			place.createEventually(job)
+			wantOwned(t, job, "kubeflow.org/v2alpha1", "TrainJob", place.untilObjects(trainJobObjects...))
+			wantJobSet(place)
+			wantHostfile(place, "train-worker-0-0 slots=1\ntrain-worker-0-1 slots=1\n")
+		})
+	}
+}
+
+func wantJobSet(place *place) {
+	place.Helper()
+	set := mustGet(place, &jobset.JobSet{}, "train")
+	if set.Spec.Suspend != nil {
+		place.Errorf("the JobSet's suspend is %t: that is for Kueue to say", *set.Spec.Suspend)
+	}
+	got := map[string]int32{}
+	for _, replicated := range set.Spec.ReplicatedJobs {
+		got[replicated.Name] = replicated.Replicas * *replicated.Template.Spec.Completions
+		labels := replicated.Template.Spec.Template.Labels
+		if labels[training.LabelReplicaType] != replicated.Name || labels[training.LabelJobName] != "train" || labels[training.LabelJobType] != "trainjob" {
+			place.Errorf("pods of %s have the labels %v", replicated.Name, labels)
+		}
+	}
+	if want := map[string]int32{"launcher": 1, "worker": 2}; !maps.Equal(got, want) {
+		place.Errorf("the JobSet makes %v pods, want %v", got, want)
+	}
+}
+
+// Which PodGroup, and that pods are in it, by what the job asks for.
+func TestGangs(t *testing.T) {
+	for _, tc := range []struct {
+		name   string
+		policy *v2alpha1.PodGroupPolicy
+		kind   schema.GroupVersionKind
+		member []string
+		joined func(corev1.PodTemplateSpec) bool
+	}{
+		{
+			"coscheduling", &v2alpha1.PodGroupPolicy{Coscheduling: &v2alpha1.GangPolicy{ScheduleTimeoutSeconds: new(int32(120))}},
+			schema.GroupVersionKind{Group: "scheduling.x-k8s.io", Version: "v1alpha1", Kind: "PodGroup"}, []string{"spec", "minMember"},
+			func(pod corev1.PodTemplateSpec) bool {
+				return pod.Labels["scheduling.x-k8s.io/pod-group"] == "train" && pod.Spec.SchedulerName == "scheduler-plugins-scheduler"
+			},
+		},
+		{
+			"volcano", &v2alpha1.PodGroupPolicy{Volcano: &v2alpha1.VolcanoPolicy{Queue: "team"}},
+			schema.GroupVersionKind{Group: "scheduling.volcano.sh", Version: "v1beta1", Kind: "PodGroup"}, []string{"spec", "minMember"},
+			func(pod corev1.PodTemplateSpec) bool {
+				return pod.Annotations["scheduling.k8s.io/group-name"] == "train" && pod.Spec.SchedulerName == "volcano"
+			},
+		},
+		{
+			"native", &v2alpha1.PodGroupPolicy{Native: &v2alpha1.GangPolicy{}},
+			schema.GroupVersionKind{Group: "scheduling.k8s.io", Version: "v1alpha2", Kind: "PodGroup"}, []string{"spec", "schedulingPolicy", "gang", "minCount"},
+			// The JobSet of 0.12 does not know the field, and the API server drops it.
+			func(corev1.PodTemplateSpec) bool { return true },
+		},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			place := parallel(t)
+			place.create(runtime("mpi", func(spec *v2alpha1.TrainingRuntimeSpec) { spec.PodGroupPolicy = tc.policy }))
+			place.createEventually(trainJob("", "train"))
+			place.untilObjects(trainJobObjects...)
+			group := &unstructured.Unstructured{}
+			group.SetGroupVersionKind(tc.kind)
+			if members, _, err := unstructured.NestedInt64(mustGet(place, group, "train").Object, tc.member...); err != nil || members != 3 {
+				t.Errorf("the group has %d members (%v)", members, err)
+			}
+			for _, replicated := range mustGet(place, &jobset.JobSet{}, "train").Spec.ReplicatedJobs {
+				if !tc.joined(replicated.Template.Spec.Template) {
+					t.Errorf("pods of %s are not in the group: %+v", replicated.Name, replicated.Template.Spec.Template)
+				}
+			}
+		})
+	}
+}
+
+// What was created is not touched again: not by what happens to pods, not when
+// the job ends (except for what must go), not by another operator.
+func TestNothingIsUpdated(t *testing.T) {
+	t.Parallel()
+	cluster := startCluster(t, withJobSet)
+	place := cluster.newPlace(t, nil)
+	place.create(runtime("mpi"))
+	jobs := []client.Object{mpiJob("train"), trainJob("", "bert")}
+	var created []map[string]*metav1.PartialObjectMetadata
+	for i, job := range jobs {
+		place.createEventually(job)
+		want := [][]string{mpiJobObjects, {"ConfigMap/bert-hostfile", "ControllerRevision/bert-runtime", "JobSet/bert", "PodGroup/bert", "Secret/bert-ssh"}}[i]
+		created = append(created, place.untilTheseObjects(want))
+	}
+	wantSame := func(when string) {
+		t.Helper()
+		now := place.objects()
+		for _, objects := range created {
+			for name, object := range objects {
+				// Pods have a status, which the tests write.
+				if got := now[name]; got == nil || got.UID != object.UID || got.ResourceVersion != object.ResourceVersion && object.Kind != "Pod" {
+					t.Errorf("%s: %s has changed", when, name)
+				}
+			}
+		}
+	}
+	var pods []*corev1.Pod
+	for _, job := range jobs {
+		launcher, workers := place.runs(job)
+		pods = append(pods, workers...)
+		// Its annotation is the one thing that is ever added.
+		place.until("the launcher knows that all workers run", launcher, func() error {
+			if launcher.Annotations["training.kubeflow.org/workers-running-at"] == "" {
+				return fmt.Errorf("its annotations are %v", launcher.Annotations)
+			}
+			return nil
+		})
+		pods = append(pods, launcher)
+	}
+	wantSame("both jobs run")
+
+	cluster.operator.Stop(t)
+	cluster.start(t)
+	cluster.waitUntilServed(t)
+	another := mpiJob("another")
+	place.createEventually(another)
+	place.untilWorkers(another, 2)
+	place.stays("jobs that run are left alone by another operator", func() error {
+		for _, job := range jobs {
+			if err := place.get(job, job.GetName()); err != nil || progressOf(job).Phase != training.PhaseRunning {
+				return fmt.Errorf("%s: %w: %+v", job.GetName(), err, progressOf(job))
+			}
+		}
+		return nil
+	})
+	wantSame("after a restart")
+	for _, pod := range pods {
+		if before := pod.ResourceVersion; mustGet(place, pod, pod.Name).ResourceVersion != before {
+			t.Errorf("after a restart: pod %s has changed", pod.Name)
+		}
+	}
+}
+
+// untilTheseObjects waits until these objects are there, among others.
+func (place *place) untilTheseObjects(want []string) map[string]*metav1.PartialObjectMetadata {
+	place.Helper()
+	found := map[string]*metav1.PartialObjectMetadata{}
+	place.eventually("the job has its objects", func() error {
+		all := place.objects()
+		clear(found)
+		for _, name := range want {
+			if all[name] == nil {
+				return fmt.Errorf("there is no %s among %q", name, slices.Sorted(maps.Keys(all)))
+			}
+			found[name] = all[name]
+		}
+		return nil
+	})
+	return found
+}
