@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 
+	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
 
@@ -28,6 +29,8 @@ func run() error {
 	logging.BindFlags(flag.CommandLine)
 	flag.Parse()
 	ctrl.SetLogger(zap.New(zap.UseFlagOptions(&logging)))
+	// What Kubernetes' own libraries have to say, in the same form.
+	klog.SetLogger(ctrl.Log)
 
 	if *namespace == "" {
 		return fmt.Errorf("which namespace do I run in? Set POD_NAMESPACE or --namespace")

@@ -21,6 +21,7 @@ import (
 
 	"github.com/go-logr/logr"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -63,8 +64,20 @@ func startCluster(t testing.TB, change ...func(*config.Config)) *cluster {
 	cluster := &cluster{environment: environment, warnings: &warnings{}, audit: &lines{}}
 	cluster.client = cluster.as(t, environment.Config)
 	cluster.create(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: operatorNamespace}})
+	cluster.create(t, leadingTest())
 	cluster.startOperator(t, change...)
 	return cluster
+}
+
+// leadingTest is the Lease of whoever works on jobs. A test has it, so that the
+// operator only answers: jobs stay as they were created.
+func leadingTest() *coordinationv1.Lease {
+	return &coordinationv1.Lease{
+		ObjectMeta: metav1.ObjectMeta{Namespace: operatorNamespace, Name: "trireme-leader"},
+		Spec: coordinationv1.LeaseSpec{
+			HolderIdentity: new("test"), LeaseDurationSeconds: new(int32(86400)), AcquireTime: new(metav1.NowMicro()), RenewTime: new(metav1.NowMicro()),
+		},
+	}
 }
 
 // as is a client that keeps the warnings it is given.
@@ -98,6 +111,7 @@ func operatorSettings(t testing.TB, change ...func(*config.Config)) *config.Conf
 	settings.Webhook.Host = "localhost"
 	settings.Webhook.CertificateDirectory = t.TempDir()
 	settings.Metrics.BindAddress = config.MetricsOff
+	settings.ClusterDomain = "cluster.local" // Nobody tells it, as it tells pods.
 	for _, change := range change {
 		change(settings)
 	}
@@ -116,14 +130,21 @@ func (cluster *cluster) run(t testing.TB, settings *config.Config) (stop func())
 	if err := command.Start(); err != nil {
 		t.Fatal(err)
 	}
+	ended := make(chan error, 1)
+	go func() { ended <- command.Wait() }()
 	stop = sync.OnceFunc(func() {
 		_ = command.Process.Signal(syscall.SIGTERM)
-		if err := command.Wait(); err != nil {
+		if err := <-ended; err != nil {
 			t.Errorf("the operator ended with %v:\n%s", err, &logs)
 		}
 	})
 	t.Cleanup(stop)
-	eventually(t, "the operator is ready", func() error { return get("http://" + probes + "/readyz") })
+	eventually(t, "the operator is ready", func() error {
+		if len(ended) > 0 {
+			t.Fatalf("the operator ended while it was waited for:\n%s", &logs)
+		}
+		return get("http://" + probes + "/readyz")
+	})
 	return stop
 }
 

@@ -7,10 +7,8 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
-	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
 	"github.com/trireme-mpi/trireme/api/training"
 	"github.com/trireme-mpi/trireme/api/v2alpha1"
@@ -142,33 +140,6 @@ func TestNoWarningOfGPUsThatANodeHas(t *testing.T) {
 		}
 		return nil
 	})
-}
-
-// Who may run jobs in a namespace can read the runtimes that they name.
-func TestRolesOfPeople(t *testing.T) {
-	cluster := sharedCluster(t)
-	for _, document := range documents(t, filepath.Join(repository, "config/rbac/users.yaml")) {
-		cluster.createIfMissing(t, document)
-	}
-	namespace := cluster.namespace(t, nil)
-	cluster.create(t, runtime(namespace, "mpi"))
-	cluster.create(t, &rbacv1.RoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "bob"},
-		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "trainjob-editor"},
-		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: "User", Name: "bob"}},
-	})
-	identity, err := cluster.environment.AddUser(envtest.User{Name: "bob", Groups: []string{"system:authenticated"}}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	bob := cluster.as(t, identity.Config())
-	eventually(t, "bob may", func() error { return bob.Create(t.Context(), trainJob(namespace, "train")) })
-	if err := bob.List(t.Context(), &v2alpha1.ClusterTrainingRuntimeList{}); err != nil {
-		t.Error(err)
-	}
-	if err := bob.Create(t.Context(), runtime(namespace, "own")); err == nil {
-		t.Error("whoever runs jobs may also write runtimes")
-	}
 }
 
 func TestMultiKueue(t *testing.T) {

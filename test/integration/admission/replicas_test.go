@@ -27,6 +27,9 @@ import (
 func TestReplicas(t *testing.T) {
 	cluster := startCluster(t)
 	stopFirst := cluster.stop
+	if err := cluster.client.Delete(t.Context(), leadingTest()); err != nil {
+		t.Fatal(err)
+	}
 	first := cluster.wantLeader(t, func(holder string) bool { return holder != "" })
 
 	metrics := fmt.Sprintf("localhost:%d", freePort(t))
@@ -59,7 +62,7 @@ func TestReplicas(t *testing.T) {
 func (cluster *cluster) leader(t *testing.T) (string, error) {
 	t.Helper()
 	var lease coordinationv1.Lease
-	if err := cluster.client.Get(t.Context(), client.ObjectKey{Namespace: operatorNamespace, Name: "trireme-leader"}, &lease); err != nil {
+	if err := cluster.client.Get(t.Context(), client.ObjectKeyFromObject(leadingTest()), &lease); err != nil {
 		return "", err
 	}
 	if lease.Spec.HolderIdentity == nil {

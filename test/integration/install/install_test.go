@@ -167,6 +167,10 @@ func TestOverlays(t *testing.T) {
 					t.Errorf("the authority of the %s is from %q, want %q", kind, from, injected)
 				}
 			}
+			// kustomize adds a hash to the name of a ConfigMap, wherever it finds it.
+			if names := get("role/trireme-operator", "{.rules[*].resourceNames[*]}"); names != "trireme-webhook trireme-leader" {
+				t.Errorf("the operator may write %q", names)
+			}
 			cluster.kubectl(t, "delete", "validatingwebhookconfiguration/trireme", "mutatingwebhookconfiguration/trireme")
 		})
 	}
