@@ -12,25 +12,29 @@ import (
 	"github.com/minio/crc64nvme"
 )
 
-type algorithm string
+type algorithm uint8
 
 const (
-	noChecksum algorithm = ""
+	noChecksum algorithm = iota
 	// gitBlob is how git names a file: SHA-1 of a header and the content.
-	gitBlob   algorithm = "git"
-	md5Sum    algorithm = "MD5"
-	sha1Sum   algorithm = "SHA-1"
-	sha256Sum algorithm = "SHA-256"
-	crc32IEEE algorithm = "CRC-32"
-	crc32C    algorithm = "CRC-32C"
-	crc64NVME algorithm = "CRC-64/NVME"
+	gitBlob
+	md5Sum
+	sha1Sum
+	sha256Sum
+	crc32IEEE
+	crc32C
+	crc64NVME
 )
+
+func (algorithm algorithm) String() string {
+	return [...]string{"no checksum", "git object", "MD5", "SHA-1", "SHA-256", "CRC-32", "CRC-32C", "CRC-64/NVME"}[algorithm]
+}
 
 // checksum is what the content of a file must add up to.
 type checksum struct {
-	algorithm algorithm
 	// sum in lower-case hex.
-	sum string
+	sum       string
+	algorithm algorithm
 }
 
 // newHash begins a sum; nil if there is nothing to compare with.

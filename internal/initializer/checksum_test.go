@@ -19,7 +19,7 @@ func TestChecksums(t *testing.T) {
 		gitBlob:   "e2e107ac61ac259b87c544f6e7a4eb03422c6c21",
 	}
 	for algorithm, sum := range cases {
-		t.Run(string(algorithm), func(t *testing.T) {
+		t.Run(algorithm.String(), func(t *testing.T) {
 			want := checksum{algorithm: algorithm, sum: sum}
 			hash := want.newHash(int64(len(text)))
 			hash.Write([]byte(text))

@@ -158,7 +158,7 @@ func (claim *claim) link(tree *os.Root, name string) (*entry, error) {
 		if err != nil {
 			return nil, claim.unreadable(name, err)
 		}
-		return &entry{kind: linkEntry, path: name, target: target, version: target}, nil
+		return &entry{kind: linkEntry, path: name, version: target}, nil
 	}
 	if info, err := claim.root.Stat(path.Join(claim.base, name)); err == nil && info.Mode().IsRegular() {
 		made := copiedFile(name, info)
@@ -172,7 +172,7 @@ func (claim *claim) link(tree *os.Root, name string) (*entry, error) {
 
 func copiedFile(name string, info fs.FileInfo) entry {
 	return entry{
-		path: name, size: info.Size(), version: strconv.FormatInt(info.ModTime().UnixNano(), 10), modified: info.ModTime(),
+		path: name, size: info.Size(), version: strconv.FormatInt(info.ModTime().UnixNano(), 10), modified: info.ModTime().UnixNano(),
 		// Whoever owns a copy must be able to read it.
 		mode: info.Mode().Perm() | 0o400,
 	}
@@ -184,7 +184,7 @@ func (claim *claim) open(_ context.Context, entry entry, offset int64) (*content
 		return nil, claim.unreadable(entry.path, err)
 	}
 	info, err := file.Stat()
-	if err == nil && (info.Size() != entry.size || !info.ModTime().Equal(entry.modified)) {
+	if err == nil && (info.Size() != entry.size || info.ModTime().UnixNano() != entry.modified) {
 		err = &Failure{What: fmt.Sprintf("%q on claim %s changed while it was copied", entry.path, claim.container), Advice: "start the job again when nobody writes to it"}
 	}
 	if err == nil {

@@ -11,6 +11,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 	"syscall"
 	"time"
 
@@ -152,7 +153,7 @@ func (destination *destination) claimFor(uri string) error {
 		return nil
 	}
 	for _, line := range destination.journal.lines {
-		if err := destination.forget(line); err != nil {
+		if err := destination.forget(*line); err != nil {
 			return err
 		}
 	}
@@ -173,7 +174,7 @@ func (destination *destination) has(entry entry) bool {
 		return info.IsDir()
 	case linkEntry:
 		target, err := destination.root.Readlink(entry.path)
-		return err == nil && target == entry.target
+		return err == nil && target == entry.version
 	}
 	line, known := destination.journal.lines[entry.path]
 	return known && line.Size == entry.size && line.Version == entry.version && line.describes(info)
@@ -190,16 +191,18 @@ func (destination *destination) forget(line journalLine) error {
 }
 
 // removeParts removes what is left of downloads that nobody will go on with.
-func (destination *destination) removeParts(wanted map[string]bool) error {
+func (destination *destination) removeParts(wanted []*entry) error {
 	names, err := fs.Glob(destination.root.FS(), ownPrefix+"*"+partSuffix)
-	if err != nil {
+	if err != nil || len(names) == 0 {
 		return err
 	}
+	for _, entry := range wanted {
+		part := partOf(*entry)
+		names = slices.DeleteFunc(names, func(name string) bool { return name == part })
+	}
 	for _, name := range names {
-		if !wanted[name] {
-			if err := destination.root.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
-				return onDisk(err, fmt.Sprintf("remove %q", name))
-			}
+		if err := destination.root.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return onDisk(err, fmt.Sprintf("remove %q", name))
 		}
 	}
 	return nil
@@ -267,7 +270,7 @@ func (destination *destination) link(entry entry) error {
 	if err := destination.root.Remove(part); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	if err := destination.root.Symlink(entry.target, part); err != nil {
+	if err := destination.root.Symlink(entry.version, part); err != nil {
 		return err
 	}
 	return destination.root.Rename(part, entry.path)

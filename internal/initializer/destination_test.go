@@ -174,7 +174,7 @@ func TestAVolumeThatIsTooSmall(t *testing.T) {
 	}
 	runner := newRunner(t, server.environment())
 	got := runner.fetch("s3://data/set")
-	for _, want := range []string{"it needs 1.0 EiB more than is there, and the volume of " + runner.directory + " has only ", " in all, and s3://data/set alone is 1.0 EiB: use a larger claim (storage.size, or another claimName)"} {
+	for _, want := range []string{"it needs 1.0 EiB more than is there, and the volume of " + runner.directory + " has only ", "; use a larger claim: storage.size, or another claimName"} {
 		if got.code != exitFailure || !strings.Contains(got.message, want) {
 			t.Errorf("exit code %d, no %q in\n%s", got.code, want, got.message)
 		}

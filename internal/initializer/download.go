@@ -161,9 +161,9 @@ func (download *download) commit() error {
 	if err := download.file.Close(); err != nil {
 		return onDisk(err, doing)
 	}
-	modified := entry.modified
-	if modified.IsZero() {
-		modified = time.Now().Truncate(time.Second)
+	modified := time.Now().Truncate(time.Second)
+	if entry.modified != 0 {
+		modified = time.Unix(0, entry.modified)
 	}
 	if err := root.Chtimes(part, modified, modified); err != nil {
 		return onDisk(err, doing)
@@ -196,7 +196,7 @@ func (fetch *fetch) adopt(ctx context.Context, entry entry, buffer []byte) (bool
 		return false, nil
 	}
 	if entry.checksum.algorithm == noChecksum {
-		if entry.modified.IsZero() || !entry.modified.Equal(info.ModTime()) {
+		if entry.modified == 0 || entry.modified != info.ModTime().UnixNano() {
 			return false, nil
 		}
 	} else {

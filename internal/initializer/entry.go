@@ -4,10 +4,9 @@ import (
 	"context"
 	"io"
 	"io/fs"
-	"time"
 )
 
-type entryKind int
+type entryKind uint8
 
 const (
 	fileEntry entryKind = iota
@@ -15,23 +14,21 @@ const (
 	linkEntry
 )
 
-// entry is one thing to fetch.
+// entry is one thing to fetch. It is small: some datasets have millions.
 type entry struct {
-	kind entryKind
 	// path is where it goes, relative to the directory.
 	path string
 	size int64
-	// version changes when the content does.
+	// version changes when the content does. Of a link it is where it leads to.
 	version string
 	// checksum of the content, as far as is known before it is read. What fits it
 	// is right; what does not is judged by the checksum that comes with the content.
 	checksum checksum
+	kind     entryKind
 	// mode of a file or directory; 0 leaves it to the umask.
 	mode fs.FileMode
-	// modified is kept if it is set.
-	modified time.Time
-	// target of a link.
-	target string
+	// modified is when it last changed, in nanoseconds, if that is to be kept.
+	modified int64
 }
 
 // origin is where things are fetched from.

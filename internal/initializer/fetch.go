@@ -125,7 +125,7 @@ func (fetch *fetch) fill(ctx context.Context, at location, entries []entry) erro
 		}
 	}
 	for _, entry := range missing {
-		missingBytes += entry.size - fetch.destination.partSize(entry)
+		missingBytes += entry.size - fetch.destination.partSize(*entry)
 	}
 	fetch.progress.expect(made.Files, made.Files-len(missing), made.Bytes, made.Bytes-missingBytes)
 	fetch.progress.say("%s: %d files, %s; %d files and %s of it are to be fetched", fetch.uri, made.Files, size(made.Bytes), len(missing), size(missingBytes))
@@ -154,60 +154,58 @@ func (fetch *fetch) fill(ctx context.Context, at location, entries []entry) erro
 
 // compare finds what is missing, the largest first, and what was fetched before
 // and is no longer there.
-func (fetch *fetch) compare(entries []entry) (missing []entry, gone []journalLine) {
-	wanted := make(map[string]bool, len(entries))
-	for _, entry := range entries {
-		wanted[entry.path] = true
-		if entry.kind == fileEntry && !fetch.destination.has(entry) {
+func (fetch *fetch) compare(entries []entry) (missing []*entry, gone []journalLine) {
+	lines := fetch.destination.journal.lines
+	for i := range entries {
+		entry := &entries[i]
+		if line := lines[entry.path]; line != nil {
+			line.wanted = true
+		}
+		if entry.kind == fileEntry && !fetch.destination.has(*entry) {
 			missing = append(missing, entry)
 		}
 	}
-	for path, line := range fetch.destination.journal.lines {
-		if !wanted[path] {
-			gone = append(gone, line)
+	for _, line := range lines {
+		if !line.wanted {
+			gone = append(gone, *line)
 		}
 	}
-	slices.SortStableFunc(missing, func(a, b entry) int { return cmp.Compare(b.size, a.size) })
+	slices.SortStableFunc(missing, func(a, b *entry) int { return cmp.Compare(b.size, a.size) })
 	return missing, gone
 }
 
 // prepare makes room. From here on the directory is not what the marker says.
-func (fetch *fetch) prepare(entries, missing []entry, bytes int64, gone []journalLine, wanted marker) error {
+func (fetch *fetch) prepare(entries []entry, missing []*entry, bytes int64, gone []journalLine, wanted marker) error {
 	if found, complete := fetch.destination.marker(); complete && (len(missing) > 0 || len(gone) > 0 || found != wanted) {
 		if err := fetch.destination.unmark(); err != nil {
 			return err
 		}
 	}
-	parts := make(map[string]bool, len(missing))
-	for _, entry := range missing {
-		parts[partOf(entry)] = true
-	}
-	if err := fetch.destination.removeParts(parts); err != nil {
+	if err := fetch.destination.removeParts(missing); err != nil {
 		return err
 	}
 	if free, total, known := fetch.destination.space(); known && bytes > free {
 		return &Failure{
 			What:   fmt.Sprintf("it needs %s more than is there, and the volume of %s has only %s free of %s", size(bytes), fetch.directory, size(free), size(total)),
 			Advice: "use a larger claim: storage.size, or another claimName",
-			cause:  syscall.ENOSPC,
 		}
 	}
 	return fetch.destination.makeDirectories(entries)
 }
 
 // downloadAll fetches many files at once, and stops at the first that cannot be.
-func (fetch *fetch) downloadAll(ctx context.Context, missing []entry) error {
+func (fetch *fetch) downloadAll(ctx context.Context, missing []*entry) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	stop := fetch.progress.report()
 	defer stop()
-	queue := make(chan entry)
+	queue := make(chan *entry)
 	var group sync.WaitGroup
 	for range max(1, min(fetch.parallel, len(missing))) {
 		group.Go(func() {
 			buffer := make([]byte, bufferSize)
 			for entry := range queue {
-				if err := fetch.one(ctx, entry, buffer); err != nil {
+				if err := fetch.one(ctx, *entry, buffer); err != nil {
 					cancel(err)
 					return
 				}

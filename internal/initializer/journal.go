@@ -15,7 +15,8 @@ type journal struct {
 	mutex sync.Mutex
 	file  *os.File
 	uri   string
-	lines map[string]journalLine
+	// lines of earlier runs, by path.
+	lines map[string]*journalLine
 	torn  bool
 }
 
@@ -27,6 +28,9 @@ type journalLine struct {
 	Version string `json:"version,omitempty"`
 	// Modified is the file's time on the volume, in nanoseconds.
 	Modified int64 `json:"modified,omitempty"`
+
+	// wanted: the source still has the file.
+	wanted bool
 }
 
 // describes says whether a file is still the one that the line is about.
@@ -37,7 +41,7 @@ func (line journalLine) describes(info fs.FileInfo) bool {
 // read takes in what is there. A line that was cut off by a crash is as good as
 // none: its file is fetched, or checked, again.
 func (journal *journal) read() error {
-	journal.lines = map[string]journalLine{}
+	journal.lines = map[string]*journalLine{}
 	if _, err := journal.file.Seek(0, io.SeekStart); err != nil {
 		return err
 	}
@@ -51,12 +55,12 @@ func (journal *journal) read() error {
 		if err != nil {
 			return err
 		}
-		var line journalLine
+		line := &journalLine{}
 		switch {
-		case json.Unmarshal(text, &line) != nil:
+		case json.Unmarshal(text, line) != nil:
 		case line.URI != "":
 			journal.uri = line.URI
-			journal.lines = map[string]journalLine{}
+			journal.lines = map[string]*journalLine{}
 		case checkPath(line.Path) == nil:
 			journal.lines[line.Path] = line
 		}
@@ -68,7 +72,7 @@ func (journal *journal) begin(uri string) error {
 	if err := journal.file.Truncate(0); err != nil {
 		return err
 	}
-	journal.uri, journal.torn, journal.lines = uri, false, map[string]journalLine{}
+	journal.uri, journal.torn, journal.lines = uri, false, map[string]*journalLine{}
 	return journal.append(journalLine{URI: uri})
 }
 
@@ -76,7 +80,6 @@ func (journal *journal) begin(uri string) error {
 func (journal *journal) add(line journalLine) error {
 	journal.mutex.Lock()
 	defer journal.mutex.Unlock()
-	journal.lines[line.Path] = line
 	return journal.append(line)
 }
 

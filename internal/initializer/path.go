@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"path"
 	"slices"
 	"strings"
 )
@@ -64,17 +65,16 @@ func isOwn(path string) bool {
 // checkConflicts finds a file that would have to be a directory as well: object
 // stores allow both a and a/b.
 func checkConflicts(entries []entry) error {
-	files := make(map[string]bool, len(entries))
+	// Directories, each with a file that needs it: there are fewer of them.
+	needed := map[string]string{}
 	for _, entry := range entries {
-		if entry.kind != directoryEntry {
-			files[entry.path] = true
+		for directory := path.Dir(entry.path); directory != "." && needed[directory] == ""; directory = path.Dir(directory) {
+			needed[directory] = entry.path
 		}
 	}
 	for _, entry := range entries {
-		for at, char := range entry.path {
-			if char == '/' && files[entry.path[:at]] {
-				return fmt.Errorf("%q and %q cannot both be there: the one is a file where the other needs a directory", entry.path[:at], entry.path)
-			}
+		if below := needed[entry.path]; below != "" && entry.kind != directoryEntry {
+			return fmt.Errorf("%q and %q cannot both be there: the one is a file where the other needs a directory", entry.path, below)
 		}
 	}
 	return nil

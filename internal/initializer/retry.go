@@ -24,7 +24,7 @@ type timing struct {
 func defaultTiming() timing {
 	return timing{
 		patience: 5 * time.Minute, firstPatience: time.Minute, stall: time.Minute,
-		pause: time.Second, longestPause: 30 * time.Second, report: 5 * time.Second,
+		pause: time.Second, longestPause: 15 * time.Second, report: 5 * time.Second,
 	}
 }
 

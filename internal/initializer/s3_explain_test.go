@@ -189,13 +189,13 @@ func TestChecksumsOfObjects(t *testing.T) {
 		header http.Header
 		want   checksum
 	}{
-		"an MD5":                  {object: minio.ObjectInfo{ETag: `"` + etag + `"`}, want: checksum{md5Sum, etag}},
+		"an MD5":                  {object: minio.ObjectInfo{ETag: `"` + etag + `"`}, want: checksum{etag, md5Sum}},
 		"an MD5 of parts":         {object: minio.ObjectInfo{ETag: etag + "-3"}},
-		"the server's encryption": {object: minio.ObjectInfo{ETag: etag}, header: http.Header{"X-Amz-Server-Side-Encryption": {"AES256"}}, want: checksum{md5Sum, etag}},
+		"the server's encryption": {object: minio.ObjectInfo{ETag: etag}, header: http.Header{"X-Amz-Server-Side-Encryption": {"AES256"}}, want: checksum{etag, md5Sum}},
 		"a key of the account":    {object: minio.ObjectInfo{ETag: etag}, header: http.Header{"X-Amz-Server-Side-Encryption": {"aws:kms"}}},
 		"a key of the user":       {object: minio.ObjectInfo{ETag: etag}, header: http.Header{"X-Amz-Server-Side-Encryption-Customer-Algorithm": {"AES256"}}},
-		"CRC-64/NVME":             {object: minio.ObjectInfo{ETag: etag + "-3", ChecksumCRC64NVME: "rosUhgp5mIg=", ChecksumMode: "FULL_OBJECT"}, want: checksum{crc64NVME, "ae8b14860a799888"}},
-		"CRC-32C before the ETag": {object: minio.ObjectInfo{ETag: etag, ChecksumCRC32C: "4waSgw=="}, want: checksum{crc32C, "e3069283"}},
+		"CRC-64/NVME":             {object: minio.ObjectInfo{ETag: etag + "-3", ChecksumCRC64NVME: "rosUhgp5mIg=", ChecksumMode: "FULL_OBJECT"}, want: checksum{"ae8b14860a799888", crc64NVME}},
+		"CRC-32C before the ETag": {object: minio.ObjectInfo{ETag: etag, ChecksumCRC32C: "4waSgw=="}, want: checksum{"e3069283", crc32C}},
 		"sums of parts":           {object: minio.ObjectInfo{ETag: etag + "-3", ChecksumSHA256: "4waSgw==", ChecksumMode: "COMPOSITE"}},
 		"sums of parts, unnamed":  {object: minio.ObjectInfo{ETag: etag + "-3", ChecksumSHA256: "4waSgw==-3"}},
 	}
