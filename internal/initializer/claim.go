@@ -87,6 +87,8 @@ func (claim *claim) overlap() error {
 
 func (claim *claim) revision() string { return "" }
 
+func (claim *claim) listed() int64 { return 0 }
+
 func (claim *claim) list(ctx context.Context) ([]entry, error) {
 	if claim.single != "" {
 		info, err := claim.root.Stat(path.Join(claim.base, claim.single))

@@ -51,9 +51,7 @@ func (fetch *fetch) download(ctx context.Context, entry entry, buffer []byte) er
 
 func (download *download) try(ctx context.Context) error {
 	if download.entry.size > 0 {
-		content, err := watch(ctx, download.timing.stall, func(ctx context.Context) (*content, error) {
-			return download.origin.open(ctx, download.entry, download.offset)
-		})
+		content, err := download.origin.open(ctx, download.entry, download.offset)
 		if err != nil {
 			return err
 		}
@@ -210,6 +208,6 @@ func (fetch *fetch) adopt(ctx context.Context, entry entry, buffer []byte) (bool
 			return false, nil
 		}
 	}
-	fetch.progress.move(entry.size - fetch.destination.partSize(entry))
+	fetch.progress.found(entry.size - fetch.destination.partSize(entry))
 	return true, fetch.note(entry)
 }

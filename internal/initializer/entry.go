@@ -33,8 +33,10 @@ type entry struct {
 
 // origin is where things are fetched from.
 type origin interface {
-	// list names everything there is, and may be called again.
+	// list names everything there is. Called again after an error, it goes on where
+	// it was; listed is how far that is.
 	list(ctx context.Context) ([]entry, error)
+	listed() int64
 	// open reads a file from an offset on, or from the beginning if the origin
 	// cannot do otherwise.
 	open(ctx context.Context, entry entry, offset int64) (*content, error)

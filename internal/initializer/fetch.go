@@ -47,9 +47,9 @@ func fetchOrder(ctx context.Context, order order) error {
 	fetch.progress = &progress{output: order.output, redact: newRedactor(order.environment), every: order.timing.report}
 	switch at.scheme {
 	case schemeS3:
-		fetch.origin, err = newBucket(at, order.environment)
+		fetch.origin, err = newBucket(at, order.environment, order.timing.stall)
 	case schemeHub:
-		fetch.origin, err = newHub(at, order.environment)
+		fetch.origin, err = newHub(at, order.environment, order.timing.stall)
 	default:
 		return fetch.copyClaim(ctx, at)
 	}
@@ -100,7 +100,7 @@ func (fetch *fetch) into(ctx context.Context, at location, claim *claim) (err er
 }
 
 func (fetch *fetch) list(ctx context.Context) (entries []entry, err error) {
-	err = persist(ctx, fetch.timing, fetch.timing.firstPatience, fetch.progress.notice, func() int64 { return 0 }, func() error {
+	err = persist(ctx, fetch.timing, fetch.timing.firstPatience, fetch.progress.notice, fetch.origin.listed, func() error {
 		entries, err = fetch.origin.list(ctx)
 		return err
 	})

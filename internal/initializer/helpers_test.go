@@ -17,7 +17,7 @@ import (
 // quick is a timing for servers on this machine.
 func quick() timing {
 	return timing{
-		patience: 2 * time.Second, firstPatience: time.Second, stall: 300 * time.Millisecond,
+		patience: 10 * time.Second, firstPatience: 10 * time.Second, stall: 5 * time.Second,
 		pause: time.Millisecond, longestPause: 10 * time.Millisecond, report: time.Hour,
 	}
 }

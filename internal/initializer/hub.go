@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"regexp"
 	"strings"
+	"time"
 )
 
 const (
@@ -30,9 +31,13 @@ type hub struct {
 	// commit is what the revision was when the files were listed: what is fetched
 	// belongs together even if the branch moves on meanwhile.
 	commit string
+	// found is what the list had until the next page, so that it can go on there.
+	found []entry
+	next  string
+	pages int
 }
 
-func newHub(at location, environment Environment) (*hub, error) {
+func newHub(at location, environment Environment, stall time.Duration) (*hub, error) {
 	address, _ := environment.value(hubEndpointVariable)
 	if address == "" {
 		address = hubEndpoint
@@ -41,7 +46,7 @@ func newHub(at location, environment Environment) (*hub, error) {
 	if err != nil || endpoint.Host == "" || endpoint.User != nil || endpoint.RawQuery != "" || endpoint.Scheme != "http" && endpoint.Scheme != "https" {
 		return nil, misconfigured("%s in the Secret must be the address of a hub, such as %s", hubEndpointVariable, hubEndpoint)
 	}
-	transport, err := newTransport(environment, hubBundleVariable)
+	transport, err := newTransport(environment, hubBundleVariable, stall)
 	if err != nil {
 		return nil, err
 	}
@@ -80,43 +85,55 @@ func (hub *hub) revision() string { return hub.commit }
 
 var commitID = regexp.MustCompile(`^[0-9a-f]{40,64}$`)
 
+func (hub *hub) listed() int64 { return int64(len(hub.found)) }
+
 func (hub *hub) list(ctx context.Context) ([]entry, error) {
-	var repository struct {
-		SHA string `json:"sha"`
-	}
-	if _, err := hub.get(ctx, hub.api("revision", hub.location.revision), &repository); err != nil {
-		return nil, err
-	}
-	if !commitID.MatchString(repository.SHA) {
-		return nil, hub.notAHub()
-	}
-	hub.commit = repository.SHA
-	var entries []entry
-	next := hub.api("tree", hub.commit) + "?recursive=true"
-	for page := 0; next != ""; page++ {
-		var files []hubFile
-		header, err := hub.get(ctx, next, &files)
-		if err != nil {
+	if hub.commit == "" {
+		var repository struct {
+			SHA string `json:"sha"`
+		}
+		if _, err := hub.get(ctx, hub.api("revision", hub.location.revision), &repository); err != nil {
 			return nil, err
 		}
-		for _, file := range files {
-			if file.Type != "file" || isOwn(file.Path) {
-				continue
-			}
-			made, err := file.entry()
-			if err != nil {
-				return nil, err
-			}
-			entries = append(entries, made)
-		}
-		if next = nextPage(header, next); page > mostPages {
+		if !commitID.MatchString(repository.SHA) {
 			return nil, hub.notAHub()
 		}
+		hub.commit = repository.SHA
+		hub.next = hub.api("tree", hub.commit) + "?recursive=true"
 	}
-	if len(entries) == 0 {
+	for hub.next != "" {
+		if err := hub.listPage(ctx); err != nil {
+			return nil, err
+		}
+	}
+	if len(hub.found) == 0 {
 		return nil, &Failure{What: fmt.Sprintf("%s has no files", hub.describe()), Advice: "check the name and the revision in storageUri"}
 	}
-	return entries, nil
+	return hub.found, nil
+}
+
+func (hub *hub) listPage(ctx context.Context) error {
+	var files []hubFile
+	header, err := hub.get(ctx, hub.next, &files)
+	if err != nil {
+		return err
+	}
+	for _, file := range files {
+		if file.Type != "file" || isOwn(file.Path) {
+			continue
+		}
+		made, err := file.entry()
+		if err != nil {
+			return err
+		}
+		hub.found = append(hub.found, made)
+	}
+	// A list without an end is none.
+	if hub.pages++; hub.pages > mostPages {
+		return hub.notAHub()
+	}
+	hub.next = nextPage(header, hub.next)
+	return nil
 }
 
 // hubFile is what the hub's list of files says about one.

@@ -173,6 +173,7 @@ func TestFaultsOfTheHub(t *testing.T) {
 			hub := newHubServer(t, "datasets/owner/name", repositoryFiles())
 			hub.before, hub.spoil = tc.before, tc.spoil
 			runner := newRunner(t, hub.environment())
+			runner.timing.stall = 500 * time.Millisecond
 			runner.fetched("hf://owner/name")
 			if diff := cmp.Diff(repositoryFiles(), runner.files()); diff != "" {
 				t.Errorf("files (-want +got):\n%s", diff)
@@ -292,5 +293,38 @@ func TestAMirrorBelowAPath(t *testing.T) {
 	runner.fetched("hf://owner/name")
 	if runner.files()["README.md"] != "read me" {
 		t.Errorf("files: %v", runner.files())
+	}
+}
+
+// A list that breaks off goes on with the page that it lacks.
+func TestPagesOfTheHubGoOn(t *testing.T) {
+	server := newHubServer(t, "datasets/owner/name", repositoryFiles())
+	var asked []string
+	server.before = func(_ string, writer http.ResponseWriter, request *http.Request) bool {
+		asked = append(asked, request.URL.RawQuery)
+		if len(asked) == 3 {
+			_, _ = writer.Write([]byte("["))
+			_ = http.NewResponseController(writer).Flush()
+			<-request.Context().Done()
+			return true
+		}
+		return false
+	}
+	environment := server.environment()
+	hub, err := newHub(location{scheme: schemeHub, container: "owner/name", repositories: Dataset, revision: "main"}, func(name string) string { return environment[name] }, 300*time.Millisecond)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = hub.list(t.Context())
+	if failure, explained := asFailure(err); !explained || !failure.temporary {
+		t.Fatalf("the page that never came: %v", err)
+	}
+	entries, err := hub.list(t.Context())
+	if err != nil || len(entries) != len(repositoryFiles()) {
+		t.Errorf("%d entries: %v", len(entries), err)
+	}
+	const first = "recursive=true"
+	if want := []string{"", first, first + "&cursor=3", first + "&cursor=3", first + "&cursor=6"}; !slices.Equal(asked, want) {
+		t.Errorf("asked for %q, want %q", asked, want)
 	}
 }

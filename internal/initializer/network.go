@@ -22,8 +22,7 @@ import (
 )
 
 const (
-	dialTimeout   = 15 * time.Second
-	headerTimeout = time.Minute
+	dialTimeout = 15 * time.Second
 	// longestWait is the most that a server may ask us to wait.
 	longestWait = 10 * time.Minute
 )
@@ -31,14 +30,23 @@ const (
 // newTransport is a transport for many downloads at once. bundleVariable names
 // the variable with more certificates to trust: a path, or the certificates
 // themselves, because a Secret's keys become variables and not files.
-func newTransport(environment Environment, bundleVariable string) (*http.Transport, error) {
+//
+// A connection that is silent for as long as stall lasts is given up: without
+// that, one that a firewall has forgotten would be waited for for ever.
+func newTransport(environment Environment, bundleVariable string, stall time.Duration) (*http.Transport, error) {
+	dialer := &net.Dialer{Timeout: dialTimeout, KeepAlive: 30 * time.Second}
 	transport := &http.Transport{
-		Proxy:                 http.ProxyFromEnvironment,
-		DialContext:           (&net.Dialer{Timeout: dialTimeout, KeepAlive: 30 * time.Second}).DialContext,
-		TLSHandshakeTimeout:   dialTimeout,
-		ResponseHeaderTimeout: headerTimeout,
-		IdleConnTimeout:       30 * time.Second,
-		MaxIdleConnsPerHost:   64,
+		Proxy: http.ProxyFromEnvironment,
+		DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
+			connection, err := dialer.DialContext(ctx, network, address)
+			if err != nil {
+				return nil, err
+			}
+			return &impatient{Conn: connection, stall: stall}, nil
+		},
+		TLSHandshakeTimeout: dialTimeout,
+		IdleConnTimeout:     stall / 2,
+		MaxIdleConnsPerHost: 64,
 		// What is fetched is stored as it is, and offsets count its bytes.
 		DisableCompression: true,
 		// HTTP/2 would put all downloads of a host on one connection.
@@ -55,6 +63,19 @@ func newTransport(environment Environment, bundleVariable string) (*http.Transpo
 	}
 	transport.TLSClientConfig = &tls.Config{RootCAs: pool}
 	return transport, nil
+}
+
+// impatient is a connection on which something must arrive now and then.
+type impatient struct {
+	net.Conn
+	stall time.Duration
+}
+
+func (impatient *impatient) Read(buffer []byte) (int, error) {
+	if err := impatient.SetReadDeadline(time.Now().Add(impatient.stall)); err != nil {
+		return 0, err
+	}
+	return impatient.Conn.Read(buffer)
 }
 
 func withBundle(bundle string) (*x509.CertPool, error) {
@@ -150,7 +171,7 @@ func certificateCause(err error) error {
 
 func isTimeout(err error) bool {
 	var timeout net.Error
-	return errors.Is(err, errStalled) || errors.Is(err, context.DeadlineExceeded) || errors.As(err, &timeout) && timeout.Timeout()
+	return errors.Is(err, context.DeadlineExceeded) || errors.As(err, &timeout) && timeout.Timeout()
 }
 
 func isCut(err error) bool {

@@ -62,6 +62,13 @@ func (progress *progress) move(bytes int64) {
 	progress.received += max(bytes, 0)
 }
 
+// found counts bytes that were there and did not have to arrive.
+func (progress *progress) found(bytes int64) {
+	progress.mutex.Lock()
+	defer progress.mutex.Unlock()
+	progress.bytes += bytes
+}
+
 // done counts a file.
 func (progress *progress) done() {
 	progress.mutex.Lock()

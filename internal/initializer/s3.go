@@ -12,6 +12,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/minio/minio-go/v7"
 	"github.com/minio/minio-go/v7/pkg/credentials"
@@ -39,9 +40,12 @@ type bucket struct {
 	redact                     redactor
 	// prefix is what paths leave out of the keys.
 	prefix string
+	// found is what the list had until its last key, so that it can go on there.
+	found []entry
+	last  string
 }
 
-func newBucket(at location, environment Environment) (*bucket, error) {
+func newBucket(at location, environment Environment, stall time.Duration) (*bucket, error) {
 	made := &bucket{location: at, endpoint: amazon, redact: newRedactor(environment)}
 	secure, err := made.chooseEndpoint(environment)
 	if err != nil {
@@ -55,7 +59,7 @@ func newBucket(at location, environment Environment) (*bucket, error) {
 	if err != nil {
 		return nil, err
 	}
-	transport, err := newTransport(environment, s3BundleVariable)
+	transport, err := newTransport(environment, s3BundleVariable, stall)
 	if err != nil {
 		return nil, err
 	}
@@ -127,6 +131,8 @@ func addressingStyle(environment Environment) (minio.BucketLookupType, error) {
 
 func (bucket *bucket) revision() string { return "" }
 
+func (bucket *bucket) listed() int64 { return int64(len(bucket.found)) }
+
 // list finds everything below path/, or else the object that is called path.
 // That data does not mean data2/x is what tells a folder from a prefix.
 func (bucket *bucket) list(ctx context.Context) ([]entry, error) {
@@ -134,11 +140,10 @@ func (bucket *bucket) list(ctx context.Context) ([]entry, error) {
 	if bucket.path != "" {
 		bucket.prefix = bucket.path + "/"
 	}
-	entries, err := bucket.listBelow(ctx)
-	if err != nil && !isDenied(err) || len(entries) > 0 {
-		return entries, err
+	denied := bucket.listBelow(ctx)
+	if denied != nil && !isDenied(denied) || len(bucket.found) > 0 {
+		return bucket.found, denied
 	}
-	denied := err
 	if bucket.path == "" {
 		if denied != nil {
 			return nil, denied
@@ -148,27 +153,28 @@ func (bucket *bucket) list(ctx context.Context) ([]entry, error) {
 	return bucket.single(ctx, denied)
 }
 
-func (bucket *bucket) listBelow(ctx context.Context) (entries []entry, err error) {
+func (bucket *bucket) listBelow(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	noOwner := false
-	options := minio.ListObjectsOptions{Prefix: bucket.prefix, Recursive: true, FetchOwner: &noOwner}
+	options := minio.ListObjectsOptions{Prefix: bucket.prefix, Recursive: true, FetchOwner: &noOwner, StartAfter: bucket.last}
 	for object := range bucket.client.ListObjectsIter(ctx, bucket.container, options) {
 		if object.Err != nil {
-			return nil, bucket.explain(ctx, object.Err, "")
+			return bucket.explain(ctx, object.Err, "")
 		}
+		bucket.last = object.Key
 		if strings.HasSuffix(object.Key, "/") && object.Size == 0 {
 			continue // What consoles store for a folder.
 		}
 		name, err := pathOfKey(bucket.prefix, object.Key)
 		if err != nil {
-			return nil, &Failure{What: err.Error(), Advice: "rename or remove the object, or fetch a prefix that it is not below"}
+			return &Failure{What: err.Error(), Advice: "rename or remove the object, or fetch a prefix that it is not below"}
 		}
 		if !isOwn(name) {
-			entries = append(entries, objectEntry(name, object))
+			bucket.found = append(bucket.found, objectEntry(name, object))
 		}
 	}
-	return entries, ctx.Err()
+	return ctx.Err()
 }
 
 func objectEntry(name string, object minio.ObjectInfo) entry {

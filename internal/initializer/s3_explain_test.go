@@ -86,7 +86,7 @@ func TestMessagesAboutS3(t *testing.T) {
 				environment[name] = strings.ReplaceAll(value, "HOST", server.host())
 			}
 			runner := newRunner(t, environment)
-			runner.timing.firstPatience = 50 * time.Millisecond
+			runner.timing.firstPatience, runner.timing.patience = 50*time.Millisecond, 50*time.Millisecond
 			uri := tc.uri
 			if uri == "" {
 				uri = "s3://data/set"
@@ -127,8 +127,6 @@ func TestPassingFaultsOfAServer(t *testing.T) {
 				return true
 			}
 			runner := newRunner(t, server.environment())
-			runner.timing.firstPatience = 10 * time.Second
-			runner.timing.patience = 10 * time.Second
 			runner.fetched("s3://data/set")
 		})
 	}
@@ -151,7 +149,7 @@ func TestWhereABucketIsLookedFor(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			environment := map[string]string{accessKeyVariable: testAccessKey, secretKeyVariable: testSecretKey, "AWS_REGION": "eu-west-1"}
 			maps.Copy(environment, tc.environment)
-			made, err := newBucket(location{scheme: schemeS3, container: "data", path: "set"}, func(name string) string { return environment[name] })
+			made, err := newBucket(location{scheme: schemeS3, container: "data", path: "set"}, func(name string) string { return environment[name] }, time.Minute)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -165,6 +165,7 @@ func TestSilentConnectionsAreGivenUp(t *testing.T) {
 		}
 	}
 	runner := newRunner(t, server.environment())
+	runner.timing.stall = 300 * time.Millisecond
 	output := runner.fetched("s3://data/set")
 	if runner.files()["large"] != content {
 		t.Error("the file is not the object")
@@ -309,4 +310,58 @@ func TestObjectsThatChangeMeanwhile(t *testing.T) {
 	}
 	newRunner(t, server.environment()).refused("s3://data/set",
 		`the object "set/large" in bucket "data" changed while it was fetched; start the job again when nobody changes it`)
+}
+
+// A list that breaks off goes on behind the last key that it had.
+func TestListsGoOn(t *testing.T) {
+	objects := map[string]string{}
+	for i := range 2100 {
+		objects[fmt.Sprintf("many/%04d", i)] = ""
+	}
+	server := newS3Server(t, objects)
+	var asked []string
+	server.before = func(writer http.ResponseWriter, request *http.Request) bool {
+		query := request.URL.Query()
+		if !query.Has("list-type") {
+			return false
+		}
+		asked = append(asked, query.Get("start-after"))
+		switch {
+		case query.Has("continuation-token") && len(asked) < 4:
+			s3Error(writer, http.StatusServiceUnavailable, "SlowDown", "")
+			return true
+		case len(asked) == 4:
+			// Half a page, and then nothing.
+			_, _ = writer.Write([]byte("<ListBucketResult><Name>data</Name>"))
+			_ = http.NewResponseController(writer).Flush()
+			<-request.Context().Done()
+			return true
+		}
+		return false
+	}
+	environment := server.environment()
+	bucket, err := newBucket(location{scheme: schemeS3, container: "data", path: "many"}, func(name string) string { return environment[name] }, 300*time.Millisecond)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var entries []entry
+	for range 5 {
+		if entries, err = bucket.list(t.Context()); err == nil {
+			break
+		}
+		if failure, explained := asFailure(err); !explained || !failure.temporary {
+			t.Fatal(err)
+		}
+	}
+	if err != nil || len(entries) != 2100 {
+		t.Fatalf("%d entries: %v", len(entries), err)
+	}
+	for i, entry := range entries {
+		if want := fmt.Sprintf("%04d", i); entry.path != want {
+			t.Fatalf("entry %d is %s", i, entry.path)
+		}
+	}
+	if !slices.Contains(asked, "many/0999") || asked[0] != "" {
+		t.Errorf("lists began behind %q", asked)
+	}
 }
