@@ -23,7 +23,9 @@ type Previous struct {
 	training.Progress
 	StartTime, CompletionTime *metav1.Time
 	Suspended                 bool
-	Submitted                 metav1.Time
+	// Queued: it is a queue that holds the job back, and not its user.
+	Queued    bool
+	Submitted metav1.Time
 }
 
 // Finished tells whether the job has ended.
@@ -132,7 +134,6 @@ func Of(made *job.Job, previous Previous, seen Observed) Verdict {
 	switch verdict.Stage {
 	case plan.Suspended:
 		verdict.suspended(previous)
-		return verdict
 	case plan.Initializing:
 		view.initializing(&verdict, previous)
 	default:
@@ -165,8 +166,14 @@ func Expired(made *job.Job, previous Previous, now time.Time) bool {
 func (view *view) stage(previous Previous) plan.Stage {
 	made, seen := view.job, view.seen
 	switch {
+	// A launcher that was done before anybody stopped it is done.
+	case view.exitedWell() && !view.wasStopped():
+		return plan.Active
 	case made.Suspended:
 		return plan.Suspended
+	// What a queue held back goes on as it is.
+	case previous.Queued && seen.Workload.Exists:
+		return plan.Active
 	// What was made before the suspension must be gone before anything is made anew.
 	case previous.Suspended && !view.heldByQueue() && (len(seen.Launchers)+len(seen.Workers) > 0 || seen.Workload.Exists):
 		return plan.Suspended
@@ -179,8 +186,12 @@ func (view *view) stage(previous Previous) plan.Stage {
 
 // heldByQueue tells whether Kueue keeps a TrainJob's JobSet from having pods.
 func (view *view) heldByQueue() bool {
-	return view.job.Kind == job.KindTrainJob && view.seen.Workload.Exists && view.seen.Workload.Suspended
+	workload := view.seen.Workload
+	return view.job.Kind == job.KindTrainJob && workload.Exists && workload.Suspended && !workload.Complete && workload.Failed == ""
 }
+
+// reasonQueued surfaces when a queue holds a job back.
+const reasonQueued = "Queued"
 
 // obstaclePatience is how long until an obstacle is looked at again.
 const obstaclePatience = 30 * time.Second
@@ -205,14 +216,25 @@ func (verdict *Verdict) hinder(obstacle Answer) {
 }
 
 func (verdict *Verdict) suspended(previous Previous) {
-	verdict.Phase = training.PhasePending
-	verdict.Suspension = Answer{Yes: true, Reason: "Suspended", Message: "The job is suspended and has no pods"}
+	suspension := Answer{Yes: true, Reason: "Suspended", Message: "The job is suspended and has no pods"}
 	if verdict.Launcher.Active+verdict.Worker.Active > 0 {
-		verdict.Suspension.Message = "The job is suspended; its pods are ending"
+		suspension.Message = "The job is suspended; its pods are ending"
 	}
-	verdict.Waiting = verdict.Suspension
+	verdict.suspend(suspension, previous)
+}
+
+func (verdict *Verdict) suspend(suspension Answer, previous Previous) {
+	verdict.Phase = training.PhasePending
+	verdict.wait(Answer{Reason: suspension.Reason, Message: suspension.Message})
+	verdict.Suspension = suspension
 	// What began before the suspension begins anew after it.
 	verdict.Timeline = keepSteps(previous.Timeline, training.StepSubmitted)
+	verdict.record(training.StepSubmitted, previous.Submitted.Time)
+}
+
+// wait is the one answer to all questions of a job that shall have no pods yet.
+func (verdict *Verdict) wait(answer Answer) {
+	verdict.Waiting, verdict.Gang, verdict.WorkersReady, verdict.LauncherReady = answer, answer, answer, answer
 }
 
 func atLeastNow(duration time.Duration) time.Duration { return max(duration, time.Millisecond) }

@@ -2,6 +2,7 @@ package diagnosis
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"time"
 
@@ -22,7 +23,7 @@ func (view *view) progress(previous Previous) training.Progress {
 	if view.launcher != nil {
 		progress.LauncherPodStatus = new(view.podStatus(view.launcher))
 		view.explainLauncher(progress.LauncherPodStatus)
-	} else if known := previous.LauncherPodStatus; known != nil && isFailureReason(known.Reason) && !view.job.Suspended {
+	} else if known := previous.LauncherPodStatus; known != nil && isFailureReason(known.Reason) && !view.job.Suspended && !previous.Suspended && !view.heldByQueue() {
 		// The pod is being replaced; why is all that is left of it.
 		progress.LauncherPodStatus = known.DeepCopy()
 	}
@@ -112,6 +113,17 @@ func (view *view) workersAnswer() Answer {
 		if found := troubleWith(pod); found != nil {
 			answer.Reason = orElse(found.reason, answer.Reason)
 			answer.Message += ". " + view.sentence(found)
+			return answer
+		}
+	}
+	for index := range total {
+		pod := view.workers[index]
+		if pod == nil {
+			answer.Message += fmt.Sprintf(". Worker %d has no pod", index)
+			break
+		}
+		if !isReady(pod) {
+			answer.Message += fmt.Sprintf(". %s is not", capital(view.who(pod)))
 			break
 		}
 	}
@@ -128,17 +140,18 @@ func (view *view) launcherAnswer() Answer {
 	if found := troubleWith(view.launcher); found != nil {
 		return Answer{Reason: orElse(found.reason, "Failed"), Message: view.sentence(found)}
 	}
+	who := capital(view.who(view.launcher))
 	if view.launcher.Status.Phase == corev1.PodRunning {
-		return Answer{Reason: "ReachingWorkers", Message: "The launcher runs and waits until it can reach every worker"}
+		return Answer{Reason: "ReachingWorkers", Message: who + " runs and waits until it can reach every worker"}
 	}
-	return Answer{Reason: "Waiting", Message: "The launcher does not run yet"}
+	return Answer{Reason: "Waiting", Message: who + " does not run yet"}
 }
 
 // recordSteps adds the steps that were reached. A step that was once reached
 // keeps its time.
 func (view *view) recordSteps(verdict *Verdict, previous Previous) {
 	record := func(step training.TimelineStep, reached bool, at time.Time) {
-		if reached && !at.IsZero() {
+		if reached {
 			verdict.record(step, at)
 		}
 	}
@@ -157,7 +170,7 @@ func (view *view) recordEnd(verdict *Verdict, at time.Time) {
 		began := view.commandBegan(report)
 		if report.Timings.Init > 0 && !began.IsZero() {
 			verdict.record(training.StepWorkersReached, began)
-			verdict.record(training.StepFirstRankUp, earlier(began.Add(time.Duration(report.Timings.Init*float64(time.Second))), at))
+			verdict.record(training.StepFirstRankUp, earlier(began.Add(seconds(report.Timings.Init)), at))
 		}
 	}
 	verdict.record(training.StepFinished, at)
@@ -170,7 +183,12 @@ func (view *view) commandBegan(report *agent.Report) time.Time {
 		return time.Time{}
 	}
 	gate := report.Timings.DNS + report.Timings.Connect
-	return earlier(ended.StartedAt.Add(time.Duration(gate*float64(time.Second))), ended.FinishedAt.Time)
+	return earlier(ended.StartedAt.Add(seconds(gate)), ended.FinishedAt.Time)
+}
+
+// seconds is a time that a report tells, which anybody may have written.
+func seconds(told float64) time.Duration {
+	return time.Duration(min(max(told, 0), math.MaxInt32) * float64(time.Second))
 }
 
 func earlier(one, other time.Time) time.Time {
@@ -204,7 +222,7 @@ var order = []training.TimelineStep{
 
 // record adds a step in its place, unless it was reached before.
 func (verdict *Verdict) record(step training.TimelineStep, at time.Time) {
-	if stepTime(verdict.Timeline, step) != nil {
+	if at.IsZero() || stepTime(verdict.Timeline, step) != nil {
 		return
 	}
 	// The status it came from is not ours to change.

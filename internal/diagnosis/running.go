@@ -2,6 +2,7 @@ package diagnosis
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -23,11 +24,8 @@ const (
 
 // running is the verdict on a job that has, or shall have, its pods.
 func (view *view) running(verdict *Verdict, previous Previous) {
-	if view.heldByQueue() {
-		verdict.suspended(previous)
-		verdict.Stage = plan.Active
-		verdict.Suspension = Answer{Yes: true, Reason: "Queued", Message: "Kueue holds the job back until there is room in its queue"}
-		verdict.Waiting = verdict.Suspension
+	if view.heldByQueue() && !view.launcherSucceeded() {
+		verdict.suspend(Answer{Yes: true, Reason: reasonQueued, Message: "Kueue holds the job back until there is room in its queue"}, previous)
 		return
 	}
 	view.recordSteps(verdict, previous)
@@ -37,6 +35,14 @@ func (view *view) running(verdict *Verdict, previous Previous) {
 	}
 	if view.launcherSucceeded() {
 		view.end(verdict, training.PhaseSucceeded, view.launcherEnd().FinishedAt.Time)
+		return
+	}
+	// The launcher's pod may be gone, but its Job knows how it ended.
+	if view.launcher == nil && view.seen.Workload.Complete {
+		if verdict.Ask = AskConfirmation; view.seen.Confirmed {
+			verdict.Ask = AskNothing
+			view.end(verdict, training.PhaseSucceeded, view.seen.Now)
+		}
 		return
 	}
 	if found := view.firstFailure(previous); found != nil {
@@ -64,22 +70,32 @@ func (view *view) judge(verdict *Verdict, found *failure) {
 // mayBeExplained tells whether the pod of a worker that the launcher lost will
 // say within a moment what became of it.
 func (view *view) mayBeExplained(found *failure) bool {
-	if found.rank != rankLauncher || found.reason != training.FailureWorker || view.seen.Now.Sub(found.at) > explanationPatience {
+	// Clocks of nodes may be ahead.
+	if found.rank != rankLauncher || found.reason != training.FailureWorker || view.seen.Now.Sub(found.at).Abs() > explanationPatience {
 		return false
 	}
 	report := reportOf(view.launcherEnd())
-	return report != nil && view.byHost(report.Host) != nil
+	if report == nil {
+		return false
+	}
+	pod := view.byHost(report.Host)
+	return pod != nil && explanation(pod, found.reason, found.at) == nil
 }
 
 func (view *view) fail(verdict *Verdict, found *failure) {
 	verdict.FailureReason, verdict.FailureMessage = found.reason, found.message
-	view.end(verdict, training.PhaseFailed, found.at)
+	at := found.at
+	if found.stopped {
+		at = view.seen.Now
+	}
+	view.end(verdict, training.PhaseFailed, at)
 }
 
 // end is the end of a job.
 func (view *view) end(verdict *Verdict, phase training.Phase, at time.Time) {
 	verdict.Phase, verdict.Stage, verdict.NextCheck = phase, plan.Finished, 0
-	if at.IsZero() || at.After(view.seen.Now) {
+	// Clocks of nodes may be wrong.
+	if submitted := stepTime(verdict.Timeline, training.StepSubmitted); at.IsZero() || at.After(view.seen.Now) || submitted != nil && at.Before(submitted.Time) {
 		at = view.seen.Now
 	}
 	verdict.CompletionTime = &metav1.Time{Time: at}
@@ -97,7 +113,8 @@ func (view *view) end(verdict *Verdict, phase training.Phase, at time.Time) {
 // concludeLauncher says what the launcher came to: its pod's own phase follows
 // only a moment later.
 func (view *view) concludeLauncher(verdict *Verdict) {
-	if stepTime(verdict.Timeline, training.StepWorkersReached) != nil {
+	// A command that ended well was let through by the gate.
+	if verdict.Phase == training.PhaseSucceeded || stepTime(verdict.Timeline, training.StepWorkersReached) != nil {
 		verdict.LauncherReady = Answer{Yes: true, Reason: "WorkersReached", Message: "The launcher has reached every worker"}
 	}
 	if status := verdict.LauncherPodStatus; status != nil && view.launcher != nil {
@@ -108,16 +125,6 @@ func (view *view) concludeLauncher(verdict *Verdict) {
 			}
 		}
 	}
-}
-
-// launcherSucceeded: success is read from the launcher's container, because Job
-// and JobSet say so only a second later.
-func (view *view) launcherSucceeded() bool {
-	if view.launcher == nil {
-		return false
-	}
-	status := mainStatus(view.launcher)
-	return status != nil && status.State.Terminated != nil && status.State.Terminated.ExitCode == 0 && view.launcher.Status.Phase != corev1.PodFailed
 }
 
 // checkClocks fails a job whose time is up.
@@ -134,8 +141,11 @@ func (view *view) checkClocks(verdict *Verdict) {
 	if !verdict.Gang.Yes {
 		view.checkGang(verdict)
 	}
+	if verdict.Stage == plan.Finished {
+		return
+	}
 	for _, pod := range view.pods() {
-		if found := troubleWith(pod); found != nil && !found.ended && found.reason != "CrashLoopBackOff" {
+		if found := troubleWith(pod); found != nil && !found.ended && found.reason != crashLoop {
 			verdict.checkIn(found.at.Add(view.seen.ImagePatience).Sub(now))
 		}
 	}
@@ -164,7 +174,7 @@ func (view *view) overdue(verdict *Verdict, limit int64) *failure {
 			view.job.Worker.Replicas, view.launcher.Name, view.job.Namespace)
 	}
 	found.message = fmt.Sprintf("Deadline exceeded: the job ran for longer than activeDeadlineSeconds, %d. When it was ended %s. Raise activeDeadlineSeconds if it needs longer.",
-		limit, strings.TrimSuffix(stood, "."))
+		limit, trimmed(stood))
 	return found
 }
 
@@ -173,7 +183,9 @@ func (view *view) overdue(verdict *Verdict, limit int64) *failure {
 func (view *view) checkGang(verdict *Verdict) {
 	timeout := time.Duration(view.job.Gang.TimeoutSeconds) * time.Second
 	since, complete := view.waitingSince()
-	if timeout <= 0 || !complete {
+	unplaced := slices.IndexFunc(view.pods(), func(pod *corev1.Pod) bool { return !isPlaced(pod) })
+	// Workers that all have a place may take their time until the launcher comes.
+	if timeout <= 0 || !complete || unplaced < 0 {
 		return
 	}
 	if view.seen.ScaleUp {
@@ -189,8 +201,8 @@ func (view *view) checkGang(verdict *Verdict) {
 	}
 	view.fail(verdict, &failure{
 		reason: training.FailureGangSchedulingTimeout, at: view.seen.Now,
-		message: fmt.Sprintf("Gang scheduling timeout: Requested %d pods, only %d nodes available with sufficient resources. After %s: %s. Ask for fewer or smaller nodes, or try again when others have ended.",
-			view.job.Pods(), *view.seen.FreeNodes, timeout, strings.TrimSuffix(verdict.Gang.Message, ".")),
+		message: fmt.Sprintf("Gang scheduling timeout: Requested %d pods, only %d nodes available with sufficient resources. After %s: %s. The first without a place is %s. Ask for fewer or smaller nodes, or try again when others have ended.",
+			view.job.Pods(), *view.seen.FreeNodes, timeout, trimmed(verdict.Gang.Message), view.who(view.pods()[unplaced])),
 	})
 }
 
@@ -217,40 +229,57 @@ func (view *view) expectedPods() int32 {
 // initializing is the verdict on a job that fetches what it starts from.
 func (view *view) initializing(verdict *Verdict, previous Previous) {
 	view.recordSteps(verdict, previous)
-	verdict.Waiting = Answer{Reason: "Initializing", Message: "The initializer fetches what the job starts from"}
+	verdict.wait(Answer{Reason: "Initializing", Message: "The initializer fetches what the job starts from"})
 	if refused := view.refusal(); refused != nil {
 		view.fail(verdict, refused)
 		return
 	}
-	for _, pod := range view.seen.Initializers {
-		found := troubleWith(pod)
-		if found == nil {
-			continue
-		}
-		verdict.Waiting = Answer{Reason: found.reason, Message: view.initializerSentence(found)}
-		if view.seen.Fetching.Failed != "" || !found.ended && view.fatal(found) {
-			view.fail(verdict, &failure{reason: training.FailureTraining, message: verdict.Waiting.Message, at: found.at})
+	if obstacle := view.seen.Obstacle; obstacle != nil && !view.seen.Fetching.Exists {
+		verdict.hinder(*obstacle)
+		return
+	}
+	gaveUp := view.seen.Fetching.Failed != ""
+	if found := view.initializerTrouble(); found != nil {
+		verdict.wait(Answer{Reason: orElse(found.reason, "Failed"), Message: view.initializerSentence(found)})
+		if gaveUp || !found.ended && view.fatal(found) {
+			view.fail(verdict, &failure{reason: training.FailureTraining, message: verdict.Waiting.Message, at: found.at, stopped: !found.ended})
 			return
 		}
 		if !found.ended {
 			verdict.checkIn(found.at.Add(view.seen.ImagePatience).Sub(view.seen.Now))
 		}
+		return
 	}
-	if view.seen.Fetching.Failed != "" {
+	if gaveUp {
 		view.fail(verdict, &failure{reason: training.FailureTraining, at: view.seen.Fetching.FailedAt,
-			message: fmt.Sprintf("The initializer failed: %s. Start the job again.", view.seen.Fetching.Failed)})
+			message: fmt.Sprintf("The initializer (Job %s) failed: %s. Start the job again.", plan.NamesOf(view.job).Initializer, trimmed(view.seen.Fetching.Failed))})
 	}
+}
+
+// initializerTrouble is that of the newest of the initializer's pods: the others
+// were tried before it.
+func (view *view) initializerTrouble() *trouble {
+	var newest *corev1.Pod
+	for _, pod := range view.seen.Initializers {
+		if newest == nil || newer(pod, newest) {
+			newest = pod
+		}
+	}
+	if newest == nil {
+		return nil
+	}
+	return troubleWith(newest)
 }
 
 // initializerSentence prefers what the initializer itself says.
 func (view *view) initializerSentence(found *trouble) string {
-	if found.exit != nil && found.exit.Message != "" {
-		return fmt.Sprintf("%s failed: %s", capital(view.who(found.pod)), strings.TrimSpace(found.exit.Message))
+	if found.exit == nil || strings.TrimSpace(found.exit.Message) == "" {
+		return view.sentence(found)
 	}
-	return view.sentence(found)
+	return fmt.Sprintf("%s failed: %s. %s", capital(view.who(found.pod)), trimmed(found.exit.Message), logAdvice(found.pod, found.container))
 }
 
-// PodsRun tells whether all pods of a job run.
+// podsRun tells whether all pods of a job run.
 func (view *view) podsRun() bool {
 	if view.launcher == nil || view.launcher.Status.Phase != corev1.PodRunning || int32(len(view.workers)) < view.job.Worker.Replicas {
 		return false
@@ -277,7 +306,7 @@ func WorkersRunning(made *job.Job, seen Observed) (launcher *corev1.Pod, running
 // LauncherEnded tells whether the launcher has come to its end by itself.
 func LauncherEnded(made *job.Job, seen Observed) bool {
 	view := newView(made, &seen)
-	if view.launcherSucceeded() {
+	if view.exitedWell() {
 		return true
 	}
 	return view.launcher != nil && view.launcher.Status.Phase == corev1.PodFailed && view.launcherGaveUp()
@@ -287,7 +316,7 @@ func LauncherEnded(made *job.Job, seen Observed) bool {
 // notice and end the others.
 func EndsByItself(made *job.Job, seen Observed) bool {
 	view := newView(made, &seen)
-	if view.launcherSucceeded() {
+	if view.exitedWell() {
 		return true
 	}
 	for _, pod := range view.pods() {

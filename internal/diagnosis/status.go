@@ -1,7 +1,9 @@
 package diagnosis
 
 import (
+	"regexp"
 	"slices"
+	"unicode/utf8"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -18,10 +20,13 @@ import (
 // FromTrainJob is what a TrainJob's status says.
 func FromTrainJob(trainJob *v2alpha1.TrainJob) Previous {
 	status := &trainJob.Status
-	return Previous{
-		Progress: status.Progress, StartTime: status.StartTime, CompletionTime: status.CompletionTime,
-		Suspended: meta.IsStatusConditionTrue(status.Conditions, v2alpha1.ConditionSuspended), Submitted: trainJob.CreationTimestamp,
+	previous := Previous{
+		Progress: status.Progress, StartTime: status.StartTime, CompletionTime: status.CompletionTime, Submitted: trainJob.CreationTimestamp,
 	}
+	if suspended := meta.FindStatusCondition(status.Conditions, v2alpha1.ConditionSuspended); suspended != nil && suspended.Status == metav1.ConditionTrue {
+		previous.Suspended, previous.Queued = true, suspended.Reason == reasonQueued
+	}
+	return previous
 }
 
 // FromMPIJob is what an MPIJob's status says.
@@ -56,7 +61,7 @@ func (verdict *Verdict) TrainJobStatus(status *v2alpha1.TrainJobStatus, generati
 		{v2alpha1.ConditionFailed, verdict.failed()},
 	} {
 		meta.SetStatusCondition(&status.Conditions, metav1.Condition{
-			Type: question.condition, Status: metav1.ConditionStatus(yes(question.Yes)), Reason: question.Reason, Message: cut(question.Message),
+			Type: question.condition, Status: metav1.ConditionStatus(yes(question.Yes)), Reason: word(question.Reason), Message: cut(question.Message),
 			ObservedGeneration: generation, LastTransitionTime: now,
 		})
 	}
@@ -176,12 +181,32 @@ func yes(is bool) corev1.ConditionStatus {
 	return corev1.ConditionFalse
 }
 
-// maxMessage is the most that a condition's message may have.
-const maxMessage = 32 * 1024
+// aWord is what the API server takes as a condition's reason.
+var aWord = regexp.MustCompile(`^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$`)
 
-func cut(message string) string {
-	if len(message) > maxMessage {
-		return message[:maxMessage]
+// word is a reason that the API server takes. Those of pods come from kubelets,
+// container runtimes and others, and nobody checks them.
+func word(reason string) string {
+	if len(reason) > maxReason || !aWord.MatchString(reason) {
+		return "Failed"
 	}
-	return message
+	return reason
+}
+
+// maxReason and maxMessage are the most that a condition may have of each.
+const (
+	maxReason  = 1024
+	maxMessage = 32 * 1024
+)
+
+// cut shortens a message, between two characters.
+func cut(message string) string {
+	if len(message) <= maxMessage {
+		return message
+	}
+	end := maxMessage
+	for end > 0 && !utf8.RuneStart(message[end]) {
+		end--
+	}
+	return message[:end]
 }

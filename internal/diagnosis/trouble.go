@@ -11,6 +11,9 @@ import (
 	"github.com/trireme-mpi/trireme/api/training"
 )
 
+// crashLoop is Kubernetes' word for a container that ends again and again.
+const crashLoop = "CrashLoopBackOff"
+
 // trouble is what is wrong with one pod.
 type trouble struct {
 	pod *corev1.Pod
@@ -23,19 +26,21 @@ type trouble struct {
 	ended bool
 	// forGood: waiting does not help.
 	forGood bool
-	// doubtful: a cache may be behind, so it is looked at again.
-	doubtful bool
-	// exit is how the container ended, where that is what is wrong.
-	exit *corev1.ContainerStateTerminated
+	// exit is how a container ended, where that is what is wrong.
+	exit      *corev1.ContainerStateTerminated
+	container string
 }
 
 // troubleWith finds what is wrong with a pod; nil is nothing.
 func troubleWith(pod *corev1.Pod) *trouble {
-	if found := failed(pod); found != nil {
-		return found
+	ended, interrupted := failed(pod), disrupted(pod)
+	// Whoever takes a pod off its node ends its containers: what they then exit
+	// with says nothing.
+	if interrupted != nil && (ended == nil || pod.Status.Reason == "" && (ended.exit == nil || ended.at.Unix() >= interrupted.at.Unix())) {
+		return interrupted
 	}
-	if found := disrupted(pod); found != nil {
-		return found
+	if ended != nil {
+		return ended
 	}
 	for _, status := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
 		if found := waiting(pod, &status); found != nil {
@@ -60,19 +65,43 @@ func failed(pod *corev1.Pod) *trouble {
 	}
 	for _, status := range containerStatuses(pod) {
 		if ended := status.State.Terminated; ended != nil && ended.ExitCode != 0 {
-			found.at, found.exit = ended.FinishedAt.Time, ended
+			found.at, found.exit, found.container = ended.FinishedAt.Time, ended, status.Name
 			found.reason = ended.Reason
-			found.cause, found.advice = exited(pod, &status, ended)
+			found.cause, found.advice = exited(pod, status.Name, ended)
 			return found
 		}
 	}
 	found.reason, found.cause = "Failed", "failed: "+orElse(pod.Status.Message, "Kubernetes does not say why")
-	found.advice = fmt.Sprintf("See kubectl describe pod %s -n %s.", pod.Name, pod.Namespace)
-	if interruption := condition(pod, corev1.DisruptionTarget); interruption != nil && interruption.Status == corev1.ConditionTrue {
-		found.reason = interruption.Reason
-		found.cause = "lost its place: " + interruption.Message
-	}
+	found.advice = describeAdvice(pod)
 	return found
+}
+
+// deletion is the trouble of a pod that somebody deletes.
+func deletion(pod *corev1.Pod) *trouble {
+	return &trouble{
+		pod: pod, reason: "Deleted", ended: true, at: deletedAt(pod),
+		cause: "was deleted while the job ran", advice: "Start the job again.",
+	}
+}
+
+// isAftermath tells whether it is its deletion that ended a pod. What runs out
+// of memory, or is evicted, is not ended by being deleted.
+func (found *trouble) isAftermath() bool {
+	return found.ended && found.reason != "OOMKilled" && found.pod.Status.Reason == "" && !holds(found.pod, corev1.DisruptionTarget) &&
+		wasDeletedBy(found.pod, found.at)
+}
+
+// wasDeletedBy tells whether a pod was already being deleted at a time.
+func wasDeletedBy(pod *corev1.Pod, at time.Time) bool {
+	return pod.DeletionTimestamp != nil && at.Unix() >= deletedAt(pod).Unix()
+}
+
+func deletedAt(pod *corev1.Pod) time.Time {
+	grace := int64(0)
+	if pod.DeletionGracePeriodSeconds != nil {
+		grace = *pod.DeletionGracePeriodSeconds
+	}
+	return pod.DeletionTimestamp.Add(-time.Duration(grace) * time.Second)
 }
 
 // lostPlace explains a pod that Kubernetes ended, and not its own command.
@@ -86,43 +115,59 @@ func lostPlace(pod *corev1.Pod) (cause, advice string) {
 		return "ran for longer than its pod's activeDeadlineSeconds", "Raise it in the pod template, or leave it out."
 	case "NodeLost", "NodeShutdown", "Terminated":
 		return "lost its node: " + orElse(message, pod.Status.Reason), "Start the job again once the node is back or others have room."
+	case "Preempting":
+		return "was taken off its node: " + message, "Start the job again once the node has room."
 	default:
-		return fmt.Sprintf("was refused by its node: %s %s", pod.Status.Reason, message),
-			fmt.Sprintf("See kubectl describe node %s.", pod.Spec.NodeName)
+		cause = strings.TrimSpace(fmt.Sprintf("was refused by its node: %s %s", pod.Status.Reason, message))
+		if pod.Spec.NodeName == "" {
+			return cause, describeAdvice(pod)
+		}
+		return cause, fmt.Sprintf("See kubectl describe node %s.", pod.Spec.NodeName)
 	}
 }
 
 // exited explains a container that ended with an error.
-func exited(pod *corev1.Pod, status *corev1.ContainerStatus, ended *corev1.ContainerStateTerminated) (cause, advice string) {
+func exited(pod *corev1.Pod, name string, ended *corev1.ContainerStateTerminated) (cause, advice string) {
 	container := ""
-	if len(pod.Spec.Containers) == 0 || status.Name != pod.Spec.Containers[0].Name {
-		container = fmt.Sprintf(" in its container %s", status.Name)
+	if len(pod.Spec.Containers) == 0 || name != pod.Spec.Containers[0].Name {
+		container = fmt.Sprintf(" in its container %s", name)
 	}
 	switch {
 	case ended.Reason == "OOMKilled":
 		limit := ""
-		if memory := memoryLimit(pod, status.Name); memory != "" {
+		if memory := memoryLimit(pod, name); memory != "" {
 			limit = " of " + memory
 		}
 		return fmt.Sprintf("used more memory than its limit%s and was killed%s (OOMKilled, exit code %d)", limit, container, ended.ExitCode),
-			memoryAdvice(pod)
+			memoryAdvice(pod, name)
 	case ended.Reason == "StartError" || ended.Reason == "ContainerCannotRun":
 		return fmt.Sprintf("could not be started%s: %s", container, strings.TrimSpace(ended.Message)),
 			"The command must exist in the image and be executable."
 	case ended.ExitCode > 128 && ended.ExitCode < 160:
-		return fmt.Sprintf("was killed by signal %d%s (exit code %d)", ended.ExitCode-128, container, ended.ExitCode), logAdvice(pod, status.Name)
+		return fmt.Sprintf("was killed by signal %d%s (exit code %d)", ended.ExitCode-128, container, ended.ExitCode), logAdvice(pod, name)
 	default:
-		return fmt.Sprintf("ended with exit code %d%s", ended.ExitCode, container), logAdvice(pod, status.Name)
+		return fmt.Sprintf("ended with exit code %d%s", ended.ExitCode, container), logAdvice(pod, name)
 	}
 }
 
 func logAdvice(pod *corev1.Pod, container string) string {
-	return fmt.Sprintf("Its log says more: kubectl logs %s -c %s -n %s.", pod.Name, container, pod.Namespace)
+	return "Its log says more: " + logCommand(pod, container) + "."
 }
 
-func memoryAdvice(pod *corev1.Pod) string {
-	if pod.Labels[training.LabelReplicaType] == training.RoleWorker {
+func logCommand(pod *corev1.Pod, container string) string {
+	return fmt.Sprintf("kubectl logs %s -c %s -n %s", pod.Name, container, pod.Namespace)
+}
+
+func describeAdvice(pod *corev1.Pod) string {
+	return fmt.Sprintf("See kubectl describe pod %s -n %s.", pod.Name, pod.Namespace)
+}
+
+func memoryAdvice(pod *corev1.Pod, container string) string {
+	switch pod.Labels[training.LabelReplicaType] {
+	case training.RoleWorker:
 		return "Give workers more memory, or let them need less: smaller batches, fewer slots per worker."
+	case training.RoleInitializer:
+		return logAdvice(pod, container)
 	}
 	return "Give the launcher more memory."
 }
@@ -164,7 +209,7 @@ func waiting(pod *corev1.Pod, status *corev1.ContainerStatus) *trouble {
 	if state == nil {
 		return nil
 	}
-	found := &trouble{pod: pod, reason: state.Reason, at: placedAt(pod)}
+	found := &trouble{pod: pod, reason: state.Reason, at: stalledAt(pod), container: status.Name}
 	switch state.Reason {
 	case "ImagePullBackOff", "ErrImagePull", "ImageInspectError", "RegistryUnavailable":
 		found.cause = fmt.Sprintf("cannot get its image %s: %s", status.Image, strings.TrimSpace(state.Message))
@@ -176,8 +221,8 @@ func waiting(pod *corev1.Pod, status *corev1.ContainerStatus) *trouble {
 	case "CreateContainerConfigError", "CreateContainerError", "RunContainerError":
 		found.cause = "cannot be started: " + strings.TrimSpace(state.Message)
 		found.advice = "Create the Secret or ConfigMap that it names, or correct what its pod template asks for."
-	case "CrashLoopBackOff":
-		found.reason, found.cause, found.advice = crashing(pod, status)
+	case crashLoop:
+		found.cause, found.advice = crashing(pod, status)
 		found.exit = status.LastTerminationState.Terminated
 	default:
 		return nil
@@ -186,14 +231,34 @@ func waiting(pod *corev1.Pod, status *corev1.ContainerStatus) *trouble {
 }
 
 // crashing explains a container that ends again and again.
-func crashing(pod *corev1.Pod, status *corev1.ContainerStatus) (reason, cause, advice string) {
+func crashing(pod *corev1.Pod, status *corev1.ContainerStatus) (cause, advice string) {
 	last := status.LastTerminationState.Terminated
 	if last == nil {
-		return "CrashLoopBackOff", "ends again and again", logAdvice(pod, status.Name)
+		return "ends again and again (CrashLoopBackOff)", logAdvice(pod, status.Name)
 	}
-	cause, advice = exited(pod, status, last)
+	cause, advice = exited(pod, status.Name, last)
 	advice = strings.Replace(advice, "kubectl logs", "kubectl logs --previous", 1)
-	return "CrashLoopBackOff", fmt.Sprintf("%s, %d times so far (CrashLoopBackOff)", cause, status.RestartCount), advice
+	return fmt.Sprintf("%s, %d times so far (CrashLoopBackOff)", cause, status.RestartCount), advice
+}
+
+// stalledAt is when a container that cannot start could have: once its pod had a
+// place, and what ran in the pod before had ended.
+func stalledAt(pod *corev1.Pod) time.Time {
+	stalled := placedAt(pod)
+	for _, status := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
+		if ended := lastEnd(&status); ended != nil && ended.FinishedAt.After(stalled) {
+			stalled = ended.FinishedAt.Time
+		}
+	}
+	return stalled
+}
+
+// lastEnd is how a container ended, now or the last time.
+func lastEnd(status *corev1.ContainerStatus) *corev1.ContainerStateTerminated {
+	if status.State.Terminated != nil {
+		return status.State.Terminated
+	}
+	return status.LastTerminationState.Terminated
 }
 
 func placedAt(pod *corev1.Pod) time.Time {

@@ -61,7 +61,10 @@ func newer(one, other *corev1.Pod) bool {
 }
 
 func attemptOf(pod *corev1.Pod) int32 {
-	attempt, _ := strconv.ParseInt(pod.Labels[restartAttempt], 10, 32)
+	attempt, err := strconv.ParseInt(pod.Labels[restartAttempt], 10, 32)
+	if err != nil {
+		return 0
+	}
 	return int32(attempt)
 }
 

@@ -1,0 +1,260 @@
+package diagnosis
+
+import (
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/trireme-mpi/trireme/api/training"
+)
+
+// refused is an object that the API server did not take, before there are pods.
+func refused(refusal Refusal) func(*scene) {
+	return func(scene *scene) {
+		scene.seen.Launchers, scene.seen.Workers = nil, nil
+		scene.seen.Refusal = &refusal
+	}
+}
+
+const exceeded = `pods "train-worker-0" is forbidden: exceeded quota: compute, requested: pods=1, used: pods=8, limited: pods=8`
+
+// refusedFailures are objects that the API server does not take.
+var refusedFailures = []failureRow{
+	{
+		name: "the quota refuses a worker", kinds: onlyMPIJob, start: nothing,
+		happen: refused(Refusal{Role: training.RoleWorker, Object: "Pod train-worker-0", Message: exceeded, Quota: true}),
+		reason: training.FailureResourceQuota, who: "Pod train-worker-0 could not be created", cause: exceeded, advice: "kubectl describe quota -n team",
+	},
+	{
+		name: "the quota refuses a pod of a Job, which says so in an event", kinds: onlyTrainJob, start: nothing,
+		happen: refused(Refusal{Role: training.RoleLauncher, Object: "A pod of Job train-launcher-0", Message: exceeded + ".", Quota: true}),
+		reason: training.FailureResourceQuota, who: "A pod of Job train-launcher-0 could not be created", cause: "exceeded quota: compute", advice: "Wait until other jobs",
+	},
+	{
+		name: "the quota refuses the last of the workers", kinds: onlyMPIJob,
+		happen: func(scene *scene) {
+			scene.seen.Refusal = &Refusal{Role: training.RoleWorker, Object: "Pod train-worker-1", Message: exceeded, Quota: true}
+		},
+		reason: training.FailureResourceQuota, who: "Pod train-worker-1", cause: "exceeded quota", advice: "have the quota raised",
+	},
+	{
+		name: "PodSecurity refuses a worker", start: nothing,
+		happen: refused(Refusal{Role: training.RoleWorker, Object: "Pod train-worker-0", Message: `pods "train-worker-0" is forbidden: violates PodSecurity "restricted:latest"`}),
+		reason: training.FailureWorker, who: "Pod train-worker-0 could not be created", cause: `violates PodSecurity "restricted:latest"`, advice: "Change what the job asks for",
+	},
+	{
+		name: "PodSecurity refuses the launcher", start: nothing,
+		happen: refused(Refusal{Role: training.RoleLauncher, Object: "A pod of Job train-launcher", Message: `pods "x" is forbidden: violates PodSecurity "restricted:latest"`}),
+		reason: training.FailureLauncher, who: "A pod of Job train-launcher", cause: `violates PodSecurity "restricted:latest"`, advice: "Change what the job asks for",
+	},
+	{
+		name: "an object is not valid", start: nothing,
+		happen: refused(Refusal{Object: "JobSet train", Message: `JobSet.jobset.x-k8s.io "train" is invalid: spec.network: Invalid value`}),
+		reason: training.FailureLauncher, who: "JobSet train could not be created", cause: "spec.network: Invalid value", advice: "Change what the job asks for",
+	},
+	{
+		name: "a name is taken", start: nothing,
+		happen: refused(Refusal{Object: "ConfigMap train-hostfile", Message: "there is one of this name that does not belong to the job. Delete it, or give the job another name"}),
+		reason: training.FailureLauncher, who: "ConfigMap train-hostfile", cause: "does not belong to the job", advice: "Delete it, or give the job another name",
+	},
+	{
+		name: "somebody's PodGroup is for another number of pods", start: nothing,
+		happen: refused(Refusal{Object: "PodGroup train", Message: "PodGroup minMember mismatch: expected 3, got 2"}),
+		reason: training.FailureLauncher, who: "PodGroup train", cause: "PodGroup minMember mismatch: expected 3, got 2", advice: "Change what the job asks for",
+	},
+}
+
+// nothing is a pod that was just created.
+func nothing(*corev1.Pod) {}
+
+// gone removes all pods and says what is known of the JobSet, or of the
+// launcher's Job.
+func gone(workload Workload) func(*scene) {
+	return func(scene *scene) {
+		scene.seen.Launchers, scene.seen.Workers, scene.seen.Workload = nil, nil, workload
+	}
+}
+
+// goneFailures are jobs whose parts vanish.
+var goneFailures = []failureRow{
+	{
+		name: "the JobSet is deleted", kinds: onlyTrainJob, happen: gone(Workload{}),
+		reason: training.FailureLauncher, who: "The JobSet train was deleted while the job ran, and with it the launcher (pod {launcher})", cause: "was deleted", advice: "Start the job again",
+	},
+	{
+		name: "the launcher's Job is deleted", kinds: onlyMPIJob,
+		happen: func(scene *scene) { scene.seen.Launchers, scene.seen.Workload = nil, Workload{} },
+		reason: training.FailureLauncher, who: "The Job train-launcher was deleted while the job ran, and with it the launcher (pod {launcher})", cause: "was deleted", advice: "Start the job again",
+	},
+	{
+		name: "the JobSet is deleted and its pods end by it", kinds: onlyTrainJob,
+		happen: func(scene *scene) {
+			scene.seen.Workload = Workload{}
+			scene.everyPod(deleted(50), exits(143, "Error", "", 51))
+		},
+		reason: training.FailureLauncher, who: "The JobSet train", cause: "was deleted while the job ran", advice: "Start the job again",
+	},
+	{
+		name: "the launcher's Job is deleted and its pod ends by it", kinds: onlyMPIJob,
+		happen: func(scene *scene) {
+			scene.seen.Workload = Workload{}
+			scene.launcher(deleted(50), exits(143, "Error", "", 51))
+		},
+		reason: training.FailureLauncher, who: "The Job train-launcher", cause: "was deleted while the job ran", advice: "Start the job again",
+	},
+	{
+		name: "JobSet gave up on a worker that is gone", kinds: onlyTrainJob,
+		happen: func(scene *scene) {
+			scene.seen.Workload.Failed, scene.seen.Workload.FailedAt = "jobset failed due to one or more job failures (first failed job: train-worker-0)", at(52)
+			scene.seen.Workers = scene.seen.Workers[:1]
+		},
+		reason: training.FailureWorker, who: "Worker 1 (pod {worker 1})", cause: "was deleted while the job ran", advice: "Start the job again",
+	},
+	{
+		name: "JobSet gave up on a launcher that is gone, and deletes the workers", kinds: onlyTrainJob,
+		happen: func(scene *scene) {
+			scene.seen.Workload.Failed, scene.seen.Workload.FailedAt = "jobset failed due to one or more job failures (first failed job: train-launcher-0)", at(52)
+			scene.seen.Launchers = nil
+			scene.everyPod(deleted(53))
+		},
+		reason: training.FailureLauncher, who: "The launcher (pod {launcher})", cause: "first failed job: train-launcher-0", advice: "kubectl get events -n team",
+	},
+	{
+		name:   "JobSet or Job gave up, and why is known from before",
+		happen: gaveUpAfter("TrainingError", "Rank 2 on worker 1 (pod {worker 1}): loss is nan. The launcher's log says more."),
+		reason: training.FailureTraining, who: "Rank 2 on worker 1 (pod {worker 1})", cause: "loss is nan", advice: "log says more",
+	},
+	{
+		name:   "JobSet or Job gave up on a launcher of which nothing is known",
+		start:  nothing,
+		happen: func(scene *scene) { gaveUpAfter("", "")(scene); scene.forgetPods() },
+		reason: training.FailureLauncher, who: "The launcher ended unexpectedly", cause: "backoff limit", advice: "kubectl get events -n team",
+	},
+}
+
+// gaveUpAfter is a JobSet or Job that failed, with what the status had said of
+// the launcher by then.
+func gaveUpAfter(reason, message string) func(*scene) {
+	return func(scene *scene) {
+		known := training.PodStatus{Name: scene.expand("{launcher}"), Reason: reason, Message: scene.expand(message)}
+		scene.trainJob.Status.LauncherPodStatus, scene.mpiJob.Status.LauncherPodStatus = &known, &known
+		gone(Workload{Exists: true, Failed: "Job has reached the specified backoff limit.", FailedAt: at(52)})(scene)
+	}
+}
+
+func (scene *scene) forgetPods() {
+	for _, progress := range []*training.Progress{&scene.trainJob.Status.Progress, &scene.mpiJob.Status.Progress} {
+		progress.LauncherPodStatus, progress.WorkerPodStatuses = nil, nil
+	}
+}
+
+const fromDeadline = "Deadline exceeded: the job ran for longer than activeDeadlineSeconds, 100. When it was ended "
+
+// pastDeadline lets a job run into its deadline with pods in a certain state.
+func pastDeadline(happen func(*scene)) func(*scene) {
+	return later(placed+100, happen)
+}
+
+// timeFailures are jobs whose time is up.
+var timeFailures = []failureRow{
+	{
+		name: "no place for all", start: withoutPlace(noGPUs), options: []option{deadline(100)},
+		happen: later(created+300, func(scene *scene) { scene.free = 2; scene.worker(0, onNode(placed)) }),
+		reason: training.FailureGangSchedulingTimeout, who: "The first without a place is worker 1 (pod {worker 1})",
+		cause:  "Gang scheduling timeout: Requested 3 pods, only 2 nodes available with sufficient resources. After 5m0s: 1 of 3 pods placed; scheduler: " + noGPUs + ".",
+		advice: "Ask for fewer or smaller nodes",
+	},
+	{
+		name: "no place for all, although nodes were coming", start: withoutPlace(noGPUs),
+		happen: later(created+3600, func(scene *scene) { scene.coming = true }),
+		reason: training.FailureGangSchedulingTimeout, who: "worker 0 (pod {worker 0})",
+		cause: "Requested 3 pods, only 0 nodes available with sufficient resources. After 1h0m0s", advice: "try again when others have ended",
+	},
+	{
+		name: "workers were not ready", start: starts, options: []option{deadline(100)},
+		happen: pastDeadline(func(scene *scene) { scene.worker(0, runs) }),
+		reason: training.FailureWorker, who: secondWorker, cause: fromDeadline + "not all workers were ready: 1 of 2 workers are ready", advice: "Raise activeDeadlineSeconds",
+	},
+	{
+		name: "a worker still got its image", start: places, options: []option{deadline(100)},
+		happen: pastDeadline(happensTo(waits("ImagePullBackOff", pullFailure))),
+		reason: training.FailureWorker, who: secondWorker, cause: pullFailure, advice: "Raise activeDeadlineSeconds",
+	},
+	{
+		name: "a worker had no pod", kinds: onlyTrainJob, options: []option{deadline(100)},
+		happen: pastDeadline(func(scene *scene) { scene.seen.Workers = scene.seen.Workers[:1] }),
+		reason: training.FailureWorker, who: "Worker 1 has no pod", cause: "not all workers were ready", advice: "Raise activeDeadlineSeconds",
+	},
+	{
+		name: "the launcher had not reached them", options: []option{deadline(100)},
+		happen: pastDeadline(launcherEnds(starts)),
+		reason: training.FailureSSHConnection, who: theLauncher,
+		cause: fromDeadline + "all workers were ready, but the launcher had not reached all of them", advice: "Raise activeDeadlineSeconds",
+	},
+	{
+		name: "the command still ran", options: []option{deadline(100)}, happen: pastDeadline(func(*scene) {}),
+		reason: training.FailureTraining, who: "kubectl logs {launcher} -n team",
+		cause: fromDeadline + "the launcher had reached all 2 workers and its command was still running", advice: "MPI hangs: the last lines of its log say where",
+	},
+}
+
+// fetching is a job that has no pods but its initializer's.
+func fetching(workload Workload, options ...podOption) func(*scene) {
+	return func(scene *scene) {
+		gone(Workload{})(scene)
+		scene.forgetPods()
+		workload.Exists = true
+		scene.seen.Fetching = workload
+		if len(options) > 0 {
+			scene.seen.Initializers = []*corev1.Pod{scene.newPod(training.RoleInitializer, 0, options...)}
+		}
+	}
+}
+
+const theInitializer = "The initializer (pod {initializer} on node node-launcher)"
+
+// gaveUp is the initializer's Job after its last try.
+var gaveUp = Workload{Failed: "Job has reached the specified backoff limit", FailedAt: at(52)}
+
+// initializerFailures are jobs that do not get what they start from.
+var initializerFailures = []failureRow{
+	{
+		name: "nothing at the address", options: []option{initialized},
+		happen: fetching(gaveUp, runs, exits(1, "Error", "s3://data/set: no such bucket; correct storageUri", 50)),
+		reason: training.FailureTraining, who: theInitializer, cause: "failed: s3://data/set: no such bucket", advice: "correct storageUri",
+	},
+	{
+		name: "ended without words", options: []option{initialized}, happen: fetching(gaveUp, runs, exits(2, "Error", "", 50)),
+		reason: training.FailureTraining, who: theInitializer, cause: "ended with exit code 2", advice: "kubectl logs {initializer} -c dataset -n team",
+	},
+	{
+		name: "killed for its memory", options: []option{initialized}, happen: fetching(gaveUp, runs, outOfMemory(50)),
+		reason: training.FailureTraining, who: theInitializer, cause: "used more memory than its limit", advice: "kubectl logs {initializer} -c dataset -n team",
+	},
+	{
+		name: "its Job gave up and no pod is left", options: []option{initialized}, happen: fetching(gaveUp),
+		reason: training.FailureTraining, who: "The initializer (Job train-initializer)", cause: "failed: Job has reached the specified backoff limit", advice: "Start the job again",
+	},
+	{
+		name: "its image is not there", options: []option{initialized}, happen: later(impatient, fetching(Workload{}, places, waits("ImagePullBackOff", pullFailure))),
+		reason: training.FailureTraining, who: theInitializer, cause: "cannot get its image registry.example.com/train:1: " + pullFailure, advice: "imagePullSecrets",
+	},
+	{
+		name: "its Secret is not there", options: []option{initialized}, happen: later(impatient, fetching(Workload{}, places, waits("CreateContainerConfigError", `secret "s3" not found`))),
+		reason: training.FailureTraining, who: theInitializer, cause: `secret "s3" not found`, advice: "Create the Secret or ConfigMap",
+	},
+	{
+		name: "the quota refuses it", options: []option{initialized},
+		happen: func(scene *scene) {
+			fetching(Workload{})(scene)
+			scene.seen.Refusal = &Refusal{Role: training.RoleInitializer, Object: "A pod of Job train-initializer", Message: exceeded, Quota: true}
+		},
+		reason: training.FailureResourceQuota, who: "A pod of Job train-initializer could not be created", cause: "exceeded quota: compute", advice: "kubectl describe quota -n team",
+	},
+	{
+		name: "PodSecurity refuses it", options: []option{initialized},
+		happen: func(scene *scene) {
+			fetching(Workload{})(scene)
+			scene.seen.Refusal = &Refusal{Role: training.RoleInitializer, Object: "Job train-initializer", Message: `pods "x" is forbidden: violates PodSecurity "restricted:latest"`}
+		},
+		reason: training.FailureLauncher, who: "Job train-initializer could not be created", cause: "violates PodSecurity", advice: "Change what the job asks for",
+	},
+}

@@ -1,0 +1,177 @@
+package diagnosis
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/trireme-mpi/trireme/api/training"
+	"github.com/trireme-mpi/trireme/internal/agent"
+	"github.com/trireme-mpi/trireme/internal/job"
+	"github.com/trireme-mpi/trireme/internal/plan"
+)
+
+// exitedWell tells whether the launcher's command has ended with 0.
+func (view *view) exitedWell() bool {
+	if view.launcher == nil || view.launcher.Status.Phase == corev1.PodFailed {
+		return false
+	}
+	status := mainStatus(view.launcher)
+	return status != nil && status.State.Terminated != nil && status.State.Terminated.ExitCode == 0
+}
+
+// wasStopped tells whether the launcher's command ended because its pod was
+// deleted: then a 0 means that it knows how to stop, and not that it is done.
+func (view *view) wasStopped() bool {
+	ended := view.launcherEnd()
+	return ended != nil && wasDeletedBy(view.launcher, ended.FinishedAt.Time)
+}
+
+// launcherSucceeded: success is read from the launcher's container, because Job
+// and JobSet say so only a second later. Only of a launcher that was stopped it
+// is theirs to say.
+func (view *view) launcherSucceeded() bool {
+	return view.exitedWell() && (!view.wasStopped() || view.seen.Workload.Complete && !view.seen.Workload.Suspended)
+}
+
+// launcherFailure is the failure of a job by its launcher.
+func (view *view) launcherFailure() *failure {
+	if view.launcher == nil {
+		return nil
+	}
+	ended, found := view.launcherEnd(), troubleWith(view.launcher)
+	lostPlace := found != nil && found.ended && found.exit == nil
+	if ended != nil && ended.ExitCode != 0 && !lostPlace && view.launcherGaveUp() {
+		return view.launcherExit(ended)
+	}
+	// How its command ended was judged above.
+	if found == nil || found.exit != nil && found.exit == ended {
+		return nil
+	}
+	if found.ended && !view.launcherGaveUp() || !found.ended && !view.fatal(found) {
+		return nil
+	}
+	return view.failureOf(found, training.FailureLauncher, rankLauncher)
+}
+
+// launcherGaveUp tells whether no other launcher will be tried.
+func (view *view) launcherGaveUp() bool {
+	if view.seen.Workload.Failed != "" {
+		return true
+	}
+	if view.job.Kind == job.KindTrainJob {
+		return view.attempt >= view.job.Lifetime.BackoffLimit
+	}
+	return count(view.seen.Launchers).Failed > view.job.Lifetime.BackoffLimit ||
+		view.job.Lifetime.BackoffLimit == 0 && view.launcher.Spec.RestartPolicy == corev1.RestartPolicyNever
+}
+
+// launcherContainer is the state of the container that decides: a gate that was
+// not passed, or the launcher's command.
+func (view *view) launcherContainer() *corev1.ContainerStatus {
+	if view.launcher == nil {
+		return nil
+	}
+	statuses := view.launcher.Status.InitContainerStatuses
+	for i := range statuses {
+		if ended := lastEnd(&statuses[i]); ended != nil && ended.ExitCode != 0 && statuses[i].Name == plan.GateContainer {
+			return &statuses[i]
+		}
+	}
+	return mainStatus(view.launcher)
+}
+
+// launcherEnd is how the launcher's command ended, now or the last time.
+func (view *view) launcherEnd() *corev1.ContainerStateTerminated {
+	if status := view.launcherContainer(); status != nil {
+		return lastEnd(status)
+	}
+	return nil
+}
+
+// reportOf is what the agent said when a container ended.
+func reportOf(ended *corev1.ContainerStateTerminated) *agent.Report {
+	report := &agent.Report{}
+	if ended == nil || json.Unmarshal([]byte(ended.Message), report) != nil {
+		return nil
+	}
+	return report
+}
+
+// launcherExit explains a launcher whose command ended with an error.
+func (view *view) launcherExit(ended *corev1.ContainerStateTerminated) *failure {
+	name := view.launcherContainer().Name
+	found := &trouble{pod: view.launcher, ended: true, exit: ended, reason: ended.Reason, at: ended.FinishedAt.Time}
+	if found.isAftermath() {
+		return view.failureOf(found, training.FailureLauncher, rankLauncher)
+	}
+	// A program may leave what looks like a report.
+	if report := reportOf(ended); report != nil && isFailureReason(report.Reason) && ended.Reason != "OOMKilled" {
+		failure := &failure{at: found.at, rank: rankLauncher}
+		failure.reason, failure.message = view.reported(report, found.at)
+		return failure
+	}
+	found.cause, found.advice = exited(view.launcher, name, ended)
+	reason := training.FailureTraining
+	// What ended it came from outside of it.
+	if name == plan.GateContainer || ended.Reason == "OOMKilled" || ended.Reason == "StartError" || ended.Reason == "ContainerCannotRun" ||
+		ended.ExitCode > 128 && ended.ExitCode < 160 {
+		reason = training.FailureLauncher
+	}
+	return view.failureOf(found, reason, rankLauncher)
+}
+
+// reported is the agent's report, joined with what is known of the pod it names.
+func (view *view) reported(report *agent.Report, at time.Time) (training.FailureReason, string) {
+	reason := training.FailureReason(report.Reason)
+	pod := view.byHost(report.Host)
+	if pod != nil {
+		if found := explanation(pod, reason, at); found != nil {
+			return training.FailureWorker, view.sentence(found)
+		}
+	}
+	advice := "The launcher's log says more: " + logCommand(view.launcher, view.launcherContainer().Name) + "."
+	if pod == nil {
+		pod = view.launcher
+	} else if reason == training.FailureWorker || reason == training.FailureSSHConnection {
+		advice = describeAdvice(pod)
+	}
+	who := view.who(pod)
+	if report.Rank != nil && (pod != view.launcher || view.isLauncherHost(report.Host)) {
+		who = fmt.Sprintf("rank %d on %s", *report.Rank, who)
+	}
+	return reason, fmt.Sprintf("%s: %s. %s", capital(who), orElse(trimmed(report.Message), "the run failed"), advice)
+}
+
+// explanation is what the pod of a worker says of why the launcher, which ended
+// at a certain time, has lost it.
+func explanation(pod *corev1.Pod, reported training.FailureReason, at time.Time) *trouble {
+	found := troubleWith(pod)
+	lost := reported == training.FailureWorker
+	if lost && (found == nil && pod.DeletionTimestamp != nil || found != nil && found.isAftermath()) && wasDeletedBy(pod, at) {
+		return deletion(pod)
+	}
+	if found == nil || !found.ended || found.isAftermath() || found.at.Sub(at) > explanationPatience {
+		return nil
+	}
+	return found
+}
+
+// byHost is the worker of a host's name.
+func (view *view) byHost(host string) *corev1.Pod {
+	host, _, _ = strings.Cut(host, ".")
+	for index, pod := range view.workers {
+		if host != "" && plan.WorkerHost(view.job, index) == host {
+			return pod
+		}
+	}
+	return nil
+}
+
+func (view *view) isLauncherHost(host string) bool {
+	host, _, _ = strings.Cut(host, ".")
+	return host == plan.NamesOf(view.job).LauncherHost
+}

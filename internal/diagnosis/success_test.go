@@ -1,0 +1,152 @@
+package diagnosis
+
+import (
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/trireme-mpi/trireme/api/training"
+	"github.com/trireme-mpi/trireme/internal/job"
+)
+
+// Success is the launcher's; where its pod is gone or was stopped, its Job's.
+func TestSuccess(t *testing.T) {
+	complete := func(scene *scene) { scene.seen.Workload.Complete = true }
+	stopped := together(deleted(50), exits(0, "Completed", "", 51))
+	for name, tc := range map[string]struct {
+		happen func(*scene)
+		want   bool
+	}{
+		"it ended well":                                {launcherEnds(exits(0, "Completed", "", 50)), true},
+		"it ended well, the phase follows":             {launcherEnds(exitsFirst(0, "Completed", "", 50)), true},
+		"it ended well and was deleted later":          {launcherEnds(exits(0, "Completed", "", 50), deleted(51)), true},
+		"it runs":                                      {func(*scene) {}, false},
+		"it was stopped and knows how to stop":         {launcherEnds(stopped), false},
+		"it was stopped, and its Job counts it":        {func(scene *scene) { scene.launcher(stopped); complete(scene) }, true},
+		"its container ended well and its pod did not": {launcherEnds(exits(0, "Completed", "", 50), func(pod *corev1.Pod) { pod.Status.Phase = corev1.PodFailed }), false},
+		"its pod is gone and its Job is complete":      {func(scene *scene) { scene.seen.Launchers = nil; complete(scene) }, true},
+		"its pod is gone and its Job is not complete":  {func(scene *scene) { scene.seen.Launchers = nil }, false},
+		"its pod lags behind its Job":                  {complete, false},
+	} {
+		for _, kind := range kinds {
+			scene := runningScene(t, kind, backoffLimit(1))
+			tc.happen(scene)
+			if verdict := scene.settle(); (verdict.Phase == training.PhaseSucceeded) != tc.want {
+				t.Errorf("%s, %s: it is %s: %s", name, kind, verdict.Phase, verdict.FailureMessage)
+			}
+		}
+	}
+}
+
+// The operator does not believe at once that the pod of a Job that is complete
+// has gone: the cache may not have it yet.
+func TestSuccessWithoutAPodIsConfirmed(t *testing.T) {
+	for _, kind := range kinds {
+		scene := runningScene(t, kind)
+		scene.seen.Launchers, scene.seen.Workload.Complete = nil, true
+		if verdict := Of(scene.made, scene.previous(), scene.seen); verdict.Ask != AskConfirmation || hasEnded(verdict) {
+			t.Errorf("%s: asks for %q and is %s", kind, verdict.Ask, verdict.Phase)
+		}
+		if verdict := scene.settle(); verdict.Phase != training.PhaseSucceeded || !verdict.CompletionTime.Time.Equal(at(present)) {
+			t.Errorf("%s: %s at %v", kind, verdict.Phase, verdict.CompletionTime)
+		}
+	}
+}
+
+// What is missing is looked for again before a job fails for it.
+func TestWhatIsMissingIsConfirmed(t *testing.T) {
+	for name, tc := range map[string]struct {
+		kind   job.Kind
+		happen func(*scene)
+	}{
+		"a worker":             {job.KindMPIJob, func(scene *scene) { scene.seen.Workers = scene.seen.Workers[1:] }},
+		"a worker that goes":   {job.KindMPIJob, happensTo(deleted(50))},
+		"the launcher's Job":   {job.KindMPIJob, func(scene *scene) { scene.seen.Launchers, scene.seen.Workload = nil, Workload{} }},
+		"the JobSet":           {job.KindTrainJob, gone(Workload{})},
+		"a launcher that went": {job.KindTrainJob, launcherEnds(deleted(50), exits(143, "Error", "", 51))},
+	} {
+		scene := runningScene(t, tc.kind)
+		tc.happen(scene)
+		if verdict := Of(scene.made, scene.previous(), scene.seen); verdict.Ask != AskConfirmation || hasEnded(verdict) {
+			t.Errorf("%s: asks for %q and is %s", name, verdict.Ask, verdict.Phase)
+		}
+		back := runningScene(t, tc.kind)
+		back.seen.Confirmed = true
+		if verdict := back.look(); verdict.Phase != training.PhaseRunning {
+			t.Errorf("%s is there after all, and it is %s", name, verdict.Phase)
+		}
+	}
+}
+
+// Pods that are not there yet are not missed.
+func TestPodsThatAreStillToCome(t *testing.T) {
+	for _, kind := range kinds {
+		scene := newScene(t, kind, 3)
+		for _, happen := range []func(){
+			func() {},
+			func() { scene.addPods(nothing); scene.seen.Workers, scene.seen.Launchers = scene.seen.Workers[:1], nil },
+			func() { scene.addPods(nothing) },
+		} {
+			happen()
+			if verdict := scene.settle(); hasEnded(verdict) || len(scene.asked) > 0 {
+				t.Errorf("%s: asks for %v and is %s: %s", kind, scene.asked, verdict.Phase, verdict.FailureMessage)
+			}
+		}
+	}
+}
+
+func TestWorkersRunning(t *testing.T) {
+	for name, tc := range map[string]struct {
+		happen func(*scene)
+		want   bool
+	}{
+		"all run":                     {func(*scene) {}, true},
+		"all run, the launcher waits": {launcherEnds(func(pod *corev1.Pod) { pod.Status.Phase = corev1.PodPending }), true},
+		"one has ended well":          {happensTo(exits(0, "", "", 50)), true},
+		"one waits":                   {happensTo(func(pod *corev1.Pod) { pod.Status.Phase = corev1.PodPending }), false},
+		"one has failed":              {happensTo(outOfMemory(50)), false},
+		"one is not there":            {func(scene *scene) { scene.seen.Workers = scene.seen.Workers[1:] }, false},
+		"the launcher is not there":   {func(scene *scene) { scene.seen.Launchers = nil }, false},
+	} {
+		for _, kind := range kinds {
+			scene := runningScene(t, kind)
+			tc.happen(scene)
+			launcher, running := WorkersRunning(scene.made, scene.seen)
+			if running != tc.want || running && launcher != scene.launcher() {
+				t.Errorf("%s, %s: %v with launcher %v", name, kind, running, launcher)
+			}
+		}
+	}
+}
+
+// What ends by itself is left to end.
+func TestEndsByItself(t *testing.T) {
+	for name, tc := range map[string]struct {
+		happen                  func(*scene)
+		launcherEnded, byItself bool
+	}{
+		"all run":                       {func(*scene) {}, false, false},
+		"the launcher ended well":       {launcherEnds(exits(0, "", "", 50)), true, true},
+		"the launcher failed":           {launcherEnds(exits(1, "Error", "", 50)), true, true},
+		"the launcher is about to fail": {launcherEnds(exitsFirst(1, "Error", "", 50)), false, true},
+		"a worker failed":               {happensTo(outOfMemory(50)), false, true},
+		"a worker cannot start":         {happensTo(waits("InvalidImageName", "")), false, false},
+		"there is nothing":              {func(scene *scene) { scene.seen = Observed{} }, false, false},
+	} {
+		for _, kind := range kinds {
+			scene := runningScene(t, kind)
+			tc.happen(scene)
+			if got := LauncherEnded(scene.made, scene.seen); got != tc.launcherEnded {
+				t.Errorf("%s, %s: the launcher has ended: %v", name, kind, got)
+			}
+			if got := EndsByItself(scene.made, scene.seen); got != tc.byItself {
+				t.Errorf("%s, %s: it ends by itself: %v", name, kind, got)
+			}
+		}
+	}
+	again := runningScene(t, job.KindMPIJob, backoffLimit(1))
+	again.launcher(exits(1, "Error", "", 50))
+	if LauncherEnded(again.made, again.seen) {
+		t.Error("a launcher that is tried again has not ended")
+	}
+}

@@ -1,0 +1,238 @@
+package diagnosis
+
+import (
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/trireme-mpi/trireme/api/training"
+	"github.com/trireme-mpi/trireme/internal/job"
+	"github.com/trireme-mpi/trireme/internal/plan"
+)
+
+// wantStage checks what the plan is told, and that the job has not ended.
+func (scene *scene) wantStage(when string, want plan.Stage) Verdict {
+	scene.t.Helper()
+	verdict := scene.settle()
+	if verdict.Stage != want || hasEnded(verdict) {
+		scene.t.Errorf("%s it is %s, stage %s, want %s: %s", when, verdict.Phase, verdict.Stage, want, verdict.FailureMessage)
+	}
+	return verdict
+}
+
+// What a suspended job had must be gone before it gets anything new.
+func TestResumeWaitsForTheOldPods(t *testing.T) {
+	for _, kind := range kinds {
+		t.Run(string(kind), func(t *testing.T) {
+			scene := runningScene(t, kind)
+			scene.made.Suspended = true
+			scene.wantStage("suspended", plan.Suspended)
+			if !scene.previous().Suspended {
+				t.Error("the status does not say that it is suspended")
+			}
+			scene.everyPod(deleted(present))
+			scene.made.Suspended = false
+			if verdict := scene.wantStage("resumed with its old pods", plan.Suspended); !verdict.Suspension.Yes || verdict.Phase != training.PhasePending {
+				t.Errorf("%+v", verdict)
+			}
+			scene.seen.Workload = Workload{}
+			scene.launcher(exits(143, "Error", rankDied, present+1))
+			scene.wantStage("resumed with an old launcher that has ended", plan.Suspended)
+			scene.seen.Launchers = nil
+			scene.wantStage("resumed with old workers", plan.Suspended)
+			scene.seen.Workers = nil
+			if verdict := scene.wantStage("resumed with nothing left", plan.Active); verdict.Suspension.Yes || verdict.LauncherPodStatus != nil {
+				t.Errorf("%+v", verdict)
+			}
+			scene.wantStage("resumed, looked at again", plan.Active)
+			scene.addPods(runs)
+			if verdict := scene.wantStage("running again", plan.Active); verdict.Phase != training.PhaseRunning {
+				t.Errorf("it is %s", verdict.Phase)
+			}
+		})
+	}
+}
+
+// Pods that vanish between suspension and resume are not missed, even if the
+// operator has not seen them go.
+func TestResumeMissesNothing(t *testing.T) {
+	for _, kind := range kinds {
+		scene := runningScene(t, kind)
+		scene.made.Suspended = true
+		scene.settle()
+		gone(Workload{})(scene)
+		scene.made.Suspended = false
+		scene.wantStage(string(kind)+": resumed", plan.Active)
+		if len(scene.asked) > 0 {
+			t.Errorf("%s: it had to ask for %v", kind, scene.asked)
+		}
+	}
+}
+
+// A launcher that ends because the job is suspended has not succeeded, and has
+// not failed.
+func TestEndsBySuspension(t *testing.T) {
+	for name, end := range map[string]podOption{
+		"with 0":     exits(0, "Completed", "", present+1),
+		"with 143":   exits(143, "Error", rankDied, present+1),
+		"by SIGKILL": exits(137, "Error", "", present+graceful),
+	} {
+		for _, kind := range kinds {
+			scene := runningScene(t, kind)
+			scene.made.Suspended = true
+			scene.settle()
+			scene.after(present + graceful)
+			scene.everyPod(deleted(present), end)
+			scene.wantStage(name+" while it is suspended", plan.Suspended)
+			scene.made.Suspended = false
+			scene.wantStage(name+" and resumed", plan.Suspended)
+		}
+	}
+}
+
+// A launcher that was done before it was stopped is done, suspended or not.
+func TestSuccessBeforeASuspension(t *testing.T) {
+	for name, suspend := range map[string]func(*scene){
+		"by the user": func(scene *scene) { scene.made.Suspended = true },
+		"by a queue":  func(scene *scene) { scene.seen.Workload.Suspended = true },
+	} {
+		for _, kind := range kinds {
+			for _, end := range []podOption{exits(0, "Completed", "", 50), together(exits(0, "Completed", "", 50), deleted(55))} {
+				scene := runningScene(t, kind)
+				scene.launcher(end)
+				suspend(scene)
+				if verdict := scene.look(); verdict.Phase != training.PhaseSucceeded {
+					t.Errorf("%s, suspended %s: it is %s", kind, name, verdict.Phase)
+				}
+			}
+		}
+	}
+}
+
+// Kueue holds a TrainJob by its JobSet: suspends it, and lets it go.
+func TestAQueueHoldsATrainJob(t *testing.T) {
+	scene := newScene(t, job.KindTrainJob, 2)
+	scene.wantStage("submitted", plan.Active)
+	scene.seen.Workload = Workload{Exists: true, Suspended: true}
+	verdict := scene.wantStage("queued", plan.Active)
+	if want := (Answer{Yes: true, Reason: "Queued", Message: "Kueue holds the job back until there is room in its queue"}); verdict.Suspension != want {
+		t.Errorf("%+v", verdict.Suspension)
+	}
+	for name, want := range map[string]string{
+		"Suspended":        "True Queued: Kueue holds the job back until there is room in its queue",
+		"GangScheduling":   "False Queued: Kueue holds the job back until there is room in its queue",
+		"TrainingComplete": "False Queued: Kueue holds the job back until there is room in its queue",
+	} {
+		if got := scene.condition(name); got != want {
+			t.Errorf("%s is %q, want %q", name, got, want)
+		}
+	}
+	scene.wantSteps("queued", map[training.TimelineStep]float64{training.StepSubmitted: submitted})
+
+	// What was held back is not made anew when it is let go.
+	scene.after(70)
+	scene.seen.Workload.Suspended = false
+	if verdict = scene.wantStage("admitted", plan.Active); verdict.Suspension.Yes {
+		t.Errorf("%+v", verdict.Suspension)
+	}
+	scene.wantSteps("admitted", map[training.TimelineStep]float64{training.StepSubmitted: submitted, training.StepAdmitted: 70})
+	scene.addPods(runs)
+	scene.wantStage("running", plan.Active)
+
+	// Kueue takes its place away: its pods end by that, and nothing has failed.
+	scene.after(80)
+	scene.seen.Workload.Suspended = true
+	scene.everyPod(deleted(79), exits(143, "Error", rankDied, 80))
+	if verdict = scene.wantStage("evicted", plan.Active); verdict.StartTime != nil || !verdict.Suspension.Yes {
+		t.Errorf("%+v", verdict)
+	}
+	scene.seen.Launchers, scene.seen.Workers = nil, nil
+	scene.wantStage("evicted, and its pods are gone", plan.Active)
+	scene.seen.Workload.Suspended = false
+	scene.addPods(runs)
+	if verdict = scene.wantStage("admitted again", plan.Active); verdict.Phase != training.PhaseRunning {
+		t.Errorf("%+v", verdict)
+	}
+}
+
+// The cache may show pods that end before it shows who ended them.
+func TestEndsThatAreLookedAtAgain(t *testing.T) {
+	for name, happen := range map[string]func(*scene){
+		"a worker":     happensTo(deleted(55), exits(143, "Error", "", 56)),
+		"the launcher": launcherEnds(deleted(55), exits(143, "Error", "", 56)),
+		"all":          func(scene *scene) { scene.everyPod(deleted(55), exits(143, "Error", "", 56)) },
+	} {
+		scene := runningScene(t, job.KindTrainJob)
+		happen(scene)
+		verdict := Of(scene.made, scene.previous(), scene.seen)
+		if verdict.Ask != AskConfirmation || hasEnded(verdict) {
+			t.Errorf("%s: asks for %q and is %s: %s", name, verdict.Ask, verdict.Phase, verdict.FailureMessage)
+		}
+		// That is what the API server knows and the cache did not.
+		scene.seen.Workload.Suspended, scene.seen.Confirmed = true, true
+		scene.wantStage(name, plan.Active)
+	}
+}
+
+// A TrainJob that waits in a queue may be suspended by its user as well.
+func TestSuspendedWhileQueued(t *testing.T) {
+	scene := newScene(t, job.KindTrainJob, 2)
+	scene.seen.Workload = Workload{Exists: true, Suspended: true}
+	scene.settle()
+	scene.made.Suspended = true
+	if verdict := scene.wantStage("suspended", plan.Suspended); verdict.Suspension.Reason != "Suspended" {
+		t.Errorf("%+v", verdict.Suspension)
+	}
+	scene.seen.Workload = Workload{}
+	scene.settle()
+	scene.made.Suspended = false
+	scene.wantStage("resumed", plan.Active)
+}
+
+// A queue that holds a JobSet which has ended holds nothing.
+func TestAQueueHoldsWhatHasEnded(t *testing.T) {
+	for want, workload := range map[training.Phase]Workload{
+		training.PhaseSucceeded: {Exists: true, Suspended: true, Complete: true},
+		training.PhaseFailed:    {Exists: true, Suspended: true, Failed: "jobset failed", FailedAt: at(50)},
+	} {
+		scene := runningScene(t, job.KindTrainJob)
+		gone(workload)(scene)
+		if verdict := scene.look(); verdict.Phase != want {
+			t.Errorf("%s, want %s", verdict.Phase, want)
+		}
+	}
+}
+
+func TestInitializing(t *testing.T) {
+	for _, kind := range kinds {
+		t.Run(string(kind), func(t *testing.T) {
+			scene := newScene(t, kind, 2, initialized)
+			verdict := scene.wantStage("submitted", plan.Initializing)
+			if want := (Answer{Reason: "Initializing", Message: "The initializer fetches what the job starts from"}); verdict.Waiting != want || verdict.Gang != want {
+				t.Errorf("%+v", verdict)
+			}
+			scene.wantSteps("submitted", map[training.TimelineStep]float64{training.StepSubmitted: submitted})
+			scene.seen.Fetching.Exists = true
+			scene.seen.Initializers = []*corev1.Pod{scene.newPod(training.RoleInitializer, 0, runs)}
+			scene.wantStage("fetching", plan.Initializing)
+
+			// One try may fail; the next pod is the one that counts, wherever the cache lists it.
+			scene.seen.Initializers[0] = scene.newPod(training.RoleInitializer, 0, runs, exits(1, "Error", "no route to host", 40))
+			if verdict = scene.wantStage("after a try", plan.Initializing); verdict.Waiting.Reason != "Error" {
+				t.Errorf("%+v", verdict.Waiting)
+			}
+			scene.seen.Initializers = append([]*corev1.Pod{scene.newPod(training.RoleInitializer, 0, runs, named("second"), createdAt(45))}, scene.seen.Initializers...)
+			if verdict = scene.wantStage("the second try", plan.Initializing); verdict.Waiting.Reason != "Initializing" {
+				t.Errorf("%+v", verdict.Waiting)
+			}
+
+			scene.after(70)
+			scene.seen.Fetching.Complete = true
+			scene.wantStage("fetched", plan.Active)
+			scene.wantSteps("fetched", map[training.TimelineStep]float64{training.StepSubmitted: submitted, training.StepAdmitted: 70})
+			scene.addPods(runs)
+			scene.seen.Fetching = Workload{}
+			scene.wantStage("running, and the initializer's Job is gone", plan.Active)
+		})
+	}
+}
