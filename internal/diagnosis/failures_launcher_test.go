@@ -88,6 +88,11 @@ var reportedFailures = []failureRow{
 		reason: training.FailureWorker, who: secondWorker, cause: "used more memory than its limit of 4Gi", advice: "Give workers more memory",
 	},
 	{
+		name:   "a rank was killed, and its worker goes on",
+		happen: reports(agent.Report{Reason: agent.ReasonTraining, Message: "rank 3 exited on signal 9", Rank: new(3)}, 1, judged),
+		reason: training.FailureWorker, who: "Rank 3 on worker 1 (pod {worker 1} on node node-1)", cause: "rank 3 exited on signal 9", advice: "most often used more memory than its container's limit of 4Gi. Give workers more memory",
+	},
+	{
 		name: "a worker was lost because it was deleted",
 		happen: func(scene *scene) {
 			reports(agent.Report{Reason: agent.ReasonWorker, Message: "lost worker train-worker-1: it was told to end; its pod says why"}, 1, judged)(scene)

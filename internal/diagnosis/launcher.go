@@ -136,6 +136,10 @@ func (view *view) reported(report *agent.Report, at time.Time) (training.Failure
 	advice := "The launcher's log says more: " + logCommand(view.launcher, view.launcherContainer().Name) + "."
 	if pod == nil {
 		pod = view.launcher
+	} else if reason == training.FailureTraining && wasKilled(report) {
+		// No program does that to itself. Where memory is counted by control groups of
+		// the first version the kernel ends one process, and the pod goes on.
+		reason, advice = training.FailureWorker, killedAdvice(pod)
 	} else if reason == training.FailureWorker || reason == training.FailureSSHConnection {
 		advice = describeAdvice(pod)
 	}
@@ -144,6 +148,20 @@ func (view *view) reported(report *agent.Report, at time.Time) (training.Failure
 		who = fmt.Sprintf("rank %d on %s", *report.Rank, who)
 	}
 	return reason, fmt.Sprintf("%s: %s. %s", capital(who), orElse(trimmed(report.Message), "the run failed"), advice)
+}
+
+func wasKilled(report *agent.Report) bool { return strings.Contains(report.Message, "signal 9") }
+
+// killedAdvice is for a process that was killed in a pod that runs.
+func killedAdvice(pod *corev1.Pod) string {
+	if len(pod.Spec.Containers) == 0 {
+		return describeAdvice(pod)
+	}
+	container, most := pod.Spec.Containers[0].Name, "there is"
+	if limit := memoryLimit(pod, container); limit != "" {
+		most = "its container's limit of " + limit
+	}
+	return fmt.Sprintf("What is killed so has most often used more memory than %s. %s", most, memoryAdvice(pod, container))
 }
 
 // explanation is what the pod of a worker says of why the launcher, which ended

@@ -191,6 +191,13 @@ func seconds(told float64) time.Duration {
 	return time.Duration(min(max(told, 0), math.MaxInt32) * float64(time.Second))
 }
 
+func latest(one, other time.Time) time.Time {
+	if one.After(other) {
+		return one
+	}
+	return other
+}
+
 func earlier(one, other time.Time) time.Time {
 	if one.Before(other) {
 		return one
@@ -224,6 +231,14 @@ var order = []training.TimelineStep{
 func (verdict *Verdict) record(step training.TimelineStep, at time.Time) {
 	if at.IsZero() || stepTime(verdict.Timeline, step) != nil {
 		return
+	}
+	// Readiness is noticed up to two seconds late, and what follows it is not.
+	if step == training.StepWorkersReached || step == training.StepFirstRankUp {
+		for _, needed := range []training.TimelineStep{training.StepPodsReady, training.StepWorkersReached} {
+			if reached := stepTime(verdict.Timeline, needed); reached != nil {
+				at = latest(at, reached.Time)
+			}
+		}
 	}
 	// The status it came from is not ours to change.
 	timeline := append(slices.Clone(verdict.Timeline), training.TimelineEntry{Step: step, Time: metav1.Time{Time: at.Truncate(time.Second)}})
