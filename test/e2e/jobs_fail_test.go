@@ -267,7 +267,7 @@ func TestAWorkerIsDeleted(t *testing.T) {
 		if err := job.client.Delete(t.Context(), &pod); err != nil {
 			t.Fatal(err)
 		}
-		t.Log(job.fails(training.FailureWorker, pod.Name).FailureMessage)
+		t.Log(job.fails(training.FailureWorker, pod.Spec.Hostname).FailureMessage)
 	})
 }
 
