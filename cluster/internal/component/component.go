@@ -284,6 +284,9 @@ func kwok(l layout.Layout, p Programs) Component {
 			"--manage-all-nodes=false",
 			"--manage-nodes-with-annotation-selector=" + FakeNodeAnnotation + "=" + FakeNodeValue,
 			"--node-ip=" + l.Network.Node().String(),
+			// As kubelets do. Without Leases a node counts as lost after 50 s, and its
+			// pods as not ready.
+			"--node-lease-duration-seconds=40",
 			fmt.Sprintf("--server-address=127.0.0.1:%d", layout.KwokPort),
 			"--config=" + configFile(l, "kwok.yaml"),
 		},
