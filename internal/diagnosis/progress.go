@@ -240,6 +240,11 @@ func (verdict *Verdict) record(step training.TimelineStep, at time.Time) {
 			}
 		}
 	}
+	// A launcher that has reached all workers found them ready, whenever that was
+	// noticed.
+	if reached := stepTime(verdict.Timeline, training.StepWorkersReached); step == training.StepPodsReady && reached != nil {
+		at = earlier(at, reached.Time)
+	}
 	// The status it came from is not ours to change.
 	timeline := append(slices.Clone(verdict.Timeline), training.TimelineEntry{Step: step, Time: metav1.Time{Time: at.Truncate(time.Second)}})
 	slices.SortStableFunc(timeline, func(a, b training.TimelineEntry) int {
