@@ -73,11 +73,13 @@ func (verdict *Verdict) MPIJobStatus(made *job.Job, status *v2beta1.MPIJobStatus
 	wasFinished := status.Phase == training.PhaseSucceeded || status.Phase == training.PhaseFailed
 	status.Progress, status.StartTime, status.CompletionTime = verdict.Progress, verdict.StartTime, verdict.CompletionTime
 	status.ObservedGeneration = generation
+	earlier := status.ReplicaStatuses
 	status.ReplicaStatuses = map[v2beta1.MPIReplicaType]*v2beta1.ReplicaStatus{
 		v2beta1.MPIReplicaTypeLauncher: replicaStatus(made, training.RoleLauncher, verdict.Launcher),
 		v2beta1.MPIReplicaTypeWorker:   replicaStatus(made, training.RoleWorker, verdict.Worker),
 	}
 	if wasFinished {
+		keepEnded(status.ReplicaStatuses, earlier)
 		return
 	}
 	set := func(kind v2beta1.JobConditionType, answer Answer) {
@@ -104,6 +106,15 @@ func replicaStatus(made *job.Job, role string, counts Counts) *v2beta1.ReplicaSt
 	return &v2beta1.ReplicaStatus{
 		Active: counts.Active, Succeeded: counts.Succeeded, Failed: counts.Failed,
 		Selector: labels.SelectorFromSet(plan.RoleSelector(made, role)).String(),
+	}
+}
+
+// keepEnded: pods that ended have ended, whether or not they are still there.
+func keepEnded(now, earlier map[v2beta1.MPIReplicaType]*v2beta1.ReplicaStatus) {
+	for role, counts := range now {
+		if before := earlier[role]; before != nil {
+			counts.Succeeded, counts.Failed = max(counts.Succeeded, before.Succeeded), max(counts.Failed, before.Failed)
+		}
 	}
 }
 

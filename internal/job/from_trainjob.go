@@ -154,22 +154,29 @@ func mergeEnv(base, over []corev1.EnvVar) []corev1.EnvVar {
 	return merged
 }
 
+// applyResources lets the job's words about a pod replace all that its runtime
+// says, also of the pod as a whole: a container that asks for more than its pod is
+// refused.
 func applyResources(job *Job, spec *v2alpha1.TrainJobSpec, defaults Defaults) {
-	if containers := job.Worker.Template.Spec.Containers; len(containers) > 0 && spec.Trainer.ResourcesPerNode != nil {
-		containers[0].Resources = *spec.Trainer.ResourcesPerNode.DeepCopy()
+	if pod := &job.Worker.Template.Spec; len(pod.Containers) > 0 && spec.Trainer.ResourcesPerNode != nil {
+		pod.Containers[0].Resources, pod.Resources = *spec.Trainer.ResourcesPerNode.DeepCopy(), nil
 	}
-	containers := job.Launcher.Template.Spec.Containers
-	if len(containers) == 0 {
+	pod := &job.Launcher.Template.Spec
+	if len(pod.Containers) == 0 {
 		return
 	}
-	resources := &containers[0].Resources
+	resources := &pod.Containers[0].Resources
 	if spec.Launcher != nil && spec.Launcher.Resources != nil {
-		*resources = *spec.Launcher.Resources.DeepCopy()
+		*resources, pod.Resources = *spec.Launcher.Resources.DeepCopy(), nil
 	}
-	if len(resources.Requests) == 0 && len(resources.Limits) == 0 {
+	if isSilent(resources) && isSilent(pod.Resources) {
 		resources.Requests = defaults.LauncherResources.DeepCopy()
 		resources.Limits = defaults.LauncherResources.DeepCopy()
 	}
+}
+
+func isSilent(resources *corev1.ResourceRequirements) bool {
+	return resources == nil || len(resources.Requests) == 0 && len(resources.Limits) == 0
 }
 
 func requireNodeLabels(pod *corev1.PodSpec, constraints *v2alpha1.Constraints) {

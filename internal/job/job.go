@@ -153,6 +153,8 @@ const (
 	AgentDirectory = "/opt/trireme"
 	KeyDirectory   = "/etc/trireme/ssh"
 	ClockDirectory = "/etc/trireme/pod"
+	// AgentPort is where the agent answers, in the first container of a pod.
+	AgentPort = 2222
 	// WorkspaceDirectory is where pods find what the initializer fetched.
 	WorkspaceDirectory = "/workspace"
 )

@@ -63,6 +63,54 @@ func TestTrainJobLauncherResources(t *testing.T) {
 	}
 }
 
+// A container that asks for more than its pod is refused by Kubernetes, so that
+// only one of the two may speak.
+func TestTrainJobResourcesOfPodsAsAWhole(t *testing.T) {
+	whole := resources("cpu", "1")
+	mute := corev1.ResourceRequirements{}
+	byDefault := corev1.ResourceRequirements{Requests: list("cpu", "2", "memory", "4Gi"), Limits: list("cpu", "2", "memory", "4Gi")}
+	type said struct {
+		Container corev1.ResourceRequirements
+		Pod       *corev1.ResourceRequirements
+	}
+	tests := map[string]struct {
+		launcher, perNode        *corev1.ResourceRequirements
+		runtime                  *corev1.ResourceRequirements
+		wantLauncher, wantWorker said
+	}{
+		"the runtime":                       {runtime: &whole, wantLauncher: said{Pod: &whole}, wantWorker: said{Pod: &whole}},
+		"the runtime, without saying much":  {runtime: &mute, wantLauncher: said{byDefault, &mute}, wantWorker: said{Pod: &mute}},
+		"the job, of nodes":                 {runtime: &whole, perNode: new(resources("cpu", "8")), wantLauncher: said{Pod: &whole}, wantWorker: said{Container: resources("cpu", "8")}},
+		"the job, of the launcher":          {runtime: &whole, launcher: new(resources("cpu", "8")), wantLauncher: said{Container: resources("cpu", "8")}, wantWorker: said{Pod: &whole}},
+		"the job says that it says nothing": {runtime: &whole, launcher: &mute, wantLauncher: said{Container: byDefault}, wantWorker: said{Pod: &whole}},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			got := FromTrainJob(
+				trainJob(func(trainJob *v2alpha1.TrainJob) {
+					trainJob.Spec.Trainer.ResourcesPerNode = tc.perNode
+					if tc.launcher != nil {
+						trainJob.Spec.Launcher = &v2alpha1.Launcher{Resources: tc.launcher}
+					}
+				}),
+				runtimeOf(func(runtime *v2alpha1.TrainingRuntimeSpec) {
+					for i := range runtime.Template.Spec.ReplicatedJobs {
+						pod := &runtime.Template.Spec.ReplicatedJobs[i].Template.Spec
+						pod.Resources, pod.Containers[0].Resources = tc.runtime, corev1.ResourceRequirements{}
+					}
+				}), defaults())
+			for role, pair := range map[string]struct {
+				want said
+				pod  *corev1.PodSpec
+			}{"launcher": {tc.wantLauncher, &got.Launcher.Template.Spec}, "worker": {tc.wantWorker, &got.Worker.Template.Spec}} {
+				if diff := cmp.Diff(pair.want, said{pair.pod.Containers[0].Resources, pair.pod.Resources}); diff != "" {
+					t.Errorf("resources of the %s (-want +got):\n%s", role, diff)
+				}
+			}
+		})
+	}
+}
+
 func TestTrainJobNodeLabels(t *testing.T) {
 	tests := map[string]struct {
 		selector    map[string]string

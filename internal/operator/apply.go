@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -97,30 +98,26 @@ func (reconciler *Reconciler) isComplete(made *job.Job, state plan.State, seen d
 	}
 }
 
-// ensure creates what is not there: first what pods refer to, then the pods.
+// ensure creates what is not there: first what pods refer to, then the pods. What
+// fails keeps nothing else from being made.
 func (reconciler *Reconciler) ensure(ctx context.Context, made *job.Job, in around, objects []gang.Object) (*diagnosis.Refusal, error) {
 	refusals := &firstRefusal{}
-	group, running := errgroup.WithContext(ctx)
+	group := errgroup.Group{}
 	group.SetLimit(parallelCreates)
-	wait := func() error {
-		err := group.Wait()
-		group, running = errgroup.WithContext(ctx)
-		group.SetLimit(parallelCreates)
-		return err
-	}
 	for i, object := range objects {
 		if i > 0 && makesPods(object) && !makesPods(objects[i-1]) {
-			if err := wait(); err != nil || refusals.found != nil {
+			if err := group.Wait(); err != nil || refusals.found != nil {
 				return refusals.found, err
 			}
 		}
 		group.Go(func() error {
-			refusal, err := reconciler.create(running, made, in, object)
+			refusal, err := reconciler.create(ctx, made, in, object)
 			refusals.set(refusal)
 			return err
 		})
 	}
-	return refusals.found, wait()
+	err := group.Wait()
+	return refusals.found, err
 }
 
 // firstRefusal is the first of what several creations bring.
@@ -162,26 +159,32 @@ func (reconciler *Reconciler) create(ctx context.Context, made *job.Job, in arou
 		if apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
 			return nil, nil
 		}
-		found := &diagnosis.Refusal{Role: object.GetLabels()[training.LabelReplicaType], Object: describe(reconciler.Scheme(), object), Message: err.Error()}
-		found.Quota = refusal(err.Error()) != nil && refusal(err.Error()).Quota
-		return found, nil
-	default:
-		return nil, fmt.Errorf("create %s: %w", describe(reconciler.Scheme(), object), err)
+		what := describe(reconciler.Scheme(), object)
+		if lacksAccount(err.Error()) {
+			return nil, &notYet{"NoServiceAccount", fmt.Sprintf("%s could not be created: %s. The job goes on when the account is there", what, err)}
+		}
+		if !lacksRight(err.Error()) {
+			return &diagnosis.Refusal{
+				Role: object.GetLabels()[training.LabelReplicaType], Object: what, Message: err.Error(), Quota: strings.Contains(err.Error(), exceededQuota),
+			}, nil
+		}
 	}
+	return nil, fmt.Errorf("create %s: %w", describe(reconciler.Scheme(), object), err)
 }
 
 // whose tells whether an object that is there already is the job's own.
 func (reconciler *Reconciler) whose(ctx context.Context, made *job.Job, in around, object client.Object) (*diagnosis.Refusal, error) {
 	there := object.DeepCopyObject().(client.Object)
 	what := describe(reconciler.Scheme(), object)
-	if err := reconciler.Live.Get(ctx, client.ObjectKeyFromObject(object), there); err != nil {
+	err := reconciler.Live.Get(ctx, client.ObjectKeyFromObject(object), there)
+	if client.IgnoreNotFound(err) != nil {
 		return nil, fmt.Errorf("read %s: %w", what, err)
 	}
-	if isOwned(there, made) {
-		if there.GetDeletionTimestamp() != nil {
-			return nil, fmt.Errorf("%s of an earlier start of the job is still going", what)
-		}
+	if isOwned(there, made) && there.GetDeletionTimestamp() == nil {
 		return nil, nil
+	}
+	if err != nil || isOwned(there, made) || isLeftover(there, made) {
+		return nil, waitFor(what)
 	}
 	if isGroup(in, object) {
 		if found, known := in.Gang.MinMember(there); !known || found != made.Gang.MinMember {
@@ -190,6 +193,28 @@ func (reconciler *Reconciler) whose(ctx context.Context, made *job.Job, in aroun
 		return nil, nil
 	}
 	return &diagnosis.Refusal{Object: what, Message: "there is one of this name that does not belong to the job. Delete it, or give the job another name"}, nil
+}
+
+// isLeftover tells whether an object belonged to an earlier job of the same name.
+// Whoever deletes a job and creates it anew need not wait for the garbage
+// collector: we do.
+func isLeftover(object client.Object, made *job.Job) bool {
+	owner := metav1.GetControllerOf(object)
+	return owner != nil && owner.Kind == string(made.Kind) && owner.Name == made.Name && owner.UID != made.UID
+}
+
+// notYet is an obstacle that goes away by itself.
+type notYet struct{ reason, message string }
+
+func (notYet *notYet) Error() string { return notYet.message }
+
+func (notYet *notYet) answer() *diagnosis.Answer {
+	return &diagnosis.Answer{Reason: notYet.reason, Message: notYet.message}
+}
+
+// waitFor is what must be gone before it can be made anew.
+func waitFor(what string) *notYet {
+	return &notYet{"WaitingForDeletion", what + " of an earlier start, or of an earlier job of the same name, is still going. The job goes on when it is gone"}
 }
 
 func isGroup(in around, object client.Object) bool {
@@ -231,15 +256,15 @@ func (reconciler *Reconciler) remove(ctx context.Context, made *job.Job, seen di
 			return err
 		}
 	}
-	group, running := errgroup.WithContext(ctx)
+	group := errgroup.Group{}
 	group.SetLimit(parallelCreates)
 	for _, object := range todo.Remove {
 		group.Go(func() error {
-			gone, err := reconciler.isGone(running, made, seen, object)
+			gone, err := reconciler.isGone(ctx, made, seen, object)
 			if gone || err != nil {
 				return err
 			}
-			err = reconciler.Delete(running, object, client.PropagationPolicy(metav1.DeletePropagationBackground))
+			err = reconciler.Delete(ctx, object, client.PropagationPolicy(metav1.DeletePropagationBackground))
 			if apierrors.IsNotFound(err) || err == nil {
 				reconciler.submitted.removed(made.UID, object)
 				return nil

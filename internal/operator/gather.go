@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 
@@ -25,18 +26,34 @@ import (
 // +kubebuilder:rbac:groups="",resources=events,verbs=list;watch
 
 // gather is what is seen of a job in the cache.
-func (reconciler *Reconciler) gather(ctx context.Context, made *job.Job) (diagnosis.Observed, error) {
-	return reconciler.gatherFrom(ctx, reconciler.Client, made)
+func (reconciler *Reconciler) gather(ctx context.Context, object client.Object, made *job.Job) (diagnosis.Observed, error) {
+	return reconciler.gatherFrom(ctx, reconciler.Client, object, made)
 }
 
-func (reconciler *Reconciler) gatherFrom(ctx context.Context, reader client.Reader, made *job.Job) (diagnosis.Observed, error) {
+func (reconciler *Reconciler) gatherFrom(ctx context.Context, reader client.Reader, object client.Object, made *job.Job) (diagnosis.Observed, error) {
 	seen := diagnosis.Observed{Now: reconciler.Clock.Now(), ImagePatience: reconciler.ImagePatience}
+	family := family{known: map[types.UID]bool{made.UID: true}, since: object.GetCreationTimestamp().Time}
+	workload, err := reconciler.workload(ctx, reader, made)
+	if err != nil {
+		return seen, err
+	}
+	seen.Workload = family.add(workload)
+	if made.Initializer != nil {
+		fetching, err := batchJob(ctx, reader, made, plan.NamesOf(made).Initializer)
+		if err != nil {
+			return seen, err
+		}
+		seen.Fetching = family.add(fetching)
+	}
 	var pods corev1.PodList
 	if err := reader.List(ctx, &pods, client.InNamespace(made.Namespace), client.MatchingLabels(plan.Selector(made))); err != nil {
 		return seen, fmt.Errorf("list the pods of %s %s/%s: %w", made.Kind, made.Namespace, made.Name, err)
 	}
 	for i := range pods.Items {
 		pod := &pods.Items[i]
+		if !family.includes(pod) {
+			continue
+		}
 		switch pod.Labels[training.LabelReplicaType] {
 		case training.RoleLauncher:
 			seen.Launchers = append(seen.Launchers, pod)
@@ -46,33 +63,27 @@ func (reconciler *Reconciler) gatherFrom(ctx context.Context, reader client.Read
 			seen.Initializers = append(seen.Initializers, pod)
 		}
 	}
-	var err error
-	if seen.Workload, err = reconciler.workload(ctx, reader, made); err != nil {
-		return seen, err
-	}
-	if made.Initializer != nil {
-		if seen.Fetching, err = batchJob(ctx, reader, made, plan.NamesOf(made).Initializer); err != nil {
-			return seen, err
-		}
-	}
-	seen.Refusal, err = reconciler.refusedByEvents(ctx, made)
+	seen.Refusal, err = reconciler.refusedByEvents(ctx, made, &family)
 	return seen, err
 }
 
 // workload is the JobSet of a TrainJob, or the launcher's Job of an MPIJob.
-func (reconciler *Reconciler) workload(ctx context.Context, reader client.Reader, made *job.Job) (diagnosis.Workload, error) {
+func (reconciler *Reconciler) workload(ctx context.Context, reader client.Reader, made *job.Job) (workload, error) {
 	names := plan.NamesOf(made)
 	if made.Kind == job.KindMPIJob {
 		return batchJob(ctx, reader, made, names.Launcher)
 	}
 	if !reconciler.cluster.hasJobSet() {
-		return diagnosis.Workload{}, nil
+		return workload{}, nil
 	}
 	set := &jobset.JobSet{}
 	if err := reader.Get(ctx, client.ObjectKey{Namespace: made.Namespace, Name: names.JobSet}, set); err != nil {
-		return diagnosis.Workload{}, client.IgnoreNotFound(err)
+		return workload{}, client.IgnoreNotFound(err)
 	}
-	found := diagnosis.Workload{Exists: isOwned(set, made), Suspended: set.Spec.Suspend != nil && *set.Spec.Suspend}
+	if !isOwned(set, made) {
+		return workload{}, nil
+	}
+	found := newWorkload(set, set.Spec.Suspend)
 	if complete := meta.FindStatusCondition(set.Status.Conditions, string(jobset.JobSetCompleted)); complete != nil && complete.Status == "True" {
 		found.Complete = true
 	}
@@ -82,12 +93,15 @@ func (reconciler *Reconciler) workload(ctx context.Context, reader client.Reader
 	return found, nil
 }
 
-func batchJob(ctx context.Context, reader client.Reader, made *job.Job, name string) (diagnosis.Workload, error) {
+func batchJob(ctx context.Context, reader client.Reader, made *job.Job, name string) (workload, error) {
 	batch := &batchv1.Job{}
 	if err := reader.Get(ctx, client.ObjectKey{Namespace: made.Namespace, Name: name}, batch); err != nil {
-		return diagnosis.Workload{}, client.IgnoreNotFound(err)
+		return workload{}, client.IgnoreNotFound(err)
 	}
-	found := diagnosis.Workload{Exists: isOwned(batch, made), Suspended: batch.Spec.Suspend != nil && *batch.Spec.Suspend}
+	if !isOwned(batch, made) {
+		return workload{}, nil
+	}
+	found := newWorkload(batch, batch.Spec.Suspend)
 	for _, condition := range batch.Status.Conditions {
 		switch {
 		case condition.Status != corev1.ConditionTrue:
@@ -111,15 +125,15 @@ func isOwned(object client.Object, made *job.Job) bool {
 
 // refusedByEvents finds a pod that the API server did not take from Kubernetes'
 // own Job controller: it says so in an event and nowhere else.
-func (reconciler *Reconciler) refusedByEvents(ctx context.Context, made *job.Job) (*diagnosis.Refusal, error) {
+func (reconciler *Reconciler) refusedByEvents(ctx context.Context, made *job.Job, family *family) (*diagnosis.Refusal, error) {
 	var jobs batchv1.JobList
 	if err := reconciler.List(ctx, &jobs, client.InNamespace(made.Namespace), client.MatchingLabels(plan.Selector(made))); err != nil {
 		return nil, fmt.Errorf("list the Jobs of %s %s/%s: %w", made.Kind, made.Namespace, made.Name, err)
 	}
 	for i := range jobs.Items {
 		batch := &jobs.Items[i]
-		// Pods were taken: what is missing of them is on its way.
-		if batch.Status.Active+batch.Status.Succeeded+batch.Status.Failed > 0 {
+		// Where pods were taken, those that are missing are on their way.
+		if !family.includes(batch) || batch.Status.Active+batch.Status.Succeeded+batch.Status.Failed > 0 {
 			continue
 		}
 		var refusals corev1.EventList
@@ -154,24 +168,38 @@ func isCurrent(event *corev1.Event, batch *batchv1.Job) bool {
 // webhook that does not answer, is none.
 func refusal(message string) *diagnosis.Refusal {
 	message = strings.TrimPrefix(message, "Error creating: ")
-	if !strings.Contains(message, " is forbidden: ") && !strings.Contains(message, " is invalid: ") {
+	if !strings.Contains(message, " is forbidden: ") && !strings.Contains(message, " is invalid: ") || lacksAccount(message) {
 		return nil
 	}
-	return &diagnosis.Refusal{Message: message, Quota: strings.Contains(message, "exceeded quota")}
+	return &diagnosis.Refusal{Message: message, Quota: strings.Contains(message, exceededQuota)}
 }
+
+// exceededQuota is how the API server begins to say that a quota is full.
+const exceededQuota = "exceeded quota"
+
+// lacksAccount tells whether a pod is refused for want of its service account: a
+// new namespace has one a moment later.
+func lacksAccount(message string) bool {
+	return strings.Contains(message, "error looking up service account")
+}
+
+// lacksRight tells whether it is the operator that may not: that is not the job's
+// fault.
+func lacksRight(message string) bool { return strings.Contains(message, "cannot create resource") }
 
 func roleOf(batch *batchv1.Job) string { return batch.Spec.Template.Labels[training.LabelReplicaType] }
 
 // confirm looks again, past the cache, for what seems to be missing.
 func (reconciler *Reconciler) confirm(ctx context.Context, object client.Object, made *job.Job, seen *diagnosis.Observed) error {
 	current := reconciler.kind.empty()
-	if err := reconciler.Live.Get(ctx, client.ObjectKeyFromObject(object), current); err != nil {
+	err := reconciler.Live.Get(ctx, client.ObjectKeyFromObject(object), current)
+	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("read %s %s/%s again: %w", made.Kind, made.Namespace, made.Name, err)
 	}
-	if current.GetGeneration() != object.GetGeneration() || current.GetDeletionTimestamp() != nil {
+	if err != nil || current.GetUID() != object.GetUID() || current.GetGeneration() != object.GetGeneration() || current.GetDeletionTimestamp() != nil {
 		return apierrors.NewConflict(groupResource(made), made.Name, fmt.Errorf("it has changed meanwhile"))
 	}
-	found, err := reconciler.gatherFrom(ctx, reconciler.Live, made)
+	found, err := reconciler.gatherFrom(ctx, reconciler.Live, object, made)
 	if err != nil {
 		return err
 	}

@@ -50,9 +50,12 @@ func (mpiJobs) previous(object client.Object) diagnosis.Previous {
 // isForeign: mpi-operator has conditions and no phase. What it has begun it may
 // end.
 func (mpiJobs) isForeign(object client.Object) bool {
-	status := &object.(*v2beta1.MPIJob).Status
-	return status.Phase == "" && len(status.Conditions) > 0
+	mpiJob := object.(*v2beta1.MPIJob)
+	return mpiJob.Status.Phase == "" && len(mpiJob.Status.Conditions) > 0 || isManagedBy(mpiJob.Spec.RunPolicy.ManagedBy, v2beta1.ManagedByMPIOperator)
 }
+
+// isManagedBy tells whether a job names somebody else than us.
+func isManagedBy(named *string, us string) bool { return named != nil && *named != "" && *named != us }
 
 func (mpiJobs) setStatus(object client.Object, made *job.Job, verdict *diagnosis.Verdict, now metav1.Time) {
 	verdict.MPIJobStatus(made, &object.(*v2beta1.MPIJob).Status, object.GetGeneration(), now)
@@ -72,7 +75,9 @@ func (trainJobs) previous(object client.Object) diagnosis.Previous {
 	return diagnosis.FromTrainJob(object.(*v2alpha1.TrainJob))
 }
 
-func (trainJobs) isForeign(client.Object) bool { return false }
+func (trainJobs) isForeign(object client.Object) bool {
+	return isManagedBy(object.(*v2alpha1.TrainJob).Spec.ManagedBy, v2alpha1.ManagedByTrainJobController)
+}
 
 func (trainJobs) setStatus(object client.Object, _ *job.Job, verdict *diagnosis.Verdict, now metav1.Time) {
 	verdict.TrainJobStatus(&object.(*v2alpha1.TrainJob).Status, object.GetGeneration(), now)
@@ -94,22 +99,35 @@ func (kind trainJobs) model(ctx context.Context, object client.Object) (*job.Job
 // snapshot is the runtime as the job has kept it. The first time it is kept.
 func (kind trainJobs) snapshot(ctx context.Context, trainJob *v2alpha1.TrainJob) (*v2alpha1.TrainingRuntimeSpec, *diagnosis.Answer, error) {
 	bare := &job.Job{Kind: job.KindTrainJob, Namespace: trainJob.Namespace, Name: trainJob.Name, UID: trainJob.UID}
-	key := client.ObjectKey{Namespace: trainJob.Namespace, Name: plan.NamesOf(bare).Snapshot}
-	revision := &appsv1.ControllerRevision{}
-	err := kind.Get(ctx, key, revision)
-	if apierrors.IsNotFound(err) {
-		return kind.keep(ctx, trainJob, bare)
+	spec, obstacle, err := kind.kept(ctx, kind.Client, bare)
+	if !apierrors.IsNotFound(err) {
+		return spec, obstacle, err
 	}
-	if err != nil {
+	spec, obstacle, err = kind.keep(ctx, trainJob, bare)
+	if apierrors.IsAlreadyExists(err) {
+		// It was kept a moment ago, and the cache does not know yet.
+		return kind.kept(ctx, kind.live, bare)
+	}
+	return spec, obstacle, err
+}
+
+// kept reads the runtime that the job has kept.
+func (kind trainJobs) kept(ctx context.Context, reader client.Reader, bare *job.Job) (*v2alpha1.TrainingRuntimeSpec, *diagnosis.Answer, error) {
+	name := plan.NamesOf(bare).Snapshot
+	revision := &appsv1.ControllerRevision{}
+	if err := reader.Get(ctx, client.ObjectKey{Namespace: bare.Namespace, Name: name}, revision); err != nil {
 		return nil, nil, fmt.Errorf("read the runtime that the job has kept: %w", err)
 	}
-	if !metav1.IsControlledBy(revision, trainJob) {
+	if isLeftover(revision, bare) {
+		return nil, nil, waitFor("ControllerRevision " + name)
+	}
+	if !isOwned(revision, bare) {
 		return nil, &diagnosis.Answer{Reason: "NameTaken", Message: fmt.Sprintf(
-			"The ControllerRevision %s belongs to another. Delete it, or give the job another name.", key.Name)}, nil
+			"The ControllerRevision %s belongs to another. Delete it, or give the job another name.", name)}, nil
 	}
 	spec := &v2alpha1.TrainingRuntimeSpec{}
 	if err := json.Unmarshal(revision.Data.Raw, spec); err != nil {
-		return nil, nil, fmt.Errorf("read the runtime in ControllerRevision %s: %w", key.Name, err)
+		return nil, nil, fmt.Errorf("read the runtime in ControllerRevision %s: %w", name, err)
 	}
 	return spec, nil, nil
 }
@@ -136,7 +154,6 @@ func (kind trainJobs) keep(ctx context.Context, trainJob *v2alpha1.TrainJob, bar
 		},
 		Data: runtime.RawExtension{Raw: raw}, Revision: 1,
 	})
-	// It may have been kept a moment ago, and the cache does not know yet.
 	if err != nil {
 		return nil, nil, fmt.Errorf("keep the job's runtime: %w", err)
 	}

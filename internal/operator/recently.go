@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/trireme-mpi/trireme/internal/diagnosis"
 	"github.com/trireme-mpi/trireme/internal/plan"
 )
 
@@ -17,6 +18,8 @@ type recently struct {
 	mutex   sync.Mutex
 	created map[types.UID]creation
 	deleted map[types.UID]map[string]bool
+	// obstacles are what the last look at a job met.
+	obstacles map[types.UID]*notYet
 }
 
 type creation struct {
@@ -32,6 +35,8 @@ func (recently *recently) add(uid types.UID, state plan.State, now time.Time) {
 		recently.created = map[types.UID]creation{}
 	}
 	recently.created[uid] = creation{state.Stage, state.WorkersReady, now}
+	// What was deleted before is there again.
+	delete(recently.deleted, uid)
 }
 
 func (recently *recently) has(uid types.UID, state plan.State, now time.Time) bool {
@@ -65,12 +70,37 @@ func (recently *recently) wasRemoved(uid types.UID, object client.Object) bool {
 	return recently.deleted[uid][typeAndName(object)]
 }
 
-// forgetAll is for a job that is gone, or that begins anew.
+// forgetAll is for a job that is gone.
 func (recently *recently) forgetAll(uid types.UID) {
 	recently.mutex.Lock()
 	defer recently.mutex.Unlock()
 	delete(recently.created, uid)
 	delete(recently.deleted, uid)
+	delete(recently.obstacles, uid)
+}
+
+// obstruct remembers what a job waits for, nil for nothing: the next look says it
+// in the status.
+func (recently *recently) obstruct(uid types.UID, wait *notYet) {
+	recently.mutex.Lock()
+	defer recently.mutex.Unlock()
+	if wait == nil {
+		delete(recently.obstacles, uid)
+		return
+	}
+	if recently.obstacles == nil {
+		recently.obstacles = map[types.UID]*notYet{}
+	}
+	recently.obstacles[uid] = wait
+}
+
+func (recently *recently) obstacle(uid types.UID) *diagnosis.Answer {
+	recently.mutex.Lock()
+	defer recently.mutex.Unlock()
+	if wait := recently.obstacles[uid]; wait != nil {
+		return wait.answer()
+	}
+	return nil
 }
 
 func typeAndName(object client.Object) string { return fmt.Sprintf("%T %s", object, object.GetName()) }

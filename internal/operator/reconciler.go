@@ -2,6 +2,7 @@ package operator
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -38,8 +39,12 @@ type Reconciler struct {
 	submitted recently
 }
 
-// conflictPause is how long the cache has to catch up.
-const conflictPause = 20 * time.Millisecond
+const (
+	// conflictPause is how long the cache has to catch up.
+	conflictPause = 20 * time.Millisecond
+	// deletionPause is how often it is looked whether what is being deleted is gone.
+	deletionPause = 500 * time.Millisecond
+)
 
 // +kubebuilder:rbac:groups=kubeflow.org,resources=mpijobs;trainjobs,verbs=delete
 // +kubebuilder:rbac:groups=kubeflow.org,resources=mpijobs/status;trainjobs/status,verbs=update
@@ -56,17 +61,7 @@ func (reconciler *Reconciler) Reconcile(ctx context.Context, request ctrl.Reques
 	if object.GetDeletionTimestamp() != nil || reconciler.kind.isForeign(object) {
 		return ctrl.Result{}, nil
 	}
-	made, obstacle, err := reconciler.kind.model(ctx, object)
-	if err != nil {
-		return ctrl.Result{}, err
-	}
-	if made == nil {
-		return reconciler.hindered(ctx, object, *obstacle)
-	}
-	if made.ManagedBy != "" {
-		return ctrl.Result{}, nil
-	}
-	result, err := reconciler.reconcile(ctx, object, made)
+	result, err := reconciler.look(ctx, object)
 	if apierrors.IsConflict(err) {
 		// Somebody else wrote to the job: the cache will show it in a moment.
 		return ctrl.Result{RequeueAfter: conflictPause}, nil
@@ -74,18 +69,37 @@ func (reconciler *Reconciler) Reconcile(ctx context.Context, request ctrl.Reques
 	return result, err
 }
 
+// look tells what the job is, and does what there is to do.
+func (reconciler *Reconciler) look(ctx context.Context, object client.Object) (ctrl.Result, error) {
+	made, obstacle, err := reconciler.kind.model(ctx, object)
+	if wait, hindered := errors.AsType[*notYet](err); hindered {
+		_, err = reconciler.hindered(ctx, object, *wait.answer())
+		return ctrl.Result{RequeueAfter: deletionPause}, err
+	}
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	if made == nil {
+		return reconciler.hindered(ctx, object, *obstacle)
+	}
+	return reconciler.reconcile(ctx, object, made)
+}
+
 func (reconciler *Reconciler) reconcile(ctx context.Context, object client.Object, made *job.Job) (ctrl.Result, error) {
 	previous := reconciler.kind.previous(object)
 	if diagnosis.Expired(made, previous, reconciler.Clock.Now()) {
-		return ctrl.Result{}, client.IgnoreNotFound(reconciler.Delete(ctx, object, client.PropagationPolicy(metav1.DeletePropagationBackground)))
+		return ctrl.Result{}, reconciler.expire(ctx, object)
 	}
-	seen, err := reconciler.gather(ctx, made)
+	seen, err := reconciler.gather(ctx, object, made)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
 	in, obstacle, err := reconciler.cluster.of(ctx, made, previous)
 	if err != nil {
 		return ctrl.Result{}, err
+	}
+	if obstacle == nil {
+		obstacle = reconciler.submitted.obstacle(made.UID)
 	}
 	seen.GangWords, seen.Obstacle = in.gangWords, obstacle
 	verdict, err := reconciler.diagnose(ctx, object, made, previous, &seen)
@@ -96,6 +110,11 @@ func (reconciler *Reconciler) reconcile(ctx context.Context, object client.Objec
 		return ctrl.Result{}, err
 	}
 	refusal, err := reconciler.apply(ctx, made, seen, &verdict, in)
+	wait, hindered := errors.AsType[*notYet](err)
+	reconciler.submitted.obstruct(made.UID, wait)
+	if hindered {
+		return ctrl.Result{RequeueAfter: deletionPause}, nil
+	}
 	if err != nil {
 		return ctrl.Result{}, err
 	}
@@ -112,6 +131,13 @@ func (reconciler *Reconciler) reconcile(ctx context.Context, object client.Objec
 		}
 	}
 	return ctrl.Result{RequeueAfter: verdict.NextCheck}, nil
+}
+
+// expire deletes a job that has outlived itself, and no other of its name.
+func (reconciler *Reconciler) expire(ctx context.Context, object client.Object) error {
+	uid := object.GetUID()
+	err := reconciler.Delete(ctx, object, client.PropagationPolicy(metav1.DeletePropagationBackground), client.Preconditions{UID: &uid})
+	return client.IgnoreNotFound(err)
 }
 
 // diagnose asks what must be found out until the verdict stands.
@@ -141,7 +167,12 @@ func (reconciler *Reconciler) writeStatus(ctx context.Context, object client.Obj
 	if apiequality.Semantic.DeepEqual(object, changed) {
 		return object, nil
 	}
-	if err := reconciler.Status().Update(ctx, changed); err != nil {
+	err := reconciler.Status().Update(ctx, changed)
+	if apierrors.IsNotFound(err) {
+		// The cache will show in a moment that the job is gone.
+		err = apierrors.NewConflict(groupResource(made), made.Name, err)
+	}
+	if err != nil {
 		return nil, fmt.Errorf("write the status of %s %s/%s: %w", made.Kind, made.Namespace, made.Name, err)
 	}
 	reconciler.record.note(changed, made, previous, verdict, reconciler.recorder)

@@ -30,6 +30,7 @@ import (
 	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 
 	"github.com/trireme-mpi/trireme/api/training"
+	"github.com/trireme-mpi/trireme/api/v2alpha1"
 	"github.com/trireme-mpi/trireme/internal/admission"
 	"github.com/trireme-mpi/trireme/internal/config"
 	"github.com/trireme-mpi/trireme/internal/job"
@@ -118,7 +119,7 @@ func (reconciler *Reconciler) addTo(manager ctrl.Manager, workers int) error {
 	name := reconciler.kind.name()
 	// A status is our own work: it is no reason to look again.
 	meaningful := predicate.Or(predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{}, predicate.AnnotationChangedPredicate{})
-	running, err := ctrl.NewControllerManagedBy(manager).
+	building := ctrl.NewControllerManagedBy(manager).
 		Named(name.Type()).
 		WithOptions(controller.Options{
 			MaxConcurrentReconciles: workers,
@@ -127,15 +128,38 @@ func (reconciler *Reconciler) addTo(manager ctrl.Manager, workers int) error {
 		Watches(reconciler.kind.empty(), reconciler.jobs(), builder.WithPredicates(meaningful)).
 		Watches(&corev1.Pod{}, reconciler.pods()).
 		Watches(&batchv1.Job{}, reconciler.byLabels()).
-		Watches(&corev1.Event{}, reconciler.refusals()).
-		Build(reconciler)
-	if err != nil {
+		Watches(&corev1.Event{}, reconciler.refusals())
+	if name != job.KindTrainJob {
+		_, err := building.Build(reconciler)
 		return err
 	}
-	if name != job.KindTrainJob {
-		return nil
+	return reconciler.watchJobSets(manager, building)
+}
+
+// watchJobSets: whether the cluster has JobSet must be known before the first job
+// is looked at, because a job that runs is not one without a JobSet.
+func (reconciler *Reconciler) watchJobSets(manager ctrl.Manager, building *builder.Builder) error {
+	there, err := servesJobSet(manager.GetRESTMapper())
+	if err != nil {
+		return fmt.Errorf("ask the API server for JobSet: %w", err)
+	}
+	if there {
+		reconciler.cluster.jobSets.Store(true)
+		building = building.Watches(&jobset.JobSet{}, reconciler.byLabels())
+	}
+	running, err := building.Build(reconciler)
+	if err != nil || there {
+		return err
 	}
 	return manager.Add(&jobSetWatch{reconciler: reconciler, controller: running, cache: manager.GetCache(), mapper: manager.GetRESTMapper()})
+}
+
+func servesJobSet(mapper meta.RESTMapper) (bool, error) {
+	_, err := mapper.RESTMapping(schema.GroupKind{Group: jobset.GroupVersion.Group, Kind: "JobSet"}, jobset.GroupVersion.Version)
+	if meta.IsNoMatchError(err) {
+		return false, nil
+	}
+	return err == nil, err
 }
 
 // jobs also forgets what is remembered of a job that is gone.
@@ -224,13 +248,12 @@ type jobSetWatch struct {
 var _ manager.Runnable = (*jobSetWatch)(nil)
 
 func (watch *jobSetWatch) Start(ctx context.Context) error {
-	kind := schema.GroupKind{Group: jobset.GroupVersion.Group, Kind: "JobSet"}
 	for {
-		_, err := watch.mapper.RESTMapping(kind, jobset.GroupVersion.Version)
-		if err == nil {
+		there, err := servesJobSet(watch.mapper)
+		if there {
 			break
 		}
-		if !meta.IsNoMatchError(err) {
+		if err != nil {
 			ctrl.Log.Error(err, "ask the API server for JobSet")
 		}
 		select {
@@ -243,6 +266,21 @@ func (watch *jobSetWatch) Start(ctx context.Context) error {
 		return fmt.Errorf("watch JobSets: %w", err)
 	}
 	watch.reconciler.cluster.jobSets.Store(true)
+	if err := watch.controller.Watch(source.Func(watch.enqueueAll)); err != nil {
+		return fmt.Errorf("look at the TrainJobs that waited for JobSet: %w", err)
+	}
 	<-ctx.Done()
+	return nil
+}
+
+// enqueueAll has every TrainJob looked at.
+func (watch *jobSetWatch) enqueueAll(ctx context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
+	var waiting v2alpha1.TrainJobList
+	if err := watch.cache.List(ctx, &waiting); err != nil {
+		return err
+	}
+	for i := range waiting.Items {
+		queue.Add(reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&waiting.Items[i])})
+	}
 	return nil
 }

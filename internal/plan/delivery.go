@@ -81,6 +81,12 @@ func AddAgent(pod *corev1.PodSpec, delivery Delivery) {
 // the pod's first container.
 func agentContainer(name string, pod *corev1.PodSpec, image string, arguments ...string) corev1.Container {
 	limits := corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("100m"), corev1.ResourceMemory: resource.MustParse("64Mi")}
+	resources := corev1.ResourceRequirements{Requests: limits, Limits: limits.DeepCopy()}
+	if whole := pod.Resources; whole != nil && len(whole.Requests)+len(whole.Limits) > 0 {
+		// What the pod asks for as a whole must suffice for each of its containers, and
+		// may be less than ours would ask for.
+		resources = corev1.ResourceRequirements{}
+	}
 	context := &corev1.SecurityContext{
 		AllowPrivilegeEscalation: new(false),
 		ReadOnlyRootFilesystem:   new(true),
@@ -95,7 +101,7 @@ func agentContainer(name string, pod *corev1.PodSpec, image string, arguments ..
 		Image:           image,
 		ImagePullPolicy: corev1.PullIfNotPresent,
 		Command:         append([]string{"/" + path.Base(agent.Path)}, arguments...),
-		Resources:       corev1.ResourceRequirements{Requests: limits, Limits: limits.DeepCopy()},
+		Resources:       resources,
 		SecurityContext: context,
 	}
 }

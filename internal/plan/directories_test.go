@@ -10,12 +10,15 @@ import (
 
 // The agent is too small a program to know the model, so both say where things
 // are.
-func TestModelAndAgentAgreeOnDirectories(t *testing.T) {
+func TestModelAndAgentAgree(t *testing.T) {
 	for _, pair := range [][2]string{
 		{job.AgentDirectory, path.Dir(agent.Path)}, {job.KeyDirectory, agent.KeyDirectory}, {job.ClockDirectory, path.Dir(agent.ClockFile)},
 	} {
 		if pair[0] != pair[1] {
 			t.Errorf("the model says %s, the agent %s", pair[0], pair[1])
 		}
+	}
+	if job.AgentPort != agent.Port {
+		t.Errorf("the model says %d, the agent %d", job.AgentPort, agent.Port)
 	}
 }

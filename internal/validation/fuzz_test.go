@@ -2,27 +2,18 @@ package validation
 
 import (
 	"encoding/json"
-	"math/rand"
-	"os"
-	"path/filepath"
-	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/apitesting/fuzzer"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/resource"
-	metafuzzer "k8s.io/apimachinery/pkg/apis/meta/fuzzer"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/serializer"
-	"sigs.k8s.io/yaml"
 
 	"github.com/trireme-mpi/trireme/api/v2alpha1"
 	"github.com/trireme-mpi/trireme/api/v2beta1"
 	"github.com/trireme-mpi/trireme/internal/config"
 	"github.com/trireme-mpi/trireme/internal/job"
+	"github.com/trireme-mpi/trireme/internal/testing/random"
 )
 
 // Each kind is fuzzed in two ways: by what a client might send, as bytes that
@@ -104,32 +95,8 @@ func list(pairs ...string) corev1.ResourceList {
 // addManifests starts the fuzzer from the manifests of the repository.
 func addManifests(f *testing.F, kinds ...string) {
 	f.Helper()
-	added := 0
-	for _, pattern := range []string{"test/manifests/*/*.yaml", "config/samples/*.yaml", "config/runtimes/*.yaml"} {
-		files, err := filepath.Glob(filepath.Join("../..", pattern))
-		if err != nil {
-			f.Fatal(err)
-		}
-		for _, file := range files {
-			data, err := os.ReadFile(file)
-			if err != nil {
-				f.Fatal(err)
-			}
-			for _, document := range strings.Split(string(data), "\n---") {
-				text, err := yaml.YAMLToJSON([]byte(document))
-				if err != nil {
-					f.Fatalf("%s: %v", file, err)
-				}
-				var meta metav1.TypeMeta
-				if json.Unmarshal(text, &meta) == nil && strings.Contains(" "+strings.Join(kinds, " ")+" ", " "+meta.Kind+" ") {
-					f.Add(int64(added), text)
-					added++
-				}
-			}
-		}
-	}
-	if added == 0 {
-		f.Fatalf("no manifest of %v to start from", kinds)
+	for i, manifest := range random.Manifests(f, repository, kinds...) {
+		f.Add(int64(i), manifest)
 	}
 	f.Add(int64(-1), []byte(`{"spec":{"slotsPerWorker":-2147483648,"mpiReplicaSpecs":{"Worker":null,"Launcher":{"replicas":2147483647}}}}`))
 	f.Add(int64(-2), []byte(`{"spec":{"mpiReplicaSpecs":{"Worker":{"replicas":2147483647,"template":{"spec":{"containers":[{"resources":{"limits":{"cpu":"1e30","nvidia.com/gpu":"-9223372036854775808","memory":"9223372036854775807"}}}]}}}}}}`))
@@ -139,10 +106,9 @@ func addManifests(f *testing.F, kinds ...string) {
 // objects are one that the bytes describe, if they do, and one filled at random.
 func objects[T any](t *testing.T, seed int64, text []byte, empty func() T) []T {
 	t.Helper()
-	random := empty()
-	filler := fuzzer.FuzzerFor(metafuzzer.Funcs, rand.NewSource(seed), serializer.NewCodecFactory(runtime.NewScheme()))
-	filler.Fill(random)
-	made := []T{random}
+	filled := empty()
+	random.Fill(seed, filled)
+	made := []T{filled}
 	sent := empty()
 	if json.Unmarshal(text, sent) == nil {
 		made = append(made, sent)

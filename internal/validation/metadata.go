@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	metavalidation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
@@ -59,9 +60,19 @@ func changed(old map[string]string, key, value string) bool {
 
 // labelsInOrder judges labels as Kubernetes does, and always in the same order.
 func labelsInOrder(values map[string]string, at *field.Path) field.ErrorList {
+	return inOrder(values, at, metavalidation.ValidateLabels)
+}
+
+// annotationsInOrder judges annotations as Kubernetes does, and always in the
+// same order.
+func annotationsInOrder(values map[string]string, at *field.Path) field.ErrorList {
+	return inOrder(values, at, apivalidation.ValidateAnnotations)
+}
+
+func inOrder(values map[string]string, at *field.Path, judge func(map[string]string, *field.Path) field.ErrorList) field.ErrorList {
 	var faults field.ErrorList
 	for _, key := range slices.Sorted(maps.Keys(values)) {
-		faults = append(faults, metavalidation.ValidateLabels(map[string]string{key: values[key]}, at)...)
+		faults = append(faults, judge(map[string]string{key: values[key]}, at)...)
 	}
 	return faults
 }

@@ -186,7 +186,7 @@ func (check *mpiJobCheck) containers() {
 			continue
 		}
 		at := check.role(role).Child("template")
-		pods.taken = check.taken(role)
+		pods.taken, pods.agentListens = check.taken(role), check.agentListens(role)
 		pods.template(at, &replica.Template)
 		istio(check.Findings, at.Child("metadata"), &metav1.ObjectMeta{}, &replica.Template.ObjectMeta)
 	}
@@ -209,6 +209,15 @@ func (check *mpiJobCheck) taken(role v2beta1.MPIReplicaType) map[string]string {
 	return byOperator(directories...)
 }
 
+// agentListens tells whether pods of a role answer on the agent's port.
+func (check *mpiJobCheck) agentListens(role v2beta1.MPIReplicaType) bool {
+	if role == v2beta1.MPIReplicaTypeWorker {
+		return check.job.WorkersRunAgent()
+	}
+	launcher := check.job.Launcher.Template.Spec.Containers
+	return len(launcher) > 0 && len(launcher[0].Command) > 0
+}
+
 func (check *mpiJobCheck) network() {
 	hostNetwork := check.job.Launcher.Template.Spec.HostNetwork || check.job.Worker.Template.Spec.HostNetwork
 	if check.job.NetworkPolicy != "" && hostNetwork {
@@ -216,10 +225,13 @@ func (check *mpiJobCheck) network() {
 	}
 }
 
+// notForKeys are where pods have something else.
+var notForKeys = []string{"/", "/tmp", "/dev/shm", job.HostfileDirectory, job.AgentDirectory, job.KeyDirectory, job.ClockDirectory}
+
 func (check *mpiJobCheck) sshDirectory() {
 	if directory := check.mpiJob.Spec.SSHAuthMountPath; directory != "" && !path.IsAbs(directory) {
 		check.refuse(field.Invalid(check.spec.Child("sshAuthMountPath"), directory, "must be an absolute path"))
-	} else if clean := path.Clean(directory); clean == "/" || clean == job.HostfileDirectory {
+	} else if slices.Contains(notForKeys, path.Clean(directory)) {
 		check.refuse(field.Invalid(check.spec.Child("sshAuthMountPath"), directory, "must be a directory of its own"))
 	}
 }

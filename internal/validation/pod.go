@@ -24,7 +24,18 @@ type podCheck struct {
 	// taken are directories of the first container where something is mounted
 	// already, and by whom.
 	taken map[string]string
+	// agentListens: the first container answers on the agent's port.
+	agentListens bool
 }
+
+const (
+	// ownPrefix begins the names of all volumes, containers and ports that the
+	// operator adds to pods.
+	ownPrefix = "trireme-"
+	// maxSearches is how many search domains a pod may have, less the one that the
+	// operator adds.
+	maxSearches = 32 - 1
+)
 
 func (check *podCheck) template(at *field.Path, template *corev1.PodTemplateSpec) {
 	pod, spec := &template.Spec, at.Child("spec")
@@ -41,6 +52,7 @@ func (check *podCheck) template(at *field.Path, template *corev1.PodTemplateSpec
 			at, container, first := spec.Child(list.name).Index(i), &list.containers[i], list.name == "containers" && i == 0
 			check.containerName(at.Child("name"), container.Name, names)
 			check.container(at, container, check.imageGiven && first)
+			check.ports(at.Child("ports"), container.Ports, first)
 			taken := check.taken
 			if !first {
 				taken = nil
@@ -48,7 +60,12 @@ func (check *podCheck) template(at *field.Path, template *corev1.PodTemplateSpec
 			check.mounts(at.Child("volumeMounts"), container.VolumeMounts, volumes, taken)
 		}
 	}
+	check.findings.refuse(labelsInOrder(template.Labels, at.Child("metadata", "labels"))...)
+	check.findings.refuse(annotationsInOrder(template.Annotations, at.Child("metadata", "annotations"))...)
 	check.findings.refuse(labelsInOrder(pod.NodeSelector, spec.Child("nodeSelector"))...)
+	if dns := pod.DNSConfig; dns != nil && len(dns.Searches) > maxSearches {
+		check.findings.refuse(field.TooMany(spec.Child("dnsConfig", "searches"), len(dns.Searches), maxSearches))
+	}
 	if pod.Resources != nil {
 		check.resources(spec.Child("resources"), pod.Resources)
 	}
@@ -63,6 +80,7 @@ func (check *podCheck) volumes(at *field.Path, volumes []corev1.Volume) sets.Set
 		for _, fault := range utilvalidation.IsDNS1123Label(volumes[i].Name) {
 			check.findings.refuse(field.Invalid(at.Index(i).Child("name"), volumes[i].Name, fault))
 		}
+		check.notOurs(at.Index(i).Child("name"), volumes[i].Name)
 	}
 	return volumeNames(volumes)
 }
@@ -79,10 +97,35 @@ func (check *podCheck) containerName(at *field.Path, name string, names sets.Set
 	for _, fault := range utilvalidation.IsDNS1123Label(name) {
 		check.findings.refuse(field.Invalid(at, name, fault))
 	}
+	check.notOurs(at, name)
 	if names.Has(name) {
 		check.findings.refuse(field.Duplicate(at, name))
 	}
 	names.Insert(name)
+}
+
+// notOurs refuses a name that the operator may give to something of its own.
+func (check *podCheck) notOurs(at *field.Path, name string) {
+	if strings.HasPrefix(name, ownPrefix) {
+		check.findings.refuse(field.Forbidden(at, fmt.Sprintf("%s: names that begin with %s are the operator's; choose another", name, ownPrefix)))
+	}
+}
+
+func (check *podCheck) ports(at *field.Path, ports []corev1.ContainerPort, first bool) {
+	names := sets.New[string]()
+	for i := range ports {
+		port, at := &ports[i], at.Index(i)
+		check.notOurs(at.Child("name"), port.Name)
+		if port.Name != "" && names.Has(port.Name) {
+			check.findings.refuse(field.Duplicate(at.Child("name"), port.Name))
+		}
+		names.Insert(port.Name)
+		isTCP := port.Protocol == "" || port.Protocol == corev1.ProtocolTCP
+		if check.agentListens && !first && isTCP && port.ContainerPort == job.AgentPort {
+			check.findings.refuse(field.Forbidden(at.Child("containerPort"), fmt.Sprintf(
+				"%d is taken by the operator's agent in the first container, and a pod has each port once; use another", job.AgentPort)))
+		}
+	}
 }
 
 func (check *podCheck) container(at *field.Path, container *corev1.Container, imageGiven bool) {

@@ -111,10 +111,17 @@ func (check *runtimeCheck) replicatedJobs() {
 }
 
 func (check *runtimeCheck) replicatedJob(at *field.Path, replicated *v2alpha1.ReplicatedJob) {
-	pods := podCheck{rules: check.rules, findings: check.Findings, imageGiven: true, taken: byOperator(job.AgentDirectory, job.KeyDirectory)}
+	directories := []string{job.AgentDirectory, job.KeyDirectory}
 	if replicated.Name == v2alpha1.ReplicatedJobLauncher {
-		pods.taken = byOperator(job.HostfileDirectory, job.AgentDirectory, job.KeyDirectory, job.ClockDirectory)
+		directories = append(directories, job.HostfileDirectory, job.ClockDirectory)
 	}
+	// Of a job that says nothing itself.
+	model := job.FromTrainJob(&v2alpha1.TrainJob{}, check.runtime, check.rules.Defaults)
+	if !model.WorkersRunAgent() {
+		directories = append(directories, model.SSHDirectory)
+	}
+	pods := podCheck{rules: check.rules, findings: check.Findings, imageGiven: true, taken: byOperator(directories...),
+		agentListens: replicated.Name == v2alpha1.ReplicatedJobLauncher || model.WorkersRunAgent()}
 	template := at.Child("template")
 	pods.template(template, &replicated.Template)
 	istio(check.Findings, template.Child("metadata"), &metav1.ObjectMeta{}, &replicated.Template.ObjectMeta)

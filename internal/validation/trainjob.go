@@ -124,14 +124,26 @@ func (check *trainJobCheck) source(at *field.Path, source *v2alpha1.Source) {
 		return
 	}
 	// Looked for before anything is parsed, and never shown: it holds a password.
-	if strings.ContainsAny(source.StorageURI, "@?") {
+	if mayHoldCredentials(source.StorageURI) {
 		check.refuse(field.Forbidden(at.Child("storageUri"), "must not hold credentials or parameters; put them into a Secret and name it in secretRef"))
 	} else if uri, err := url.Parse(source.StorageURI); err != nil || !slices.Contains(schemes, uri.Scheme) || uri.Host == "" {
-		check.refuse(field.Invalid(at.Child("storageUri"), source.StorageURI, "must be s3://bucket/path, hf://owner/name or pvc://claim/path"))
+		check.refuse(field.Invalid(at.Child("storageUri"), source.StorageURI, "must be s3://bucket/path, hf://owner/name, hf://owner/name@revision or pvc://claim/path"))
+	} else if uri.Scheme == "pvc" && len(utilvalidation.IsDNS1123Subdomain(uri.Host)) > 0 {
+		check.refuse(field.Invalid(at.Child("storageUri"), source.StorageURI, fmt.Sprintf("%q cannot be the name of a PersistentVolumeClaim; write pvc://claim/path", uri.Host)))
 	}
 	if source.SecretRef != nil {
 		check.subdomain(at.Child("secretRef", "name"), source.SecretRef.Name)
 	}
+}
+
+// mayHoldCredentials: an @ is for passwords, except behind the name of a
+// repository, where it is for a revision.
+func mayHoldCredentials(uri string) bool {
+	if repository, isHub := strings.CutPrefix(uri, "hf://"); isHub {
+		owner, name, _ := strings.Cut(repository, "/")
+		return strings.ContainsAny(owner, "@?") || strings.Contains(name, "?")
+	}
+	return strings.ContainsAny(uri, "@?")
 }
 
 func (check *trainJobCheck) subdomain(at *field.Path, name string) {
@@ -144,7 +156,7 @@ func (check *trainJobCheck) subdomain(at *field.Path, name string) {
 func (check *trainJobCheck) withRuntime(made *job.Job) {
 	trainer := check.spec.Child("trainer")
 	check.numNodes(made)
-	check.volumes(trainer)
+	check.volumes(trainer, made)
 	check.gpus(made)
 	if check.trainJob.Spec.Trainer.SlotsPerWorker == nil {
 		between(check.Findings, trainer.Child("slotsPerWorker"), "slotsPerWorker", &made.Slots, 1, check.rules.Limits.MaxSlots.TrainJob)
@@ -204,9 +216,13 @@ func (rules *Rules) manyGPUs(findings *Findings, at *field.Path, gpus int64) {
 }
 
 // volumes judges the job's mounts together with the volumes of both roles.
-func (check *trainJobCheck) volumes(at *field.Path) {
+func (check *trainJobCheck) volumes(at *field.Path, made *job.Job) {
 	trainer := &check.trainJob.Spec.Trainer
-	taken := byOperator(job.HostfileDirectory, job.AgentDirectory, job.KeyDirectory, job.ClockDirectory)
+	directories := []string{job.HostfileDirectory, job.AgentDirectory, job.KeyDirectory, job.ClockDirectory}
+	if !made.WorkersRunAgent() {
+		directories = append(directories, made.SSHDirectory)
+	}
+	taken := byOperator(directories...)
 	if check.trainJob.Spec.Initializer != nil {
 		taken[job.WorkspaceDirectory] = "the initializer"
 	}

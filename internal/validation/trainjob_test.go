@@ -56,7 +56,7 @@ func TestInitializer(t *testing.T) {
 
 func TestSources(t *testing.T) {
 	const (
-		form        = "must be s3://bucket/path, hf://owner/name or pvc://claim/path"
+		form        = "must be s3://bucket/path, hf://owner/name, hf://owner/name@revision or pvc://claim/path"
 		credentials = "Forbidden: must not hold credentials or parameters; put them into a Secret and name it in secretRef"
 	)
 	invalid := func(uri string) string { return `Invalid value: "` + uri + `": ` + form }
@@ -64,6 +64,9 @@ func TestSources(t *testing.T) {
 		"s3://bucket/path":              {},
 		"s3://bucket":                   {},
 		"hf://owner/name":               {},
+		"hf://owner/name@v1.0":          {},
+		"hf://datasets/owner/name@main": {},
+		"hf://owner/name@v1?x=y":        {want: credentials},
 		"pvc://claim/path/to/it":        {},
 		"":                              {want: invalid("")},
 		"bucket/path":                   {want: invalid("bucket/path")},

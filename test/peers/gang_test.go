@@ -107,8 +107,9 @@ func (scheduler gangScheduler) waitsForRoom(t *testing.T) {
 	blocker := place.fillNode()
 	scheduler.createGroup(place)
 	scheduler.createMembers(place, 0, gangSize)
-	place.eventually("the scheduler has tried", func() error { return place.refused(gangLabels) })
-	place.stays("no pod is placed", patience, func() error { return place.unplaced(gangLabels, gangSize) })
+	refused := func() error { return place.refused(gangLabels, gangSize) }
+	place.eventually("the scheduler has tried", refused)
+	place.stays("no pod is placed", patience, refused)
 	place.deletePod(blocker)
 	place.eventually("the gang runs", func() error {
 		if scheduler.remind != nil {
@@ -128,8 +129,12 @@ func (place *place) fillNode() *corev1.Pod {
 	return blocker
 }
 
-// refused asks that the scheduler has said of a pod that it has no place for it.
-func (place *place) refused(labels client.MatchingLabels) error {
+// refused asks for that many pods with the labels, none of them on a node, and
+// that the scheduler has said so of one of them.
+func (place *place) refused(labels client.MatchingLabels, count int) error {
+	if err := place.unplaced(labels, count); err != nil {
+		return err
+	}
 	for _, pod := range place.pods(labels) {
 		if waitingFor(pod) != "" {
 			return nil

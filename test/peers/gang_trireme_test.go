@@ -34,8 +34,9 @@ func (scheduler gangScheduler) placesJobs(t *testing.T, kind jobKind) {
 		place := newPlace(t)
 		blocker := place.fillNode()
 		kind.create(place, jobShape{name: gang, cpus: largePod, gang: scheduler})
-		place.eventually("the scheduler has tried", func() error { return place.refused(kind.pods(gang)) })
-		place.stays("no pod is placed", patience, func() error { return place.unplaced(kind.pods(gang), jobPods) })
+		refused := func() error { return place.refused(kind.pods(gang), jobPods) }
+		place.eventually("the scheduler has tried", refused)
+		place.stays("no pod is placed", patience, refused)
 		place.deletePod(blocker)
 		// Nobody but the operator reminds a scheduler that needs it.
 		place.eventually("the job runs", scheduler.runsJob(place, kind))

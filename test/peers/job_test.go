@@ -119,10 +119,15 @@ func never(template corev1.PodTemplateSpec) corev1.PodTemplateSpec {
 	return template
 }
 
+var (
+	mpiJobKind   = schema.GroupVersionKind{Group: "kubeflow.org", Version: "v2beta1", Kind: "MPIJob"}
+	trainJobKind = schema.GroupVersionKind{Group: "kubeflow.org", Version: "v2alpha1", Kind: "TrainJob"}
+)
+
 // mpiJob has fields that are Trireme's own, which Kueue does not know.
 var mpiJob = jobKind{
-	kind:     schema.GroupVersionKind{Group: "kubeflow.org", Version: "v2beta1", Kind: "MPIJob"},
-	queued:   schema.GroupVersionKind{Group: "kubeflow.org", Version: "v2beta1", Kind: "MPIJob"},
+	kind:     mpiJobKind,
+	queued:   mpiJobKind,
 	suspend:  []string{"spec", "runPolicy", "suspend"},
 	podLabel: "training.kubeflow.org/job-name",
 	says:     saysNothing,

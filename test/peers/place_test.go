@@ -66,15 +66,32 @@ func (place *place) clear() {
 		place.Log(state, err)
 	}
 	// The test's own context has ended.
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
-	err := place.client.Delete(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: place.namespace}})
+	err := place.deleteJobs(ctx)
+	if err == nil {
+		err = place.client.Delete(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: place.namespace}})
+	}
 	for pods := (corev1.PodList{}); err == nil; time.Sleep(100 * time.Millisecond) {
 		if err = place.client.List(ctx, &pods, client.InNamespace(place.namespace)); err == nil && len(pods.Items) == 0 {
 			return
 		}
 	}
 	place.Errorf("clear namespace %s: %v", place.namespace, err)
+}
+
+// deleteJobs goes before the namespace, whose end takes pods first: a job would
+// see them die and fail. A simulated pod dies without a word about how, for which
+// a Job that is still there would wait for ever.
+func (place *place) deleteJobs(ctx context.Context) error {
+	for _, kind := range []schema.GroupVersionKind{mpiJobKind, trainJobKind} {
+		object := &unstructured.Unstructured{}
+		object.SetGroupVersionKind(kind)
+		if err := place.client.DeleteAllOf(ctx, object, client.InNamespace(place.namespace), client.PropagationPolicy(metav1.DeletePropagationBackground)); err != nil {
+			return fmt.Errorf("delete every %s: %w", kind.Kind, err)
+		}
+	}
+	return nil
 }
 
 // create makes the objects of a manifest, in the place if they can be in one.
@@ -154,7 +171,7 @@ func (place *place) patch(kind schema.GroupVersionKind, name, patch string, subr
 // eventually tries until something holds.
 func (place *place) eventually(what string, holds func() error) {
 	place.Helper()
-	deadline := time.Now().Add(90 * time.Second)
+	deadline := time.Now().Add(2 * time.Minute)
 	for {
 		err := holds()
 		if err == nil {

@@ -30,8 +30,6 @@ var triremeMPIJob = func() jobKind {
 	return kind
 }()
 
-var trainJobKind = schema.GroupVersionKind{Group: "kubeflow.org", Version: "v2alpha1", Kind: "TrainJob"}
-
 // trainJob waits as its JobSet. Its runtime is made with it.
 var trainJob = jobKind{
 	kind:     trainJobKind,

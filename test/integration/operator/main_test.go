@@ -1,6 +1,7 @@
 package operator
 
 import (
+	"flag"
 	"fmt"
 	"os"
 	"sync"
@@ -68,7 +69,15 @@ func (lifetime *lifetime) end() {
 	}
 }
 
+// waitingTests is how many tests run at a time: they spend their time waiting for
+// the operator, and not for a processor.
+const waitingTests = "12"
+
 func TestMain(m *testing.M) {
+	flag.Parse()
+	if err := flag.Set("test.parallel", waitingTests); err != nil {
+		panic(err)
+	}
 	code := m.Run()
 	sharedEnd.end()
 	if sharedEnd.failed {

@@ -91,6 +91,7 @@ func wantHostfile(place *place, want string) {
 }
 
 func TestObjectsOfATrainJob(t *testing.T) {
+	t.Parallel()
 	for kind, create := range map[string]func(*place, string) client.Object{
 		"TrainingRuntime": func(_ *place, name string) client.Object { return runtime(name) },
 		"ClusterTrainingRuntime": func(_ *place, name string) client.Object {
@@ -134,6 +135,7 @@ func wantJobSet(place *place) {
 
 // Which PodGroup, and that pods are in it, by what the job asks for.
 func TestGangs(t *testing.T) {
+	t.Parallel()
 	for _, tc := range []struct {
 		name   string
 		policy *v2alpha1.PodGroupPolicy

@@ -4,11 +4,13 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 
@@ -100,10 +102,13 @@ func (place *place) startJobsOf(job client.Object) map[string]*batchv1.Job {
 	for _, replicated := range set.Spec.ReplicatedJobs {
 		batch := &batchv1.Job{
 			ObjectMeta: metav1.ObjectMeta{
-				Name: fmt.Sprintf("%s-%s-0", set.Name, replicated.Name), Labels: replicated.Template.Labels, Annotations: replicated.Template.Annotations,
+				Name: fmt.Sprintf("%s-%s-0", set.Name, replicated.Name), Labels: maps.Clone(replicated.Template.Labels), Annotations: replicated.Template.Annotations,
 				OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(set, jobset.GroupVersion.WithKind("JobSet"))},
 			},
 			Spec: *replicated.Template.Spec.DeepCopy(),
+		}
+		for _, labels := range []map[string]string{batch.Labels, batch.Spec.Template.Labels} {
+			labels[jobset.JobSetNameKey], labels[jobset.JobSetUIDKey] = set.Name, string(set.UID)
 		}
 		place.create(batch)
 		made[replicated.Name] = batch
@@ -122,12 +127,15 @@ func (place *place) assign(pods ...*corev1.Pod) {
 	}
 }
 
-// setStatus writes the status of a pod, as a kubelet does.
+// setStatus writes the status of a pod, as a kubelet does. The operator may write
+// its annotation at the same time.
 func (place *place) setStatus(pod *corev1.Pod, change func(*corev1.PodStatus)) {
 	place.Helper()
-	mustGet(place, pod, pod.Name)
-	change(&pod.Status)
-	if err := place.client.Status().Update(context.Background(), pod); err != nil {
+	if err := retry.RetryOnConflict(retry.DefaultRetry, func() error {
+		mustGet(place, pod, pod.Name)
+		change(&pod.Status)
+		return place.client.Status().Update(context.Background(), pod)
+	}); err != nil {
 		place.Fatalf("write the status of pod %s: %v", pod.Name, err)
 	}
 }
@@ -214,4 +222,25 @@ func (place *place) runs(job client.Object) (launcher *corev1.Pod, workers []*co
 	place.ready(all...)
 	place.untilPhase(job, training.PhaseRunning)
 	return launcher, workers
+}
+
+// endJob writes the end of a Job.
+func (place *place) endJob(name string, kind batchv1.JobConditionType, reason, message string) {
+	place.Helper()
+	batch := mustGet(place, &batchv1.Job{}, name)
+	began := metav1.NewTime(time.Now().Add(-time.Second))
+	batch.Status.StartTime = &began
+	before := batchv1.JobFailureTarget
+	if kind == batchv1.JobComplete {
+		before = batchv1.JobSuccessCriteriaMet
+		batch.Status.CompletionTime = new(metav1.Now())
+	}
+	for _, condition := range []batchv1.JobConditionType{before, kind} {
+		batch.Status.Conditions = append(batch.Status.Conditions, batchv1.JobCondition{
+			Type: condition, Status: corev1.ConditionTrue, Reason: reason, Message: message, LastProbeTime: metav1.Now(), LastTransitionTime: metav1.Now(),
+		})
+	}
+	if err := place.client.Status().Update(context.Background(), batch); err != nil {
+		place.Fatalf("end Job %s: %v", name, err)
+	}
 }

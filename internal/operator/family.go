@@ -1,0 +1,55 @@
+package operator
+
+import (
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
+
+	"github.com/trireme-mpi/trireme/internal/diagnosis"
+)
+
+// workload is a JobSet or a Job as it is seen.
+type workload struct {
+	diagnosis.Workload
+	uid types.UID
+}
+
+func newWorkload(object client.Object, suspend *bool) workload {
+	return workload{Workload: diagnosis.Workload{Exists: true, Suspended: suspend != nil && *suspend}, uid: object.GetUID()}
+}
+
+// family tells what belongs to a job. Labels alone do not: an earlier job of the
+// same name had the same, and anybody can copy them.
+type family struct {
+	// known are the job and those of its objects that make pods.
+	known map[types.UID]bool
+	// since is when the job was created.
+	since time.Time
+}
+
+func (family *family) add(found workload) diagnosis.Workload {
+	if found.Exists {
+		family.known[found.uid] = true
+	}
+	return found.Workload
+}
+
+// includes tells whether a pod or a Job with the job's labels is the job's.
+func (family *family) includes(found client.Object) bool {
+	owner := metav1.GetControllerOf(found)
+	switch {
+	case owner == nil:
+		return false
+	case family.known[owner.UID] || family.known[types.UID(found.GetLabels()[jobset.JobSetUIDKey])]:
+		return true
+	case owner.Kind == "Job" || owner.Kind == "JobSet":
+		// What made it is gone. It is what is left of an earlier start of the job, or
+		// else of an earlier job of its name.
+		return found.GetCreationTimestamp().After(family.since)
+	default:
+		return false
+	}
+}

@@ -1,0 +1,169 @@
+package operator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/trireme-mpi/trireme/api/training"
+	"github.com/trireme-mpi/trireme/api/v2beta1"
+)
+
+// deleted deletes a job, and waits until the operator makes nothing more of it.
+// Without a garbage collector what was made stays: it must say whose it was.
+func (place *place) deleted(jobs ...client.Object) {
+	place.Helper()
+	owners := map[string]bool{}
+	for _, job := range jobs {
+		place.delete(job)
+		owners[string(job.GetUID())] = true
+	}
+	var before int
+	place.eventually("nothing more is made", func() error {
+		now := len(place.objects())
+		defer func() { before = now }()
+		if now != before {
+			return fmt.Errorf("there are %d objects, and were %d", now, before)
+		}
+		return nil
+	})
+	place.stays("nothing is made of jobs that are gone", func() error {
+		objects := place.objects()
+		for name, object := range objects {
+			if len(object.OwnerReferences) != 1 || !owners[string(object.OwnerReferences[0].UID)] {
+				return fmt.Errorf("%s belongs to %v", name, object.OwnerReferences)
+			}
+		}
+		if len(objects) != before {
+			return fmt.Errorf("there are %d objects, and were %d", len(objects), before)
+		}
+		return nil
+	})
+}
+
+func TestDeletedRightAfterItsCreation(t *testing.T) {
+	place := parallel(t)
+	place.create(runtime("mpi"))
+	place.createEventually(trainJob("", "first"))
+	var jobs []client.Object
+	for i := range 10 {
+		for _, job := range []client.Object{mpiJob(fmt.Sprintf("mpi-%d", i)), trainJob("", fmt.Sprintf("train-%d", i))} {
+			place.create(job)
+			place.delete(job)
+			jobs = append(jobs, job)
+		}
+	}
+	first := trainJob("", "first")
+	if err := place.get(first, "first"); err != nil {
+		t.Fatal(err)
+	}
+	place.deleted(append(jobs, first)...)
+}
+
+func TestDeletedWhileItsPodsAreCreated(t *testing.T) {
+	place := parallel(t)
+	job := mpiJob("train", func(job *v2beta1.MPIJob) {
+		job.Spec.MPIReplicaSpecs[v2beta1.MPIReplicaTypeWorker].Replicas = new(int32(60))
+	})
+	place.create(job)
+	place.eventually("a worker is there", func() error {
+		if len(place.podsOf(job, training.RoleWorker)) == 0 {
+			return errors.New("there is none")
+		}
+		return nil
+	})
+	place.deleted(job)
+}
+
+func TestDeletedWhenItRunsOrIsFinished(t *testing.T) {
+	t.Parallel()
+	for _, finished := range []bool{false, true} {
+		t.Run(fmt.Sprintf("finished %t", finished), func(t *testing.T) {
+			place := parallel(t)
+			job := mpiJob("train")
+			place.create(job)
+			launcher, workers := place.runs(job)
+			if finished {
+				place.exit(launcher, 0, report("", 2))
+				place.untilPhase(job, training.PhaseSucceeded)
+			}
+			// The launcher's pod belongs to its Job.
+			place.remove(append(workers, launcher)...)
+			place.deleted(job)
+		})
+	}
+}
+
+// A job that is created again under the name of one that was just deleted waits
+// until what was that one's is gone.
+func TestCreatedAgain(t *testing.T) {
+	t.Parallel()
+	bothKinds(t, func(place *place, job client.Object) {
+		place.createEventually(job)
+		launcher, workers := place.runs(job)
+		old := job.GetUID()
+		leftovers := place.objects()
+		place.delete(job)
+		again := job.DeepCopyObject().(client.Object)
+		again.SetUID("")
+		again.SetResourceVersion("")
+		place.create(again)
+		place.stays("it waits", func() error {
+			if err := place.get(again, again.GetName()); err != nil || progressOf(again).Phase == training.PhaseFailed {
+				return fmt.Errorf("it has failed (%w): %s", err, progressOf(again).FailureMessage)
+			}
+			return nil
+		})
+		condition := "TrainingComplete"
+		if isMPIJob(again) {
+			condition = "Pending"
+		}
+		if answer, message := conditionOf(again, condition); !strings.HasSuffix(answer, " WaitingForDeletion") || !strings.Contains(message, "of an earlier job of the same name, is still going") {
+			place.Errorf("it says %q: %s", answer, message)
+		}
+		// The garbage collector deletes what was the old one's, and kubelets end its pods.
+		for name, object := range leftovers {
+			if object.Kind != "Pod" {
+				place.delete(object, client.PropagationPolicy(metav1.DeletePropagationBackground))
+			}
+			if len(object.OwnerReferences) != 1 {
+				place.Errorf("%s has the owners %v", name, object.OwnerReferences)
+			}
+		}
+		for _, pod := range append(workers, launcher) {
+			place.setStatus(pod, func(status *corev1.PodStatus) { status.Phase = corev1.PodFailed })
+		}
+		place.remove(append(workers, launcher)...)
+		place.runs(again)
+		for name, object := range place.objects() {
+			if owner := object.OwnerReferences[0].UID; owner == old {
+				place.Errorf("%s belongs to the job that is gone", name)
+			}
+		}
+	})
+}
+
+// A finished job goes when its time is over.
+func TestTimeToLive(t *testing.T) {
+	place := parallel(t)
+	job := mpiJob("train", func(job *v2beta1.MPIJob) { job.Spec.RunPolicy.TTLSecondsAfterFinished = new(int32(1)) })
+	place.create(job)
+	launcher, _ := place.runs(job)
+	place.exit(launcher, 0, report("", 2))
+	place.eventually("the job is gone", func() error {
+		if err := place.client.Get(context.Background(), client.ObjectKeyFromObject(job), job); !apierrors.IsNotFound(err) {
+			return fmt.Errorf("it is %s (%w)", job.Status.Phase, err)
+		}
+		return nil
+	})
+	if job.Status.Phase != training.PhaseSucceeded {
+		t.Errorf("it went as %s", job.Status.Phase)
+	}
+}

@@ -1,0 +1,159 @@
+package operator
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
+
+	"github.com/trireme-mpi/trireme/api/training"
+	"github.com/trireme-mpi/trireme/api/v2beta1"
+)
+
+// How jobs fail, what is said of it, and what is left of them. Every way in which
+// they can is diagnosis's own test.
+func TestFailures(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		happens func(place *place, launcher *corev1.Pod, workers []*corev1.Pod)
+		reason  training.FailureReason
+		event   string
+		message string
+	}{
+		"the command fails": {
+			happens: func(place *place, launcher *corev1.Pod, _ []*corev1.Pod) {
+				place.exit(launcher, 3, report("TrainingError", 2))
+			},
+			reason: training.FailureTraining, event: "JobFailed", message: "The launcher (pod ",
+		},
+		"a worker fails": {
+			happens: func(place *place, _ *corev1.Pod, workers []*corev1.Pod) {
+				place.exit(workers[1], 137, "")
+			},
+			reason: training.FailureWorker, event: "WorkerFailed", message: "Worker 1 (pod ",
+		},
+		"the launcher is evicted": {
+			happens: func(place *place, launcher *corev1.Pod, _ []*corev1.Pod) {
+				place.setStatus(launcher, func(status *corev1.PodStatus) {
+					status.Phase, status.Reason, status.Message = corev1.PodFailed, "Evicted", "The node was low on resource: memory."
+				})
+			},
+			reason: training.FailureLauncher, event: "LauncherFailed", message: "was evicted from its node: The node was low on resource: memory",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bothKinds(t, func(place *place, job client.Object) {
+				if mpiJob, is := job.(*v2beta1.MPIJob); is {
+					mpiJob.Spec.RunPolicy.BackoffLimit = new(int32(0))
+				}
+				place.createAs("ada@example.com", job)
+				launcher, workers := place.runs(job)
+				tc.happens(place, launcher, workers)
+				place.untilPhase(job, training.PhaseFailed)
+				if progress := progressOf(job); progress.FailureReason != tc.reason || !strings.Contains(progress.FailureMessage, tc.message) {
+					place.Errorf("it failed with %s: %s", progress.FailureReason, progress.FailureMessage)
+				}
+				condition := []string{"Failed", "True " + string(tc.reason)}
+				if isMPIJob(job) {
+					condition = append(condition, "Running", "False Failed")
+				}
+				if err := wantConditions(job, condition...); err != nil {
+					place.Error(err)
+				}
+				place.untilEvents(job, "JobSubmitted", "GangSchedulingStarted", "GangScheduled", "PodsReady", "TrainingStarted", tc.event)
+				place.wantAudit(job, string(tc.reason))
+				labels := fmt.Sprintf("{failure_reason=%q,namespace=%q}", tc.reason, place.namespace)
+				if !isMPIJob(job) {
+					labels = fmt.Sprintf("{failure_reason=%q,namespace=%q,runtime=\"mpi\"}", tc.reason, place.namespace)
+				}
+				place.untilMetric(metricOf(job, "failed_total"), labels, 1)
+				place.wantLeft(job, launcher, workers)
+			})
+		})
+	}
+}
+
+// giveUp: the Job of an MPIJob's launcher is not tried again, or JobSet fails
+// with the first of its Jobs.
+func (place *place) giveUp(job client.Object) {
+	place.Helper()
+	if isMPIJob(job) {
+		place.endJob(job.GetName()+"-launcher", batchv1.JobFailed, "BackoffLimitExceeded", "Job has reached the specified backoff limit")
+		return
+	}
+	set := mustGet(place, &jobset.JobSet{}, job.GetName())
+	meta.SetStatusCondition(&set.Status.Conditions, metav1.Condition{
+		Type: string(jobset.JobSetFailed), Status: metav1.ConditionTrue, Reason: "FailedJobs", Message: "jobset failed due to one or more job failures",
+	})
+	if err := place.client.Status().Update(place.Context(), set); err != nil {
+		place.Fatal(err)
+	}
+}
+
+// wantLeft: pods that run are ended, those that have ended stay for their logs.
+func (place *place) wantLeft(job client.Object, launcher *corev1.Pod, workers []*corev1.Pod) {
+	place.Helper()
+	if !isMPIJob(job) {
+		return
+	}
+	place.eventually("what runs is ended, and what has ended stays", func() error {
+		for _, pod := range append(workers, launcher) {
+			ended := pod.Status.Phase == corev1.PodFailed
+			err := place.get(pod, pod.Name)
+			if pod.Labels[training.LabelReplicaType] == training.RoleLauncher {
+				continue
+			}
+			if ended == (err != nil || pod.DeletionTimestamp != nil) {
+				return fmt.Errorf("pod %s, which has ended: %t, is being deleted: %t", pod.Name, ended, !ended)
+			}
+		}
+		batch := mustGet(place, &batchv1.Job{}, job.GetName()+"-launcher")
+		stopped := batch.Spec.Suspend != nil && *batch.Spec.Suspend
+		if launcher.Status.Phase == corev1.PodRunning && !stopped {
+			return errors.New("the launcher is not stopped")
+		}
+		return nil
+	})
+}
+
+// No scheduler ever fails a job: the operator does, and says how much room there
+// was.
+func TestGangSchedulingTimeout(t *testing.T) {
+	place := parallel(t)
+	node := &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: "large"},
+		Status:     corev1.NodeStatus{Allocatable: resources("cpu", "64", "memory", "256Gi", "pods", "110")},
+	}
+	place.cluster.create(t, node)
+	// Every node begins with a taint.
+	node.Spec.Taints = nil
+	if err := place.client.Update(t.Context(), node); err != nil {
+		t.Fatal(err)
+	}
+	job := mpiJob("train", func(job *v2beta1.MPIJob) {
+		job.Spec.RunPolicy.SchedulingPolicy = &v2beta1.SchedulingPolicy{ScheduleTimeoutSeconds: new(int32(2))}
+	})
+	place.create(job)
+	place.startLauncher(job)
+	place.untilPhase(job, training.PhaseFailed)
+	want := "Gang scheduling timeout: Requested 3 pods, only 1 nodes available with sufficient resources"
+	if progress := progressOf(job); progress.FailureReason != training.FailureGangSchedulingTimeout || !strings.HasPrefix(progress.FailureMessage, want) {
+		t.Errorf("it failed with %s: %s", progress.FailureReason, progress.FailureMessage)
+	}
+	place.untilEvents(job, "JobSubmitted", "GangSchedulingStarted", "GangSchedulingTimeout")
+	place.eventually("its workers and its group are gone", func() error {
+		for name, object := range place.objects() {
+			if object.Kind == "PodGroup" || object.Labels[training.LabelReplicaType] == training.RoleWorker {
+				return fmt.Errorf("there is %s", name)
+			}
+		}
+		return nil
+	})
+}

@@ -1,0 +1,224 @@
+package operator
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	"golang.org/x/crypto/ssh"
+	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	kuberuntime "k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
+
+	"github.com/trireme-mpi/trireme/api/training"
+	"github.com/trireme-mpi/trireme/api/v2alpha1"
+	"github.com/trireme-mpi/trireme/api/v2beta1"
+)
+
+// secretName is that of a job's keys.
+func secretName(job client.Object) string {
+	if isMPIJob(job) {
+		return job.GetName() + "-ssh-key"
+	}
+	return job.GetName() + "-ssh"
+}
+
+// Two pairs of keys, of which nobody has both halves; a job that has failed has
+// none any more.
+func TestKeys(t *testing.T) {
+	t.Parallel()
+	bothKinds(t, func(place *place, job client.Object) {
+		place.createEventually(job)
+		secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: secretName(job)}}
+		place.until("there are keys", secret, func() error { return nil })
+		if got, want := slices.Sorted(maps.Keys(secret.Data)), []string{"authorized_keys", "host_key", "host_key.pub", "id_rsa", "id_rsa.pub"}; !slices.Equal(got, want) || secret.Type != corev1.SecretTypeOpaque {
+			place.Errorf("the Secret of type %s has %q, want %q", secret.Type, got, want)
+		}
+		user, host := wantPair(place, secret, "id_rsa"), wantPair(place, secret, "host_key")
+		if bytes.Equal(user.Marshal(), host.Marshal()) {
+			place.Error("users and hosts have the same key")
+		}
+		if authorized, _, _, _, err := ssh.ParseAuthorizedKey(secret.Data["authorized_keys"]); err != nil || !bytes.Equal(authorized.Marshal(), user.Marshal()) {
+			place.Errorf("another key than the user's may log in (%v)", err)
+		}
+		launcher, _ := place.runs(job)
+		place.exit(launcher, 1, "")
+		place.giveUp(job)
+		place.untilPhase(job, training.PhaseFailed)
+		place.eventually("the keys are gone", func() error {
+			if err := place.get(secret, secret.Name); client.IgnoreNotFound(err) != nil || err == nil {
+				return fmt.Errorf("they are not (%w)", err)
+			}
+			return nil
+		})
+	})
+}
+
+// wantPair reads a pair of keys, and returns its public half.
+func wantPair(place *place, secret *corev1.Secret, name string) ssh.PublicKey {
+	place.Helper()
+	private, err := ssh.ParsePrivateKey(secret.Data[name])
+	if err != nil {
+		place.Fatalf("%s: %v", name, err)
+	}
+	public, _, _, _, err := ssh.ParseAuthorizedKey(secret.Data[name+".pub"])
+	if err != nil || !bytes.Equal(public.Marshal(), private.PublicKey().Marshal()) {
+		place.Fatalf("%s.pub is not the other half of %s (%v)", name, name, err)
+	}
+	return public
+}
+
+// Names that somebody else has taken: what is there is left alone, and the job
+// says what is in its way.
+func TestNamesThatAreTaken(t *testing.T) {
+	t.Parallel()
+	pod := func(name string, labels map[string]string) *corev1.Pod {
+		return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "theirs", Image: "registry.example/theirs:1"}}}}
+	}
+	copied := map[string]string{
+		training.LabelJobName: "train", training.LabelJobType: "mpijob", training.LabelReplicaType: "worker", training.LabelReplicaIndex: "0",
+	}
+	theirJob := batchv1.JobSpec{Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{
+		RestartPolicy: corev1.RestartPolicyNever, Containers: []corev1.Container{{Name: "theirs", Image: "registry.example/theirs:1"}},
+	}}}
+	for name, tc := range map[string]struct {
+		job    client.Object
+		theirs client.Object
+		what   string
+	}{
+		"Secret":                    {mpiJob("train"), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "train-ssh-key"}, Data: map[string][]byte{"id_rsa": []byte("theirs")}}, "Secret train-ssh-key"},
+		"ConfigMap":                 {mpiJob("train"), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "train-hostfile"}}, "ConfigMap train-hostfile"},
+		"Service":                   {mpiJob("train"), &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "train-worker"}, Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 80}}}}, "Service train-worker"},
+		"pod":                       {mpiJob("train"), pod("train-worker-0", nil), "Pod train-worker-0"},
+		"pod with copied labels":    {mpiJob("train"), pod("train-worker-0", copied), "Pod train-worker-0"},
+		"Job":                       {mpiJob("train"), &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Name: "train-launcher"}, Spec: theirJob}, "Job train-launcher"},
+		"Secret of a TrainJob":      {trainJob("", "train"), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "train-ssh"}}, "Secret train-ssh"},
+		"ConfigMap of a TrainJob":   {trainJob("", "train"), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "train-hostfile"}}, "ConfigMap train-hostfile"},
+		"JobSet of somebody else's": {trainJob("", "train"), &jobset.JobSet{ObjectMeta: metav1.ObjectMeta{Name: "train"}}, "JobSet train"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			place := parallel(t)
+			place.create(runtime("mpi"))
+			place.create(tc.theirs)
+			version := tc.theirs.GetResourceVersion()
+			place.createEventually(tc.job)
+			place.untilPhase(tc.job, training.PhaseFailed)
+			want := tc.what + " could not be created: there is one of this name that does not belong to the job. Delete it, or give the job another name."
+			if message := progressOf(tc.job).FailureMessage; !strings.HasPrefix(message, want) {
+				t.Errorf("the job says %q, want %q", message, want)
+			}
+			place.eventually("what was made so far is gone", func() error { return place.wantNoWork(tc.theirs) })
+			place.stays("what is theirs stays", func() error {
+				if err := place.get(tc.theirs, tc.theirs.GetName()); err != nil || tc.theirs.GetResourceVersion() != version || tc.theirs.GetDeletionTimestamp() != nil {
+					return fmt.Errorf("it is another now (%w)", err)
+				}
+				return nil
+			})
+		})
+	}
+}
+
+// wantNoWork: there is nothing that runs or holds a key, except for what is
+// theirs.
+func (place *place) wantNoWork(theirs client.Object) error {
+	for name, object := range place.objects() {
+		if object.UID == theirs.GetUID() {
+			continue
+		}
+		switch object.Kind {
+		case "Pod", "JobSet", "Secret", "PodGroup":
+			return fmt.Errorf("%s is there", name)
+		case "Job":
+			if batch := mustGet(place, &batchv1.Job{}, object.Name); batch.Spec.Suspend == nil || !*batch.Spec.Suspend {
+				return fmt.Errorf("%s makes pods", name)
+			}
+		}
+	}
+	return nil
+}
+
+// The one place where the operator waits for somebody to act is before it knows
+// what the job is made from.
+func TestARevisionOfSomebodyElses(t *testing.T) {
+	place := parallel(t)
+	place.create(runtime("mpi"))
+	theirs := &appsv1.ControllerRevision{ObjectMeta: metav1.ObjectMeta{Name: "train-runtime", Labels: map[string]string{training.LabelJobType: "trainjob"}}, Revision: 1, Data: kuberuntime.RawExtension{Raw: []byte("{}")}}
+	place.create(theirs)
+	job := trainJob("", "train")
+	place.createEventually(job)
+	place.until("the job says what is in its way", job, func() error { return wantConditions(job, "TrainingComplete", "False NameTaken") })
+	if objects := place.objects(); len(objects) != 1 || objects["ControllerRevision/train-runtime"].ResourceVersion != theirs.ResourceVersion {
+		t.Errorf("there are %v", objects)
+	}
+}
+
+// A group that is there is taken if it has the right size.
+func TestPodGroupsThatAreThere(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		members int64
+		want    string
+	}{
+		"of another size": {members: 5, want: "PodGroup minMember mismatch: expected 3, got 5"},
+		"of its size":     {members: 3},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bothKinds(t, func(place *place, job client.Object) {
+				group := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"minMember": tc.members}}}
+				group.SetAPIVersion("scheduling.x-k8s.io/v1alpha1")
+				group.SetKind("PodGroup")
+				group.SetName("train")
+				place.create(group)
+				version := group.GetResourceVersion()
+				place.createEventually(job)
+				if tc.want == "" {
+					place.runs(job)
+				} else {
+					place.untilPhase(job, training.PhaseFailed)
+					if message := progressOf(job).FailureMessage; !strings.Contains(message, tc.want) {
+						place.Errorf("the job says %q, want %q", message, tc.want)
+					}
+					place.eventually("there are no pods", func() error { return place.wantNoWork(group) })
+				}
+				if mustGet(place, group, "train").GetResourceVersion() != version {
+					place.Error("the group has changed")
+				}
+			})
+		})
+	}
+}
+
+// What another operator has begun, or shall do, is not touched.
+func TestJobsOfOthers(t *testing.T) {
+	place := parallel(t)
+	place.create(runtime("mpi"))
+	jobs := []client.Object{
+		mpiJob("mpi", func(job *v2beta1.MPIJob) { job.Spec.RunPolicy.ManagedBy = new(training.ManagedByMultiKueue) }),
+		trainJob("", "train", func(job *v2alpha1.TrainJob) { job.Spec.ManagedBy = new(training.ManagedByMultiKueue) }),
+	}
+	for _, job := range jobs {
+		place.createEventually(job)
+	}
+	place.stays("jobs of MultiKueue are left alone", func() error {
+		var found []error
+		for _, job := range jobs {
+			version := job.GetResourceVersion()
+			if err := place.get(job, job.GetName()); err != nil || job.GetResourceVersion() != version {
+				found = append(found, fmt.Errorf("%s has changed (%w): %+v", job.GetName(), err, progressOf(job)))
+			}
+		}
+		for name := range place.objects() {
+			found = append(found, fmt.Errorf("there is %s", name))
+		}
+		return errors.Join(found...)
+	})
+}

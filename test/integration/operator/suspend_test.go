@@ -1,0 +1,218 @@
+package operator
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
+
+	"github.com/trireme-mpi/trireme/api/training"
+	"github.com/trireme-mpi/trireme/api/v2alpha1"
+	"github.com/trireme-mpi/trireme/api/v2beta1"
+)
+
+// admission is the one patch by which Kueue starts an MPIJob: it is unsuspended,
+// and its templates say where the pods go.
+const admission = `{"spec":{"runPolicy":{"suspend":false},"mpiReplicaSpecs":{
+	"Launcher":{"template":{
+		"metadata":{"labels":{"kueue.x-k8s.io/podset":"launcher"},"annotations":{"kueue.x-k8s.io/workload":"mpijob-train-1234"}},
+		"spec":{"nodeSelector":{"flavor":"cpu"}}}},
+	"Worker":{"template":{
+		"metadata":{"labels":{"kueue.x-k8s.io/podset":"worker"},"annotations":{"kueue.x-k8s.io/workload":"mpijob-train-1234"}},
+		"spec":{"nodeSelector":{"flavor":"spot"},"tolerations":[{"key":"spot","operator":"Exists","effect":"NoSchedule"}]}}}}}}`
+
+// eviction is the one patch by which Kueue stops it: suspended, and the templates
+// as they were.
+const eviction = `{"spec":{"runPolicy":{"suspend":true},"mpiReplicaSpecs":{
+	"Launcher":{"template":{"metadata":{"labels":null,"annotations":{"kueue.x-k8s.io/workload":null}},"spec":{"nodeSelector":null}}},
+	"Worker":{"template":{"metadata":{"labels":null,"annotations":{"kueue.x-k8s.io/workload":null}},"spec":{"nodeSelector":null,"tolerations":null}}}}}}`
+
+// Kueue and an MPIJob: admitted, evicted, admitted again.
+func TestKueueRunsAnMPIJob(t *testing.T) {
+	place := parallel(t)
+	job := mpiJob("train", suspended)
+	place.create(job)
+	place.untilSuspended(job)
+	if objects := place.objects(); len(objects) != 0 {
+		t.Errorf("a job that was never started has %v", objects)
+	}
+
+	place.patch(job, admission)
+	launcher, workers := place.runs(job)
+	place.isWhereKueueWants(launcher, workers)
+	place.until("it runs", job, func() error {
+		return errors.Join(wantConditions(job, "Suspended", "False MPIJobResumed", "Running", "True MPIJobRunning"), wantReplicas(job, 1, 2, 0))
+	})
+	first := map[string]bool{}
+	for _, pod := range append(workers, launcher) {
+		first[string(pod.UID)] = true
+	}
+
+	place.evict(job, launcher, workers)
+	place.patch(job, admission)
+	launcher, workers = place.runs(job)
+	for _, pod := range append(workers, launcher) {
+		if first[string(pod.UID)] {
+			t.Errorf("pod %s is that of before", pod.Name)
+		}
+	}
+	place.isWhereKueueWants(launcher, workers)
+	place.exit(launcher, 0, report("", 2))
+	place.untilPhase(job, training.PhaseSucceeded)
+	place.eventually("keys and group are gone", func() error {
+		place.removeDeleted(workers)
+		return place.wantObjects("ConfigMap/train-hostfile", "Job/train-launcher", "Service/train-worker", "Pod/"+launcher.Name)
+	})
+	place.untilEvents(job, "JobSubmitted", "JobSuspended", "JobResumed", "GangSchedulingStarted", "GangScheduled", "PodsReady", "TrainingStarted", "JobSucceeded")
+}
+
+// untilSuspended waits until a job says that it is suspended, and has no pods.
+func (place *place) untilSuspended(job *v2beta1.MPIJob) {
+	place.Helper()
+	place.until("it is suspended", job, func() error {
+		if job.Status.StartTime != nil || job.Status.Phase != training.PhasePending {
+			return fmt.Errorf("it is %s, started at %s", job.Status.Phase, job.Status.StartTime)
+		}
+		return errors.Join(wantConditions(job, "Suspended", "True MPIJobSuspended", "Running", "False Pending"), wantReplicas(job, 0, 0, 0),
+			wantSteps(progressOf(job), training.StepSubmitted))
+	})
+}
+
+func (place *place) isWhereKueueWants(launcher *corev1.Pod, workers []*corev1.Pod) {
+	place.Helper()
+	for role, pods := range map[string][]*corev1.Pod{"launcher": {launcher}, "worker": workers} {
+		for _, pod := range pods {
+			if pod.Labels["kueue.x-k8s.io/podset"] != role || pod.Annotations["kueue.x-k8s.io/workload"] != "mpijob-train-1234" {
+				place.Errorf("pod %s has the labels %v and annotations %v", pod.Name, pod.Labels, pod.Annotations)
+			}
+			flavor := map[string]string{"launcher": "cpu", "worker": "spot"}[role]
+			if pod.Spec.NodeSelector["flavor"] != flavor || role == "worker" && len(pod.Spec.Tolerations) == 0 {
+				place.Errorf("pod %s goes to %v, tolerates %v", pod.Name, pod.Spec.NodeSelector, pod.Spec.Tolerations)
+			}
+		}
+	}
+}
+
+// evict suspends a job that runs. Its pods are active until they are gone: that
+// is when Kueue gives their places away.
+func (place *place) evict(job *v2beta1.MPIJob, launcher *corev1.Pod, workers []*corev1.Pod) {
+	place.Helper()
+	// Somebody, such as a monitor, wants to look at one of them first.
+	place.patch(workers[1], `{"metadata":{"finalizers":["example.com/look"]}}`)
+	place.patch(job, eviction)
+	place.eventually("the launcher's Job is gone, the workers are ending", func() error {
+		if err := place.get(&batchv1.Job{}, "train-launcher"); err == nil {
+			return errors.New("the Job is there")
+		}
+		for _, pod := range workers {
+			if err := place.get(pod, pod.Name); err != nil || pod.DeletionTimestamp == nil {
+				return fmt.Errorf("pod %s is not being deleted (%w)", pod.Name, err)
+			}
+		}
+		return nil
+	})
+	place.until("it is suspended, with pods that are ending", job, func() error {
+		return errors.Join(wantConditions(job, "Suspended", "True MPIJobSuspended", "Running", "False Pending"), wantReplicas(job, 1, 2, 0))
+	})
+	place.remove(launcher, workers[0], workers[1])
+	place.until("one pod is left", job, func() error { return wantReplicas(job, 0, 1, 0) })
+	place.stays("it is active while the pod is there", func() error {
+		if err := place.get(job, job.Name); err != nil {
+			return err
+		}
+		return wantReplicas(job, 0, 1, 0)
+	})
+	place.patch(workers[1], `{"metadata":{"finalizers":null}}`)
+	place.untilSuspended(job)
+}
+
+// A job that is resumed while its old pods are still ending waits for them.
+func TestResumedTooEarly(t *testing.T) {
+	place := parallel(t)
+	job := mpiJob("train")
+	place.create(job)
+	launcher, workers := place.runs(job)
+	place.patch(workers[0], `{"metadata":{"finalizers":["example.com/look"]}}`)
+	place.patch(job, `{"spec":{"runPolicy":{"suspend":true}}}`)
+	place.until("it is suspended", job, func() error { return wantConditions(job, "Suspended", "True MPIJobSuspended") })
+	place.patch(job, `{"spec":{"runPolicy":{"suspend":false}}}`)
+	place.remove(launcher, workers[0], workers[1])
+	place.stays("nothing is made while an old pod is there", func() error {
+		for _, pod := range place.podsOf(job, training.RoleWorker) {
+			if pod.UID != workers[0].UID {
+				return fmt.Errorf("there is a new pod %s", pod.Name)
+			}
+		}
+		return nil
+	})
+	place.patch(workers[0], `{"metadata":{"finalizers":null}}`)
+	place.runs(job)
+}
+
+// Kueue and a TrainJob: it is the JobSet that waits in the queue.
+func TestKueueRunsATrainJob(t *testing.T) {
+	place := parallel(t)
+	place.create(runtime("mpi"))
+	job := trainJob("", "train", func(job *v2alpha1.TrainJob) {
+		job.Labels = map[string]string{training.LabelQueue: "team", "kueue.x-k8s.io/priority-class": "high", "team": "vision"}
+	})
+	place.createEventually(job)
+	set := &jobset.JobSet{ObjectMeta: metav1.ObjectMeta{Name: "train"}}
+	place.until("there is a JobSet", set, func() error { return nil })
+	if set.Labels[training.LabelQueue] != "team" || set.Labels["kueue.x-k8s.io/priority-class"] != "high" || set.Labels["team"] != "" || set.Spec.Suspend != nil {
+		t.Errorf("the JobSet has the labels %v and suspend %v", set.Labels, set.Spec.Suspend)
+	}
+	uid := set.UID
+
+	place.patch(set, `{"spec":{"suspend":true}}`)
+	place.until("it waits in the queue", job, func() error {
+		return errors.Join(wantConditions(job, "Suspended", "True Queued"), wantSteps(progressOf(job), training.StepSubmitted))
+	})
+	place.patch(set, `{"spec":{"suspend":false}}`)
+	launcher, workers := place.runs(job)
+	if err := wantConditions(job, "Suspended", "False NotSuspended"); err != nil {
+		t.Error(err)
+	}
+
+	// Evicted: JobSet deletes the pods.
+	place.patch(set, `{"spec":{"suspend":true}}`)
+	place.remove(append(workers, launcher)...)
+	place.until("it waits in the queue again", job, func() error {
+		if startOf(job) != nil || progressOf(job).Phase != training.PhasePending {
+			return fmt.Errorf("it is %s, started at %s", progressOf(job).Phase, startOf(job))
+		}
+		return wantConditions(job, "Suspended", "True Queued")
+	})
+	if mustGet(place, set, "train").UID != uid {
+		t.Error("the JobSet is another")
+	}
+
+	// The user has had enough.
+	place.patch(job, `{"spec":{"suspend":true}}`)
+	place.until("it is suspended", job, func() error { return wantConditions(job, "Suspended", "True Suspended") })
+	place.removeJobsOf("train")
+	place.untilObjects("ConfigMap/train-hostfile", "ControllerRevision/train-runtime", "Secret/train-ssh")
+	place.patch(job, `{"spec":{"suspend":false}}`)
+	place.until("there is another JobSet", set, func() error {
+		if set.UID == uid {
+			return errors.New("it is that of before")
+		}
+		return nil
+	})
+	launcher, _ = place.runs(job)
+	place.exit(launcher, 0, report("", 2))
+	place.untilPhase(job, training.PhaseSucceeded)
+}
+
+// removeJobsOf plays the garbage collector of a JobSet that is gone.
+func (place *place) removeJobsOf(name string) {
+	place.Helper()
+	for _, role := range []string{training.RoleLauncher, training.RoleWorker} {
+		place.delete(&batchv1.Job{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("%s-%s-0", name, role)}}, client.PropagationPolicy(metav1.DeletePropagationBackground))
+	}
+}
