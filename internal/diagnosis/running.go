@@ -50,9 +50,15 @@ func (view *view) running(verdict *Verdict, previous Previous) {
 		return
 	}
 	view.checkClocks(verdict)
-	if obstacle := view.seen.Obstacle; obstacle != nil && !view.seen.Workload.Exists {
+	if obstacle := view.seen.Obstacle; obstacle != nil && !view.allMade() {
 		verdict.hinder(*obstacle)
 	}
+}
+
+// allMade tells whether there is everything that the operator makes: the workers
+// of an MPIJob stand beside its launcher's Job.
+func (view *view) allMade() bool {
+	return view.seen.Workload.Exists && (view.job.Kind == job.KindTrainJob || int32(len(view.workers)) >= view.job.Worker.Replicas)
 }
 
 // judge fails the job, unless something must be found out first.

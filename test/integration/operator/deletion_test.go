@@ -125,9 +125,12 @@ func TestCreatedAgain(t *testing.T) {
 		if isMPIJob(again) {
 			condition = "Pending"
 		}
-		if answer, message := conditionOf(again, condition); !strings.HasSuffix(answer, " WaitingForDeletion") || !strings.Contains(message, "of an earlier job of the same name, is still going") {
-			place.Errorf("it says %q: %s", answer, message)
-		}
+		place.until("it says what it waits for", again, func() error {
+			if answer, message := conditionOf(again, condition); !strings.HasSuffix(answer, " WaitingForDeletion") || !strings.Contains(message, "of an earlier job of the same name, is still going") {
+				return fmt.Errorf("it says %q: %s", answer, message)
+			}
+			return nil
+		})
 		// The garbage collector deletes what was the old one's, and kubelets end its pods.
 		for name, object := range leftovers {
 			if object.Kind != "Pod" {
