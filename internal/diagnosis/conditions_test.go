@@ -233,6 +233,12 @@ func TestReplicaStatusesAfterTheEnd(t *testing.T) {
 	if diff := cmp.Diff(before, scene.conditions()); diff != "" {
 		t.Errorf("conditions (-before +after):\n%s", diff)
 	}
+	// What has ended has ended, whether or not it is still there.
+	scene.seen.Launchers = nil
+	scene.settle()
+	if launcher := scene.mpiJob.Status.ReplicaStatuses[v2beta1.MPIReplicaTypeLauncher]; launcher.Succeeded != 1 || launcher.Active != 0 {
+		t.Errorf("launcher %+v, after its pod was deleted", launcher)
+	}
 }
 
 // Whatever a kubelet or a runtime calls things, the API server takes the status.

@@ -59,6 +59,22 @@ var reportedFailures = []failureRow{
 		reason: training.FailureSSHConnection, who: secondWorker, cause: "no answer; a NetworkPolicy blocks the port", advice: "kubectl describe pod {worker 1} -n team",
 	},
 	{
+		name: "several workers cannot be reached", start: starts,
+		happen: func(scene *scene) {
+			hosts := agent.Hosts{Expected: 2, Missing: []string{plan.WorkerHost(scene.made, 0), plan.WorkerHost(scene.made, 1)}}
+			reports(agent.Report{Reason: agent.ReasonSSH, Message: "cannot reach 2 of 2 workers", ExitCode: 70, Hosts: hosts}, 0, judged)(scene)
+		},
+		reason: training.FailureSSHConnection, who: theLauncher + ": cannot reach 2 of 2 workers", cause: "cannot reach 2 of 2 workers", advice: "kubectl describe pod {worker 0} -n team",
+	},
+	{
+		name: "a worker is known by its whole name",
+		happen: func(scene *scene) {
+			host := plan.WorkerHost(scene.made, 1) + ".train-worker.team.svc.cluster.local"
+			reports(agent.Report{Reason: agent.ReasonTraining, Message: "rank 2 exited with code 1", Host: host, Rank: new(2)}, noWorker, judged)(scene)
+		},
+		reason: training.FailureTraining, who: "Rank 2 on worker 1 (pod {worker 1} on node node-1)", cause: "rank 2 exited with code 1", advice: launcherLog,
+	},
+	{
 		name: "MPI did not start", happen: reports(agent.Report{Reason: agent.ReasonMPI, Message: "ORTE was unable to reliably start one or more daemons", ExitCode: 71}, 1, judged),
 		reason: training.FailureMPIInitialization, who: secondWorker, cause: "unable to reliably start one or more daemons", advice: launcherLog,
 	},
@@ -147,6 +163,10 @@ var launcherFailures = []failureRow{
 		reason: training.FailureLauncher, who: theLauncher, cause: "used more memory than its limit of 1Gi", advice: "Give the launcher more memory",
 	},
 	{
+		name: "one of its processes was killed for its memory", happen: launcherEnds(exits(1, "OOMKilled", "", 50)),
+		reason: training.FailureLauncher, who: theLauncher, cause: "used more memory than its limit of 1Gi and was killed (OOMKilled, exit code 1)", advice: "Give the launcher more memory",
+	},
+	{
 		name: "its command is not there", happen: launcherEnds(exits(128, "StartError", `exec: "/train": permission denied`, 50)),
 		reason: training.FailureLauncher, who: theLauncher, cause: `could not be started: exec: "/train": permission denied`, advice: "be executable",
 	},
@@ -172,6 +192,11 @@ var launcherFailures = []failureRow{
 	},
 	{
 		name: "deleted by somebody", happen: launcherEnds(deleted(50), exits(143, "Error", "", 51)),
+		reason: training.FailureLauncher, who: theLauncher, cause: "was deleted while the job ran", advice: "Start the job again",
+	},
+	{
+		name: "deleted by somebody, with a report of what that did", happen: launcherEnds(deleted(50),
+			exits(143, "Error", `{"reason": "TrainingError", "message": "the command ended with exit code 143"}`, 51)),
 		reason: training.FailureLauncher, who: theLauncher, cause: "was deleted while the job ran", advice: "Start the job again",
 	},
 	{

@@ -15,6 +15,11 @@ import (
 
 const rankDied = `{"reason":"TrainingError","message":"rank 1 exited with code 1","rank":1}`
 
+// rankDiedOn is a report of a rank on a worker.
+func rankDiedOn(scene *scene, worker int32) string {
+	return reportText(scene.t, agent.Report{Reason: agent.ReasonTraining, Message: "rank 3 exited with code 1", Rank: new(3), Host: plan.WorkerHost(scene.made, worker)})
+}
+
 // Whatever is seen at the same time, what happened first is the cause.
 func TestTheFirstCauseWins(t *testing.T) {
 	for name, tc := range map[string]struct {
@@ -65,6 +70,27 @@ func TestTheFirstCauseWins(t *testing.T) {
 		"the launcher, then a worker by itself": {
 			func(scene *scene) { scene.launcher(exits(1, "Error", rankDied, 50)); scene.worker(1, outOfMemory(54)) },
 			training.PhaseFailed, training.FailureTraining, "rank 1 exited with code 1",
+		},
+		"the launcher, that names a worker which fails by itself later": {
+			func(scene *scene) {
+				scene.launcher(exits(1, "Error", rankDiedOn(scene, 1), 50))
+				scene.worker(1, outOfMemory(54))
+			},
+			training.PhaseFailed, training.FailureTraining, "rank 3 exited with code 1",
+		},
+		"the launcher, that names a worker which is deleted in the same second": {
+			func(scene *scene) {
+				scene.launcher(exits(1, "Error", rankDiedOn(scene, 1), 50))
+				scene.worker(1, deleted(50), exits(143, "Error", "", 50))
+			},
+			training.PhaseFailed, training.FailureTraining, "rank 3 exited with code 1",
+		},
+		"a worker that is evicted, the launcher and the deletion of all in the same second": {
+			func(scene *scene) {
+				scene.launcher(exits(1, "Error", rankDied, 50))
+				scene.worker(1, endedByNode("Evicted", "low on memory", 50), deleted(50))
+			},
+			training.PhaseFailed, training.FailureWorker, "was evicted from its node",
 		},
 		"the launcher, then its node": {
 			func(scene *scene) {

@@ -136,6 +136,9 @@ func (view *view) reported(report *agent.Report, at time.Time) (training.Failure
 	advice := "The launcher's log says more: " + logCommand(view.launcher, view.launcherContainer().Name) + "."
 	if pod == nil {
 		pod = view.launcher
+	} else if len(report.Hosts.Missing) > 1 {
+		// It is about several hosts, of which this is the first.
+		pod, advice = view.launcher, describeAdvice(pod)
 	} else if reason == training.FailureTraining && wasKilled(report) {
 		// No program does that to itself. Where memory is counted by control groups of
 		// the first version the kernel ends one process, and the pod goes on.

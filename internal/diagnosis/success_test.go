@@ -23,6 +23,7 @@ func TestSuccess(t *testing.T) {
 		"it runs":                                      {func(*scene) {}, false},
 		"it was stopped and knows how to stop":         {launcherEnds(stopped), false},
 		"it was stopped, and its Job counts it":        {func(scene *scene) { scene.launcher(stopped); complete(scene) }, true},
+		"it was stopped because its Job is suspended":  {func(scene *scene) { scene.launcher(stopped); complete(scene); scene.seen.Workload.Suspended = true }, false},
 		"its container ended well and its pod did not": {launcherEnds(exits(0, "Completed", "", 50), func(pod *corev1.Pod) { pod.Status.Phase = corev1.PodFailed }), false},
 		"its pod is gone and its Job is complete":      {func(scene *scene) { scene.seen.Launchers = nil; complete(scene) }, true},
 		"its pod is gone and its Job is not complete":  {func(scene *scene) { scene.seen.Launchers = nil }, false},

@@ -1,6 +1,7 @@
 package diagnosis
 
 import (
+	"maps"
 	"strings"
 	"testing"
 	"time"
@@ -131,14 +132,54 @@ func TestTimelineOfAShortJob(t *testing.T) {
 				scene.launcher(exits(tc.code, "", tc.report, 9))
 				scene.settle()
 				want := map[training.TimelineStep]float64{training.StepSubmitted: 0, training.StepAdmitted: present, training.StepScheduled: placed, training.StepFinished: 9}
-				for step, second := range tc.want {
-					want[step] = second
-				}
+				maps.Copy(want, tc.want)
 				scene.wantSteps("done", want)
 				if condition := scene.condition("LauncherReady"); kind == job.KindTrainJob && strings.HasPrefix(condition, "True") != tc.ready {
 					t.Errorf("the launcher's condition is %s", condition)
 				}
 			})
+		}
+	}
+}
+
+// Kubelets notice late that a pod is ready, and each at its own time: steps are
+// in order all the same.
+func TestStepsAreInOrder(t *testing.T) {
+	for name, tc := range map[string]struct {
+		happen func(*scene)
+		want   map[training.TimelineStep]float64
+	}{
+		"a worker is noticed after the launcher that has reached it": {
+			func(scene *scene) {
+				scene.addPods(runs)
+				scene.worker(1, podCondition("Ready", "True", ready+3, "", ""))
+			},
+			map[training.TimelineStep]float64{training.StepPodsReady: ready + 3, training.StepWorkersReached: ready + 3},
+		},
+		"the launcher is seen first": {
+			func(scene *scene) {
+				scene.addPods(runs)
+				scene.worker(1, podCondition("Ready", "False", placed, "", ""))
+				scene.settle()
+				scene.worker(1, podCondition("Ready", "True", ready+3, "", ""))
+			},
+			map[training.TimelineStep]float64{training.StepPodsReady: ready, training.StepWorkersReached: ready},
+		},
+		"the report tells of a time before": {
+			func(scene *scene) {
+				scene.addPods(runs)
+				scene.launcher(exits(0, "", `{"timings":{"init":0.5},"hosts":{"expected":2,"reached":2}}`, 20))
+			},
+			map[training.TimelineStep]float64{training.StepPodsReady: ready, training.StepWorkersReached: ready, training.StepFirstRankUp: ready, training.StepFinished: 20},
+		},
+	} {
+		for _, kind := range kinds {
+			scene := newScene(t, kind, 2)
+			tc.happen(scene)
+			scene.settle()
+			want := map[training.TimelineStep]float64{training.StepSubmitted: submitted, training.StepAdmitted: present, training.StepScheduled: placed}
+			maps.Copy(want, tc.want)
+			scene.wantSteps(name+", "+string(kind), want)
 		}
 	}
 }
