@@ -27,7 +27,7 @@ func identity(t testing.TB, environment *envtest.Environment) []byte {
 		t.Fatal(err)
 	}
 	for _, file := range []string{"role.yaml", "binding.yaml"} {
-		for _, document := range Documents(t, "config/rbac", file) {
+		for _, document := range Documents(t, filepath.Join(Repository(), "config/rbac", file)) {
 			if err := admin.Create(context.Background(), document); err != nil && !apierrors.IsAlreadyExists(err) {
 				t.Fatalf("create %s %s: %v", document.GetKind(), document.GetName(), err)
 			}
@@ -54,7 +54,7 @@ func InstallWebhooks(t testing.TB, admin client.Client, port int32) {
 	var judging admissionregistrationv1.ValidatingWebhookConfiguration
 	var noting admissionregistrationv1.MutatingWebhookConfiguration
 	for file, configuration := range map[string]client.Object{"webhooks.yaml": &judging, "creator.yaml": &noting} {
-		if err := yaml.UnmarshalStrict(read(t, "config/webhook", file), configuration); err != nil {
+		if err := yaml.UnmarshalStrict(Read(t, filepath.Join(Repository(), "config/webhook", file)), configuration); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -79,14 +79,14 @@ func reachHere(webhook *admissionregistrationv1.WebhookClientConfig, port int32)
 	webhook.Service = nil
 }
 
-// Documents are the YAML documents of a file of the repository.
-func Documents(t testing.TB, path ...string) []*unstructured.Unstructured {
+// Documents are the YAML documents of a file.
+func Documents(t testing.TB, path string) []*unstructured.Unstructured {
 	t.Helper()
 	var found []*unstructured.Unstructured
-	for _, text := range strings.Split("\n"+string(read(t, path...)), "\n---") {
+	for _, text := range strings.Split("\n"+string(Read(t, path)), "\n---") {
 		object := &unstructured.Unstructured{}
 		if err := yaml.Unmarshal([]byte(text), object); err != nil {
-			t.Fatalf("%s: %v", filepath.Join(path...), err)
+			t.Fatalf("%s: %v", path, err)
 		}
 		if len(object.Object) > 0 {
 			found = append(found, object)
@@ -95,9 +95,10 @@ func Documents(t testing.TB, path ...string) []*unstructured.Unstructured {
 	return found
 }
 
-func read(t testing.TB, path ...string) []byte {
+// Read is what is in a file.
+func Read(t testing.TB, path string) []byte {
 	t.Helper()
-	data, err := os.ReadFile(filepath.Join(append([]string{Repository()}, path...)...))
+	data, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}

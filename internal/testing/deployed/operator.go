@@ -30,7 +30,7 @@ func Settings(t testing.TB, change ...func(*config.Config)) *config.Config {
 	settings.Webhook.Host = "localhost"
 	settings.Webhook.CertificateDirectory = t.TempDir()
 	settings.Metrics.BindAddress = config.MetricsOff
-	settings.ClusterDomain = "cluster.local"
+	settings.ClusterDomain = "cluster.local" // Nobody tells it, as it tells pods.
 	for _, change := range change {
 		change(settings)
 	}
@@ -46,6 +46,7 @@ type Operator struct {
 	command *exec.Cmd
 	probes  string
 	end     sync.Once
+	ended   chan error
 }
 
 // Start runs the operator's program with the role that it is deployed with. It
@@ -53,13 +54,15 @@ type Operator struct {
 func Start(t testing.TB, environment *envtest.Environment, settings *config.Config) *Operator {
 	t.Helper()
 	operator := &Operator{Audit: &Lines{}, Log: &Lines{}, probes: fmt.Sprintf("localhost:%d", FreePort(t))}
-	operator.command = exec.Command(program(t), "--config", write(t, "config.yaml", marshal(t, settings)),
+	operator.command = exec.Command(program(t), "--config", Write(t, "config.yaml", marshal(t, settings)),
 		"--namespace", Namespace, "--health-probe-bind-address", operator.probes, "--zap-log-level=error")
-	operator.command.Env = append(os.Environ(), "KUBECONFIG="+write(t, "kubeconfig", identity(t, environment)))
+	operator.command.Env = append(os.Environ(), "KUBECONFIG="+Write(t, "kubeconfig", identity(t, environment)))
 	operator.command.Stdout, operator.command.Stderr = operator.Audit, operator.Log
 	if err := operator.command.Start(); err != nil {
 		t.Fatal(err)
 	}
+	operator.ended = make(chan error, 1)
+	go func() { operator.ended <- operator.command.Wait() }()
 	t.Cleanup(func() { operator.Stop(t) })
 	return operator
 }
@@ -68,9 +71,12 @@ func Start(t testing.TB, environment *envtest.Environment, settings *config.Conf
 func (operator *Operator) WaitUntilReady(t testing.TB) {
 	t.Helper()
 	Eventually(t, "the operator is ready", func() error {
+		if len(operator.ended) > 0 {
+			t.Fatalf("the operator ended while it was waited for:\n%s", operator.Log)
+		}
 		response, err := http.Get("http://" + operator.probes + "/readyz")
 		if err != nil {
-			return fmt.Errorf("%w\n%s", err, operator.Log)
+			return err
 		}
 		defer response.Body.Close()
 		if response.StatusCode != http.StatusOK {
@@ -86,7 +92,7 @@ func (operator *Operator) Stop(t testing.TB) {
 	t.Helper()
 	operator.end.Do(func() {
 		_ = operator.command.Process.Signal(syscall.SIGTERM)
-		if err := operator.command.Wait(); err != nil {
+		if err := <-operator.ended; err != nil {
 			t.Errorf("the operator ended with %v:\n%s", err, operator.Log)
 		}
 	})
@@ -96,7 +102,7 @@ func (operator *Operator) Stop(t testing.TB) {
 func (operator *Operator) Kill() {
 	operator.end.Do(func() {
 		_ = operator.command.Process.Kill()
-		_ = operator.command.Wait()
+		<-operator.ended
 	})
 }
 
@@ -128,7 +134,8 @@ func RemoveProgram() {
 	}
 }
 
-func write(t testing.TB, name string, content []byte) string {
+// Write writes a file that is gone when the test has ended.
+func Write(t testing.TB, name string, content []byte) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), name)
 	if err := os.WriteFile(path, content, 0o600); err != nil {

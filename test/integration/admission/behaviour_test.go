@@ -15,6 +15,7 @@ import (
 	"github.com/trireme-mpi/trireme/api/v2alpha1"
 	"github.com/trireme-mpi/trireme/api/v2beta1"
 	"github.com/trireme-mpi/trireme/internal/config"
+	"github.com/trireme-mpi/trireme/internal/testing/deployed"
 )
 
 var dryRun = client.DryRunAll
@@ -133,9 +134,9 @@ func TestAudit(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := "create allowed 200, update refused 422, update allowed 200, delete allowed 200"
-	eventually(t, "one line for each change, and none for the dry run", func() error {
+	deployed.Eventually(t, "one line for each change, and none for the dry run", func() error {
 		var got []string
-		for _, line := range cluster.audit.about(t, "audited") {
+		for _, line := range cluster.audit.About(t, "audited") {
 			got = append(got, fmt.Sprintf("%v %v %v", line["verb"], line["decision"], line["code"]))
 		}
 		if text := strings.Join(got, ", "); text != want {
@@ -143,7 +144,7 @@ func TestAudit(t *testing.T) {
 		}
 		return nil
 	})
-	for _, line := range cluster.audit.about(t, "audited") {
+	for _, line := range cluster.audit.About(t, "audited") {
 		if line["user"] != "ada" || line["kind"] != "MPIJob" || line["apiVersion"] != "kubeflow.org/v2beta1" || line["namespace"] != namespace ||
 			!strings.Contains(fmt.Sprint(line["groups"]), "team-vision") || line["time"] == nil || line["requestID"] == nil {
 			t.Errorf("the line %v does not say who did what where", line)
@@ -203,8 +204,8 @@ func TestOperatorsOwnSettings(t *testing.T) {
 
 	t.Run("a Secret that is lost is made anew", func(*testing.T) {
 		// The outer test's, so that the operator lives on.
-		cluster.stop()
-		if err := cluster.client.Delete(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: operatorNamespace, Name: config.Default().Webhook.SecretName}}); err != nil {
+		cluster.operator.Stop(t)
+		if err := cluster.client.Delete(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: deployed.Namespace, Name: config.Default().Webhook.SecretName}}); err != nil {
 			t.Fatal(err)
 		}
 		cluster.startOperator(t, settings)
@@ -215,7 +216,7 @@ func TestOperatorsOwnSettings(t *testing.T) {
 
 func certificateIsMadeAnew(t *testing.T, cluster *cluster) {
 	secret := &corev1.Secret{}
-	key := client.ObjectKey{Namespace: operatorNamespace, Name: config.Default().Webhook.SecretName}
+	key := client.ObjectKey{Namespace: deployed.Namespace, Name: config.Default().Webhook.SecretName}
 	if err := cluster.client.Get(t.Context(), key, secret); err != nil {
 		t.Fatal(err)
 	}
@@ -224,7 +225,7 @@ func certificateIsMadeAnew(t *testing.T, cluster *cluster) {
 	if err := cluster.client.Update(t.Context(), secret); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "a new certificate", func() error {
+	deployed.Eventually(t, "a new certificate", func() error {
 		if err := cluster.client.Get(t.Context(), key, secret); err != nil {
 			return err
 		}
@@ -241,7 +242,7 @@ func nothingIsStoredUnchecked(t *testing.T, cluster *cluster, existing *v2beta1.
 	if err := cluster.client.Update(t.Context(), existing); err != nil {
 		t.Fatal(err)
 	}
-	cluster.stop()
+	cluster.operator.Stop(t)
 	good := mpiJob(existing.Namespace, "good")
 	err := cluster.client.Create(t.Context(), good)
 	if !contains(err, `failed calling webhook "job-creator.kubeflow.org"`) {

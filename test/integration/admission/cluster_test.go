@@ -6,19 +6,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
-	"net/http"
-	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
-	"syscall"
 	"testing"
-	"time"
 
 	"github.com/go-logr/logr"
-	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
@@ -28,27 +20,24 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
-	"sigs.k8s.io/yaml"
 
 	"github.com/trireme-mpi/trireme/api/training"
 	"github.com/trireme-mpi/trireme/api/v2beta1"
 	"github.com/trireme-mpi/trireme/internal/config"
 	"github.com/trireme-mpi/trireme/internal/operator"
 	"github.com/trireme-mpi/trireme/internal/testing/controlplane"
+	"github.com/trireme-mpi/trireme/internal/testing/deployed"
 )
 
-const (
-	repository        = "../../.."
-	operatorNamespace = "trireme-system"
-)
+const repository = "../../.."
 
 // cluster is an API server with our CRDs and a running operator.
 type cluster struct {
 	environment *envtest.Environment
 	client      client.WithWatch
 	warnings    *warnings
-	audit       *lines
-	stop        func()
+	audit       *deployed.Lines
+	operator    *deployed.Operator
 }
 
 // startCluster starts everything. change adjusts the operator's configuration.
@@ -59,9 +48,9 @@ func startCluster(t testing.TB, change ...func(*config.Config)) *cluster {
 		CRDDirectoryPaths:     []string{filepath.Join(repository, "config/crd")},
 		ErrorIfCRDPathMissing: true,
 	})
-	cluster := &cluster{environment: environment, warnings: &warnings{}, audit: &lines{}}
+	cluster := &cluster{environment: environment, warnings: &warnings{}}
 	cluster.client = cluster.as(t, environment.Config)
-	cluster.create(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: operatorNamespace}})
+	cluster.create(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: deployed.Namespace}})
 	cluster.create(t, leadingTest())
 	cluster.startOperator(t, change...)
 	return cluster
@@ -71,7 +60,7 @@ func startCluster(t testing.TB, change ...func(*config.Config)) *cluster {
 // operator only answers: jobs stay as they were created.
 func leadingTest() *coordinationv1.Lease {
 	return &coordinationv1.Lease{
-		ObjectMeta: metav1.ObjectMeta{Namespace: operatorNamespace, Name: "trireme-leader"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: deployed.Namespace, Name: "trireme-leader"},
 		Spec: coordinationv1.LeaseSpec{
 			HolderIdentity: new("test"), LeaseDurationSeconds: new(int32(86400)), AcquireTime: new(metav1.NowMicro()), RenewTime: new(metav1.NowMicro()),
 		},
@@ -95,159 +84,19 @@ func (cluster *cluster) as(t testing.TB, connection *rest.Config) client.WithWat
 // with, and waits until it serves.
 func (cluster *cluster) startOperator(t testing.TB, change ...func(*config.Config)) {
 	t.Helper()
-	settings := operatorSettings(t, change...)
-	cluster.installWebhooks(t, settings.Webhook.Port)
-	cluster.stop = cluster.run(t, settings)
+	settings := deployed.Settings(t, change...)
+	deployed.InstallWebhooks(t, cluster.client, settings.Webhook.Port)
+	cluster.operator = cluster.run(t, settings)
+	cluster.audit = cluster.operator.Audit
 	cluster.waitUntilServed(t)
 }
 
-// operatorSettings are the defaults, for an operator that is not in a pod.
-func operatorSettings(t testing.TB, change ...func(*config.Config)) *config.Config {
+// run starts one replica, and waits until it is ready.
+func (cluster *cluster) run(t testing.TB, settings *config.Config) *deployed.Operator {
 	t.Helper()
-	settings := config.Default()
-	settings.Webhook.Port = int32(freePort(t))
-	settings.Webhook.Host = "localhost"
-	settings.Webhook.CertificateDirectory = t.TempDir()
-	settings.Metrics.BindAddress = config.MetricsOff
-	settings.ClusterDomain = "cluster.local" // Nobody tells it, as it tells pods.
-	for _, change := range change {
-		change(settings)
-	}
-	return settings
-}
-
-// run starts one replica, waits until it is ready, and returns what ends it.
-func (cluster *cluster) run(t testing.TB, settings *config.Config) (stop func()) {
-	t.Helper()
-	probes := fmt.Sprintf("localhost:%d", freePort(t))
-	command := exec.Command(operatorProgram(t), "--config", write(t, "config.yaml", marshal(t, settings)),
-		"--namespace", operatorNamespace, "--health-probe-bind-address", probes, "--zap-log-level=error")
-	command.Env = append(os.Environ(), "KUBECONFIG="+write(t, "kubeconfig", cluster.operatorIdentity(t)))
-	var logs lines
-	command.Stdout, command.Stderr = cluster.audit, &logs
-	if err := command.Start(); err != nil {
-		t.Fatal(err)
-	}
-	ended := make(chan error, 1)
-	go func() { ended <- command.Wait() }()
-	stop = sync.OnceFunc(func() {
-		_ = command.Process.Signal(syscall.SIGTERM)
-		if err := <-ended; err != nil {
-			t.Errorf("the operator ended with %v:\n%s", err, &logs)
-		}
-	})
-	t.Cleanup(stop)
-	eventually(t, "the operator is ready", func() error {
-		if len(ended) > 0 {
-			t.Fatalf("the operator ended while it was waited for:\n%s", &logs)
-		}
-		return get("http://" + probes + "/readyz")
-	})
-	return stop
-}
-
-func get(address string) error {
-	response, err := http.Get(address)
-	if err != nil {
-		return err
-	}
-	defer response.Body.Close()
-	if response.StatusCode != http.StatusOK {
-		return fmt.Errorf("%s answers %s", address, response.Status)
-	}
-	return nil
-}
-
-// operatorProgram is cmd/operator, built once.
-var buildOperator = sync.OnceValues(func() (string, error) {
-	path := filepath.Join(os.TempDir(), fmt.Sprintf("trireme-operator-%d", os.Getpid()))
-	build := exec.Command("go", "build", "-buildvcs=false", "-o", path, "./cmd/operator")
-	build.Dir = repository
-	output, err := build.CombinedOutput()
-	if err != nil {
-		return "", fmt.Errorf("build the operator: %w\n%s", err, output)
-	}
-	return path, nil
-})
-
-func operatorProgram(t testing.TB) string {
-	t.Helper()
-	path, err := buildOperator()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return path
-}
-
-func write(t testing.TB, name string, content []byte) string {
-	t.Helper()
-	path := filepath.Join(t.TempDir(), name)
-	if err := os.WriteFile(path, content, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	return path
-}
-
-func marshal(t testing.TB, value any) []byte {
-	t.Helper()
-	text, err := yaml.Marshal(value)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return text
-}
-
-// operatorIdentity is the kubeconfig of a service account with the roles of
-// config/rbac and nothing else.
-func (cluster *cluster) operatorIdentity(t testing.TB) []byte {
-	t.Helper()
-	for _, file := range []string{"role.yaml", "binding.yaml"} {
-		for _, document := range documents(t, filepath.Join(repository, "config/rbac", file)) {
-			cluster.createIfMissing(t, document)
-		}
-	}
-	identity, err := cluster.environment.AddUser(envtest.User{
-		Name:   "system:serviceaccount:" + operatorNamespace + ":trireme-operator",
-		Groups: []string{"system:serviceaccounts", "system:serviceaccounts:" + operatorNamespace, "system:authenticated"},
-	}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	kubeconfig, err := identity.KubeConfig()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return kubeconfig
-}
-
-// installWebhooks installs the configurations that are deployed, with the one
-// change that there is no Service here to send requests to.
-func (cluster *cluster) installWebhooks(t testing.TB, port int32) {
-	t.Helper()
-	var judging admissionregistrationv1.ValidatingWebhookConfiguration
-	var noting admissionregistrationv1.MutatingWebhookConfiguration
-	for file, configuration := range map[string]client.Object{"webhooks.yaml": &judging, "creator.yaml": &noting} {
-		if err := yaml.UnmarshalStrict(read(t, filepath.Join(repository, "config/webhook", file)), configuration); err != nil {
-			t.Fatal(err)
-		}
-	}
-	for i := range judging.Webhooks {
-		reachHere(&judging.Webhooks[i].ClientConfig, port)
-	}
-	for i := range noting.Webhooks {
-		reachHere(&noting.Webhooks[i].ClientConfig, port)
-	}
-	for _, configuration := range []client.Object{&judging, &noting} {
-		if err := client.IgnoreNotFound(cluster.client.Delete(t.Context(), configuration.DeepCopyObject().(client.Object))); err != nil {
-			t.Fatal(err)
-		}
-		cluster.create(t, configuration)
-	}
-}
-
-func reachHere(webhook *admissionregistrationv1.WebhookClientConfig, port int32) {
-	webhook.URL = new(fmt.Sprintf("https://localhost:%d%s", port, *webhook.Service.Path))
-	webhook.Service = nil
+	replica := deployed.Start(t, cluster.environment, settings)
+	replica.WaitUntilReady(t)
+	return replica
 }
 
 // waitUntilServed: the API server learns of new webhooks a moment later. Then a
@@ -255,7 +104,7 @@ func reachHere(webhook *admissionregistrationv1.WebhookClientConfig, port int32)
 // its creator from the other.
 func (cluster *cluster) waitUntilServed(t testing.TB) {
 	t.Helper()
-	eventually(t, "the webhooks answer", func() error {
+	deployed.Eventually(t, "the webhooks answer", func() error {
 		err := cluster.client.Create(t.Context(), trainJob("default", "is-anybody-there"), client.DryRunAll)
 		if err == nil || !strings.Contains(err.Error(), "not found in namespace") {
 			return fmt.Errorf("a TrainJob without a runtime: %w", err)
@@ -269,16 +118,6 @@ func (cluster *cluster) waitUntilServed(t testing.TB) {
 		}
 		return nil
 	})
-}
-
-func freePort(t testing.TB) int {
-	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer listener.Close()
-	return listener.Addr().(*net.TCPAddr).Port
 }
 
 // namespace makes a namespace of a test's own.
@@ -317,33 +156,7 @@ func (cluster *cluster) createIfMissing(t testing.TB, object client.Object) {
 	}
 }
 
-// eventually tries until something holds, because the operator learns of what a
-// test creates through a watch.
-func eventually(t testing.TB, what string, holds func() error) {
-	t.Helper()
-	deadline := time.Now().Add(60 * time.Second)
-	for {
-		err := holds()
-		if err == nil {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("%s: %v", what, err)
-		}
-		time.Sleep(50 * time.Millisecond)
-	}
-}
-
 func (cluster *cluster) priorityClass(t testing.TB, name string) {
 	t.Helper()
 	cluster.createIfMissing(t, &schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: name}, Value: 1000})
-}
-
-func read(t testing.TB, path string) []byte {
-	t.Helper()
-	data, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return data
 }

@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/trireme-mpi/trireme/internal/testing/controlplane"
+	"github.com/trireme-mpi/trireme/internal/testing/deployed"
 )
 
 // mpiOperator is the source of the operator whose jobs must keep working, from
@@ -66,7 +67,7 @@ func TestManifestsAreAccepted(t *testing.T) {
 				continue
 			}
 			t.Run(kind+"/"+filepath.Base(file), func(t *testing.T) {
-				for _, document := range documents(t, file) {
+				for _, document := range deployed.Documents(t, file) {
 					// Some of mpi-operator's share a name; some of ours are of the cluster.
 					if document.GetKind() == "MPIJob" || document.GetKind() == "TrainJob" || document.GetKind() == "TrainingRuntime" {
 						document.SetNamespace(namespace)
@@ -90,7 +91,7 @@ func TestManifestsAreAccepted(t *testing.T) {
 // The five manifests that users are promised, by name.
 func TestPromisedManifestsExist(t *testing.T) {
 	for _, name := range []string{"simple-mpijob.yaml", "gpu-mpijob.yaml", "intel-mpi-job.yaml", "volcano-scheduling.yaml", "network-policy-restricted.yaml", "README.md"} {
-		read(t, filepath.Join(repository, "test/manifests/mpijob", name))
+		deployed.Read(t, filepath.Join(repository, "test/manifests/mpijob", name))
 	}
 }
 
@@ -110,7 +111,7 @@ func TestObjectsOfMPIOperatorReadBackUnchanged(t *testing.T) {
 	var stored []*unstructured.Unstructured
 	objects := []*unstructured.Unstructured{fullUpstreamJob(t)}
 	for _, file := range yamlFiles(t, filepath.Join(mpiOperator(t), "examples/v2beta1")) {
-		objects = append(objects, documents(t, file)...)
+		objects = append(objects, deployed.Documents(t, file)...)
 	}
 	for i, object := range objects {
 		object.SetName("job-" + string(rune('a'+i)))
@@ -146,7 +147,7 @@ func TestObjectsOfMPIOperatorReadBackUnchanged(t *testing.T) {
 func replaceCRD(t *testing.T, server client.Client) {
 	t.Helper()
 	var ours, there apiextensionsv1.CustomResourceDefinition
-	if err := yaml.UnmarshalStrict(read(t, filepath.Join(repository, "config/crd/kubeflow.org_mpijobs.yaml")), &ours); err != nil {
+	if err := yaml.UnmarshalStrict(deployed.Read(t, filepath.Join(repository, "config/crd/kubeflow.org_mpijobs.yaml")), &ours); err != nil {
 		t.Fatal(err)
 	}
 	if err := server.Get(t.Context(), client.ObjectKeyFromObject(&ours), &there); err != nil {
@@ -156,7 +157,7 @@ func replaceCRD(t *testing.T, server client.Client) {
 	if err := server.Update(t.Context(), &there); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "our CRD is served", func() error {
+	deployed.Eventually(t, "our CRD is served", func() error {
 		probe := &unstructured.Unstructured{Object: map[string]any{
 			"apiVersion": "kubeflow.org/v2beta1", "kind": "MPIJob",
 			"metadata": map[string]any{"namespace": "default", "name": "probe"},

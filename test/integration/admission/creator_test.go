@@ -7,6 +7,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
+	"sigs.k8s.io/yaml"
 
 	"github.com/trireme-mpi/trireme/api/training"
 	"github.com/trireme-mpi/trireme/api/v2alpha1"
@@ -110,7 +111,11 @@ func TestApplyingAgainChangesNothing(t *testing.T) {
 			namespace := cluster.namespace(t, nil)
 			job := mpiJob(namespace, "resnet")
 			job.TypeMeta = metav1.TypeMeta{APIVersion: "kubeflow.org/v2beta1", Kind: "MPIJob"}
-			manifest := string(marshal(t, job))
+			text, err := yaml.Marshal(job)
+			if err != nil {
+				t.Fatal(err)
+			}
+			manifest := string(text)
 			run := func(verb string) string {
 				t.Helper()
 				output, err := cluster.kubectl(t, manifest, append([]string{verb, "-n", namespace, "-f", "-"}, flags...)...)

@@ -13,6 +13,7 @@ import (
 	"github.com/trireme-mpi/trireme/api/training"
 	"github.com/trireme-mpi/trireme/api/v2alpha1"
 	"github.com/trireme-mpi/trireme/api/v2beta1"
+	"github.com/trireme-mpi/trireme/internal/testing/deployed"
 )
 
 // What a LimitRange fills in is not what a user has asked for.
@@ -29,7 +30,7 @@ func TestTheLeastBindsOnlyWhatIsAskedFor(t *testing.T) {
 	refusal(t, func() error {
 		return cluster.client.Create(t.Context(), mpiJob(namespace, "train"), dryRun)
 	})
-	for _, document := range documents(t, filepath.Join(mpiOperator(t), "examples/v2beta1/tensorflow-benchmarks/tensorflow-benchmarks.yaml")) {
+	for _, document := range deployed.Documents(t, filepath.Join(mpiOperator(t), "examples/v2beta1/tensorflow-benchmarks/tensorflow-benchmarks.yaml")) {
 		document.SetNamespace(namespace)
 		if err := cluster.client.Create(t.Context(), document); err != nil {
 			t.Error(err)
@@ -106,8 +107,8 @@ func TestAuditNamesTheMembersOfACollection(t *testing.T) {
 	if err := cluster.client.DeleteAllOf(t.Context(), &v2beta1.MPIJob{}, client.InNamespace(namespace)); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the audit", func() error {
-		for _, line := range cluster.audit.about(t, "one-of-many") {
+	deployed.Eventually(t, "the audit", func() error {
+		for _, line := range cluster.audit.About(t, "one-of-many") {
 			if line["verb"] == "delete" {
 				return nil
 			}
@@ -126,7 +127,7 @@ func TestNoWarningOfGPUsThatANodeHas(t *testing.T) {
 	if err := cluster.client.Status().Update(t.Context(), node); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the node counts", func() error {
+	deployed.Eventually(t, "the node counts", func() error {
 		cluster.warnings.take()
 		cluster.createIfMissing(t, mpiJob(namespace, "amd", func(job *v2beta1.MPIJob) {
 			worker(job).Resources.Limits = resources("cpu", "1", "memory", "1Gi", "amd.com/gpu", "2")

@@ -11,6 +11,7 @@ import (
 
 	"github.com/trireme-mpi/trireme/api/training"
 	"github.com/trireme-mpi/trireme/api/v2beta1"
+	"github.com/trireme-mpi/trireme/internal/testing/deployed"
 )
 
 // kubectl runs kubectl as an administrator and returns what it prints.
@@ -25,7 +26,7 @@ func (cluster *cluster) kubectl(t testing.TB, input string, arguments ...string)
 		t.Fatal(err)
 	}
 	command := exec.Command(filepath.Join(cluster.environment.BinaryAssetsDirectory, "kubectl"), arguments...)
-	command.Env = append(os.Environ(), "KUBECONFIG="+write(t, "kubeconfig", kubeconfig), "HOME="+t.TempDir())
+	command.Env = append(os.Environ(), "KUBECONFIG="+deployed.Write(t, "kubeconfig", kubeconfig), "HOME="+t.TempDir())
 	command.Stdin = strings.NewReader(input)
 	output, err := command.CombinedOutput()
 	return string(output), err

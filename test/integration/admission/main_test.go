@@ -4,6 +4,8 @@ import (
 	"os"
 	"sync"
 	"testing"
+
+	"github.com/trireme-mpi/trireme/internal/testing/deployed"
 )
 
 // One API server and one operator serve all tests of this package that do not
@@ -51,8 +53,6 @@ func TestMain(m *testing.M) {
 	for i := len(sharedEnd.cleanups) - 1; i >= 0; i-- {
 		sharedEnd.cleanups[i]()
 	}
-	if program, err := buildOperator(); err == nil {
-		_ = os.Remove(program)
-	}
+	deployed.RemoveProgram()
 	os.Exit(code)
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/trireme-mpi/trireme/api/training"
 	"github.com/trireme-mpi/trireme/api/v2beta1"
+	"github.com/trireme-mpi/trireme/internal/testing/deployed"
 )
 
 // wantCause is one of the faults of an object.
@@ -331,7 +332,7 @@ func TestMPIJob(t *testing.T) {
 			}
 			// The operator learns of namespaces and classes a moment later.
 			var err error
-			eventually(t, "admission", func() error {
+			deployed.Eventually(t, "admission", func() error {
 				attempt := job.DeepCopy()
 				err = cluster.client.Create(t.Context(), attempt)
 				if settled := (err == nil) == (len(tc.want) == 0); !settled {
@@ -351,9 +352,9 @@ func TestMPIJobsNameBelongsToATrainJob(t *testing.T) {
 	cluster := sharedCluster(t)
 	namespace := cluster.namespace(t, nil)
 	cluster.create(t, runtime(namespace, "mpi"))
-	eventually(t, "the TrainJob", func() error { return cluster.client.Create(t.Context(), trainJob(namespace, "train")) })
+	deployed.Eventually(t, "the TrainJob", func() error { return cluster.client.Create(t.Context(), trainJob(namespace, "train")) })
 	var err error
-	eventually(t, "the MPIJob", func() error {
+	deployed.Eventually(t, "the MPIJob", func() error {
 		if err = cluster.client.Create(t.Context(), mpiJob(namespace, "train")); err == nil {
 			_ = cluster.client.Delete(t.Context(), mpiJob(namespace, "train"))
 			return fmt.Errorf("accepted")
@@ -368,8 +369,8 @@ func TestMPIJobWithGeneratedName(t *testing.T) {
 	job := mpiJob(cluster.namespace(t, nil), "")
 	job.ObjectMeta = metav1.ObjectMeta{Namespace: job.Namespace, GenerateName: "train-"}
 	cluster.create(t, job)
-	eventually(t, "its audit line", func() error {
-		if lines := cluster.audit.about(t, job.Name); len(lines) != 1 {
+	deployed.Eventually(t, "its audit line", func() error {
+		if lines := cluster.audit.About(t, job.Name); len(lines) != 1 {
 			return fmt.Errorf("%d lines about %s", len(lines), job.Name)
 		}
 		return nil

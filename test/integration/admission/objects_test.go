@@ -1,14 +1,9 @@
 package admission
 
 import (
-	"strings"
-	"testing"
-
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"sigs.k8s.io/yaml"
 
 	"github.com/trireme-mpi/trireme/api/training"
 	"github.com/trireme-mpi/trireme/api/v2alpha1"
@@ -100,22 +95,6 @@ func runtime(namespace, name string, change ...func(*v2alpha1.TrainingRuntimeSpe
 func withoutIstio(template corev1.PodTemplateSpec) corev1.PodTemplateSpec {
 	template.Annotations = map[string]string{training.IstioInject: "false"}
 	return template
-}
-
-// documents are the YAML documents of a file.
-func documents(t testing.TB, path string) []*unstructured.Unstructured {
-	t.Helper()
-	var found []*unstructured.Unstructured
-	for _, text := range strings.Split("\n"+string(read(t, path)), "\n---") {
-		object := &unstructured.Unstructured{}
-		if err := yaml.Unmarshal([]byte(text), object); err != nil {
-			t.Fatalf("%s: %v", path, err)
-		}
-		if len(object.Object) > 0 {
-			found = append(found, object)
-		}
-	}
-	return found
 }
 
 func resourceOf(text string) resource.Quantity { return resource.MustParse(text) }

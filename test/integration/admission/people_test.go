@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
 	"github.com/trireme-mpi/trireme/api/v2alpha1"
+	"github.com/trireme-mpi/trireme/internal/testing/deployed"
 )
 
 // people are those who are given a role, and what each may do. A role of the
@@ -55,7 +56,7 @@ var people = map[string]struct {
 
 func TestRolesOfPeople(t *testing.T) {
 	cluster := sharedCluster(t)
-	for _, document := range documents(t, filepath.Join(repository, "config/rbac/users.yaml")) {
+	for _, document := range deployed.Documents(t, filepath.Join(repository, "config/rbac/users.yaml")) {
 		cluster.createIfMissing(t, document)
 	}
 	namespace, another := cluster.namespace(t, nil), cluster.namespace(t, nil)
@@ -63,7 +64,7 @@ func TestRolesOfPeople(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			cluster.bind(t, namespace, name, person.role, person.ofCluster)
 			for _, right := range person.may {
-				eventually(t, name+" may "+right, func() error { return cluster.allowed(t, name, namespace, right, true) })
+				deployed.Eventually(t, name+" may "+right, func() error { return cluster.allowed(t, name, namespace, right, true) })
 			}
 			for _, right := range person.not {
 				if err := cluster.allowed(t, name, namespace, right, false); err != nil {
@@ -126,7 +127,7 @@ func (cluster *cluster) allowed(t *testing.T, person, namespace, right string, w
 // cluster, and nothing more is needed.
 func TestDataScientistRunsAJob(t *testing.T) {
 	cluster := sharedCluster(t)
-	for _, document := range documents(t, filepath.Join(repository, "config/rbac/users.yaml")) {
+	for _, document := range deployed.Documents(t, filepath.Join(repository, "config/rbac/users.yaml")) {
 		cluster.createIfMissing(t, document)
 	}
 	namespace := cluster.namespace(t, nil)
@@ -137,7 +138,7 @@ func TestDataScientistRunsAJob(t *testing.T) {
 		t.Fatal(err)
 	}
 	bob := cluster.as(t, identity.Config())
-	eventually(t, "bob may", func() error { return client.IgnoreAlreadyExists(bob.Create(t.Context(), trainJob(namespace, "train"))) })
+	deployed.Eventually(t, "bob may", func() error { return client.IgnoreAlreadyExists(bob.Create(t.Context(), trainJob(namespace, "train"))) })
 	if err := bob.List(t.Context(), &v2alpha1.ClusterTrainingRuntimeList{}); err != nil {
 		t.Error(err)
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/trireme-mpi/trireme/api/training"
 	"github.com/trireme-mpi/trireme/api/v2alpha1"
 	"github.com/trireme-mpi/trireme/api/v2beta1"
+	"github.com/trireme-mpi/trireme/internal/testing/deployed"
 )
 
 // quota makes a ResourceQuota with some of it used.
@@ -29,7 +30,7 @@ func (cluster *cluster) quota(t testing.TB, namespace, name string, hard, used c
 func refusal(t testing.TB, create func() error) error {
 	t.Helper()
 	var refused error
-	eventually(t, "refusal", func() error {
+	deployed.Eventually(t, "refusal", func() error {
 		if refused = create(); refused == nil {
 			return fmt.Errorf("accepted")
 		}
@@ -116,7 +117,7 @@ func TestLauncherThatStatesNothing(t *testing.T) {
 			Type: corev1.LimitTypeContainer, DefaultRequest: resources("cpu", "1"), Max: resources("nvidia.com/gpu", "2", "cpu", "4"), Default: resources("nvidia.com/gpu", "0", "cpu", "1"),
 		}}},
 	})
-	eventually(t, "the LimitRange's default counts", func() error {
+	deployed.Eventually(t, "the LimitRange's default counts", func() error {
 		return cluster.client.Create(t.Context(), mpiJob(namespace, "train"), dryRun)
 	})
 	err = refusal(t, func() error {

@@ -20,30 +20,30 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/trireme-mpi/trireme/internal/config"
+	"github.com/trireme-mpi/trireme/internal/testing/deployed"
 )
 
 // Two replicas: each answers, one leads, and the other one leads when the first
 // ends.
 func TestReplicas(t *testing.T) {
 	cluster := startCluster(t)
-	stopFirst := cluster.stop
 	if err := cluster.client.Delete(t.Context(), leadingTest()); err != nil {
 		t.Fatal(err)
 	}
 	first := cluster.wantLeader(t, func(holder string) bool { return holder != "" })
 
-	metrics := fmt.Sprintf("localhost:%d", freePort(t))
-	settings := operatorSettings(t, func(settings *config.Config) { settings.Metrics.BindAddress = metrics })
-	stopSecond := cluster.run(t, settings)
+	metrics := fmt.Sprintf("localhost:%d", deployed.FreePort(t))
+	settings := deployed.Settings(t, func(settings *config.Config) { settings.Metrics.BindAddress = metrics })
+	replica := cluster.run(t, settings)
 	if holder, err := cluster.leader(t); err != nil || holder != first {
 		t.Errorf("the second replica took the lead from %s: %s (%v)", first, holder, err)
 	}
-	cluster.installWebhooks(t, settings.Webhook.Port)
+	deployed.InstallWebhooks(t, cluster.client, settings.Webhook.Port)
 	cluster.waitUntilServed(t)
 	t.Run("metrics", func(t *testing.T) { onlyReadersGetMetrics(t, cluster, metrics) })
 
 	stopped := time.Now()
-	stopFirst()
+	cluster.operator.Stop(t)
 	if took := time.Since(stopped); took > 10*time.Second {
 		t.Errorf("an operator without work took %s to end", took)
 	}
@@ -53,7 +53,7 @@ func TestReplicas(t *testing.T) {
 	if took := time.Since(stopped); took > 8*time.Second {
 		t.Errorf("nobody led for %s", took)
 	}
-	stopSecond()
+	replica.Stop(t)
 	if holder, err := cluster.leader(t); err != nil || holder != "" {
 		t.Errorf("%s ended, and %q leads (%v)", second, holder, err)
 	}
@@ -73,7 +73,7 @@ func (cluster *cluster) leader(t *testing.T) (string, error) {
 
 func (cluster *cluster) wantLeader(t *testing.T, wanted func(string) bool) (holder string) {
 	t.Helper()
-	eventually(t, "somebody leads", func() (err error) {
+	deployed.Eventually(t, "somebody leads", func() (err error) {
 		if holder, err = cluster.leader(t); err == nil && !wanted(holder) {
 			return fmt.Errorf("%q leads", holder)
 		}
@@ -113,7 +113,7 @@ func onlyReadersGetMetrics(t *testing.T, cluster *cluster, address string) {
 			t.Errorf("%s is answered with %d, want %d:\n%s", name, code, tc.want, body)
 		}
 	}
-	for _, document := range documents(t, filepath.Join(repository, "config/rbac/metrics.yaml")) {
+	for _, document := range deployed.Documents(t, filepath.Join(repository, "config/rbac/metrics.yaml")) {
 		cluster.createIfMissing(t, document)
 	}
 	cluster.create(t, &rbacv1.ClusterRoleBinding{
@@ -121,7 +121,7 @@ func onlyReadersGetMetrics(t *testing.T, cluster *cluster, address string) {
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "trireme-metrics-reader"},
 		Subjects:   []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: "default", Name: "prometheus"}},
 	})
-	eventually(t, "metrics for whoever has the right", func() error {
+	deployed.Eventually(t, "metrics for whoever has the right", func() error {
 		if code, body := ask(http.MethodGet, "Bearer "+token); code != http.StatusOK || !strings.Contains(body, "controller_runtime_webhook_requests_total") {
 			return fmt.Errorf("%d:\n%s", code, body)
 		}
@@ -140,7 +140,7 @@ func onlyReadersGetMetrics(t *testing.T, cluster *cluster, address string) {
 func (cluster *cluster) scraper(t *testing.T) *http.Client {
 	t.Helper()
 	var secret corev1.Secret
-	if err := cluster.client.Get(t.Context(), client.ObjectKey{Namespace: operatorNamespace, Name: config.Default().Webhook.SecretName}, &secret); err != nil {
+	if err := cluster.client.Get(t.Context(), client.ObjectKey{Namespace: deployed.Namespace, Name: config.Default().Webhook.SecretName}, &secret); err != nil {
 		t.Fatal(err)
 	}
 	authorities := x509.NewCertPool()

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
@@ -87,7 +88,7 @@ func (place *place) scrape(token string) (int, string, error) {
 // operator's authority.
 func (place *place) installPrometheus() {
 	place.Helper()
-	for _, document := range deployed.Documents(place, "config/rbac/metrics.yaml") {
+	for _, document := range deployed.Documents(place, filepath.Join(deployed.Repository(), "config/rbac/metrics.yaml")) {
 		place.cluster.create(place.T, document)
 	}
 	prometheus.token = place.tokenOf("prometheus")
