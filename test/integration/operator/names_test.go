@@ -197,8 +197,32 @@ func TestPodGroupsThatAreThere(t *testing.T) {
 	}
 }
 
-// What another operator has begun, or shall do, is not touched.
-func TestJobsOfOthers(t *testing.T) {
+// A job that mpi-operator has begun has conditions, and no phase. It is
+// mpi-operator's to end, even where it is resumed meanwhile.
+func TestJobsThatMPIOperatorHasBegun(t *testing.T) {
+	place := parallel(t)
+	job := mpiJob("train", suspended)
+	place.create(job)
+	place.untilSuspended(job)
+	job.Status = v2beta1.MPIJobStatus{Conditions: []v2beta1.JobCondition{{
+		Type: v2beta1.JobCreated, Status: corev1.ConditionTrue, Reason: "MPIJobCreated", Message: "MPIJob is created.",
+		LastUpdateTime: metav1.Now(), LastTransitionTime: metav1.Now(),
+	}}}
+	if err := place.client.Status().Update(t.Context(), job); err != nil {
+		t.Fatal(err)
+	}
+	place.patch(job, `{"spec":{"runPolicy":{"suspend":false}}}`)
+	version := job.ResourceVersion
+	place.stays("the job is left alone", func() error {
+		if mustGet(place, job, job.Name).ResourceVersion != version {
+			return fmt.Errorf("its status is %+v", job.Status)
+		}
+		return place.wantObjects()
+	})
+}
+
+// What another cluster shall do is not touched here.
+func TestJobsOfMultiKueue(t *testing.T) {
 	place := parallel(t)
 	place.create(runtime("mpi"))
 	jobs := []client.Object{
@@ -216,9 +240,6 @@ func TestJobsOfOthers(t *testing.T) {
 				found = append(found, fmt.Errorf("%s has changed (%w): %+v", job.GetName(), err, progressOf(job)))
 			}
 		}
-		for name := range place.objects() {
-			found = append(found, fmt.Errorf("there is %s", name))
-		}
-		return errors.Join(found...)
+		return errors.Join(append(found, place.wantObjects())...)
 	})
 }

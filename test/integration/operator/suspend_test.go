@@ -104,6 +104,16 @@ func (place *place) evict(job *v2beta1.MPIJob, launcher *corev1.Pod, workers []*
 	place.Helper()
 	// Somebody, such as a monitor, wants to look at one of them first.
 	place.patch(workers[1], `{"metadata":{"finalizers":["example.com/look"]}}`)
+	// Kueue also holds back the Job of a job that it evicts, in a step of its own, and
+	// the Job controller then deletes the launcher's pod.
+	place.patch(&batchv1.Job{ObjectMeta: metav1.ObjectMeta{Name: "train-launcher"}}, `{"spec":{"suspend":true}}`)
+	place.delete(launcher)
+	place.stays("it has not failed", func() error {
+		if err := place.get(job, job.Name); err != nil || job.Status.Phase == training.PhaseFailed {
+			return fmt.Errorf("it is %+v (%w)", job.Status.Progress, err)
+		}
+		return nil
+	})
 	place.patch(job, eviction)
 	place.eventually("the launcher's Job is gone, the workers are ending", func() error {
 		if err := place.get(&batchv1.Job{}, "train-launcher"); err == nil {
