@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/yaml"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
@@ -31,6 +32,7 @@ var connect = sync.OnceValues(func() (client.Client, error) {
 		return nil, err
 	}
 	config.QPS, config.Burst = 200, 200
+	config.WarningHandler = rest.NoWarnings{}
 	return client.New(config, client.Options{})
 })
 

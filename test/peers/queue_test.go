@@ -29,7 +29,9 @@ func (kind jobKind) submit(place *place, shape jobShape) {
 	kind.create(place, shape)
 }
 
-// createQueue makes a LocalQueue for jobs of so many pods at once.
+// createQueue makes a LocalQueue for jobs of so many pods at once. Memory is
+// there, because the operator's own init container asks for some: Kueue lets
+// nothing in that asks for what its queue does not cover.
 func (place *place) createQueue(pods int) {
 	place.Helper()
 	place.create(fmt.Sprintf(`
@@ -44,8 +46,8 @@ spec:
   namespaceSelector: {}
   preemption: {withinClusterQueue: LowerPriority}
   resourceGroups:
-  - coveredResources: [cpu]
-    flavors: [{name: %[1]s, resources: [{name: cpu, nominalQuota: %[2]d}]}]
+  - coveredResources: [cpu, memory]
+    flavors: [{name: %[1]s, resources: [{name: cpu, nominalQuota: %[2]d}, {name: memory, nominalQuota: 1Ti}]}]
 ---
 apiVersion: kueue.x-k8s.io/v1beta2
 kind: LocalQueue
