@@ -130,14 +130,25 @@ func TestGangTimeout(t *testing.T) {
 // Who may wait for longer than an hour is not cut short by nodes that come.
 func TestScaleUpShortensNothing(t *testing.T) {
 	scene := startedScene(t, job.KindTrainJob, withoutPlace(noGPUs), gangTimeout(7200))
-	scene.coming = true
 	scene.after(created + 7199)
+	scene.seen.ScaleUp = true
 	if verdict := scene.settle(); hasEnded(verdict) {
 		t.Errorf("%s: %s", verdict.Phase, verdict.FailureMessage)
 	}
 	scene.after(created + 7200)
 	if verdict := scene.settle(); verdict.FailureReason != training.FailureGangSchedulingTimeout {
 		t.Errorf("%s: %s", verdict.Phase, verdict.FailureMessage)
+	}
+}
+
+// Who sets no limit waits for ever.
+func TestNoGangTimeout(t *testing.T) {
+	for _, kind := range kinds {
+		scene := startedScene(t, kind, withoutPlace(noGPUs), gangTimeout(0))
+		scene.after(1e6)
+		if verdict := scene.settle(); hasEnded(verdict) || verdict.NextCheck != 0 || len(scene.asked) > 0 {
+			t.Errorf("%s: it is %s, asks for %v and is looked at in %s", kind, verdict.Phase, scene.asked, verdict.NextCheck)
+		}
 	}
 }
 

@@ -296,9 +296,21 @@ func TestObstacles(t *testing.T) {
 			t.Errorf("%s whose initializer is there waits for %+v", kind, verdict.Waiting)
 		}
 		scene.made.Initializer = nil
+		scene.seen.Workload.Exists = true
+		if verdict = scene.settle(); (verdict.Waiting == obstacle) != (kind == job.KindMPIJob) {
+			t.Errorf("%s whose workers are nobody else's to make waits for %+v", kind, verdict.Waiting)
+		}
 		scene.addPods(runs)
 		if verdict = scene.settle(); verdict.Phase != training.PhaseRunning || verdict.NextCheck != 0 {
 			t.Errorf("%s that runs is %s and looks again in %s", kind, verdict.Phase, verdict.NextCheck)
+		}
+		overdue := startedScene(t, kind, runs, deadline(100))
+		overdue.after(200)
+		overdue.seen.Workload.Exists, overdue.seen.Confirmed, overdue.seen.Obstacle = true, true, &obstacle
+		overdue.seen.Workers = overdue.seen.Workers[:0]
+		overdue.forgetPods()
+		if verdict = overdue.settle(); verdict.Phase != training.PhaseFailed || verdict.NextCheck != 0 || verdict.Waiting == obstacle {
+			t.Errorf("%s whose time is up is %s, looks again in %s and waits for %+v", kind, verdict.Phase, verdict.NextCheck, verdict.Waiting)
 		}
 	}
 }

@@ -50,7 +50,7 @@ func (view *view) running(verdict *Verdict, previous Previous) {
 		return
 	}
 	view.checkClocks(verdict)
-	if obstacle := view.seen.Obstacle; obstacle != nil && !view.allMade() {
+	if obstacle := view.seen.Obstacle; obstacle != nil && !view.allMade() && verdict.Stage != plan.Finished {
 		verdict.hinder(*obstacle)
 	}
 }

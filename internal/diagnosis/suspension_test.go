@@ -189,6 +189,26 @@ func TestSuspendedWhileQueued(t *testing.T) {
 	scene.wantStage("resumed", plan.Active)
 }
 
+// Why a launcher failed is forgotten with the suspension that takes its pods.
+func TestSuspensionForgetsTheLauncher(t *testing.T) {
+	for name, suspend := range map[string]func(*scene){
+		"by the user": func(scene *scene) { scene.made.Suspended = true },
+		"by a queue":  func(scene *scene) { scene.seen.Workload.Suspended = true },
+	} {
+		scene := runningScene(t, job.KindTrainJob, backoffLimit(1))
+		scene.launcher(exits(1, "Error", rankDied, 50))
+		scene.settle()
+		scene.seen.Launchers, scene.seen.Workers = nil, nil
+		if verdict := scene.settle(); verdict.LauncherPodStatus == nil {
+			t.Errorf("%s: before, nothing is known of the launcher", name)
+		}
+		suspend(scene)
+		if verdict := scene.settle(); verdict.LauncherPodStatus != nil {
+			t.Errorf("%s: of the launcher is known %+v", name, verdict.LauncherPodStatus)
+		}
+	}
+}
+
 // A queue that holds a JobSet which has ended holds nothing.
 func TestAQueueHoldsWhatHasEnded(t *testing.T) {
 	for want, workload := range map[training.Phase]Workload{

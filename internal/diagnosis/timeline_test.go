@@ -123,7 +123,7 @@ func TestTimelineOfAShortJob(t *testing.T) {
 		"with a report of a run that started nothing": {0, `{"hosts":{"expected":2,"reached":2}}`, nil, true},
 		"without a report":                            {0, "", nil, true},
 		"with a report of a gate that was not passed": {
-			70, `{"reason":"SSHConnectionFailed","message":"no answer","timings":{"connect":1},"hosts":{"expected":2,"reached":0}}`, nil, false,
+			70, `{"reason":"SSHConnectionFailed","message":"no answer","timings":{"connect":1,"init":1},"hosts":{"expected":2,"reached":0}}`, nil, false,
 		},
 	} {
 		for _, kind := range kinds {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -34,7 +35,7 @@ import (
 
 // seeds are how many jobs of each kind an ordinary test run makes; make fuzz makes
 // more of them.
-const seeds = 400
+const seeds = 300
 
 func TestWhatAdmissionAcceptsIsPlanned(t *testing.T) {
 	for kind, judge := range map[string]func(testing.TB, int64) bool{"MPIJob": judgeMPIJob, "TrainJob": judgeTrainJob} {
@@ -178,7 +179,10 @@ func podFaults(pod *corev1.PodTemplateSpec) []string {
 		faults = append(faults, fmt.Sprintf("%d search domains", len(config.Searches)))
 	}
 	for _, container := range slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers) {
-		for name, request := range container.Resources.Requests {
+		asked := corev1.ResourceList{}
+		maps.Copy(asked, container.Resources.Limits)
+		maps.Copy(asked, container.Resources.Requests)
+		for name, request := range asked {
 			if whole := pod.Spec.Resources; whole != nil && request.Cmp(whole.Requests[name]) > 0 {
 				faults = append(faults, fmt.Sprintf("%s asks for more %s than its pod", container.Name, name))
 			}

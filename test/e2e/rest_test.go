@@ -15,11 +15,12 @@ import (
 	"github.com/trireme-mpi/trireme/api/training"
 )
 
-// What a thousand jobs of both kinds do.
+// What a thousand jobs of both kinds do. Most have no pods, which on one machine
+// cost far more than jobs do.
 const (
-	suspendedJobs = 700
-	runningJobs   = 200
-	finishedJobs  = 100
+	suspendedJobs = 800
+	runningJobs   = 150
+	finishedJobs  = 50
 )
 
 // restTime is how long nothing may be written: REST_SECONDS, or a while.
@@ -38,7 +39,7 @@ func TestJobsAtRestAreNotWritten(t *testing.T) {
 	crowd := newCrowd(t, forever, briefly)
 	begin := time.Now()
 	took := func() time.Duration { return time.Since(begin).Round(time.Millisecond) }
-	crowd.submitAll(thousandJobs(), 16)
+	crowd.submitAll(thousandJobs())
 	t.Logf("%d jobs were created after %s", suspendedJobs+runningJobs+finishedJobs, took())
 	crowd.untilSettled()
 	t.Logf("all of them were settled after %s", took())
@@ -63,7 +64,7 @@ func thousandJobs() (jobs []client.Object) {
 		for i := range count {
 			var object client.Object = simulatedMPIJob(fmt.Sprintf("%s-%d", name, i), 2, run, small)
 			if i%2 == 0 {
-				object = simulatedTrainJob(fmt.Sprintf("%s-%d", name, i), 2, run, small)
+				object = simulatedTrainJob(fmt.Sprintf("%s-%d", name, i), 1, run, small)
 			}
 			setSuspend(suspend)(object)
 			jobs = append(jobs, object)
@@ -98,7 +99,7 @@ func standing(job client.Object) string {
 	name, _, _ := strings.Cut(job.GetName(), "-")
 	stands := map[string]bool{
 		"suspended": suspended && progress.Phase == training.PhasePending,
-		"running":   progress.Phase == training.PhaseRunning && progress.ReadyWorkers == "2/2",
+		"running":   progress.Phase == training.PhaseRunning && (progress.ReadyWorkers == "1/1" || progress.ReadyWorkers == "2/2"),
 		"finished":  progress.Phase == training.PhaseSucceeded,
 	}
 	if stands[name] {

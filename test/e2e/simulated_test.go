@@ -138,11 +138,13 @@ func newCrowd(t testing.TB, runs ...time.Duration) *crowd {
 // namespace deletes pods before anything else, and a simulated pod of a batch Job
 // that is still there never goes, because nobody says that it has ended.
 func (crowd *crowd) leave() {
-	for _, kind := range []client.Object{&v2beta1.MPIJob{}, &v2alpha1.TrainJob{}} {
-		if err := crowd.client.DeleteAllOf(context.Background(), kind, client.InNamespace(crowd.namespace), client.PropagationPolicy(metav1.DeletePropagationBackground)); err != nil {
-			crowd.t.Errorf("delete every %T in %s: %v", kind, crowd.namespace, err)
-		}
+	var jobs []client.Object
+	if err := crowd.each(func(job client.Object) { jobs = append(jobs, job) }); err != nil {
+		crowd.t.Errorf("list the jobs in %s: %v", crowd.namespace, err)
 	}
+	crowd.inParallel(jobs, func(job client.Object) error {
+		return client.IgnoreNotFound(crowd.client.Delete(context.Background(), job, client.PropagationPolicy(metav1.DeletePropagationBackground)))
+	})
 	crowd.until("the pods in "+crowd.namespace+" are gone", 5*time.Minute, func() error {
 		var pods corev1.PodList
 		if err := crowd.client.List(context.Background(), &pods, client.InNamespace(crowd.namespace)); err != nil || len(pods.Items) == 0 {
@@ -174,17 +176,28 @@ func (crowd *crowd) until(what string, patience time.Duration, holds func() erro
 	}
 }
 
-// submitAll creates jobs, several at a time.
-func (crowd *crowd) submitAll(jobs []client.Object, atATime int) {
+// submitAll creates jobs.
+func (crowd *crowd) submitAll(jobs []client.Object) {
+	crowd.t.Helper()
+	crowd.inParallel(jobs, func(job client.Object) error {
+		job.SetNamespace(crowd.namespace)
+		return crowd.client.Create(context.Background(), job)
+	})
+	if crowd.t.Failed() {
+		crowd.t.FailNow()
+	}
+}
+
+// inParallel does something to each job, to sixteen of them at a time.
+func (crowd *crowd) inParallel(jobs []client.Object, do func(client.Object) error) {
 	crowd.t.Helper()
 	next := make(chan client.Object)
-	var writers sync.WaitGroup
-	for range atATime {
-		writers.Go(func() {
+	var workers sync.WaitGroup
+	for range 16 {
+		workers.Go(func() {
 			for job := range next {
-				job.SetNamespace(crowd.namespace)
-				if err := crowd.client.Create(context.Background(), job); err != nil {
-					crowd.t.Errorf("create %s: %v", job.GetName(), err)
+				if err := do(job); err != nil {
+					crowd.t.Errorf("%T %s: %v", job, job.GetName(), err)
 				}
 			}
 		})
@@ -193,10 +206,7 @@ func (crowd *crowd) submitAll(jobs []client.Object, atATime int) {
 		next <- job
 	}
 	close(next)
-	writers.Wait()
-	if crowd.t.Failed() {
-		crowd.t.FailNow()
-	}
+	workers.Wait()
 }
 
 // each calls for every job that there is.

@@ -40,7 +40,7 @@ func MPIJob(seed int64) *v2beta1.MPIJob {
 			},
 		},
 	}
-	if dice.chance(trap) {
+	if dice.chance(4 * trap) {
 		mpiJob.Spec.SSHAuthMountPath = pick(dice, directories.traps...)
 	}
 	if dice.chance(50) {
@@ -98,6 +98,9 @@ func TrainJob(seed int64) (*v2alpha1.TrainJob, *v2alpha1.TrainingRuntimeSpec) {
 		}
 		if dice.chance(2 * trap) {
 			trainJob.Spec.Trainer.VolumeMounts[0].MountPath = pick(dice, directories.traps...)
+		}
+		if dice.chance(2 * trap) {
+			trainJob.Spec.Trainer.VolumeMounts[0].MountPath = "/home/mpiuser/.ssh"
 		}
 	}
 	return trainJob, runtime

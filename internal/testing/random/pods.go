@@ -15,8 +15,8 @@ var (
 	volumes     = pool{[]string{"data", "scratch", "shm", "cache"}, []string{"trireme-keys", "trireme-agent", "trireme-shm", "trireme-tmp", "trireme-hostfile", "trireme-clock", "trireme-gate", "trireme-workspace"}}
 	sidecars    = pool{[]string{"logs", "metrics", "proxy"}, []string{"trireme-install", "trireme-gate"}}
 	directories = pool{
-		[]string{"/data", "/scratch/", "/dev/shm", "/tmp", "/src/resnet"},
-		[]string{"/etc/mpi", "/etc/mpi/", "/opt/trireme", "/etc/trireme/ssh", "/etc/trireme/pod", "/workspace", "/workspace/", "/home/mpiuser/.ssh", "/root/.ssh", "/dev/shm", "/tmp/"},
+		[]string{"/data", "/scratch/", "/dev/shm", "/tmp", "/home/mpiuser/.ssh"},
+		[]string{"/etc/mpi", "/etc/mpi/", "/opt/trireme", "/etc/trireme/ssh", "/etc/trireme/pod", "/workspace", "/workspace/", "/root/.ssh", "/dev/shm", "/tmp/"},
 	}
 	// Variables of ours are no trap: whoever sets them has the last word.
 	variables = []string{
