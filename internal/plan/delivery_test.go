@@ -102,3 +102,31 @@ func TestHostfile(t *testing.T) {
 		})
 	}
 }
+
+// What a pod asks for as a whole must suffice for each of its containers, and a
+// launcher may ask for less than ours would.
+func TestAddedContainersShareWhatAPodHasAsAWhole(t *testing.T) {
+	small := func(template *corev1.PodTemplateSpec) {
+		template.Spec.Containers[0].Resources = corev1.ResourceRequirements{}
+		template.Spec.Resources = new(resources("50m", "32Mi"))
+	}
+	silent := func(template *corev1.PodTemplateSpec) { template.Spec.Resources = &corev1.ResourceRequirements{} }
+	for name, tc := range map[string]struct {
+		change func(*corev1.PodTemplateSpec)
+		want   bool
+	}{"a pod that says what it needs": {small, false}, "a pod that says nothing": {silent, true}} {
+		t.Run(name, func(t *testing.T) {
+			for _, pod := range pods(mpiJob(both(tc.change), launcherCommand()), InitContainer) {
+				containers := added(pod)
+				if len(containers) == 0 {
+					t.Errorf("nothing was added to the %s", pod.role)
+				}
+				for _, container := range containers {
+					if asks := len(container.Resources.Requests)+len(container.Resources.Limits) > 0; asks != tc.want {
+						t.Errorf("%s of the %s asks for %v", container.Name, pod.role, container.Resources)
+					}
+				}
+			}
+		})
+	}
+}
