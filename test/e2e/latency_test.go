@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -22,6 +21,8 @@ import (
 const (
 	measuredJobs = 100
 	atATime      = 25
+	// steadily is a launcher that runs until the start of its wave is over.
+	steadily = 10 * time.Second
 )
 
 // measured is a way for jobs to end.
@@ -35,9 +36,9 @@ type measured struct {
 
 var measurements = []measured{
 	{name: "MPIJob/launcher-exits", phase: training.PhaseSucceeded,
-		make: func(name string) client.Object { return simulatedMPIJob(name, 2, briefly, small) }},
+		make: func(name string) client.Object { return simulatedMPIJob(name, 2, steadily, small) }},
 	{name: "TrainJob/launcher-exits", phase: training.PhaseSucceeded,
-		make: func(name string) client.Object { return simulatedTrainJob(name, 2, briefly, small) }},
+		make: func(name string) client.Object { return simulatedTrainJob(name, 2, steadily, small) }},
 	{name: "MPIJob/worker-fails", breaks: true, phase: training.PhaseFailed,
 		make: func(name string) client.Object { return simulatedMPIJob(name, 2, forever, small) }},
 	{name: "TrainJob/worker-fails", breaks: true, phase: training.PhaseFailed,
@@ -51,7 +52,7 @@ func BenchmarkFinalStatus(b *testing.B) {
 	simulateNodes(b, 10)
 	for _, measured := range measurements {
 		b.Run(measured.name, func(b *testing.B) {
-			crowd := newCrowd(b, briefly, forever)
+			crowd := newCrowd(b, steadily, forever)
 			watcher := watch(crowd)
 			var took []time.Duration
 			for b.Loop() {
@@ -168,74 +169,49 @@ func decides(pod *corev1.Pod) bool {
 	return pod.Status.Phase == corev1.PodFailed
 }
 
-// endAll lets jobs come to their end, several at a time, and tells how long it
-// took each to say so.
-func (watcher *watcher) endAll(measured measured) []time.Duration {
-	kind := strings.ToLower(strings.Split(measured.name, "/")[0])
-	took := make([]time.Duration, measuredJobs)
-	next := make(chan int)
-	var workers sync.WaitGroup
-	for range atATime {
-		workers.Go(func() {
-			for i := range next {
-				took[i] = watcher.endOne(measured, fmt.Sprintf("%s-%d", kind, i))
+// endAll lets jobs come to their end, a wave of them at a time, and tells how long
+// it took each to say so. Within a wave all of them run before the first one ends.
+func (watcher *watcher) endAll(measured measured) (took []time.Duration) {
+	for wave := range measuredJobs / atATime {
+		jobs := make([]client.Object, atATime)
+		for i := range jobs {
+			jobs[i] = measured.make(fmt.Sprintf("wave-%d-%d", wave, i))
+		}
+		watcher.submitAll(jobs)
+		watcher.inParallel(jobs, func(job client.Object) error { return await(watcher.of(job.GetName()).running, "it runs") })
+		if measured.breaks {
+			watcher.inParallel(jobs, watcher.breakWorker)
+		}
+		for _, job := range jobs {
+			seen := watcher.of(job.GetName())
+			if err := await(seen.over, "it ends"); err != nil || seen.progress.Phase != measured.phase {
+				watcher.t.Fatalf("%s is %s, want %s: %v %s", job.GetName(), seen.progress.Phase, measured.phase, err, seen.progress.FailureMessage)
 			}
-		})
+			took = append(took, max(0, seen.end.Sub(seen.cause)))
+		}
 	}
-	for i := range measuredJobs {
-		next <- i
-	}
-	close(next)
-	workers.Wait()
 	return took
 }
 
-func (watcher *watcher) endOne(measured measured, name string) time.Duration {
-	job := measured.make(name)
-	job.SetNamespace(watcher.namespace)
-	if err := watcher.client.Create(context.Background(), job); err != nil {
-		watcher.t.Errorf("create %s: %v", name, err)
-		return 0
-	}
-	seen := watcher.of(name)
-	if measured.breaks {
-		if !watcher.await(seen.running, name, "runs") {
-			return 0
-		}
-		watcher.breakWorker(name)
-	}
-	if !watcher.await(seen.over, name, "ends") {
-		return 0
-	}
-	if seen.progress.Phase != measured.phase {
-		watcher.t.Errorf("%s is %s, want %s: %s", name, seen.progress.Phase, measured.phase, seen.progress.FailureMessage)
-	}
-	return max(0, seen.end.Sub(seen.cause))
-}
-
-func (watcher *watcher) await(happens <-chan struct{}, name, what string) bool {
+func await(happens <-chan struct{}, what string) error {
 	select {
 	case <-happens:
-		return true
+		return nil
 	case <-time.After(2 * time.Minute):
-		watcher.t.Errorf("%s: nobody has seen that it %s", name, what)
-		return false
+		return fmt.Errorf("nobody has seen that %s", what)
 	}
 }
 
 // breakWorker makes a worker say that the kernel has ended it for want of memory.
-func (watcher *watcher) breakWorker(name string) {
+func (watcher *watcher) breakWorker(job client.Object) error {
 	var pods corev1.PodList
 	if err := watcher.client.List(context.Background(), &pods, client.InNamespace(watcher.namespace),
-		client.MatchingLabels{training.LabelJobName: name, training.LabelReplicaType: training.RoleWorker}); err != nil || len(pods.Items) == 0 {
-		watcher.t.Errorf("the workers of %s: %d of them, %v", name, len(pods.Items), err)
-		return
+		client.MatchingLabels{training.LabelJobName: job.GetName(), training.LabelReplicaType: training.RoleWorker}); err != nil || len(pods.Items) == 0 {
+		return fmt.Errorf("it has %d workers: %w", len(pods.Items), err)
 	}
 	pod := &pods.Items[0]
 	patch := fmt.Sprintf(`{"status":{"phase":"Failed","containerStatuses":[{"name":%q,"image":%q,"imageID":"","ready":false,"restartCount":0,
 		"state":{"terminated":{"exitCode":137,"reason":"OOMKilled","finishedAt":%q}}}]}}`,
 		pod.Spec.Containers[0].Name, pod.Spec.Containers[0].Image, time.Now().UTC().Format(time.RFC3339))
-	if err := watcher.client.Status().Patch(context.Background(), pod, client.RawPatch(types.MergePatchType, []byte(patch))); err != nil {
-		watcher.t.Errorf("break pod %s: %v", pod.Name, err)
-	}
+	return watcher.client.Status().Patch(context.Background(), pod, client.RawPatch(types.MergePatchType, []byte(patch)))
 }
