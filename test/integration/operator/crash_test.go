@@ -46,8 +46,8 @@ func objectsOf(job client.Object) []string {
 func TestCrashes(t *testing.T) {
 	t.Parallel()
 	cluster := newCluster(t, withJobSet)
-	// A Lease of a process that was killed holds for fifteen seconds. That the next
-	// one waits for it is client-go's to test.
+	// A Lease of a process that was killed holds for fifteen seconds, which is too
+	// long to wait for ten times. TestNothingIsUpdated waits for it once.
 	cluster.settings.LeaderElection.Enabled = false
 	// So slow that a crash meets a job which is half made.
 	cluster.settings.Client.QPS, cluster.settings.Client.Burst = 25, 5

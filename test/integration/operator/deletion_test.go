@@ -117,7 +117,7 @@ func TestCreatedAgain(t *testing.T) {
 		place.create(again)
 		place.stays("it waits", func() error {
 			if err := place.get(again, again.GetName()); err != nil || progressOf(again).Phase == training.PhaseFailed {
-				return fmt.Errorf("it has failed (%w): %s", err, progressOf(again).FailureMessage)
+				return fmt.Errorf("it has failed (%v): %s", err, progressOf(again).FailureMessage)
 			}
 			return nil
 		})
@@ -162,7 +162,7 @@ func TestTimeToLive(t *testing.T) {
 	place.exit(launcher, 0, report("", 2))
 	place.eventually("the job is gone", func() error {
 		if err := place.client.Get(context.Background(), client.ObjectKeyFromObject(job), job); !apierrors.IsNotFound(err) {
-			return fmt.Errorf("it is %s (%w)", job.Status.Phase, err)
+			return fmt.Errorf("it is %s (%v)", job.Status.Phase, err)
 		}
 		return nil
 	})

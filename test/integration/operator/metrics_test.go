@@ -50,7 +50,7 @@ func (place *place) untilMetric(name, labels string, want float64) {
 	place.eventually(name+labels, func() error {
 		code, body, err := place.scrape(prometheus.token)
 		if err != nil || code != http.StatusOK {
-			return fmt.Errorf("metrics are answered with %d (%w)", code, err)
+			return fmt.Errorf("metrics are answered with %d (%v)", code, err)
 		}
 		got := 0.0
 		for line := range strings.Lines(body) {

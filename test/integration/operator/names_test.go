@@ -56,7 +56,7 @@ func TestKeys(t *testing.T) {
 		place.untilPhase(job, training.PhaseFailed)
 		place.eventually("the keys are gone", func() error {
 			if err := place.get(secret, secret.Name); client.IgnoreNotFound(err) != nil || err == nil {
-				return fmt.Errorf("they are not (%w)", err)
+				return fmt.Errorf("they are not (%v)", err)
 			}
 			return nil
 		})
@@ -119,7 +119,7 @@ func TestNamesThatAreTaken(t *testing.T) {
 			place.eventually("what was made so far is gone", func() error { return place.wantNoWork(tc.theirs) })
 			place.stays("what is theirs stays", func() error {
 				if err := place.get(tc.theirs, tc.theirs.GetName()); err != nil || tc.theirs.GetResourceVersion() != version || tc.theirs.GetDeletionTimestamp() != nil {
-					return fmt.Errorf("it is another now (%w)", err)
+					return fmt.Errorf("it is another now (%v)", err)
 				}
 				return nil
 			})
@@ -237,7 +237,7 @@ func TestJobsOfMultiKueue(t *testing.T) {
 		for _, job := range jobs {
 			version := job.GetResourceVersion()
 			if err := place.get(job, job.GetName()); err != nil || job.GetResourceVersion() != version {
-				found = append(found, fmt.Errorf("%s has changed (%w): %+v", job.GetName(), err, progressOf(job)))
+				found = append(found, fmt.Errorf("%s has changed (%v): %+v", job.GetName(), err, progressOf(job)))
 			}
 		}
 		return errors.Join(append(found, place.wantObjects())...)

@@ -183,8 +183,8 @@ func TestGangs(t *testing.T) {
 	}
 }
 
-// What was created is not touched again: not by what happens to pods, not when
-// another operator takes over.
+// What was created is not touched again: not by what happens to pods, and not when
+// the operator dies and another one takes over.
 func TestNothingIsUpdated(t *testing.T) {
 	t.Parallel()
 	cluster := startCluster(t, withJobSet)
@@ -234,7 +234,7 @@ func TestNothingIsUpdated(t *testing.T) {
 	place.stays("jobs that run are left alone by another operator", func() error {
 		for _, job := range jobs {
 			if err := place.get(job, job.GetName()); err != nil || progressOf(job).Phase != training.PhaseRunning {
-				return fmt.Errorf("%s: %w: %+v", job.GetName(), err, progressOf(job))
+				return fmt.Errorf("%s: %v: %+v", job.GetName(), err, progressOf(job))
 			}
 		}
 		return nil

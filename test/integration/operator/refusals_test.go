@@ -81,7 +81,7 @@ func TestEventsOfRefusals(t *testing.T) {
 				if tc.want == "" {
 					place.stays("the job goes on", func() error {
 						if err := place.get(job, "train"); err != nil || progressOf(job).Phase != training.PhasePending {
-							return fmt.Errorf("it is %+v (%w)", progressOf(job), err)
+							return fmt.Errorf("it is %+v (%v)", progressOf(job), err)
 						}
 						return nil
 					})

@@ -110,7 +110,7 @@ func (place *place) evict(job *v2beta1.MPIJob, launcher *corev1.Pod, workers []*
 	place.delete(launcher)
 	place.stays("it has not failed", func() error {
 		if err := place.get(job, job.Name); err != nil || job.Status.Phase == training.PhaseFailed {
-			return fmt.Errorf("it is %+v (%w)", job.Status.Progress, err)
+			return fmt.Errorf("it is %+v (%v)", job.Status.Progress, err)
 		}
 		return nil
 	})
@@ -121,7 +121,7 @@ func (place *place) evict(job *v2beta1.MPIJob, launcher *corev1.Pod, workers []*
 		}
 		for _, pod := range workers {
 			if err := place.get(pod, pod.Name); err != nil || pod.DeletionTimestamp == nil {
-				return fmt.Errorf("pod %s is not being deleted (%w)", pod.Name, err)
+				return fmt.Errorf("pod %s is not being deleted (%v)", pod.Name, err)
 			}
 		}
 		return nil
