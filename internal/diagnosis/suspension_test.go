@@ -155,6 +155,22 @@ func TestAQueueHoldsATrainJob(t *testing.T) {
 	}
 }
 
+// Of an MPIJob it is the job itself that Kueue suspends. It may suspend the
+// launcher's Job before, which is then deleted; that alone says nothing.
+func TestASuspendedLauncherJob(t *testing.T) {
+	scene := runningScene(t, job.KindMPIJob)
+	scene.seen.Workload.Suspended = true
+	if verdict := scene.wantStage("with a suspended Job", plan.Active); verdict.Suspension.Yes || verdict.Phase != training.PhaseRunning {
+		t.Errorf("%+v", verdict)
+	}
+	scene.seen.Launchers = nil
+	scene.wantStage("with a suspended Job that has no pod", plan.Active)
+	scene.made.Suspended = true
+	if verdict := scene.wantStage("suspended", plan.Suspended); !verdict.Suspension.Yes {
+		t.Errorf("%+v", verdict)
+	}
+}
+
 // The cache may show pods that end before it shows who ended them.
 func TestEndsThatAreLookedAtAgain(t *testing.T) {
 	for name, happen := range map[string]func(*scene){

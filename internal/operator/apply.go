@@ -282,7 +282,7 @@ func (reconciler *Reconciler) isGone(ctx context.Context, made *job.Job, seen di
 	case *corev1.Pod:
 		for _, pod := range seen.Workers {
 			if pod.Name == object.Name {
-				return pod.DeletionTimestamp != nil, nil
+				return pod.DeletionTimestamp != nil || reconciler.submitted.wasRemoved(made.UID, object), nil
 			}
 		}
 		return true, nil

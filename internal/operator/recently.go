@@ -6,18 +6,21 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/trireme-mpi/trireme/internal/diagnosis"
 	"github.com/trireme-mpi/trireme/internal/plan"
 )
 
-// recently remembers what was just created or deleted, until the cache shows it.
+// recently remembers what was just created, written or deleted, until the cache shows it.
 // It only saves requests: a fresh process that knows nothing does the same work.
 type recently struct {
 	mutex   sync.Mutex
 	created map[types.UID]creation
 	deleted map[types.UID]map[string]bool
+	// written are jobs as they were stored with a status.
+	written map[types.UID]client.Object
 	// obstacles are what the last look at a job met.
 	obstacles map[types.UID]*notYet
 }
@@ -70,12 +73,42 @@ func (recently *recently) wasRemoved(uid types.UID, object client.Object) bool {
 	return recently.deleted[uid][typeAndName(object)]
 }
 
+// wrote remembers a job as it is stored now.
+func (recently *recently) wrote(object client.Object) {
+	recently.mutex.Lock()
+	defer recently.mutex.Unlock()
+	if recently.written == nil {
+		recently.written = map[types.UID]client.Object{}
+	}
+	kept := object.DeepCopyObject().(client.Object)
+	// As the cache has it.
+	kept.SetManagedFields(nil)
+	recently.written[object.GetUID()] = kept
+}
+
+// newest is a job as the cache has it, or as it was stored since: what is written
+// on top of the former would be refused.
+func (recently *recently) newest(cached client.Object) client.Object {
+	recently.mutex.Lock()
+	defer recently.mutex.Unlock()
+	written := recently.written[cached.GetUID()]
+	if written == nil {
+		return cached
+	}
+	if order, err := resourceversion.CompareResourceVersion(cached.GetResourceVersion(), written.GetResourceVersion()); err != nil || order >= 0 {
+		delete(recently.written, cached.GetUID())
+		return cached
+	}
+	return written.DeepCopyObject().(client.Object)
+}
+
 // forgetAll is for a job that is gone.
 func (recently *recently) forgetAll(uid types.UID) {
 	recently.mutex.Lock()
 	defer recently.mutex.Unlock()
 	delete(recently.created, uid)
 	delete(recently.deleted, uid)
+	delete(recently.written, uid)
 	delete(recently.obstacles, uid)
 }
 

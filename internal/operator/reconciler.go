@@ -56,6 +56,7 @@ func (reconciler *Reconciler) Reconcile(ctx context.Context, request ctrl.Reques
 	if err := reconciler.Get(ctx, request.NamespacedName, object); err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
+	object = reconciler.submitted.newest(object)
 	// What belongs to a job that is being deleted goes with it, by its owner
 	// references.
 	if object.GetDeletionTimestamp() != nil || reconciler.kind.isForeign(object) {
@@ -175,6 +176,7 @@ func (reconciler *Reconciler) writeStatus(ctx context.Context, object client.Obj
 	if err != nil {
 		return nil, fmt.Errorf("write the status of %s %s/%s: %w", made.Kind, made.Namespace, made.Name, err)
 	}
+	reconciler.submitted.wrote(changed)
 	reconciler.record.note(changed, made, previous, verdict, reconciler.recorder)
 	return changed, nil
 }

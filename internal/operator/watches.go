@@ -3,6 +3,7 @@ package operator
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -20,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
@@ -44,6 +46,8 @@ const (
 	// settling is how long what happens to workers is collected before a job is
 	// looked at: a hundred of them start within a moment.
 	settling = 100 * time.Millisecond
+	// endsFirst is the priority of jobs one of whose pods has ended; others have 0.
+	endsFirst = 1
 	// longestRetry bounds how long a job that met an error is left alone.
 	longestRetry = 30 * time.Second
 )
@@ -117,15 +121,13 @@ func addReconcilers(manager ctrl.Manager, settings *config.Config, audit *admiss
 // addTo has the reconciler called for its jobs and for what belongs to them.
 func (reconciler *Reconciler) addTo(manager ctrl.Manager, workers int) error {
 	name := reconciler.kind.name()
-	// A status is our own work: it is no reason to look again.
-	meaningful := predicate.Or(predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{}, predicate.AnnotationChangedPredicate{})
 	building := ctrl.NewControllerManagedBy(manager).
 		Named(name.Type()).
 		WithOptions(controller.Options{
 			MaxConcurrentReconciles: workers,
 			RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](5*time.Millisecond, longestRetry),
 		}).
-		Watches(reconciler.kind.empty(), reconciler.jobs(), builder.WithPredicates(meaningful)).
+		Watches(reconciler.kind.empty(), reconciler.jobs()).
 		Watches(&corev1.Pod{}, reconciler.pods()).
 		Watches(&batchv1.Job{}, reconciler.byLabels()).
 		Watches(&corev1.Event{}, reconciler.refusals())
@@ -162,11 +164,20 @@ func servesJobSet(mapper meta.RESTMapper) (bool, error) {
 	return err == nil, err
 }
 
-// jobs also forgets what is remembered of a job that is gone.
+// jobs also forgets what is remembered of a job that is gone, or that the cache
+// shows by now.
 func (reconciler *Reconciler) jobs() handler.EventHandler {
 	enqueue := &handler.EnqueueRequestForObject{}
+	// A status is our own work: it is no reason to look again.
+	meaningful := predicate.Or(predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{}, predicate.AnnotationChangedPredicate{})
 	return handler.Funcs{
-		CreateFunc: enqueue.Create, UpdateFunc: enqueue.Update, GenericFunc: enqueue.Generic,
+		CreateFunc: enqueue.Create, GenericFunc: enqueue.Generic,
+		UpdateFunc: func(ctx context.Context, changed event.UpdateEvent, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+			reconciler.submitted.newest(changed.ObjectNew)
+			if meaningful.Update(changed) {
+				enqueue.Update(ctx, changed, queue)
+			}
+		},
 		DeleteFunc: func(_ context.Context, gone event.DeleteEvent, _ workqueue.TypedRateLimitingInterface[reconcile.Request]) {
 			reconciler.submitted.forgetAll(gone.Object.GetUID())
 		},
@@ -201,11 +212,14 @@ func (reconciler *Reconciler) pods() handler.EventHandler {
 		if !found {
 			return
 		}
-		if mayDecide(pod.(*corev1.Pod)) {
+		switch pod := pod.(*corev1.Pod); {
+		case hasEnded(pod):
+			addFirst(queue, request)
+		case pod.Labels[training.LabelReplicaType] != training.RoleWorker:
 			queue.Add(request)
-			return
+		default:
+			queue.AddAfter(request, settling)
 		}
-		queue.AddAfter(request, settling)
 	}
 	return handler.Funcs{
 		CreateFunc:  func(_ context.Context, event event.CreateEvent, queue queue) { enqueue(queue, event.Object) },
@@ -215,11 +229,22 @@ func (reconciler *Reconciler) pods() handler.EventHandler {
 	}
 }
 
-func mayDecide(pod *corev1.Pod) bool {
-	if pod.Labels[training.LabelReplicaType] != training.RoleWorker || pod.DeletionTimestamp != nil {
+// hasEnded tells whether a pod may decide over its job.
+func hasEnded(pod *corev1.Pod) bool {
+	if pod.Status.Phase == corev1.PodFailed || pod.Status.Phase == corev1.PodSucceeded {
 		return true
 	}
-	return pod.Status.Phase == corev1.PodFailed || pod.Status.Phase == corev1.PodSucceeded
+	return slices.ContainsFunc(pod.Status.ContainerStatuses, func(status corev1.ContainerStatus) bool { return status.State.Terminated != nil })
+}
+
+// addFirst has a job looked at before those that nobody waits for: while many
+// jobs start, the end of one is told at once.
+func addFirst(queue workqueue.TypedRateLimitingInterface[reconcile.Request], request reconcile.Request) {
+	if ordered, has := queue.(priorityqueue.PriorityQueue[reconcile.Request]); has {
+		ordered.AddWithOpts(priorityqueue.AddOpts{Priority: new(endsFirst)}, request)
+		return
+	}
+	queue.Add(request)
 }
 
 // refusals are events about Jobs whose pods were not taken.

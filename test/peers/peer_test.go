@@ -15,6 +15,8 @@ type peer struct {
 	module    string
 	programs  []program
 	namespace string
+	// started are lines to run when its pods have been created.
+	started []string
 }
 
 // program is one binary of a peer, which becomes an image of the same name.
@@ -26,6 +28,13 @@ var peers = []peer{
 	{
 		name: "kueue", module: "sigs.k8s.io/kueue", namespace: "kueue-system",
 		programs: []program{{"kueue", "sigs.k8s.io/kueue/cmd/kueue"}},
+		// Kueue makes the certificate of its webhooks and waits until it finds it in
+		// its own volume. The kubelet puts it there after a minute or two, or as soon
+		// as the pod changes.
+		started: []string{
+			`bin/cluster kubectl wait -n kueue-system --for=jsonpath='{.data.tls\.crt}' secret/kueue-webhook-server-cert --timeout=180s`,
+			"bin/cluster kubectl annotate -n kueue-system pods --all trireme.local/certificate=there",
+		},
 	},
 	{
 		name: "scheduler-plugins", module: "sigs.k8s.io/scheduler-plugins", namespace: "scheduler-plugins",
@@ -79,6 +88,9 @@ func (peer peer) install() error {
 	apply := fmt.Sprintf("bin/cluster kubectl kustomize --load-restrictor=LoadRestrictionsNone test/peers/install/%s | bin/cluster kubectl apply --server-side -f -", peer.name)
 	if _, err := shell(apply); err != nil {
 		return fmt.Errorf("install %s: %w", peer.name, err)
+	}
+	if err := lines(peer.started)(); err != nil {
+		return fmt.Errorf("%s does not start: %w\n%s", peer.name, err, peer.state())
 	}
 	ready := fmt.Sprintf("bin/cluster kubectl wait --for=condition=Available deployment --all -n %s --timeout=180s", peer.namespace)
 	if _, err := shell(ready); err != nil {

@@ -1,0 +1,75 @@
+package operator
+
+import (
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/trireme-mpi/trireme/api/training"
+	"github.com/trireme-mpi/trireme/api/v2beta1"
+)
+
+func storedJob(uid types.UID, version string, phase training.Phase) *v2beta1.MPIJob {
+	stored := &v2beta1.MPIJob{ObjectMeta: metav1.ObjectMeta{
+		UID: uid, ResourceVersion: version, ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "trireme"}},
+	}}
+	stored.Status.Phase = phase
+	return stored
+}
+
+// A job is what was stored last, whether the cache shows it yet or not.
+func TestNewest(t *testing.T) {
+	const written, cached = training.PhaseRunning, training.PhasePending
+	tests := map[string]struct {
+		uid     types.UID
+		version string
+		want    training.Phase
+	}{
+		"the cache is behind":                     {"a", "99", written},
+		"the cache has what was written":          {"a", "100", cached},
+		"somebody has written since":              {"a", "101", cached},
+		"another job":                             {"b", "99", cached},
+		"a version that says nothing about order": {"a", "new", cached},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			recently := &recently{}
+			recently.wrote(storedJob("a", "100", written))
+			found := recently.newest(storedJob(test.uid, test.version, cached)).(*v2beta1.MPIJob)
+			if found.Status.Phase != test.want {
+				t.Errorf("it is %s, want %s", found.Status.Phase, test.want)
+			}
+			if test.want == written && len(found.ManagedFields) > 0 {
+				t.Error("it has managed fields, which the cache drops")
+			}
+		})
+	}
+}
+
+// What the cache has shown is not kept: there may be many jobs.
+func TestNewestIsForgotten(t *testing.T) {
+	for name, forget := range map[string]func(*recently){
+		"when the cache shows it": func(recently *recently) { recently.newest(storedJob("a", "100", "")) },
+		"when the job is gone":    func(recently *recently) { recently.forgetAll("a") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			recently := &recently{}
+			recently.wrote(storedJob("a", "100", ""))
+			forget(recently)
+			if len(recently.written) != 0 {
+				t.Errorf("%d jobs are kept", len(recently.written))
+			}
+		})
+	}
+}
+
+// Who gets a job must be free to change it.
+func TestNewestIsACopy(t *testing.T) {
+	recently := &recently{}
+	recently.wrote(storedJob("a", "100", training.PhaseRunning))
+	recently.newest(storedJob("a", "99", "")).(*v2beta1.MPIJob).Status.Phase = training.PhaseFailed
+	if phase := recently.newest(storedJob("a", "99", "")).(*v2beta1.MPIJob).Status.Phase; phase != training.PhaseRunning {
+		t.Errorf("it is %s after somebody else has changed their copy", phase)
+	}
+}
