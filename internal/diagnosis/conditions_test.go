@@ -259,6 +259,19 @@ func TestConditionsThatTheAPIServerTakes(t *testing.T) {
 	}
 }
 
+// A message is cut between two characters, however long they are.
+func TestCut(t *testing.T) {
+	for before := range 4 {
+		message := strings.Repeat("x", before) + strings.Repeat("€", maxMessage/2)
+		if short := cut(message); !utf8.ValidString(short) || !strings.HasPrefix(message, short) || len(short) > maxMessage || len(short) < maxMessage-2 {
+			t.Errorf("%d of %d bytes are left", len(short), len(message))
+		}
+	}
+	if whole := strings.Repeat("x", maxMessage); cut(whole) != whole {
+		t.Error("a message that fits is cut")
+	}
+}
+
 func TestHinderedJobs(t *testing.T) {
 	obstacle := Answer{Reason: "RuntimeNotFound", Message: "The ClusterTrainingRuntime mpi is gone. Create it again."}
 	scene := newScene(t, job.KindTrainJob, 2)

@@ -30,9 +30,10 @@ func TestJobSetBeginsAnew(t *testing.T) {
 					t.Fatalf("%s: %s", verdict.Phase, verdict.FailureMessage)
 				}
 				// The next attempt is told from this one by its label alone.
+				scene.everyPod(func(pod *corev1.Pod) { pod.Name = "z-" + pod.Name })
 				before := [][]*corev1.Pod{scene.seen.Launchers, scene.seen.Workers}
 				scene.addPods(runs)
-				scene.everyPod(ofAttempt(attempt+1), createdAt(created))
+				scene.everyPod(ofAttempt(attempt + 1))
 				scene.seen.Launchers, scene.seen.Workers = append(scene.seen.Launchers, before[0]...), append(scene.seen.Workers, before[1]...)
 				if verdict := scene.settle(); verdict.Phase != training.PhaseRunning || verdict.ReadyWorkers != "2/2" {
 					t.Fatalf("the next attempt is %s with %s workers: %s", verdict.Phase, verdict.ReadyWorkers, verdict.FailureMessage)
