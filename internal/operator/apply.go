@@ -62,6 +62,9 @@ func (reconciler *Reconciler) apply(ctx context.Context, made *job.Job, seen dia
 		return nil, nil
 	}
 	todo := plan.Of(made, state, in.Surroundings)
+	if len(todo.Ensure) > 0 {
+		reconciler.submitted.begin(made.UID)
+	}
 	refusal, err := reconciler.ensure(ctx, made, in, missing(seen, todo.Ensure))
 	if refusal != nil || err != nil {
 		return refusal, err

@@ -31,6 +31,13 @@ type creation struct {
 	at           time.Time
 }
 
+// begin forgets what was deleted of a job that is about to be made, or made anew.
+func (recently *recently) begin(uid types.UID) {
+	recently.mutex.Lock()
+	defer recently.mutex.Unlock()
+	delete(recently.deleted, uid)
+}
+
 func (recently *recently) add(uid types.UID, state plan.State, now time.Time) {
 	recently.mutex.Lock()
 	defer recently.mutex.Unlock()
@@ -38,8 +45,6 @@ func (recently *recently) add(uid types.UID, state plan.State, now time.Time) {
 		recently.created = map[types.UID]creation{}
 	}
 	recently.created[uid] = creation{state.Stage, state.WorkersReady, now}
-	// What was deleted before is there again.
-	delete(recently.deleted, uid)
 }
 
 func (recently *recently) has(uid types.UID, state plan.State, now time.Time) bool {

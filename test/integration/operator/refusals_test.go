@@ -54,6 +54,25 @@ func TestAQuotaRefusesAWorker(t *testing.T) {
 	place.untilMetric("training_operator_mpijob_failed_total", fmt.Sprintf("{failure_reason=\"ResourceQuotaExceeded\",namespace=%q}", place.namespace), 1)
 }
 
+// A job that is resumed when the quota has become too small: what was deleted when
+// it was suspended must go once more.
+func TestAQuotaRefusesAWorkerOnResume(t *testing.T) {
+	t.Parallel()
+	place := sharedCluster(t).newPlace(t, withoutAdmission)
+	job := mpiJob("train")
+	place.create(job)
+	place.untilObjects(mpiJobObjects...)
+	place.patch(job, `{"spec":{"runPolicy":{"suspend":true}}}`)
+	place.untilObjects("ConfigMap/train-hostfile", "Secret/train-ssh-key", "Service/train-worker")
+	place.limitPods("1")
+	place.patch(job, `{"spec":{"runPolicy":{"suspend":false}}}`)
+	place.untilPhase(job, training.PhaseFailed)
+	if reason := progressOf(job).FailureReason; reason != training.FailureResourceQuota {
+		t.Errorf("it failed with %s: %s", reason, progressOf(job).FailureMessage)
+	}
+	place.eventually("what was made so far is gone", func() error { return place.wantNoWork(job) })
+}
+
 // An event is what the Job controller leaves when its pods are refused.
 func TestEventsOfRefusals(t *testing.T) {
 	t.Parallel()
