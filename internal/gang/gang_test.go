@@ -2,8 +2,6 @@ package gang
 
 import (
 	"encoding/json"
-	"flag"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -14,9 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/trireme-mpi/trireme/internal/job"
+	"github.com/trireme-mpi/trireme/internal/testing/goldenfile"
 )
-
-var update = flag.Bool("update", false, "write what the code gives to testdata")
 
 // goldens are groups and their pods: the name says why.
 var goldens = map[string]struct {
@@ -55,29 +52,10 @@ func TestGoldens(t *testing.T) {
 		files[file] = true
 		t.Run(name, func(t *testing.T) {
 			got := render(t, tc.backend, tc.job())
-			if *update {
-				if err := os.WriteFile(file, got, 0o644); err != nil {
-					t.Fatal(err)
-				}
-			}
-			want, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatalf("%v (go test -update writes it)", err)
-			}
-			if diff := cmp.Diff(string(want), string(got)); diff != "" {
-				t.Errorf("group and pods (-want +got):\n%s", diff)
-			}
+			goldenfile.Check(t, file, got)
 		})
 	}
-	there, err := filepath.Glob("testdata/*")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, file := range there {
-		if !files[file] {
-			t.Errorf("%s belongs to no case", file)
-		}
-	}
+	goldenfile.NoOthers(t, "testdata/*", files)
 }
 
 func render(t *testing.T, backend Backend, made *job.Job) []byte {

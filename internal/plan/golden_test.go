@@ -2,22 +2,18 @@ package plan
 
 import (
 	"bytes"
-	"flag"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"sigs.k8s.io/yaml"
 
 	"github.com/trireme-mpi/trireme/api/v2alpha1"
 	"github.com/trireme-mpi/trireme/api/v2beta1"
 	"github.com/trireme-mpi/trireme/internal/job"
+	"github.com/trireme-mpi/trireme/internal/testing/goldenfile"
 )
-
-var update = flag.Bool("update", false, "write what the code gives to testdata")
 
 // planned is a job and how its pods get the agent.
 type planned struct {
@@ -73,29 +69,10 @@ func TestGoldens(t *testing.T) {
 		names[goldenFile(name)] = true
 		t.Run(name, func(t *testing.T) {
 			got := render(t, tc)
-			if *update {
-				if err := os.WriteFile(goldenFile(name), got, 0o644); err != nil {
-					t.Fatal(err)
-				}
-			}
-			want, err := os.ReadFile(goldenFile(name))
-			if err != nil {
-				t.Fatalf("%v (go test -update writes it)", err)
-			}
-			if diff := cmp.Diff(string(want), string(got)); diff != "" {
-				t.Errorf("pods (-want +got):\n%s", diff)
-			}
+			goldenfile.Check(t, goldenFile(name), got)
 		})
 	}
-	files, err := filepath.Glob("testdata/*.golden.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, file := range files {
-		if !names[file] {
-			t.Errorf("%s belongs to no case", file)
-		}
-	}
+	goldenfile.NoOthers(t, "testdata/*.golden.yaml", names)
 }
 
 func goldenFile(name string) string {

@@ -1,16 +1,15 @@
 package plan
 
 import (
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"sigs.k8s.io/yaml"
 
 	"github.com/trireme-mpi/trireme/api/training"
 	"github.com/trireme-mpi/trireme/internal/job"
+	"github.com/trireme-mpi/trireme/internal/testing/goldenfile"
 )
 
 // Who may reach whom is in test/networkpolicy, which asks an evaluator of
@@ -38,27 +37,8 @@ func TestNetworkPolicies(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if *update {
-				if err := os.WriteFile(file, got, 0o644); err != nil {
-					t.Fatal(err)
-				}
-			}
-			want, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatalf("%v (go test -update writes it)", err)
-			}
-			if diff := cmp.Diff(string(want), string(got)); diff != "" {
-				t.Errorf("policy (-want +got):\n%s", diff)
-			}
+			goldenfile.Check(t, file, got)
 		})
 	}
-	there, err := filepath.Glob("testdata/networkpolicy/*")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, file := range there {
-		if !files[file] {
-			t.Errorf("%s belongs to no case", file)
-		}
-	}
+	goldenfile.NoOthers(t, "testdata/networkpolicy/*", files)
 }

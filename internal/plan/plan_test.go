@@ -1,7 +1,6 @@
 package plan
 
 import (
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -11,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/trireme-mpi/trireme/api/training"
+	"github.com/trireme-mpi/trireme/internal/testing/goldenfile"
 )
 
 // plans are jobs worth looking at as a whole: the name says why. Each one is a
@@ -61,29 +61,10 @@ func TestPlans(t *testing.T) {
 		files[planFile(name)] = true
 		t.Run(name, func(t *testing.T) {
 			got := renderPlan(t, tc.plan(t))
-			if *update {
-				if err := os.WriteFile(planFile(name), got, 0o644); err != nil {
-					t.Fatal(err)
-				}
-			}
-			want, err := os.ReadFile(planFile(name))
-			if err != nil {
-				t.Fatalf("%v (go test -update writes it)", err)
-			}
-			if diff := cmp.Diff(string(want), string(got)); diff != "" {
-				t.Errorf("plan (-want +got):\n%s", diff)
-			}
+			goldenfile.Check(t, planFile(name), got)
 		})
 	}
-	there, err := filepath.Glob("testdata/plan/*")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, file := range there {
-		if !files[file] {
-			t.Errorf("%s belongs to no case", file)
-		}
-	}
+	goldenfile.NoOthers(t, "testdata/plan/*", files)
 }
 
 // What others refer to comes first: a pod whose Secret or group is not there
