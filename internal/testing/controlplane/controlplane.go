@@ -10,9 +10,13 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+	"time"
 
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 )
+
+// startTimeout is how long etcd and kube-apiserver may take until they answer.
+const startTimeout = 3 * time.Minute
 
 // Start starts etcd and kube-apiserver, with the feature gates of the local
 // cluster, and stops them when the test ends. The environment's fields that describe
@@ -24,6 +28,8 @@ func Start(t testing.TB, environment *envtest.Environment) *envtest.Environment 
 		environment = &envtest.Environment{}
 	}
 	environment.BinaryAssetsDirectory = assets(t)
+	// A machine that does other things besides takes its time.
+	environment.ControlPlaneStartTimeout = startTimeout
 	flags := environment.ControlPlane.GetAPIServer().Configure()
 	// As on the local cluster: gangs can be described, and an owner reference
 	// needs rights on the owner, as it does on OpenShift.
