@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -78,6 +79,10 @@ func (view *view) answer(verdict *Verdict) {
 	}
 }
 
+// otherMember is what scheduler-plugins says of all pods of a gang but the one
+// that has no room.
+const otherMember = "optimistic rejection"
+
 func (view *view) gangAnswer() Answer {
 	placed, words := int32(0), ""
 	pods := view.pods()
@@ -86,7 +91,8 @@ func (view *view) gangAnswer() Answer {
 			placed++
 			continue
 		}
-		if unplaced := condition(pod, corev1.PodScheduled); unplaced != nil && unplaced.Status == corev1.ConditionFalse && words == "" {
+		unplaced := condition(pod, corev1.PodScheduled)
+		if unplaced != nil && unplaced.Status == corev1.ConditionFalse && (words == "" || strings.Contains(words, otherMember)) {
 			words = unplaced.Message
 		}
 	}

@@ -21,6 +21,8 @@ type recently struct {
 	deleted map[types.UID]map[string]bool
 	// written are jobs as they were stored with a status.
 	written map[types.UID]client.Object
+	// nudged is when a job's gang was last brought to its scheduler's mind.
+	nudged map[types.UID]time.Time
 	// obstacles are what the last look at a job met.
 	obstacles map[types.UID]*notYet
 }
@@ -52,6 +54,22 @@ func (recently *recently) has(uid types.UID, state plan.State, now time.Time) bo
 	defer recently.mutex.Unlock()
 	made, found := recently.created[uid]
 	return found && made.stage == state.Stage && made.workersReady == state.WorkersReady && now.Sub(made.at) < cachePatience
+}
+
+// isDue tells whether something that is done from time to time is due for a job.
+// The first time it is not: the clock only starts.
+func (recently *recently) isDue(uid types.UID, now time.Time, period time.Duration) bool {
+	recently.mutex.Lock()
+	defer recently.mutex.Unlock()
+	if recently.nudged == nil {
+		recently.nudged = map[types.UID]time.Time{}
+	}
+	last, known := recently.nudged[uid]
+	if known && now.Sub(last) < period {
+		return false
+	}
+	recently.nudged[uid] = now
+	return known
 }
 
 func (recently *recently) forget(uid types.UID) {
@@ -114,6 +132,7 @@ func (recently *recently) forgetAll(uid types.UID) {
 	delete(recently.created, uid)
 	delete(recently.deleted, uid)
 	delete(recently.written, uid)
+	delete(recently.nudged, uid)
 	delete(recently.obstacles, uid)
 }
 

@@ -2,6 +2,7 @@ package operator
 
 import (
 	"testing"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -71,5 +72,22 @@ func TestNewestIsACopy(t *testing.T) {
 	recently.newest(storedJob("a", "99", "")).(*v2beta1.MPIJob).Status.Phase = training.PhaseFailed
 	if phase := recently.newest(storedJob("a", "99", "")).(*v2beta1.MPIJob).Status.Phase; phase != training.PhaseRunning {
 		t.Errorf("it is %s after somebody else has changed their copy", phase)
+	}
+}
+
+func TestIsDue(t *testing.T) {
+	var recently recently
+	begin := time.Unix(1000, 0)
+	for _, look := range []struct {
+		after time.Duration
+		want  bool
+	}{{0, false}, {10 * time.Second, false}, {15 * time.Second, true}, {20 * time.Second, false}, {31 * time.Second, true}} {
+		if got := recently.isDue("a", begin.Add(look.after), 15*time.Second); got != look.want {
+			t.Errorf("due after %s: %t, want %t", look.after, got, look.want)
+		}
+	}
+	recently.forgetAll("a")
+	if recently.isDue("a", begin.Add(time.Hour), 15*time.Second) {
+		t.Error("due for a job that was never looked at")
 	}
 }

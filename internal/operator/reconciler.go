@@ -131,7 +131,8 @@ func (reconciler *Reconciler) reconcile(ctx context.Context, object client.Objec
 			return ctrl.Result{}, err
 		}
 	}
-	return ctrl.Result{RequeueAfter: verdict.NextCheck}, nil
+	err = reconciler.nudge(ctx, made, seen, &verdict, in)
+	return ctrl.Result{RequeueAfter: verdict.NextCheck}, err
 }
 
 // expire deletes a job that has outlived itself, and no other of its name.
