@@ -74,7 +74,7 @@ func (call *call) run(records recordsFile) (int, error) {
 		records.write(record{Host: call.host, Trouble: NotStarted, At: time.Now(), Message: fmt.Sprintf(
 			"%s could not start its part of MPI (exit code %d); the workers need the same MPI as the launcher, at the same path", call.host, code)})
 	}
-	if strings.Contains(call.command, "hydra_") && err == nil {
+	if strings.Contains(call.command, "hydra_") {
 		records.write(record{Host: call.host, Ended: true, At: time.Now()})
 	}
 	return code, err

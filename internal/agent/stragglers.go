@@ -13,6 +13,8 @@ const (
 	// MPI_Finalize makes all ranks wait for each other, so hosts end together,
 	// unless something went wrong.
 	stragglerTimeout = 2 * time.Minute
+	// lostTimeout is the same where a host was lost: then there is nothing to wait for.
+	lostTimeout = 20 * time.Second
 	// stragglerPatience is how long mpirun may take to end when it is told to.
 	stragglerPatience = 10 * time.Second
 )
@@ -36,12 +38,17 @@ func (launch *launch) watchStragglers(mpirun *os.Process) (stuck func() string) 
 				return
 			case <-time.After(min(timeout/4, 5*time.Second)):
 			}
-			host, since := straggling(launch.records.read())
-			if host == "" || time.Since(since) < timeout {
+			records := launch.records.read()
+			host, since := straggling(records)
+			patience := timeout
+			if lostHost(records) != nil {
+				patience = min(timeout, lostTimeout)
+			}
+			if host == "" || time.Since(since) < patience {
 				continue
 			}
 			first = host
-			fmt.Fprintf(os.Stderr, "trireme: the ranks on %s ended %s ago and others still wait; the run is ended\n", host, timeout)
+			fmt.Fprintf(os.Stderr, "trireme: the ranks on %s ended %s ago and others still wait; the run is ended\n", host, patience)
 			_ = mpirun.Signal(syscall.SIGTERM)
 			select {
 			case <-done:
@@ -83,8 +90,22 @@ func straggling(records []record) (host string, since time.Time) {
 	return host, since
 }
 
+// lostHost is the first host that was there and then was not.
+func lostHost(records []record) *record {
+	if lost := firstTrouble(records); lost != nil && (lost.Trouble == Stopped || lost.Trouble == Broken) {
+		return lost
+	}
+	return nil
+}
+
 func (launch *launch) stuckReport(host string) Report {
-	report := Report{Reason: ReasonTraining, Host: host, ExitCode: exitMPI, Hosts: launch.used(launch.records.read())}
+	records := launch.records.read()
+	report := Report{Reason: ReasonTraining, Host: host, ExitCode: exitMPI, Hosts: launch.used(records)}
+	if lost := lostHost(records); lost != nil {
+		report.Reason, report.Host = ReasonWorker, lost.Host
+		report.Message = fmt.Sprintf("lost worker %s in the middle of the run, and mpirun did not notice; its pod says why", lost.Host)
+		return report
+	}
 	report.Message = fmt.Sprintf("the ranks on %s ended without MPI_Finalize and the others waited for them; the log of the launcher has their last words", host)
 	return report
 }

@@ -1,0 +1,39 @@
+package agent
+
+import (
+	"path/filepath"
+	"testing"
+	"time"
+)
+
+// A run that hangs because a worker is gone is told apart from one whose ranks
+// ended without MPI_Finalize.
+func TestStuckReport(t *testing.T) {
+	for name, tc := range map[string]struct {
+		trouble    Trouble
+		wantReason string
+	}{
+		"ranks ended":            {"", ReasonTraining},
+		"a worker stopped":       {Stopped, ReasonWorker},
+		"a connection broke":     {Broken, ReasonWorker},
+		"a host had no such MPI": {NotStarted, ReasonTraining},
+	} {
+		t.Run(name, func(t *testing.T) {
+			records := recordsFile(filepath.Join(t.TempDir(), "records"))
+			began := time.Unix(1000, 0)
+			records.write(record{Host: "one", At: began})
+			records.write(record{Host: "two", At: began})
+			if tc.trouble != "" {
+				records.write(record{Host: "two", Trouble: tc.trouble, At: began.Add(time.Second)})
+			}
+			records.write(record{Host: "two", Ended: true, At: began.Add(2 * time.Second)})
+			if host, since := straggling(records.read()); host != "two" || !since.Equal(began.Add(2*time.Second)) {
+				t.Errorf("%q straggles since %s, want two", host, since)
+			}
+			report := (&launch{records: records, hosts: []string{"one", "two"}}).stuckReport("two")
+			if report.Reason != tc.wantReason || report.Host != "two" || report.ExitCode != exitMPI || report.Hosts.Reached != 2 {
+				t.Errorf("the report is %+v, want %s of two", report, tc.wantReason)
+			}
+		})
+	}
+}
