@@ -171,10 +171,19 @@ func (launch *launch) run() Report {
 	defer close(done)
 	go children.adoptOrphans(done)
 	began := time.Now()
-	if err := children.start(command); err != nil {
+	started := make(chan struct{})
+	// One that comes too early would end us, and leave the command behind.
+	stop := forwardSignals(func(received syscall.Signal) {
+		if <-started; command.Process != nil {
+			_ = command.Process.Signal(received)
+		}
+	})
+	err = children.start(command)
+	close(started)
+	if err != nil {
+		stop()
 		return launch.notStarted(err)
 	}
-	stop := forwardSignals(func(received syscall.Signal) { _ = command.Process.Signal(received) })
 	stuck := launch.watchStragglers(command.Process)
 	children.wait(command)
 	stop()
