@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -107,9 +109,24 @@ func (reconciler *Reconciler) reconcile(ctx context.Context, object client.Objec
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	if object, err = reconciler.writeStatus(ctx, object, made, previous, &verdict); err != nil {
-		return ctrl.Result{}, err
+	// Of a job that has ended, only a count changes with each pod that goes: it is
+	// written with the last one.
+	if !previous.Finished() || !arePodsGoing(seen) {
+		if object, err = reconciler.writeStatus(ctx, object, made, previous, &verdict); err != nil {
+			return ctrl.Result{}, err
+		}
 	}
+	if !previous.Finished() && verdict.Stage == plan.Finished {
+		// Many jobs may end at the same moment, when a node is lost: all are told
+		// before the first one is cleared up.
+		return ctrl.Result{RequeueAfter: time.Millisecond, Priority: new(0)}, nil
+	}
+	return reconciler.carryOut(ctx, object, made, seen, verdict, in)
+}
+
+// carryOut makes what a verdict calls for. What the API server refuses for good
+// makes another verdict.
+func (reconciler *Reconciler) carryOut(ctx context.Context, object client.Object, made *job.Job, seen diagnosis.Observed, verdict diagnosis.Verdict, in around) (ctrl.Result, error) {
 	refusal, err := reconciler.apply(ctx, made, seen, &verdict, in)
 	wait, hindered := errors.AsType[*notYet](err)
 	reconciler.submitted.obstruct(made.UID, wait)
@@ -121,7 +138,7 @@ func (reconciler *Reconciler) reconcile(ctx context.Context, object client.Objec
 	}
 	if refusal != nil {
 		seen.Refusal = refusal
-		previous = reconciler.kind.previous(object)
+		previous := reconciler.kind.previous(object)
 		verdict = diagnosis.Of(made, previous, seen)
 		if _, err = reconciler.writeStatus(ctx, object, made, previous, &verdict); err != nil {
 			return ctrl.Result{}, err
@@ -192,6 +209,10 @@ func (reconciler *Reconciler) hindered(ctx context.Context, object client.Object
 	verdict := diagnosis.Hindered(previous, obstacle)
 	_, err := reconciler.writeStatus(ctx, object, bare, previous, &verdict)
 	return ctrl.Result{RequeueAfter: verdict.NextCheck}, err
+}
+
+func arePodsGoing(seen diagnosis.Observed) bool {
+	return slices.ContainsFunc(slices.Concat(seen.Launchers, seen.Workers), func(pod *corev1.Pod) bool { return pod.DeletionTimestamp != nil })
 }
 
 // stateOf is what the plan must know of the pods.
