@@ -160,15 +160,16 @@ func (kind trainJobs) keep(ctx context.Context, trainJob *v2alpha1.TrainJob, bar
 	return spec, nil, nil
 }
 
-// current is the runtime as it is now.
+// current is the runtime as it is now. It is read past the cache, which may not
+// have seen it yet if it was created together with the job.
 func (kind trainJobs) current(ctx context.Context, trainJob *v2alpha1.TrainJob) (*v2alpha1.TrainingRuntimeSpec, error) {
 	reference := trainJob.Spec.RuntimeRef
 	if reference.Kind == v2alpha1.RuntimeKindNamespaced {
 		found := &v2alpha1.TrainingRuntime{}
-		err := kind.Get(ctx, client.ObjectKey{Namespace: trainJob.Namespace, Name: reference.Name}, found)
+		err := kind.live.Get(ctx, client.ObjectKey{Namespace: trainJob.Namespace, Name: reference.Name}, found)
 		return &found.Spec, err
 	}
 	found := &v2alpha1.ClusterTrainingRuntime{}
-	err := kind.Get(ctx, client.ObjectKey{Name: reference.Name}, found)
+	err := kind.live.Get(ctx, client.ObjectKey{Name: reference.Name}, found)
 	return &found.Spec, err
 }
