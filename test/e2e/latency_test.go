@@ -10,6 +10,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -95,21 +96,32 @@ func watch(crowd *crowd) *watcher {
 	ctx, stop := context.WithCancel(context.Background())
 	crowd.t.Cleanup(stop)
 	for _, list := range []client.ObjectList{&corev1.PodList{}, &v2beta1.MPIJobList{}, &v2alpha1.TrainJobList{}} {
-		stream, err := crowd.client.Watch(ctx, list, client.InNamespace(crowd.namespace))
-		if err != nil {
-			crowd.t.Fatal(err)
-		}
-		go func() {
-			for event := range stream.ResultChan() {
-				if object, isObject := event.Object.(client.Object); isObject {
-					watcher.note(object, time.Now())
-				} else if ctx.Err() == nil {
-					crowd.t.Errorf("watch %T: %v", list, event.Object)
-				}
-			}
-		}()
+		go watcher.follow(ctx, list)
 	}
 	return watcher
+}
+
+// follow notes all that happens to objects of a kind. The API server may end a
+// watch at any time; the next one goes on where it ended.
+func (watcher *watcher) follow(ctx context.Context, list client.ObjectList) {
+	from := ""
+	for ctx.Err() == nil {
+		stream, err := watcher.client.Watch(ctx, list, client.InNamespace(watcher.namespace), &client.ListOptions{Raw: &metav1.ListOptions{ResourceVersion: from}})
+		if err != nil {
+			watcher.t.Logf("watch %T: %v", list, err)
+			time.Sleep(100 * time.Millisecond)
+			continue
+		}
+		for event := range stream.ResultChan() {
+			object, isObject := event.Object.(client.Object)
+			if !isObject {
+				break
+			}
+			watcher.note(object, time.Now())
+			from = object.GetResourceVersion()
+		}
+		stream.Stop()
+	}
 }
 
 func (watcher *watcher) of(name string) *sightings {
