@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"os"
 	"strings"
 	"syscall"
@@ -67,6 +68,7 @@ func (call *call) run(records recordsFile) (int, error) {
 	}
 	defer connection.Close()
 	records.write(record{Host: call.host, DNS: took.dns, Connect: took.connect, At: time.Now()})
+	call.command = callBackByAddress(call.command, connection.LocalAddr())
 	lost := make(chan struct{})
 	go watch(connection, lost)
 	code, err := call.execute(connection, lost)
@@ -78,6 +80,22 @@ func (call *call) run(records recordsFile) (int, error) {
 		records.write(record{Host: call.host, Ended: true, At: time.Now()})
 	}
 	return code, err
+}
+
+// callBackByAddress has Hydra's proxy call its mpiexec back at the address that the
+// host was reached from. mpiexec gives its pod's name, which the cluster's DNS
+// publishes only after the pod has started, often after mpirun itself; and an answer
+// that comes too early is remembered for up to 30 s.
+func callBackByAddress(command string, from net.Addr) string {
+	address, ok := from.(*net.TCPAddr)
+	self, err := os.Hostname()
+	if !ok || err != nil || address.IP.To4() == nil {
+		return command // Hydra takes HOST:PORT apart at the first colon.
+	}
+	return strings.NewReplacer(
+		" --control-port "+self+":", " --control-port "+address.IP.String()+":", // MPICH
+		" --upstream-host "+self+" ", " --upstream-host "+address.IP.String()+" ", // Intel MPI
+	).Replace(command)
 }
 
 // watch closes lost when the host stops answering.

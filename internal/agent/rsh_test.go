@@ -57,6 +57,35 @@ func TestRSHRunsCommands(t *testing.T) {
 	}
 }
 
+// A worker cannot be sure to know the launcher by its name yet.
+func TestHydraIsCalledBackByAddress(t *testing.T) {
+	self, err := os.Hostname()
+	if err != nil {
+		t.Fatal(err)
+	}
+	tests := map[string]struct {
+		command string
+		want    string
+		from    net.Addr
+	}{
+		"MPICH":           {command: `"/usr/bin/hydra_pmi_proxy" --control-port ` + self + `:34025 --rmk user`, want: `"/usr/bin/hydra_pmi_proxy" --control-port 10.1.2.3:34025 --rmk user`},
+		"Intel MPI":       {command: "/opt/hydra_bstrap_proxy --upstream-host " + self + " --upstream-port 38563", want: "/opt/hydra_bstrap_proxy --upstream-host 10.1.2.3 --upstream-port 38563"},
+		"another's proxy": {command: "hydra_bstrap_proxy --upstream-host worker-1 --upstream-port 1", want: "hydra_bstrap_proxy --upstream-host worker-1 --upstream-port 1"},
+		"IPv6":            {command: "p --control-port " + self + ":1", want: "p --control-port " + self + ":1", from: &net.TCPAddr{IP: net.ParseIP("fd00::1")}},
+		"not Hydra":       {command: "echo " + self, want: "echo " + self},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			if tc.from == nil {
+				tc.from = &net.TCPAddr{IP: net.IPv4(10, 1, 2, 3)}
+			}
+			if got := callBackByAddress(tc.command, tc.from); got != tc.want {
+				t.Errorf("command %q, want %q", got, tc.want)
+			}
+		})
+	}
+}
+
 func TestRSHForwardsSignals(t *testing.T) {
 	worker := startWorker(t, newKeys(t))
 	command := exec.CommandContext(t.Context(), agentBinary(t), "127.0.0.1", "trap 'exit 7' TERM; echo ready; while :; do sleep 0.02; done")
