@@ -93,6 +93,10 @@ bench-admission: bin/cluster ## Measure how long a job is judged, with 1,000 job
 bench-startup: bin/cluster ## Measure the start of MPI side by side with OpenSSH, on simulated hosts and real pods (root)
 	@go run ./bench/startup
 
+.PHONY: bench-status
+bench-status: bin/cluster ## Measure how soon the end of a pod is the end of its job, on a local cluster of its own (root)
+	@go test ./test/e2e -run '^$$' -bench FinalStatus -benchtime 1x -timeout 30m
+
 .PHONY: check
 check: bin/staticcheck bin/controller-gen cluster-build ## Formatting and static checks: gofmt, go vet, staticcheck, tidy modules (builds Kubernetes if need be)
 	@test/check $(MODULES)
