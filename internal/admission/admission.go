@@ -21,6 +21,7 @@ import (
 	"github.com/trireme-mpi/trireme/api/v2alpha1"
 	"github.com/trireme-mpi/trireme/api/v2beta1"
 	"github.com/trireme-mpi/trireme/internal/job"
+	"github.com/trireme-mpi/trireme/internal/surroundings"
 	"github.com/trireme-mpi/trireme/internal/validation"
 )
 
@@ -33,7 +34,7 @@ type judge[T client.Object] struct {
 // Handlers are the webhooks by their paths. They read from the cache; live is for
 // what the cache does not have yet.
 func Handlers(rules *validation.Rules, cache, live client.Reader, scheme *runtime.Scheme, audit *Audit) map[string]http.Handler {
-	reader := &reader{cache: cache, live: live}
+	reader := &surroundings.Reader{Cache: cache, Live: live}
 	return map[string]http.Handler{
 		CreatorPath:                        creatorHandler(),
 		"/validate/mpijob":                 handle(mpiJobs(rules, reader), scheme, audit, func() *v2beta1.MPIJob { return &v2beta1.MPIJob{} }),
@@ -43,10 +44,10 @@ func Handlers(rules *validation.Rules, cache, live client.Reader, scheme *runtim
 	}
 }
 
-func mpiJobs(rules *validation.Rules, reader *reader) judge[*v2beta1.MPIJob] {
+func mpiJobs(rules *validation.Rules, reader *surroundings.Reader) judge[*v2beta1.MPIJob] {
 	return judge[*v2beta1.MPIJob]{
 		create: func(ctx context.Context, mpiJob *v2beta1.MPIJob, bytes int) (*validation.Findings, error) {
-			in, err := reader.surroundings(ctx, mpiJob.Namespace, mpiJob.Name, &v2alpha1.TrainJob{}, job.KindTrainJob)
+			in, err := reader.Of(ctx, job.KindMPIJob, mpiJob.Namespace, mpiJob.Name)
 			if err != nil {
 				return nil, err
 			}
@@ -59,15 +60,15 @@ func mpiJobs(rules *validation.Rules, reader *reader) judge[*v2beta1.MPIJob] {
 	}
 }
 
-func trainJobs(rules *validation.Rules, reader *reader) judge[*v2alpha1.TrainJob] {
+func trainJobs(rules *validation.Rules, reader *surroundings.Reader) judge[*v2alpha1.TrainJob] {
 	return judge[*v2alpha1.TrainJob]{
 		create: func(ctx context.Context, trainJob *v2alpha1.TrainJob, bytes int) (*validation.Findings, error) {
-			in, err := reader.surroundings(ctx, trainJob.Namespace, trainJob.Name, &v2beta1.MPIJob{}, job.KindMPIJob)
+			in, err := reader.Of(ctx, job.KindTrainJob, trainJob.Namespace, trainJob.Name)
 			if err != nil {
 				return nil, err
 			}
 			in.Bytes = bytes
-			in.Runtime, err = reader.runtime(ctx, trainJob.Namespace, &trainJob.Spec.RuntimeRef)
+			in.Runtime, err = reader.Runtime(ctx, trainJob.Namespace, &trainJob.Spec.RuntimeRef)
 			if err != nil {
 				return nil, err
 			}

@@ -5,13 +5,11 @@ import (
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
-	v1helper "k8s.io/component-helpers/scheduling/corev1"
-	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
-	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/trireme-mpi/trireme/internal/diagnosis"
 	"github.com/trireme-mpi/trireme/internal/job"
+	"github.com/trireme-mpi/trireme/internal/nodes"
 )
 
 // pageSize of lists past the cache.
@@ -43,7 +41,7 @@ func (reconciler *Reconciler) countNodes(ctx context.Context, made *job.Job, see
 	wanted := largest(waiting)
 	return pages(ctx, reconciler.Live, &corev1.NodeList{}, func(list client.ObjectList) {
 		for _, node := range list.(*corev1.NodeList).Items {
-			if takes(&node, wanted) && hasRoom(&node, wanted, used[node.Name]) {
+			if nodes.Takes(&node, wanted, used[node.Name]) {
 				free++
 			}
 		}
@@ -84,19 +82,7 @@ func (reconciler *Reconciler) usedByPods(ctx context.Context) (map[string]corev1
 	used := map[string]corev1.ResourceList{}
 	err := pages(ctx, reconciler.Live, &corev1.PodList{}, func(list client.ObjectList) {
 		for _, pod := range list.(*corev1.PodList).Items {
-			if pod.Spec.NodeName == "" || pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {
-				continue
-			}
-			node := used[pod.Spec.NodeName]
-			if node == nil {
-				node = corev1.ResourceList{}
-				used[pod.Spec.NodeName] = node
-			}
-			for name, quantity := range job.Requests(&pod.Spec) {
-				sum := node[name]
-				sum.Add(quantity)
-				node[name] = sum
-			}
+			nodes.Use(used, &pod)
 		}
 	})
 	return used, err
@@ -113,27 +99,4 @@ func pages(ctx context.Context, reader client.Reader, list client.ObjectList, ea
 			return nil
 		}
 	}
-}
-
-// takes tells whether a pod may go to a node, whatever room it has.
-func takes(node *corev1.Node, pod *corev1.Pod) bool {
-	matches, err := nodeaffinity.GetRequiredNodeAffinity(pod).Match(node)
-	if err != nil || !matches || node.Spec.Unschedulable {
-		return false
-	}
-	_, untolerated := v1helper.FindMatchingUntoleratedTaint(klog.FromContext(context.Background()), node.Spec.Taints, pod.Spec.Tolerations, func(taint *corev1.Taint) bool {
-		return taint.Effect == corev1.TaintEffectNoSchedule || taint.Effect == corev1.TaintEffectNoExecute
-	}, false)
-	return !untolerated
-}
-
-func hasRoom(node *corev1.Node, pod *corev1.Pod, used corev1.ResourceList) bool {
-	for name, wanted := range job.Requests(&pod.Spec) {
-		free := node.Status.Allocatable[name].DeepCopy()
-		free.Sub(used[name])
-		if wanted.Sign() > 0 && free.Cmp(wanted) < 0 {
-			return false
-		}
-	}
-	return true
 }

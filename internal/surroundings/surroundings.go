@@ -1,4 +1,7 @@
-package admission
+// Package surroundings reads what the cluster says about the place that a job
+// will run in, for the rules of package validation. Admission reads it from its
+// cache, the command line with the rights of whoever asks.
+package surroundings
 
 import (
 	"context"
@@ -16,34 +19,21 @@ import (
 	"github.com/trireme-mpi/trireme/internal/validation"
 )
 
-// +kubebuilder:rbac:groups="",resources=namespaces;nodes;resourcequotas;limitranges,verbs=get;list;watch
-// +kubebuilder:rbac:groups=scheduling.k8s.io,resources=priorityclasses,verbs=get;list;watch
-// +kubebuilder:rbac:groups=kubeflow.org,resources=mpijobs;trainjobs;trainingruntimes;clustertrainingruntimes,verbs=get;list;watch
-
-// Cached are the kinds that admission reads from the cache, so that no request
-// to the API server is on a job's way.
-func Cached() []client.Object {
-	return []client.Object{
-		&corev1.Namespace{}, &corev1.Node{}, &corev1.ResourceQuota{}, &corev1.LimitRange{}, &schedulingv1.PriorityClass{},
-		&v2beta1.MPIJob{}, &v2alpha1.TrainJob{}, &v2alpha1.TrainingRuntime{}, &v2alpha1.ClusterTrainingRuntime{},
-	}
-}
-
-// reader reads what the cluster says about a namespace.
-type reader struct {
-	cache client.Reader
-	// live is asked only for something that the cache does not have and a job
+// Reader reads what the cluster says about a namespace.
+type Reader struct {
+	Cache client.Reader
+	// Live is asked only for something that the cache does not have and a job
 	// would be refused for: what is applied together with a job reaches the cache
 	// a moment after the job does.
-	live client.Reader
+	Live client.Reader
 }
 
 // Objects are only read, so the cache's own are good enough.
 const shared = client.UnsafeDisableDeepCopy
 
-// surroundings gathers what both kinds are judged by. other is an empty object
-// of the kind that the name must not belong to.
-func (reader *reader) surroundings(ctx context.Context, namespace, name string, other client.Object, otherKind job.Kind) (*validation.Surroundings, error) {
+// Of gathers what a job of either kind is judged by, except for the runtime of a
+// TrainJob.
+func (reader *Reader) Of(ctx context.Context, kind job.Kind, namespace, name string) (*validation.Surroundings, error) {
 	in := &validation.Surroundings{
 		HasPriorityClass: func(name string) bool {
 			// A class that cannot be looked for is not held against the job: Kubernetes will say.
@@ -62,7 +52,7 @@ func (reader *reader) surroundings(ctx context.Context, namespace, name string, 
 	var ranges corev1.LimitRangeList
 	var classes schedulingv1.PriorityClassList
 	for _, list := range []client.ObjectList{&quotas, &ranges, &classes} {
-		if err := reader.cache.List(ctx, list, client.InNamespace(namespace), shared); err != nil {
+		if err := reader.Cache.List(ctx, list, client.InNamespace(namespace), shared); err != nil {
 			return nil, fmt.Errorf("read %T: %w", list, err)
 		}
 	}
@@ -72,7 +62,8 @@ func (reader *reader) surroundings(ctx context.Context, namespace, name string, 
 			in.DefaultPriorityClass = classes.Items[i].Name
 		}
 	}
-	switch err := reader.cache.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, other); {
+	other, otherKind := otherKind(kind)
+	switch err := reader.Cache.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, other); {
 	case err == nil:
 		in.OtherKind = otherKind
 	case !apierrors.IsNotFound(err):
@@ -81,11 +72,20 @@ func (reader *reader) surroundings(ctx context.Context, namespace, name string, 
 	return in, nil
 }
 
+// otherKind is the kind that a job's name must not belong to, and an empty object
+// of it.
+func otherKind(kind job.Kind) (client.Object, job.Kind) {
+	if kind == job.KindMPIJob {
+		return &v2alpha1.TrainJob{}, job.KindTrainJob
+	}
+	return &v2beta1.MPIJob{}, job.KindMPIJob
+}
+
 // find reads an object, from the cache if it is there.
-func (reader *reader) find(ctx context.Context, key client.ObjectKey, object client.Object) (bool, error) {
-	err := reader.cache.Get(ctx, key, object)
+func (reader *Reader) find(ctx context.Context, key client.ObjectKey, object client.Object) (bool, error) {
+	err := reader.Cache.Get(ctx, key, object)
 	if apierrors.IsNotFound(err) {
-		err = reader.live.Get(ctx, key, object)
+		err = reader.Live.Get(ctx, key, object)
 	}
 	if err == nil || apierrors.IsNotFound(err) {
 		return err == nil, nil
@@ -93,8 +93,8 @@ func (reader *reader) find(ctx context.Context, key client.ObjectKey, object cli
 	return false, fmt.Errorf("read %T %s: %w", object, key.Name, err)
 }
 
-// runtime is what a TrainJob is made from, or nil.
-func (reader *reader) runtime(ctx context.Context, namespace string, ref *v2alpha1.RuntimeRef) (*v2alpha1.TrainingRuntimeSpec, error) {
+// Runtime is what a TrainJob is made from, or nil.
+func (reader *Reader) Runtime(ctx context.Context, namespace string, ref *v2alpha1.RuntimeRef) (*v2alpha1.TrainingRuntimeSpec, error) {
 	if ref.Kind == v2alpha1.RuntimeKindCluster {
 		var runtime v2alpha1.ClusterTrainingRuntime
 		if found, err := reader.find(ctx, client.ObjectKey{Name: ref.Name}, &runtime); !found {
@@ -110,9 +110,9 @@ func (reader *reader) runtime(ctx context.Context, namespace string, ref *v2alph
 }
 
 // anyNodeHas gives the benefit of the doubt when nodes cannot be read.
-func (reader *reader) anyNodeHas(ctx context.Context, name corev1.ResourceName) bool {
+func (reader *Reader) anyNodeHas(ctx context.Context, name corev1.ResourceName) bool {
 	var nodes corev1.NodeList
-	if err := reader.cache.List(ctx, &nodes, shared); err != nil {
+	if err := reader.Cache.List(ctx, &nodes, shared); err != nil {
 		return true
 	}
 	for i := range nodes.Items {
@@ -124,10 +124,10 @@ func (reader *reader) anyNodeHas(ctx context.Context, name corev1.ResourceName) 
 }
 
 // runningJobs counts the jobs of a namespace that have pods, of both kinds.
-func (reader *reader) runningJobs(ctx context.Context, namespace string) int {
+func (reader *Reader) runningJobs(ctx context.Context, namespace string) int {
 	running := 0
 	var mpiJobs v2beta1.MPIJobList
-	if reader.cache.List(ctx, &mpiJobs, client.InNamespace(namespace), shared) == nil {
+	if reader.Cache.List(ctx, &mpiJobs, client.InNamespace(namespace), shared) == nil {
 		for i := range mpiJobs.Items {
 			if active(mpiJobs.Items[i].Status.Phase, mpiJobs.Items[i].Spec.RunPolicy.Suspend) {
 				running++
@@ -135,7 +135,7 @@ func (reader *reader) runningJobs(ctx context.Context, namespace string) int {
 		}
 	}
 	var trainJobs v2alpha1.TrainJobList
-	if reader.cache.List(ctx, &trainJobs, client.InNamespace(namespace), shared) == nil {
+	if reader.Cache.List(ctx, &trainJobs, client.InNamespace(namespace), shared) == nil {
 		for i := range trainJobs.Items {
 			if active(trainJobs.Items[i].Status.Phase, trainJobs.Items[i].Spec.Suspend) {
 				running++
