@@ -81,7 +81,7 @@ func initializerJob(made *job.Job, in Surroundings) *batchv1.Job {
 		}
 	}
 	template := corev1.PodTemplateSpec{Spec: pod}
-	template.Labels = podLabels(made, training.RoleInitializer)
+	template.Labels = PodLabels(made, training.RoleInitializer)
 	template.Annotations = map[string]string{training.IstioInject: "false"}
 	return &batchv1.Job{
 		ObjectMeta: object(made, names.Initializer),

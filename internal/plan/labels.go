@@ -23,8 +23,8 @@ func RoleSelector(made *job.Job, role string) map[string]string {
 	return selector
 }
 
-// podLabels are on every pod of a role, besides those of its template.
-func podLabels(made *job.Job, role string) map[string]string {
+// PodLabels are on every pod of a role, besides those of its template.
+func PodLabels(made *job.Job, role string) map[string]string {
 	labels := RoleSelector(made, role)
 	labels[training.LabelJobRole] = role
 	labels[training.IstioInject] = "false"

@@ -56,7 +56,7 @@ func workerTemplate(made *job.Job, in Surroundings) corev1.PodTemplateSpec {
 // the job's owner reads why.
 func impossible(made *job.Job, role *job.Role, name string) corev1.PodTemplateSpec {
 	template := *role.Template.DeepCopy()
-	template.Labels = with(template.Labels, podLabels(made, name))
+	template.Labels = with(template.Labels, PodLabels(made, name))
 	return template
 }
 
@@ -67,7 +67,7 @@ func partsOf(made *job.Job, in Surroundings) Parts {
 
 // complete adds what the pods of both roles have.
 func complete(made *job.Job, template *corev1.PodTemplateSpec, role string, in Surroundings) {
-	template.Labels = with(template.Labels, podLabels(made, role))
+	template.Labels = with(template.Labels, PodLabels(made, role))
 	// A number that all pods of a template share is none; those that have one get it
 	// later.
 	delete(template.Labels, training.LabelReplicaIndex)

@@ -102,7 +102,7 @@ func (place *place) quota() {
 		place.findings.warn(place.workers, "%s, so the namespace's quota is looked at when its pods are created", reason)
 		return
 	}
-	demand := place.demand()
+	demand := Demand(place.job, place.in, place.minWorkers)
 	quotas := place.in.Quotas
 	for _, pods := range []struct {
 		spec *corev1.PodSpec
@@ -142,12 +142,13 @@ func (place *place) waits() string {
 	return ""
 }
 
-func (place *place) demand() *quota.Demand {
+// Demand is what a job asks of its namespace, as Kubernetes will count it.
+func Demand(made *job.Job, in *Surroundings, minWorkers int64) *quota.Demand {
 	return &quota.Demand{
-		Launcher:   quota.Pods{Count: int64(place.job.Launcher.Replicas), Spec: stored(&place.job.Launcher.Template.Spec, place.in)},
-		Workers:    quota.Pods{Count: int64(place.job.Worker.Replicas), Spec: stored(&place.job.Worker.Template.Spec, place.in)},
-		Objects:    place.job.Objects(),
-		MinWorkers: place.minWorkers,
+		Launcher:   quota.Pods{Count: int64(made.Launcher.Replicas), Spec: stored(&made.Launcher.Template.Spec, in)},
+		Workers:    quota.Pods{Count: int64(made.Worker.Replicas), Spec: stored(&made.Worker.Template.Spec, in)},
+		Objects:    made.Objects(),
+		MinWorkers: minWorkers,
 	}
 }
 
