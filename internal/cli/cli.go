@@ -1,0 +1,111 @@
+// Package cli is the command line odh, one file a command. It reads jobs and what
+// belongs to them, and writes jobs; what belongs to a job is the operator's.
+package cli
+
+import (
+	"context"
+	"errors"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"syscall"
+
+	"github.com/spf13/cobra"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+)
+
+// Main runs odh as a process: arguments[0] is the name that it was called by. It
+// returns the exit code.
+func Main(arguments []string) int {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	environment := newEnvironment(genericiooptions.IOStreams{In: os.Stdin, Out: os.Stdout, ErrOut: os.Stderr})
+	environment.terminal = detectTerminal(os.Stdout)
+	environment.calledAs = calledAs(arguments[0])
+	return run(ctx, environment, arguments[1:])
+}
+
+// calledAs is what a user types to get here: a plugin is called by kubectl or oc.
+func calledAs(program string) string {
+	switch name := filepath.Base(program); {
+	case strings.HasPrefix(name, "kubectl-"):
+		return "kubectl odh"
+	case strings.HasPrefix(name, "oc-"):
+		return "oc odh"
+	default:
+		return "odh"
+	}
+}
+
+// run runs one command line.
+func run(ctx context.Context, environment *environment, arguments []string) int {
+	root := newRootCommand(environment)
+	root.SetArgs(arguments)
+	err := root.ExecuteContext(ctx)
+	if err == nil {
+		return exitOK
+	}
+	var silent exit
+	if errors.As(err, &silent) {
+		return int(silent)
+	}
+	failure := explain(err, environment.calledAs)
+	failure.print(environment.ErrOut)
+	return failure.code
+}
+
+func newRootCommand(environment *environment) *cobra.Command {
+	root := &cobra.Command{
+		Use:   "odh",
+		Short: "MPI training jobs on Kubernetes and OpenShift AI",
+		Long: `odh creates, watches and explains training jobs over MPI: TrainJobs, which are made
+from a runtime, and MPIJobs.
+
+Settings of kubectl hold here too: the kubeconfig, its context and its namespace.`,
+		Example: `  odh trainjob create hello --runtime mpi-openmpi-cpu --image IMAGE --follow -- python train.py
+  odh training list
+  odh diagnose hello`,
+		SilenceUsage:  true,
+		SilenceErrors: true,
+		// Without this, an unknown command would print the help and succeed.
+		Args: cobra.NoArgs,
+		RunE: func(command *cobra.Command, _ []string) error { return command.Help() },
+	}
+	root.Annotations = map[string]string{cobra.CommandDisplayNameAnnotation: environment.calledAs}
+	root.SetIn(environment.In)
+	root.SetOut(environment.Out)
+	root.SetErr(environment.ErrOut)
+	root.SetFlagErrorFunc(func(command *cobra.Command, err error) error { return usageFailure(command, err.Error()) })
+	environment.addFlags(root)
+	root.AddCommand(newTrainingCommand(environment))
+	for _, kind := range kinds {
+		root.AddCommand(newKindCommand(environment, kind))
+	}
+	root.AddCommand(newVersionCommand(environment))
+	checkArguments(root)
+	return root
+}
+
+// checkArguments gives wrong numbers of arguments, and unknown commands, the form
+// of every other error.
+func checkArguments(command *cobra.Command) {
+	if check := command.Args; check != nil {
+		command.Args = func(command *cobra.Command, arguments []string) error {
+			if err := check(command, arguments); err != nil {
+				return usageFailure(command, err.Error())
+			}
+			return nil
+		}
+	}
+	for _, child := range command.Commands() {
+		checkArguments(child)
+	}
+}
+
+// group is a command that only holds others.
+func group(command *cobra.Command) *cobra.Command {
+	command.Args = cobra.NoArgs
+	command.RunE = func(command *cobra.Command, _ []string) error { return command.Help() }
+	return command
+}

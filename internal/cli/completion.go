@@ -1,0 +1,103 @@
+package cli
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/trireme-mpi/trireme/api/v2alpha1"
+)
+
+// completionPatience is how long a shell may wait for names.
+const completionPatience = 2 * time.Second
+
+// How many names a command takes.
+const (
+	one  = 1
+	many = 1 << 20
+)
+
+// completion is a function by which cobra asks for names.
+type completion = func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective)
+
+// completeNames offers the jobs of a kind.
+func (environment *environment) completeNames(kind *kind, atMost int) completion {
+	return func(command *cobra.Command, given []string, begun string) ([]string, cobra.ShellCompDirective) {
+		if len(given) >= atMost {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		names := environment.namesOf(command.Context(), kind.gvk)
+		return beginningWith(slices.DeleteFunc(names, func(name string) bool { return slices.Contains(given, name) }), begun), cobra.ShellCompDirectiveNoFileComp
+	}
+}
+
+// completeJobs offers the jobs of both kinds, as KIND/NAME.
+func (environment *environment) completeJobs(command *cobra.Command, given []string, begun string) ([]string, cobra.ShellCompDirective) {
+	if len(given) > 0 {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	var offers []string
+	for _, kind := range kinds {
+		for _, name := range environment.namesOf(command.Context(), kind.gvk) {
+			offers = append(offers, kind.command+"/"+name, name)
+		}
+	}
+	return beginningWith(offers, begun), cobra.ShellCompDirectiveNoFileComp
+}
+
+// completeRuntimes offers the runtimes of both scopes.
+func (environment *environment) completeRuntimes(command *cobra.Command, _ []string, begun string) ([]string, cobra.ShellCompDirective) {
+	names := environment.namesOf(command.Context(), v2alpha1.GroupVersion.WithKind(string(v2alpha1.RuntimeKindCluster)))
+	names = append(names, environment.namesOf(command.Context(), v2alpha1.GroupVersion.WithKind(string(v2alpha1.RuntimeKindNamespaced)))...)
+	return beginningWith(names, begun), cobra.ShellCompDirectiveNoFileComp
+}
+
+func (environment *environment) namespaceNames(command *cobra.Command) []string {
+	return environment.namesOf(command.Context(), corev1.SchemeGroupVersion.WithKind("Namespace"))
+}
+
+func (environment *environment) contextNames() []string {
+	config, err := environment.config.ToRawKubeConfigLoader().RawConfig()
+	if err != nil {
+		return nil
+	}
+	var names []string
+	for name := range config.Contexts {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+// namesOf asks the cluster for nothing but names. What goes wrong is not told: the
+// shell would print it into the line that somebody is writing.
+func (environment *environment) namesOf(ctx context.Context, kind schema.GroupVersionKind) (names []string) {
+	ctx, stop := context.WithTimeout(ctx, completionPatience)
+	defer stop()
+	from, err := environment.client()
+	if err != nil {
+		return nil
+	}
+	namespace, err := environment.namespace()
+	if err != nil {
+		return nil
+	}
+	list := &metav1.PartialObjectMetadataList{}
+	list.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
+	if err := from.List(ctx, list, client.InNamespace(namespace)); err != nil {
+		return nil
+	}
+	_ = meta.EachListItem(list, func(object runtime.Object) error {
+		names = append(names, object.(*metav1.PartialObjectMetadata).Name)
+		return nil
+	})
+	return names
+}

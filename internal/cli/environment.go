@@ -1,0 +1,170 @@
+package cli
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"k8s.io/cli-runtime/pkg/genericclioptions"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	metricsv1beta1 "k8s.io/metrics/pkg/apis/metrics/v1beta1"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/trireme-mpi/trireme/api/v2alpha1"
+	"github.com/trireme-mpi/trireme/api/v2beta1"
+)
+
+// environment is what all commands share.
+type environment struct {
+	genericiooptions.IOStreams
+	// calledAs is what a user types: odh, kubectl odh or oc odh.
+	calledAs string
+	config   *genericclioptions.ConfigFlags
+	clock    clock.PassiveClock
+	terminal terminal
+	warnings *warnings
+}
+
+func newEnvironment(streams genericiooptions.IOStreams) *environment {
+	environment := &environment{
+		IOStreams: streams, calledAs: "odh", clock: clock.RealClock{}, config: genericclioptions.NewConfigFlags(true),
+		warnings: &warnings{to: streams.ErrOut},
+	}
+	environment.config.WithWrapConfigFn(func(config *rest.Config) *rest.Config {
+		// A person waits; the API server has its own limits.
+		config.QPS, config.Burst = -1, -1
+		config.WarningHandler = environment.warnings
+		return config
+	})
+	return environment
+}
+
+// addFlags gives every command kubectl's own flags: kubeconfig, context, namespace,
+// impersonation.
+func (environment *environment) addFlags(root *cobra.Command) {
+	flags := root.PersistentFlags()
+	environment.config.AddFlags(flags)
+	complete := func(name string, offer func(*cobra.Command) []string) {
+		utilruntime.Must(root.RegisterFlagCompletionFunc(name, func(command *cobra.Command, _ []string, begun string) ([]string, cobra.ShellCompDirective) {
+			return beginningWith(offer(command), begun), cobra.ShellCompDirectiveNoFileComp
+		}))
+	}
+	complete("namespace", environment.namespaceNames)
+	complete("context", func(*cobra.Command) []string { return environment.contextNames() })
+}
+
+// namespace is the one that a command works in.
+func (environment *environment) namespace() (string, error) {
+	namespace, _, err := environment.config.ToRawKubeConfigLoader().Namespace()
+	return namespace, err
+}
+
+// scope is a namespace, or "" for all of them.
+func (environment *environment) scope(all bool) (string, error) {
+	if all {
+		return "", nil
+	}
+	return environment.namespace()
+}
+
+// scheme knows every kind that the command line reads or writes.
+var scheme = func() *runtime.Scheme {
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, v2alpha1.AddToScheme, v2beta1.AddToScheme, metricsv1beta1.AddToScheme} {
+		utilruntime.Must(add(scheme))
+	}
+	return scheme
+}
+
+// clusterScoped are the kinds without a namespace, of those that commands use.
+var clusterScoped = map[string]bool{
+	"Node": true, "Namespace": true, "PersistentVolume": true, "StorageClass": true, "PriorityClass": true, "ClusterTrainingRuntime": true,
+	"SelfSubjectAccessReview": true, "SelfSubjectReview": true, "CustomResourceDefinition": true,
+}
+
+// mapper knows where each kind is served without asking, which would take longer
+// than most commands do.
+func mapper(scheme *runtime.Scheme) meta.RESTMapper {
+	mapper := meta.NewDefaultRESTMapper(nil)
+	for kind := range scheme.AllKnownTypes() {
+		scope := meta.RESTScope(meta.RESTScopeNamespace)
+		if clusterScoped[kind.Kind] {
+			scope = meta.RESTScopeRoot
+		}
+		mapper.Add(kind, scope)
+	}
+	// Its plural is not what the others' are.
+	mapper.AddSpecific(metricsv1beta1.SchemeGroupVersion.WithKind("PodMetrics"), metricsv1beta1.SchemeGroupVersion.WithResource("pods"),
+		metricsv1beta1.SchemeGroupVersion.WithResource("pod"), meta.RESTScopeNamespace)
+	return mapper
+}
+
+// connection is the cluster that is meant. Without any configuration client-go would
+// try this machine, and its error would send people looking in the wrong place.
+func (environment *environment) connection() (*rest.Config, error) {
+	loader := environment.config.ToRawKubeConfigLoader()
+	raw, err := loader.RawConfig()
+	if err != nil {
+		return nil, err
+	}
+	config, err := environment.config.ToRESTConfig()
+	if err == nil && len(raw.Clusters) == 0 && *environment.config.APIServer == "" && config.Host == "http://localhost:8080" {
+		return nil, clientcmd.ErrEmptyConfig
+	}
+	return config, err
+}
+
+// client reads and writes typed objects.
+func (environment *environment) client() (client.WithWatch, error) {
+	config, err := environment.connection()
+	if err != nil {
+		return nil, err
+	}
+	known := scheme()
+	return client.NewWithWatch(config, client.Options{Scheme: known, Mapper: mapper(known)})
+}
+
+// core is for what the other client cannot do: logs.
+func (environment *environment) core() (typedcorev1.CoreV1Interface, error) {
+	config, err := environment.connection()
+	if err != nil {
+		return nil, err
+	}
+	return typedcorev1.NewForConfig(config)
+}
+
+// warnings shows what the API server warns of, each only once.
+type warnings struct {
+	to    interface{ Write([]byte) (int, error) }
+	shown map[string]bool
+}
+
+// HandleWarningHeader is called for each warning of an answer.
+func (warnings *warnings) HandleWarningHeader(code int, _ string, text string) {
+	if code != 299 || text == "" || warnings.shown[text] {
+		return
+	}
+	if warnings.shown == nil {
+		warnings.shown = map[string]bool{}
+	}
+	warnings.shown[text] = true
+	fmt.Fprintf(warnings.to, "Warning: %s\n", text)
+}
+
+// beginningWith are the offers that a shell can complete a word to.
+func beginningWith(offers []string, begun string) (fitting []string) {
+	for _, offer := range offers {
+		if strings.HasPrefix(offer, begun) {
+			fitting = append(fitting, offer)
+		}
+	}
+	return fitting
+}

@@ -1,0 +1,302 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/kubectl/pkg/cmd/get"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// lister is `get` and `list`.
+type lister struct {
+	*environment
+	// kinds that are listed: one, or both.
+	kinds     []*kind
+	names     []string
+	print     *get.PrintFlags
+	namespace string
+
+	all       bool
+	selector  string
+	state     string
+	watch     bool
+	pageSize  int64
+	models    *models
+	client    client.WithWatch
+	matching  labels.Selector
+	wide      bool
+	humanly   bool
+	outputFor string
+}
+
+// newListCommand lists jobs of one kind or, without a kind, of both.
+func newListCommand(environment *environment, only *kind) *cobra.Command {
+	lister := &lister{environment: environment, kinds: kinds, print: get.NewGetPrintFlags()}
+	if only != nil {
+		lister.kinds = []*kind{only}
+	}
+	command := &cobra.Command{
+		RunE: func(command *cobra.Command, names []string) error {
+			lister.names = names
+			if err := lister.complete(command); err != nil {
+				return err
+			}
+			return lister.run(command.Context())
+		},
+	}
+	if only != nil {
+		command.ValidArgsFunction = environment.completeNames(only, many)
+	}
+	flags := command.Flags()
+	lister.print.AddFlags(command)
+	flags.BoolVarP(&lister.all, "all-namespaces", "A", false, "jobs of every namespace")
+	flags.StringVarP(&lister.selector, "selector", "l", "", "jobs with these labels, such as team=vision,env!=test")
+	flags.StringVar(&lister.state, "status", "", "jobs that stand so: "+strings.Join(states, ", "))
+	flags.BoolVarP(&lister.watch, "watch", "w", false, "go on, and show every change")
+	flags.Int64Var(&lister.pageSize, "chunk-size", 500, "jobs that are asked for at a time; 0 asks for all at once")
+	return command
+}
+
+// states that a job can be in, as --status takes them.
+var states = []string{"Submitted", "Queued", "Suspended", "Pending", "Running", "Succeeded", "Failed", "Deleting"}
+
+func (lister *lister) complete(command *cobra.Command) (err error) {
+	if lister.state != "" && !slices.ContainsFunc(states, func(state string) bool { return strings.EqualFold(state, lister.state) }) {
+		return usageFailure(command, fmt.Sprintf("--status %q: there are %s", lister.state, strings.Join(states, ", ")))
+	}
+	if lister.matching, err = labels.Parse(lister.selector); err != nil {
+		return usageFailure(command, fmt.Sprintf("--selector: %v", err))
+	}
+	if len(lister.names) > 0 && (lister.all || lister.selector != "") {
+		return usageFailure(command, "a job is named, so that --all-namespaces and --selector have no meaning")
+	}
+	if lister.namespace, err = lister.scope(lister.all); err != nil {
+		return err
+	}
+	lister.outputFor = *lister.print.OutputFormat
+	lister.wide = lister.outputFor == "wide"
+	lister.humanly = (lister.wide || lister.outputFor == "") && *lister.print.TemplateFlags.TemplateArgument == ""
+	if _, err := lister.print.ToPrinter(); err != nil {
+		return usageFailure(command, err.Error())
+	}
+	if lister.all && lister.humanly {
+		if err := lister.print.EnsureWithNamespace(); err != nil {
+			return err
+		}
+	}
+	lister.client, err = lister.environment.client()
+	lister.models = newModels(lister.client)
+	return err
+}
+
+func (lister *lister) run(ctx context.Context) error {
+	printer, err := lister.print.ToPrinter()
+	if err != nil {
+		return err
+	}
+	switch {
+	case lister.watch:
+		return lister.showChanges(ctx, printer)
+	case lister.humanly:
+		jobs, _, err := lister.read(ctx)
+		if err != nil {
+			return err
+		}
+		if len(jobs) == 0 {
+			lister.say("%s", lister.nothing())
+			return nil
+		}
+		return lister.printTable(ctx, printer.PrintObj, jobs)
+	default:
+		return lister.printObjects(ctx, printer.PrintObj)
+	}
+}
+
+func (lister *lister) nothing() string {
+	what := "jobs"
+	if len(lister.kinds) == 1 {
+		what = string(lister.kinds[0].Kind) + "s"
+	}
+	if lister.namespace == "" {
+		return fmt.Sprintf("No %s found.", what)
+	}
+	return fmt.Sprintf("No %s found in namespace %s.", what, lister.namespace)
+}
+
+// read gives all jobs in the order of kubectl, and the version of each kind's list.
+func (lister *lister) read(ctx context.Context) (jobs []*view, versions map[*kind]string, err error) {
+	versions = map[*kind]string{}
+	for _, kind := range lister.kinds {
+		for _, name := range lister.names {
+			seen, err := kind.get(ctx, lister.client, lister.namespace, name)
+			if err != nil {
+				return nil, nil, err
+			}
+			jobs, versions[kind] = append(jobs, seen), seen.GetResourceVersion()
+		}
+		if len(lister.names) > 0 {
+			continue
+		}
+		versions[kind], err = lister.pages(ctx, kind.newList, func(object runtime.Object) error {
+			if seen := viewOf(object.(client.Object)); lister.wants(seen) {
+				jobs = append(jobs, seen)
+			}
+			return nil
+		})
+		if err != nil {
+			return nil, nil, err
+		}
+	}
+	if len(lister.kinds) > 1 {
+		slices.SortStableFunc(jobs, func(one, other *view) int {
+			return strings.Compare(one.GetNamespace()+"/"+one.GetName(), other.GetNamespace()+"/"+other.GetName())
+		})
+	}
+	return jobs, versions, nil
+}
+
+// pages hands every object of a list to see, a page at a time; the next page is on
+// its way while one is looked at. It returns the version of the list.
+func (lister *lister) pages(ctx context.Context, newList func() client.ObjectList, see func(runtime.Object) error) (string, error) {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	type page struct {
+		list client.ObjectList
+		err  error
+	}
+	arriving := make(chan page, 1)
+	go func() {
+		defer close(arriving)
+		for next := ""; ; {
+			list := newList()
+			err := lister.client.List(ctx, list, &client.ListOptions{Namespace: lister.namespace, LabelSelector: lister.matching, Limit: lister.pageSize, Continue: next})
+			arriving <- page{list, err}
+			if next = list.GetContinue(); err != nil || next == "" || ctx.Err() != nil {
+				return
+			}
+		}
+	}()
+	version := ""
+	for page := range arriving {
+		if page.err != nil {
+			return "", page.err
+		}
+		version = page.list.GetResourceVersion()
+		if err := meta.EachListItem(page.list, see); err != nil {
+			stop()
+			for range arriving {
+			}
+			return "", err
+		}
+	}
+	return version, nil
+}
+
+func (lister *lister) wants(seen *view) bool {
+	return (lister.state == "" || strings.EqualFold(lister.state, seen.state())) &&
+		(len(lister.names) == 0 || slices.Contains(lister.names, seen.GetName()))
+}
+
+// printObjects prints what the cluster has, unknown fields included.
+func (lister *lister) printObjects(ctx context.Context, show func(runtime.Object, io.Writer) error) error {
+	found := &unstructured.UnstructuredList{}
+	found.SetAPIVersion("v1")
+	found.SetKind("List")
+	for _, kind := range lister.kinds {
+		for _, name := range lister.names {
+			object := &unstructured.Unstructured{}
+			object.SetGroupVersionKind(kind.gvk)
+			if err := lister.client.Get(ctx, client.ObjectKey{Namespace: lister.namespace, Name: name}, object); err != nil {
+				return err
+			}
+			found.Items = append(found.Items, *object)
+		}
+		if len(lister.names) > 0 {
+			continue
+		}
+		newList := func() client.ObjectList {
+			list := &unstructured.UnstructuredList{}
+			list.SetGroupVersionKind(kind.gvk.GroupVersion().WithKind(kind.gvk.Kind + "List"))
+			return list
+		}
+		if _, err := lister.pages(ctx, newList, func(object runtime.Object) error {
+			return lister.take(found, kind, object.(*unstructured.Unstructured))
+		}); err != nil {
+			return err
+		}
+	}
+	for i := range found.Items {
+		found.Items[i].SetManagedFields(nil)
+	}
+	if len(lister.names) == 1 {
+		return show(&found.Items[0], lister.Out)
+	}
+	return show(found, lister.Out)
+}
+
+// take keeps an object that is asked for.
+func (lister *lister) take(found *unstructured.UnstructuredList, kind *kind, object *unstructured.Unstructured) error {
+	if lister.state != "" {
+		typed := kind.newObject()
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, typed); err != nil {
+			return err
+		}
+		if !lister.wants(viewOf(typed)) {
+			return nil
+		}
+	}
+	object.SetGroupVersionKind(kind.gvk)
+	found.Items = append(found.Items, *object)
+	return nil
+}
+
+func (lister *lister) printTable(ctx context.Context, show func(runtime.Object, io.Writer) error, jobs []*view) error {
+	return show(lister.table(ctx, jobs, lister.clock.Now()), lister.Out)
+}
+
+// table is jobs in kubectl's form of one.
+func (lister *lister) table(ctx context.Context, jobs []*view, now time.Time) *metav1.Table {
+	both := len(lister.kinds) > 1
+	table := &metav1.Table{ColumnDefinitions: []metav1.TableColumnDefinition{column("Name", 0)}}
+	if both {
+		table.ColumnDefinitions = append(table.ColumnDefinitions, column("Kind", 0))
+	}
+	for _, name := range []string{"Status", "Workers", "Duration", "Age"} {
+		table.ColumnDefinitions = append(table.ColumnDefinitions, column(name, 0))
+	}
+	for _, name := range []string{"GPU", "MPI", "Runtime", "Queue", "Failure", "Image"} {
+		table.ColumnDefinitions = append(table.ColumnDefinitions, column(name, 1))
+	}
+	for _, seen := range jobs {
+		cells := []any{seen.GetName()}
+		if both {
+			cells = append(cells, string(seen.kind.Kind))
+		}
+		cells = append(cells, seen.state(), seen.workers(), lasted(seen, now), age(now, seen.GetCreationTimestamp().Time))
+		if lister.wide {
+			cells = append(cells, lister.models.details(ctx, seen)...)
+		}
+		table.Rows = append(table.Rows, metav1.TableRow{Cells: cells, Object: runtime.RawExtension{Object: seen.Object}})
+	}
+	return table
+}
+
+// lasted is how long a job ran, as a cell.
+func lasted(seen *view, now time.Time) string {
+	ran, known := seen.ran(now)
+	if !known {
+		return "-"
+	}
+	return ran.Round(time.Second).String()
+}
