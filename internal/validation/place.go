@@ -169,9 +169,7 @@ var (
 // podSecurity tells at once what would be told by pods that never come. What the
 // namespace allows but "restricted" does not is worth a warning.
 func (place *place) podSecurity() {
-	// A label that cannot be read counts as restricted, as in the API server.
-	policy, _ := psaapi.PolicyToEvaluate(place.in.NamespaceLabels, unlabelled)
-	enforced := policy.Enforce
+	enforced := enforcedLevel(place.in.NamespaceLabels)
 	for _, pods := range []pods{place.launcher, place.worker} {
 		if len(pods.Template.Spec.Containers) == 0 {
 			continue
@@ -187,6 +185,20 @@ func (place *place) podSecurity() {
 			place.findings.warn(pods.at, "%s pods would violate PodSecurity %q: %s", pods.role, restricted.String(), detail)
 		}
 	}
+}
+
+// enforcedLevel is what the labels of a namespace say. One that cannot be read
+// counts as restricted, as in the API server.
+func enforcedLevel(labels map[string]string) psaapi.LevelVersion {
+	policy, _ := psaapi.PolicyToEvaluate(labels, unlabelled)
+	return policy.Enforce
+}
+
+// PodSecurity is the level that a namespace holds pods to, and what a template
+// violates of it; nothing if it is in order.
+func PodSecurity(namespaceLabels map[string]string, template *corev1.PodTemplateSpec) (level, violated string) {
+	enforced := enforcedLevel(namespaceLabels)
+	return enforced.String(), violation(enforced, withVolumeSources(template))
 }
 
 // withVolumeSources is the template as Kubernetes stores it: a volume that does not
