@@ -56,7 +56,13 @@ type verb struct {
 
 func verbs() []verb {
 	return []verb{
+		{name: "create", short: "Create a job from a file or from flags", arguments: "[NAME] [-f FILE | --image IMAGE ... -- COMMAND]", make: newCreateCommand},
 		{name: "get", aliases: []string{"list"}, short: "List jobs, or show one", arguments: "[NAME...]", make: newListCommand},
+		{name: "describe", short: "Show how a job stands: timeline, pods, resources, events", arguments: "NAME", make: newDescribeCommand},
+		{name: "delete", short: "Delete jobs and all that belongs to them", arguments: "NAME...", make: newDeleteCommand},
+		{name: "wait", short: "Wait until a job has ended", arguments: "NAME", make: newWaitCommand},
+		{name: "suspend", short: "Take a job from its nodes", arguments: "NAME", make: newSuspendCommand},
+		{name: "resume", short: "Start a suspended job", arguments: "NAME", make: newResumeCommand},
 	}
 }
 

@@ -232,3 +232,13 @@ func runtimeOf(ctx context.Context, reader client.Reader, trainJob *v2alpha1.Tra
 	}
 	return spec, err
 }
+
+// identity is as much of the model as finds the job's pods; no runtime is needed.
+func (view *view) identity() *job.Job {
+	made := &job.Job{Kind: view.kind.Kind, Namespace: view.GetNamespace(), Name: view.GetName(), UID: view.GetUID()}
+	var ready int32
+	if _, err := fmt.Sscanf(view.workers(), "%d/%d", &ready, &made.Worker.Replicas); err != nil {
+		made.Worker.Replicas = 0
+	}
+	return made
+}

@@ -32,6 +32,15 @@ func applyCommand(job *Job, trainer *v2alpha1.Trainer) bool {
 	return true
 }
 
+// OverMPI is a command that runs on every slot: one that starts MPI by itself is left
+// as it is.
+func OverMPI(worldSize int32, command []string) []string {
+	if startsMPI(command) {
+		return command
+	}
+	return mpirun(nil, worldSize, command)
+}
+
 func startsMPI(command []string) bool { return len(command) > 0 && isMPIStarter(command[0]) }
 
 func isMPIStarter(word string) bool { return slices.Contains(mpiStarters, path.Base(word)) }

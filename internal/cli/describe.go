@@ -1,0 +1,163 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/trireme-mpi/trireme/internal/job"
+	"github.com/trireme-mpi/trireme/internal/plan"
+)
+
+// surroundings of a job are what else describe shows. What may not be read is left
+// out.
+type surroundings struct {
+	// made is nil if the job's runtime is not there.
+	made   *job.Job
+	pods   []corev1.Pod
+	events []corev1.Event
+}
+
+func newDescribeCommand(environment *environment, kind *kind) *cobra.Command {
+	var output string
+	var watching bool
+	command := &cobra.Command{
+		Args: cobra.ExactArgs(1), ValidArgsFunction: environment.completeNames(kind, one),
+		RunE: func(command *cobra.Command, arguments []string) error {
+			namespace, err := environment.namespace()
+			if err != nil {
+				return err
+			}
+			from, err := environment.client()
+			if err != nil {
+				return err
+			}
+			show := environment.showDescription
+			switch output {
+			case "":
+			case "json", "yaml":
+				show = func(_ context.Context, _ client.Reader, seen *view) error { return environment.printJob(seen, output) }
+			default:
+				return usageFailure(command, fmt.Sprintf("--output %q: there are json and yaml", output))
+			}
+			if watching {
+				return environment.describeChanges(command.Context(), from, kind, namespace, arguments[0], show)
+			}
+			seen, err := kind.get(command.Context(), from, namespace, arguments[0])
+			if err != nil {
+				return err
+			}
+			return show(command.Context(), from, seen)
+		},
+	}
+	command.Flags().StringVarP(&output, "output", "o", "", "json or yaml")
+	command.Flags().BoolVarP(&watching, "watch", "w", false, "show it again whenever it changes, until it has ended")
+	return command
+}
+
+// describeChanges shows a job whenever it changes, over what was there before where
+// the terminal can do that.
+func (environment *environment) describeChanges(ctx context.Context, from client.WithWatch, kind *kind, namespace, name string,
+	show func(context.Context, client.Reader, *view) error) error {
+	first := true
+	err := kind.follow(ctx, from, namespace, name, func(seen *view) (bool, error) {
+		switch {
+		case environment.terminal.live:
+			fmt.Fprint(environment.Out, "\x1b[H\x1b[2J")
+		case !first:
+			fmt.Fprintln(environment.Out, "---")
+		}
+		first = false
+		return seen.Finished(), show(ctx, from, seen)
+	})
+	if ctx.Err() != nil {
+		return exit(exitInterrupted)
+	}
+	return err
+}
+
+func (environment *environment) printJob(seen *view, output string) error {
+	object, err := asUnstructured(seen.Object, seen.kind)
+	if err != nil {
+		return err
+	}
+	return environment.printDocument(object.Object, output)
+}
+
+func (environment *environment) showDescription(ctx context.Context, from client.Reader, seen *view) error {
+	around := environment.look(ctx, from, seen)
+	(&description{to: environment.Out, terminal: environment.terminal, now: environment.clock.Now(), calledAs: environment.calledAs}).print(seen, around)
+	return nil
+}
+
+// look reads what is around a job. What cannot be read is said, and the rest shown.
+func (environment *environment) look(ctx context.Context, from client.Reader, seen *view) *surroundings {
+	around := &surroundings{}
+	var err error
+	if around.made, err = seen.model(ctx, from); err != nil {
+		environment.say("Warning: what the job asks for is not known: %s", explain(err, environment.calledAs).message)
+	}
+	var pods corev1.PodList
+	if err := from.List(ctx, &pods, client.InNamespace(seen.GetNamespace()), client.MatchingLabels(plan.Selector(seen.identity()))); err != nil {
+		environment.say("Warning: the job's pods are not known: %s", explain(err, environment.calledAs).message)
+	}
+	around.pods = pods.Items
+	names := map[string]bool{}
+	for i := range pods.Items {
+		names[pods.Items[i].Name] = true
+	}
+	around.events, err = eventsOf(ctx, from, seen, names)
+	if err != nil {
+		environment.say("Warning: the job's events are not known: %s", explain(err, environment.calledAs).message)
+	}
+	return around
+}
+
+// eventsOf are the events of a job and of its pods, oldest first.
+func eventsOf(ctx context.Context, from client.Reader, seen *view, pods map[string]bool) ([]corev1.Event, error) {
+	var found []corev1.Event
+	for kind, wanted := range map[string]func(*corev1.Event) bool{
+		string(seen.kind.Kind): func(event *corev1.Event) bool {
+			return event.InvolvedObject.Name == seen.GetName() && event.InvolvedObject.UID == seen.GetUID()
+		},
+		"Pod": func(event *corev1.Event) bool { return pods[event.InvolvedObject.Name] },
+	} {
+		var events corev1.EventList
+		err := from.List(ctx, &events, client.InNamespace(seen.GetNamespace()), client.MatchingFieldsSelector{Selector: fields.OneTermEqualSelector("involvedObject.kind", kind)})
+		if err != nil {
+			return nil, err
+		}
+		for i := range events.Items {
+			if wanted(&events.Items[i]) {
+				found = append(found, events.Items[i])
+			}
+		}
+	}
+	slices.SortStableFunc(found, func(one, other corev1.Event) int {
+		if order := happened(&one).Compare(happened(&other)); order != 0 {
+			return order
+		}
+		return slices.Compare([]string{one.InvolvedObject.Name, one.Reason, one.Name}, []string{other.InvolvedObject.Name, other.Reason, other.Name})
+	})
+	return found, nil
+}
+
+// happened is when an event was, in whichever of its fields that is written.
+func happened(event *corev1.Event) time.Time {
+	switch {
+	case event.Series != nil:
+		return event.Series.LastObservedTime.Time
+	case !event.LastTimestamp.IsZero():
+		return event.LastTimestamp.Time
+	case !event.EventTime.IsZero():
+		return event.EventTime.Time
+	default:
+		return event.CreationTimestamp.Time
+	}
+}

@@ -1,0 +1,249 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/trireme-mpi/trireme/api/training"
+	"github.com/trireme-mpi/trireme/api/v2alpha1"
+	"github.com/trireme-mpi/trireme/internal/job"
+)
+
+// description is a job in words, section by section.
+type description struct {
+	to       io.Writer
+	terminal terminal
+	now      time.Time
+	calledAs string
+}
+
+func (description *description) print(seen *view, around *surroundings) {
+	description.head(seen, around)
+	description.failure(seen)
+	description.section("Timeline")
+	if len(seen.Timeline) == 0 {
+		description.line(2, "The operator has not looked at the job yet")
+	}
+	printTimeline(description.to, seen, "  ")
+	description.pods(seen, around)
+	description.resources(around)
+	description.events(around)
+}
+
+func (description *description) section(title string) {
+	fmt.Fprintf(description.to, "\n%s\n", description.terminal.paint(bold, title+":"))
+}
+
+// line prints a text behind an indent, on as many lines as it takes.
+func (description *description) line(indent int, text string) {
+	for _, line := range description.terminal.wrap(text, indent) {
+		fmt.Fprintf(description.to, "%s%s\n", strings.Repeat(" ", indent), line)
+	}
+}
+
+// field prints a name and its value; a long value is wrapped under itself.
+func (description *description) field(name, value string) {
+	const indent = 11
+	if value == "" {
+		return
+	}
+	for i, line := range description.terminal.wrap(value, indent) {
+		if i > 0 {
+			name = ""
+		} else {
+			name += ":"
+		}
+		fmt.Fprintf(description.to, "%-*s%s\n", indent, name, line)
+	}
+}
+
+func (description *description) head(seen *view, around *surroundings) {
+	fmt.Fprintf(description.to, "%s %s in namespace %s\n", seen.kind.Kind, description.terminal.paint(bold, seen.GetName()), seen.GetNamespace())
+	fmt.Fprintf(description.to, "%-11s%s\n", "State:", description.state(seen))
+	if !seen.Finished() {
+		description.field("", seen.explanation())
+	}
+	created := age(description.now, seen.GetCreationTimestamp().Time) + " ago"
+	if by := seen.GetAnnotations()[training.AnnotationCreatedBy]; by != "" {
+		created += " by " + by
+	}
+	description.field("Created", created)
+	if trainJob, ok := seen.Object.(*v2alpha1.TrainJob); ok {
+		description.field("Runtime", fmt.Sprintf("%s %s", trainJob.Spec.RuntimeRef.Kind, trainJob.Spec.RuntimeRef.Name))
+	}
+	if made := around.made; made != nil {
+		description.field("MPI", fmt.Sprintf("%s, %s, %s", made.MPI, count(made.Worker.Replicas, "worker"), count(made.WorldSize(), "rank")))
+		if containers := made.Worker.Template.Spec.Containers; len(containers) > 0 {
+			description.field("Image", containers[0].Image)
+		}
+	}
+	description.field("Queue", seen.GetLabels()[training.LabelQueue])
+}
+
+// state is how a job stands, on one line.
+func (description *description) state(seen *view) string {
+	state := seen.state()
+	text := description.terminal.paint(stateColour(state), state)
+	ran, known := seen.ran(description.now)
+	switch {
+	case known && seen.Finished():
+		text += " after " + ran.Round(time.Second).String()
+	case known && seen.Phase == training.PhaseRunning:
+		text += " for " + ran.Round(time.Second).String()
+	}
+	if workers := seen.workers(); workers != "-" && !seen.Finished() {
+		text += fmt.Sprintf(", %s workers ready", workers)
+	}
+	return text
+}
+
+func count(number int32, noun string) string {
+	if number == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", number, noun)
+}
+
+func (description *description) failure(seen *view) {
+	if seen.Phase != training.PhaseFailed {
+		return
+	}
+	description.section("Failure")
+	description.line(2, description.terminal.paint(red, string(seen.FailureReason)))
+	description.line(2, seen.FailureMessage)
+	description.line(2, fmt.Sprintf("More: %s diagnose %s -n %s", description.calledAs, seen.named(), seen.GetNamespace()))
+}
+
+// leaf is a pod in the tree.
+type leaf struct {
+	label, name, node, phase, reason string
+	restarts                         int32
+}
+
+// pods shows launcher and workers as a tree.
+func (description *description) pods(seen *view, around *surroundings) {
+	description.section("Pods")
+	restarts := map[string]int32{}
+	for i := range around.pods {
+		for _, container := range around.pods[i].Status.ContainerStatuses {
+			restarts[around.pods[i].Name] += container.RestartCount
+		}
+	}
+	leafOf := func(label string, pod *training.PodStatus) leaf {
+		return leaf{label: label, name: pod.Name, node: pod.Node, phase: pod.Phase, reason: pod.Reason, restarts: restarts[pod.Name]}
+	}
+	var leaves []leaf
+	for i := range around.pods {
+		if pod := &around.pods[i]; pod.Labels[training.LabelReplicaType] == training.RoleInitializer {
+			leaves = append(leaves, leaf{label: training.RoleInitializer, name: pod.Name, node: pod.Spec.NodeName, phase: string(pod.Status.Phase), restarts: restarts[pod.Name]})
+		}
+	}
+	if seen.LauncherPodStatus != nil {
+		leaves = append(leaves, leafOf(training.RoleLauncher, seen.LauncherPodStatus))
+	}
+	for i := range seen.WorkerPodStatuses {
+		worker := &seen.WorkerPodStatuses[i]
+		leaves = append(leaves, leafOf(fmt.Sprintf("worker %d", worker.Index), &worker.PodStatus))
+	}
+	if len(leaves) == 0 {
+		description.line(2, "None")
+		return
+	}
+	description.tree(seen.GetName(), leaves)
+}
+
+func (description *description) tree(root string, leaves []leaf) {
+	fmt.Fprintf(description.to, "  %s\n", root)
+	table := tabwriter.NewWriter(description.to, 0, 8, 2, ' ', 0)
+	for i, pod := range leaves {
+		branch := "├─"
+		if i == len(leaves)-1 {
+			branch = "└─"
+		}
+		cells := []string{"  " + branch + " " + pod.label, orElse(pod.phase, "Pending"), orDash(pod.node), count(pod.restarts, "restart"), pod.name}
+		if pod.reason != "" {
+			cells = append(cells, pod.reason)
+		}
+		fmt.Fprintln(table, strings.Join(cells, "\t"))
+	}
+	_ = table.Flush()
+}
+
+// resources are what the job asks for, and what its pods on nodes have.
+func (description *description) resources(around *surroundings) {
+	if around.made == nil {
+		return
+	}
+	asked, granted := corev1.ResourceList{}, corev1.ResourceList{}
+	add(asked, job.Requests(&around.made.Launcher.Template.Spec), around.made.Launcher.Replicas)
+	add(asked, job.Requests(&around.made.Worker.Template.Spec), around.made.Worker.Replicas)
+	for i := range around.pods {
+		pod := &around.pods[i]
+		if ended := pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed; pod.Spec.NodeName != "" && !ended {
+			add(granted, job.Requests(&pod.Spec), 1)
+		}
+	}
+	description.section("Resources")
+	table := tabwriter.NewWriter(description.to, 0, 8, 3, ' ', 0)
+	fmt.Fprintf(table, "  \tasked\tgranted\n")
+	names := slices.SortedFunc(maps.Keys(asked), func(one, other corev1.ResourceName) int { return strings.Compare(string(one), string(other)) })
+	for _, name := range names {
+		amount, has := asked[name], granted[name]
+		fmt.Fprintf(table, "  %s\t%s\t%s\n", name, amount.String(), has.String())
+	}
+	_ = table.Flush()
+}
+
+// add adds a number of equal lists to a sum.
+func add(sum, list corev1.ResourceList, times int32) {
+	for name, quantity := range list {
+		total := sum[name]
+		for range times {
+			total.Add(quantity)
+		}
+		sum[name] = total
+	}
+}
+
+// shownEvents is how many events are shown; the oldest are left out.
+const shownEvents = 20
+
+func (description *description) events(around *surroundings) {
+	description.section("Events")
+	events := around.events
+	if len(events) == 0 {
+		description.line(2, "None; Kubernetes keeps events for an hour")
+		return
+	}
+	if left := len(events) - shownEvents; left > 0 {
+		events = events[left:]
+		description.line(2, fmt.Sprintf("(%d older ones are left out)", left))
+	}
+	for i := range events {
+		event := &events[i]
+		reason := event.Reason
+		if event.Type == corev1.EventTypeWarning {
+			reason = description.terminal.paint(yellow, event.Reason)
+		}
+		times := ""
+		if number := repeated(event); number > 1 {
+			times = fmt.Sprintf(" (%d times)", number)
+		}
+		fmt.Fprintf(description.to, "  %-5s %s  %s/%s%s\n", age(description.now, happened(event)), reason, strings.ToLower(event.InvolvedObject.Kind), event.InvolvedObject.Name, times)
+		description.line(8, strings.TrimSpace(event.Message))
+	}
+}
+
+func repeated(event *corev1.Event) int32 {
+	if event.Series != nil {
+		return event.Series.Count
+	}
+	return event.Count
+}

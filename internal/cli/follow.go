@@ -1,0 +1,246 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	"k8s.io/utils/clock"
+
+	"github.com/trireme-mpi/trireme/api/training"
+	"github.com/trireme-mpi/trireme/internal/joblog"
+)
+
+// watchRun shows how a job comes up, then what it prints, and how it ended. What
+// the job prints goes to the output, all else to the person.
+func (environment *environment) watchRun(ctx context.Context, kind *kind, namespace, name string) error {
+	from, err := environment.client()
+	if err != nil {
+		return err
+	}
+	pods, err := environment.core()
+	if err != nil {
+		return err
+	}
+	screen := &liveView{to: environment.ErrOut, out: environment.Out, terminal: environment.terminal, clock: environment.clock}
+	defer screen.clear()
+	var last *view
+	ended := make(chan struct{})
+	var running errgroup.Group
+	var reading sync.Once
+	readLog := func(seen *view) {
+		running.Go(func() error {
+			for line, err := range joblog.Stream(ctx, joblog.FromCluster(pods, seen.identity()), joblog.Selection{Roles: []string{training.RoleLauncher}},
+				joblog.Options{Follow: true, Ended: ended, Notify: screen.note}) {
+				if err != nil {
+					return err
+				}
+				screen.printLine(line)
+			}
+			return nil
+		})
+	}
+	err = kind.follow(ctx, from, namespace, name, func(seen *view) (bool, error) {
+		last = seen
+		screen.show(seen)
+		if launcher := seen.LauncherPodStatus; launcher != nil && launcher.Phase != "" && launcher.Phase != "Pending" {
+			reading.Do(func() { readLog(seen) })
+		}
+		return seen.Finished(), nil
+	})
+	close(ended)
+	logs := running.Wait()
+	screen.clear()
+	switch {
+	case last != nil && errors.Is(err, context.Canceled):
+		environment.detach(last)
+		return exit(exitInterrupted)
+	case last != nil && errors.Is(err, context.DeadlineExceeded):
+		return environment.tookTooLong(last)
+	case err != nil:
+		return err
+	}
+	var noPods *joblog.NoPodsError
+	if logs != nil && !errors.As(logs, &noPods) {
+		environment.say("The job's output could not be read to its end: %v", logs)
+	}
+	screen.finish(last)
+	if last.Phase == training.PhaseFailed {
+		return environment.jobFailed(last)
+	}
+	return nil
+}
+
+// detach says how to come back to a job that goes on.
+func (environment *environment) detach(last *view) {
+	at := fmt.Sprintf("%s %s %%s %s -n %s", environment.calledAs, last.kind.command, last.GetName(), last.GetNamespace())
+	environment.say("\nDetached. %s goes on.", last.named())
+	environment.say("  Its output again:  "+at+" --follow", "logs")
+	environment.say("  How it stands:     "+at, "describe")
+	environment.say("  End it:            "+at, "delete")
+}
+
+// liveView is the screen of a job that runs: steps that stay, and one line below
+// them that changes.
+type liveView struct {
+	to       io.Writer
+	out      io.Writer
+	terminal terminal
+	clock    clock.PassiveClock
+
+	mutex sync.Mutex
+	// steps that were shown, of the timeline.
+	steps int
+	// status is the line that can be printed over; said is the last one that was
+	// printed for good.
+	status, said string
+	logging      bool
+}
+
+// show brings the screen up to date with the job.
+func (screen *liveView) show(seen *view) {
+	screen.mutex.Lock()
+	defer screen.mutex.Unlock()
+	screen.wipe()
+	if screen.steps > len(seen.Timeline) {
+		screen.steps = 0 // It was suspended, and begins anew.
+	}
+	for _, entry := range seen.Timeline[screen.steps:] {
+		if entry.Step != training.StepFinished {
+			fmt.Fprintln(screen.to, screen.terminal.paint(dim, stepLine(seen, entry)))
+		}
+	}
+	screen.steps = len(seen.Timeline)
+	if seen.Finished() {
+		screen.status = ""
+		return
+	}
+	screen.status = screen.statusLine(seen)
+	screen.draw()
+}
+
+// stepLine is a step that was reached, with the time that it took since the job was
+// submitted.
+func stepLine(seen *view, entry training.TimelineEntry) string {
+	return fmt.Sprintf("%6s  %s", seconds(entry.Time.Sub(seen.Submitted.Time)), entry.Step)
+}
+
+func seconds(took time.Duration) string { return fmt.Sprintf("%d s", int(max(took, 0).Seconds())) }
+
+// statusLine is how the job stands now, on one line.
+func (screen *liveView) statusLine(seen *view) string {
+	words := seen.state()
+	if workers := seen.workers(); workers != "-" {
+		words += fmt.Sprintf(", %s workers ready", workers)
+	}
+	if seen.Phase != training.PhaseRunning {
+		words += ": " + strings.Join(strings.Fields(seen.explanation()), " ")
+	}
+	if !screen.terminal.live {
+		return words
+	}
+	return fitted(bar(seen.workers())+" "+words, screen.terminal.width)
+}
+
+// barLength is how long a bar is that is full.
+const barLength = 20
+
+// bar shows how many workers of all are ready.
+func bar(workers string) string {
+	var ready, all int
+	if _, err := fmt.Sscanf(workers, "%d/%d", &ready, &all); err != nil || all <= 0 {
+		return "[" + strings.Repeat("·", barLength) + "]"
+	}
+	full := min(max(ready, 0), all) * barLength / all
+	return "[" + strings.Repeat("█", full) + strings.Repeat("·", barLength-full) + "]"
+}
+
+// fitted cuts a line to a width.
+func fitted(line string, width int) string {
+	if runes := []rune(line); width > 1 && len(runes) >= width {
+		return string(runes[:width-2]) + "…"
+	}
+	return line
+}
+
+// draw shows the status: over itself where that is possible, else only when it has
+// changed.
+func (screen *liveView) draw() {
+	switch {
+	case screen.status == "":
+	case screen.terminal.live:
+		if !screen.logging {
+			fmt.Fprint(screen.to, screen.status)
+		}
+	case screen.status != screen.said:
+		screen.said = screen.status
+		fmt.Fprintln(screen.to, screen.status)
+	}
+}
+
+// wipe removes the line that can be printed over.
+func (screen *liveView) wipe() {
+	if screen.terminal.live && screen.status != "" && !screen.logging {
+		fmt.Fprint(screen.to, "\r\x1b[K")
+	}
+}
+
+func (screen *liveView) clear() {
+	screen.mutex.Lock()
+	defer screen.mutex.Unlock()
+	screen.wipe()
+	screen.status = ""
+}
+
+// printLine prints what the job has written. From then on there is no status line:
+// it would break the job's own lines.
+func (screen *liveView) printLine(line joblog.Line) {
+	screen.mutex.Lock()
+	defer screen.mutex.Unlock()
+	screen.wipe()
+	screen.logging = true
+	end := "\n"
+	if line.Continues {
+		end = ""
+	}
+	fmt.Fprint(screen.out, line.Text+end)
+}
+
+// note tells the person something besides the job's lines.
+func (screen *liveView) note(text string) {
+	screen.mutex.Lock()
+	defer screen.mutex.Unlock()
+	screen.wipe()
+	fmt.Fprintln(screen.to, text)
+	screen.draw()
+}
+
+// finish says how it ended, and when it reached which step.
+func (screen *liveView) finish(last *view) {
+	state := screen.terminal.paint(stateColour(last.state()), last.state())
+	fmt.Fprintf(screen.to, "\n%s %s", last.named(), state)
+	if ran, known := last.ran(screen.clock.Now()); known {
+		fmt.Fprintf(screen.to, " after %s", ran.Round(time.Second))
+	}
+	fmt.Fprintln(screen.to)
+	printTimeline(screen.to, last, "  ")
+}
+
+// printTimeline shows when a job reached which step, and what each step took.
+func printTimeline(to io.Writer, seen *view, indent string) {
+	before := seen.Submitted.Time
+	for _, entry := range seen.Timeline {
+		took := ""
+		if entry.Step != training.StepSubmitted {
+			took = "+" + seconds(entry.Time.Sub(before))
+		}
+		line := fmt.Sprintf("%s%-16s%8s  %7s", indent, entry.Step, seconds(entry.Time.Sub(seen.Submitted.Time)), took)
+		fmt.Fprintln(to, strings.TrimRight(line, " "))
+		before = entry.Time.Time
+	}
+}

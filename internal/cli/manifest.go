@@ -1,0 +1,143 @@
+package cli
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
+	kjson "sigs.k8s.io/json"
+	"sigs.k8s.io/yaml"
+
+	"github.com/trireme-mpi/trireme/api/training"
+)
+
+// maxManifest is more than the API server takes of one object.
+const maxManifest = 16 << 20
+
+// readFile reads a file, or standard input if it is called "-".
+func (environment *environment) readFile(name string) ([]byte, error) {
+	if name == "-" {
+		return readAtMost(environment.In, "standard input")
+	}
+	file, err := os.Open(name)
+	if err != nil {
+		return nil, inputFailure(fmt.Sprintf("cannot read %s", name), plainError(err))
+	}
+	defer file.Close()
+	return readAtMost(file, name)
+}
+
+// plainError is an error without the path, which is named already.
+func plainError(err error) string {
+	var pathError *os.PathError
+	if errors.As(err, &pathError) {
+		return pathError.Err.Error()
+	}
+	return err.Error()
+}
+
+func readAtMost(from io.Reader, name string) ([]byte, error) {
+	content, err := io.ReadAll(io.LimitReader(from, maxManifest+1))
+	if err != nil {
+		return nil, inputFailure("cannot read "+name, plainError(err))
+	}
+	if len(content) > maxManifest {
+		return nil, inputFailure(fmt.Sprintf("%s is larger than %d MiB: no cluster takes a job of that size", name, maxManifest>>20))
+	}
+	return content, nil
+}
+
+// documents are the objects of a file, as JSON. What is not YAML, or has a key
+// twice, is an error.
+func documents(content []byte, name string) (found [][]byte, err error) {
+	reader := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(content)))
+	for {
+		document, err := reader.Read()
+		if errors.Is(err, io.EOF) {
+			return found, nil
+		}
+		if err != nil {
+			return nil, inputFailure(name+" is not YAML", err.Error())
+		}
+		asJSON, err := yaml.YAMLToJSONStrict(document)
+		if err != nil {
+			return nil, inputFailure(name+" is not YAML", strings.TrimPrefix(err.Error(), "yaml: "))
+		}
+		if string(asJSON) != "null" {
+			found = append(found, asJSON)
+		}
+	}
+}
+
+// manifest is the one job of a file. Its fields are checked here, so that a fault is
+// found without a cluster and before anything is made.
+func (environment *environment) manifest(file string, kind *kind) (*unstructured.Unstructured, error) {
+	content, err := environment.readFile(file)
+	if err != nil {
+		return nil, err
+	}
+	name := file
+	if file == "-" {
+		name = "standard input"
+	}
+	found, err := documents(content, name)
+	if err != nil {
+		return nil, err
+	}
+	if len(found) != 1 {
+		failure := inputFailure(fmt.Sprintf("%s holds %d documents, and not one job", name, len(found)))
+		if len(found) > 1 {
+			failure.suggestions = []string{"Create them one by one, or all of them: kubectl create -f " + file}
+		}
+		return nil, failure
+	}
+	return decodeJob(found[0], name, kind)
+}
+
+// decodeJob reads a job of a kind, and knows every field of it.
+func decodeJob(document []byte, name string, kind *kind) (*unstructured.Unstructured, error) {
+	object := &unstructured.Unstructured{}
+	if err := kjson.UnmarshalCaseSensitivePreserveInts(document, &object.Object); err != nil || object.Object == nil {
+		return nil, inputFailure(name + " is no Kubernetes object: it has no apiVersion, kind and metadata")
+	}
+	if err := checkKind(object, name, kind); err != nil {
+		return nil, err
+	}
+	typed := kind.newObject()
+	unknown, err := kjson.UnmarshalStrict(document, typed)
+	if err != nil {
+		return nil, inputFailure(fmt.Sprintf("%s is no %s", name, kind.Kind), err.Error())
+	}
+	if len(unknown) > 0 {
+		failure := inputFailure(fmt.Sprintf("%s has fields that no %s has", name, kind.Kind))
+		for _, field := range unknown {
+			failure.details = append(failure.details, field.Error())
+		}
+		failure.suggestions = append(failure.suggestions, "See which fields there are: kubectl explain "+kind.command+".spec --recursive")
+		return nil, failure
+	}
+	return object, nil
+}
+
+func checkKind(object *unstructured.Unstructured, name string, kind *kind) error {
+	is := object.GroupVersionKind()
+	if is == kind.gvk {
+		return nil
+	}
+	failure := inputFailure(fmt.Sprintf("%s is a %s of %s, and not a %s of %s", name, orDash(is.Kind), orDash(object.GetAPIVersion()), kind.Kind, kind.gvk.GroupVersion()))
+	for _, other := range kinds {
+		if is == other.gvk {
+			failure.suggestions = []string{fmt.Sprintf("Write odh %s create", other.command)}
+		}
+	}
+	if is.Group == training.Group && is.Kind == mpiJobs.gvk.Kind && is.Version != mpiJobs.gvk.Version {
+		failure.suggestions = []string{"See what becomes of it: odh migrate " + name}
+	}
+	return failure
+}

@@ -1,0 +1,122 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/trireme-mpi/trireme/api/training"
+)
+
+// newWaitCommand is `wait`.
+func newWaitCommand(environment *environment, kind *kind) *cobra.Command {
+	var timeout time.Duration
+	var until string
+	command := &cobra.Command{
+		Long: "Wait until a job has ended, or until it runs. The exit code is 0 when it has come to what was waited for, 6 if it failed, 7 if it took too long.",
+		Args: cobra.ExactArgs(1), ValidArgsFunction: environment.completeNames(kind, one),
+		RunE: func(command *cobra.Command, arguments []string) error {
+			if !slices.Contains(goals, strings.ToLower(until)) {
+				return usageFailure(command, fmt.Sprintf("--for %q: there are %s", until, strings.Join(goals, ", ")))
+			}
+			namespace, err := environment.namespace()
+			if err != nil {
+				return err
+			}
+			ctx, stop := limited(command.Context(), timeout)
+			defer stop()
+			if strings.EqualFold(until, goalRunning) {
+				return environment.awaitRunning(ctx, kind, namespace, arguments[0])
+			}
+			return environment.awaitEnd(ctx, kind, namespace, arguments[0])
+		},
+	}
+	command.Flags().DurationVar(&timeout, "timeout", 0, "how long to wait at most, such as 30m; 0 is for ever")
+	command.Flags().StringVar(&until, "for", goalFinished, "what to wait for: "+strings.Join(goals, ", "))
+	return command
+}
+
+// What can be waited for.
+const (
+	goalFinished = "finished"
+	goalRunning  = "running"
+)
+
+var goals = []string{goalFinished, goalRunning}
+
+// limited is a context with a time limit, if there is one.
+func limited(ctx context.Context, timeout time.Duration) (context.Context, context.CancelFunc) {
+	if timeout > 0 {
+		return context.WithTimeout(ctx, timeout)
+	}
+	return context.WithCancel(ctx)
+}
+
+// awaitEnd waits until a job has ended, and says how.
+func (environment *environment) awaitEnd(ctx context.Context, kind *kind, namespace, name string) error {
+	var last *view
+	err := environment.await(ctx, kind, namespace, name, func(seen *view) bool {
+		last = seen
+		return seen.Finished()
+	})
+	if err != nil {
+		return err
+	}
+	if last.Phase == training.PhaseFailed {
+		return environment.jobFailed(last)
+	}
+	fmt.Fprintf(environment.Out, "%s %s\n", last.named(), strings.ToLower(string(last.Phase)))
+	return nil
+}
+
+func (environment *environment) awaitRunning(ctx context.Context, kind *kind, namespace, name string) error {
+	var last *view
+	err := environment.await(ctx, kind, namespace, name, func(seen *view) bool {
+		last = seen
+		return seen.Phase == training.PhaseRunning || seen.Finished()
+	})
+	switch {
+	case err != nil:
+		return err
+	case last.Phase == training.PhaseFailed:
+		return environment.jobFailed(last)
+	}
+	fmt.Fprintf(environment.Out, "%s %s\n", last.named(), strings.ToLower(string(last.Phase)))
+	return nil
+}
+
+// await watches a job until it has come as far as is asked for.
+func (environment *environment) await(ctx context.Context, kind *kind, namespace, name string, done func(*view) bool) error {
+	from, err := environment.client()
+	if err != nil {
+		return err
+	}
+	var last *view
+	err = kind.follow(ctx, from, namespace, name, func(seen *view) (bool, error) {
+		last = seen
+		return done(seen), nil
+	})
+	if errors.Is(err, context.DeadlineExceeded) && last != nil {
+		return environment.tookTooLong(last)
+	}
+	return err
+}
+
+func (environment *environment) tookTooLong(last *view) *failure {
+	return &failure{code: exitTimeout, message: fmt.Sprintf("%s is still %s", last.named(), last.state()), reason: "Timeout", details: []string{last.explanation()},
+		suggestions: []string{fmt.Sprintf("See what hinders it: %s diagnose %s -n %s", environment.calledAs, last.named(), last.GetNamespace()), "Wait longer: --timeout 1h"}}
+}
+
+// jobFailed is the job's failure as the command's own.
+func (environment *environment) jobFailed(last *view) *failure {
+	return &failure{code: exitJobFailed, message: last.named() + " failed", reason: string(last.FailureReason), details: []string{last.FailureMessage}, page: "failures.md",
+		suggestions: []string{
+			fmt.Sprintf("See what it printed: %s %s logs %s -n %s", environment.calledAs, last.kind.command, last.GetName(), last.GetNamespace()),
+			fmt.Sprintf("See more of why: %s diagnose %s -n %s", environment.calledAs, last.named(), last.GetNamespace()),
+		}}
+}
