@@ -3,6 +3,8 @@ package gang
 import (
 	"fmt"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
 	"github.com/trireme-mpi/trireme/internal/job"
 )
 
@@ -54,4 +56,13 @@ func (candidate *candidate) backend(scheduler string) Backend {
 func (candidate *candidate) api() string {
 	kind := candidate.of("").GroupKind()
 	return fmt.Sprintf("%s of %s", kind.Kind, kind.GroupVersion())
+}
+
+// GroupKinds are the kinds of groups that a cluster may have, whichever of them it
+// serves.
+func GroupKinds() (kinds []schema.GroupVersionKind) {
+	for _, candidate := range (&Available{}).candidates() {
+		kinds = append(kinds, candidate.of("").GroupKind())
+	}
+	return kinds
 }
