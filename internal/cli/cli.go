@@ -23,7 +23,16 @@ func Main(arguments []string) int {
 	environment := newEnvironment(genericiooptions.IOStreams{In: os.Stdin, Out: os.Stdout, ErrOut: os.Stderr})
 	environment.terminal = detectTerminal(os.Stdout)
 	environment.calledAs = calledAs(arguments[0])
-	return run(ctx, environment, arguments[1:])
+	return run(ctx, environment, append(implied(arguments[0]), arguments[1:]...))
+}
+
+// implied are the arguments that the name of the program stands for: kubectl asks
+// kubectl_complete-odh for completions, and oc asks oc_complete-odh.
+func implied(program string) []string {
+	if name := filepath.Base(program); strings.HasPrefix(name, "kubectl_complete-") || strings.HasPrefix(name, "oc_complete-") {
+		return []string{cobra.ShellCompRequestCmd}
+	}
+	return nil
 }
 
 // calledAs is what a user types to get here: a plugin is called by kubectl or oc.
@@ -41,7 +50,7 @@ func calledAs(program string) string {
 // run runs one command line.
 func run(ctx context.Context, environment *environment, arguments []string) int {
 	root := newRootCommand(environment)
-	root.SetArgs(arguments)
+	root.SetArgs(append([]string{}, arguments...)) // With nil, cobra would take the process's own.
 	err := root.ExecuteContext(ctx)
 	if err == nil {
 		return exitOK
@@ -66,8 +75,9 @@ Settings of kubectl hold here too: the kubeconfig, its context and its namespace
 		Example: `  odh trainjob create hello --runtime mpi-openmpi-cpu --image IMAGE --follow -- python train.py
   odh training list
   odh diagnose hello`,
-		SilenceUsage:  true,
-		SilenceErrors: true,
+		SilenceUsage:               true,
+		SilenceErrors:              true,
+		SuggestionsMinimumDistance: 2,
 		// Without this, an unknown command would print the help and succeed.
 		Args: cobra.NoArgs,
 		RunE: func(command *cobra.Command, _ []string) error { return command.Help() },
@@ -82,6 +92,7 @@ Settings of kubectl hold here too: the kubeconfig, its context and its namespace
 	for _, kind := range kinds {
 		root.AddCommand(newKindCommand(environment, kind))
 	}
+	root.AddCommand(newDiagnoseCommand(environment, nil))
 	root.AddCommand(newVersionCommand(environment))
 	checkArguments(root)
 	return root
@@ -92,10 +103,17 @@ Settings of kubectl hold here too: the kubeconfig, its context and its namespace
 func checkArguments(command *cobra.Command) {
 	if check := command.Args; check != nil {
 		command.Args = func(command *cobra.Command, arguments []string) error {
-			if err := check(command, arguments); err != nil {
-				return usageFailure(command, err.Error())
+			err := check(command, arguments)
+			if err == nil {
+				return nil
 			}
-			return nil
+			failure := usageFailure(command, err.Error())
+			if command.HasSubCommands() && len(arguments) > 0 {
+				for _, meant := range command.SuggestionsFor(arguments[0]) {
+					failure.suggestions = append(failure.suggestions, "Did you mean this? "+command.CommandPath()+" "+meant)
+				}
+			}
+			return failure
 		}
 	}
 	for _, child := range command.Commands() {
@@ -105,7 +123,7 @@ func checkArguments(command *cobra.Command) {
 
 // group is a command that only holds others.
 func group(command *cobra.Command) *cobra.Command {
-	command.Args = cobra.NoArgs
+	command.Args, command.SuggestionsMinimumDistance = cobra.NoArgs, 2
 	command.RunE = func(command *cobra.Command, _ []string) error { return command.Help() }
 	return command
 }

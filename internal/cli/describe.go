@@ -119,14 +119,17 @@ func (environment *environment) look(ctx context.Context, from client.Reader, se
 	return around
 }
 
-// eventsOf are the events of a job and of its pods, oldest first.
+// eventsOf are the events of a job, and the warnings of its pods, oldest first. That
+// images were pulled and containers started, the timeline says already.
 func eventsOf(ctx context.Context, from client.Reader, seen *view, pods map[string]bool) ([]corev1.Event, error) {
 	var found []corev1.Event
 	for kind, wanted := range map[string]func(*corev1.Event) bool{
 		string(seen.kind.Kind): func(event *corev1.Event) bool {
 			return event.InvolvedObject.Name == seen.GetName() && event.InvolvedObject.UID == seen.GetUID()
 		},
-		"Pod": func(event *corev1.Event) bool { return pods[event.InvolvedObject.Name] },
+		"Pod": func(event *corev1.Event) bool {
+			return pods[event.InvolvedObject.Name] && event.Type == corev1.EventTypeWarning
+		},
 	} {
 		var events corev1.EventList
 		err := from.List(ctx, &events, client.InNamespace(seen.GetNamespace()), client.MatchingFieldsSelector{Selector: fields.OneTermEqualSelector("involvedObject.kind", kind)})

@@ -54,20 +54,19 @@ func (description *description) field(name, value string) {
 	if value == "" {
 		return
 	}
-	for i, line := range description.terminal.wrap(value, indent) {
-		if i > 0 {
-			name = ""
-		} else {
-			name += ":"
-		}
+	if name != "" {
+		name += ":"
+	}
+	for _, line := range description.terminal.wrap(value, indent) {
 		fmt.Fprintf(description.to, "%-*s%s\n", indent, name, line)
+		name = ""
 	}
 }
 
 func (description *description) head(seen *view, around *surroundings) {
 	fmt.Fprintf(description.to, "%s %s in namespace %s\n", seen.kind.Kind, description.terminal.paint(bold, seen.GetName()), seen.GetNamespace())
 	fmt.Fprintf(description.to, "%-11s%s\n", "State:", description.state(seen))
-	if !seen.Finished() {
+	if !seen.Finished() && seen.Phase != training.PhaseRunning {
 		description.field("", seen.explanation())
 	}
 	created := age(description.now, seen.GetCreationTimestamp().Time) + " ago"

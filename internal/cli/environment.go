@@ -2,9 +2,11 @@ package cli
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
@@ -31,6 +33,8 @@ type environment struct {
 	clock    clock.PassiveClock
 	terminal terminal
 	warnings *warnings
+	// cluster is what commands talk to instead of the configured one, in tests.
+	cluster client.WithWatch
 }
 
 func newEnvironment(streams genericiooptions.IOStreams) *environment {
@@ -47,11 +51,15 @@ func newEnvironment(streams genericiooptions.IOStreams) *environment {
 	return environment
 }
 
+// shownFlags are those of kubectl's that help shows; the others work too.
+var shownFlags = []string{"kubeconfig", "context", "namespace", "as", "as-group", "request-timeout"}
+
 // addFlags gives every command kubectl's own flags: kubeconfig, context, namespace,
 // impersonation.
 func (environment *environment) addFlags(root *cobra.Command) {
 	flags := root.PersistentFlags()
 	environment.config.AddFlags(flags)
+	flags.VisitAll(func(flag *pflag.Flag) { flag.Hidden = !slices.Contains(shownFlags, flag.Name) })
 	complete := func(name string, offer func(*cobra.Command) []string) {
 		utilruntime.Must(root.RegisterFlagCompletionFunc(name, func(command *cobra.Command, _ []string, begun string) ([]string, cobra.ShellCompDirective) {
 			return beginningWith(offer(command), begun), cobra.ShellCompDirectiveNoFileComp
@@ -124,6 +132,9 @@ func (environment *environment) connection() (*rest.Config, error) {
 
 // client reads and writes typed objects.
 func (environment *environment) client() (client.WithWatch, error) {
+	if environment.cluster != nil {
+		return environment.cluster, nil
+	}
 	config, err := environment.connection()
 	if err != nil {
 		return nil, err

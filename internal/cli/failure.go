@@ -60,11 +60,11 @@ func (failure *failure) print(to io.Writer) {
 		fmt.Fprintf(to, "Reason: %s\n", failure.reason)
 	}
 	if len(failure.details) == 1 {
-		fmt.Fprintf(to, "Details: %s\n", failure.details[0])
+		fmt.Fprintf(to, "Details: %s\n", indented(failure.details[0], "  "))
 	} else if len(failure.details) > 1 {
 		fmt.Fprintln(to, "Details:")
 		for _, detail := range failure.details {
-			fmt.Fprintf(to, "  - %s\n", detail)
+			fmt.Fprintf(to, "  - %s\n", indented(detail, "    "))
 		}
 	}
 	if len(failure.suggestions) > 0 {
@@ -78,6 +78,11 @@ func (failure *failure) print(to io.Writer) {
 		page = "cli.md#exit-codes"
 	}
 	fmt.Fprintf(to, "Documentation: %s%s\n", documentation, page)
+}
+
+// indented puts all lines of a text but the first behind an indent.
+func indented(text, indent string) string {
+	return strings.ReplaceAll(strings.TrimSpace(text), "\n", "\n"+indent)
 }
 
 // usageFailure is a command line that makes no sense.

@@ -3,6 +3,7 @@ package cli
 import (
 	"bufio"
 	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -112,7 +113,7 @@ func decodeJob(document []byte, name string, kind *kind) (*unstructured.Unstruct
 	typed := kind.newObject()
 	unknown, err := kjson.UnmarshalStrict(document, typed)
 	if err != nil {
-		return nil, inputFailure(fmt.Sprintf("%s is no %s", name, kind.Kind), err.Error())
+		return nil, inputFailure(fmt.Sprintf("%s is no %s", name, kind.Kind), wrongType(err))
 	}
 	if len(unknown) > 0 {
 		failure := inputFailure(fmt.Sprintf("%s has fields that no %s has", name, kind.Kind))
@@ -125,12 +126,21 @@ func decodeJob(document []byte, name string, kind *kind) (*unstructured.Unstruct
 	return object, nil
 }
 
+// wrongType says which field has a value of the wrong type.
+func wrongType(err error) string {
+	var found *json.UnmarshalTypeError
+	if !errors.As(err, &found) {
+		return err.Error()
+	}
+	return fmt.Sprintf("%s takes %s, and not a %s", found.Field, found.Type, found.Value)
+}
+
 func checkKind(object *unstructured.Unstructured, name string, kind *kind) error {
 	is := object.GroupVersionKind()
 	if is == kind.gvk {
 		return nil
 	}
-	failure := inputFailure(fmt.Sprintf("%s is a %s of %s, and not a %s of %s", name, orDash(is.Kind), orDash(object.GetAPIVersion()), kind.Kind, kind.gvk.GroupVersion()))
+	failure := inputFailure(fmt.Sprintf("%s holds a %s of %s; what is wanted is %s of %s", name, orDash(is.Kind), orDash(object.GetAPIVersion()), kind.Kind, kind.gvk.GroupVersion()))
 	for _, other := range kinds {
 		if is == other.gvk {
 			failure.suggestions = []string{fmt.Sprintf("Write odh %s create", other.command)}

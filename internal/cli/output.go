@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -45,10 +46,27 @@ func asUnstructured(object client.Object, kind *kind) (*unstructured.Unstructure
 	if err != nil {
 		return nil, err
 	}
+	withoutEmpty(content)
 	made := &unstructured.Unstructured{Object: content}
 	made.SetGroupVersionKind(kind.gvk)
 	made.SetManagedFields(nil)
 	return made, nil
+}
+
+// withoutEmpty removes what holds nothing, such as the status of a job that is not
+// created yet.
+func withoutEmpty(content map[string]any) {
+	for name, value := range content {
+		below, isMap := value.(map[string]any)
+		if !isMap {
+			continue
+		}
+		withoutEmpty(below)
+		// An emptyDir says something although it is empty.
+		if len(below) == 0 && slices.Contains([]string{"metadata", "status", "resources", "runPolicy"}, name) {
+			delete(content, name)
+		}
+	}
 }
 
 func indentedJSON(value any) ([]byte, error) {

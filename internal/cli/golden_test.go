@@ -1,0 +1,84 @@
+package cli
+
+import (
+	"bytes"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+	clocktesting "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	"github.com/trireme-mpi/trireme/internal/testing/goldenfile"
+)
+
+// now is the time of every golden test.
+var now = time.Date(2026, 3, 14, 12, 0, 0, 0, time.UTC)
+
+// ago is a moment before now.
+func ago(seconds int) metav1.Time {
+	return metav1.NewTime(now.Add(-time.Duration(seconds) * time.Second))
+}
+
+// Terminals that output is tried on.
+var (
+	noTerminal = terminal{}
+	narrow     = terminal{width: 60}
+	wide       = terminal{width: 140}
+	colourful  = terminal{width: 100, colour: true}
+)
+
+// session is a command line that talks to a cluster of given objects.
+type session struct {
+	terminal terminal
+	stdin    string
+	objects  []client.Object
+}
+
+// run runs a command line and returns all that is seen of it.
+func (session session) run(t *testing.T, line string) string {
+	t.Helper()
+	var out, errOut bytes.Buffer
+	environment := newEnvironment(genericiooptions.IOStreams{In: strings.NewReader(session.stdin), Out: &out, ErrOut: &errOut})
+	environment.clock, environment.terminal = clocktesting.NewFakePassiveClock(now), session.terminal
+	environment.cluster = fake.NewClientBuilder().WithScheme(scheme()).WithObjects(session.objects...).WithIndex(eventKind.object, eventKind.field, eventKind.of).Build()
+	// Nobody's own settings: what is tested is the same on every machine.
+	t.Setenv("KUBECONFIG", filepath.Join(t.TempDir(), "none"))
+	code := run(t.Context(), environment, split(line))
+	return fmt.Sprintf("$ odh %s\n%s--- stderr\n%s--- exit code %d\n", line, out.String(), errOut.String(), code)
+}
+
+// split takes a line apart as a shell does, as far as the tests need it.
+func split(line string) []string {
+	words := []string{}
+	quoted := false
+	for _, word := range strings.FieldsFunc(line, func(letter rune) bool {
+		if letter == '\'' {
+			quoted = !quoted
+		}
+		return letter == ' ' && !quoted
+	}) {
+		words = append(words, strings.ReplaceAll(word, "'", ""))
+	}
+	return words
+}
+
+// checkGolden compares what commands show with files of their names.
+func checkGolden(t *testing.T, folder string, cases map[string]struct {
+	session
+	line string
+}) {
+	t.Helper()
+	files := map[string]bool{}
+	for name, tc := range cases {
+		file := filepath.Join("testdata", folder, strings.ReplaceAll(name, " ", "-")+".golden.txt")
+		files[file] = true
+		t.Run(name, func(t *testing.T) { goldenfile.Check(t, file, []byte(tc.run(t, tc.line))) })
+	}
+	goldenfile.NoOthers(t, filepath.Join("testdata", folder, "*.golden.txt"), files)
+}
