@@ -61,6 +61,7 @@ func verbs() []verb {
 		{name: "describe", short: "Show how a job stands: timeline, pods, resources, events", arguments: "NAME", make: newDescribeCommand},
 		{name: "delete", short: "Delete jobs and all that belongs to them", arguments: "NAME...", make: newDeleteCommand},
 		{name: "wait", short: "Wait until a job has ended", arguments: "NAME", make: newWaitCommand},
+		{name: "diagnose", short: "Find out what keeps a job from running, or why it failed", arguments: "NAME", make: newDiagnoseCommand},
 		{name: "suspend", short: "Take a job from its nodes", arguments: "NAME", make: newSuspendCommand},
 		{name: "resume", short: "Start a suspended job", arguments: "NAME", make: newResumeCommand},
 	}
