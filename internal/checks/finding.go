@@ -66,7 +66,7 @@ type Finding struct {
 	Object string `json:"object,omitempty"`
 	// Fix is the command, or the edit, that helps.
 	Fix string `json:"fix,omitempty"`
-	// Documentation is a page of the user guide that says more.
+	// Documentation is a page that says more.
 	Documentation string `json:"documentation,omitempty"`
 }
 
@@ -107,11 +107,12 @@ func unknown(title, why string) []Finding {
 
 // Pages of the documentation.
 const (
-	pageFailures = "docs/user-guide/failures.md"
-	pageJobs     = "docs/user-guide/jobs.md"
-	pageData     = "docs/user-guide/data.md"
-	pageMPI      = "docs/user-guide/mpi.md"
-	pageOperator = "docs/admin-guide/operator.md"
+	guide        = "https://github.com/trireme-mpi/trireme/blob/main/docs/"
+	pageFailures = guide + "user-guide/failures.md"
+	pageJobs     = guide + "user-guide/jobs.md"
+	pageData     = guide + "user-guide/data.md"
+	pageMPI      = guide + "user-guide/mpi.md"
+	pageOperator = guide + "admin-guide/operator.md"
 )
 
 // resourceOf is a kind as kubectl takes it.

@@ -108,7 +108,7 @@ func (gatherer *Gatherer) pods(ctx context.Context, facts *Facts) {
 	facts.Pods.Unknown = gatherer.list(ctx, &pods, "pods", client.InNamespace(facts.Namespace), client.MatchingLabels(plan.Selector(facts.bare())))
 	for i := range pods.Items {
 		// An earlier job of the same name had the same labels.
-		if pod := &pods.Items[i]; !pod.CreationTimestamp.Before(&facts.Previous.Submitted) {
+		if pod := &pods.Items[i]; pod.CreationTimestamp.IsZero() || !pod.CreationTimestamp.Before(&facts.Previous.Submitted) {
 			facts.Pods.Value = append(facts.Pods.Value, *pod)
 		}
 	}

@@ -1,0 +1,106 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/trireme-mpi/trireme/internal/checks"
+)
+
+// findingsPrinter shows findings to people.
+type findingsPrinter struct {
+	to       io.Writer
+	terminal terminal
+	calledAs string
+}
+
+func (printer *findingsPrinter) diagnosis(found *diagnosed) {
+	fmt.Fprintf(printer.to, "%s %s in namespace %s: %s, workers %s\n",
+		found.Kind, printer.terminal.paint(bold, found.Name), found.Namespace, printer.terminal.paint(stateColour(found.State), found.State), found.Workers)
+	if found.FailureMessage == "" {
+		printer.lines(found.Explanation, "  ")
+	}
+	var ranked, notes, unknown []checks.Finding
+	for _, finding := range found.Findings {
+		switch {
+		case finding.Rank == checks.NotKnown:
+			unknown = append(unknown, finding)
+		case finding.Rank == checks.Note:
+			notes = append(notes, finding)
+		default:
+			ranked = append(ranked, finding)
+		}
+	}
+	fmt.Fprintln(printer.to)
+	if len(ranked) == 0 {
+		fmt.Fprintln(printer.to, printer.terminal.paint(green, "Nothing was found that hinders the job."))
+	}
+	for i, finding := range ranked {
+		if i > 0 {
+			fmt.Fprintln(printer.to)
+		}
+		printer.numbered(i+1, &finding)
+	}
+	printer.brief("Worth knowing:", notes)
+	printer.brief("Not known:", unknown)
+}
+
+// rankColour is the colour of a rank.
+func rankColour(rank checks.Rank) colour {
+	switch rank {
+	case checks.Cause, checks.Certain:
+		return red
+	case checks.Likely:
+		return yellow
+	default:
+		return cyan
+	}
+}
+
+// numbered is a finding with all that it says.
+func (printer *findingsPrinter) numbered(number int, finding *checks.Finding) {
+	fmt.Fprintf(printer.to, "%d. %s %s\n", number, printer.terminal.paint(rankColour(finding.Rank), "["+finding.Rank.String()+"]"), printer.terminal.paint(bold, finding.Title))
+	printer.lines(finding.Cause, "   ")
+	printer.details(finding, "   ")
+}
+
+func (printer *findingsPrinter) details(finding *checks.Finding, indent string) {
+	for _, detail := range []struct{ name, text string }{
+		{"Object", finding.Object}, {"Fix", printer.asTyped(finding.Fix)}, {"More", finding.Documentation},
+	} {
+		if detail.text != "" {
+			printer.lines(fmt.Sprintf("%s: %s", detail.name, detail.text), indent)
+		}
+	}
+}
+
+// asTyped writes our own commands as the user called us.
+func (printer *findingsPrinter) asTyped(fix string) string {
+	if rest, found := strings.CutPrefix(fix, "odh "); found {
+		return printer.calledAs + " " + rest
+	}
+	return strings.ReplaceAll(fix, "see odh ", "see "+printer.calledAs+" ")
+}
+
+// brief shows findings that nothing must be done about.
+func (printer *findingsPrinter) brief(title string, findings []checks.Finding) {
+	if len(findings) == 0 {
+		return
+	}
+	fmt.Fprintf(printer.to, "\n%s\n", printer.terminal.paint(bold, title))
+	for _, finding := range findings {
+		lines := printer.terminal.wrap(strings.TrimSuffix(fmt.Sprintf("%s: %s", finding.Title, strings.TrimPrefix(finding.Cause, "not known: ")), ": "), 4)
+		fmt.Fprintf(printer.to, "  - %s\n", strings.Join(lines, "\n    "))
+	}
+}
+
+// lines shows a text behind an indent.
+func (printer *findingsPrinter) lines(text, indent string) {
+	if text == "" {
+		return
+	}
+	for _, line := range printer.terminal.wrap(text, len(indent)) {
+		fmt.Fprintln(printer.to, indent+line)
+	}
+}
