@@ -50,7 +50,7 @@ func (facts *Facts) eventRank(reason string) Rank {
 	switch {
 	case reason == "FailedCreate" && !facts.hasFailed():
 		return facts.rank(Likely, training.StepScheduled)
-	case reason == "FailedScheduling", reason == "Failed", reason == "BackOff", facts.reached(training.StepWorkersReached) && !facts.hasFailed():
+	case reason == "FailedScheduling", reason == "Failed", reason == "BackOff", slices.Contains(imageReasons, reason), facts.reached(training.StepWorkersReached) && !facts.hasFailed():
 		return Note
 	default:
 		return Possible

@@ -29,15 +29,18 @@ type Report struct {
 	Outcomes []Outcome `json:"checks"`
 }
 
+// Rights is the name of the check of what the user may do.
+const Rights = "Rights"
+
 // beforeSubmission are the checks of a job, forNamespace those of a place for jobs.
 var (
 	beforeSubmission = []Check{
-		{"Rights", rights}, {"Rules", rules}, {"Dry run", dryRun}, {"Runtime", runtimeExists}, {"Quota", quotas}, {"NetworkPolicy", network},
+		{Rights, rights}, {"Namespace", placeExists}, {"Rules", rules}, {"Dry run", dryRun}, {"Runtime", runtimeExists}, {"Quota", quotas}, {"NetworkPolicy", network},
 		{"Image", imageReachable}, {"Slots", slots}, {"GPU type", gpuTypes}, {"Nodes", nodesThatFit}, {"Storage", storage}, {"Queue", queue},
 		{"PodSecurity", podSecurity}, {"Istio", istio}, {"Operator", operator},
 	}
 	forNamespace = []Check{
-		{"Rights", rights}, {"Quota", quotas}, {"NetworkPolicy", network}, {"Istio", istio}, {"DNS", names}, {"Operator", operator},
+		{Rights, rights}, {"Namespace", placeExists}, {"Quota", quotas}, {"NetworkPolicy", network}, {"Istio", istio}, {"DNS", names}, {"Operator", operator},
 	}
 )
 

@@ -47,14 +47,12 @@ func rules(facts *Facts) (findings []Finding) {
 	if known.Value == nil {
 		return nil
 	}
-	accepted := facts.Submission.DryRun && facts.Submission.Refusal == nil
-	for _, fault := range known.Value.Errors {
-		finding := Finding{Rank: Certain, Title: fault.Field, Cause: fault.ErrorBody(), Fix: "Correct " + fault.Field + " in the file", Documentation: pageJobs}
-		if accepted {
-			finding.Rank, finding.Fix = Note, ""
-			finding.Cause += " (this cluster is configured to accept it)"
+	if accepted := facts.Submission.DryRun && facts.Submission.Refusal == nil; !accepted {
+		for _, fault := range known.Value.Errors {
+			findings = append(findings, Finding{
+				Rank: Certain, Title: fault.Field, Cause: fault.ErrorBody(), Fix: "Correct " + fault.Field + " in the file", Documentation: pageJobs,
+			})
 		}
-		findings = append(findings, finding)
 	}
 	for _, text := range known.Value.Warnings {
 		path, words, _ := strings.Cut(text, ": ")
@@ -130,6 +128,20 @@ func rights(facts *Facts) (findings []Finding) {
 		findings = append(findings, finding)
 	}
 	return findings
+}
+
+// placeExists looks for the namespace.
+func placeExists(facts *Facts) []Finding {
+	switch {
+	case facts.Place.Unknown != "":
+		return unknown("Namespace "+facts.Namespace, facts.Place.Unknown)
+	case facts.Place.Value == nil:
+		return []Finding{{
+			Rank: Certain, Title: "Namespace " + facts.Namespace + " is missing", Object: "namespace/" + facts.Namespace,
+			Fix: "kubectl create namespace " + facts.Namespace, Documentation: pageJobs,
+		}}
+	}
+	return nil
 }
 
 // runtimeExists looks for the runtime that a TrainJob names.

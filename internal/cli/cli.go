@@ -93,6 +93,8 @@ Settings of kubectl hold here too: the kubeconfig, its context and its namespace
 		root.AddCommand(newKindCommand(environment, kind))
 	}
 	root.AddCommand(newDiagnoseCommand(environment, nil))
+	root.AddCommand(newPreflightCommand(environment))
+	root.AddCommand(newMigrateCommand(environment))
 	root.AddCommand(newVersionCommand(environment))
 	checkArguments(root)
 	return root

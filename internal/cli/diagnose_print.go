@@ -26,6 +26,8 @@ func (printer *findingsPrinter) diagnosis(found *diagnosed) {
 		switch {
 		case finding.Rank == checks.NotKnown:
 			unknown = append(unknown, finding)
+		case finding.Rank == checks.Note && finding.Cause == found.Explanation:
+			// It was said above.
 		case finding.Rank == checks.Note:
 			notes = append(notes, finding)
 		default:

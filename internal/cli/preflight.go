@@ -1,0 +1,213 @@
+package cli
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/trireme-mpi/trireme/internal/checks"
+)
+
+// prechecked is what `odh preflight` tells, as a document.
+type prechecked struct {
+	Kind      string `json:"kind,omitempty"`
+	Namespace string `json:"namespace"`
+	Name      string `json:"name,omitempty"`
+	checks.Report
+}
+
+func newPreflightCommand(environment *environment) *cobra.Command {
+	var file, output, operatorNamespace string
+	command := &cobra.Command{
+		Use: "preflight [-f FILE]", Short: "Check a job before it is submitted, or whether a namespace has a place for jobs",
+		Long: `Check a job of either kind before it is submitted: rules, rights, runtime, quota, NetworkPolicies, images,
+GPUs, nodes, storage and queue. Nothing is created. Without a file the namespace is checked.
+
+The exit code is 0 if nothing failed, 4 if you may not create jobs, 5 if nothing but the quota is in the
+way, 1 if something else is.`,
+		Example: `  odh preflight
+  odh preflight -f job.yaml
+  odh preflight -f - -o json < job.yaml`,
+		Args: cobra.NoArgs,
+		RunE: func(command *cobra.Command, _ []string) error {
+			if err := isDocument(command, output); err != nil {
+				return err
+			}
+			object, err := environment.jobToCheck(file)
+			if err != nil {
+				return err
+			}
+			api, err := environment.checksClient()
+			if err != nil {
+				return err
+			}
+			// What the API server warns of is among the findings.
+			environment.warnings.to = io.Discard
+			gatherer := &checks.Gatherer{Reader: api, Now: environment.clock.Now(), OperatorNamespace: operatorNamespace}
+			return environment.preflight(command, gatherer, api, object, output)
+		},
+	}
+	command.Flags().StringVarP(&file, "filename", "f", "", "file with the job, or - for standard input")
+	command.Flags().StringVarP(&output, "output", "o", "", "json or yaml")
+	command.Flags().StringVar(&operatorNamespace, "operator-namespace", checks.DefaultOperatorNamespace, "namespace that the operator runs in")
+	return command
+}
+
+// jobToCheck is the job of a file, of either kind, in its namespace; nil without a
+// file.
+func (environment *environment) jobToCheck(file string) (client.Object, error) {
+	if file == "" {
+		return nil, nil
+	}
+	content, err := environment.readFile(file)
+	if err != nil {
+		return nil, err
+	}
+	name := fileName(file)
+	found, err := documents(content, name)
+	if err != nil {
+		return nil, err
+	}
+	if len(found) != 1 {
+		return nil, inputFailure(fmt.Sprintf("%s holds %d documents, and not one job", name, len(found)))
+	}
+	kind := kindOf(found[0])
+	if _, err := decodeJob(found[0], name, kind); err != nil {
+		return nil, err
+	}
+	object := kind.newObject()
+	if err := json.Unmarshal(found[0], object); err != nil {
+		return nil, inputFailure(fmt.Sprintf("%s is no %s", name, kind.Kind), err.Error())
+	}
+	if object.GetName() == "" && object.GetGenerateName() != "" {
+		object.SetName(object.GetGenerateName() + "xxxxx")
+	}
+	if object.GetName() == "" {
+		return nil, inputFailure(fmt.Sprintf("the %s in %s has no name", kind.Kind, name), "metadata.name: Required value")
+	}
+	return object, environment.settle(object)
+}
+
+func fileName(file string) string {
+	if file == "-" {
+		return "standard input"
+	}
+	return file
+}
+
+// kindOf is the kind that a document says it is, TrainJob in doubt.
+func kindOf(document []byte) *kind {
+	var meta metav1.TypeMeta
+	_ = json.Unmarshal(document, &meta)
+	at := slices.IndexFunc(kinds, func(kind *kind) bool { return meta.Kind == string(kind.Kind) })
+	return kinds[max(at, 0)]
+}
+
+// settle gives an object its namespace.
+func (environment *environment) settle(object client.Object) error {
+	namespace, enforced, err := environment.config.ToRawKubeConfigLoader().Namespace()
+	switch {
+	case err != nil:
+		return err
+	case object.GetNamespace() != "" && enforced && object.GetNamespace() != namespace:
+		return inputFailure(fmt.Sprintf("the job belongs to namespace %q, and --namespace says %q", object.GetNamespace(), namespace))
+	case object.GetNamespace() == "":
+		object.SetNamespace(namespace)
+	}
+	return nil
+}
+
+func (environment *environment) preflight(command *cobra.Command, gatherer *checks.Gatherer, api client.Client, object client.Object, output string) error {
+	ctx := command.Context()
+	var facts *checks.Facts
+	if object == nil {
+		namespace, err := environment.namespace()
+		if err != nil {
+			return err
+		}
+		facts = gatherer.OfNamespace(ctx, api, namespace)
+	} else {
+		facts = gatherer.BeforeSubmission(ctx, api, object)
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	found := &prechecked{Kind: string(facts.Kind), Namespace: facts.Namespace, Name: facts.Name, Report: checks.Preflight(facts)}
+	if output != "" {
+		if err := environment.printDocument(found, output); err != nil {
+			return err
+		}
+	} else {
+		(&findingsPrinter{to: environment.Out, terminal: environment.terminal, calledAs: environment.calledAs}).preflight(found)
+	}
+	return preflightExit(&found.Report)
+}
+
+// preflightExit is the exit code of what was found.
+func preflightExit(report *checks.Report) error {
+	forbidden := slices.ContainsFunc(report.Outcomes, func(outcome checks.Outcome) bool {
+		return outcome.Check == checks.Rights && outcome.Result == checks.Fail
+	})
+	switch {
+	case forbidden:
+		return exit(exitForbidden)
+	case report.QuotaAlone():
+		return exit(exitQuota)
+	case report.Number(checks.Fail) > 0:
+		return exit(exitError)
+	default:
+		return nil
+	}
+}
+
+// resultColour is the colour of a result.
+func resultColour(result checks.Result) colour {
+	switch result {
+	case checks.OK:
+		return green
+	case checks.Fail:
+		return red
+	case checks.Warning:
+		return yellow
+	default:
+		return cyan
+	}
+}
+
+func (printer *findingsPrinter) preflight(found *prechecked) {
+	subject := "Namespace " + printer.terminal.paint(bold, found.Namespace)
+	if found.Name != "" {
+		subject = fmt.Sprintf("%s %s in namespace %s", found.Kind, printer.terminal.paint(bold, found.Name), found.Namespace)
+	}
+	score := fmt.Sprintf("%d/%d checks passed", found.Passed, found.Total)
+	for _, result := range []checks.Result{checks.Fail, checks.Warning, checks.Unknown} {
+		if number := found.Number(result); number > 0 {
+			score += fmt.Sprintf(", %d %s", number, resultWords[result])
+		}
+	}
+	fmt.Fprintf(printer.to, "%s: %s\n\n", subject, score)
+	for i := range found.Outcomes {
+		printer.outcome(&found.Outcomes[i])
+	}
+}
+
+var resultWords = map[checks.Result]string{checks.Fail: "failed", checks.Warning: "with a warning", checks.Unknown: "not known"}
+
+func (printer *findingsPrinter) outcome(outcome *checks.Outcome) {
+	result := fmt.Sprintf("%-9s", outcome.Result)
+	fmt.Fprintf(printer.to, "%s  %s\n", printer.terminal.paint(resultColour(outcome.Result), result), printer.terminal.paint(bold, outcome.Check))
+	const indent = "           "
+	for i := range outcome.Findings {
+		finding := &outcome.Findings[i]
+		printer.lines(strings.TrimSuffix(fmt.Sprintf("%s: %s", finding.Title, strings.TrimPrefix(finding.Cause, "not known: ")), ": "), indent)
+		if finding.Fix != "" {
+			printer.lines("Fix: "+printer.asTyped(finding.Fix), indent)
+		}
+	}
+}
