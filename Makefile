@@ -46,6 +46,25 @@ install: bin/cluster ## Install job APIs, operator and runtimes, on the local cl
 uninstall: bin/cluster ## Remove them there, and every job
 	@config/uninstall
 
+##@ Command line
+
+# kubectl and oc find plugins by their names; the links are what they look for, also
+# to complete words.
+.PHONY: odh
+odh: ## Build bin/odh, and the plugins of kubectl and oc
+	@go build -buildvcs=false -ldflags "-s -w -X github.com/trireme-mpi/trireme/internal/cli.Version=$(VERSION)" -o bin/odh ./cmd/odh
+	@for name in $(PLUGINS); do ln -sf odh bin/$$name; done
+
+VERSION ?= dev
+PLUGINS := kubectl-odh oc-odh kubectl_complete-odh oc_complete-odh
+
+.PHONY: install-odh
+install-odh: odh ## Put them into PREFIX/bin (/usr/local/bin)
+	install -D --target-directory $(DESTDIR)$(PREFIX)/bin bin/odh
+	for name in $(PLUGINS); do ln -sf odh $(DESTDIR)$(PREFIX)/bin/$$name; done
+
+PREFIX ?= /usr/local
+
 ##@ Test
 
 .PHONY: test
@@ -96,6 +115,10 @@ bench-startup: bin/cluster ## Measure the start of MPI side by side with OpenSSH
 .PHONY: bench-status
 bench-status: bin/cluster ## Measure how soon the end of a pod is the end of its job, on a local cluster of its own (root)
 	@go test ./test/e2e -run '^$$' -bench FinalStatus -benchtime 1x -timeout 30m
+
+.PHONY: bench-cli
+bench-cli: bin/cluster ## Measure odh from start to end: its version, a completed name, a list of 5,000 jobs
+	@go test ./test/integration/cli -run '^$$' -bench . -benchtime 5x
 
 .PHONY: check
 check: bin/staticcheck bin/controller-gen cluster-build ## Formatting and static checks: gofmt, go vet, staticcheck, tidy modules (builds Kubernetes if need be)

@@ -72,7 +72,10 @@ func (environment *environment) addFlags(root *cobra.Command) {
 // namespace is the one that a command works in.
 func (environment *environment) namespace() (string, error) {
 	namespace, _, err := environment.config.ToRawKubeConfigLoader().Namespace()
-	return namespace, err
+	if err != nil {
+		return "", noCluster(err)
+	}
+	return namespace, nil
 }
 
 // scope is a namespace, or "" for all of them.
@@ -121,13 +124,16 @@ func (environment *environment) connection() (*rest.Config, error) {
 	loader := environment.config.ToRawKubeConfigLoader()
 	raw, err := loader.RawConfig()
 	if err != nil {
-		return nil, err
+		return nil, noCluster(err)
 	}
 	config, err := environment.config.ToRESTConfig()
 	if err == nil && len(raw.Clusters) == 0 && *environment.config.APIServer == "" && config.Host == "http://localhost:8080" {
-		return nil, clientcmd.ErrEmptyConfig
+		err = clientcmd.ErrEmptyConfig
 	}
-	return config, err
+	if err != nil {
+		return nil, noCluster(err)
+	}
+	return config, nil
 }
 
 // client reads and writes typed objects.

@@ -13,7 +13,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/trireme-mpi/trireme/api/training"
 )
@@ -109,8 +108,6 @@ func explain(err error, calledAs string) *failure {
 		return &failure{code: exitInterrupted, message: "interrupted", reason: "Interrupted"}
 	case errors.As(err, &status):
 		return explainStatus(err, status.Status(), calledAs)
-	case clientcmd.IsEmptyConfig(err) || clientcmd.IsConfigurationInvalid(err) || clientcmd.IsContextNotFound(err):
-		return noCluster(err)
 	case errors.Is(err, context.DeadlineExceeded):
 		return &failure{code: exitTimeout, message: "it took too long", reason: "Timeout", details: []string{err.Error()}, suggestions: []string{"Give it more time: --timeout 10m"}}
 	case meta.IsNoMatchError(err):
@@ -118,7 +115,7 @@ func explain(err error, calledAs string) *failure {
 	case errors.As(err, &request), errors.As(err, &timeout):
 		return unreachable(err)
 	default:
-		return &failure{code: exitError, message: err.Error()}
+		return &failure{code: exitError, message: err.Error(), reason: "Error"}
 	}
 }
 
@@ -149,7 +146,8 @@ func notServed(detail string) *failure {
 func explainStatus(err error, status metav1.Status, calledAs string) *failure {
 	what := described(status.Details)
 	switch {
-	case apierrors.IsNotFound(err) && (status.Details == nil || status.Details.Name == ""):
+	case apierrors.IsNotFound(err) && (status.Details == nil || status.Details.Name == "" || apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse)):
+		// Not the object is missing, but the path to it.
 		return notServed(status.Message)
 	case apierrors.IsNotFound(err):
 		return &failure{code: exitNotFound, message: what + " not found", reason: "NotFound", details: []string{status.Message},

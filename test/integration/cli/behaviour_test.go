@@ -1,0 +1,207 @@
+package cli
+
+import (
+	"bufio"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/trireme-mpi/trireme/api/training"
+	"github.com/trireme-mpi/trireme/api/v2alpha1"
+)
+
+func (outcome outcome) wantOK(t testing.TB) outcome {
+	t.Helper()
+	if outcome.code != 0 {
+		t.Fatalf("exit code %d\n%s", outcome.code, outcome.stderr)
+	}
+	return outcome
+}
+
+// One API server for all that needs nothing else; each test has its namespace.
+func TestWithTheJobAPIs(t *testing.T) {
+	cluster := startCluster(t)
+	t.Run("errors", cluster.testErrors)
+	t.Run("creation", cluster.testCreation)
+	t.Run("pages", cluster.testPages)
+	t.Run("completion", cluster.testCompletion)
+	t.Run("watch", cluster.testWatch)
+}
+
+func (cluster *cluster) testCreation(t *testing.T) {
+	namespace := cluster.namespace(t)
+	odh := func(stdin string, arguments ...string) outcome {
+		return run(t, cluster.kubeconfig, stdin, append([]string{"-n", namespace}, arguments...)...)
+	}
+	t.Run("a trial on the server stores nothing", func(t *testing.T) {
+		got := odh(goodJob, "trainjob", "create", "-f", "-", "--dry-run=server", "-o", "yaml").wantOK(t)
+		if !strings.Contains(got.stdout, "uid:") {
+			t.Errorf("the server has not answered:\n%s", got.stdout)
+		}
+		if got := cluster.jobs(t, namespace); got != 0 {
+			t.Errorf("%d jobs, want none", got)
+		}
+	})
+	t.Run("the author of the fields", func(t *testing.T) {
+		odh(goodJob, "trainjob", "create", "-f", "-", "--field-manager", "pipeline").wantOK(t)
+		var made v2alpha1.TrainJob
+		if err := cluster.client.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: "good"}, &made); err != nil {
+			t.Fatal(err)
+		}
+		if len(made.ManagedFields) != 1 || made.ManagedFields[0].Manager != "pipeline" {
+			t.Errorf("managed fields %v", made.ManagedFields)
+		}
+	})
+	t.Run("what is printed can be created again", func(t *testing.T) {
+		printed := odh("", "trainjob", "create", "again", "--runtime", "mpi-openmpi-cpu", "--image", "i", "--gpus", "2", "--dry-run=client", "-o", "yaml", "--", "python", "train.py").wantOK(t)
+		odh(printed.stdout, "trainjob", "create", "-f", "-").wantOK(t)
+		printed = odh("", "mpijob", "create", "old-style", "--image", "i", "--dry-run=client", "-o", "json", "--", "./solve").wantOK(t)
+		odh(printed.stdout, "mpijob", "create", "-f", "-").wantOK(t)
+	})
+	t.Run("delete waits until it is gone", func(t *testing.T) {
+		odh("", "trainjob", "delete", "again").wantOK(t)
+		odh("", "trainjob", "get", "again").wantError(t, 3, "NotFound")
+	})
+	t.Run("suspend and resume", func(t *testing.T) {
+		odh("", "mpijob", "suspend", "old-style").wantOK(t)
+		if got := odh("", "mpijob", "get", "old-style", "-o", "jsonpath={.spec.runPolicy.suspend}"); got.stdout != "true" {
+			t.Errorf("suspend is %q", got.stdout)
+		}
+		odh("", "training", "resume", "mpijob", "old-style").wantOK(t)
+		if got := odh("", "mpijob", "get", "old-style", "-o", "jsonpath={.spec.runPolicy.suspend}"); got.stdout != "false" {
+			t.Errorf("suspend is %q", got.stdout)
+		}
+	})
+}
+
+// fill creates many jobs, a few at a time.
+func (cluster *cluster) fill(t testing.TB, namespace string, count int) {
+	t.Helper()
+	var creations errgroup.Group
+	creations.SetLimit(32)
+	for i := range count {
+		creations.Go(func() error {
+			return cluster.client.Create(t.Context(), trainJob(namespace, fmt.Sprintf("job-%05d", i)))
+		})
+	}
+	if err := creations.Wait(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (cluster *cluster) testPages(t *testing.T) {
+	namespace := cluster.namespace(t)
+	const count = 1101
+	cluster.fill(t, namespace, count)
+	for _, arguments := range [][]string{{"--no-headers"}, {"-o", "name"}, {"-o", "name", "--chunk-size", "7"}, {"-o", "name", "--chunk-size", "0"}} {
+		t.Run(strings.Join(arguments, " "), func(t *testing.T) {
+			got := run(t, cluster.kubeconfig, "", append([]string{"trainjob", "get", "-n", namespace}, arguments...)...).wantOK(t)
+			lines := strings.Split(strings.TrimSpace(got.stdout), "\n")
+			slices.Sort(lines)
+			if lines = slices.Compact(lines); len(lines) != count {
+				t.Errorf("%d different jobs, want %d", len(lines), count)
+			}
+		})
+	}
+}
+
+// Names are offered as they are on the cluster, by odh itself and as a plugin.
+func (cluster *cluster) testCompletion(t *testing.T) {
+	namespace := cluster.namespace(t)
+	cluster.fill(t, namespace, 3)
+	plugins := t.TempDir()
+	for _, name := range []string{"kubectl-odh", "oc-odh", "kubectl_complete-odh"} {
+		if err := os.Symlink(odh, filepath.Join(plugins, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	kubectl := filepath.Join(cluster.environment.BinaryAssetsDirectory, "kubectl")
+	t.Setenv("PATH", plugins+":"+os.Getenv("PATH"))
+	want := "job-00000\njob-00001\njob-00002\n"
+	for name, got := range map[string]outcome{
+		"odh":       run(t, cluster.kubeconfig, "", "__complete", "trainjob", "describe", "-n", namespace, "job"),
+		"plugin":    runProgram(t, kubectl, cluster.kubeconfig, "", "__complete", "odh", "trainjob", "describe", "-n", namespace, "job"),
+		"namespace": run(t, cluster.kubeconfig, "", "__complete", "trainjob", "get", "-n", namespace[:5]),
+	} {
+		t.Run(name, func(t *testing.T) {
+			want := want
+			if name == "namespace" {
+				want = namespace + "\n"
+			}
+			if !strings.HasPrefix(got.wantOK(t).stdout, want) {
+				t.Errorf("offered:\n%s", got.stdout)
+			}
+		})
+	}
+	t.Run("kubectl calls the plugin", func(t *testing.T) {
+		got := runProgram(t, kubectl, cluster.kubeconfig, "", "odh", "trainjob", "get", "nope", "-n", namespace)
+		got.code = 3 // kubectl passes no exit code of a plugin on but 1.
+		got.stderr = strings.TrimSuffix(got.stderr, "error: exit status 3\n")
+		got.wantError(t, 3, "NotFound")
+		if !strings.Contains(got.stderr, "kubectl odh training list") {
+			t.Errorf("the plugin does not call itself as the user did:\n%s", got.stderr)
+		}
+	})
+	for _, shell := range []string{"bash", "zsh", "fish", "powershell"} {
+		t.Run(shell, func(t *testing.T) {
+			if got := run(t, "none", "", "completion", shell).wantOK(t); !strings.Contains(got.stdout, "odh") {
+				t.Error("there is no script")
+			}
+		})
+	}
+}
+
+// A watch shows what there is and then each change, in columns that stay.
+func (cluster *cluster) testWatch(t *testing.T) {
+	namespace := cluster.namespace(t)
+	made := trainJob(namespace, "watched")
+	if err := cluster.client.Create(t.Context(), made); err != nil {
+		t.Fatal(err)
+	}
+	command := exec.CommandContext(t.Context(), odh, "training", "list", "-n", namespace, "-w")
+	command.Env = append(os.Environ(), "KUBECONFIG="+cluster.kubeconfig)
+	output, err := command.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := command.Start(); err != nil {
+		t.Fatal(err)
+	}
+	lines := bufio.NewScanner(output)
+	next := func(want string) {
+		t.Helper()
+		if !lines.Scan() || !strings.Contains(strings.Join(strings.Fields(lines.Text()), " "), want) {
+			t.Fatalf("the line is %q, want %q", lines.Text(), want)
+		}
+	}
+	next("NAME KIND STATUS")
+	next("watched TrainJob Submitted 0/2")
+	made.Status = v2alpha1.TrainJobStatus{Progress: training.Progress{Phase: training.PhaseRunning, ReadyWorkers: "2/2"}}
+	if err := cluster.client.Status().Update(t.Context(), made); err != nil {
+		t.Fatal(err)
+	}
+	next("watched TrainJob Running 2/2")
+	if err := cluster.client.Create(t.Context(), trainJob(namespace, "another")); err != nil {
+		t.Fatal(err)
+	}
+	next("another TrainJob Submitted")
+	_ = command.Process.Signal(os.Interrupt)
+	done := make(chan error, 1)
+	go func() { done <- command.Wait() }()
+	select {
+	case <-done:
+		if code := command.ProcessState.ExitCode(); code != 130 {
+			t.Errorf("exit code %d, want 130", code)
+		}
+	case <-time.After(10 * time.Second):
+		t.Fatal("the watch does not end")
+	}
+}
