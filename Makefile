@@ -12,7 +12,7 @@ MODULES := . cluster test/networkpolicy
 ##@ Try it
 
 .PHONY: demo
-demo: bin/cluster ## Bring the local cluster up, install the operator and train a network on four workers
+demo: bin/cluster odh ## Bring the local cluster up, install the operator and train a network on four workers
 	@demo/run
 
 ##@ Local cluster

@@ -38,14 +38,20 @@ func TestDocumentedCommandsWork(t *testing.T) {
 	})
 	for _, page := range pages {
 		for _, block := range blocks(t, page) {
+			settings := ""
 			for _, line := range block {
-				t.Run(page+": "+line, func(t *testing.T) { check(t, line) })
+				t.Run(page+": "+line, func(t *testing.T) { check(t, settings, line) })
+				// Each line has a shell of its own; what a reader's shell would remember
+				// goes before the lines that follow.
+				if strings.HasPrefix(line, "eval ") || strings.HasPrefix(line, "export ") {
+					settings += line + "\n"
+				}
 			}
 		}
 	}
 }
 
-func check(t *testing.T, line string) {
+func check(t *testing.T, settings, line string) {
 	if slices.Contains(testCommands, line) {
 		target := strings.TrimPrefix(line, "make ")
 		if output, err := shell("make --dry-run " + target).CombinedOutput(); err != nil {
@@ -55,12 +61,12 @@ func check(t *testing.T, line string) {
 	}
 	// The page names the cluster that a reader has; here it has another name.
 	line = strings.ReplaceAll(line, "/run/netns/trireme ", "/run/netns/trireme-docs ")
-	output, err := shell(line).CombinedOutput()
+	output, err := shell(settings + line).CombinedOutput()
 	if err != nil {
 		t.Fatalf("%v\n%s", err, output)
 	}
 	if line == "make demo" {
-		for _, want := range []string{`test accuracy 9[6-9]\.\d %`, `(?m)^Finished\s+\d+`} {
+		for _, want := range []string{`test accuracy 9[6-9]\.\d %`, `(?m)^ +Finished +\d+ s`} {
 			if !regexp.MustCompile(want).Match(output) {
 				t.Errorf("no %s in\n%s", want, output)
 			}
