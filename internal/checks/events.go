@@ -64,10 +64,14 @@ func (facts *Facts) warnings() []*warning {
 	var order []*warning
 	for i := range facts.Events.Value {
 		event := &facts.Events.Value[i]
-		if event.Type != corev1.EventTypeWarning || facts.hasFailed() && event.Message == facts.Previous.FailureMessage {
+		if event.Type != corev1.EventTypeWarning || facts.hasFailed() && strings.Contains(event.Message, facts.Previous.FailureMessage) {
 			continue
 		}
 		key := event.Reason + "\n" + event.Message
+		// Of images each pod is told, again and again.
+		if slices.Contains(imageReasons, event.Reason) {
+			key = event.Reason
+		}
 		if groups[key] == nil {
 			groups[key] = &warning{Event: event}
 			order = append(order, groups[key])

@@ -126,20 +126,24 @@ func namesOf(policies []*networkingv1.NetworkPolicy) (names []string) {
 func (facts *Facts) blockedTraffic(blocked []blockage) Finding {
 	var words, culprits []string
 	template := training.NetworkPolicyDefault
-	for _, blockage := range blocked {
+	for i, blockage := range blocked {
 		way := "in"
 		if blockage.direction == networkingv1.PolicyTypeEgress {
 			way, template = "out", training.NetworkPolicyRestricted
 		}
-		words = append(words, fmt.Sprintf("%s (on the way %s)", blockage.what, way))
 		culprits = append(culprits, blockage.policies...)
+		if i > 0 && blocked[i-1].what == blockage.what {
+			words[len(words)-1] = blockage.what + " (blocked in and out)"
+			continue
+		}
+		words = append(words, fmt.Sprintf("%s (blocked %s)", blockage.what, way))
 	}
 	slices.Sort(culprits)
 	culprits = slices.Compact(culprits)
 	finding := Finding{
 		Rank:  facts.rank(Likely, training.StepWorkersReached, training.FailureSSHConnection, training.FailureMPIInitialization),
 		Title: "NetworkPolicies keep the job's pods from each other", Object: "networkpolicy/" + culprits[0], Documentation: pageFailures,
-		Cause: fmt.Sprintf("%s does not let through that %s.", strings.Join(culprits, " and "), strings.Join(words, ", that ")),
+		Cause: fmt.Sprintf("%s: %s.", strings.Join(culprits, " and "), strings.Join(words, ", ")),
 		Fix:   fmt.Sprintf("Add spec.networkPolicy: {template: %s} to the job, which lets its own pods through, and create it anew; or see kubectl describe networkpolicy %s -n %s", template, culprits[0], facts.Namespace),
 	}
 	if finding.Rank == Note && facts.reached(training.StepWorkersReached) {

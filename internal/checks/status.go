@@ -3,6 +3,7 @@ package checks
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -46,6 +47,9 @@ func (facts *Facts) failure() Finding {
 // failureFix is where to look first, by reason. The message itself has the advice.
 func (facts *Facts) failureFix() string {
 	command := fmt.Sprintf("odh %s logs %s -n %s", resourceOf(facts.Kind), facts.Name, facts.Namespace)
+	if strings.Contains(facts.Previous.FailureMessage, "cannot get its image") {
+		return "Correct the image's name or tag, or its imagePullSecrets, and create the job anew"
+	}
 	switch facts.Previous.FailureReason {
 	case training.FailureGangSchedulingTimeout:
 		return "kubectl describe nodes"

@@ -94,6 +94,7 @@ Settings of kubectl hold here too: the kubeconfig, its context and its namespace
 	}
 	root.AddCommand(newDiagnoseCommand(environment, nil))
 	root.AddCommand(newPreflightCommand(environment))
+	root.AddCommand(newRuntimeCommand(environment))
 	root.AddCommand(newMigrateCommand(environment))
 	root.AddCommand(newVersionCommand(environment))
 	checkArguments(root)

@@ -1,0 +1,166 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/kubectl/pkg/cmd/get"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/trireme-mpi/trireme/api/v2alpha1"
+	"github.com/trireme-mpi/trireme/internal/job"
+)
+
+// newRuntimeCommand is `odh runtime`.
+func newRuntimeCommand(environment *environment) *cobra.Command {
+	command := group(&cobra.Command{Use: "runtime", Aliases: []string{"runtimes"}, Short: "Work with the runtimes that TrainJobs are made from"})
+	command.AddCommand(newRuntimeListCommand(environment), newRuntimeValidateCommand(environment), newRuntimeTestCommand(environment))
+	return command
+}
+
+// foundRuntime is a runtime of either scope.
+type foundRuntime struct {
+	client.Object
+	kind v2alpha1.RuntimeKind
+	spec *v2alpha1.TrainingRuntimeSpec
+}
+
+func newRuntimeListCommand(environment *environment) *cobra.Command {
+	print := get.NewGetPrintFlags()
+	all := false
+	command := &cobra.Command{
+		Use: "list", Aliases: []string{"get"}, Short: "List the runtimes of the cluster and of the namespace", Args: cobra.NoArgs,
+		RunE: func(command *cobra.Command, _ []string) error {
+			printer, err := print.ToPrinter()
+			if err != nil {
+				return usageFailure(command, err.Error())
+			}
+			namespace, err := environment.scope(all)
+			if err != nil {
+				return err
+			}
+			from, err := environment.client()
+			if err != nil {
+				return err
+			}
+			found, err := environment.runtimes(command.Context(), from, namespace)
+			if err != nil {
+				return err
+			}
+			if output := *print.OutputFormat; output != "" && output != "wide" {
+				list, err := runtimeObjects(found)
+				if err != nil {
+					return err
+				}
+				return printer.PrintObj(list, environment.Out)
+			}
+			if len(found) == 0 {
+				environment.say("No runtimes found.")
+				return nil
+			}
+			return printer.PrintObj(environment.runtimeTable(found), environment.Out)
+		},
+	}
+	print.AddFlags(command)
+	command.Flags().BoolVarP(&all, "all-namespaces", "A", false, "runtimes of every namespace")
+	return command
+}
+
+// runtimes of the cluster, and then those of the namespace, by name. A scope that may
+// not be read is said, unless it is both.
+func (environment *environment) runtimes(ctx context.Context, from client.Reader, namespace string) (found []foundRuntime, err error) {
+	var ofCluster v2alpha1.ClusterTrainingRuntimeList
+	var ofNamespace v2alpha1.TrainingRuntimeList
+	first, second := from.List(ctx, &ofCluster), from.List(ctx, &ofNamespace, client.InNamespace(namespace))
+	if first != nil && second != nil {
+		return nil, first
+	}
+	for _, err := range []error{first, second} {
+		if err != nil {
+			environment.say("Warning: not all runtimes are shown: %v", err)
+		}
+	}
+	for i := range ofCluster.Items {
+		found = append(found, foundRuntime{&ofCluster.Items[i], v2alpha1.RuntimeKindCluster, &ofCluster.Items[i].Spec})
+	}
+	for i := range ofNamespace.Items {
+		found = append(found, foundRuntime{&ofNamespace.Items[i], v2alpha1.RuntimeKindNamespaced, &ofNamespace.Items[i].Spec})
+	}
+	slices.SortStableFunc(found, func(a, b foundRuntime) int {
+		return slices.Compare([]string{string(a.kind), a.GetNamespace(), a.GetName()}, []string{string(b.kind), b.GetNamespace(), b.GetName()})
+	})
+	return found, nil
+}
+
+// runtimeTable is runtimes in kubectl's form of a table.
+func (environment *environment) runtimeTable(found []foundRuntime) *metav1.Table {
+	table := &metav1.Table{}
+	for _, name := range []string{"Name", "Scope", "MPI", "Nodes", "Slots", "GPU", "Age"} {
+		table.ColumnDefinitions = append(table.ColumnDefinitions, column(name, 0))
+	}
+	for _, name := range []string{"CPU", "Memory", "Gang", "Image"} {
+		table.ColumnDefinitions = append(table.ColumnDefinitions, column(name, 1))
+	}
+	for _, each := range found {
+		scope := "cluster"
+		if each.GetNamespace() != "" {
+			scope = "namespace " + each.GetNamespace()
+		}
+		// Of a job that says nothing itself.
+		made := job.FromTrainJob(&v2alpha1.TrainJob{}, each.spec, job.Defaults{})
+		requests := job.Requests(&made.Worker.Template.Spec)
+		cpu, memory, image := requests.Cpu().String(), requests.Memory().String(), "-"
+		if containers := made.Worker.Template.Spec.Containers; len(containers) > 0 {
+			image = orDash(containers[0].Image)
+		}
+		table.Rows = append(table.Rows, metav1.TableRow{Object: runtime.RawExtension{Object: each.Object}, Cells: []any{
+			each.GetName(), scope, orDash(string(each.spec.MLPolicy.MPIImplementation)), fmt.Sprint(made.Worker.Replicas), fmt.Sprint(made.Slots), job.GPUs(requests).String(),
+			age(environment.clock.Now(), each.GetCreationTimestamp().Time), cpu, memory, orDash(string(made.Gang.Scheduler)), image,
+		}})
+	}
+	return table
+}
+
+// runtimeObjects are the runtimes as they will be printed.
+func runtimeObjects(found []foundRuntime) (runtime.Object, error) {
+	list := &unstructured.UnstructuredList{}
+	list.SetAPIVersion("v1")
+	list.SetKind("List")
+	for _, each := range found {
+		object, err := asUnstructured(each.Object, &kind{gvk: v2alpha1.GroupVersion.WithKind(string(each.kind))})
+		if err != nil {
+			return nil, err
+		}
+		list.Items = append(list.Items, *object)
+	}
+	return list, nil
+}
+
+// runtimeNamed finds a runtime by name: that of the namespace comes first, as with
+// create, unless a kind is asked for.
+func (environment *environment) runtimeNamed(ctx context.Context, from client.Reader, namespace, name, kind string) (*foundRuntime, error) {
+	own, ofCluster := &v2alpha1.TrainingRuntime{}, &v2alpha1.ClusterTrainingRuntime{}
+	wanted := func(each v2alpha1.RuntimeKind) bool { return kind == "" || strings.EqualFold(kind, string(each)) }
+	var err error
+	if wanted(v2alpha1.RuntimeKindNamespaced) {
+		if err = from.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, own); err == nil {
+			return &foundRuntime{own, v2alpha1.RuntimeKindNamespaced, &own.Spec}, nil
+		}
+	}
+	if wanted(v2alpha1.RuntimeKindCluster) {
+		if err = from.Get(ctx, client.ObjectKey{Name: name}, ofCluster); err == nil {
+			return &foundRuntime{ofCluster, v2alpha1.RuntimeKindCluster, &ofCluster.Spec}, nil
+		}
+	}
+	if client.IgnoreNotFound(err) != nil {
+		return nil, err
+	}
+	return nil, &failure{code: exitNotFound, message: fmt.Sprintf("no runtime %q", name), reason: "NotFound",
+		suggestions: []string{fmt.Sprintf("See which there are: %s runtime list -n %s", environment.calledAs, namespace)}}
+}

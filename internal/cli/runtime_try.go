@@ -1,0 +1,212 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/trireme-mpi/trireme/api/v2alpha1"
+	"github.com/trireme-mpi/trireme/internal/job"
+)
+
+// trial is `odh runtime test`: a job of two workers that says which ranks there are.
+type trial struct {
+	*environment
+	api       client.WithWatch
+	namespace string
+	runtime   *foundRuntime
+	// log is what the launcher's pod has printed.
+	log func(ctx context.Context, pod string) (string, error)
+
+	kind, image, cpu, memory, output string
+	timeout                          time.Duration
+	keep                             bool
+}
+
+const (
+	trialWorkers = 2
+	// cleanupPatience is how long the job may take to go.
+	cleanupPatience = 45 * time.Second
+	// answer begins the line that each rank prints.
+	answer = "odh-runtime-test rank "
+)
+
+// trialScript runs wherever there is a shell, as any user, and needs no program of
+// the image's. The variables are those of Open MPI, of Hydra and of PMIx.
+const trialScript = `echo "` + answer + `${OMPI_COMM_WORLD_RANK:-${PMI_RANK:-${PMIX_RANK:-?}}} of worker ${MPIJOB_WORKER_INDEX:-?}"`
+
+func newRuntimeTestCommand(environment *environment) *cobra.Command {
+	trial := &trial{environment: environment}
+	command := &cobra.Command{
+		Use: "test NAME", Short: "Try a runtime out with a job of two workers, and clean up",
+		Long: `Try a runtime out: a TrainJob with a launcher and two workers is made from it, in which every rank says a
+line. Each step is reported: pods placed, image pulled, workers reached with the job's keys, ranks started,
+every rank answered. The job is deleted in the end, also after Ctrl-C, unless --keep is given.
+
+Workers ask for what the runtime says; --cpu and --memory replace it, GPUs included.
+
+The exit code is 0 if the runtime works, 1 if it does not, 7 if it took too long.`,
+		Args: cobra.ExactArgs(1), ValidArgsFunction: environment.completeRuntimes,
+		RunE: func(command *cobra.Command, arguments []string) error { return trial.prepare(command, arguments[0]) },
+	}
+	flags := command.Flags()
+	flags.StringVar(&trial.kind, "kind", "", "TrainingRuntime or ClusterTrainingRuntime; without it the namespace's own comes first")
+	flags.StringVar(&trial.image, "image", "", "image of launcher and workers; the runtime's own if not set")
+	flags.StringVar(&trial.cpu, "cpu", "", "CPUs of each pod, instead of what the runtime says")
+	flags.StringVar(&trial.memory, "memory", "", "memory of each pod, instead of what the runtime says")
+	flags.DurationVar(&trial.timeout, "timeout", 2*time.Minute, "how long it may take")
+	flags.BoolVar(&trial.keep, "keep", false, "leave the job where it is")
+	flags.StringVarP(&trial.output, "output", "o", "", "json or yaml")
+	return command
+}
+
+func (trial *trial) prepare(command *cobra.Command, name string) (err error) {
+	if err := isDocument(command, trial.output); err != nil {
+		return err
+	}
+	for _, quantity := range []string{trial.cpu, trial.memory} {
+		if _, err := resource.ParseQuantity(quantity); quantity != "" && err != nil {
+			return usageFailure(command, fmt.Sprintf("%q is no amount: %v", quantity, err))
+		}
+	}
+	if trial.namespace, err = trial.environment.namespace(); err != nil {
+		return err
+	}
+	if trial.api, err = trial.client(); err != nil {
+		return err
+	}
+	if trial.runtime, err = trial.runtimeNamed(command.Context(), trial.api, trial.namespace, name, trial.kind); err != nil {
+		return err
+	}
+	if trial.image == "" {
+		trial.image = imageOf(trial.runtime.spec)
+	}
+	if trial.image == "" {
+		return usageFailure(command, fmt.Sprintf("runtime %q names no image: say which to try it with, --image IMAGE", name))
+	}
+	if trial.log == nil {
+		trial.log = trial.podLog
+	}
+	return trial.run(command.Context())
+}
+
+// imageOf is the image of a runtime's workers.
+func imageOf(spec *v2alpha1.TrainingRuntimeSpec) string {
+	for _, replicated := range spec.Template.Spec.ReplicatedJobs {
+		if containers := replicated.Template.Spec.Containers; replicated.Name == v2alpha1.ReplicatedJobWorker && len(containers) > 0 {
+			return containers[0].Image
+		}
+	}
+	return ""
+}
+
+// trainJob is the job that tries the runtime out. It ends by itself and goes away,
+// should nobody be left to see to it.
+func (trial *trial) trainJob() *v2alpha1.TrainJob {
+	made := &v2alpha1.TrainJob{
+		ObjectMeta: metav1.ObjectMeta{Namespace: trial.namespace, GenerateName: "runtime-test-"},
+		Spec: v2alpha1.TrainJobSpec{
+			RuntimeRef: v2alpha1.RuntimeRef{Kind: trial.runtime.kind, Name: trial.runtime.GetName()},
+			Trainer:    v2alpha1.Trainer{Image: trial.image, NumNodes: new(int32(trialWorkers)), Command: []string{"sh", "-c", trialScript}},
+		},
+	}
+	if !trial.keep {
+		made.Spec.ActiveDeadlineSeconds = new(int64(trial.timeout/time.Second) + 60)
+		made.Spec.TTLSecondsAfterFinished = new(int32(600))
+	}
+	requests := corev1.ResourceList{}
+	for name, quantity := range map[corev1.ResourceName]string{corev1.ResourceCPU: trial.cpu, corev1.ResourceMemory: trial.memory} {
+		if quantity != "" {
+			requests[name] = resource.MustParse(quantity)
+		}
+	}
+	if len(requests) > 0 {
+		made.Spec.Trainer.ResourcesPerNode = &corev1.ResourceRequirements{Requests: requests}
+		made.Spec.Launcher = &v2alpha1.Launcher{Resources: &corev1.ResourceRequirements{Requests: requests.DeepCopy()}}
+	}
+	return made
+}
+
+func (trial *trial) run(ctx context.Context) error {
+	made := trial.trainJob()
+	if err := trial.api.Create(ctx, made); err != nil {
+		return err
+	}
+	if !trial.keep {
+		defer trial.cleanUp(ctx, made)
+	}
+	ranks := int(job.FromTrainJob(made, trial.runtime.spec, job.Defaults{}).WorldSize())
+	limited, stop := context.WithTimeout(ctx, trial.timeout)
+	defer stop()
+	progress := &trialProgress{trial: trial, ranks: ranks, name: made.Name}
+	progress.begin()
+	err := trainJobs.follow(limited, trial.api, trial.namespace, made.Name, func(seen *view) (bool, error) {
+		return seen.Finished(), progress.see(limited, seen)
+	})
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	timedOut := errors.Is(err, context.DeadlineExceeded) || limited.Err() != nil
+	if err != nil && !timedOut {
+		return err
+	}
+	return progress.end(ctx, timedOut)
+}
+
+// cleanUp deletes the job, and waits until it is gone with all that belongs to it.
+func (trial *trial) cleanUp(ctx context.Context, made *v2alpha1.TrainJob) {
+	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), cleanupPatience)
+	defer stop()
+	err := client.IgnoreNotFound(trial.api.Delete(ctx, made, client.PropagationPolicy(metav1.DeletePropagationForeground)))
+	for err == nil {
+		if err = trial.api.Get(ctx, client.ObjectKeyFromObject(made), &v2alpha1.TrainJob{}); err != nil {
+			break
+		}
+		select {
+		case <-ctx.Done():
+			err = ctx.Err()
+		case <-time.After(pause):
+		}
+	}
+	if err != nil && !apierrors.IsNotFound(err) {
+		trial.say("Warning: TrainJob %s was not cleaned up: %v", made.Name, err)
+		trial.say("Delete it: %s trainjob delete %s -n %s", trial.calledAs, made.Name, made.Namespace)
+	}
+}
+
+// podLog is all that a pod's first container has printed.
+func (trial *trial) podLog(ctx context.Context, pod string) (string, error) {
+	core, err := trial.core()
+	if err != nil {
+		return "", err
+	}
+	stream, err := core.Pods(trial.namespace).GetLogs(pod, &corev1.PodLogOptions{}).Stream(ctx)
+	if err != nil {
+		return "", err
+	}
+	defer stream.Close()
+	content, err := io.ReadAll(io.LimitReader(stream, maxManifest))
+	return string(content), err
+}
+
+// answered counts the ranks that have said their line.
+func answered(log string) int {
+	ranks := map[string]bool{}
+	for line := range strings.Lines(log) {
+		if _, rest, found := strings.Cut(line, answer); found {
+			rank, _, _ := strings.Cut(strings.TrimSpace(rest), " ")
+			ranks[rank] = true
+		}
+	}
+	return len(ranks)
+}
