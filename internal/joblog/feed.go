@@ -1,0 +1,132 @@
+package joblog
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"io"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// feed reads the log of one container, stream after stream, each line once.
+type feed struct {
+	source  Source
+	origin  origin
+	options Options
+	// position is kept when the container is started anew: what another run writes
+	// is newer than all that was read.
+	position position
+	// latest is the time of the last line.
+	latest time.Time
+	// longest is how much of one line is held; 0 is longestPiece.
+	longest int
+}
+
+// reading is how one stream is read.
+type reading struct {
+	follow bool
+	// previous reads the run before the newest.
+	previous bool
+	// last: no other stream of this run will be read, so what it ends with is a line
+	// even without an end.
+	last bool
+}
+
+// errStopped: the reader wants no more.
+var errStopped = errors.New("the reader wants no more")
+
+// read hands on what one stream has that was not read before. It ends without an
+// error where the stream does.
+func (feed *feed) read(ctx context.Context, how reading, pass func(Line) bool) error {
+	stream, err := feed.source.Open(ctx, feed.origin.pod, feed.logOptions(how))
+	if err != nil {
+		return err
+	}
+	defer stream.Close()
+	lines := newScanner(stream, cmp.Or(feed.longest, longestPiece))
+	replay := feed.position.replay()
+	for {
+		err := feed.readLine(lines, &replay, how.last, pass)
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// readLine reads one line, in as many pieces as it takes.
+func (feed *feed) readLine(lines *scanner, replay *replay, last bool, pass func(Line) bool) error {
+	var at time.Time
+	known := false
+	for piece := 0; ; piece++ {
+		text, complete, err := lines.next()
+		if err != nil && (text == "" || !last || !errors.Is(err, io.EOF)) {
+			return err
+		}
+		if piece == 0 {
+			var stamped bool
+			if at, text, stamped = splitTime(text); stamped {
+				known = replay.known(at)
+			}
+			at = feed.order(at, known)
+		}
+		ends := complete || err != nil
+		if !known && piece >= replay.pieces && !feed.pass(Line{Time: at, Text: text, Continues: !ends}, pass) {
+			return errStopped
+		}
+		if ends {
+			feed.finishLine(at, known, replay)
+			return err
+		}
+		if !known {
+			feed.position.pieces = max(feed.position.pieces, piece+1)
+		}
+	}
+}
+
+// order gives a line without a time, which kubelet itself has written, the time of
+// the line before it.
+func (feed *feed) order(at time.Time, known bool) time.Time {
+	if at.IsZero() {
+		return feed.latest
+	}
+	if !known {
+		feed.latest = at
+	}
+	return at
+}
+
+func (feed *feed) finishLine(at time.Time, known bool, replay *replay) {
+	if !known {
+		replay.pieces = 0
+		feed.position.took(at)
+	}
+}
+
+func (feed *feed) pass(line Line, pass func(Line) bool) bool {
+	if line.Time.Before(feed.options.Since) && !line.Time.IsZero() {
+		return true
+	}
+	line.Pod, line.Container = feed.origin.pod, feed.origin.container
+	line.Role, line.Worker = feed.origin.place.role, feed.origin.place.worker
+	line.Rank = NoRank
+	return pass(line)
+}
+
+func (feed *feed) logOptions(how reading) *corev1.PodLogOptions {
+	options := &corev1.PodLogOptions{Container: feed.origin.container, Timestamps: true, Follow: how.follow, Previous: how.previous}
+	if feed.position.begun() {
+		options.SinceTime = &metav1.Time{Time: feed.position.since()}
+		return options
+	}
+	options.TailLines = feed.options.Tail
+	if !feed.options.Since.IsZero() {
+		options.SinceTime = &metav1.Time{Time: feed.options.Since.Truncate(time.Second)}
+	}
+	return options
+}

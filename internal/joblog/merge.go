@@ -1,0 +1,62 @@
+package joblog
+
+import (
+	"container/heap"
+	"context"
+)
+
+// merge hands on the lines of several logs in the order of their time. Within a
+// log the order stays as it is, even where its times do not. It is false if the
+// reader wants no more.
+func merge(ctx context.Context, logs []<-chan Line, pass func(Line) bool) bool {
+	var heads lineHeap
+	take := func(log int) bool {
+		select {
+		case line, more := <-logs[log]:
+			if more {
+				heap.Push(&heads, queued{line: line, order: uint64(log)})
+			}
+			return true
+		case <-ctx.Done():
+			return false
+		}
+	}
+	for log := range logs {
+		if !take(log) {
+			return false
+		}
+	}
+	for heads.Len() > 0 {
+		first := heap.Pop(&heads).(queued)
+		if !pass(first.line) || !take(int(first.order)) {
+			return false
+		}
+	}
+	return true
+}
+
+// queued is a line that waits for its turn; of lines of the same time, the one
+// with the lower order goes first.
+type queued struct {
+	line  Line
+	order uint64
+}
+
+type lineHeap []queued
+
+func (lines lineHeap) Len() int { return len(lines) }
+func (lines lineHeap) Less(i, j int) bool {
+	if order := lines[i].line.Time.Compare(lines[j].line.Time); order != 0 {
+		return order < 0
+	}
+	return lines[i].order < lines[j].order
+}
+func (lines lineHeap) Swap(i, j int)  { lines[i], lines[j] = lines[j], lines[i] }
+func (lines *lineHeap) Push(line any) { *lines = append(*lines, line.(queued)) }
+func (lines *lineHeap) Pop() any {
+	old := *lines
+	last := old[len(old)-1]
+	old[len(old)-1] = queued{}
+	*lines = old[:len(old)-1]
+	return last
+}
