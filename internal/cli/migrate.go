@@ -109,6 +109,7 @@ func (migrator *migrator) run(ctx context.Context, arguments []string) error {
 	var err error
 	if migrator.fromCluster {
 		objects, options.Runtimes, err = migrator.clusterJobs(ctx, migrator.all, arguments)
+		options.Accepted = true
 	} else {
 		objects, err = migrator.fileObjects(arguments[0])
 	}

@@ -97,7 +97,7 @@ func (environment *environment) migrationStatuses(ctx context.Context, all bool,
 	if err != nil {
 		return nil, err
 	}
-	options.Runtimes = runtimes
+	options.Runtimes, options.Accepted = runtimes, true
 	statuses := []migrationStatus{}
 	for _, object := range objects {
 		statuses = append(statuses, migrationStatusOf(object, options))

@@ -27,6 +27,9 @@ type Options struct {
 	// Scheduler places pods together in the cluster. Where it is not known, a time
 	// limit for that has no place in a runtime.
 	Scheduler job.Scheduler
+	// Accepted: the cluster has the MPIJobs, so that what the rules have against both
+	// kinds alike is a limit that is another one there.
+	Accepted bool
 	// Config is the operator's; its defaults if nil.
 	Config *config.Config
 }

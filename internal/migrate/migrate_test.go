@@ -180,6 +180,25 @@ func TestEntries(t *testing.T) {
 	}
 }
 
+// What the rules have against both kinds alike is said of a file, and not of a job
+// that a cluster with other limits has accepted.
+func TestOtherLimitsOfACluster(t *testing.T) {
+	text := jobWith(ranks, "worker.main resources: {limits: {cpu: 10m, memory: 1Gi}}", "job slotsPerWorker: 32")
+	refused := func(options Options) (paths []string) {
+		for _, entry := range convert(t, text, options).Report.Of(Look) {
+			paths = append(paths, entry.Path)
+		}
+		return paths
+	}
+	if diff := cmp.Diff([]string{workerMain + "resources", "spec.slotsPerWorker"}, refused(Options{})); diff != "" {
+		t.Errorf("of a file: %s", diff)
+	}
+	// A TrainJob has another limit of slots than an MPIJob.
+	if diff := cmp.Diff([]string{"spec.slotsPerWorker"}, refused(Options{Accepted: true})); diff != "" {
+		t.Errorf("of a cluster: %s", diff)
+	}
+}
+
 // The runtimes that are installed set what most MPIJobs do not; one that says the
 // same needs no runtime of its own.
 func TestAnInstalledRuntimeIsTaken(t *testing.T) {

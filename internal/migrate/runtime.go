@@ -68,18 +68,37 @@ func (migration *migration) refusals() {
 	for _, fault := range migration.rules.Runtime(&migration.runtime.Spec, 0).Errors {
 		migration.refuse("TrainingRuntime", fault)
 	}
-	// Of the place that it will run in, nothing is known here.
-	in := &validation.Surroundings{
-		Runtime: &migration.runtime.Spec, HasPriorityClass: func(string) bool { return true }, AnyNodeHas: func(corev1.ResourceName) bool { return true },
-	}
+	in := migration.anywhere()
+	in.Runtime = &migration.runtime.Spec
 	trainJob := migration.trainJob.DeepCopy()
 	if trainJob.Name == "" {
 		// As the API server makes it.
 		trainJob.Name = trainJob.GenerateName + "xxxxx"
 	}
+	before := migration.faultsBefore()
 	for _, fault := range migration.rules.CreateTrainJob(trainJob, in).Errors {
-		migration.refuse("TrainJob", fault)
+		if !before[fault.Detail] {
+			migration.refuse("TrainJob", fault)
+		}
 	}
+}
+
+// anywhere is a place that has nothing against a job: of the one that it will run
+// in, nothing is known here.
+func (migration *migration) anywhere() *validation.Surroundings {
+	return &validation.Surroundings{HasPriorityClass: func(string) bool { return true }, AnyNodeHas: func(corev1.ResourceName) bool { return true }}
+}
+
+// faultsBefore are what the rules have against the MPIJob, although the cluster has
+// accepted it.
+func (migration *migration) faultsBefore() map[string]bool {
+	faults := map[string]bool{}
+	if migration.options.Accepted {
+		for _, fault := range migration.rules.CreateMPIJob(migration.old, migration.anywhere()).Errors {
+			faults[fault.Detail] = true
+		}
+	}
+	return faults
 }
 
 // refuse has a person look at the field that caused a fault.
