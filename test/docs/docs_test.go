@@ -20,7 +20,7 @@ var testCommands = []string{"make check", "make test-unit", "make test"}
 
 // pages in the order of a newcomer. Every Markdown file with commands must be
 // among them.
-var pages = []string{"README.md", "docs/user-guide/jobs.md", "docs/admin-guide/operator.md", "docs/local-cluster.md", "CONTRIBUTING.md"}
+var pages = []string{"README.md", "docs/user-guide/jobs.md", "docs/user-guide/migration.md", "docs/admin-guide/operator.md", "docs/local-cluster.md", "CONTRIBUTING.md"}
 
 func TestDocumentedCommandsWork(t *testing.T) {
 	if os.Geteuid() != 0 {
