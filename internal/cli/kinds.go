@@ -59,6 +59,7 @@ func verbs() []verb {
 		{name: "create", short: "Create a job from a file or from flags", arguments: "[NAME] [-f FILE | --image IMAGE ... -- COMMAND]", make: newCreateCommand},
 		{name: "get", aliases: []string{"list"}, short: "List jobs, or show one", arguments: "[NAME...]", make: newListCommand},
 		{name: "describe", short: "Show how a job stands: timeline, pods, resources, events", arguments: "NAME", make: newDescribeCommand},
+		{name: "logs", short: "Show what a job prints", arguments: "NAME", make: newLogsCommand},
 		{name: "delete", short: "Delete jobs and all that belongs to them", arguments: "NAME...", make: newDeleteCommand},
 		{name: "wait", short: "Wait until a job has ended", arguments: "NAME", make: newWaitCommand},
 		{name: "diagnose", short: "Find out what keeps a job from running, or why it failed", arguments: "NAME", make: newDiagnoseCommand},

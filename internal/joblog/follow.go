@@ -131,7 +131,7 @@ func (follower *follower) run(ctx context.Context, resourceVersion string) error
 			return errStopped
 		}
 		if follower.ended && follower.running == 0 {
-			return nil
+			return follower.verdict()
 		}
 		if due, waits := follower.window.due(); waits {
 			timer.Reset(time.Until(due))
@@ -157,6 +157,14 @@ func (follower *follower) run(ctx context.Context, resourceVersion string) error
 			return ctx.Err()
 		}
 	}
+}
+
+// verdict: a job may end without ever having had a pod that was asked for.
+func (follower *follower) verdict() error {
+	if len(follower.lastPod) == 0 {
+		return &NoPodsError{Others: len(follower.known)}
+	}
+	return nil
 }
 
 // release hands on the lines that have waited long enough. If no other pod can

@@ -10,6 +10,7 @@ import (
 	"context"
 	"fmt"
 	"iter"
+	"strings"
 	"sync"
 	"time"
 
@@ -89,6 +90,16 @@ func (err *NoPodsError) Error() string {
 		return fmt.Sprintf("none of the %d pods of the job is of the kind that was asked for", err.Others)
 	}
 	return "the job has no pods"
+}
+
+// NotStartedError: there are pods, and none of them has begun to write.
+type NotStartedError struct {
+	// Reasons say of each pod what it waits for.
+	Reasons []string
+}
+
+func (err *NotStartedError) Error() string {
+	return "no container has started yet: " + strings.Join(err.Reasons, "; ")
 }
 
 // UnknownContainerError: no pod has a container of that name.

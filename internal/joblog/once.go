@@ -28,15 +28,22 @@ func once(ctx context.Context, source Source, selection Selection, options Optio
 		return readPrevious(ctx, source, selection, options, all, pass)
 	}
 	var feeds []*feed
+	var missing []string
 	for _, attempts := range all {
 		pod := attempts.pods[0]
 		for _, origin := range originsOf(selection, pod, attempts.place) {
 			if state := stateOf(pod, origin.container); !state.started {
-				options.Notify(nothingYet(&origin, state))
+				missing = append(missing, nothingYet(&origin, state))
 				continue
 			}
 			feeds = append(feeds, &feed{source: source, origin: origin, options: options})
 		}
+	}
+	if len(feeds) == 0 {
+		return &NotStartedError{Reasons: missing}
+	}
+	for _, reason := range missing {
+		options.Notify(reason)
 	}
 	return readAll(ctx, feeds, func(int) reading { return reading{last: true} }, options.Notify, pass)
 }

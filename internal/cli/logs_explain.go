@@ -1,0 +1,113 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/trireme-mpi/trireme/api/training"
+	"github.com/trireme-mpi/trireme/api/v2alpha1"
+	"github.com/trireme-mpi/trireme/internal/joblog"
+)
+
+// explainLogs says why there is nothing to show.
+func (reader *logReader) explainLogs(ctx context.Context, from client.Reader, seen *view, selection joblog.Selection, err error) error {
+	var none *joblog.NoPodsError
+	var waiting *joblog.NotStartedError
+	var container *joblog.UnknownContainerError
+	var before *joblog.NoPreviousError
+	var untagged *joblog.UntaggedError
+	switch {
+	case reader.follow && errors.Is(err, context.Canceled):
+		return exit(exitInterrupted)
+	case errors.As(err, &none):
+		if now, err := reader.kind.get(ctx, from, seen.GetNamespace(), seen.GetName()); err == nil {
+			seen = now
+		}
+		return reader.noPods(seen, selection, cleanPodPolicy(ctx, from, seen))
+	case errors.As(err, &waiting):
+		return &failure{code: exitNotFound, message: seen.named() + " has printed nothing yet", reason: "NotStarted", details: waiting.Reasons,
+			suggestions: []string{"Wait for it: " + reader.again(seen, "logs") + " --follow", "See what it waits for: " + reader.again(seen, "diagnose")}}
+	case errors.As(err, &container):
+		return &failure{code: exitNotFound, message: err.Error(), reason: "NotFound", details: []string{fmt.Sprintf("There are %s", strings.Join(container.Known, ", "))}}
+	case errors.As(err, &before):
+		return &failure{code: exitNotFound, message: fmt.Sprintf("nothing of %s ran before what runs now", seen.named()), reason: "NotFound",
+			suggestions: []string{"See what runs now: " + reader.again(seen, "logs")}}
+	case errors.As(err, &untagged):
+		return reader.untagged(seen, untagged)
+	default:
+		return err
+	}
+}
+
+func (reader *logReader) again(seen *view, verb string) string {
+	return fmt.Sprintf("%s %s %s %s -n %s", reader.calledAs, seen.kind.command, verb, seen.GetName(), seen.GetNamespace())
+}
+
+func (reader *logReader) untagged(seen *view, err *joblog.UntaggedError) *failure {
+	told := &failure{code: exitError, message: err.Error(), reason: "NotTagged", page: "cli.md"}
+	if seen.GetAnnotations()[training.AnnotationTagOutput] == "true" {
+		told.details = []string{"The job asks for tags, but its launcher's command starts mpirun in a way that the tags cannot be added to"}
+		told.suggestions = []string{"Add mpirun's own flag to the command: --tag-output for Open MPI, -prepend-rank for MPICH and Intel MPI"}
+		return told
+	}
+	told.suggestions = []string{
+		"Create the job with --tag-output, or with the annotation " + training.AnnotationTagOutput + `: "true"; a job that runs cannot change it`,
+		"See the lines of all ranks: " + reader.again(seen, "logs"),
+	}
+	return told
+}
+
+// noPods says where the pods are.
+func (reader *logReader) noPods(seen *view, selection joblog.Selection, policy training.CleanPodPolicy) *failure {
+	told := &failure{code: exitNotFound, page: "cli.md"}
+	describe := "See what is known of it: " + reader.again(seen, "describe")
+	switch {
+	case selection.Worker != nil && !hasWorker(seen, *selection.Worker):
+		told.message, told.reason = fmt.Sprintf("%s has no worker %d", seen.named(), *selection.Worker), "NotFound"
+		told.details = []string{fmt.Sprintf("Its workers are numbered from 0 to %d", seen.identity().Worker.Replicas-1)}
+	case selection.Roles[0] == training.RoleInitializer && !hasInitializer(seen):
+		told.message, told.reason = seen.named()+" has no initializer", "NotFound"
+	case seen.Finished():
+		told.message, told.reason = fmt.Sprintf("the pods of %s are gone, and what they printed with them", seen.named()), "PodsGone"
+		told.details = []string{whyGone(policy)}
+		told.suggestions = []string{describe, "Have the next one kept: cleanPodPolicy: None"}
+	default:
+		told.message, told.reason = seen.named()+" has no pods yet", "NoPods"
+		told.details = []string{seen.explanation()}
+		told.suggestions = []string{"Wait for them: " + reader.again(seen, "logs") + " --follow", describe}
+	}
+	return told
+}
+
+func hasWorker(seen *view, number int32) bool {
+	known := seen.identity().Worker.Replicas
+	return known == 0 || number < known
+}
+
+func hasInitializer(seen *view) bool {
+	trainJob, isTrainJob := seen.Object.(*v2alpha1.TrainJob)
+	return isTrainJob && trainJob.Spec.Initializer != nil
+}
+
+// whyGone says why a job that has ended has no pods.
+func whyGone(policy training.CleanPodPolicy) string {
+	switch policy {
+	case training.CleanPodPolicyAll:
+		return "cleanPodPolicy is All: every pod is deleted when the job has ended"
+	case training.CleanPodPolicyNone:
+		return "cleanPodPolicy is None, so it was not the job's end: somebody deleted them, or their node is gone"
+	default:
+		return "cleanPodPolicy is Running: pods that still ran when the job ended, as workers do, were deleted"
+	}
+}
+
+func cleanPodPolicy(ctx context.Context, from client.Reader, seen *view) training.CleanPodPolicy {
+	if made, err := seen.model(ctx, from); err == nil {
+		return made.Lifetime.CleanPodPolicy
+	}
+	return training.CleanPodPolicyRunning
+}
