@@ -108,8 +108,7 @@ func (migrator *migrator) run(ctx context.Context, arguments []string) error {
 	var objects []migrate.Object
 	var err error
 	if migrator.fromCluster {
-		objects, options.Runtimes, err = migrator.clusterJobs(ctx, migrator.all, arguments)
-		options.Accepted = true
+		objects, err = migrator.clusterJobs(ctx, migrator.all, arguments, &options)
 	} else {
 		objects, err = migrator.fileObjects(arguments[0])
 	}
@@ -174,46 +173,68 @@ func (environment *environment) fileObjects(file string) ([]migrate.Object, erro
 }
 
 // clusterJobs are MPIJobs of the cluster as it has them stored, unknown fields
-// included, and the runtimes that all namespaces have.
-func (environment *environment) clusterJobs(ctx context.Context, all bool, names []string) (jobs []migrate.Object, runtimes []v2alpha1.ClusterTrainingRuntime, err error) {
+// included. What the cluster says about their migration goes into the options.
+func (environment *environment) clusterJobs(ctx context.Context, all bool, names []string, options *migrate.Options) (jobs []migrate.Object, err error) {
 	namespace, err := environment.scope(all)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	reader, err := environment.client()
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	for _, name := range names {
 		object := &unstructured.Unstructured{}
 		object.SetGroupVersionKind(mpiJobs.gvk)
 		if err := reader.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, object); err != nil {
-			return nil, nil, err
+			return nil, err
 		}
 		jobs = append(jobs, object.Object)
 	}
 	if len(names) == 0 {
-		lister := &lister{environment: environment, client: reader, namespace: namespace, matching: labels.Everything(), pageSize: 500}
-		newList := func() client.ObjectList {
-			list := &unstructured.UnstructuredList{}
-			list.SetGroupVersionKind(mpiJobs.gvk.GroupVersion().WithKind(mpiJobs.gvk.Kind + "List"))
-			return list
-		}
-		if _, err := lister.pages(ctx, newList, func(object runtime.Object) error {
-			job := object.(*unstructured.Unstructured)
-			job.SetGroupVersionKind(mpiJobs.gvk)
-			jobs = append(jobs, job.Object)
-			return nil
-		}); err != nil {
-			return nil, nil, err
+		if jobs, err = environment.allMPIJobs(ctx, reader, namespace); err != nil {
+			return nil, err
 		}
 	}
-	var list v2alpha1.ClusterTrainingRuntimeList
-	if err := reader.List(ctx, &list); err != nil && !apierrors.IsForbidden(err) && !apierrors.IsNotFound(err) && !meta.IsNoMatchError(err) {
-		return nil, nil, err
+	options.Accepted = true
+	return jobs, runtimesOfCluster(ctx, reader, namespace, options)
+}
+
+func (environment *environment) allMPIJobs(ctx context.Context, reader client.WithWatch, namespace string) (jobs []migrate.Object, err error) {
+	lister := &lister{environment: environment, client: reader, namespace: namespace, matching: labels.Everything(), pageSize: 500}
+	newList := func() client.ObjectList {
+		list := &unstructured.UnstructuredList{}
+		list.SetGroupVersionKind(mpiJobs.gvk.GroupVersion().WithKind(mpiJobs.gvk.Kind + "List"))
+		return list
 	}
-	// Who may not read them gets a runtime for each job.
-	return jobs, list.Items, nil
+	_, err = lister.pages(ctx, newList, func(object runtime.Object) error {
+		job := object.(*unstructured.Unstructured)
+		job.SetGroupVersionKind(mpiJobs.gvk)
+		jobs = append(jobs, job.Object)
+		return nil
+	})
+	return jobs, err
+}
+
+// runtimesOfCluster finds the runtimes that jobs could name. Where they cannot be
+// read, or mpi-operator is all that there is, every job gets one of its own.
+func runtimesOfCluster(ctx context.Context, reader client.Reader, namespace string, options *migrate.Options) error {
+	unreadable := func(err error) bool {
+		return apierrors.IsForbidden(err) || apierrors.IsNotFound(err) || meta.IsNoMatchError(err)
+	}
+	var everywhere v2alpha1.ClusterTrainingRuntimeList
+	if err := reader.List(ctx, &everywhere); err != nil && !unreadable(err) {
+		return err
+	}
+	var here v2alpha1.TrainingRuntimeList
+	if err := reader.List(ctx, &here, client.InNamespace(namespace)); err != nil && !unreadable(err) {
+		return err
+	}
+	options.Runtimes, options.Existing = everywhere.Items, &migrate.Existing{}
+	for i := range here.Items {
+		options.Existing.Add(&here.Items[i])
+	}
+	return nil
 }
 
 // migrations is what is reported of a file or a cluster.
@@ -230,6 +251,9 @@ func (migrations *migrations) needsPerson() bool {
 // convertAll converts every MPIJob and passes the others on, in the same order.
 func convertAll(objects []migrate.Object, options migrate.Options) (made []map[string]any, report *migrations, err error) {
 	report = &migrations{}
+	if options.Existing == nil {
+		options.Existing = &migrate.Existing{}
+	}
 	for _, object := range objects {
 		if !object.IsMPIJob() {
 			made, report.PassedOn = append(made, object), append(report.PassedOn, object.Named())
@@ -245,6 +269,9 @@ func convertAll(objects []migrate.Object, options migrate.Options) (made []map[s
 			return nil, nil, err
 		}
 		made, report.Jobs = append(made, converted...), append(report.Jobs, result.Report)
+		if result.Runtime != nil {
+			options.Existing.Add(result.Runtime)
+		}
 	}
 	return made, report, nil
 }

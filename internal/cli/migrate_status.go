@@ -93,11 +93,10 @@ With -o wide it is said why.`,
 }
 
 func (environment *environment) migrationStatuses(ctx context.Context, all bool, options migrate.Options) ([]migrationStatus, error) {
-	objects, runtimes, err := environment.clusterJobs(ctx, all, nil)
+	objects, err := environment.clusterJobs(ctx, all, nil, &options)
 	if err != nil {
 		return nil, err
 	}
-	options.Runtimes, options.Accepted = runtimes, true
 	statuses := []migrationStatus{}
 	for _, object := range objects {
 		statuses = append(statuses, migrationStatusOf(object, options))

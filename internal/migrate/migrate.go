@@ -7,6 +7,7 @@
 package migrate
 
 import (
+	"errors"
 	"fmt"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -24,6 +25,8 @@ type Options struct {
 	// Runtimes that every namespace has. One of them is named instead of making a
 	// new one, if the job becomes the same with it.
 	Runtimes []v2alpha1.ClusterTrainingRuntime
+	// Existing are the runtimes of single namespaces; nil if there are none.
+	Existing *Existing
 	// Scheduler places pods together in the cluster. Where it is not known, a time
 	// limit for that has no place in a runtime.
 	Scheduler job.Scheduler
@@ -65,6 +68,9 @@ func Convert(object map[string]any, options Options) (*Result, error) {
 	if options.Config == nil {
 		options.Config = config.Default()
 	}
+	if old.Name == "" && old.GenerateName == "" {
+		return nil, errors.New("an MPIJob has no name: write one in metadata.name")
+	}
 	launcher := old.Spec.MPIReplicaSpecs[v2beta1.MPIReplicaTypeLauncher]
 	if launcher == nil || len(launcher.Template.Spec.Containers) == 0 {
 		return nil, fmt.Errorf("MPIJob %s has no launcher: describe one with a container in spec.mpiReplicaSpecs.Launcher", nameOf(object))
@@ -99,8 +105,13 @@ func (migration *migration) result() *Result {
 	if same := migration.sameRuntime(); same != nil {
 		ref.Kind, ref.Name = v2alpha1.RuntimeKindCluster, same.Name
 		result.Runtime = nil
-		migration.inRuntime(same.Name)
+		migration.inRuntime(ref)
+	} else if same := migration.options.Existing.same(migration.runtime); same != "" {
+		ref.Kind, ref.Name = v2alpha1.RuntimeKindNamespaced, same
+		result.Runtime = nil
+		migration.inRuntime(ref)
 	} else {
+		migration.runtime.Name = migration.options.Existing.freeName(migration.runtime)
 		ref.Kind, ref.Name = v2alpha1.RuntimeKindNamespaced, migration.runtime.Name
 	}
 	migration.report.Runtime = string(ref.Kind) + " " + ref.Name

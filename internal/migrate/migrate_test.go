@@ -162,11 +162,13 @@ func TestEntries(t *testing.T) {
 		"volumes that a sidecar has too": {jobWith(needs, ranks,
 			"worker volumes: [{name: v, emptyDir: {}}]", "worker initContainers: [{name: i, image: i, volumeMounts: [{name: v, mountPath: /v}]}]", "worker.main volumeMounts: [{name: v, mountPath: /v}]",
 			"launcher volumes: [{name: v, emptyDir: {}}]", "launcher.main volumeMounts: [{name: v, mountPath: /v}]"), Options{}, "spec.mpiReplicaSpecs.Worker.template.spec.volumes", Moved, ""},
-		"workers that ask for nothing": {jobWith(ranks), Options{}, "", Look, "missing resource requests"},
-		"policies that differ":         {jobWith(needs, ranks, "job cleanPodPolicy: All", "job runPolicy: {cleanPodPolicy: None}"), Options{}, "spec.runPolicy.cleanPodPolicy", Look, "All"},
-		"MultiKueue":                   {jobWith(needs, ranks, "job runPolicy: {managedBy: kueue.x-k8s.io/multikueue}"), Options{}, "spec.runPolicy.managedBy", Mapped, ""},
-		"a role that there is not":     {strings.Replace(jobWith(needs, ranks), "    Worker:", "    Evaluator: {replicas: 1}\n    Worker:", 1), Options{}, "spec.mpiReplicaSpecs.Evaluator", Look, "no role"},
-		"something empty":              {jobWith(needs, ranks, "launcher.main colour: null"), Options{}, launcherMain + "colour", Moved, ""},
+		"workers that ask for nothing":      {jobWith(ranks), Options{}, "", Look, "missing resource requests"},
+		"pods that mpi-operator would keep": {jobWith(needs, ranks), Options{}, "spec.runPolicy.cleanPodPolicy", Default, "mpi-operator deletes no pods"},
+		"workers that nobody counted":       {strings.Replace(jobWith(needs, ranks), "replicas: 2", "restartPolicy: Never", 1), Options{}, "spec.mpiReplicaSpecs.Worker.replicas", Default, "mpi-operator makes no worker"},
+		"policies that differ":              {jobWith(needs, ranks, "job cleanPodPolicy: All", "job runPolicy: {cleanPodPolicy: None}"), Options{}, "spec.runPolicy.cleanPodPolicy", Look, "All"},
+		"MultiKueue":                        {jobWith(needs, ranks, "job runPolicy: {managedBy: kueue.x-k8s.io/multikueue}"), Options{}, "spec.runPolicy.managedBy", Mapped, ""},
+		"a role that there is not":          {strings.Replace(jobWith(needs, ranks), "    Worker:", "    Evaluator: {replicas: 1}\n    Worker:", 1), Options{}, "spec.mpiReplicaSpecs.Evaluator", Look, "no role"},
+		"something empty":                   {jobWith(needs, ranks, "launcher.main colour: null"), Options{}, launcherMain + "colour", Moved, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			report := convert(t, test.job, test.options).Report
@@ -196,6 +198,33 @@ func TestOtherLimitsOfACluster(t *testing.T) {
 	// A TrainJob has another limit of slots than an MPIJob.
 	if diff := cmp.Diff([]string{"spec.slotsPerWorker"}, refused(Options{Accepted: true})); diff != "" {
 		t.Errorf("of a cluster: %s", diff)
+	}
+}
+
+// A runtime of the namespace that says the same is taken, and one that says
+// something else keeps its name.
+func TestRuntimesOfANamespace(t *testing.T) {
+	existing := &Existing{}
+	first := convert(t, jobWith(ranks, needs), Options{Existing: existing})
+	existing.Add(first.Runtime)
+	for name, test := range map[string]struct {
+		job, want string
+		made      bool
+	}{
+		"the same":                   {strings.Replace(jobWith(ranks, needs), "small", "other", 1), "TrainingRuntime small", false},
+		"the same name":              {jobWith(ranks, needs, "worker nodeSelector: {a: b}"), "TrainingRuntime small-2", true},
+		"another one":                {strings.Replace(jobWith(ranks, needs, "worker nodeSelector: {a: b}"), "small", "other", 1), "TrainingRuntime other", true},
+		"the same name, elsewhere":   {strings.Replace(jobWith(ranks, needs, "worker nodeSelector: {a: b}"), "{name: small}", "{name: small, namespace: b}", 1), "TrainingRuntime small", true},
+		"the same, elsewhere":        {strings.Replace(jobWith(ranks, needs), "{name: small}", "{name: small, namespace: b}", 1), "TrainingRuntime small", true},
+		"the same, by a first name":  {strings.Replace(jobWith(ranks, needs), "{name: small}", "{generateName: small-}", 1), "TrainingRuntime small", false},
+		"another, by its first name": {strings.Replace(jobWith(ranks, needs, "worker nodeSelector: {a: b}"), "{name: small}", "{generateName: small-}", 1), "TrainingRuntime small-2", true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			result := convert(t, test.job, Options{Existing: existing})
+			if result.Report.Runtime != test.want || (result.Runtime != nil) != test.made || result.Runtime != nil && "TrainingRuntime "+result.Runtime.Name != test.want {
+				t.Errorf("the job names %s, want %s", result.Report.Runtime, test.want)
+			}
+		})
 	}
 }
 
@@ -286,6 +315,16 @@ func TestWhatIsNoJobIsRefused(t *testing.T) {
 				t.Errorf("%v does not say %q", err, test.err)
 			}
 		})
+	}
+}
+
+func TestAJobWithoutANameIsRefused(t *testing.T) {
+	objects, err := Read(documents(t, strings.Replace(jobWith(ranks, needs), "{name: small}", "{labels: {a: b}}", 1)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Convert(objects[0], Options{}); err == nil || !strings.Contains(err.Error(), "has no name") {
+		t.Error(err)
 	}
 }
 

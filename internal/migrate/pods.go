@@ -89,7 +89,11 @@ func (migration *migration) replicas() {
 	}
 	workers := migration.before.Worker.Replicas
 	migration.trainJob.Spec.Trainer.NumNodes = &workers
-	migration.note(replicaPath(v2beta1.MPIReplicaTypeWorker)+".replicas", Mapped, inTrainJob("spec.trainer.numNodes"), "")
+	at = replicaPath(v2beta1.MPIReplicaTypeWorker) + ".replicas"
+	migration.note(at, Mapped, inTrainJob("spec.trainer.numNodes"), "")
+	if worker := migration.old.Spec.MPIReplicaSpecs[v2beta1.MPIReplicaTypeWorker]; worker != nil && worker.Replicas == nil {
+		migration.upstreamDefault(at, "mpi-operator makes no worker where it is not said how many; here it is one, of either kind")
+	}
 }
 
 // workersOfLauncher: a launcher that does the work itself needs a worker now.

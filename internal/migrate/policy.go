@@ -102,10 +102,20 @@ func (migration *migration) cleanup() {
 	}
 	if own != nil || other != nil {
 		migration.trainJob.Spec.CleanPodPolicy = &policy
+	} else {
+		migration.upstreamDefault(there, "mpi-operator deletes no pods at the end of a job that does not say it; here those that still run are deleted, of either kind")
 	}
 	migration.note(here, Mapped, to, "")
 	if other != nil {
 		migration.note(there, Mapped, to, "")
+	}
+}
+
+// upstreamDefault is a default that mpi-operator has another of. A job that the
+// cluster has already lives with ours.
+func (migration *migration) upstreamDefault(path, why string) {
+	if !migration.options.Accepted {
+		migration.add(Entry{Path: path, Outcome: Default, Why: why})
 	}
 }
 

@@ -49,13 +49,13 @@ func Model(trainJob *v2alpha1.TrainJob, runtime *v2alpha1.TrainingRuntimeSpec, d
 
 // inRuntime has the report name the runtime that was found instead of one that is
 // not made.
-func (migration *migration) inRuntime(name string) {
+func (migration *migration) inRuntime(ref *v2alpha1.RuntimeRef) {
 	for i := range migration.report.Entries {
 		entry := &migration.report.Entries[i]
 		if path, moved := strings.CutPrefix(entry.To, "TrainingRuntime "); moved {
-			entry.To = "ClusterTrainingRuntime " + path
+			entry.To = string(ref.Kind) + " " + path
 			if entry.Outcome == Moved && entry.Why == "" {
-				entry.Why = name + " has the same"
+				entry.Why = ref.Name + " has the same"
 			}
 			entry.rewritten = true
 		}
