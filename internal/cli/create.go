@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -144,14 +145,13 @@ func (creator *creator) read(command *cobra.Command, names, words []string) (*un
 
 // changed are the flags that describe a job, of those that were given.
 func changed(command *cobra.Command, kind *kind) (given []string) {
-	describing := &jobFlags{}
-	set := (&cobra.Command{}).Flags()
-	describing.add(set, kind)
-	for _, flag := range []string{"runtime", "nodes", "workers", "slots", "gpus", "gpu-resource", "cpu", "memory", "image", "env", "command", "label", "queue", "mpi", "priority", "suspend", "tag-output"} {
-		if set.Lookup(flag) != nil && command.Flags().Changed(flag) {
-			given = append(given, "--"+flag)
+	describing := (&cobra.Command{}).Flags()
+	(&jobFlags{}).add(describing, kind)
+	describing.VisitAll(func(flag *pflag.Flag) {
+		if command.Flags().Changed(flag.Name) {
+			given = append(given, "--"+flag.Name)
 		}
-	}
+	})
 	return given
 }
 

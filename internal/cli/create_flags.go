@@ -35,6 +35,8 @@ type jobFlags struct {
 	priority    string
 	suspend     bool
 	tagOutput   bool
+	// retries is -1 where the kind's own number holds.
+	retries int32
 }
 
 // Other names of flags, by which the first users knew them.
@@ -43,12 +45,12 @@ var flagAliases = map[string]string{
 }
 
 func (flags *jobFlags) add(set *pflag.FlagSet, kind *kind) {
-	cpu, memory := "what the runtime says", "what the runtime says"
+	cpu, memory, retries := "what the runtime says", "what the runtime says", "0"
 	if kind == trainJobs {
 		set.StringVar(&flags.runtime, "runtime", "", "runtime that the job is made from: one of the namespace, or else of the cluster; also trainingruntime/NAME or clustertrainingruntime/NAME")
 		set.Int32Var(&flags.workers, "nodes", 0, "number of workers (default what the runtime says)")
 	} else {
-		cpu, memory = "1", "1Gi"
+		cpu, memory, retries = "1", "1Gi", "6"
 		set.Int32Var(&flags.workers, "workers", 2, "number of workers")
 		set.StringVar(&flags.mpi, "mpi", "", "MPI in the image: OpenMPI, IntelMPI or MPICH (default OpenMPI)")
 		set.StringVar(&flags.priority, "priority", "", "PriorityClass of the pods")
@@ -64,6 +66,7 @@ func (flags *jobFlags) add(set *pflag.FlagSet, kind *kind) {
 	set.StringArrayVar(&flags.labels, "label", nil, "label of the job, NAME=VALUE; may be repeated")
 	set.StringVar(&flags.queue, "queue", "", "queue of Kueue that the job waits in")
 	set.BoolVar(&flags.suspend, "suspend", false, "create the job without starting it")
+	set.Int32Var(&flags.retries, "backoff-limit", -1, "how often the job is tried again after a failure (default "+retries+")")
 	set.BoolVar(&flags.tagOutput, "tag-output", false, "put the rank in front of each line of output, so that logs --rank works")
 }
 
@@ -118,7 +121,7 @@ func (flags *jobFlags) trainJob(meta metav1.ObjectMeta, resources corev1.Resourc
 	made := &v2alpha1.TrainJob{ObjectMeta: meta, Spec: v2alpha1.TrainJobSpec{
 		RuntimeRef: reference,
 		Trainer:    v2alpha1.Trainer{Image: flags.image, Command: command, Env: variables, NumNodes: orNil(flags.workers), SlotsPerWorker: orNil(flags.slots)},
-		Suspend:    trueOrNil(flags.suspend),
+		Suspend:    trueOrNil(flags.suspend), BackoffLimit: flags.backoffLimit(),
 	}}
 	if len(resources.Requests) > 0 {
 		made.Spec.Trainer.ResourcesPerNode = &resources
@@ -145,7 +148,7 @@ func (flags *jobFlags) mpiJob(meta metav1.ObjectMeta, resources corev1.ResourceR
 	}
 	made := &v2beta1.MPIJob{ObjectMeta: meta, Spec: v2beta1.MPIJobSpec{
 		SlotsPerWorker: &slots, MPIImplementation: v2beta1.MPIImplementation(flags.mpi),
-		RunPolicy: v2beta1.RunPolicy{Suspend: trueOrNil(flags.suspend)},
+		RunPolicy: v2beta1.RunPolicy{Suspend: trueOrNil(flags.suspend), BackoffLimit: flags.backoffLimit()},
 		MPIReplicaSpecs: map[v2beta1.MPIReplicaType]*v2beta1.ReplicaSpec{
 			v2beta1.MPIReplicaTypeLauncher: {Replicas: orNil(int32(1)), Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{Containers: []corev1.Container{launcher}}}},
 			v2beta1.MPIReplicaTypeWorker:   {Replicas: &flags.workers, Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{Containers: []corev1.Container{container}}}},
@@ -240,6 +243,13 @@ func (flags *jobFlags) runtimeRef() (v2alpha1.RuntimeRef, error) {
 		return reference, failure
 	}
 	return reference, nil
+}
+
+func (flags *jobFlags) backoffLimit() *int32 {
+	if flags.retries < 0 {
+		return nil
+	}
+	return &flags.retries
 }
 
 func orNil[number ~int32](value number) *number {

@@ -1,0 +1,86 @@
+package cli
+
+import (
+	"bytes"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	clocktesting "k8s.io/utils/clock/testing"
+
+	"github.com/trireme-mpi/trireme/api/v2alpha1"
+	"github.com/trireme-mpi/trireme/internal/joblog"
+	"github.com/trireme-mpi/trireme/internal/testing/goldenfile"
+)
+
+// What a person sees of a job's life, on each kind of terminal. Escape sequences
+// are spelled out.
+func TestLiveView(t *testing.T) {
+	tests := map[string]terminal{
+		"no-terminal": noTerminal,
+		"narrow":      {width: 60, live: true},
+		"wide":        {width: 140, live: true},
+		"colour":      {width: 100, live: true, colour: true},
+	}
+	files := map[string]bool{}
+	for name, terminal := range tests {
+		file := filepath.Join("testdata", "live", name+".golden.txt")
+		files[file] = true
+		t.Run(name, func(t *testing.T) {
+			var out, talk bytes.Buffer
+			screen := &liveView{to: &talk, out: &talk, terminal: terminal, clock: clocktesting.NewFakePassiveClock(now)}
+			show := func(change ...func(*v2alpha1.TrainJob)) { screen.show(viewOf(trainJobNamed("digits", change...))) }
+			show()
+			show(queued)
+			show(waiting)
+			show(waiting) // Nothing has changed, and nothing is said again.
+			show(waiting, func(trainJob *v2alpha1.TrainJob) { trainJob.Status.ReadyWorkers = "2/3" })
+			screen.note("The launcher's container is started anew")
+			show(running)
+			screen.printLine(joblog.Line{Text: "epoch 1: loss 0.3"})
+			screen.printLine(joblog.Line{Text: "a line that ", Continues: true})
+			screen.printLine(joblog.Line{Text: "goes on"})
+			show(running)
+			show(succeeded)
+			screen.clear()
+			screen.finish(viewOf(trainJobNamed("digits", succeeded)))
+			seen := strings.NewReplacer("\r", "<CR>", "\x1b", "<ESC>").Replace(talk.String())
+			goldenfile.Check(t, file, []byte(seen+out.String()))
+		})
+	}
+	goldenfile.NoOthers(t, filepath.Join("testdata", "live", "*.golden.txt"), files)
+}
+
+func TestBar(t *testing.T) {
+	for workers, want := range map[string]int{"0/4": 0, "1/4": 5, "4/4": 20, "9/4": 20, "-1/4": 0, "-": 0, "0/0": 0} {
+		t.Run(workers, func(t *testing.T) {
+			got := bar(workers)
+			if full := strings.Count(got, "█"); full != want || len([]rune(got)) != barLength+2 {
+				t.Errorf("bar(%s) = %s", workers, got)
+			}
+		})
+	}
+}
+
+func TestWrap(t *testing.T) {
+	tests := map[string]struct {
+		width int
+		text  string
+		want  []string
+	}{
+		"no terminal":         {width: 0, text: "one two three", want: []string{"one two three"}},
+		"it fits":             {width: 16, text: "one two three", want: []string{"one two three"}},
+		"two lines":           {width: 11, text: "one two three", want: []string{"one two", "three"}},
+		"a word that is long": {width: 6, text: "a extraordinary b", want: []string{"a", "extraordinary", "b"}},
+		"lines of its own":    {width: 80, text: "one\ntwo\n", want: []string{"one", "two"}},
+		"letters, not bytes":  {width: 9, text: "äöü äöü", want: []string{"äöü äöü"}},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			if got := (terminal{width: tc.width}).wrap(tc.text, 2); fmt.Sprint(got) != fmt.Sprint(tc.want) {
+				t.Errorf("%q, want %q", got, tc.want)
+			}
+		})
+	}
+}
