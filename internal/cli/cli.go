@@ -96,6 +96,7 @@ Settings of kubectl hold here too: the kubeconfig, its context and its namespace
 	root.AddCommand(newPreflightCommand(environment))
 	root.AddCommand(newRuntimeCommand(environment))
 	root.AddCommand(newMigrateCommand(environment))
+	root.AddCommand(newTopCommand(environment))
 	root.AddCommand(newVersionCommand(environment))
 	checkArguments(root)
 	return root

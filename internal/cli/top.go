@@ -1,0 +1,217 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"time"
+
+	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/cli-runtime/pkg/printers"
+	metricsv1beta1 "k8s.io/metrics/pkg/apis/metrics/v1beta1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	"github.com/trireme-mpi/trireme/api/training"
+)
+
+// top is `top`.
+type top struct {
+	*environment
+	lister *lister
+	job    string
+
+	all, watch, finished, noHeaders bool
+	selector, kind, output          string
+	every                           time.Duration
+	// toldUnmeasured: it was said that nobody measures.
+	toldUnmeasured bool
+}
+
+// newTopCommand shows what jobs ask for and use.
+func newTopCommand(environment *environment) *cobra.Command {
+	top := &top{environment: environment}
+	command := &cobra.Command{
+		Use:   "top [JOB]",
+		Short: "Show what jobs ask for and use, and how long they wait",
+		Long: `Show what jobs ask for, what they use, and what waiting costs.
+
+GPU, CPU and MEMORY are what launcher and workers ask for in all. CPU USED and MEMORY
+USED are measured by the cluster's metrics API (metrics.k8s.io); "-" where there is none.
+
+WAITED is the time from Submitted to Scheduled: until every pod has a node. It counts on
+as long as a pod has none; time in a queue, or suspended, is in it.
+GPU-S IDLE are GPU-seconds held and not used: the job's GPUs times the time from Scheduled
+to FirstRankUp. When the first rank came up is known once the launcher has ended; before
+that WorkersReached, the start of mpirun, stands in for it.
+GPU-S QUEUED (-o wide) are GPU-seconds asked for and not given: the job's GPUs times WAITED.
+
+The last line is the sum. What is asked and used counts in it until a job has ended.`,
+		Example: `  odh top
+  odh top -A -o wide
+  odh top trainjob/hello --watch`,
+		Args: cobra.MaximumNArgs(1), ValidArgsFunction: environment.completeJobs,
+		RunE: func(command *cobra.Command, arguments []string) error {
+			if err := top.complete(command, arguments); err != nil {
+				return err
+			}
+			if top.watch {
+				return top.repeat(command.Context())
+			}
+			return top.show(command.Context())
+		},
+	}
+	flags := command.Flags()
+	flags.BoolVarP(&top.all, "all-namespaces", "A", false, "jobs of every namespace")
+	flags.StringVarP(&top.selector, "selector", "l", "", "jobs with these labels, such as team=vision,env!=test")
+	flags.StringVar(&top.kind, "kind", "", "jobs of one kind: trainjob or mpijob")
+	flags.BoolVar(&top.finished, "finished", false, "also jobs that have ended")
+	flags.BoolVarP(&top.watch, "watch", "w", false, "show it again and again")
+	flags.DurationVar(&top.every, "every", 2*time.Second, "how long to wait in between, with --watch")
+	flags.StringVarP(&top.output, "output", "o", "", "another form: wide, json or yaml")
+	flags.BoolVar(&top.noHeaders, "no-headers", false, "leave out the headings")
+	return command
+}
+
+func (top *top) complete(command *cobra.Command, arguments []string) (err error) {
+	if !slices.Contains([]string{"", "wide", "json", "yaml"}, top.output) {
+		return usageFailure(command, fmt.Sprintf("--output %q: there are wide, json and yaml", top.output))
+	}
+	if top.every <= 0 {
+		return usageFailure(command, fmt.Sprintf("--every %s: it is a time, such as 5s", top.every))
+	}
+	if len(arguments) > 0 && (top.all || top.selector != "" || top.kind != "") {
+		return usageFailure(command, "a job is named, so that --all-namespaces, --selector and --kind have no meaning")
+	}
+	top.lister = &lister{environment: top.environment, kinds: kinds, pageSize: 500}
+	if top.kind != "" {
+		only, err := kindNamed(top.kind)
+		if err != nil {
+			return err
+		}
+		top.lister.kinds = []*kind{only}
+	}
+	if len(arguments) > 0 {
+		top.job = arguments[0]
+	}
+	if top.lister.matching, err = labels.Parse(top.selector); err != nil {
+		return usageFailure(command, fmt.Sprintf("--selector: %v", err))
+	}
+	if top.lister.namespace, err = top.scope(top.all); err != nil {
+		return err
+	}
+	top.lister.client, err = top.client()
+	return err
+}
+
+// repeat shows it until it is interrupted.
+func (top *top) repeat(ctx context.Context) error {
+	for {
+		if top.terminal.live {
+			// Home, and everything below it away.
+			fmt.Fprint(top.Out, "\x1b[H\x1b[J")
+		}
+		if err := top.show(ctx); err != nil && !errors.Is(err, context.Canceled) {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return exit(exitInterrupted)
+		case <-time.After(top.every):
+		}
+		if !top.terminal.live && top.output != "json" && top.output != "yaml" {
+			fmt.Fprintln(top.Out)
+		}
+	}
+}
+
+func (top *top) show(ctx context.Context) error {
+	jobs, err := top.jobs(ctx)
+	if err != nil {
+		return err
+	}
+	if len(jobs) == 0 && (top.output == "" || top.output == "wide") {
+		top.say("%s", top.lister.nothing())
+		return nil
+	}
+	usages, err := top.usages(ctx, jobs)
+	if err != nil {
+		return err
+	}
+	return top.print(usages, top.Out)
+}
+
+// jobs are those that are asked for.
+func (top *top) jobs(ctx context.Context) ([]*view, error) {
+	if top.job != "" {
+		seen, err := top.find(ctx, top.lister.client, top.lister.namespace, top.job)
+		return []*view{seen}, err
+	}
+	jobs, _, err := top.lister.read(ctx)
+	if top.finished {
+		return jobs, err
+	}
+	return slices.DeleteFunc(jobs, func(seen *view) bool { return seen.Finished() }), err
+}
+
+func (top *top) usages(ctx context.Context, jobs []*view) ([]jobUsage, error) {
+	used, err := top.measure(ctx)
+	if err != nil {
+		return nil, err
+	}
+	models := newModels(top.lister.client)
+	usages := make([]jobUsage, 0, len(jobs))
+	for _, seen := range jobs {
+		made, err := seen.model(ctx, models)
+		if err != nil && !errors.Is(err, errNoRuntime) {
+			return nil, err
+		}
+		usages = append(usages, usageOf(seen, made, used[jobKey(seen.kind.Type(), seen.GetNamespace(), seen.GetName())], top.clock.Now()))
+	}
+	return usages, nil
+}
+
+// measure asks what pods use. Where nobody measures it, that is said once.
+func (top *top) measure(ctx context.Context) (map[string]corev1.ResourceList, error) {
+	var pods metricsv1beta1.PodMetricsList
+	err := top.lister.client.List(ctx, &pods, client.InNamespace(top.lister.namespace), client.HasLabels{training.LabelJobName})
+	if ctx.Err() != nil {
+		return nil, ctx.Err()
+	}
+	if err != nil {
+		if !top.toldUnmeasured {
+			top.say("What pods use is not known: the cluster's metrics API (metrics.k8s.io) does not answer (%v)", err)
+		}
+		top.toldUnmeasured = true
+		return nil, nil
+	}
+	return measured(pods.Items), nil
+}
+
+func (top *top) print(usages []jobUsage, to io.Writer) error {
+	var written []byte
+	var err error
+	switch top.output {
+	case "json":
+		written, err = indentedJSON(reportOf(usages))
+	case "yaml":
+		if written, err = yaml.Marshal(reportOf(usages)); top.watch {
+			written = append([]byte("---\n"), written...)
+		}
+	default:
+		printer := printers.NewTablePrinter(printers.PrintOptions{Wide: top.output == "wide", WithNamespace: top.all, NoHeaders: top.noHeaders})
+		aligned := printers.GetNewTabWriter(to)
+		if err := printer.PrintObj(topTable(usages), aligned); err != nil {
+			return err
+		}
+		return aligned.Flush()
+	}
+	if err == nil {
+		_, err = to.Write(written)
+	}
+	return err
+}

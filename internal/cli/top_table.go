@@ -1,0 +1,139 @@
+package cli
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/duration"
+
+	"github.com/trireme-mpi/trireme/api/training"
+	"github.com/trireme-mpi/trireme/internal/job"
+)
+
+// topTable is jobs in kubectl's form of a table, with their sum at its end.
+func topTable(all []jobUsage) *metav1.Table {
+	table := &metav1.Table{}
+	for _, name := range []string{"Name", "Kind", "Status", "GPU", "CPU", "CPU used", "Memory", "Memory used", "Waited", "GPU-s idle"} {
+		table.ColumnDefinitions = append(table.ColumnDefinitions, column(name, 0))
+	}
+	for _, name := range []string{"GPU-s queued", "Held idle", "Workers", "Queue"} {
+		table.ColumnDefinitions = append(table.ColumnDefinitions, column(name, 1))
+	}
+	for i := range all {
+		usage := &all[i]
+		cells := []any{usage.seen.GetName(), string(usage.seen.kind.Kind), usage.seen.state()}
+		cells = append(cells, resourceCells(usage.asked, usage.used)...)
+		cells = append(cells, duration.HumanDuration(usage.waited), gpuSeconds(usage.asked, usage.idleGPUSeconds()), gpuSeconds(usage.asked, usage.queuedGPUSeconds()),
+			duration.HumanDuration(usage.held), usage.seen.workers(), orDash(usage.seen.GetLabels()[training.LabelQueue]))
+		table.Rows = append(table.Rows, metav1.TableRow{Cells: cells, Object: runtime.RawExtension{Object: usage.seen.Object}})
+	}
+	if len(all) > 1 {
+		table.Rows = append(table.Rows, totalRow(totalOf(all)))
+	}
+	return table
+}
+
+func totalRow(total jobTotal) metav1.TableRow {
+	cells := []any{"TOTAL", "", ""}
+	cells = append(cells, resourceCells(total.asked, total.used)...)
+	cells = append(cells, duration.HumanDuration(total.waited), seconds0(total.idleGPUSeconds), seconds0(total.queuedGPUSeconds), "", "", "")
+	return metav1.TableRow{Cells: cells, Object: runtime.RawExtension{Object: &metav1.PartialObjectMetadata{}}}
+}
+
+// resourceCells are GPUs asked, CPUs asked and used, memory asked and used.
+func resourceCells(asked, used corev1.ResourceList) []any {
+	gpus := "-"
+	if asked != nil {
+		gpus = job.GPUs(asked).String()
+	}
+	return []any{gpus, cpuCell(asked), cpuCell(used), memoryCell(asked), memoryCell(used)}
+}
+
+func cpuCell(list corev1.ResourceList) string {
+	quantity, known := list[corev1.ResourceCPU]
+	if !known {
+		return "-"
+	}
+	return strconv.FormatFloat(math.Round(float64(quantity.MilliValue())/10)/100, 'f', -1, 64)
+}
+
+// memoryCell is an amount of memory with as many digits as somebody reads.
+func memoryCell(list corev1.ResourceList) string {
+	quantity, known := list[corev1.ResourceMemory]
+	if !known {
+		return "-"
+	}
+	mebibytes := float64(quantity.Value()) / (1 << 20)
+	if mebibytes < 1024 {
+		return fmt.Sprintf("%.0fMi", mebibytes)
+	}
+	return strings.TrimSuffix(fmt.Sprintf("%.1f", mebibytes/1024), ".0") + "Gi"
+}
+
+// gpuSeconds is a number of them, if it is known how many GPUs there are.
+func gpuSeconds(asked corev1.ResourceList, number float64) string {
+	if asked == nil {
+		return "-"
+	}
+	return seconds0(number)
+}
+
+func seconds0(number float64) string { return strconv.FormatFloat(math.Round(number), 'f', 0, 64) }
+
+// topReport is the form of -o json and -o yaml.
+type topReport struct {
+	Jobs  []topJob `json:"jobs"`
+	Total topSum   `json:"total"`
+}
+
+type topJob struct {
+	Namespace string `json:"namespace"`
+	Kind      string `json:"kind"`
+	Name      string `json:"name"`
+	Status    string `json:"status"`
+	topSum    `json:",inline"`
+}
+
+type topSum struct {
+	// Asked is missing if the job's runtime is gone, Used if nobody measures it.
+	Asked            map[string]string `json:"asked,omitempty"`
+	Used             map[string]string `json:"used,omitempty"`
+	WaitedSeconds    int64             `json:"waitedSeconds"`
+	GPUSecondsIdle   float64           `json:"gpuSecondsIdle"`
+	GPUSecondsQueued float64           `json:"gpuSecondsQueued"`
+}
+
+func reportOf(all []jobUsage) topReport {
+	total := totalOf(all)
+	report := topReport{Jobs: []topJob{}, Total: sumOf(total.asked, total.used, total.waited, total.idleGPUSeconds, total.queuedGPUSeconds)}
+	for i := range all {
+		usage := &all[i]
+		report.Jobs = append(report.Jobs, topJob{
+			Namespace: usage.seen.GetNamespace(), Kind: string(usage.seen.kind.Kind), Name: usage.seen.GetName(), Status: usage.seen.state(),
+			topSum: sumOf(usage.asked, usage.used, usage.waited, usage.idleGPUSeconds(), usage.queuedGPUSeconds()),
+		})
+	}
+	return report
+}
+
+func sumOf(asked, used corev1.ResourceList, waited time.Duration, idle, queued float64) topSum {
+	return topSum{Asked: quantities(asked), Used: quantities(used), WaitedSeconds: int64(waited.Seconds()), GPUSecondsIdle: idle, GPUSecondsQueued: queued}
+}
+
+// quantities are the resources of a list as Kubernetes writes them.
+func quantities(list corev1.ResourceList) map[string]string {
+	var written map[string]string
+	for name, quantity := range list {
+		if written == nil {
+			written = map[string]string{}
+		}
+		written[string(name)] = quantity.String()
+	}
+	return written
+}

@@ -1,0 +1,137 @@
+package cli
+
+import (
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metricsv1beta1 "k8s.io/metrics/pkg/apis/metrics/v1beta1"
+
+	"github.com/trireme-mpi/trireme/api/training"
+	"github.com/trireme-mpi/trireme/internal/job"
+)
+
+// jobUsage is what one job asks for, uses, and lets lie idle.
+type jobUsage struct {
+	seen *view
+	// asked is what its pods ask for in all; nil if it is not known, because the
+	// runtime is gone.
+	asked corev1.ResourceList
+	// used is what its pods use now; nil if nobody measures it.
+	used corev1.ResourceList
+	// waited is how long its pods were, or are, without nodes.
+	waited time.Duration
+	// held is how long its pods have had nodes without training.
+	held time.Duration
+}
+
+func (usage *jobUsage) gpus() *resource.Quantity { return job.GPUs(usage.asked) }
+
+// idleGPUSeconds are those for which GPUs were held and nothing was trained.
+func (usage *jobUsage) idleGPUSeconds() float64 {
+	return usage.gpus().AsApproximateFloat64() * usage.held.Seconds()
+}
+
+// queuedGPUSeconds are those for which GPUs were asked for and not given. Others may
+// have used them.
+func (usage *jobUsage) queuedGPUSeconds() float64 {
+	return usage.gpus().AsApproximateFloat64() * usage.waited.Seconds()
+}
+
+// usageOf is what is known of one job. made is nil if its runtime is gone.
+func usageOf(seen *view, made *job.Job, used corev1.ResourceList, now time.Time) jobUsage {
+	usage := jobUsage{seen: seen, used: used, waited: waitedFor(seen, now), held: heldIdle(seen, now)}
+	if made != nil {
+		usage.asked = askedBy(made)
+	}
+	return usage
+}
+
+// askedBy is what launcher and workers ask for in all.
+func askedBy(made *job.Job) corev1.ResourceList {
+	sum := corev1.ResourceList{}
+	add(sum, job.Requests(&made.Launcher.Template.Spec), made.Launcher.Replicas)
+	add(sum, job.Requests(&made.Worker.Template.Spec), made.Worker.Replicas)
+	return sum
+}
+
+// waitedFor is the time from Submitted to Scheduled. It counts on until every pod has
+// a node or the job has ended; time in a queue, and time for which a user has
+// suspended the job, are in it.
+func waitedFor(seen *view, now time.Time) time.Duration {
+	submitted, known := seen.reached(training.StepSubmitted)
+	if !known {
+		submitted = seen.Submitted.Time
+	}
+	return between(submitted, firstOf(seen, now, training.StepScheduled, training.StepFinished))
+}
+
+// heldIdle is the time from Scheduled to FirstRankUp: every pod has a node, and no
+// process of MPI runs yet. When the first one came up is known only once the launcher
+// has ended; until then WorkersReached stands in, which is when mpirun is started. It
+// counts on as long as neither was reached and the job has not ended.
+func heldIdle(seen *view, now time.Time) time.Duration {
+	scheduled, known := seen.reached(training.StepScheduled)
+	if !known {
+		return 0
+	}
+	return between(scheduled, firstOf(seen, now, training.StepFirstRankUp, training.StepWorkersReached, training.StepFinished))
+}
+
+// firstOf is the time of the first of these steps that was reached, else now.
+func firstOf(seen *view, now time.Time, steps ...training.TimelineStep) time.Time {
+	for _, step := range steps {
+		if at, reached := seen.reached(step); reached {
+			return at
+		}
+	}
+	return now
+}
+
+func between(begin, end time.Time) time.Duration { return max(end.Sub(begin), 0) }
+
+// totalOf is the sum of jobs. What is asked and used counts only as long as a job has
+// not ended; what was waited counts in any case.
+func totalOf(all []jobUsage) (total jobTotal) {
+	total.asked, total.used = corev1.ResourceList{}, corev1.ResourceList{}
+	for i := range all {
+		usage := &all[i]
+		total.waited += usage.waited
+		total.idleGPUSeconds += usage.idleGPUSeconds()
+		total.queuedGPUSeconds += usage.queuedGPUSeconds()
+		if usage.seen.Finished() {
+			continue
+		}
+		add(total.asked, usage.asked, 1)
+		add(total.used, usage.used, 1)
+	}
+	return total
+}
+
+// jobTotal is the sum of several jobs.
+type jobTotal struct {
+	asked, used                      corev1.ResourceList
+	waited                           time.Duration
+	idleGPUSeconds, queuedGPUSeconds float64
+}
+
+// measured is what the pods of each job use, by jobKey.
+func measured(pods []metricsv1beta1.PodMetrics) map[string]corev1.ResourceList {
+	found := map[string]corev1.ResourceList{}
+	for i := range pods {
+		labels := pods[i].Labels
+		key := jobKey(labels[training.LabelJobType], pods[i].Namespace, labels[training.LabelJobName])
+		if found[key] == nil {
+			found[key] = corev1.ResourceList{}
+		}
+		for _, container := range pods[i].Containers {
+			add(found[key], container.Usage, 1)
+		}
+	}
+	return found
+}
+
+func jobKey(jobType, namespace, name string) string {
+	return strings.Join([]string{jobType, namespace, name}, "/")
+}
