@@ -3,6 +3,7 @@ package migrate
 import (
 	"fmt"
 	"path"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -94,7 +95,33 @@ func (migration *migration) sshd(worker *role) {
 	migration.probe(worker, "startupProbe", &container.StartupProbe)
 }
 
-func startsSSHD(line []string) bool { return path.Base(line[0]) == "sshd" }
+// startsSSHD tells whether a command does nothing but start an sshd: by itself, or by
+// a shell that makes its directory before and waits afterwards.
+func startsSSHD(line []string) bool {
+	if path.Base(line[0]) == "sshd" {
+		return true
+	}
+	isShell := slices.Contains([]string{"sh", "bash"}, path.Base(line[0])) && len(line) == 3 && line[1] == "-c"
+	if !isShell || strings.ContainsAny(line[2], "$`|<>(){}") {
+		return false
+	}
+	starts := false
+	for _, step := range steps.Split(line[2], -1) {
+		words := strings.Fields(strings.TrimPrefix(strings.TrimSpace(step), "exec "))
+		switch {
+		case len(words) == 0:
+		case path.Base(words[0]) == "sshd", slices.Equal(words, []string{"service", "ssh", "start"}):
+			starts = true
+		case words[0] == "mkdir", slices.Equal(words, []string{"sleep", "infinity"}):
+		default:
+			return false
+		}
+	}
+	return starts
+}
+
+// steps of a shell's script are separated by these.
+var steps = regexp.MustCompile(`&&|;|\n`)
 
 // probe drops one that asks the sshd's port.
 func (migration *migration) probe(worker *role, field string, probe **corev1.Probe) {

@@ -165,10 +165,14 @@ func TestEntries(t *testing.T) {
 		"workers that ask for nothing":      {jobWith(ranks), Options{}, "", Look, "missing resource requests"},
 		"pods that mpi-operator would keep": {jobWith(needs, ranks), Options{}, "spec.runPolicy.cleanPodPolicy", Default, "mpi-operator deletes no pods"},
 		"workers that nobody counted":       {strings.Replace(jobWith(needs, ranks), "replicas: 2", "restartPolicy: Never", 1), Options{}, "spec.mpiReplicaSpecs.Worker.replicas", Default, "mpi-operator makes no worker"},
-		"policies that differ":              {jobWith(needs, ranks, "job cleanPodPolicy: All", "job runPolicy: {cleanPodPolicy: None}"), Options{}, "spec.runPolicy.cleanPodPolicy", Look, "All"},
-		"MultiKueue":                        {jobWith(needs, ranks, "job runPolicy: {managedBy: kueue.x-k8s.io/multikueue}"), Options{}, "spec.runPolicy.managedBy", Mapped, ""},
-		"a role that there is not":          {strings.Replace(jobWith(needs, ranks), "    Worker:", "    Evaluator: {replicas: 1}\n    Worker:", 1), Options{}, "spec.mpiReplicaSpecs.Evaluator", Look, "no role"},
-		"something empty":                   {jobWith(needs, ranks, "launcher.main colour: null"), Options{}, launcherMain + "colour", Moved, ""},
+		"a place that Kueue may have chosen": {strings.Replace(jobWith(needs, ranks, "worker nodeSelector: {a: b}"), "{name: small}", "{name: small, labels: {kueue.x-k8s.io/queue-name: q}}", 1),
+			Options{Accepted: true}, "spec.mpiReplicaSpecs.Worker.template.spec.nodeSelector", Look, "Kueue adds to it"},
+		"a place in a file": {strings.Replace(jobWith(needs, ranks, "worker nodeSelector: {a: b}"), "{name: small}", "{name: small, labels: {kueue.x-k8s.io/queue-name: q}}", 1),
+			Options{}, "spec.mpiReplicaSpecs.Worker.template.spec.nodeSelector", Moved, ""},
+		"policies that differ":     {jobWith(needs, ranks, "job cleanPodPolicy: All", "job runPolicy: {cleanPodPolicy: None}"), Options{}, "spec.runPolicy.cleanPodPolicy", Look, "All"},
+		"MultiKueue":               {jobWith(needs, ranks, "job runPolicy: {managedBy: kueue.x-k8s.io/multikueue}"), Options{}, "spec.runPolicy.managedBy", Mapped, ""},
+		"a role that there is not": {strings.Replace(jobWith(needs, ranks), "    Worker:", "    Evaluator: {replicas: 1}\n    Worker:", 1), Options{}, "spec.mpiReplicaSpecs.Evaluator", Look, "no role"},
+		"something empty":          {jobWith(needs, ranks, "launcher.main colour: null"), Options{}, launcherMain + "colour", Moved, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			report := convert(t, test.job, test.options).Report
@@ -179,6 +183,31 @@ func TestEntries(t *testing.T) {
 				t.Errorf("no entry %s %s with %q in\n%s", test.path, test.outcome, test.words, cmp.Diff([]Entry{}, report.Entries, cmp.AllowUnexported(Entry{})))
 			}
 		})
+	}
+}
+
+func TestCommandsThatOnlyStartAnSSHD(t *testing.T) {
+	for line, want := range map[string]bool{
+		"/usr/sbin/sshd -De -f /home/mpiuser/.sshd_config": true,
+		"sshd":                     true,
+		"sh -c /usr/sbin/sshd -De": true,
+		"/bin/bash -c mkdir -p /run/sshd && exec /usr/sbin/sshd":        true,
+		"bash -c mkdir -p /run/sshd; service ssh start; sleep infinity": true,
+		"sh -c mkdir -p /run/sshd":                                      false,
+		"sh -c prepare; /usr/sbin/sshd -De":                             false,
+		"sh -c /usr/sbin/sshd -De > /tmp/log":                           false,
+		"sh -c /usr/sbin/sshd -p $PORT":                                 false,
+		"sleep infinity":                                                false,
+		"/entrypoint.sh /usr/sbin/sshd":                                 false,
+		"python serve.py":                                               false,
+	} {
+		words := strings.Fields(line)
+		if strings.Contains(line, " -c ") {
+			words = append(words[:2], strings.Join(words[2:], " "))
+		}
+		if got := startsSSHD(words); got != want {
+			t.Errorf("%s: %t, want %t", line, got, want)
+		}
 	}
 }
 

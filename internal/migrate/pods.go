@@ -3,6 +3,7 @@ package migrate
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -49,6 +50,7 @@ func (migration *migration) pods() {
 	migration.environment(launcher, worker)
 	migration.volumes(launcher, worker)
 	for _, role := range []*role{launcher, worker} {
+		migration.placedByKueue(role)
 		migration.moveTemplate(role)
 	}
 }
@@ -200,6 +202,25 @@ func repeats[T any](list []T, key func(T) string) bool {
 		seen[key(item)] = true
 	}
 	return false
+}
+
+// placedByKueue: while a job is admitted, its templates also have what Kueue's
+// flavor says. It cannot be told from what the user wrote.
+func (migration *migration) placedByKueue(role *role) {
+	if !migration.options.Accepted || migration.before.Queue == "" || migration.before.Suspended {
+		return
+	}
+	const why = "is kept, but Kueue adds to it while a job is admitted: take out what is the flavor's and not yours"
+	for _, field := range []string{"spec.nodeSelector", "spec.tolerations", "spec.schedulingGates"} {
+		migration.note(role.from+"."+field, Look, role.to+"."+field, why)
+	}
+	for _, field := range []string{"metadata.labels", "metadata.annotations"} {
+		for _, at := range children(migration.raw, role.from+"."+field) {
+			if strings.Contains(at, "[kueue.x-k8s.io/") {
+				migration.note(at, Look, role.to+at[len(role.from):], why)
+			}
+		}
+	}
 }
 
 // moveTemplate reports all that stays in a template: field by field, as a reader

@@ -1,0 +1,115 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/trireme-mpi/trireme/api/v2alpha1"
+	"github.com/trireme-mpi/trireme/internal/migrate"
+)
+
+// fileObjects are those of a file, of which one at least is an MPIJob.
+func (environment *environment) fileObjects(file string) ([]migrate.Object, error) {
+	content, err := environment.readFile(file)
+	if err != nil {
+		return nil, err
+	}
+	name := file
+	if file == "-" {
+		name = "standard input"
+	}
+	found, err := documents(content, name)
+	if err != nil {
+		return nil, err
+	}
+	objects, err := migrate.Read(found)
+	var tooOld *migrate.TooOldError
+	switch {
+	case errors.As(err, &tooOld):
+		return nil, &failure{code: exitError, message: err.Error(), reason: "UnsupportedVersion", details: []string{"It was read from " + name}, suggestions: tooOld.Advice, page: "migration.md#older-versions"}
+	case err != nil:
+		return nil, inputFailure(name+" cannot be taken", err.Error())
+	case !slices.ContainsFunc(objects, migrate.Object.IsMPIJob):
+		failure := inputFailure(name + " holds no MPIJob of kubeflow.org/v2beta1")
+		for _, object := range objects {
+			failure.details = append(failure.details, fmt.Sprintf("%s of %s is none", object.Named(), object.Kind().GroupVersion()))
+		}
+		failure.suggestions, failure.page = []string{"Name a file with an MPIJob; other objects need no migration."}, "migration.md"
+		return nil, failure
+	}
+	return objects, nil
+}
+
+// clusterJobs are MPIJobs of the cluster as it has them stored, unknown fields
+// included. What the cluster says about their migration goes into the options.
+func (environment *environment) clusterJobs(ctx context.Context, all bool, names []string, options *migrate.Options) (jobs []migrate.Object, err error) {
+	namespace, err := environment.scope(all)
+	if err != nil {
+		return nil, err
+	}
+	reader, err := environment.client()
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range names {
+		object := &unstructured.Unstructured{}
+		object.SetGroupVersionKind(mpiJobs.gvk)
+		if err := reader.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, object); err != nil {
+			return nil, err
+		}
+		jobs = append(jobs, object.Object)
+	}
+	if len(names) == 0 {
+		if jobs, err = environment.allMPIJobs(ctx, reader, namespace); err != nil {
+			return nil, err
+		}
+	}
+	options.Accepted = true
+	return jobs, runtimesOfCluster(ctx, reader, namespace, options)
+}
+
+func (environment *environment) allMPIJobs(ctx context.Context, reader client.WithWatch, namespace string) (jobs []migrate.Object, err error) {
+	lister := &lister{environment: environment, client: reader, namespace: namespace, matching: labels.Everything(), pageSize: 500}
+	newList := func() client.ObjectList {
+		list := &unstructured.UnstructuredList{}
+		list.SetGroupVersionKind(mpiJobs.gvk.GroupVersion().WithKind(mpiJobs.gvk.Kind + "List"))
+		return list
+	}
+	_, err = lister.pages(ctx, newList, func(object runtime.Object) error {
+		job := object.(*unstructured.Unstructured)
+		job.SetGroupVersionKind(mpiJobs.gvk)
+		jobs = append(jobs, job.Object)
+		return nil
+	})
+	return jobs, err
+}
+
+// runtimesOfCluster finds the runtimes that jobs could name. Where they cannot be
+// read, or mpi-operator is all that there is, every job gets one of its own.
+func runtimesOfCluster(ctx context.Context, reader client.Reader, namespace string, options *migrate.Options) error {
+	unreadable := func(err error) bool {
+		return apierrors.IsForbidden(err) || apierrors.IsNotFound(err) || meta.IsNoMatchError(err)
+	}
+	var everywhere v2alpha1.ClusterTrainingRuntimeList
+	if err := reader.List(ctx, &everywhere); err != nil && !unreadable(err) {
+		return err
+	}
+	var here v2alpha1.TrainingRuntimeList
+	if err := reader.List(ctx, &here, client.InNamespace(namespace)); err != nil && !unreadable(err) {
+		return err
+	}
+	options.Runtimes, options.Existing = everywhere.Items, &migrate.Existing{}
+	for i := range here.Items {
+		options.Existing.Add(&here.Items[i])
+	}
+	return nil
+}
