@@ -144,20 +144,17 @@ func (screen *liveView) statusLine(seen *view) string {
 	if !screen.terminal.live {
 		return words
 	}
-	return fitted(bar(seen.workers())+" "+words, screen.terminal.width)
+	return fitted(bar(seen.workers(), min(20, screen.terminal.width/8))+" "+words, screen.terminal.width)
 }
 
-// barLength is how long a bar is that is full.
-const barLength = 20
-
-// bar shows how many workers of all are ready.
-func bar(workers string) string {
+// bar shows how many workers of all are ready; length is that of a full one.
+func bar(workers string, length int) string {
 	var ready, all int
 	if _, err := fmt.Sscanf(workers, "%d/%d", &ready, &all); err != nil || all <= 0 {
-		return "[" + strings.Repeat("·", barLength) + "]"
+		return "[" + strings.Repeat("·", length) + "]"
 	}
-	full := min(max(ready, 0), all) * barLength / all
-	return "[" + strings.Repeat("█", full) + strings.Repeat("·", barLength-full) + "]"
+	full := min(max(ready, 0), all) * length / all
+	return "[" + strings.Repeat("█", full) + strings.Repeat("·", length-full) + "]"
 }
 
 // fitted cuts a line to a width.

@@ -55,8 +55,8 @@ func TestLiveView(t *testing.T) {
 func TestBar(t *testing.T) {
 	for workers, want := range map[string]int{"0/4": 0, "1/4": 5, "4/4": 20, "9/4": 20, "-1/4": 0, "-": 0, "0/0": 0} {
 		t.Run(workers, func(t *testing.T) {
-			got := bar(workers)
-			if full := strings.Count(got, "█"); full != want || len([]rune(got)) != barLength+2 {
+			got := bar(workers, 20)
+			if full := strings.Count(got, "█"); full != want || len([]rune(got)) != 22 {
 				t.Errorf("bar(%s) = %s", workers, got)
 			}
 		})

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"fmt"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -11,36 +12,39 @@ import (
 )
 
 // models are the jobs with every default. A runtime that many jobs are made from is
-// read once.
+// asked for once, also if it is not there.
 type models struct {
 	client.Reader
-	runtimes map[string]client.Object
+	runtimes map[string]remembered
+}
+
+// remembered is what the cluster said to a question.
+type remembered struct {
+	object client.Object
+	err    error
 }
 
 func newModels(reader client.Reader) *models {
-	return &models{Reader: reader, runtimes: map[string]client.Object{}}
+	return &models{Reader: reader, runtimes: map[string]remembered{}}
 }
 
 // Get remembers runtimes.
 func (models *models) Get(ctx context.Context, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
-	known := models.runtimes[key.String()]
+	question := fmt.Sprintf("%T %s", object, key)
+	known, asked := models.runtimes[question]
+	if !asked {
+		known.err = models.Reader.Get(ctx, key, object, options...)
+		known.object = object
+		models.runtimes[question] = known
+		return known.err
+	}
 	switch into := object.(type) {
 	case *v2alpha1.ClusterTrainingRuntime:
-		if runtime, ok := known.(*v2alpha1.ClusterTrainingRuntime); ok {
-			runtime.DeepCopyInto(into)
-			return nil
-		}
+		known.object.(*v2alpha1.ClusterTrainingRuntime).DeepCopyInto(into)
 	case *v2alpha1.TrainingRuntime:
-		if runtime, ok := known.(*v2alpha1.TrainingRuntime); ok {
-			runtime.DeepCopyInto(into)
-			return nil
-		}
+		known.object.(*v2alpha1.TrainingRuntime).DeepCopyInto(into)
 	}
-	err := models.Reader.Get(ctx, key, object, options...)
-	if err == nil {
-		models.runtimes[key.String()] = object
-	}
-	return err
+	return known.err
 }
 
 // details are the cells of -o wide.

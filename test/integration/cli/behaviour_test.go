@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/trireme-mpi/trireme/api/training"
@@ -96,6 +97,28 @@ func (cluster *cluster) fill(t testing.TB, namespace string, count int) {
 	if err := creations.Wait(); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// ranWell is the status of a job of two workers at its end.
+func ranWell(name string) v2alpha1.TrainJobStatus {
+	status := v2alpha1.TrainJobStatus{StartTime: new(metav1.Now()), CompletionTime: new(metav1.Now()), Progress: training.Progress{
+		Phase: training.PhaseSucceeded, ReadyWorkers: "2/2", Duration: "10s",
+		LauncherPodStatus: &training.PodStatus{Name: name + "-launcher-0-0-abcde", Node: "node-1", Phase: "Succeeded"},
+	}}
+	for _, step := range []training.TimelineStep{training.StepSubmitted, training.StepAdmitted, training.StepScheduled, training.StepPodsReady,
+		training.StepWorkersReached, training.StepFirstRankUp, training.StepFinished} {
+		status.Timeline = append(status.Timeline, training.TimelineEntry{Step: step, Time: metav1.Now()})
+	}
+	for index := range int32(2) {
+		status.WorkerPodStatuses = append(status.WorkerPodStatuses, training.WorkerPodStatus{Index: index,
+			PodStatus: training.PodStatus{Name: fmt.Sprintf("%s-worker-0-%d-abcde", name, index), Node: "node-1", Phase: "Running"}})
+	}
+	for _, question := range []string{v2alpha1.ConditionGangScheduling, v2alpha1.ConditionWorkersReady, v2alpha1.ConditionLauncherReady,
+		v2alpha1.ConditionTrainingComplete, v2alpha1.ConditionSuspended, v2alpha1.ConditionFailed} {
+		status.Conditions = append(status.Conditions, metav1.Condition{Type: question, Status: metav1.ConditionTrue, Reason: "Tested",
+			Message: "A sentence of about the length that the operator writes into a condition", LastTransitionTime: metav1.Now()})
+	}
+	return status
 }
 
 func (cluster *cluster) testPages(t *testing.T) {
