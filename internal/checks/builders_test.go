@@ -167,15 +167,6 @@ func fails(reason training.FailureReason, message string) func(*Facts) {
 
 func succeeds(facts *Facts) { facts.Previous.Phase = training.PhaseSucceeded }
 
-// forKind makes a change that differs by kind.
-func forKind(kind job.Kind, change func(*Facts)) func(*Facts) {
-	return func(facts *Facts) {
-		if facts.Kind == kind {
-			change(facts)
-		}
-	}
-}
-
 // inBrief is a finding as tables have it.
 func inBrief(findings []Finding) []string {
 	brief := []string{}

@@ -90,6 +90,10 @@ func Diagnose(facts *Facts) []Finding {
 			findings = append(findings, finding)
 		}
 	}
+	if facts.Job == nil && !facts.hasSucceeded() {
+		findings = append(findings, unknown("What the job asks for", facts.NoModel)...)
+	}
+	explainWaiting(facts, findings)
 	sortByRank(findings)
 	return findings
 }

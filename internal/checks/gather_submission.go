@@ -3,6 +3,8 @@ package checks
 import (
 	"context"
 	"encoding/json"
+	"slices"
+	"strings"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -112,6 +114,11 @@ func rightsOf(ctx context.Context, writer client.Writer, facts *Facts) (known Kn
 		known.Value = append(known.Value, asked.Right)
 	}
 	return known
+}
+
+// mayCreate tells whether there is a kind of job that the user may create.
+func mayCreate(rights []Right) bool {
+	return slices.ContainsFunc(rights, func(right Right) bool { return right.Allowed && strings.HasPrefix(right.What, "create ") })
 }
 
 type rightToAsk struct {

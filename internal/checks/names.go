@@ -55,7 +55,7 @@ func (facts *Facts) serviceName() string {
 	return plan.NamesOf(facts.bare()).Service
 }
 
-// bare is the job without what it says: enough for names.
+// bare is the job without what it says: enough for names and labels.
 func (facts *Facts) bare() *job.Job {
 	return &job.Job{Kind: facts.Kind, Namespace: facts.Namespace, Name: facts.Name}
 }

@@ -96,13 +96,12 @@ func (facts *Facts) loginPorts() []ports {
 	return []ports{loginPort}
 }
 
-// side is a pod of a role. Without a job it is a pod as every job has it.
+// side is a pod of a role. Where the job is not known, it is a pod with the labels
+// that every job's have.
 func (facts *Facts) side(role string) side {
 	pod := facts.example(role)
-	if pod == nil && facts.Name == "" {
-		pod = &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: facts.Namespace, Labels: map[string]string{
-			training.LabelJobName: "any", training.LabelJobType: training.JobTypeTrainJob, training.LabelReplicaType: role, training.LabelJobRole: role,
-		}}}
+	if pod == nil && facts.Job == nil {
+		pod = &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: facts.Namespace, Labels: plan.PodLabels(facts.bare(), role)}}
 	}
 	return side{role: role, pod: pod, namespace: facts.namespaceLabels()}
 }
@@ -133,23 +132,31 @@ func (facts *Facts) blockedTraffic(blocked []blockage) Finding {
 		}
 		culprits = append(culprits, blockage.policies...)
 		if i > 0 && blocked[i-1].what == blockage.what {
-			words[len(words)-1] = blockage.what + " (blocked in and out)"
+			words[len(words)-1] = blockage.what + " (in and out)"
 			continue
 		}
-		words = append(words, fmt.Sprintf("%s (blocked %s)", blockage.what, way))
+		words = append(words, fmt.Sprintf("%s (on the way %s)", blockage.what, way))
 	}
 	slices.Sort(culprits)
 	culprits = slices.Compact(culprits)
 	finding := Finding{
 		Rank:  facts.rank(Likely, training.StepWorkersReached, training.FailureSSHConnection, training.FailureMPIInitialization),
 		Title: "NetworkPolicies keep the job's pods from each other", Object: "networkpolicy/" + culprits[0], Documentation: pageFailures,
-		Cause: fmt.Sprintf("%s: %s.", strings.Join(culprits, " and "), strings.Join(words, ", ")),
+		Cause: fmt.Sprintf("%s that %s.", doing(culprits, "block"), strings.Join(words, ", that ")),
 		Fix:   fmt.Sprintf("Add spec.networkPolicy: {template: %s} to the job, which lets its own pods through, and create it anew; or see kubectl describe networkpolicy %s -n %s", template, culprits[0], facts.Namespace),
 	}
 	if finding.Rank == Note && facts.reached(training.StepWorkersReached) {
 		finding.Cause += " The launcher has reached the workers all the same: the policies came later, or this cluster's network does not enforce them."
 	}
 	return finding
+}
+
+// doing is what one does, or several do together.
+func doing(who []string, verb string) string {
+	if len(who) == 1 {
+		verb += "s"
+	}
+	return strings.Join(who, " and ") + " " + verb
 }
 
 // nameservers as clusters have them: CoreDNS, and OpenShift's.
@@ -184,7 +191,7 @@ func (facts *Facts) blockedDNS(policies []networkingv1.NetworkPolicy) []Finding 
 		return []Finding{{
 			Rank:  facts.rank(Likely, training.StepWorkersReached, training.FailureSSHConnection),
 			Title: "NetworkPolicies keep the job's pods from DNS", Object: "networkpolicy/" + culprits[0], Documentation: pageFailures,
-			Cause: fmt.Sprintf("%s lets nothing of the %s out to port 53, so that no host name is found.", strings.Join(culprits, " and "), role),
+			Cause: fmt.Sprintf("%s nothing of the %s out to port 53, so that no host name is found.", doing(culprits, "let"), role),
 			Fix:   "Add spec.networkPolicy: {template: Restricted} to the job, which opens the way to DNS, and create it anew",
 		}}
 	}

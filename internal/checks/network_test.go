@@ -114,7 +114,7 @@ func withAddress(facts *Facts) {
 
 func TestBlockageInWords(t *testing.T) {
 	facts := pending(kinds()[job.KindMPIJob], policies(t, denyAll, denyIngress))
-	want := "policy-a and policy-b: the launcher logs in to workers on port 2222 (blocked in and out), workers call the launcher back on high ports (blocked in and out), workers reach each other on high ports (blocked in and out)."
+	want := "policy-a and policy-b block that the launcher logs in to workers on port 2222 (in and out), that workers call the launcher back on high ports (in and out), that workers reach each other on high ports (in and out)."
 	if got := network(facts)[0].Cause; got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}

@@ -100,7 +100,7 @@ func (facts *Facts) tooFewNodes(worker *corev1.Pod, wanted int, found fit) Findi
 		Object: "nodes", Documentation: pageFailures,
 	}
 	if words := found.words(); words != "" {
-		finding.Cause += " Of the others, " + words + "."
+		finding.Cause += " What hinders on the others: " + words + "."
 	}
 	if facts.Used.Unknown != "" {
 		finding.Cause += " How full they are is not known: " + facts.Used.Unknown + "."
@@ -133,7 +133,7 @@ func (found *fit) words() string {
 	})
 	var words []string
 	for _, name := range names {
-		words = append(words, fmt.Sprintf("%d %s", found.hindrances[name], name))
+		words = append(words, fmt.Sprintf("%s (%s)", name, count(found.hindrances[name], "node")))
 	}
 	return strings.Join(words, "; ")
 }

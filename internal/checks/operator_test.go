@@ -66,6 +66,7 @@ func TestQueue(t *testing.T) {
 			facts.Queue.Value = conditioned("main", answerOf("Active", "False", "no ClusterQueue"))
 		}), want: []string{"certain: Queue main is not active"}, fix: "kubectl describe localqueue main -n team"},
 		"a queue that may not be read": {change: all(queued, func(facts *Facts) { facts.Queue.Unknown = "may not list" }), want: []string{"not known: Queue main"}},
+		"no workload":                  {change: all(queued, func(facts *Facts) { facts.Previous.Queued = true }), want: []string{"likely: The job waits in queue main"}},
 		"a workload without room": {change: all(queued, func(facts *Facts) {
 			facts.Workload.Value = conditioned("w", answerOf("QuotaReserved", "False", "insufficient quota"))
 		}), want: []string{"certain: The job waits in queue main"}, fix: "kubectl describe workload w -n team"},

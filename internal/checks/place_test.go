@@ -85,7 +85,7 @@ func TestNodes(t *testing.T) {
 		"of a launcher alone": {change: all(inCluster(), func(facts *Facts) { facts.Job.Worker.Replicas, facts.Pods.Value = 0, facts.Pods.Value[:1] }), want: []string{"certain: " + few}},
 	})
 	facts := pending(kinds()[job.KindMPIJob], inCluster(node("a", cordoned), node("b", tainted), node("c", cordoned)), func(facts *Facts) { facts.Used.Unknown = "may not list pods of all namespaces" })
-	want := "0 of 3 nodes would take a worker, which asks for 4 cpu, 8Gi memory; there is room for 0 of 2 workers. Of the others, 2 is cordoned; 1 has the taint gpu:NoSchedule. How full they are is not known: may not list pods of all namespaces."
+	want := "0 of 3 nodes would take a worker, which asks for 4 cpu, 8Gi memory; there is room for 0 of 2 workers. What hinders on the others: cordoned (2 nodes); taint gpu:NoSchedule is not tolerated (1 node). How full they are is not known: may not list pods of all namespaces."
 	if got := nodesThatFit(facts)[0].Cause; got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}

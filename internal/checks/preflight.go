@@ -35,14 +35,25 @@ const Rights = "Rights"
 // beforeSubmission are the checks of a job, forNamespace those of a place for jobs.
 var (
 	beforeSubmission = []Check{
-		{Rights, rights}, {"Namespace", placeExists}, {"Rules", rules}, {"Dry run", dryRun}, {"Runtime", runtimeExists}, {"Quota", quotas}, {"NetworkPolicy", network},
-		{"Image", imageReachable}, {"Slots", slots}, {"GPU type", gpuTypes}, {"Nodes", nodesThatFit}, {"Storage", storage}, {"Queue", queue},
-		{"PodSecurity", podSecurity}, {"Istio", istio}, {"Operator", operator},
+		{Rights, rights}, {"Namespace", placeExists}, {"Rules", rules}, {"Dry run", dryRun}, {"Runtime", runtimeExists}, {"Quota", ofModel(quotas)},
+		{"NetworkPolicy", network}, {"Image", ofModel(imageReachable)}, {"Slots", ofModel(slots)}, {"GPU type", ofModel(gpuTypes)},
+		{"Nodes", ofModel(nodesThatFit)}, {"Storage", ofModel(storage)}, {"Queue", ofModel(queue)}, {"PodSecurity", ofModel(podSecurity)},
+		{"Istio", istio}, {"Operator", operator},
 	}
 	forNamespace = []Check{
 		{Rights, rights}, {"Namespace", placeExists}, {"Quota", quotas}, {"NetworkPolicy", network}, {"Istio", istio}, {"DNS", names}, {"Operator", operator},
 	}
 )
+
+// ofModel is a check that can say nothing of a job whose runtime is not known.
+func ofModel(check func(*Facts) []Finding) func(*Facts) []Finding {
+	return func(facts *Facts) []Finding {
+		if facts.Job == nil {
+			return unknown("What the job asks for", facts.NoModel)
+		}
+		return check(facts)
+	}
+}
 
 // Preflight looks at a job that is about to be submitted, or at a namespace for
 // jobs.

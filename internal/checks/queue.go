@@ -19,7 +19,7 @@ func queue(facts *Facts) []Finding {
 	switch {
 	case facts.Queue.Unknown != "":
 		return unknown("Queue "+name, facts.Queue.Unknown)
-	case !facts.KueueServed && facts.Job.Suspended:
+	case !facts.KueueServed && facts.heldBack():
 		finding.Title, finding.Cause = "There is no Kueue", "The job is suspended and waits in a queue that nobody looks after."
 		finding.Fix = "Have Kueue installed, or take the label " + training.LabelQueue + " off the job and resume it"
 	case !facts.KueueServed:
@@ -36,11 +36,19 @@ func queue(facts *Facts) []Finding {
 	return []Finding{finding}
 }
 
+// heldBack: the job has no pods, because of its queue.
+func (facts *Facts) heldBack() bool { return facts.Job.Suspended || facts.Previous.Queued }
+
 // workload is what Kueue says of the job itself.
 func (facts *Facts) workload() []Finding {
 	switch workload := facts.Workload.Value; {
 	case facts.Workload.Unknown != "":
 		return unknown("Kueue's Workload of the job", facts.Workload.Unknown)
+	case workload == nil && facts.heldBack():
+		return []Finding{{
+			Rank: Likely, Title: "The job waits in queue " + facts.Job.Queue, Cause: "Kueue has made no Workload of it: it does not look after jobs of this kind, or has not seen it yet.",
+			Object: "localqueue/" + facts.Job.Queue, Fix: fmt.Sprintf("kubectl describe localqueue %s -n %s", facts.Job.Queue, facts.Namespace), Documentation: pageJobs,
+		}}
 	case workload == nil:
 		return nil
 	default:

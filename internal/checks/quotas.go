@@ -31,9 +31,13 @@ func quotas(facts *Facts) []Finding {
 		return nil
 	}
 	asked, there := quota.Brief(shortages)
+	who := "The job asks"
+	if facts.Stored {
+		who = "The pods that are not there yet ask"
+	}
 	finding := Finding{
 		Rank: facts.rank(Certain, training.StepScheduled, training.FailureResourceQuota), Title: "The namespace's quota is too small",
-		Cause:  fmt.Sprintf("The pods that are missing ask for %s; quota %s leaves %s.", asked, shortages[0].Quota, there),
+		Cause:  fmt.Sprintf("%s for %s; quota %s leaves %s.", who, asked, shortages[0].Quota, there),
 		Object: "resourcequota/" + shortages[0].Quota, Documentation: pageFailures,
 	}
 	finding.Fix = facts.quotaFix(demand)
@@ -58,7 +62,7 @@ func (facts *Facts) missing() *quota.Demand {
 func (facts *Facts) quotaFix(demand *quota.Demand) string {
 	see := "kubectl describe resourcequota -n " + facts.Namespace
 	if fitting := quota.FittingWorkers(demand, facts.Quotas.Value); fitting > 0 && !facts.Stored {
-		return fmt.Sprintf("Ask for %d workers, wait for other jobs to end, or have the quota raised; see %s", fitting, see)
+		return fmt.Sprintf("Ask for %s, wait for other jobs to end, or have the quota raised; see %s", count(int(fitting), "worker"), see)
 	}
 	return "Wait for other jobs to end, ask for less, or have the quota raised; see " + see
 }

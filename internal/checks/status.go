@@ -120,15 +120,36 @@ func (facts *Facts) obstacleFix(reason string) string {
 	}
 }
 
+// unexplained is how long a job may wait for what no check explains.
+const unexplained = time.Minute
+
+// explainWaiting makes what a pending job waits for a finding of weight, if nothing
+// else was found and it has waited for long.
+func explainWaiting(facts *Facts, findings []Finding) {
+	if facts.Previous.Phase != training.PhasePending || facts.Now.Sub(facts.Previous.Submitted.Time) < unexplained ||
+		slices.ContainsFunc(findings, func(finding Finding) bool { return finding.Rank.Hinders() }) {
+		return
+	}
+	for i := range findings {
+		if finding := &findings[i]; finding.Check == "Status" && finding.Rank == Note {
+			finding.Rank, finding.Title = Likely, "The job waits, and no check says why"
+			finding.Fix = fmt.Sprintf("odh %s describe %s -n %s", resourceOf(facts.Kind), facts.Name, facts.Namespace)
+		}
+	}
+}
+
 // waitsFor is the condition that a pending job waits for.
 func (facts *Facts) waitsFor() *metav1.Condition {
+	if facts.Previous.Phase != training.PhasePending {
+		return nil
+	}
 	if pending := meta.FindStatusCondition(facts.Conditions, string(v2beta1.JobPending)); pending != nil {
 		if pending.Status == metav1.ConditionTrue {
 			return pending
 		}
 		return nil
 	}
-	for _, question := range []string{v2alpha1.ConditionGangScheduling, v2alpha1.ConditionWorkersReady, v2alpha1.ConditionLauncherReady} {
+	for _, question := range []string{v2alpha1.ConditionGangScheduling, v2alpha1.ConditionWorkersReady, v2alpha1.ConditionLauncherReady, v2alpha1.ConditionTrainingComplete} {
 		if answer := meta.FindStatusCondition(facts.Conditions, question); answer != nil && answer.Status != metav1.ConditionTrue {
 			return answer
 		}

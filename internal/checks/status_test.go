@@ -3,6 +3,7 @@ package checks
 import (
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -123,4 +124,25 @@ func initWaits(facts *Facts) {
 	facts.Pods.Value[1].Status.InitContainerStatuses = []corev1.ContainerStatus{{
 		Image: "agent:1", State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ErrImagePull"}},
 	}}
+}
+
+// What no check explains is worth looking at, once it lasts.
+func TestUnexplainedWaiting(t *testing.T) {
+	for kind, made := range kinds() {
+		for name, test := range map[string]struct {
+			change func(*Facts)
+			want   []string
+		}{
+			"a job that has just begun to wait": {func(facts *Facts) { facts.Previous.Submitted = ago(59) }, []string{"note: The job waits"}},
+			"a job that waits":                  {func(*Facts) {}, []string{"likely: The job waits, and no check says why"}},
+			"a job whose trouble is known":      {inCluster(), []string{"certain: Too few nodes would take the workers", "note: The job waits"}},
+			"a job that runs":                   {runs, []string{}},
+		} {
+			findings := Diagnose(pending(made, waits("Waiting", "words"), test.change))
+			if diff := cmp.Diff(test.want, inBrief(findings)); diff != "" {
+				t.Errorf("%s, %s (-want +got):\n%s", kind, name, diff)
+			}
+			wantHelp(t, findings)
+		}
+	}
 }

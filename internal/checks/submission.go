@@ -122,7 +122,7 @@ func rights(facts *Facts) (findings []Finding) {
 			Rank: Possible, Title: "You may not " + right.What, Cause: "The job runs without it, but you do not see what becomes of it.", Object: "namespace/" + facts.Namespace,
 			Fix: fmt.Sprintf("Have an administrator give you the role edit: kubectl create rolebinding odh-edit --clusterrole=edit --user=YOU -n %s", facts.Namespace), Documentation: pageOperator,
 		}
-		if right.Needed {
+		if right.Needed || strings.HasPrefix(right.What, "create ") && !mayCreate(known.Value) {
 			finding.Rank, finding.Cause = Certain, "A job cannot be submitted without it."
 		}
 		findings = append(findings, finding)

@@ -61,6 +61,7 @@ func TestRights(t *testing.T) {
 		"everything":             {change: may(Right{What: "create mpijobs", Allowed: true, Needed: true}, Right{What: "list pods", Allowed: true})},
 		"no jobs":                {change: may(Right{What: "create mpijobs", Needed: true}), want: []string{"certain: You may not create mpijobs"}, fix: "kubectl create rolebinding"},
 		"no pods":                {change: may(Right{What: "list pods"}), want: []string{"possible: You may not list pods"}},
+		"no job of either kind":  {change: may(Right{What: "create mpijobs"}, Right{What: "create trainjobs"}), want: []string{"certain: You may not create mpijobs", "certain: You may not create trainjobs"}},
 		"nobody could be asked":  {change: func(facts *Facts) { facts.Submission.Rights.Unknown = "cannot ask" }, want: []string{"not known: Rights"}},
 		"a namespace for a kind": {change: may(Right{What: "create mpijobs"}, Right{What: "create trainjobs", Allowed: true}), want: []string{"possible: You may not create mpijobs"}},
 	})

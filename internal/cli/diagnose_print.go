@@ -62,7 +62,12 @@ func rankColour(rank checks.Rank) colour {
 
 // numbered is a finding with all that it says.
 func (printer *findingsPrinter) numbered(number int, finding *checks.Finding) {
-	fmt.Fprintf(printer.to, "%d. %s %s\n", number, printer.terminal.paint(rankColour(finding.Rank), "["+finding.Rank.String()+"]"), printer.terminal.paint(bold, finding.Title))
+	rank := "[" + finding.Rank.String() + "]"
+	title := printer.terminal.wrap(finding.Title, len(rank)+4)
+	for i := range title {
+		title[i] = printer.terminal.paint(bold, title[i])
+	}
+	fmt.Fprintf(printer.to, "%d. %s %s\n", number, printer.terminal.paint(rankColour(finding.Rank), rank), strings.Join(title, "\n   "))
 	printer.lines(finding.Cause, "   ")
 	printer.details(finding, "   ")
 }

@@ -38,6 +38,8 @@ type session struct {
 	terminal terminal
 	stdin    string
 	objects  []client.Object
+	// answers, if set, stands between the command line and the cluster.
+	answers func(client.WithWatch) client.WithWatch
 }
 
 // run runs a command line and returns all that is seen of it.
@@ -47,6 +49,9 @@ func (session session) run(t *testing.T, line string) string {
 	environment := newEnvironment(genericiooptions.IOStreams{In: strings.NewReader(session.stdin), Out: &out, ErrOut: &errOut})
 	environment.clock, environment.terminal = clocktesting.NewFakePassiveClock(now), session.terminal
 	environment.cluster = fake.NewClientBuilder().WithScheme(scheme()).WithObjects(session.objects...).WithIndex(eventKind.object, eventKind.field, eventKind.of).Build()
+	if session.answers != nil {
+		environment.cluster = session.answers(environment.cluster)
+	}
 	// Nobody's own settings: what is tested is the same on every machine.
 	t.Setenv("KUBECONFIG", filepath.Join(t.TempDir(), "none"))
 	code := run(t.Context(), environment, split(line))

@@ -206,7 +206,8 @@ func (printer *findingsPrinter) outcome(outcome *checks.Outcome) {
 	for i := range outcome.Findings {
 		finding := &outcome.Findings[i]
 		printer.lines(strings.TrimSuffix(fmt.Sprintf("%s: %s", finding.Title, strings.TrimPrefix(finding.Cause, "not known: ")), ": "), indent)
-		if finding.Fix != "" {
+		// The same is said once.
+		if next := i + 1; finding.Fix != "" && (next == len(outcome.Findings) || outcome.Findings[next].Fix != finding.Fix) {
 			printer.lines("Fix: "+printer.asTyped(finding.Fix), indent)
 		}
 	}

@@ -25,13 +25,13 @@ import (
 // the node ask for.
 func Hindrance(node *corev1.Node, pod *corev1.Pod, used corev1.ResourceList) string {
 	if node.Spec.Unschedulable {
-		return "is cordoned"
+		return "cordoned"
 	}
 	if matches, err := nodeaffinity.GetRequiredNodeAffinity(pod).Match(node); err != nil || !matches {
 		return unmatched(pod)
 	}
 	if taint, found := untolerated(node, pod); found {
-		return "has the taint " + taint.ToString()
+		return fmt.Sprintf("taint %s is not tolerated", taint.ToString())
 	}
 	return short(node, pod, used)
 }
@@ -47,9 +47,9 @@ func unmatched(pod *corev1.Pod) string {
 		labels = append(labels, key+"="+pod.Spec.NodeSelector[key])
 	}
 	if len(labels) == 0 {
-		return "does not match the node affinity"
+		return "no match for the node affinity"
 	}
-	return "does not match the node selector " + strings.Join(labels, ",")
+	return "no match for the node selector " + strings.Join(labels, ",")
 }
 
 func untolerated(node *corev1.Node, pod *corev1.Pod) (corev1.Taint, bool) {
@@ -77,9 +77,9 @@ func short(node *corev1.Node, pod *corev1.Pod, used corev1.ResourceList) string 
 	}
 	switch {
 	case len(never) > 0:
-		return fmt.Sprintf("is too small: %s", strings.Join(never, ", "))
+		return fmt.Sprintf("too small: %s", strings.Join(never, ", "))
 	case len(now) > 0:
-		return fmt.Sprintf("is too full: %s", strings.Join(now, ", "))
+		return fmt.Sprintf("too full: %s", strings.Join(now, ", "))
 	default:
 		return ""
 	}

@@ -34,22 +34,22 @@ func TestHindrance(t *testing.T) {
 		"a pod that asks for nothing": {pod: asks()},
 		"a resource of zero":          {pod: asks("nvidia.com/gpu", "0")},
 		"a pod beside others":         {pod: asks("cpu", "2"), used: amounts("cpu", "2")},
-		"a node that is full":         {pod: asks("cpu", "2"), used: amounts("cpu", "3"), want: "is too full: cpu"},
-		"a node that is too small":    {pod: asks("cpu", "5", "memory", "9Gi"), want: "is too small: cpu, memory"},
-		"too small comes before full": {pod: asks("cpu", "2", "nvidia.com/gpu", "1"), used: amounts("cpu", "3"), want: "is too small: nvidia.com/gpu"},
-		"a node that is cordoned":     {pod: asks(), node: func(node *corev1.Node) { node.Spec.Unschedulable = true }, want: "is cordoned"},
+		"a node that is full":         {pod: asks("cpu", "2"), used: amounts("cpu", "3"), want: "too full: cpu"},
+		"a node that is too small":    {pod: asks("cpu", "5", "memory", "9Gi"), want: "too small: cpu, memory"},
+		"too small comes before full": {pod: asks("cpu", "2", "nvidia.com/gpu", "1"), used: amounts("cpu", "3"), want: "too small: nvidia.com/gpu"},
+		"a node that is cordoned":     {pod: asks(), node: func(node *corev1.Node) { node.Spec.Unschedulable = true }, want: "cordoned"},
 		"a taint that only prefers": {pod: asks(), node: func(node *corev1.Node) {
 			node.Spec.Taints = []corev1.Taint{{Key: "a", Effect: corev1.TaintEffectPreferNoSchedule}}
 		}},
-		"a taint that is not tolerated":  {pod: asks(), node: func(node *corev1.Node) { node.Spec.Taints = []corev1.Taint{gpuTaint} }, want: "has the taint nvidia.com/gpu=present:NoSchedule"},
+		"a taint that is not tolerated":  {pod: asks(), node: func(node *corev1.Node) { node.Spec.Taints = []corev1.Taint{gpuTaint} }, want: "taint nvidia.com/gpu=present:NoSchedule is not tolerated"},
 		"a taint that is tolerated":      {pod: tolerating(gpuTaint), node: func(node *corev1.Node) { node.Spec.Taints = []corev1.Taint{gpuTaint} }},
-		"a selector that does not match": {pod: selecting("zone", "a"), want: "does not match the node selector zone=a"},
+		"a selector that does not match": {pod: selecting("zone", "a"), want: "no match for the node selector zone=a"},
 		"a selector that matches":        {pod: selecting("zone", "a"), node: func(node *corev1.Node) { node.Labels = map[string]string{"zone": "a"} }},
 		"an affinity that does not match": {pod: &corev1.Pod{Spec: corev1.PodSpec{Affinity: &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{
 			RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{
 				MatchExpressions: []corev1.NodeSelectorRequirement{{Key: "zone", Operator: corev1.NodeSelectorOpExists}},
 			}}},
-		}}}}, want: "does not match the node affinity"},
+		}}}}, want: "no match for the node affinity"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
