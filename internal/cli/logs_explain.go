@@ -74,7 +74,7 @@ func (reader *logReader) noPods(seen *view, selection joblog.Selection, policy t
 	case seen.Finished():
 		told.message, told.reason = fmt.Sprintf("the pods of %s are gone, and what they printed with them", seen.named()), "PodsGone"
 		told.details = []string{whyGone(policy)}
-		told.suggestions = []string{describe, "Have the next one kept: cleanPodPolicy: None"}
+		told.suggestions = append([]string{describe}, howToKeep(seen.kind, policy)...)
 	default:
 		told.message, told.reason = seen.named()+" has no pods yet", "NoPods"
 		told.details = []string{seen.explanation()}
@@ -91,6 +91,21 @@ func hasWorker(seen *view, number int32) bool {
 func hasInitializer(seen *view) bool {
 	trainJob, isTrainJob := seen.Object.(*v2alpha1.TrainJob)
 	return isTrainJob && trainJob.Spec.Initializer != nil
+}
+
+// howToKeep says how the pods of the next job stay. Those of a TrainJob that still
+// run when it ends never do.
+func howToKeep(kind *kind, policy training.CleanPodPolicy) []string {
+	switch {
+	case policy == training.CleanPodPolicyAll:
+		return []string{"Have what ends by itself, as the launcher does, kept: cleanPodPolicy: Running"}
+	case policy == training.CleanPodPolicyRunning && kind == mpiJobs:
+		return []string{"Have every pod kept: cleanPodPolicy: None"}
+	case policy == training.CleanPodPolicyRunning:
+		return []string{"Read the next one while it runs: logs --all --follow"}
+	default:
+		return nil
+	}
 }
 
 // whyGone says why a job that has ended has no pods.

@@ -40,15 +40,15 @@ func newTopCommand(environment *environment) *cobra.Command {
 		Short: "Show what jobs ask for and use, and how long they wait",
 		Long: `Show what jobs ask for, what they use, and what waiting costs.
 
-GPU, CPU and MEMORY are what launcher and workers ask for in all. CPU USED and MEMORY
-USED are measured by the cluster's metrics API (metrics.k8s.io); "-" where there is none.
+GPU, CPU and MEMORY are what launcher and workers ask for in all. CPU-USED and
+MEMORY-USED are measured by the metrics API (metrics.k8s.io); "-" where there is none.
 
 WAITED is the time from Submitted to Scheduled: until every pod has a node. It counts on
 as long as a pod has none; time in a queue, or suspended, is in it.
-GPU-S IDLE are GPU-seconds held and not used: the job's GPUs times the time from Scheduled
+GPU-S-IDLE are GPU-seconds held and not used: the job's GPUs times the time from Scheduled
 to FirstRankUp. When the first rank came up is known once the launcher has ended; before
 that WorkersReached, the start of mpirun, stands in for it.
-GPU-S QUEUED (-o wide) are GPU-seconds asked for and not given: the job's GPUs times WAITED.
+GPU-S-QUEUED (-o wide) are GPU-seconds asked for and not given: the job's GPUs times WAITED.
 
 The last line is the sum. What is asked and used counts in it until a job has ended.`,
 		Example: `  odh top

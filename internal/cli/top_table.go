@@ -19,10 +19,10 @@ import (
 // topTable is jobs in kubectl's form of a table, with their sum at its end.
 func topTable(all []jobUsage) *metav1.Table {
 	table := &metav1.Table{}
-	for _, name := range []string{"Name", "Kind", "Status", "GPU", "CPU", "CPU used", "Memory", "Memory used", "Waited", "GPU-s idle"} {
+	for _, name := range []string{"Name", "Kind", "Status", "GPU", "CPU", "CPU-used", "Memory", "Memory-used", "Waited", "GPU-s-idle"} {
 		table.ColumnDefinitions = append(table.ColumnDefinitions, column(name, 0))
 	}
-	for _, name := range []string{"GPU-s queued", "Held idle", "Workers", "Queue"} {
+	for _, name := range []string{"GPU-s-queued", "Held-idle", "Workers", "Queue"} {
 		table.ColumnDefinitions = append(table.ColumnDefinitions, column(name, 1))
 	}
 	for i := range all {
