@@ -8,9 +8,10 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/yaml"
 
-	"github.com/trireme-mpi/trireme/api/v2alpha1"
+	"github.com/trireme-mpi/trireme/api/v2beta1"
 	"github.com/trireme-mpi/trireme/internal/job"
 	"github.com/trireme-mpi/trireme/internal/testing/goldenfile"
 )
@@ -169,13 +170,16 @@ func TestEntries(t *testing.T) {
 			Options{Accepted: true}, "spec.mpiReplicaSpecs.Worker.template.spec.nodeSelector", Look, "Kueue adds to it"},
 		"a place in a file": {strings.Replace(jobWith(needs, ranks, "worker nodeSelector: {a: b}"), "{name: small}", "{name: small, labels: {kueue.x-k8s.io/queue-name: q}}", 1),
 			Options{}, "spec.mpiReplicaSpecs.Worker.template.spec.nodeSelector", Moved, ""},
-		"policies that differ":     {jobWith(needs, ranks, "job cleanPodPolicy: All", "job runPolicy: {cleanPodPolicy: None}"), Options{}, "spec.runPolicy.cleanPodPolicy", Look, "All"},
-		"MultiKueue":               {jobWith(needs, ranks, "job runPolicy: {managedBy: kueue.x-k8s.io/multikueue}"), Options{}, "spec.runPolicy.managedBy", Mapped, ""},
-		"a role that there is not": {strings.Replace(jobWith(needs, ranks), "    Worker:", "    Evaluator: {replicas: 1}\n    Worker:", 1), Options{}, "spec.mpiReplicaSpecs.Evaluator", Look, "no role"},
-		"something empty":          {jobWith(needs, ranks, "launcher.main colour: null"), Options{}, launcherMain + "colour", Moved, ""},
+		"workers whose arguments are no sshd": {jobWith(needs, ranks, "worker.main args: [serve]"), Options{}, workerMain + "args", Look, "does more than start an sshd"},
+		"policies that differ":                {jobWith(needs, ranks, "job cleanPodPolicy: All", "job runPolicy: {cleanPodPolicy: None}"), Options{}, "spec.runPolicy.cleanPodPolicy", Look, "All"},
+		"MultiKueue":                          {jobWith(needs, ranks, "job runPolicy: {managedBy: kueue.x-k8s.io/multikueue}"), Options{}, "spec.runPolicy.managedBy", Mapped, ""},
+		"a role that there is not":            {strings.Replace(jobWith(needs, ranks), "    Worker:", "    Evaluator: {replicas: 1}\n    Worker:", 1), Options{}, "spec.mpiReplicaSpecs.Evaluator", Look, "no role"},
+		"something empty":                     {jobWith(needs, ranks, "launcher.main colour: null"), Options{}, launcherMain + "colour", Moved, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			report := convert(t, test.job, test.options).Report
+			result := convert(t, test.job, test.options)
+			report := result.Report
+			wantAccounted(t, test.job, result)
 			at := slices.IndexFunc(report.Entries, func(entry Entry) bool {
 				return entry.Path == test.path && entry.Outcome == test.outcome && strings.Contains(entry.Why, test.words) && (test.words != "" || entry.Why == "")
 			})
@@ -230,149 +234,36 @@ func TestOtherLimitsOfACluster(t *testing.T) {
 	}
 }
 
-// A runtime of the namespace that says the same is taken, and one that says
-// something else keeps its name.
-func TestRuntimesOfANamespace(t *testing.T) {
-	existing := &Existing{}
-	first := convert(t, jobWith(ranks, needs), Options{Existing: existing})
-	existing.Add(first.Runtime)
-	for name, test := range map[string]struct {
-		job, want string
-		made      bool
-	}{
-		"the same":                   {strings.Replace(jobWith(ranks, needs), "small", "other", 1), "TrainingRuntime small", false},
-		"the same name":              {jobWith(ranks, needs, "worker nodeSelector: {a: b}"), "TrainingRuntime small-2", true},
-		"another one":                {strings.Replace(jobWith(ranks, needs, "worker nodeSelector: {a: b}"), "small", "other", 1), "TrainingRuntime other", true},
-		"the same name, elsewhere":   {strings.Replace(jobWith(ranks, needs, "worker nodeSelector: {a: b}"), "{name: small}", "{name: small, namespace: b}", 1), "TrainingRuntime small", true},
-		"the same, elsewhere":        {strings.Replace(jobWith(ranks, needs), "{name: small}", "{name: small, namespace: b}", 1), "TrainingRuntime small", true},
-		"the same, by a first name":  {strings.Replace(jobWith(ranks, needs), "{name: small}", "{generateName: small-}", 1), "TrainingRuntime small", false},
-		"another, by its first name": {strings.Replace(jobWith(ranks, needs, "worker nodeSelector: {a: b}"), "{name: small}", "{generateName: small-}", 1), "TrainingRuntime small-2", true},
-	} {
-		t.Run(name, func(t *testing.T) {
-			result := convert(t, test.job, Options{Existing: existing})
-			if result.Report.Runtime != test.want || (result.Runtime != nil) != test.made || result.Runtime != nil && "TrainingRuntime "+result.Runtime.Name != test.want {
-				t.Errorf("the job names %s, want %s", result.Report.Runtime, test.want)
-			}
-		})
-	}
-}
-
-// The runtimes that are installed set what most MPIJobs do not; one that says the
-// same needs no runtime of its own.
-func TestAnInstalledRuntimeIsTaken(t *testing.T) {
-	var intel v2alpha1.ClusterTrainingRuntime
-	data, err := os.ReadFile("../../config/runtimes/mpi-intel-cpu.yaml")
+// wantAccounted fails unless every field is where the report says that it is.
+func wantAccounted(t *testing.T, text string, result *Result) {
+	t.Helper()
+	objects, err := Read(documents(t, text))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := yaml.UnmarshalStrict(data, &intel); err != nil {
+	raw := objects[0]
+	// As it is stored: 1 and "1" are the same quantity.
+	var read v2beta1.MPIJob
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(raw, &read); err != nil {
 		t.Fatal(err)
 	}
-	options := Options{Runtimes: []v2alpha1.ClusterTrainingRuntime{intel}}
-	same := jobWith("job mpiImplementation: Intel", "job slotsPerWorker: 2", "launcher.main env: [{name: HOME, value: /tmp}, {name: I_MPI_PIN, value: '0'}]",
-		"launcher.main command: [mpirun, -np, '4', train]", "launcher.main resources: {limits: {cpu: 1, memory: 1Gi}}", needs,
-		"worker.main env: [{name: HOME, value: /tmp}, {name: I_MPI_PIN, value: '0'}, {name: OMP_NUM_THREADS, value: '4'}, {name: MKL_NUM_THREADS, value: '4'}]")
-	for text, want := range map[string]string{
-		same: "ClusterTrainingRuntime mpi-intel-cpu",
-		strings.Replace(same, "OMP_NUM_THREADS, value: '4'", "OMP_NUM_THREADS, value: '8'", 1): "TrainingRuntime small",
-		strings.Replace(same, "mpiImplementation: Intel", "mpiImplementation: MPICH", 1):       "TrainingRuntime small",
-		strings.Replace(same, "-np, '4', train", "-ppn, '2', train", 1):                        "ClusterTrainingRuntime mpi-intel-cpu",
-		strings.Replace(same, "[mpirun, -np, '4', train]", "[sh, -c, train]", 1):               "TrainingRuntime small",
-	} {
-		result := convert(t, text, options)
-		if got := result.Report.Runtime; got != want || (result.Runtime == nil) != strings.HasPrefix(want, "Cluster") {
-			t.Errorf("the job names %s, want %s:\n%s", got, want, text)
-		}
-		if objects, err := result.Objects(); err != nil || result.Runtime == nil && len(objects) != 1 {
-			t.Errorf("%d objects are made, %v", len(objects), err)
+	known := unstructuredOf(t, &read)
+	outputs := map[string]map[string]any{"TrainJob": unstructuredOf(t, result.TrainJob), "TrainingRuntime": unstructuredOf(t, result.Runtime)}
+	for _, path := range leaves(known, "") {
+		if fault := accounted(known, outputs, result.Report, path); fault != "" {
+			value, written := lookup(raw, path)
+			if written && !saysNothing(value) {
+				t.Errorf("%s: %s", path, fault)
+			}
 		}
 	}
 }
 
-func TestOldVersionsAreRecognised(t *testing.T) {
-	for version, words := range map[string]string{"v1": "mainContainer", "v1alpha2": "mainContainer", "v1alpha1": "numNodes", "v3": "v2beta1"} {
-		_, err := Read(documents(t, "apiVersion: kubeflow.org/"+version+"\nkind: MPIJob\nmetadata: {name: old}\n"))
-		tooOld, is := err.(*TooOldError)
-		if !is || !strings.Contains(err.Error(), "MPIJob old is of version "+version) || !strings.Contains(strings.Join(tooOld.Advice, " "), words) {
-			t.Errorf("%s: %v", version, err)
-		}
-	}
-}
-
-func TestRead(t *testing.T) {
-	for name, test := range map[string]struct {
-		text, want, err string
-	}{
-		"documents":              {"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n---\n" + jobWith(), "ConfigMap a, MPIJob small", ""},
-		"a list":                 {"apiVersion: v1\nkind: List\nitems:\n- {apiVersion: v1, kind: Secret, metadata: {name: s}}\n", "Secret s", ""},
-		"a typed list":           {"apiVersion: kubeflow.org/v2beta1\nkind: MPIJobList\nitems:\n- metadata: {generateName: b-}\n", "MPIJob b-", ""},
-		"JSON":                   {`{"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s"}}`, "Secret s", ""},
-		"no object":              {"a: b", "", "document 1 is no object of Kubernetes: it lacks apiVersion or kind"},
-		"nothing":                {"", "", "lacks apiVersion or kind"},
-		"an old job in a list":   {"apiVersion: kubeflow.org/v1\nkind: MPIJobList\nitems: [{metadata: {name: b}}]\n", "", "MPIJob b is of version v1"},
-		"another group's MPIJob": {"apiVersion: example.com/v1\nkind: MPIJob\nmetadata: {name: b}\n", "MPIJob b", ""},
-	} {
-		t.Run(name, func(t *testing.T) {
-			objects, err := Read(documents(t, test.text))
-			if (err != nil) != (test.err != "") || err != nil && !strings.Contains(err.Error(), test.err) {
-				t.Fatalf("the error is %v, want %q", err, test.err)
-			}
-			var names []string
-			for _, object := range objects {
-				names = append(names, object.Named())
-			}
-			if got := strings.Join(names, ", "); got != test.want {
-				t.Errorf("read %q, want %q", got, test.want)
-			}
-		})
-	}
-}
-
-func TestWhatIsNoJobIsRefused(t *testing.T) {
-	for name, test := range map[string]struct{ spec, err string }{
-		"no launcher":                 {"mpiReplicaSpecs: {Worker: {}}", "has no launcher"},
-		"a launcher without contents": {"mpiReplicaSpecs: {Launcher: {}}", "has no launcher"},
-		"workers without contents":    {"mpiReplicaSpecs: {Launcher: {template: {spec: {containers: [{name: a}]}}}, Worker: {replicas: 2}}", "workers without a container"},
-		"another type":                {"slotsPerWorker: many", "cannot be read"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			objects, err := Read(documents(t, "apiVersion: kubeflow.org/v2beta1\nkind: MPIJob\nmetadata: {name: odd}\nspec:\n  "+test.spec+"\n"))
-			if err != nil {
-				t.Fatal(err)
-			}
-			if _, err := Convert(objects[0], Options{}); err == nil || !strings.Contains(err.Error(), test.err) || !strings.Contains(err.Error(), "MPIJob odd") {
-				t.Errorf("%v does not say %q", err, test.err)
-			}
-		})
-	}
-}
-
-func TestAJobWithoutANameIsRefused(t *testing.T) {
-	objects, err := Read(documents(t, strings.Replace(jobWith(ranks, needs), "{name: small}", "{labels: {a: b}}", 1)))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := Convert(objects[0], Options{}); err == nil || !strings.Contains(err.Error(), "has no name") {
-		t.Error(err)
-	}
-}
-
-func TestPaths(t *testing.T) {
-	value := map[string]any{"a": []any{map[string]any{"b.c/d": "1", `e]"`: "2", "7": "3"}}, "empty": map[string]any{}}
-	var got []string
-	for _, path := range leaves(value, "") {
-		found, there := lookup(value, path)
-		if !there {
-			t.Errorf("%s leads nowhere", path)
-		}
-		text, _ := found.(string)
-		got = append(got, path+"="+text)
-	}
-	want := []string{`a[0][7]=3`, `a[0][b.c/d]=1`, `a[0]["e]\""]=2`, `empty=`}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Error(diff)
-	}
-	if isBelow("spec.abc", "spec.ab") || !isBelow("spec.ab[0]", "spec.ab") || isBelow("spec", "") {
-		t.Error("a path is not below what it only begins with")
+// What no rule deals with is for a person: a field that an MPIJob gets one day.
+func TestWhatNoRuleDealsWith(t *testing.T) {
+	migration := &migration{raw: map[string]any{"spec": map[string]any{"new": "field", "none": ""}}, report: &Report{}}
+	migration.rest()
+	if got := migration.report.Entries; len(got) != 2 || got[0].Path != "spec.new" || got[0].Outcome != Look || got[1].Outcome != Dropped {
+		t.Errorf("the report says %+v", got)
 	}
 }

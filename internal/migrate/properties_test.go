@@ -25,7 +25,7 @@ import (
 func TestThePackageIsPure(t *testing.T) { pure.ReachesNoCluster(t) }
 
 // seeds is how many random jobs each property is asked of.
-const seeds = 1000
+const seeds = 600
 
 func unstructuredOf(t testing.TB, object any) map[string]any {
 	t.Helper()
