@@ -115,13 +115,10 @@ func (environment *environment) runtimeTable(found []foundRuntime) *metav1.Table
 		// Of a job that says nothing itself.
 		made := job.FromTrainJob(&v2alpha1.TrainJob{}, each.spec, job.Defaults{})
 		requests := job.Requests(&made.Worker.Template.Spec)
-		cpu, memory, image := requests.Cpu().String(), requests.Memory().String(), "-"
-		if containers := made.Worker.Template.Spec.Containers; len(containers) > 0 {
-			image = orDash(containers[0].Image)
-		}
 		table.Rows = append(table.Rows, metav1.TableRow{Object: runtime.RawExtension{Object: each.Object}, Cells: []any{
 			each.GetName(), scope, orDash(string(each.spec.MLPolicy.MPIImplementation)), fmt.Sprint(made.Worker.Replicas), fmt.Sprint(made.Slots), job.GPUs(requests).String(),
-			age(environment.clock.Now(), each.GetCreationTimestamp().Time), cpu, memory, orDash(string(made.Gang.Scheduler)), image,
+			age(environment.clock.Now(), each.GetCreationTimestamp().Time),
+			requests.Cpu().String(), requests.Memory().String(), orDash(string(made.Gang.Scheduler)), orDash(imageOf(each.spec)),
 		}})
 	}
 	return table

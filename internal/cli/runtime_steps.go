@@ -17,6 +17,8 @@ const (
 	stepOK         = "ok"
 	stepFailed     = "fail"
 	stepNotReached = "not reached"
+	// stepUnknown: the ranks' words could not be read.
+	stepUnknown = "not known"
 )
 
 // trialStep is how far the trial of a runtime came.
@@ -86,8 +88,12 @@ func (state *trialState) steps(over bool) (steps []trialStep) {
 	name := fmt.Sprintf("every rank answered (%d/%d)", state.answered, state.ranks)
 	finished, _ := state.seen.reached(training.StepFinished)
 	add(name, finished, state.seen.Phase == training.PhaseSucceeded && state.answered == state.ranks)
-	if last := &steps[len(steps)-1]; last.Result == stepFailed && state.seen.Phase == training.PhaseSucceeded {
-		last.Message = "The job succeeded, but not every rank printed its line. " + state.logUnknown
+	switch last := &steps[len(steps)-1]; {
+	case last.Result != stepFailed || state.seen.Phase != training.PhaseSucceeded:
+	case state.logUnknown != "":
+		last.Result, last.Message = stepUnknown, "The job succeeded, but what its ranks printed is not known: "+state.logUnknown
+	default:
+		last.Message = "The job succeeded, but not every rank printed its line."
 	}
 	return steps
 }
@@ -186,11 +192,12 @@ func (progress *trialProgress) end(ctx context.Context, timedOut bool) error {
 	if launcher := state.seen.LauncherPodStatus; launcher != nil && state.seen.Phase == training.PhaseSucceeded {
 		log, err := progress.log(ctx, launcher.Name)
 		if state.answered = answered(log); err != nil {
-			state.logUnknown = fmt.Sprintf("The launcher's log could not be read: %v", err)
+			state.logUnknown = err.Error()
 		}
 	}
 	steps := state.steps(true)
-	works := steps[len(steps)-1].Result == stepOK
+	last := steps[len(steps)-1].Result
+	works := last == stepOK || last == stepUnknown
 	if progress.output != "" {
 		if err := progress.printDocument(trialReport{
 			Runtime: progress.runtime.GetName(), Kind: string(progress.runtime.kind), Namespace: progress.namespace, Job: progress.name, Image: progress.image, Works: works, Steps: steps,

@@ -46,6 +46,11 @@ const (
 const trialScript = `echo "` + answer + `${OMPI_COMM_WORLD_RANK:-${PMI_RANK:-${PMIX_RANK:-?}}} of worker ${MPIJOB_WORKER_INDEX:-?}"`
 
 func newRuntimeTestCommand(environment *environment) *cobra.Command {
+	command, _ := newTrialCommand(environment)
+	return command
+}
+
+func newTrialCommand(environment *environment) (*cobra.Command, *trial) {
 	trial := &trial{environment: environment}
 	command := &cobra.Command{
 		Use: "test NAME", Short: "Try a runtime out with a job of two workers, and clean up",
@@ -67,12 +72,15 @@ The exit code is 0 if the runtime works, 1 if it does not, 7 if it took too long
 	flags.DurationVar(&trial.timeout, "timeout", 2*time.Minute, "how long it may take")
 	flags.BoolVar(&trial.keep, "keep", false, "leave the job where it is")
 	flags.StringVarP(&trial.output, "output", "o", "", "json or yaml")
-	return command
+	return command, trial
 }
 
 func (trial *trial) prepare(command *cobra.Command, name string) (err error) {
 	if err := isDocument(command, trial.output); err != nil {
 		return err
+	}
+	if kind := trial.kind; kind != "" && !strings.EqualFold(kind, string(v2alpha1.RuntimeKindNamespaced)) && !strings.EqualFold(kind, string(v2alpha1.RuntimeKindCluster)) {
+		return usageFailure(command, fmt.Sprintf("--kind %q: there are %s and %s", kind, v2alpha1.RuntimeKindNamespaced, v2alpha1.RuntimeKindCluster))
 	}
 	for _, quantity := range []string{trial.cpu, trial.memory} {
 		if _, err := resource.ParseQuantity(quantity); quantity != "" && err != nil {

@@ -1,0 +1,186 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+	clocktesting "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/trireme-mpi/trireme/api/training"
+	"github.com/trireme-mpi/trireme/api/v2alpha1"
+	"github.com/trireme-mpi/trireme/internal/testing/goldenfile"
+)
+
+func TestTrialSteps(t *testing.T) {
+	started := func(role string, seconds int) corev1.Pod {
+		pod := *podOf(training.JobTypeTrainJob, "try", role, role, "node-1", 0)
+		if seconds > 0 {
+			pod.Status.ContainerStatuses[0].State.Running = &corev1.ContainerStateRunning{StartedAt: ago(seconds)}
+		}
+		return pod
+	}
+	ended := started(training.RoleLauncher, 0)
+	ended.Status.ContainerStatuses[0].State.Terminated = &corev1.ContainerStateTerminated{StartedAt: ago(580)}
+	type steps = []training.TimelineEntry
+	placed := timeline(training.StepSubmitted, 600, training.StepScheduled, 598)
+	reached := timeline(training.StepSubmitted, 600, training.StepScheduled, 598, training.StepPodsReady, 590, training.StepWorkersReached, 588)
+	whole := append(reached, timeline(training.StepFirstRankUp, 587, training.StepFinished, 586)...)
+	for name, test := range map[string]struct {
+		timeline steps
+		phase    training.Phase
+		pods     []corev1.Pod
+		answered int
+		over     bool
+		want     string
+	}{
+		"just submitted":            {want: "ok 0s, not reached, not reached, not reached, not reached, not reached"},
+		"placed":                    {timeline: placed, want: "ok 0s, ok 2s, not reached, not reached, not reached, not reached"},
+		"some pods have started":    {timeline: placed, pods: []corev1.Pod{ended, started(training.RoleWorker, 585), started(training.RoleWorker, 0)}, want: "ok 0s, ok 2s, not reached, not reached, not reached, not reached"},
+		"all pods have started":     {timeline: placed, pods: []corev1.Pod{ended, started(training.RoleWorker, 585), started(training.RoleWorker, 590)}, want: "ok 0s, ok 2s, ok 20s, not reached, not reached, not reached"},
+		"a pod is missing":          {timeline: placed, pods: []corev1.Pod{ended, started(training.RoleWorker, 585)}, want: "ok 0s, ok 2s, not reached, not reached, not reached, not reached"},
+		"workers were reached":      {timeline: reached, want: "ok 0s, ok 2s, ok 10s, ok 12s, not reached, not reached"},
+		"it ended before the login": {timeline: placed, phase: training.PhaseFailed, over: true, want: "ok 0s, ok 2s, fail, not reached, not reached, not reached"},
+		"it did not start MPI":      {timeline: reached, phase: training.PhaseFailed, over: true, want: "ok 0s, ok 2s, ok 10s, ok 12s, fail, not reached"},
+		"every rank answered":       {timeline: whole, phase: training.PhaseSucceeded, answered: 8, over: true, want: "ok 0s, ok 2s, ok 10s, ok 12s, ok 13s, ok 14s"},
+		"a rank did not answer":     {timeline: whole, phase: training.PhaseSucceeded, answered: 7, over: true, want: "ok 0s, ok 2s, ok 10s, ok 12s, ok 13s, fail"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			job := trainJobNamed("try")
+			job.Status.Timeline, job.Status.Phase = test.timeline, test.phase
+			state := trialState{seen: viewOf(job), pods: test.pods, answered: test.answered, ranks: 8}
+			var got []string
+			for _, step := range state.steps(test.over) {
+				got = append(got, strings.TrimSpace(step.Result+" "+step.After))
+				if step.Result == stepFailed && test.phase == training.PhaseSucceeded && !strings.Contains(step.Message, "not every rank printed its line") {
+					t.Errorf("the message is %q", step.Message)
+				}
+			}
+			if diff := cmp.Diff(test.want, strings.Join(got, ", ")); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestAnswered(t *testing.T) {
+	log := "warning: something\n" + answer + "0 of worker 0\n[1,1]<stdout>: " + answer + "1 of worker 0\r\n" + answer + "1 of worker 1\nbye\n"
+	if got := answered(log); got != 2 {
+		t.Errorf("%d ranks have answered", got)
+	}
+	if got := answered(""); got != 0 {
+		t.Errorf("%d ranks have answered nothing", got)
+	}
+}
+
+// becomes is a cluster in which a job that is created has this status at once.
+func becomes(change func(*v2alpha1.TrainJob)) func(client.WithWatch) client.WithWatch {
+	return func(api client.WithWatch) client.WithWatch {
+		return interceptor.NewClient(api, interceptor.Funcs{Create: func(ctx context.Context, api client.WithWatch, object client.Object, options ...client.CreateOption) error {
+			job := object.(*v2alpha1.TrainJob)
+			job.Name, job.GenerateName, job.CreationTimestamp = job.GenerateName+"abcde", "", ago(600)
+			change(job)
+			return api.Create(ctx, object, options...)
+		}})
+	}
+}
+
+// A whole trial, with its job, to the end and until nothing is left of it.
+func TestTrial(t *testing.T) {
+	works := func(job *v2alpha1.TrainJob) {
+		succeeded(job)
+		job.Status.LauncherPodStatus.Name = "launcher"
+	}
+	broken := func(job *v2alpha1.TrainJob) {
+		job.Status.Timeline = timeline(training.StepSubmitted, 600, training.StepScheduled, 598, training.StepPodsReady, 590)
+		job.Status.Phase, job.Status.FailureReason, job.Status.FailureMessage = training.PhaseFailed, training.FailureSSHConnection, "The launcher could not reach worker 1 (connection refused)."
+	}
+	for name, test := range map[string]struct {
+		change  func(*v2alpha1.TrainJob)
+		line    string
+		ranks   int
+		logErr  error
+		on      terminal
+		wantJob bool
+	}{
+		"works":            {change: works, line: "", ranks: 8},
+		"works colourful":  {change: works, ranks: 8, on: colourful},
+		"works json":       {change: works, line: "-o json", ranks: 8},
+		"works kept":       {change: works, line: "--keep", ranks: 8, wantJob: true},
+		"a rank is silent": {change: works, ranks: 7},
+		"no log":           {change: works, logErr: errors.New("may not get pods/log")},
+		"broken":           {change: broken},
+		"broken narrow":    {change: broken, on: narrow},
+		"broken yaml":      {change: broken, line: "-o yaml"},
+		"too slow":         {change: waiting, line: "--timeout 100ms"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var out, errOut bytes.Buffer
+			environment := newEnvironment(genericiooptions.IOStreams{Out: &out, ErrOut: &errOut})
+			environment.clock, environment.terminal = clocktesting.NewFakePassiveClock(now), test.on
+			plain := fake.NewClientBuilder().WithScheme(scheme()).WithObjects(runtimeNamed("mpi-openmpi-cpu")).Build()
+			environment.cluster = becomes(test.change)(plain)
+			t.Setenv("KUBECONFIG", filepath.Join(t.TempDir(), "none"))
+			command, trial := newTrialCommand(environment)
+			trial.log = func(_ context.Context, pod string) (string, error) {
+				text := ""
+				for rank := range test.ranks {
+					text += fmt.Sprintf("%s%d of worker 0\n", answer, rank)
+				}
+				return text, test.logErr
+			}
+			command.SetArgs(append([]string{"mpi-openmpi-cpu", "--image", "quay.io/team/train:7"}, strings.Fields(test.line)...))
+			command.SilenceUsage, command.SilenceErrors = true, true
+			err := command.ExecuteContext(t.Context())
+			shown := fmt.Sprintf("$ odh runtime test mpi-openmpi-cpu --image quay.io/team/train:7 %s\n%s--- stderr\n%s--- %v\n", test.line, out.String(), errOut.String(), err)
+			goldenfile.Check(t, filepath.Join("testdata", "trial", strings.ReplaceAll(name, " ", "-")+".golden.txt"), []byte(shown))
+			var left v2alpha1.TrainJobList
+			if err := plain.List(t.Context(), &left); err != nil || (len(left.Items) == 1) != test.wantJob {
+				t.Errorf("%d jobs are left, %v", len(left.Items), err)
+			}
+		})
+	}
+}
+
+// Ctrl-C leaves nothing behind.
+func TestTrialIsInterrupted(t *testing.T) {
+	var out, errOut bytes.Buffer
+	environment := newEnvironment(genericiooptions.IOStreams{Out: &out, ErrOut: &errOut})
+	plain := fake.NewClientBuilder().WithScheme(scheme()).WithObjects(runtimeNamed("mpi-openmpi-cpu")).Build()
+	environment.cluster = becomes(waiting)(plain)
+	t.Setenv("KUBECONFIG", filepath.Join(t.TempDir(), "none"))
+	ctx, interrupt := context.WithCancel(t.Context())
+	time.AfterFunc(200*time.Millisecond, interrupt)
+	if code := run(ctx, environment, []string{"runtime", "test", "mpi-openmpi-cpu", "--image", "x"}); code != exitInterrupted {
+		t.Errorf("exit code %d: %s", code, errOut.String())
+	}
+	var left v2alpha1.TrainJobList
+	if err := plain.List(t.Context(), &left); err != nil || len(left.Items) > 0 {
+		t.Errorf("%d jobs are left, %v", len(left.Items), err)
+	}
+}
+
+// What a trial asks for.
+func TestTrialJob(t *testing.T) {
+	environment := newEnvironment(genericiooptions.IOStreams{})
+	runtime := &foundRuntime{runtimeNamed("r"), v2alpha1.RuntimeKindCluster, &runtimeNamed("r").Spec}
+	made := (&trial{environment: environment, namespace: "team", runtime: runtime, image: "x:1", timeout: 2 * time.Minute}).trainJob()
+	if made.Spec.Trainer.ResourcesPerNode != nil || *made.Spec.Trainer.NumNodes != 2 || *made.Spec.ActiveDeadlineSeconds != 180 || *made.Spec.TTLSecondsAfterFinished != 600 || made.Namespace != "team" {
+		t.Errorf("%+v", made.Spec)
+	}
+	small := (&trial{environment: environment, runtime: runtime, image: "x:1", cpu: "50m", keep: true}).trainJob()
+	if cpu := small.Spec.Trainer.ResourcesPerNode.Requests[corev1.ResourceCPU]; cpu.String() != "50m" || small.Spec.TTLSecondsAfterFinished != nil || small.Spec.ActiveDeadlineSeconds != nil || small.Spec.Launcher == nil {
+		t.Errorf("%+v", small.Spec)
+	}
+}
