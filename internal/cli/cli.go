@@ -21,7 +21,7 @@ func Main(arguments []string) int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	environment := newEnvironment(genericiooptions.IOStreams{In: os.Stdin, Out: os.Stdout, ErrOut: os.Stderr})
-	environment.terminal = detectTerminal(os.Stdout)
+	environment.terminal = detectTerminal(os.Stdout, os.Stderr)
 	environment.calledAs = calledAs(arguments[0])
 	return run(ctx, environment, append(implied(arguments[0]), arguments[1:]...))
 }

@@ -96,10 +96,13 @@ func (creator *creator) run(command *cobra.Command, arguments []string) error {
 	if err != nil {
 		return usageFailure(command, err.Error())
 	}
-	if creator.dryRun != dryRunClient {
-		if err := creator.send(ctx, object); err != nil {
-			return err
-		}
+	if creator.dryRun == dryRunClient {
+		err = creator.judge(object, creator.kind)
+	} else {
+		err = creator.send(ctx, object)
+	}
+	if err != nil {
+		return err
 	}
 	object.SetManagedFields(nil)
 	if err := printed.PrintObj(object, creator.Out); err != nil || creator.dryRun != dryRunNone {

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"strings"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -49,6 +50,8 @@ func TestCreation(t *testing.T) {
 		"no command":                       {with, "mpijob create big --image i"},
 		"a file and flags":                 {with, "trainjob create --image i" + fromInputs + "trainjob.yaml"},
 		"another namespace":                {session{stdin: "{apiVersion: kubeflow.org/v2alpha1, kind: TrainJob, metadata: {name: a, namespace: b}}"}, "trainjob create -f - -n c"},
+		"against the rules":                {with, "mpijob create big --image i --workers 101 --slots 9 --dry-run=client -- a"},
+		"too many nodes":                   {with, "trainjob create " + strings.Repeat("long", 12) + " --runtime r --image i --nodes 65 --dry-run=client"},
 		"bad amounts":                      {with, "mpijob create big --image i --memory lots -- a"},
 		"bad GPUs":                         {with, "mpijob create big --image i --gpus -1 -- a"},
 		"bad workers":                      {with, "mpijob create big --image i --workers -1 -- a"},

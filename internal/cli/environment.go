@@ -3,6 +3,7 @@ package cli
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -16,6 +17,7 @@ import (
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/klog/v2"
 	metricsv1beta1 "k8s.io/metrics/pkg/apis/metrics/v1beta1"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -33,6 +35,8 @@ type environment struct {
 	clock    clock.PassiveClock
 	terminal terminal
 	warnings *warnings
+	// verbosity of Kubernetes' own libraries.
+	verbosity int
 	// cluster is what commands talk to instead of the configured one, in tests.
 	cluster client.WithWatch
 }
@@ -52,13 +56,14 @@ func newEnvironment(streams genericiooptions.IOStreams) *environment {
 }
 
 // shownFlags are those of kubectl's that help shows; the others work too.
-var shownFlags = []string{"kubeconfig", "context", "namespace", "as", "as-group", "request-timeout"}
+var shownFlags = []string{"kubeconfig", "context", "namespace", "as", "as-group", "request-timeout", "v"}
 
 // addFlags gives every command kubectl's own flags: kubeconfig, context, namespace,
 // impersonation.
 func (environment *environment) addFlags(root *cobra.Command) {
 	flags := root.PersistentFlags()
 	environment.config.AddFlags(flags)
+	flags.IntVarP(&environment.verbosity, "v", "v", 0, "show what is asked of the cluster: 6 the requests, 8 their content")
 	flags.VisitAll(func(flag *pflag.Flag) { flag.Hidden = !slices.Contains(shownFlags, flag.Name) })
 	complete := func(name string, offer func(*cobra.Command) []string) {
 		utilruntime.Must(root.RegisterFlagCompletionFunc(name, func(command *cobra.Command, _ []string, begun string) ([]string, cobra.ShellCompDirective) {
@@ -121,6 +126,10 @@ func mapper(scheme *runtime.Scheme) meta.RESTMapper {
 // connection is the cluster that is meant. Without any configuration client-go would
 // try this machine, and its error would send people looking in the wrong place.
 func (environment *environment) connection() (*rest.Config, error) {
+	var level klog.Level
+	if err := level.Set(strconv.Itoa(environment.verbosity)); err != nil {
+		return nil, err
+	}
 	loader := environment.config.ToRawKubeConfigLoader()
 	raw, err := loader.RawConfig()
 	if err != nil {
@@ -158,6 +167,9 @@ func (environment *environment) core() (typedcorev1.CoreV1Interface, error) {
 	return typedcorev1.NewForConfig(config)
 }
 
+// warningCode is HTTP's for a warning that has no code of its own.
+const warningCode = 299
+
 // warnings shows what the API server warns of, each only once.
 type warnings struct {
 	to    interface{ Write([]byte) (int, error) }
@@ -166,7 +178,7 @@ type warnings struct {
 
 // HandleWarningHeader is called for each warning of an answer.
 func (warnings *warnings) HandleWarningHeader(code int, _ string, text string) {
-	if code != 299 || text == "" || warnings.shown[text] {
+	if code != warningCode || text == "" || warnings.shown[text] {
 		return
 	}
 	if warnings.shown == nil {

@@ -18,8 +18,9 @@ type terminal struct {
 }
 
 // detectTerminal looks at where the output goes. NO_COLOR is honoured, and so is a
-// terminal that says that it can do nothing.
-func detectTerminal(out *os.File) terminal {
+// terminal that says that it can do nothing. Where the talk goes to a file, nothing
+// is printed over.
+func detectTerminal(out, talk *os.File) terminal {
 	descriptor := int(out.Fd())
 	if !term.IsTerminal(descriptor) {
 		return terminal{}
@@ -29,7 +30,7 @@ func detectTerminal(out *os.File) terminal {
 		width = 80
 	}
 	dumb := os.Getenv("TERM") == "dumb"
-	return terminal{width: width, live: !dumb, colour: !dumb && os.Getenv("NO_COLOR") == ""}
+	return terminal{width: width, live: !dumb && term.IsTerminal(int(talk.Fd())), colour: !dumb && os.Getenv("NO_COLOR") == ""}
 }
 
 // colours of a terminal.
