@@ -47,6 +47,8 @@ type fakePod struct {
 type fakeRun struct {
 	lines []stamped
 	ended bool
+	// cleared: kubelet has deleted the log.
+	cleared bool
 }
 
 // stamped is a line as it stands in a log file.
@@ -220,6 +222,9 @@ func (cluster *breaking) Open(ctx context.Context, name string, options *corev1.
 		return nil, apierrors.NewBadRequest("container is waiting to start: ContainerCreating")
 	}
 	opened := &fakeStream{cluster: cluster, ctx: ctx, run: runs[len(runs)-1], follow: options.Follow, left: -1}
+	if opened.run.cleared {
+		opened.pending.WriteString("unable to retrieve container logs for containerd://05718")
+	}
 	if options.SinceTime != nil {
 		opened.since = time.Unix(options.SinceTime.Unix(), 0)
 	}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -34,6 +35,12 @@ type reading struct {
 	// even without an end.
 	last bool
 }
+
+// cleared is how kubelet says, in the place of a log, that the log is no longer
+// there: the runs before a pod's last are cleared away once it has ended.
+const cleared = "unable to retrieve container logs for "
+
+var errCleared = errors.New("its node has cleared the log away")
 
 // errStopped: the reader wants no more.
 var errStopped = errors.New("the reader wants no more")
@@ -72,6 +79,8 @@ func (feed *feed) readLine(lines *scanner, replay *replay, last bool, pass func(
 			var stamped bool
 			if at, text, stamped = splitTime(text); stamped {
 				known = replay.known(at)
+			} else if strings.HasPrefix(text, cleared) {
+				return errCleared
 			}
 			at = feed.order(at, known)
 		}

@@ -160,7 +160,7 @@ func (feed *feed) readStubbornly(ctx context.Context, how reading, pass func(Lin
 
 // isFinal tells errors that asking again does not change.
 func isFinal(err error) bool {
-	return apierrors.IsNotFound(err) || apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) || apierrors.IsBadRequest(err)
+	return errors.Is(err, errCleared) || apierrors.IsNotFound(err) || apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) || apierrors.IsBadRequest(err)
 }
 
 // pause is false if there is no point in going on.

@@ -84,7 +84,7 @@ func (reader *reader) follow(ctx context.Context, pass func(Line) bool) error {
 			return ctx.Err()
 		case errors.Is(err, errStopped), apierrors.IsForbidden(err), apierrors.IsUnauthorized(err):
 			return err
-		case apierrors.IsNotFound(err):
+		case apierrors.IsNotFound(err), errors.Is(err, errCleared):
 			return nil
 		case err == nil:
 			continue
@@ -150,7 +150,7 @@ func (reader *reader) catchRuns(ctx context.Context, state state, pass func(Line
 			reader.notify(fmt.Sprintf("%s was started anew more than once; some of its lines may be lost", &reader.feed.origin))
 		}
 		err := reader.feed.read(ctx, reading{last: true, previous: true}, pass)
-		if err != nil && !apierrors.IsBadRequest(err) && !apierrors.IsNotFound(err) {
+		if err != nil && !apierrors.IsBadRequest(err) && !apierrors.IsNotFound(err) && !errors.Is(err, errCleared) {
 			return err
 		}
 	}

@@ -114,6 +114,17 @@ func TestPreviousRuns(t *testing.T) {
 	}
 }
 
+// Kubelet has no log any more, and says so where the log should be.
+func TestAClearedLog(t *testing.T) {
+	cluster := threePods()
+	run := cluster.find("launcher").runs[0]
+	run.lines, run.cleared = nil, true
+	lines, err := collect(t, cluster, Selection{}, Options{})
+	if len(lines) != 4 || err == nil || !strings.Contains(err.Error(), "the launcher (pod launcher), container main: its node has cleared the log away") {
+		t.Errorf("%d lines, %v", len(lines), err)
+	}
+}
+
 // A pod that has not started is told of, and does not hold the others up.
 func TestNotStartedYet(t *testing.T) {
 	cluster := threePods()
