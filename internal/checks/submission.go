@@ -9,6 +9,7 @@ import (
 	"github.com/distribution/reference"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/trireme-mpi/trireme/internal/job"
 	"github.com/trireme-mpi/trireme/internal/quota"
@@ -37,8 +38,21 @@ type Right struct {
 	Needed bool
 }
 
-// rules are the rules of admission. Where the API server has taken the job, its
-// word holds: it knows how the operator is configured.
+// overrules tells whether this cluster's admission has judged the job, and has
+// nothing against a field. It knows how the operator is configured.
+func (submission *Submission) overrules(name string) bool {
+	if !submission.DryRun || submission.Refusal == nil {
+		return submission.DryRun
+	}
+	var status apierrors.APIStatus
+	if !errors.As(submission.Refusal, &status) || status.Status().Details == nil || !strings.Contains(status.Status().Message, "admission webhook") {
+		return false
+	}
+	return !slices.ContainsFunc(status.Status().Details.Causes, func(cause metav1.StatusCause) bool { return cause.Field == name })
+}
+
+// rules are the rules of admission, with the limits that the operator has by default.
+// Where this cluster's own admission has judged the job, its word holds.
 func rules(facts *Facts) (findings []Finding) {
 	known := facts.Submission.Rules
 	if known.Unknown != "" {
@@ -47,8 +61,8 @@ func rules(facts *Facts) (findings []Finding) {
 	if known.Value == nil {
 		return nil
 	}
-	if accepted := facts.Submission.DryRun && facts.Submission.Refusal == nil; !accepted {
-		for _, fault := range known.Value.Errors {
+	for _, fault := range known.Value.Errors {
+		if !facts.Submission.overrules(fault.Field) {
 			findings = append(findings, Finding{
 				Rank: Certain, Title: fault.Field, Cause: fault.ErrorBody(), Fix: "Correct " + fault.Field + " in the file", Documentation: pageJobs,
 			})

@@ -20,6 +20,13 @@ var (
 	mayNot = apierrors.NewForbidden(schema.GroupResource{Resource: "mpijobs"}, "job", errors.New("no"))
 )
 
+// byAdmission is a refusal by this cluster's own admission.
+func byAdmission(name string) error {
+	refusal := apierrors.NewInvalid(schema.GroupKind{Kind: "MPIJob"}, "job", field.ErrorList{field.Invalid(field.NewPath(name), 1, "wrong")})
+	refusal.ErrStatus.Message = `admission webhook "jobs" denied the request: ` + refusal.ErrStatus.Message
+	return refusal
+}
+
 func refused(err error) func(*Facts) {
 	return func(facts *Facts) { facts.Submission.Refusal = err }
 }
@@ -33,6 +40,8 @@ func TestRules(t *testing.T) {
 	table(t, rules, submitted, map[string]tableCase{
 		"nothing": {},
 		"faults of a job that the cluster refuses": {change: all(found, refused(bothRefusal)), want: []string{"certain: spec.slots", "note: spec.trainer"}, fix: "Correct spec.slots"},
+		"faults that admission shares":             {change: all(found, refused(byAdmission("spec.slots"))), want: []string{"certain: spec.slots", "note: spec.trainer"}},
+		"faults that admission does not share":     {change: all(found, refused(byAdmission("spec.other"))), want: []string{"note: spec.trainer"}},
 		"faults of one that the cluster takes":     {change: found, want: []string{"note: spec.trainer"}},
 		"faults without a cluster's word":          {change: all(found, func(facts *Facts) { facts.Submission.DryRun = false }), want: []string{"certain: spec.slots", "note: spec.trainer"}},
 		"not known":                                {change: func(facts *Facts) { facts.Submission.Rules.Unknown = "may not" }, want: []string{"not known: Rules"}},
