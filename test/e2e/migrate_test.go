@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"fmt"
+	"os"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -96,37 +97,17 @@ func sshdNamespace(t *testing.T) (client.WithWatch, string) {
 	return api, namespace
 }
 
-// builtODH is the command line, built once.
-var builtODH = sync.OnceValues(func() (string, error) {
-	output, err := shell("make --silent odh")
-	return output, err
-})
-
-// odhMigrate runs odh migrate against the cluster, and fails the test if it fails.
-func odhMigrate(t *testing.T, arguments string) string {
-	t.Helper()
-	if output, err := builtODH(); err != nil {
-		t.Fatalf("build odh: %v\n%s", err, output)
-	}
-	output, err := shell(`eval "$(bin/cluster env)"; bin/odh migrate ` + arguments)
-	if err != nil {
-		t.Fatalf("odh migrate %s: %v\n%s", arguments, err, output)
-	}
-	return output
-}
-
 // migrated replaces an MPIJob of the cluster by what it becomes.
 func migrated(t *testing.T, mpiJob *theJob) *theJob {
 	t.Helper()
 	name := mpiJob.object.GetName()
-	status := odhMigrate(t, "status -n "+mpiJob.namespace)
-	if !strings.Contains(status, name+" ") || !strings.Contains(status, "moves to a runtime") {
-		t.Errorf("odh migrate status says:\n%s", status)
-	}
+	status, _ := odh(t, 0, mpiJob.namespace, "migrate", "status")
+	contains(t, status, name, "moves to a runtime")
+	objects, report := odh(t, 0, mpiJob.namespace, "migrate", "--from-cluster", name, "--check")
+	contains(t, report, "becomes TrainJob "+name, "only starts an sshd")
 	manifest := filepath.Join(t.TempDir(), "trainjob.yaml")
-	report := odhMigrate(t, fmt.Sprintf("--from-cluster -n %s %s --check > %s", mpiJob.namespace, name, manifest))
-	if !strings.Contains(report, "only starts an sshd") {
-		t.Errorf("the report does not say that no sshd is needed:\n%s", report)
+	if err := os.WriteFile(manifest, []byte(objects), 0o600); err != nil {
+		t.Fatal(err)
 	}
 	if err := mpiJob.client.Delete(t.Context(), mpiJob.object, client.PropagationPolicy(metav1.DeletePropagationForeground)); err != nil {
 		t.Fatal(err)
