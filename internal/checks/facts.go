@@ -59,6 +59,9 @@ type Facts struct {
 	// Used is what the pods of all namespaces ask for, by node.
 	Used Known[map[string]corev1.ResourceList]
 
+	// Autoscaled: the cluster makes nodes where pods need them.
+	Autoscaled bool
+
 	// Service is that of the job's host names; nil if there is none.
 	Service   Known[*corev1.Service]
 	Endpoints Known[[]discoveryv1.EndpointSlice]
@@ -94,6 +97,9 @@ type Facts struct {
 func (facts *Facts) reached(step training.TimelineStep) bool {
 	return slices.ContainsFunc(facts.Previous.Timeline, func(entry training.TimelineEntry) bool { return entry.Step == step })
 }
+
+// elsewhere: the job runs in another cluster.
+func (facts *Facts) elsewhere() bool { return facts.Job != nil && facts.Job.ManagedBy != "" }
 
 // hasFailed, has succeeded: the job has ended.
 func (facts *Facts) hasFailed() bool    { return facts.Previous.Phase == training.PhaseFailed }

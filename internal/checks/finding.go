@@ -76,15 +76,23 @@ type Check struct {
 	Of   func(*Facts) []Finding
 }
 
+// ofStoredJobs are in the order of how often each is what is wrong.
+var ofStoredJobs = []Check{
+	{"Status", status}, {"Pods", pods}, {"Image", image}, {"Quota", quotas}, {"Nodes", nodesThatFit}, {"NetworkPolicy", network},
+	{"DNS", names}, {"Queue", queue}, {"PodGroup", podGroup}, {"Storage", storage}, {"PodSecurity", podSecurity}, {"Istio", istio},
+	{"Operator", operator}, {"Events", events},
+}
+
 // Diagnose runs every check on a job that is there. The most likely cause comes
 // first.
 func Diagnose(facts *Facts) []Finding {
+	checks := ofStoredJobs
+	if facts.elsewhere() {
+		// What this cluster has says nothing about another's.
+		checks = checks[:1]
+	}
 	var findings []Finding
-	for _, check := range []Check{
-		{"Status", status}, {"Pods", pods}, {"Image", image}, {"Quota", quotas}, {"Nodes", nodesThatFit}, {"NetworkPolicy", network},
-		{"DNS", names}, {"Queue", queue}, {"PodGroup", podGroup}, {"Storage", storage}, {"PodSecurity", podSecurity}, {"Istio", istio},
-		{"Operator", operator}, {"Events", events},
-	} {
+	for _, check := range checks {
 		for _, finding := range check.Of(facts) {
 			finding.Check = check.Name
 			findings = append(findings, finding)
@@ -98,8 +106,7 @@ func Diagnose(facts *Facts) []Finding {
 	return findings
 }
 
-// sortByRank keeps the order of the checks within a rank: it is that of how often
-// each is what is wrong.
+// sortByRank keeps the order of the checks within a rank.
 func sortByRank(findings []Finding) {
 	slices.SortStableFunc(findings, func(a, b Finding) int { return cmp.Compare(a.Rank, b.Rank) })
 }

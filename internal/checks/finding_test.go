@@ -98,3 +98,17 @@ func TestRankOf(t *testing.T) {
 		}
 	}
 }
+
+// Of a job that runs in another cluster this one says nothing.
+func TestJobsOfAnotherCluster(t *testing.T) {
+	for kind, made := range kinds() {
+		made.ManagedBy = training.ManagedByMultiKueue
+		findings := Diagnose(pending(made, inCluster(), func(facts *Facts) { facts.Previous.Phase = "" }))
+		if diff := cmp.Diff([]string{"note: The job is run by another"}, inBrief(findings)); diff != "" {
+			t.Errorf("%s: %s", kind, diff)
+		}
+		if report := Preflight(submitted(made, inCluster())); report.Number(Fail) > 0 || report.Number(Unknown) != 8 {
+			t.Errorf("%s: %+v", kind, report)
+		}
+	}
+}

@@ -17,6 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/trireme-mpi/trireme/api/training"
 	"github.com/trireme-mpi/trireme/internal/nodes"
 	"github.com/trireme-mpi/trireme/internal/plan"
 )
@@ -24,6 +25,9 @@ import (
 // DefaultOperatorNamespace is where the operator is installed if nobody chose
 // another place.
 const DefaultOperatorNamespace = "trireme-system"
+
+// autoscalerStatus is where the cluster autoscaler says how it does.
+const autoscalerStatus = "cluster-autoscaler-status"
 
 // Gatherer reads facts with the rights of its reader. Nothing that cannot be read
 // is an error: it is not known.
@@ -125,16 +129,25 @@ func (gatherer *Gatherer) events(ctx context.Context, facts *Facts) {
 	}
 }
 
+// fromCache lets the API server answer from its memory: what is a moment old is good
+// enough for lists that can be long.
+var fromCache = &client.ListOptions{Raw: &metav1.ListOptions{ResourceVersion: "0"}}
+
 // cluster is what there is of nodes, and how full they are.
 func (gatherer *Gatherer) cluster(ctx context.Context, facts *Facts) {
 	var list corev1.NodeList
-	if facts.Nodes.Unknown = gatherer.list(ctx, &list, "nodes"); facts.Nodes.Unknown != "" {
+	if facts.Nodes.Unknown = gatherer.list(ctx, &list, "nodes", fromCache); facts.Nodes.Unknown != "" {
 		return
 	}
 	facts.Nodes.Value = list.Items
-	var pods corev1.PodList
 	facts.Used.Value = map[string]corev1.ResourceList{}
-	facts.Used.Unknown = gatherer.list(ctx, &pods, "pods of all namespaces")
+	// Who has a place does not ask how full others are.
+	if facts.reached(training.StepScheduled) {
+		return
+	}
+	facts.Autoscaled, _ = gatherer.get(ctx, &corev1.ConfigMap{}, metav1.NamespaceSystem, autoscalerStatus, "configmap")
+	var pods corev1.PodList
+	facts.Used.Unknown = gatherer.list(ctx, &pods, "pods of all namespaces", fromCache)
 	for i := range pods.Items {
 		nodes.Use(facts.Used.Value, &pods.Items[i])
 	}

@@ -90,6 +90,7 @@ func surroundingObjects() []client.Object {
 		&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "login"}},
 		&corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "data"}},
 		&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "coredns", Labels: map[string]string{"k8s-app": "kube-dns"}}},
+		&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: autoscalerStatus}},
 		&appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: DefaultOperatorNamespace, Name: operatorName}},
 		&coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: DefaultOperatorNamespace, Name: leaseName}},
 	}
@@ -111,7 +112,7 @@ func TestGather(t *testing.T) {
 		t.Errorf("the events are %v", got)
 	}
 	if !facts.PullSecrets["login"].Value || facts.PullSecrets["gone"].Value || facts.Claims["data"].Value == nil || facts.Service.Value == nil ||
-		len(facts.Endpoints.Value) != 1 || len(facts.Nameservers.Value) != 1 || facts.Deployment.Value == nil || facts.Lease.Value == nil ||
+		len(facts.Endpoints.Value) != 1 || len(facts.Nameservers.Value) != 1 || facts.Deployment.Value == nil || facts.Lease.Value == nil || !facts.Autoscaled ||
 		len(facts.Quotas.Value) != 1 || len(facts.Nodes.Value) != 1 || facts.Place.Value.Labels["a"] != "b" || facts.Job.Worker.Replicas != 2 || facts.KueueServed {
 		t.Errorf("the facts are %+v", facts)
 	}

@@ -90,7 +90,10 @@ func (facts *Facts) fitOf(worker *corev1.Pod, wanted int) fit {
 
 func (facts *Facts) tooFewNodes(worker *corev1.Pod, wanted int, found fit) Finding {
 	rank := Likely
-	if !found.ever {
+	switch {
+	case facts.Autoscaled:
+		rank = Possible
+	case !found.ever:
 		rank = Certain
 	}
 	finding := Finding{
@@ -101,6 +104,9 @@ func (facts *Facts) tooFewNodes(worker *corev1.Pod, wanted int, found fit) Findi
 	}
 	if words := found.words(); words != "" {
 		finding.Cause += " What hinders on the others: " + words + "."
+	}
+	if facts.Autoscaled {
+		finding.Cause += " The cluster may make nodes for them."
 	}
 	if facts.Used.Unknown != "" {
 		finding.Cause += " How full they are is not known: " + facts.Used.Unknown + "."
@@ -172,8 +178,12 @@ func gpuTypes(facts *Facts) (findings []Finding) {
 			return !quantity.IsZero()
 		})
 		if job.IsGPU(name) && !wanted.IsZero() && !has {
+			rank := Certain
+			if facts.Autoscaled {
+				rank = Possible
+			}
 			findings = append(findings, Finding{
-				Rank: Certain, Title: "No node has " + string(name), Cause: "The workers ask for it, and wait until a node has it.", Object: "nodes",
+				Rank: rank, Title: "No node has " + string(name), Cause: "The workers ask for it, and wait until a node has it.", Object: "nodes",
 				Fix: "Ask for a GPU that a node has; see kubectl describe nodes", Documentation: pageJobs,
 			})
 		}

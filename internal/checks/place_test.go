@@ -74,6 +74,7 @@ func TestNodes(t *testing.T) {
 		"nodes of another kind":        {change: func(facts *Facts) { facts.Pods.Value[1].Spec.NodeSelector = map[string]string{"zone": "a"} }, want: []string{"certain: " + few}, fix: "nodeSelector"},
 		"a node that is full":          {change: all(inCluster(node("a")), func(facts *Facts) { facts.Used.Value["a"] = amounts("cpu", "10") }), want: []string{"likely: " + few}, fix: "wait for other jobs"},
 		"room for one":                 {change: all(inCluster(node("a"), node("b", cordoned)), workersAsk("cpu", "12")), want: []string{"likely: " + few}},
+		"a cluster that makes nodes":   {change: all(inCluster(), func(facts *Facts) { facts.Autoscaled = true }), want: []string{"possible: " + few}},
 		"workers that have their node": {change: all(inCluster(), func(facts *Facts) { facts.Pods.Value[1].Spec.NodeName, facts.Pods.Value[2].Spec.NodeName = "a", "b" })},
 		"a job that runs":              {change: all(inCluster(), runs)},
 		"a job that timed out":         {change: all(inCluster(), fails(training.FailureGangSchedulingTimeout, "late")), want: []string{"likely: " + few}},
@@ -98,6 +99,7 @@ func TestGPUTypes(t *testing.T) {
 	table(t, gpuTypes, submitted, map[string]tableCase{
 		"no GPU is asked for":          {},
 		"a GPU that a node has":        {change: all(workersAsk("nvidia.com/gpu", "1"), inCluster(node("a"), node("b", has("nvidia.com/gpu"))))},
+		"a GPU that may come":          {change: all(workersAsk("amd.com/gpu", "1"), func(facts *Facts) { facts.Autoscaled = true }), want: []string{"possible: No node has amd.com/gpu"}},
 		"a GPU of another vendor":      {change: all(workersAsk("amd.com/gpu", "1"), inCluster(node("b", has("nvidia.com/gpu")))), want: []string{"certain: No node has amd.com/gpu"}, fix: "kubectl describe nodes"},
 		"nodes that may not be listed": {change: all(workersAsk("amd.com/gpu", "1"), func(facts *Facts) { facts.Nodes.Unknown = "may not list nodes" }), want: []string{"not known: GPU type"}},
 	})

@@ -45,13 +45,18 @@ var (
 	}
 )
 
-// ofModel is a check that can say nothing of a job whose runtime is not known.
+// ofModel is a check that can say nothing of a job whose runtime is not known, or
+// which runs in another cluster.
 func ofModel(check func(*Facts) []Finding) func(*Facts) []Finding {
 	return func(facts *Facts) []Finding {
-		if facts.Job == nil {
+		switch {
+		case facts.Job == nil:
 			return unknown("What the job asks for", facts.NoModel)
+		case facts.elsewhere():
+			return unknown("Another cluster", "the job is run by "+facts.Job.ManagedBy+", in a cluster that was not asked")
+		default:
+			return check(facts)
 		}
-		return check(facts)
 	}
 }
 

@@ -66,7 +66,7 @@ func (facts *Facts) failureFix() string {
 
 func (facts *Facts) notNoticed() []Finding {
 	age := facts.Now.Sub(facts.Previous.Submitted.Time)
-	if facts.Job != nil && facts.Job.ManagedBy != "" {
+	if facts.elsewhere() {
 		return []Finding{{
 			Rank: Note, Title: "The job is run by another", Cause: fmt.Sprintf("managedBy is %s, so this cluster's operator leaves it alone.", facts.Job.ManagedBy),
 			Object: resourceOf(facts.Kind) + "/" + facts.Name, Documentation: pageJobs,

@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/trireme-mpi/trireme/api/training"
@@ -23,9 +24,27 @@ type diagnosed struct {
 	Explanation    string                 `json:"explanation"`
 	FailureReason  training.FailureReason `json:"failureReason,omitempty"`
 	FailureMessage string                 `json:"failureMessage,omitempty"`
+	// Conditions are what the operator answers, one question at a time.
+	Conditions []answered `json:"conditions"`
 	// Hindered: something keeps the job from going on.
 	Hindered bool             `json:"hindered"`
 	Findings []checks.Finding `json:"findings"`
+}
+
+// answered is a question about a job, and the operator's answer.
+type answered struct {
+	Type    string `json:"type"`
+	Status  string `json:"status"`
+	Reason  string `json:"reason,omitempty"`
+	Message string `json:"message,omitempty"`
+}
+
+func answers(conditions []metav1.Condition) []answered {
+	told := []answered{}
+	for _, condition := range conditions {
+		told = append(told, answered{condition.Type, string(condition.Status), condition.Reason, condition.Message})
+	}
+	return told
 }
 
 // newDiagnoseCommand is `odh diagnose JOB` and, with a kind, `odh mpijob diagnose NAME`.
@@ -103,7 +122,7 @@ func (environment *environment) findOf(ctx context.Context, from client.Reader, 
 func (environment *environment) diagnose(ctx context.Context, gatherer *checks.Gatherer, seen *view, output string) error {
 	found := &diagnosed{
 		Kind: string(seen.kind.Kind), Namespace: seen.GetNamespace(), Name: seen.GetName(), State: seen.state(), Workers: seen.workers(), Explanation: seen.explanation(),
-		FailureReason: seen.FailureReason, FailureMessage: seen.FailureMessage, Findings: checks.Diagnose(gatherer.OfJob(ctx, seen.Object)),
+		FailureReason: seen.FailureReason, FailureMessage: seen.FailureMessage, Conditions: answers(seen.conditions), Findings: checks.Diagnose(gatherer.OfJob(ctx, seen.Object)),
 	}
 	if err := ctx.Err(); err != nil {
 		return err

@@ -46,6 +46,19 @@ func (printer *findingsPrinter) diagnosis(found *diagnosed) {
 	}
 	printer.brief("Worth knowing:", notes)
 	printer.brief("Not known:", unknown)
+	printer.conditions(found.Conditions)
+}
+
+// conditions are what the operator says, each on a line of its own.
+func (printer *findingsPrinter) conditions(told []answered) {
+	if len(told) == 0 {
+		return
+	}
+	fmt.Fprintf(printer.to, "\n%s\n", printer.terminal.paint(bold, "The operator says:"))
+	for _, each := range told {
+		text := fmt.Sprintf("%s is %s (%s): %s", each.Type, each.Status, each.Reason, each.Message)
+		fmt.Fprintf(printer.to, "  - %s\n", strings.Join(printer.terminal.wrap(text, 4), "\n    "))
+	}
 }
 
 // rankColour is the colour of a rank.

@@ -191,7 +191,7 @@ func (progress *trialProgress) end(ctx context.Context, timedOut bool) error {
 	}
 	if launcher := state.seen.LauncherPodStatus; launcher != nil && state.seen.Phase == training.PhaseSucceeded {
 		log, err := progress.log(ctx, launcher.Name)
-		if state.answered = answered(log); err != nil {
+		if state.answered = ranksIn(log); err != nil {
 			state.logUnknown = err.Error()
 		}
 	}

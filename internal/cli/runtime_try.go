@@ -207,8 +207,8 @@ func (trial *trial) podLog(ctx context.Context, pod string) (string, error) {
 	return string(content), err
 }
 
-// answered counts the ranks that have said their line.
-func answered(log string) int {
+// ranksIn counts the ranks that have said their line.
+func ranksIn(log string) int {
 	ranks := map[string]bool{}
 	for line := range strings.Lines(log) {
 		if _, rest, found := strings.Cut(line, answer); found {

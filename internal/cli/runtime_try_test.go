@@ -74,12 +74,12 @@ func TestTrialSteps(t *testing.T) {
 	}
 }
 
-func TestAnswered(t *testing.T) {
+func TestRanksIn(t *testing.T) {
 	log := "warning: something\n" + answer + "0 of worker 0\n[1,1]<stdout>: " + answer + "1 of worker 0\r\n" + answer + "1 of worker 1\nbye\n"
-	if got := answered(log); got != 2 {
+	if got := ranksIn(log); got != 2 {
 		t.Errorf("%d ranks have answered", got)
 	}
-	if got := answered(""); got != 0 {
+	if got := ranksIn(""); got != 0 {
 		t.Errorf("%d ranks have answered nothing", got)
 	}
 }

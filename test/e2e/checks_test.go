@@ -112,12 +112,8 @@ func TestDiagnoseAJobOverQuota(t *testing.T) {
 	bothFail(t, 2, allreduce, func(t *testing.T, object client.Object) {
 		setSuspend(true)(object)
 		job := submit(t, object)
+		job.until("it is suspended", time.Minute, func(training.Progress) bool { _, is := conditionsOf(job.object)["Suspended"]; return is })
 		stdout, _ := odh(t, 1, job.namespace, "diagnose", "train")
-		if !strings.Contains(stdout, "[certain] The job is suspended") {
-			// The operator may not have said so yet.
-			job.until("it is suspended", time.Minute, func(training.Progress) bool { _, is := conditionsOf(job.object)["Suspended"]; return is })
-			stdout, _ = odh(t, 1, job.namespace, "diagnose", "train")
-		}
 		contains(t, stdout, "[certain] The job is suspended", `"suspend":false`)
 		if err := job.client.Create(t.Context(), quotaOfPods(job.namespace, "1")); err != nil {
 			t.Fatal(err)
