@@ -17,12 +17,13 @@ var byServer = []string{
 
 // byOperator are labels and annotations that are written for every job.
 var byOperator = map[string]string{
-	training.LabelJobName:                "the operator sets it",
-	training.LabelJobType:                "the operator sets it; a TrainJob has another value",
-	training.AnnotationCreatedBy:         "admission sets it to who creates the TrainJob",
-	corev1.LastAppliedConfigAnnotation:   "is kubectl's copy of the MPIJob; kubectl apply writes one of the TrainJob",
-	"training.kubeflow.org/job-role":     "the operator sets it on pods",
-	"training.kubeflow.org/replica-type": "the operator sets it on pods",
+	training.LabelJobName:              "the operator sets it",
+	training.LabelJobType:              "the operator sets it; a TrainJob has another value",
+	training.AnnotationCreatedBy:       "admission sets it to who creates the TrainJob",
+	corev1.LastAppliedConfigAnnotation: "is kubectl's copy of the MPIJob; kubectl apply writes one of the TrainJob",
+	training.LabelJobRole:              "the operator sets it on pods",
+	training.LabelReplicaType:          "the operator sets it on pods",
+	training.LabelOperatorName:         "is for what belongs to an MPIJob",
 }
 
 func (migration *migration) metadata() {

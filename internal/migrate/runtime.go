@@ -17,22 +17,23 @@ import (
 // sameRuntime is a runtime that is there and makes the same of the TrainJob as
 // its own would; nil if there is none.
 func (migration *migration) sameRuntime() *v2alpha1.ClusterTrainingRuntime {
-	want := Model(migration.trainJob, &migration.runtime.Spec, migration.rules.Defaults)
+	want := modelOf(migration.trainJob, &migration.runtime.Spec, migration.rules.Defaults)
 	for i := range migration.options.Runtimes {
 		runtime := &migration.options.Runtimes[i]
-		if constraints := runtime.Spec.Constraints; constraints != nil {
+		// Its limits would hold for the job from now on.
+		if runtime.Spec.Constraints != nil {
 			continue
 		}
-		if equality.Semantic.DeepEqual(want, Model(migration.trainJob, &runtime.Spec, migration.rules.Defaults)) {
+		if equality.Semantic.DeepEqual(want, modelOf(migration.trainJob, &runtime.Spec, migration.rules.Defaults)) {
 			return runtime
 		}
 	}
 	return nil
 }
 
-// Model is what a TrainJob and a runtime make together, without what has no
+// modelOf is what a TrainJob and a runtime make together, without what has no
 // meaning: how the main containers are called, and who says that Istio stays out.
-func Model(trainJob *v2alpha1.TrainJob, runtime *v2alpha1.TrainingRuntimeSpec, defaults job.Defaults) *job.Job {
+func modelOf(trainJob *v2alpha1.TrainJob, runtime *v2alpha1.TrainingRuntimeSpec, defaults job.Defaults) *job.Job {
 	model := job.FromTrainJob(trainJob, runtime, defaults)
 	for _, role := range []*job.Role{&model.Launcher, &model.Worker} {
 		if len(role.Template.Spec.Containers) > 0 {
