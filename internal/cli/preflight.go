@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/trireme-mpi/trireme/internal/checks"
@@ -78,11 +79,16 @@ func (environment *environment) jobToCheck(file string) (client.Object, error) {
 		return nil, inputFailure(fmt.Sprintf("%s holds %d documents, and not one job", name, len(found)))
 	}
 	kind := kindOf(found[0])
-	if _, err := decodeJob(found[0], name, kind); err != nil {
+	read, err := decodeJob(found[0], name, kind)
+	if err != nil {
+		return nil, err
+	}
+	// Where create would put it.
+	if err := (&creator{environment: environment}).place(read); err != nil {
 		return nil, err
 	}
 	object := kind.newObject()
-	if err := json.Unmarshal(found[0], object); err != nil {
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(read.Object, object); err != nil {
 		return nil, inputFailure(fmt.Sprintf("%s is no %s", name, kind.Kind), err.Error())
 	}
 	if object.GetName() == "" && object.GetGenerateName() != "" {
@@ -91,7 +97,7 @@ func (environment *environment) jobToCheck(file string) (client.Object, error) {
 	if object.GetName() == "" {
 		return nil, inputFailure(fmt.Sprintf("the %s in %s has no name", kind.Kind, name), "metadata.name: Required value")
 	}
-	return object, environment.settle(object)
+	return object, nil
 }
 
 func fileName(file string) string {
@@ -107,20 +113,6 @@ func kindOf(document []byte) *kind {
 	_ = json.Unmarshal(document, &meta)
 	at := slices.IndexFunc(kinds, func(kind *kind) bool { return meta.Kind == string(kind.Kind) })
 	return kinds[max(at, 0)]
-}
-
-// settle gives an object its namespace.
-func (environment *environment) settle(object client.Object) error {
-	namespace, enforced, err := environment.config.ToRawKubeConfigLoader().Namespace()
-	switch {
-	case err != nil:
-		return err
-	case object.GetNamespace() != "" && enforced && object.GetNamespace() != namespace:
-		return inputFailure(fmt.Sprintf("the job belongs to namespace %q, and --namespace says %q", object.GetNamespace(), namespace))
-	case object.GetNamespace() == "":
-		object.SetNamespace(namespace)
-	}
-	return nil
 }
 
 func (environment *environment) preflight(command *cobra.Command, gatherer *checks.Gatherer, api client.Client, object client.Object, output string) error {
