@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -9,6 +10,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/trireme-mpi/trireme/api/training"
@@ -187,7 +189,7 @@ func (reader *logReader) print(ctx context.Context, from client.WithWatch, seen 
 		waiting := &waitingWords{environment: reader.environment, show: show}
 		go func() {
 			defer close(ended)
-			watched <- reader.kind.follow(ctx, from, seen.GetNamespace(), seen.GetName(), waiting.see)
+			watched <- reader.watchJob(ctx, from, seen, waiting.see)
 		}()
 	}
 	for line, err := range joblog.Stream(ctx, source, selection, options) {
@@ -202,6 +204,23 @@ func (reader *logReader) print(ctx context.Context, from client.WithWatch, seen 
 		return <-watched
 	}
 	return nil
+}
+
+// watchJob shows how a job stands until it has ended or is gone. That it cannot be
+// asked for a while changes nothing: its lines may still come.
+func (reader *logReader) watchJob(ctx context.Context, from client.WithWatch, seen *view, see func(*view) (bool, error)) error {
+	for {
+		err := reader.kind.follow(ctx, from, seen.GetNamespace(), seen.GetName(), see)
+		var told *failure
+		if err == nil || ctx.Err() != nil || errors.As(err, &told) || apierrors.IsNotFound(err) || apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(2 * pause):
+		}
+	}
 }
 
 // waitingWords says what a job waits for, as long as it has printed nothing.
