@@ -10,8 +10,10 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/trireme-mpi/trireme/api/training"
+	"github.com/trireme-mpi/trireme/api/v2alpha1"
 	"github.com/trireme-mpi/trireme/api/v2beta1"
 )
 
@@ -204,6 +206,25 @@ func TestLogsBeforeThereArePods(t *testing.T) {
 		t.Errorf("%d lines of 12:\n%s", count, output)
 	}
 	contains(t, notes, "Waiting for trainjob/train: ")
+}
+
+// What fetches model and dataset is read like any other pod, before there are others.
+func TestLogsOfInitializers(t *testing.T) {
+	api, namespace := newNamespace(t)
+	serveStorage(t, api, namespace)
+	trainJob := implementations[1].trainJob(2, speaking)
+	trainJob.Spec.Initializer = &v2alpha1.Initializer{
+		Dataset: from("s3://data/digits"), Model: from("hf://team/net"), Storage: &v2alpha1.InitializerStorage{Size: new(resource.MustParse("10Mi"))},
+	}
+	job := submitTo(t, api, namespace, trainJob)
+	output, _ := follow(t, namespace, "trainjob", "logs", "train", "--all", "--initializer", "-f").end()
+	job.succeeds()
+	contains(t, output, "dataset ", "launcher | ", "I am ")
+	contains(t, output, "model ", "launcher | ", "I am ")
+	fetched, _ := odh(t, 0, namespace, "trainjob", "logs", "train", "--initializer", "-c", "model")
+	if fetched == "" || strings.Contains(fetched, "I am") {
+		t.Errorf("the initializer's log is %q", fetched)
+	}
 }
 
 // Pods that were deleted with the job's end, and why.
