@@ -171,10 +171,17 @@ func TestEntries(t *testing.T) {
 		"a place in a file": {strings.Replace(jobWith(needs, ranks, "worker nodeSelector: {a: b}"), "{name: small}", "{name: small, labels: {kueue.x-k8s.io/queue-name: q}}", 1),
 			Options{}, "spec.mpiReplicaSpecs.Worker.template.spec.nodeSelector", Moved, ""},
 		"workers whose arguments are no sshd": {jobWith(needs, ranks, "worker.main args: [serve]"), Options{}, workerMain + "args", Look, "does more than start an sshd"},
-		"policies that differ":                {jobWith(needs, ranks, "job cleanPodPolicy: All", "job runPolicy: {cleanPodPolicy: None}"), Options{}, "spec.runPolicy.cleanPodPolicy", Look, "All"},
-		"MultiKueue":                          {jobWith(needs, ranks, "job runPolicy: {managedBy: kueue.x-k8s.io/multikueue}"), Options{}, "spec.runPolicy.managedBy", Mapped, ""},
-		"a role that there is not":            {strings.Replace(jobWith(needs, ranks), "    Worker:", "    Evaluator: {replicas: 1}\n    Worker:", 1), Options{}, "spec.mpiReplicaSpecs.Evaluator", Look, "no role"},
-		"something empty":                     {jobWith(needs, ranks, "launcher.main colour: null"), Options{}, launcherMain + "colour", Moved, ""},
+		"variables that are there twice": {jobWith(needs, ranks, "worker.main env: [{name: A, value: b}, {name: A, value: c}]", "launcher.main env: [{name: A, value: b}, {name: A, value: c}]"), Options{},
+			workerMain + "env", Moved, ""},
+		"what Kueue wrote into a template": {strings.NewReplacer("{name: small}", "{name: small, labels: {kueue.x-k8s.io/queue-name: q}}",
+			"      template:\n", "      template:\n        metadata: {labels: {kueue.x-k8s.io/podset: w, a: b}}\n").Replace(jobWith(needs, ranks)), Options{Accepted: true},
+			"spec.mpiReplicaSpecs.Worker.template.metadata.labels[kueue.x-k8s.io/podset]", Look, "Kueue adds to it"},
+		"what is beside something unknown": {jobWith(needs, ranks, "worker affinity: {nodeAffinity: {}, colour: blue}"), Options{},
+			"spec.mpiReplicaSpecs.Worker.template.spec.affinity.nodeAffinity", Moved, ""},
+		"policies that differ":     {jobWith(needs, ranks, "job cleanPodPolicy: All", "job runPolicy: {cleanPodPolicy: None}"), Options{}, "spec.runPolicy.cleanPodPolicy", Look, "All"},
+		"MultiKueue":               {jobWith(needs, ranks, "job runPolicy: {managedBy: kueue.x-k8s.io/multikueue}"), Options{}, "spec.runPolicy.managedBy", Mapped, ""},
+		"a role that there is not": {strings.Replace(jobWith(needs, ranks), "    Worker:", "    Evaluator: {replicas: 1}\n    Worker:", 1), Options{}, "spec.mpiReplicaSpecs.Evaluator", Look, "no role"},
+		"something empty":          {jobWith(needs, ranks, "launcher.main colour: null"), Options{}, launcherMain + "colour", Moved, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			result := convert(t, test.job, test.options)
@@ -256,6 +263,19 @@ func wantAccounted(t *testing.T, text string, result *Result) {
 				t.Errorf("%s: %s", path, fault)
 			}
 		}
+	}
+}
+
+// A launcher that does the work itself becomes one worker, and a launcher besides.
+func TestALauncherThatDoesTheWorkItself(t *testing.T) {
+	text, _, _ := strings.Cut(jobWith("job runLauncherAsWorker: true", "launcher.main command: [train]", "launcher.main resources: {limits: {cpu: 4, memory: 8Gi}}"), "    Worker:\n")
+	result := convert(t, text, Options{})
+	model := job.FromTrainJob(result.TrainJob, &result.Runtime.Spec, job.Defaults{})
+	if worker := model.Worker.Template.Spec.Containers[0]; model.Worker.Replicas != 1 || !model.WorkersRunAgent() || worker.Image != "i" || worker.Resources.Limits.Cpu().Value() != 4 {
+		t.Errorf("%d workers of %+v", model.Worker.Replicas, worker)
+	}
+	if !slices.ContainsFunc(result.Report.Of(Look), func(entry Entry) bool { return entry.Path == "spec.mpiReplicaSpecs.Worker" }) {
+		t.Error("nobody is told of the worker")
 	}
 }
 
