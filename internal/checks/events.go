@@ -58,13 +58,13 @@ func (facts *Facts) eventRank(reason string) Rank {
 }
 
 // warnings are the newest, the newest first. What the operator said of the failure
-// is not said again.
+// is not said again, and neither is what followed from it.
 func (facts *Facts) warnings() []*warning {
 	groups := map[string]*warning{}
 	var order []*warning
 	for i := range facts.Events.Value {
 		event := &facts.Events.Value[i]
-		if event.Type != corev1.EventTypeWarning || facts.hasFailed() && strings.Contains(event.Message, facts.Previous.FailureMessage) {
+		if event.Type != corev1.EventTypeWarning || facts.hasFailed() && facts.followsFromFailure(event) {
 			continue
 		}
 		key := event.Reason + "\n" + event.Message
@@ -85,6 +85,17 @@ func (facts *Facts) warnings() []*warning {
 		return cmp.Or(b.last.Compare(a.last), strings.Compare(a.InvolvedObject.Name, b.InvolvedObject.Name), strings.Compare(a.Reason, b.Reason), strings.Compare(a.Message, b.Message))
 	})
 	return order[:min(len(order), mostEvents)]
+}
+
+// consequences are what Kubernetes and JobSet say of a job whose pods have failed, and
+// what kubelets say of pods that have not begun or are being removed.
+var consequences = []string{"BackoffLimitExceeded", "ReachedMaxRestarts", "Unhealthy"}
+
+// followsFromFailure tells whether an event says no more than that the job failed.
+func (facts *Facts) followsFromFailure(event *corev1.Event) bool {
+	end := facts.Previous.CompletionTime
+	return slices.Contains(consequences, event.Reason) || strings.Contains(event.Message, facts.Previous.FailureMessage) ||
+		end != nil && !lastSeen(event).Before(end.Time)
 }
 
 func timesSeen(event *corev1.Event) int32 {

@@ -41,7 +41,8 @@ type Right struct {
 // overrules tells whether this cluster's admission has judged the job, and has
 // nothing against a field. It knows how the operator is configured.
 func (submission *Submission) overrules(name string) bool {
-	if !submission.DryRun || submission.Refusal == nil {
+	// A name is found to be taken only when all else is right.
+	if !submission.DryRun || submission.Refusal == nil || apierrors.IsAlreadyExists(submission.Refusal) {
 		return submission.DryRun
 	}
 	var status apierrors.APIStatus
@@ -88,6 +89,9 @@ func dryRun(facts *Facts) []Finding {
 	}
 	finding := Finding{
 		Rank: Certain, Title: "The API server refuses the job", Cause: words(refusal), Fix: "Correct what it names in the file", Documentation: pageJobs,
+	}
+	if apierrors.IsAlreadyExists(refusal) {
+		finding.Title, finding.Cause, finding.Fix = "The name is taken", refusal.Error(), fmt.Sprintf("Choose another name, or odh %s delete %s -n %s", facts.Kind.Type(), facts.Name, facts.Namespace)
 	}
 	if isQuotaRefusal(refusal) {
 		finding.Title, finding.Cause, finding.Fix = "The API server refuses the job", "Its quota has no room for it.", "kubectl describe resourcequota -n "+facts.Namespace

@@ -17,6 +17,7 @@ var (
 	bothRefusal  = apierrors.NewInvalid(schema.GroupKind{Kind: "MPIJob"}, "job", field.ErrorList{
 		field.Forbidden(field.NewPath("spec"), "Insufficient namespace quota: x"), field.Invalid(field.NewPath("spec", "a"), 1, "wrong"),
 	})
+	taken  = apierrors.NewAlreadyExists(schema.GroupResource{Resource: "mpijobs"}, "job")
 	mayNot = apierrors.NewForbidden(schema.GroupResource{Resource: "mpijobs"}, "job", errors.New("no"))
 )
 
@@ -44,6 +45,7 @@ func TestRules(t *testing.T) {
 		"faults that admission does not share":     {change: all(found, refused(byAdmission("spec.other"))), want: []string{"note: spec.trainer"}},
 		"faults of one that the cluster takes":     {change: found, want: []string{"note: spec.trainer"}},
 		"faults without a cluster's word":          {change: all(found, func(facts *Facts) { facts.Submission.DryRun = false }), want: []string{"certain: spec.slots", "note: spec.trainer"}},
+		"faults of one whose name is taken":        {change: all(found, refused(taken)), want: []string{"note: spec.trainer"}},
 		"not known":                                {change: func(facts *Facts) { facts.Submission.Rules.Unknown = "may not" }, want: []string{"not known: Rules"}},
 	})
 }
@@ -54,6 +56,7 @@ func TestDryRun(t *testing.T) {
 		"a job that is refused":      {change: refused(bothRefusal), want: []string{"certain: The API server refuses the job"}, fix: "in the file"},
 		"a quota":                    {change: refused(quotaRefusal), want: []string{"certain: The API server refuses the job"}, fix: "kubectl describe resourcequota"},
 		"somebody who may not":       {change: refused(mayNot), want: []string{"not known: The API server was not asked"}},
+		"a name that is taken":       {change: refused(taken), want: []string{"certain: The name is taken"}, fix: "odh mpijob delete job"},
 		"an API server that is down": {change: refused(errors.New("no answer")), want: []string{"certain: The API server refuses the job"}},
 		"not asked":                  {change: all(refused(bothRefusal), func(facts *Facts) { facts.Submission.DryRun = false })},
 	})

@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/trireme-mpi/trireme/api/training"
+	"github.com/trireme-mpi/trireme/internal/quota"
 )
 
 // Exit codes, as the documentation has them.
@@ -152,12 +153,12 @@ func explainStatus(err error, status metav1.Status, calledAs string) *failure {
 	case apierrors.IsNotFound(err):
 		return &failure{code: exitNotFound, message: what + " not found", reason: "NotFound", details: []string{status.Message},
 			suggestions: []string{"See what there is, in every namespace: " + calledAs + " training list --all-namespaces"}}
-	case apierrors.IsForbidden(err) && isQuota(status.Message):
+	case apierrors.IsForbidden(err) && quota.IsRefusal(status.Message):
 		return &failure{code: exitQuota, message: "the namespace's quota has no room", reason: "ResourceQuotaExceeded", details: []string{status.Message},
 			page: "failures.md", suggestions: []string{"See what the quota leaves: kubectl describe resourcequota", "Ask for less, wait for other jobs to end, or ask for a larger quota"}}
 	case apierrors.IsForbidden(err):
 		return &failure{code: exitForbidden, message: "you may not do this", reason: "Forbidden", details: []string{status.Message},
-			page: "../admin-guide/operator.md", suggestions: []string{"See what you may do: kubectl auth can-i --list", "Ask an administrator for the role trireme-editor in this namespace"}}
+			page: "../admin-guide/operator.md", suggestions: []string{"See what you may do: kubectl auth can-i --list", "Ask an administrator for the role trainjob-editor, or mpijob-user, in this namespace"}}
 	case apierrors.IsUnauthorized(err):
 		return &failure{code: exitForbidden, message: "the cluster does not know you", reason: "Unauthorized", details: []string{status.Message}, suggestions: []string{"Log in again; a token may have expired"}}
 	case apierrors.IsAlreadyExists(err):
@@ -178,7 +179,7 @@ func invalid(what string, status metav1.Status) *failure {
 	if status.Details != nil {
 		for _, cause := range status.Details.Causes {
 			refused.details = append(refused.details, strings.TrimPrefix(cause.Field+": "+cause.Message, ": "))
-			if isQuota(cause.Message) {
+			if quota.IsRefusal(cause.Message) {
 				quotas++
 			}
 		}
@@ -190,11 +191,6 @@ func invalid(what string, status metav1.Status) *failure {
 		refused.code, refused.reason, refused.page = exitQuota, "ResourceQuotaExceeded", "failures.md"
 	}
 	return refused
-}
-
-// isQuota tells a refusal for want of quota, by Kubernetes or by our admission.
-func isQuota(message string) bool {
-	return strings.Contains(message, "exceeded quota") || strings.Contains(strings.ToLower(message), "quota exceeded") || strings.Contains(message, "Insufficient quota")
 }
 
 func described(details *metav1.StatusDetails) string {
