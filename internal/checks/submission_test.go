@@ -56,7 +56,7 @@ func TestDryRun(t *testing.T) {
 		"a job that is refused":      {change: refused(bothRefusal), want: []string{"certain: The API server refuses the job"}, fix: "in the file"},
 		"a quota":                    {change: refused(quotaRefusal), want: []string{"certain: The API server refuses the job"}, fix: "kubectl describe resourcequota"},
 		"somebody who may not":       {change: refused(mayNot), want: []string{"not known: The API server was not asked"}},
-		"a name that is taken":       {change: refused(taken), want: []string{"certain: The name is taken"}, fix: "odh mpijob delete job"},
+		"a name that is taken":       {change: refused(taken), want: []string{"certain: The name is taken"}, fix: "delete job -n team"},
 		"an API server that is down": {change: refused(errors.New("no answer")), want: []string{"certain: The API server refuses the job"}},
 		"not asked":                  {change: all(refused(bothRefusal), func(facts *Facts) { facts.Submission.DryRun = false })},
 	})
