@@ -79,6 +79,8 @@ func (follower *follower) catchUp(ctx context.Context, pods []corev1.Pod) error 
 			started = append(started, reader)
 			if stateOf(pod, reader.feed.origin.container).started {
 				feeds = append(feeds, reader.feed)
+			} else {
+				reader.feed.options.Tail = nil
 			}
 		}
 	}
@@ -88,6 +90,10 @@ func (follower *follower) catchUp(ctx context.Context, pods []corev1.Pod) error 
 		return err
 	}
 	for _, reader := range started {
+		if tail := follower.options.Tail; tail != nil && *tail > 0 && !reader.feed.position.begun() {
+			// There was nothing yet, so all that comes is new.
+			reader.feed.options.Tail = nil
+		}
 		follower.start(ctx, reader)
 	}
 	return nil
@@ -223,6 +229,8 @@ func (follower *follower) meet(ctx context.Context, pod *corev1.Pod, at place) {
 		follower.options.Notify(fmt.Sprintf("%s was started anew: pod %s after %s", at, pod.Name, before))
 	}
 	for _, reader := range follower.newReaders(pod, at) {
+		// How much of the past is shown says nothing of a pod that begins now.
+		reader.feed.options.Tail = nil
 		follower.start(ctx, reader)
 	}
 }

@@ -308,6 +308,35 @@ func TestAWorkerIsReplaced(t *testing.T) {
 	}
 }
 
+// Only what was there when reading began is shortened.
+func TestFollowFromTheEnd(t *testing.T) {
+	cluster := newBreaking(1, 0)
+	cluster.begin("launcher-a", "launcher")
+	cluster.run("launcher-a")
+	cluster.write("launcher-a", at(0, "one"), at(1, "two"), at(2, "three"))
+	cluster.begin("worker-0", "worker")
+	ended := make(chan struct{})
+	go func() {
+		time.Sleep(300 * time.Millisecond)
+		cluster.run("worker-0")
+		for _, pod := range []string{"worker-0", "launcher-b"} {
+			if pod == "launcher-b" {
+				cluster.begin(pod, "launcher")
+				cluster.run(pod)
+			}
+			cluster.write(pod, at(1000, "four"), at(1001, "five"))
+		}
+		time.Sleep(300 * time.Millisecond)
+		close(ended)
+	}()
+	lines, err := collect(t, cluster, Selection{}, Options{Follow: true, Ended: ended, Tail: new(int64(1))})
+	got := read(lines)
+	slices.Sort(got)
+	if diff := cmp.Diff([]string{"launcher-a: three", "launcher-b: five", "launcher-b: four", "worker-0: five", "worker-0: four"}, got); diff != "" || err != nil {
+		t.Error(diff, err)
+	}
+}
+
 // A job whose pods are to come is waited for, and lines are handed on while it runs.
 func TestFollowBeforeThereArePods(t *testing.T) {
 	cluster := newBreaking(1, 0)
