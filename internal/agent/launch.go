@@ -216,9 +216,16 @@ func (launch *launch) showReadiness() net.Listener {
 	return listener
 }
 
+// likelyShell is what Open MPI 5 takes workers to have where neither passwd nor SHELL
+// says it; it would print a warning into every log.
+const likelyShell = "/bin/bash"
+
 // environment is the container's, and what tells rsh to whom it belongs.
 func (launch *launch) environment() ([]string, error) {
 	environment := append(containerEnvironment(), recordsVariable+"="+string(launch.records), launchVariable+"="+launch.id)
+	if _, err := os.Stat(likelyShell); err == nil && os.Getenv("SHELL") == "" {
+		environment = append(environment, "SHELL="+likelyShell)
+	}
 	if launch.imageSSH {
 		return environment, nil
 	}
