@@ -91,7 +91,12 @@ func (cluster *cluster) fill(t testing.TB, namespace string, count int) {
 	creations.SetLimit(32)
 	for i := range count {
 		creations.Go(func() error {
-			return cluster.client.Create(t.Context(), trainJob(namespace, fmt.Sprintf("job-%05d", i)))
+			made := trainJob(namespace, fmt.Sprintf("job-%05d", i))
+			if err := cluster.client.Create(t.Context(), made); err != nil {
+				return err
+			}
+			made.Status = ranWell(made.Name)
+			return cluster.client.Status().Update(t.Context(), made)
 		})
 	}
 	if err := creations.Wait(); err != nil {
