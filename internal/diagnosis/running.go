@@ -315,7 +315,15 @@ func LauncherEnded(made *job.Job, seen Observed) bool {
 	if view.exitedWell() {
 		return true
 	}
-	return view.launcher != nil && view.launcher.Status.Phase == corev1.PodFailed && view.launcherGaveUp()
+	return view.launcher != nil && view.launcherGaveUp() && (view.launcher.Status.Phase == corev1.PodFailed || willFail(view.launcher))
+}
+
+// willFail tells whether a pod has nothing left that runs, or will. Kubelet tells of
+// its containers' end a moment before it tells of the pod's.
+func willFail(pod *corev1.Pod) bool {
+	statuses := pod.Status.ContainerStatuses
+	return pod.Spec.RestartPolicy == corev1.RestartPolicyNever && len(statuses) == len(pod.Spec.Containers) &&
+		!slices.ContainsFunc(statuses, func(status corev1.ContainerStatus) bool { return status.State.Terminated == nil })
 }
 
 // EndsByItself tells whether a pod has ended, so that whatever made it will

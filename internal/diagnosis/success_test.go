@@ -129,10 +129,15 @@ func TestEndsByItself(t *testing.T) {
 		"all run":                       {func(*scene) {}, false, false},
 		"the launcher ended well":       {launcherEnds(exits(0, "", "", 50)), true, true},
 		"the launcher failed":           {launcherEnds(exits(1, "Error", "", 50)), true, true},
-		"the launcher is about to fail": {launcherEnds(exitsFirst(1, "Error", "", 50)), false, true},
-		"a worker failed":               {happensTo(outOfMemory(50)), false, true},
-		"a worker cannot start":         {happensTo(waits("InvalidImageName", "")), false, false},
-		"there is nothing":              {func(scene *scene) { scene.seen = Observed{} }, false, false},
+		"the launcher is about to fail": {launcherEnds(exitsFirst(1, "Error", "", 50)), true, true},
+		"its sidecar goes on": {launcherEnds(func(pod *corev1.Pod) {
+			exitsFirst(1, "Error", "", 50)(pod)
+			pod.Spec.Containers = append(pod.Spec.Containers, corev1.Container{Name: "sidecar"})
+			pod.Status.ContainerStatuses = append(pod.Status.ContainerStatuses, corev1.ContainerStatus{Name: "sidecar", State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}})
+		}), false, true},
+		"a worker failed":       {happensTo(outOfMemory(50)), false, true},
+		"a worker cannot start": {happensTo(waits("InvalidImageName", "")), false, false},
+		"there is nothing":      {func(scene *scene) { scene.seen = Observed{} }, false, false},
 	} {
 		for _, kind := range kinds {
 			scene := runningScene(t, kind)

@@ -50,8 +50,14 @@ func bothFail(t *testing.T, workers int32, program string, test func(t *testing.
 
 func TestTheTrainingRaises(t *testing.T) {
 	bothFail(t, 2, "from mpi4py import MPI\nraise ValueError('loss is nan')", func(t *testing.T, object client.Object) {
-		ended := submit(t, object).fails(training.FailureTraining, "exit")
-		t.Log(ended.FailureMessage)
+		job := submit(t, object)
+		t.Log(job.fails(training.FailureTraining, "exit").FailureMessage)
+		// The message sends people to the launcher's log: it must still be there when
+		// everything has come to rest.
+		time.Sleep(3 * time.Second)
+		if log := job.log(); !strings.Contains(log, "loss is nan") {
+			t.Errorf("the launcher's log says %q\n%s", log, job.describe())
+		}
 	})
 }
 
