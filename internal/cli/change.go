@@ -2,16 +2,15 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
 	"github.com/spf13/cobra"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/watch"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -42,6 +41,7 @@ func newDeleteCommand(environment *environment, kind *kind) *cobra.Command {
 	flags.BoolVar(&remover.ignoreMissing, "ignore-not-found", false, "it is no error if there is no such job")
 	flags.StringVarP(&remover.selector, "selector", "l", "", "delete the jobs with these labels")
 	flags.StringVar(&remover.dryRun, "dry-run", dryRunNone, "client only prints, server has the cluster judge it; nothing is deleted")
+	flags.Lookup("dry-run").NoOptDefVal = dryRunClient
 	flags.DurationVar(&remover.timeout, "timeout", 2*time.Minute, "how long --wait waits at most; 0 is for ever")
 	return command
 }
@@ -49,6 +49,9 @@ func newDeleteCommand(environment *environment, kind *kind) *cobra.Command {
 func (remover *remover) run(command *cobra.Command, names []string) error {
 	if (len(names) == 0) == (remover.selector == "") {
 		return usageFailure(command, "name jobs, or give a --selector")
+	}
+	if err := checkDryRun(command, remover.dryRun); err != nil {
+		return err
 	}
 	matching, err := labels.Parse(remover.selector)
 	if err != nil {
@@ -72,12 +75,34 @@ func (remover *remover) run(command *cobra.Command, names []string) error {
 			remover.say("No %ss found in namespace %s.", remover.kind.Kind, namespace)
 		}
 	}
+	return remover.removeAll(ctx, from, namespace, names)
+}
+
+// removeAll deletes all jobs, and then waits for them. What is wrong with one of
+// them does not save the others.
+func (remover *remover) removeAll(ctx context.Context, from client.WithWatch, namespace string, names []string) error {
+	var going []*view
+	var failures []error
 	for _, name := range names {
-		if err := remover.remove(ctx, from, namespace, name); err != nil {
-			return err
+		switch seen, err := remover.remove(ctx, from, namespace, name); {
+		case apierrors.IsNotFound(err) && remover.ignoreMissing:
+		case err != nil:
+			failures = append(failures, err)
+		default:
+			going = append(going, seen)
 		}
 	}
-	return nil
+	suffix := map[string]string{dryRunClient: " (dry run)", dryRunServer: " (server dry run)"}[remover.dryRun]
+	for _, seen := range going {
+		if remover.wait && remover.dryRun == dryRunNone {
+			if err := remover.awaitGone(ctx, from, seen); err != nil {
+				failures = append(failures, err)
+				continue
+			}
+		}
+		fmt.Fprintf(remover.Out, "%s.%s %q deleted%s\n", remover.kind.command, remover.kind.gvk.Group, seen.GetName(), suffix)
+	}
+	return remover.allOf(failures, "deleted")
 }
 
 func selected(ctx context.Context, from client.Reader, kind *kind, namespace string, matching labels.Selector) (names []string, err error) {
@@ -90,15 +115,13 @@ func selected(ctx context.Context, from client.Reader, kind *kind, namespace str
 	return names, err
 }
 
-func (remover *remover) remove(ctx context.Context, from client.WithWatch, namespace, name string) error {
+// remove asks the cluster to delete a job.
+func (remover *remover) remove(ctx context.Context, from client.WithWatch, namespace, name string) (*view, error) {
 	seen, err := remover.kind.get(ctx, from, namespace, name)
-	if apierrors.IsNotFound(err) && remover.ignoreMissing {
-		return nil
+	if err != nil || remover.dryRun == dryRunClient {
+		return seen, err
 	}
-	if err != nil {
-		return err
-	}
-	suffix, options := "", []client.DeleteOption{client.Preconditions{UID: new(seen.GetUID())}}
+	options := []client.DeleteOption{client.Preconditions{UID: new(seen.GetUID())}}
 	// With the pods first, so that a job that is gone has left nothing behind.
 	if remover.wait {
 		options = append(options, client.PropagationPolicy(metav1.DeletePropagationForeground))
@@ -106,55 +129,28 @@ func (remover *remover) remove(ctx context.Context, from client.WithWatch, names
 	if remover.force {
 		options = append(options, client.GracePeriodSeconds(0), client.PropagationPolicy(metav1.DeletePropagationBackground))
 	}
-	switch remover.dryRun {
-	case dryRunClient:
-		suffix = " (dry run)"
-	case dryRunServer:
-		suffix, options = " (server dry run)", append(options, client.DryRunAll)
+	if remover.dryRun == dryRunServer {
+		options = append(options, client.DryRunAll)
 	}
-	if remover.dryRun != dryRunClient {
-		if err := from.Delete(ctx, seen.Object, options...); err != nil && !apierrors.IsNotFound(err) {
-			return err
-		}
-	}
-	if remover.wait && remover.dryRun == dryRunNone {
-		if err := remover.awaitGone(ctx, from, seen); err != nil {
-			return err
-		}
-	}
-	fmt.Fprintf(remover.Out, "%s.%s %q deleted%s\n", remover.kind.command, remover.kind.gvk.Group, name, suffix)
-	return nil
+	return seen, client.IgnoreNotFound(from.Delete(ctx, seen.Object, options...))
 }
 
 // awaitGone waits until a job is gone, or another one has its name.
 func (remover *remover) awaitGone(ctx context.Context, from client.WithWatch, gone *view) error {
-	for {
-		seen, err := remover.kind.get(ctx, from, gone.GetNamespace(), gone.GetName())
-		if apierrors.IsNotFound(err) || err == nil && seen.GetUID() != gone.GetUID() {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		one := &watcher{WithWatch: from, list: remover.kind.newList(), options: client.ListOptions{
-			Namespace: gone.GetNamespace(), FieldSelector: fields.OneTermEqualSelector("metadata.name", gone.GetName()),
+	err := remover.kind.follow(ctx, from, gone.GetNamespace(), gone.GetName(), func(seen *view) (bool, error) {
+		return seen.GetUID() != gone.GetUID(), nil
+	})
+	var end *failure
+	switch {
+	case apierrors.IsNotFound(err), errors.As(err, &end) && end.reason == reasonDeleted:
+		return nil
+	case errors.Is(err, context.DeadlineExceeded):
+		return &failure{code: exitTimeout, message: gone.named() + " is being deleted, and its pods are not gone yet", reason: "Timeout", suggestions: []string{
+			"See what is left: kubectl get pods -n " + gone.GetNamespace() + " -l training.kubeflow.org/job-name=" + gone.GetName(),
+			"A node that is lost cannot confirm the end of its pods: --force does not wait for them",
 		}}
-		err = one.changes(ctx, seen.GetResourceVersion(), func(event watch.EventType, object client.Object) (bool, error) {
-			return event == watch.Deleted && object.GetUID() == gone.GetUID(), nil
-		})
-		if ctx.Err() == context.DeadlineExceeded {
-			return &failure{code: exitTimeout, message: gone.named() + " is being deleted, and its pods are not gone yet", reason: "Timeout", suggestions: []string{
-				"See what is left: kubectl get pods -n " + gone.GetNamespace() + " -l training.kubeflow.org/job-name=" + gone.GetName(),
-				"A node that is lost cannot confirm the end of its pods: --force does not wait for them",
-			}}
-		}
-		if err == nil {
-			return nil
-		}
-		if !apierrors.IsResourceExpired(err) && !apierrors.IsGone(err) {
-			return err
-		}
 	}
+	return err
 }
 
 // newSuspendCommand and newResumeCommand take a job from its nodes, and give it back.

@@ -25,6 +25,16 @@ const (
 	dryRunServer = "server"
 )
 
+// checkDryRun refuses other words: what was meant as a trial must not be done.
+func checkDryRun(command *cobra.Command, word string) error {
+	switch word {
+	case dryRunNone, dryRunClient, dryRunServer:
+		return nil
+	default:
+		return usageFailure(command, fmt.Sprintf("--dry-run %q: there are none, client and server", word))
+	}
+}
+
 // creator is `create`.
 type creator struct {
 	*environment
@@ -57,7 +67,7 @@ func newCreateCommand(environment *environment, kind *kind) *cobra.Command {
 		},
 	}
 	set := command.Flags()
-	set.SetNormalizeFunc(nameFlag)
+	set.SetNormalizeFunc(nameFlag(kind))
 	creator.flags.add(set, kind)
 	creator.print.AddFlags(command)
 	set.StringVarP(&creator.file, "filename", "f", "", "file with the job, or - for standard input (also --from-file)")
@@ -104,7 +114,6 @@ func (creator *creator) run(command *cobra.Command, arguments []string) error {
 	if err != nil {
 		return err
 	}
-	object.SetManagedFields(nil)
 	if err := printed.PrintObj(object, creator.Out); err != nil || creator.dryRun != dryRunNone {
 		return err
 	}
@@ -113,10 +122,8 @@ func (creator *creator) run(command *cobra.Command, arguments []string) error {
 
 // read is the job that is asked for, from a file or from flags.
 func (creator *creator) read(command *cobra.Command, names, words []string) (*unstructured.Unstructured, error) {
-	switch creator.dryRun {
-	case dryRunNone, dryRunClient, dryRunServer:
-	default:
-		return nil, usageFailure(command, fmt.Sprintf("--dry-run %q: there are none, client and server", creator.dryRun))
+	if err := checkDryRun(command, creator.dryRun); err != nil {
+		return nil, err
 	}
 	name := ""
 	if len(names) > 0 {
@@ -129,7 +136,11 @@ func (creator *creator) read(command *cobra.Command, names, words []string) (*un
 		if name == "" && creator.flags.image == "" && len(words) == 0 {
 			return nil, usageFailure(command, "either --from-file, --from-stdin, or inline parameters must be specified")
 		}
-		object, err := creator.flags.build(creator.kind, name, creator.flags.words(words))
+		job, err := creator.flags.words(words)
+		if err != nil {
+			return nil, err
+		}
+		object, err := creator.flags.build(creator.kind, name, job)
 		if err != nil {
 			return nil, err
 		}
@@ -166,7 +177,7 @@ func (creator *creator) place(object *unstructured.Unstructured) error {
 		if creator.dryRun == dryRunClient {
 			return nil
 		}
-		return err
+		return noCluster(err)
 	}
 	if written := object.GetNamespace(); written != "" && enforced && written != namespace {
 		return inputFailure(fmt.Sprintf("the job belongs to namespace %q, and --namespace says %q", written, namespace))
@@ -247,5 +258,6 @@ func (creator *creator) accompany(ctx context.Context, object *unstructured.Unst
 	if creator.follow {
 		return creator.watchRun(ctx, creator.kind, object.GetNamespace(), object.GetName())
 	}
-	return creator.awaitEnd(ctx, creator.kind, object.GetNamespace(), object.GetName())
+	// The job was printed, maybe for a program to read; how it ended is talk.
+	return creator.awaitEnd(ctx, creator.ErrOut, creator.kind, object.GetNamespace(), object.GetName())
 }

@@ -70,24 +70,40 @@ func (flags *jobFlags) add(set *pflag.FlagSet, kind *kind) {
 	set.BoolVar(&flags.tagOutput, "tag-output", false, "put the rank in front of each line of output, so that logs --rank works")
 }
 
-// nameFlag lets users write flags by their other names.
-func nameFlag(_ *pflag.FlagSet, name string) pflag.NormalizedName {
-	if other, known := flagAliases[name]; known {
-		name = other
+// nameFlag lets users write flags by their other names. What one kind calls nodes,
+// the other calls workers.
+func nameFlag(kind *kind) func(*pflag.FlagSet, string) pflag.NormalizedName {
+	return func(_ *pflag.FlagSet, name string) pflag.NormalizedName {
+		other, known := flagAliases[name]
+		switch {
+		case known:
+			name = other
+		case kind == trainJobs && name == "workers":
+			name = "nodes"
+		case kind == mpiJobs && name == "nodes":
+			name = "workers"
+		}
+		return pflag.NormalizedName(name)
 	}
-	return pflag.NormalizedName(name)
 }
 
 // words is the command: what stands behind -- or in --command. A single --command
-// with spaces in it is taken apart, as a shell would.
-func (flags *jobFlags) words(behindDashes []string) []string {
-	if len(behindDashes) > 0 {
-		return behindDashes
+// is taken apart as a shell would.
+func (flags *jobFlags) words(behindDashes []string) ([]string, error) {
+	switch {
+	case len(behindDashes) > 0 && len(flags.command) > 0:
+		return nil, inputFailure("two commands: one behind --, and another in --command")
+	case len(behindDashes) > 0:
+		return behindDashes, nil
+	case len(flags.command) == 1:
+		words, err := shellWords(flags.command[0])
+		if err != nil {
+			return nil, inputFailure(fmt.Sprintf("--command cannot be taken apart: %v", err))
+		}
+		return words, nil
+	default:
+		return flags.command, nil
 	}
-	if len(flags.command) == 1 {
-		return strings.Fields(flags.command[0])
-	}
-	return flags.command
 }
 
 // build makes the job that the flags describe.
@@ -132,6 +148,9 @@ func (flags *jobFlags) trainJob(meta metav1.ObjectMeta, resources corev1.Resourc
 func (flags *jobFlags) mpiJob(meta metav1.ObjectMeta, resources corev1.ResourceRequirements, variables []corev1.EnvVar, command []string) (client.Object, error) {
 	if len(command) == 0 {
 		return nil, inputFailure("no command: write it behind --, such as -- python train.py")
+	}
+	if flags.slots < 0 {
+		return nil, inputFailure(fmt.Sprintf("--slots %d: a worker takes one process at least", flags.slots))
 	}
 	slots := max(flags.slots, 1)
 	if flags.slots == 0 && flags.gpus > 0 {

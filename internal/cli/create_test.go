@@ -59,6 +59,11 @@ func TestCreation(t *testing.T) {
 		"bad variable":                     {with, "mpijob create big --image i --env 1=SECRET -- a"},
 		"bad label":                        {with, "mpijob create big --image i --label a -- a"},
 		"bad dry run":                      {with, "mpijob create big --image i --dry-run=perhaps -- a"},
+		"bad slots":                        {with, "mpijob create big --image i --slots -1 -- a"},
+		"nodes of an MPIJob":               {with, "mpijob create big --image i --nodes 3 --dry-run=client -o jsonpath={.spec.mpiReplicaSpecs.Worker.replicas} -- a"},
+		"a command in quotes":              {with, `trainjob create big --runtime r --image i --dry-run=client -o jsonpath={.spec.trainer.command} --command 'python -c "print(1, 2)"'`},
+		"a quote that is open":             {with, `trainjob create big --runtime r --image i --dry-run=client --command 'python -c "print(1, 2)'`},
+		"two commands":                     {with, "trainjob create big --runtime r --image i --dry-run=client --command a -- b"},
 		"two names":                        {with, "mpijob create big small --image i"},
 	})
 }
@@ -85,6 +90,10 @@ func TestOtherVerbs(t *testing.T) {
 		"delete an unknown job":        {with, "trainjob delete nope"},
 		"delete an unknown job, maybe": {with, "trainjob delete nope --ignore-not-found"},
 		"delete as a trial":            {with, "trainjob delete digits --dry-run=client"},
+		"delete as a trial by default": {with, "trainjob delete --dry-run digits"},
+		"delete as an odd trial":       {with, "trainjob delete digits --dry-run=perhaps"},
+		"delete known and unknown":     {with, "trainjob delete nope digits"},
+		"delete unknown jobs":          {with, "trainjob delete nope neither"},
 		"help":                         {with, ""},
 		"help of a kind":               {with, "mpijob"},
 	})

@@ -47,7 +47,7 @@ func newDescribeCommand(environment *environment, kind *kind) *cobra.Command {
 				return usageFailure(command, fmt.Sprintf("--output %q: there are json and yaml", output))
 			}
 			if watching {
-				return environment.describeChanges(command.Context(), from, kind, namespace, arguments[0], show)
+				return environment.describeChanges(command.Context(), from, kind, namespace, arguments[0], output, show)
 			}
 			seen, err := kind.get(command.Context(), from, namespace, arguments[0])
 			if err != nil {
@@ -63,14 +63,14 @@ func newDescribeCommand(environment *environment, kind *kind) *cobra.Command {
 
 // describeChanges shows a job whenever it changes, over what was there before where
 // the terminal can do that.
-func (environment *environment) describeChanges(ctx context.Context, from client.WithWatch, kind *kind, namespace, name string,
+func (environment *environment) describeChanges(ctx context.Context, from client.WithWatch, kind *kind, namespace, name, output string,
 	show func(context.Context, client.Reader, *view) error) error {
 	first := true
 	err := kind.follow(ctx, from, namespace, name, func(seen *view) (bool, error) {
 		switch {
-		case environment.terminal.live:
+		case environment.terminal.live && output == "":
 			fmt.Fprint(environment.Out, "\x1b[H\x1b[2J")
-		case !first:
+		case !first && output != "json":
 			fmt.Fprintln(environment.Out, "---")
 		}
 		first = false

@@ -5,7 +5,9 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
+	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -64,6 +66,7 @@ func (environment *environment) addFlags(root *cobra.Command) {
 	flags := root.PersistentFlags()
 	environment.config.AddFlags(flags)
 	flags.IntVarP(&environment.verbosity, "v", "v", 0, "show what is asked of the cluster: 6 the requests, 8 their content")
+	flags.BoolFunc("verbose", "the same as -v 6", func(string) error { environment.verbosity = 6; return nil })
 	flags.VisitAll(func(flag *pflag.Flag) { flag.Hidden = !slices.Contains(shownFlags, flag.Name) })
 	complete := func(name string, offer func(*cobra.Command) []string) {
 		utilruntime.Must(root.RegisterFlagCompletionFunc(name, func(command *cobra.Command, _ []string, begun string) ([]string, cobra.ShellCompDirective) {
@@ -126,6 +129,10 @@ func mapper(scheme *runtime.Scheme) meta.RESTMapper {
 // connection is the cluster that is meant. Without any configuration client-go would
 // try this machine, and its error would send people looking in the wrong place.
 func (environment *environment) connection() (*rest.Config, error) {
+	if environment.verbosity == 0 {
+		// What goes wrong is told once, in our own form.
+		klog.SetLogger(logr.Discard())
+	}
 	var level klog.Level
 	if err := level.Set(strconv.Itoa(environment.verbosity)); err != nil {
 		return nil, err
@@ -172,12 +179,16 @@ const warningCode = 299
 
 // warnings shows what the API server warns of, each only once.
 type warnings struct {
+	// mutex: requests run side by side.
+	mutex sync.Mutex
 	to    interface{ Write([]byte) (int, error) }
 	shown map[string]bool
 }
 
 // HandleWarningHeader is called for each warning of an answer.
 func (warnings *warnings) HandleWarningHeader(code int, _ string, text string) {
+	warnings.mutex.Lock()
+	defer warnings.mutex.Unlock()
 	if code != warningCode || text == "" || warnings.shown[text] {
 		return
 	}

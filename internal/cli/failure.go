@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"net/url"
+	"path"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -32,8 +33,8 @@ const (
 	exitInterrupted = 130
 )
 
-// documentation is where the command line is described.
-const documentation = "https://github.com/trireme-mpi/trireme/blob/main/docs/user-guide/"
+// documentation is where all is described; the user guide has most of it.
+const documentation = "https://github.com/trireme-mpi/trireme/blob/main/docs/"
 
 // exit ends odh with a code, after everything has been said.
 type exit int
@@ -48,7 +49,7 @@ type failure struct {
 	reason      string
 	details     []string
 	suggestions []string
-	// page of the documentation, such as jobs.md.
+	// page of the user guide, such as jobs.md.
 	page string
 }
 
@@ -77,7 +78,7 @@ func (failure *failure) print(to io.Writer) {
 	if page == "" {
 		page = "cli.md#exit-codes"
 	}
-	fmt.Fprintf(to, "Documentation: %s%s\n", documentation, page)
+	fmt.Fprintf(to, "Documentation: %s%s\n", documentation, path.Join("user-guide", page))
 }
 
 // indented puts all lines of a text but the first behind an indent.
@@ -110,7 +111,11 @@ func explain(err error, calledAs string) *failure {
 	case errors.As(err, &status):
 		return explainStatus(err, status.Status(), calledAs)
 	case errors.Is(err, context.DeadlineExceeded):
-		return &failure{code: exitTimeout, message: "it took too long", reason: "Timeout", details: []string{err.Error()}, suggestions: []string{"Give it more time: --timeout 10m"}}
+		more := "--timeout 10m"
+		if strings.Contains(err.Error(), "Client.Timeout") {
+			more = "--request-timeout 1m"
+		}
+		return &failure{code: exitTimeout, message: "it took too long", reason: "Timeout", details: []string{err.Error()}, suggestions: []string{"Give it more time: " + more}}
 	case meta.IsNoMatchError(err):
 		return notServed(err.Error())
 	case errors.As(err, &request), errors.As(err, &timeout):
@@ -118,6 +123,26 @@ func explain(err error, calledAs string) *failure {
 	default:
 		return &failure{code: exitError, message: err.Error(), reason: "Error"}
 	}
+}
+
+// allOf is what went wrong with several objects, as one error: that of the one, or
+// a list of them.
+func (environment *environment) allOf(failures []error, undone string) error {
+	if len(failures) < 2 {
+		return errors.Join(failures...)
+	}
+	all := &failure{message: fmt.Sprintf("%d jobs were not %s", len(failures), undone)}
+	for i, err := range failures {
+		one := explain(err, environment.calledAs)
+		if i == 0 {
+			all.code, all.reason, all.suggestions, all.page = one.code, one.reason, one.suggestions, one.page
+		}
+		if one.code != all.code {
+			all.code, all.reason, all.suggestions, all.page = exitError, "SeveralErrors", nil, ""
+		}
+		all.details = append(all.details, one.message)
+	}
+	return all
 }
 
 func noCluster(err error) *failure {
@@ -178,6 +203,9 @@ func invalid(what string, status metav1.Status) *failure {
 	quotas := 0
 	if status.Details != nil {
 		for _, cause := range status.Details.Causes {
+			if cause.Field == "<nil>" {
+				continue // Rules that were not tried, because of the other faults.
+			}
 			refused.details = append(refused.details, strings.TrimPrefix(cause.Field+": "+cause.Message, ": "))
 			if quota.IsRefusal(cause.Message) {
 				quotas++

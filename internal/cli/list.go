@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -38,6 +39,8 @@ type lister struct {
 	wide      bool
 	humanly   bool
 	outputFor string
+	// missing are the jobs that were named and are not there.
+	missing []error
 }
 
 // newListCommand lists jobs of one kind or, without a kind, of both.
@@ -105,6 +108,9 @@ func (lister *lister) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if by := *lister.print.HumanReadableFlags.SortBy; by != "" && !lister.watch {
+		printer = &get.SortingPrinter{Delegate: printer, SortField: by}
+	}
 	switch {
 	case lister.watch:
 		return lister.showChanges(ctx, printer)
@@ -113,14 +119,31 @@ func (lister *lister) run(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
+		if len(jobs) == 0 && len(lister.names) > 0 {
+			return lister.allOf(lister.missing, "found")
+		}
 		if len(jobs) == 0 {
 			lister.say("%s", lister.nothing())
 			return nil
 		}
-		return lister.printTable(ctx, printer.PrintObj, jobs)
+		if err := lister.printTable(ctx, printer.PrintObj, jobs); err != nil {
+			return err
+		}
 	default:
-		return lister.printObjects(ctx, printer.PrintObj)
+		if err := lister.printObjects(ctx, printer.PrintObj); err != nil {
+			return err
+		}
 	}
+	return lister.allOf(lister.missing, "found")
+}
+
+// lacks remembers a job that is not there; the others are shown nevertheless.
+func (lister *lister) lacks(err error) bool {
+	if !apierrors.IsNotFound(err) || lister.watch {
+		return false
+	}
+	lister.missing = append(lister.missing, err)
+	return true
 }
 
 func (lister *lister) nothing() string {
@@ -138,12 +161,20 @@ func (lister *lister) nothing() string {
 func (lister *lister) read(ctx context.Context) (jobs []*view, versions map[*kind]string, err error) {
 	versions = map[*kind]string{}
 	for _, kind := range lister.kinds {
+		if len(lister.names) > 0 && lister.watch {
+			if versions[kind], err = kind.version(ctx, lister.client, client.ListOptions{Namespace: lister.namespace}); err != nil {
+				return nil, nil, err
+			}
+		}
 		for _, name := range lister.names {
 			seen, err := kind.get(ctx, lister.client, lister.namespace, name)
+			if lister.lacks(err) {
+				continue
+			}
 			if err != nil {
 				return nil, nil, err
 			}
-			jobs, versions[kind] = append(jobs, seen), seen.GetResourceVersion()
+			jobs = append(jobs, seen)
 		}
 		if len(lister.names) > 0 {
 			continue
@@ -217,7 +248,11 @@ func (lister *lister) printObjects(ctx context.Context, show func(runtime.Object
 		for _, name := range lister.names {
 			object := &unstructured.Unstructured{}
 			object.SetGroupVersionKind(kind.gvk)
-			if err := lister.client.Get(ctx, client.ObjectKey{Namespace: lister.namespace, Name: name}, object); err != nil {
+			err := lister.client.Get(ctx, client.ObjectKey{Namespace: lister.namespace, Name: name}, object)
+			if lister.lacks(err) {
+				continue
+			}
+			if err != nil {
 				return err
 			}
 			found.Items = append(found.Items, *object)
@@ -236,8 +271,8 @@ func (lister *lister) printObjects(ctx context.Context, show func(runtime.Object
 			return err
 		}
 	}
-	for i := range found.Items {
-		found.Items[i].SetManagedFields(nil)
+	if len(lister.missing) > 0 && len(found.Items) == 0 {
+		return nil
 	}
 	if len(lister.names) == 1 {
 		return show(&found.Items[0], lister.Out)

@@ -6,7 +6,6 @@ import (
 	"sync"
 
 	"golang.org/x/sync/errgroup"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/cli-runtime/pkg/printers"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -45,7 +44,7 @@ func (lister *lister) watchKind(ctx context.Context, kind *kind, version string,
 			}
 			return false, screen.show(ctx, seen)
 		})
-		if err == nil || !apierrors.IsResourceExpired(err) && !apierrors.IsGone(err) {
+		if err == nil || !expired(err) {
 			return err
 		}
 		jobs, versions, err := lister.read(ctx)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 	"time"
@@ -33,7 +34,7 @@ func newWaitCommand(environment *environment, kind *kind) *cobra.Command {
 			if strings.EqualFold(until, goalRunning) {
 				return environment.awaitRunning(ctx, kind, namespace, arguments[0])
 			}
-			return environment.awaitEnd(ctx, kind, namespace, arguments[0])
+			return environment.awaitEnd(ctx, environment.Out, kind, namespace, arguments[0])
 		},
 	}
 	command.Flags().DurationVar(&timeout, "timeout", 0, "how long to wait at most, such as 30m; 0 is for ever")
@@ -58,7 +59,7 @@ func limited(ctx context.Context, timeout time.Duration) (context.Context, conte
 }
 
 // awaitEnd waits until a job has ended, and says how.
-func (environment *environment) awaitEnd(ctx context.Context, kind *kind, namespace, name string) error {
+func (environment *environment) awaitEnd(ctx context.Context, to io.Writer, kind *kind, namespace, name string) error {
 	var last *view
 	err := environment.await(ctx, kind, namespace, name, func(seen *view) bool {
 		last = seen
@@ -70,7 +71,7 @@ func (environment *environment) awaitEnd(ctx context.Context, kind *kind, namesp
 	if last.Phase == training.PhaseFailed {
 		return environment.jobFailed(last)
 	}
-	fmt.Fprintf(environment.Out, "%s %s\n", last.named(), strings.ToLower(string(last.Phase)))
+	fmt.Fprintf(to, "%s %s\n", last.named(), strings.ToLower(string(last.Phase)))
 	return nil
 }
 
@@ -101,8 +102,12 @@ func (environment *environment) await(ctx context.Context, kind *kind, namespace
 		last = seen
 		return done(seen), nil
 	})
-	if errors.Is(err, context.DeadlineExceeded) && last != nil {
+	switch {
+	case last != nil && errors.Is(err, context.DeadlineExceeded):
 		return environment.tookTooLong(last)
+	case last != nil && errors.Is(err, context.Canceled):
+		environment.detach(last)
+		return exit(exitInterrupted)
 	}
 	return err
 }

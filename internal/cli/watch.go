@@ -62,27 +62,46 @@ func (watcher *watcher) changes(ctx context.Context, version string, see func(wa
 // pause before a job is read anew after its watch could not go on.
 const pause = 500 * time.Millisecond
 
+// expired: the cluster no longer knows the version that a watch was to go on from.
+func expired(err error) bool { return apierrors.IsResourceExpired(err) || apierrors.IsGone(err) }
+
+// version is the newest version of a kind. That of an object is as old as its last
+// change, and the cluster may have forgotten it.
+func (kind *kind) version(ctx context.Context, from client.Reader, options client.ListOptions) (string, error) {
+	list := &metav1.PartialObjectMetadataList{}
+	list.SetGroupVersionKind(kind.gvk.GroupVersion().WithKind(kind.gvk.Kind + "List"))
+	options.Limit = 1
+	err := from.List(ctx, list, &options)
+	return list.GetResourceVersion(), err
+}
+
 // follow shows a job to see, now and whenever it changes, until see is done. It is
 // an error if the job is deleted meanwhile.
 func (kind *kind) follow(ctx context.Context, from client.WithWatch, namespace, name string, see func(*view) (done bool, err error)) error {
-	for {
+	options := client.ListOptions{Namespace: namespace, FieldSelector: fields.OneTermEqualSelector("metadata.name", name)}
+	for version, shown := "", ""; ; {
 		seen, err := kind.get(ctx, from, namespace, name)
 		if err != nil {
 			return err
 		}
-		if done, err := see(seen); done || err != nil {
-			return err
+		if seen.GetResourceVersion() != shown {
+			if done, err := see(seen); done || err != nil {
+				return err
+			}
+			shown = seen.GetResourceVersion()
 		}
-		one := &watcher{WithWatch: from, list: kind.newList(), options: client.ListOptions{
-			Namespace: namespace, FieldSelector: fields.OneTermEqualSelector("metadata.name", name),
-		}}
-		err = one.changes(ctx, seen.GetResourceVersion(), func(event watch.EventType, object client.Object) (bool, error) {
+		if version == "" {
+			version = shown
+		}
+		one := &watcher{WithWatch: from, list: kind.newList(), options: options}
+		err = one.changes(ctx, version, func(event watch.EventType, object client.Object) (bool, error) {
 			if event == watch.Deleted {
 				return true, deleted(kind, name)
 			}
+			shown = object.GetResourceVersion()
 			return see(viewOf(object))
 		})
-		if err == nil || !apierrors.IsResourceExpired(err) && !apierrors.IsGone(err) {
+		if err == nil || !expired(err) {
 			return err
 		}
 		select {
@@ -90,9 +109,15 @@ func (kind *kind) follow(ctx context.Context, from client.WithWatch, namespace, 
 			return ctx.Err()
 		case <-time.After(pause):
 		}
+		if version, err = kind.version(ctx, from, options); err != nil {
+			return err
+		}
 	}
 }
 
+// reasonDeleted: somebody deleted the job.
+const reasonDeleted = "Deleted"
+
 func deleted(kind *kind, name string) *failure {
-	return &failure{code: exitNotFound, message: fmt.Sprintf("%s %q was deleted", kind.Kind, name), reason: "Deleted"}
+	return &failure{code: exitNotFound, message: fmt.Sprintf("%s %q was deleted", kind.Kind, name), reason: reasonDeleted}
 }
