@@ -178,6 +178,9 @@ func TestEntries(t *testing.T) {
 			"spec.mpiReplicaSpecs.Worker.template.metadata.labels[kueue.x-k8s.io/podset]", Look, "Kueue adds to it"},
 		"what is beside something unknown": {jobWith(needs, ranks, "worker affinity: {nodeAffinity: {}, colour: blue}"), Options{},
 			"spec.mpiReplicaSpecs.Worker.template.spec.affinity.nodeAffinity", Moved, ""},
+		"no limit, said":           {jobWith(needs, ranks, "job runPolicy: {schedulingPolicy: {scheduleTimeoutSeconds: 0}}"), Options{}, timeoutPath, Dropped, "no limit"},
+		"no limit, known whom":     {jobWith(needs, ranks, "job runPolicy: {schedulingPolicy: {scheduleTimeoutSeconds: 0}}"), Options{Scheduler: job.Volcano}, timeoutPath, Dropped, "no limit"},
+		"pods that are kept":       {jobWith(needs, ranks, "job runPolicy: {cleanPodPolicy: None}"), Options{}, "spec.runPolicy.cleanPodPolicy", Look, "cannot keep workers"},
 		"policies that differ":     {jobWith(needs, ranks, "job cleanPodPolicy: All", "job runPolicy: {cleanPodPolicy: None}"), Options{}, "spec.runPolicy.cleanPodPolicy", Look, "All"},
 		"MultiKueue":               {jobWith(needs, ranks, "job runPolicy: {managedBy: kueue.x-k8s.io/multikueue}"), Options{}, "spec.runPolicy.managedBy", Mapped, ""},
 		"a role that there is not": {strings.Replace(jobWith(needs, ranks), "    Worker:", "    Evaluator: {replicas: 1}\n    Worker:", 1), Options{}, "spec.mpiReplicaSpecs.Evaluator", Look, "no role"},
@@ -248,7 +251,7 @@ func wantAccounted(t *testing.T, text string, result *Result) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	raw := objects[0]
+	raw := map[string]any(objects[0])
 	// As it is stored: 1 and "1" are the same quantity.
 	var read v2beta1.MPIJob
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(raw, &read); err != nil {
@@ -276,6 +279,26 @@ func TestALauncherThatDoesTheWorkItself(t *testing.T) {
 	}
 	if !slices.ContainsFunc(result.Report.Of(Look), func(entry Entry) bool { return entry.Path == "spec.mpiReplicaSpecs.Worker" }) {
 		t.Error("nobody is told of the worker")
+	}
+}
+
+// What becomes of a field is said once.
+func TestNothingIsSaidTwice(t *testing.T) {
+	seen := map[string]bool{}
+	text := jobWith(needs, ranks, "job cleanPodPolicy: All", "job runPolicy: {cleanPodPolicy: None}")
+	for _, entry := range convert(t, text, Options{}).Report.Entries {
+		if seen[entry.Path] {
+			t.Errorf("%s is there twice", entry.Path)
+		}
+		seen[entry.Path] = true
+	}
+}
+
+// A name that the API server completes is as good as one that is written.
+func TestAGeneratedName(t *testing.T) {
+	result := convert(t, strings.Replace(jobWith(ranks, needs), "{name: small}", "{generateName: small-}", 1), Options{})
+	if result.TrainJob.GenerateName != "small-" || result.TrainJob.Name != "" || result.Runtime.Name != "small" || result.Report.NeedsPerson() {
+		t.Errorf("%+v with %s: %+v", result.TrainJob.ObjectMeta, result.Runtime.Name, result.Report.Of(Look))
 	}
 }
 

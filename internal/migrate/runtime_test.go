@@ -33,6 +33,11 @@ func TestRuntimesOfANamespace(t *testing.T) {
 			if result.Report.Runtime != test.want || (result.Runtime != nil) != test.made || result.Runtime != nil && "TrainingRuntime "+result.Runtime.Name != test.want {
 				t.Errorf("the job names %s, want %s", result.Report.Runtime, test.want)
 			}
+			for _, entry := range result.Report.Of(Moved) {
+				if strings.Contains(entry.Why, "small has the same") == test.made {
+					t.Errorf("the report says %+v", entry)
+				}
+			}
 		})
 	}
 }
@@ -55,13 +60,18 @@ func TestAnInstalledRuntimeIsTaken(t *testing.T) {
 	for text, want := range map[string]string{
 		same: "ClusterTrainingRuntime mpi-intel-cpu",
 		strings.Replace(same, "OMP_NUM_THREADS, value: '4'", "OMP_NUM_THREADS, value: '8'", 1): "TrainingRuntime small",
-		strings.Replace(same, "mpiImplementation: Intel", "mpiImplementation: MPICH", 1):       "TrainingRuntime small",
-		strings.Replace(same, "-np, '4', train", "-ppn, '2', train", 1):                        "ClusterTrainingRuntime mpi-intel-cpu",
-		strings.Replace(same, "[mpirun, -np, '4', train]", "[sh, -c, train]", 1):               "TrainingRuntime small",
+		// Its four slots are not those of a job that does not say it.
+		strings.NewReplacer("slotsPerWorker: 2", "runLauncherAsWorker: false", "-np, '4'", "-np, '2'").Replace(same): "ClusterTrainingRuntime mpi-intel-cpu",
+		strings.Replace(same, "mpiImplementation: Intel", "mpiImplementation: MPICH", 1):                             "TrainingRuntime small",
+		strings.Replace(same, "-np, '4', train", "-ppn, '2', train", 1):                                              "ClusterTrainingRuntime mpi-intel-cpu",
+		strings.Replace(same, "[mpirun, -np, '4', train]", "[sh, -c, train]", 1):                                     "TrainingRuntime small",
 	} {
 		result := convert(t, text, options)
 		if got := result.Report.Runtime; got != want || (result.Runtime == nil) != strings.HasPrefix(want, "Cluster") {
 			t.Errorf("the job names %s, want %s:\n%s", got, want, text)
+		}
+		if slots := result.TrainJob.Spec.Trainer.SlotsPerWorker; slots == nil || *slots != 1 && strings.Contains(text, "runLauncherAsWorker") {
+			t.Errorf("the slots are the runtime's:\n%s", text)
 		}
 		if objects, err := result.Objects(); err != nil || result.Runtime == nil && len(objects) != 1 {
 			t.Errorf("%d objects are made, %v", len(objects), err)
