@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -255,9 +256,25 @@ func (creator *creator) accompany(ctx context.Context, object *unstructured.Unst
 	}
 	ctx, stop := limited(ctx, creator.timeout)
 	defer stop()
+	var err error
 	if creator.follow {
-		return creator.watchRun(ctx, creator.kind, object.GetNamespace(), object.GetName())
+		err = creator.watchRun(ctx, creator.kind, object.GetNamespace(), object.GetName())
+	} else {
+		// The job was printed, maybe for a program to read; how it ended is talk.
+		err = creator.awaitEnd(ctx, creator.ErrOut, creator.kind, object.GetNamespace(), object.GetName())
 	}
-	// The job was printed, maybe for a program to read; how it ended is talk.
-	return creator.awaitEnd(ctx, creator.ErrOut, creator.kind, object.GetNamespace(), object.GetName())
+	if errors.Is(err, context.Canceled) {
+		creator.detach(object.GetNamespace(), object.GetName())
+		return exit(exitInterrupted)
+	}
+	return err
+}
+
+// detach says how to come back to a job that goes on.
+func (creator *creator) detach(namespace, name string) {
+	at := fmt.Sprintf("%s %s %%s %s -n %s", creator.calledAs, creator.kind.command, name, namespace)
+	creator.say("\nDetached. %s/%s goes on.", creator.kind.command, name)
+	creator.say("  Its output again:  "+at+" --follow", "logs")
+	creator.say("  How it stands:     "+at, "describe")
+	creator.say("  End it:            "+at, "delete")
 }

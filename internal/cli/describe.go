@@ -22,6 +22,12 @@ type surroundings struct {
 	made   *job.Job
 	pods   []corev1.Pod
 	events []corev1.Event
+	// noPods and noEvents: they may not be read.
+	noPods, noEvents bool
+}
+
+func (around *surroundings) has(pod string) bool {
+	return slices.ContainsFunc(around.pods, func(known corev1.Pod) bool { return known.Name == pod })
 }
 
 func newDescribeCommand(environment *environment, kind *kind) *cobra.Command {
@@ -105,6 +111,7 @@ func (environment *environment) look(ctx context.Context, from client.Reader, se
 	}
 	var pods corev1.PodList
 	if err := from.List(ctx, &pods, client.InNamespace(seen.GetNamespace()), client.MatchingLabels(plan.Selector(seen.identity()))); err != nil {
+		around.noPods = true
 		environment.say("Warning: the job's pods are not known: %s", explain(err, environment.calledAs).message)
 	}
 	around.pods = pods.Items
@@ -114,6 +121,7 @@ func (environment *environment) look(ctx context.Context, from client.Reader, se
 	}
 	around.events, err = eventsOf(ctx, from, seen, names)
 	if err != nil {
+		around.noEvents = true
 		environment.say("Warning: the job's events are not known: %s", explain(err, environment.calledAs).message)
 	}
 	return around

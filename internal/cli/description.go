@@ -136,7 +136,12 @@ func (description *description) pods(seen *view, around *surroundings) {
 		}
 	}
 	leafOf := func(label string, pod *training.PodStatus) leaf {
-		return leaf{label: label, name: pod.Name, node: pod.Node, phase: pod.Phase, reason: pod.Reason, restarts: restarts[pod.Name]}
+		phase := pod.Phase
+		// Of a pod that was removed after the job's end, the status has the last that was known.
+		if seen.Finished() && phase == string(corev1.PodRunning) && !around.noPods && !around.has(pod.Name) {
+			phase = "Removed"
+		}
+		return leaf{label: label, name: pod.Name, node: pod.Node, phase: phase, reason: pod.Reason, restarts: restarts[pod.Name]}
 	}
 	var leaves []leaf
 	for i := range around.pods {
@@ -195,7 +200,11 @@ func (description *description) resources(around *surroundings) {
 	names := slices.SortedFunc(maps.Keys(asked), func(one, other corev1.ResourceName) int { return strings.Compare(string(one), string(other)) })
 	for _, name := range names {
 		amount, has := asked[name], granted[name]
-		fmt.Fprintf(table, "  %s\t%s\t%s\n", name, amount.String(), has.String())
+		held := has.String()
+		if around.noPods {
+			held = "?"
+		}
+		fmt.Fprintf(table, "  %s\t%s\t%s\n", name, amount.String(), held)
 	}
 	_ = table.Flush()
 }
@@ -217,6 +226,10 @@ const shownEvents = 20
 func (description *description) events(around *surroundings) {
 	description.section("Events")
 	events := around.events
+	if around.noEvents {
+		description.line(2, "Not known")
+		return
+	}
 	if len(events) == 0 {
 		description.line(2, "None; Kubernetes keeps events for an hour")
 		return

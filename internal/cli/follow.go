@@ -5,11 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"iter"
 	"strings"
 	"sync"
 	"time"
 
-	"golang.org/x/sync/errgroup"
 	"k8s.io/utils/clock"
 
 	"github.com/trireme-mpi/trireme/api/training"
@@ -31,18 +31,12 @@ func (environment *environment) watchRun(ctx context.Context, kind *kind, namesp
 	defer screen.clear()
 	var last *view
 	ended := make(chan struct{})
-	var running errgroup.Group
+	var running sync.WaitGroup
 	var reading sync.Once
 	readLog := func(seen *view) {
-		running.Go(func() error {
-			for line, err := range joblog.Stream(ctx, joblog.FromCluster(pods, seen.identity()), joblog.Selection{Roles: []string{training.RoleLauncher}},
-				joblog.Options{Follow: true, Ended: ended, Notify: screen.note}) {
-				if err != nil {
-					return err
-				}
-				screen.printLine(line)
-			}
-			return nil
+		running.Go(func() {
+			screen.printLog(ctx, joblog.Stream(ctx, joblog.FromCluster(pods, seen.identity()), joblog.Selection{Roles: []string{training.RoleLauncher}},
+				joblog.Options{Follow: true, Ended: ended, Notify: screen.note}))
 		})
 	}
 	err = kind.follow(ctx, from, namespace, name, func(seen *view) (bool, error) {
@@ -54,35 +48,19 @@ func (environment *environment) watchRun(ctx context.Context, kind *kind, namesp
 		return seen.Finished(), nil
 	})
 	close(ended)
-	logs := running.Wait()
+	running.Wait()
 	screen.clear()
 	switch {
-	case last != nil && errors.Is(err, context.Canceled):
-		environment.detach(last)
-		return exit(exitInterrupted)
 	case last != nil && errors.Is(err, context.DeadlineExceeded):
 		return environment.tookTooLong(last)
 	case err != nil:
 		return err
-	}
-	var noPods *joblog.NoPodsError
-	if logs != nil && !errors.As(logs, &noPods) {
-		environment.say("The job's output could not be read to its end: %v", logs)
 	}
 	screen.finish(last)
 	if last.Phase == training.PhaseFailed {
 		return environment.jobFailed(last)
 	}
 	return nil
-}
-
-// detach says how to come back to a job that goes on.
-func (environment *environment) detach(last *view) {
-	at := fmt.Sprintf("%s %s %%s %s -n %s", environment.calledAs, last.kind.command, last.GetName(), last.GetNamespace())
-	environment.say("\nDetached. %s goes on.", last.named())
-	environment.say("  Its output again:  "+at+" --follow", "logs")
-	environment.say("  How it stands:     "+at, "describe")
-	environment.say("  End it:            "+at, "delete")
 }
 
 // liveView is the screen of a job that runs: steps that stay, and one line below
@@ -95,7 +73,7 @@ type liveView struct {
 
 	mutex sync.Mutex
 	// steps that were shown, of the timeline.
-	steps int
+	steps map[training.TimelineStep]bool
 	// status is the line that can be printed over; said is the last one that was
 	// printed for good.
 	status, said string
@@ -107,21 +85,26 @@ func (screen *liveView) show(seen *view) {
 	screen.mutex.Lock()
 	defer screen.mutex.Unlock()
 	screen.wipe()
-	if screen.steps > len(seen.Timeline) {
-		screen.steps = 0 // It was suspended, and begins anew.
-	}
-	for _, entry := range seen.Timeline[screen.steps:] {
-		if entry.Step != training.StepFinished {
-			fmt.Fprintln(screen.to, screen.terminal.paint(dim, stepLine(seen, entry)))
-		}
-	}
-	screen.steps = len(seen.Timeline)
+	screen.showSteps(seen)
 	if seen.Finished() {
 		screen.status = ""
 		return
 	}
 	screen.status = screen.statusLine(seen)
 	screen.draw()
+}
+
+// showSteps prints the steps that are new. They may come to be known out of order;
+// those that are no longer there will be reached again, as by a job that was suspended.
+func (screen *liveView) showSteps(seen *view) {
+	reached := map[training.TimelineStep]bool{}
+	for _, entry := range seen.Timeline {
+		reached[entry.Step] = true
+		if !screen.steps[entry.Step] && entry.Step != training.StepFinished {
+			fmt.Fprintln(screen.to, screen.terminal.paint(dim, stepLine(seen, entry)))
+		}
+	}
+	screen.steps = reached
 }
 
 // stepLine is a step that was reached, with the time that it took since the job was
@@ -192,6 +175,22 @@ func (screen *liveView) clear() {
 	defer screen.mutex.Unlock()
 	screen.wipe()
 	screen.status = ""
+}
+
+// printLog prints the job's output to its end. Why it cannot be read is said at
+// once, and not when the job has ended.
+func (screen *liveView) printLog(ctx context.Context, lines iter.Seq2[joblog.Line, error]) {
+	for line, err := range lines {
+		var noPods *joblog.NoPodsError
+		switch {
+		case err == nil:
+			screen.printLine(line)
+			continue
+		case ctx.Err() == nil && !errors.As(err, &noPods):
+			screen.note(fmt.Sprintf("The job's output cannot be read: %v", err))
+		}
+		return
+	}
 }
 
 // printLine prints what the job has written. From then on there is no status line:

@@ -2,6 +2,8 @@ package cli
 
 import (
 	"bytes"
+	"context"
+	"errors"
 	"fmt"
 	"path/filepath"
 	"strings"
@@ -9,6 +11,7 @@ import (
 
 	clocktesting "k8s.io/utils/clock/testing"
 
+	"github.com/trireme-mpi/trireme/api/training"
 	"github.com/trireme-mpi/trireme/api/v2alpha1"
 	"github.com/trireme-mpi/trireme/internal/joblog"
 	"github.com/trireme-mpi/trireme/internal/testing/goldenfile"
@@ -80,6 +83,50 @@ func TestWrap(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			if got := (terminal{width: tc.width}).wrap(tc.text, 2); fmt.Sprint(got) != fmt.Sprint(tc.want) {
 				t.Errorf("%q, want %q", got, tc.want)
+			}
+		})
+	}
+}
+
+// Steps may come to be known out of order, and a job that was suspended reaches
+// them again. Each is shown once.
+func TestStepsOutOfOrder(t *testing.T) {
+	var talk bytes.Buffer
+	screen := &liveView{to: &talk, out: &talk, clock: clocktesting.NewFakePassiveClock(now)}
+	for _, steps := range [][]any{
+		{training.StepSubmitted, 600, training.StepWorkersReached, 590},
+		{training.StepSubmitted, 600, training.StepPodsReady, 591, training.StepWorkersReached, 590},
+		{training.StepSubmitted, 600},
+		{training.StepSubmitted, 600, training.StepPodsReady, 500},
+	} {
+		screen.showSteps(viewOf(trainJobNamed("digits", func(trainJob *v2alpha1.TrainJob) { trainJob.Status.Timeline = timeline(steps...) })))
+	}
+	want := "   0 s  Submitted\n  10 s  WorkersReached\n   9 s  PodsReady\n 100 s  PodsReady\n"
+	if talk.String() != want {
+		t.Errorf("shown:\n%swant:\n%s", talk.String(), want)
+	}
+}
+
+func TestOutputThatCannotBeRead(t *testing.T) {
+	interrupted, stop := context.WithCancel(t.Context())
+	stop()
+	tests := map[string]struct {
+		ctx  context.Context
+		err  error
+		want string
+	}{
+		"no rights":   {t.Context(), errors.New("pods is forbidden"), "a line\nThe job's output cannot be read: pods is forbidden\n"},
+		"no pods":     {t.Context(), &joblog.NoPodsError{}, "a line\n"},
+		"interrupted": {interrupted, context.Canceled, "a line\n"},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			var talk bytes.Buffer
+			(&liveView{to: &talk, out: &talk}).printLog(test.ctx, func(yield func(joblog.Line, error) bool) {
+				_ = yield(joblog.Line{Text: "a line"}, nil) && yield(joblog.Line{}, test.err)
+			})
+			if talk.String() != test.want {
+				t.Errorf("shown:\n%swant:\n%s", talk.String(), test.want)
 			}
 		})
 	}

@@ -1,9 +1,15 @@
 package cli
 
 import (
+	"context"
+	"errors"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/trireme-mpi/trireme/api/v2alpha1"
 	"github.com/trireme-mpi/trireme/api/v2beta1"
@@ -67,6 +73,17 @@ func TestLists(t *testing.T) {
 	})
 }
 
+// jobsOnly is a cluster for somebody who may read jobs and runtimes, and nothing else.
+func jobsOnly(cluster client.WithWatch) client.WithWatch {
+	return interceptor.NewClient(cluster, interceptor.Funcs{List: func(ctx context.Context, to client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
+		switch list.(type) {
+		case *corev1.PodList, *corev1.EventList:
+			return apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "", errors.New("no"))
+		}
+		return to.List(ctx, list, options...)
+	}})
+}
+
 func TestDescriptions(t *testing.T) {
 	with := func(terminal terminal) session {
 		objects := append(someJobs(),
@@ -95,5 +112,6 @@ func TestDescriptions(t *testing.T) {
 		"yaml":              {with(noTerminal), "mpijob describe new -o yaml"},
 		"unknown job":       {with(noTerminal), "mpijob describe nope"},
 		"no name":           {with(noTerminal), "mpijob describe"},
+		"with few rights":   {session{objects: someJobs(), answers: jobsOnly}, "trainjob describe digits"},
 	})
 }

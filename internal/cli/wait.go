@@ -102,12 +102,8 @@ func (environment *environment) await(ctx context.Context, kind *kind, namespace
 		last = seen
 		return done(seen), nil
 	})
-	switch {
-	case last != nil && errors.Is(err, context.DeadlineExceeded):
+	if errors.Is(err, context.DeadlineExceeded) && last != nil {
 		return environment.tookTooLong(last)
-	case last != nil && errors.Is(err, context.Canceled):
-		environment.detach(last)
-		return exit(exitInterrupted)
 	}
 	return err
 }

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bufio"
+	"bytes"
 	"fmt"
 	"os"
 	"os/exec"
@@ -35,6 +36,7 @@ func TestWithTheJobAPIs(t *testing.T) {
 	t.Run("pages", cluster.testPages)
 	t.Run("completion", cluster.testCompletion)
 	t.Run("watch", cluster.testWatch)
+	t.Run("interrupted", cluster.testInterrupted)
 }
 
 func (cluster *cluster) testCreation(t *testing.T) {
@@ -172,8 +174,6 @@ func (cluster *cluster) testCompletion(t *testing.T) {
 	}
 	t.Run("kubectl calls the plugin", func(t *testing.T) {
 		got := runProgram(t, kubectl, cluster.kubeconfig, "", "odh", "trainjob", "get", "nope", "-n", namespace)
-		got.code = 3 // kubectl passes no exit code of a plugin on but 1.
-		got.stderr = strings.TrimSuffix(got.stderr, "error: exit status 3\n")
 		got.wantError(t, 3, "NotFound")
 		if !strings.Contains(got.stderr, "kubectl odh training list") {
 			t.Errorf("the plugin does not call itself as the user did:\n%s", got.stderr)
@@ -222,6 +222,12 @@ func (cluster *cluster) testWatch(t *testing.T) {
 		t.Fatal(err)
 	}
 	next("another TrainJob Submitted")
+	interrupt(t, command)
+}
+
+// interrupt presses Ctrl-C, and wants the code of that.
+func interrupt(t *testing.T, command *exec.Cmd) {
+	t.Helper()
 	_ = command.Process.Signal(os.Interrupt)
 	done := make(chan error, 1)
 	go func() { done <- command.Wait() }()
@@ -231,6 +237,42 @@ func (cluster *cluster) testWatch(t *testing.T) {
 			t.Errorf("exit code %d, want 130", code)
 		}
 	case <-time.After(10 * time.Second):
-		t.Fatal("the watch does not end")
+		t.Fatal("the command does not end")
+	}
+}
+
+// Ctrl-C leaves the job that was created, at whatever moment. What was printed for
+// programs is nothing but that.
+func (cluster *cluster) testInterrupted(t *testing.T) {
+	for _, mode := range []string{"--wait", "--follow"} {
+		t.Run(mode, func(t *testing.T) {
+			namespace := cluster.namespace(t)
+			command := exec.CommandContext(t.Context(), odh, "trainjob", "create", "-n", namespace, "-f", "-", mode, "-o", "name")
+			command.Env = append(os.Environ(), "KUBECONFIG="+cluster.kubeconfig)
+			command.Stdin = strings.NewReader(goodJob)
+			var talk bytes.Buffer
+			command.Stderr = &talk
+			output, err := command.StdoutPipe()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := command.Start(); err != nil {
+				t.Fatal(err)
+			}
+			lines := bufio.NewScanner(output)
+			if !lines.Scan() || lines.Text() != "trainjob.kubeflow.org/good" {
+				t.Fatalf("the name is %q", lines.Text())
+			}
+			interrupt(t, command)
+			if lines.Scan() {
+				t.Errorf("after the name there is %q", lines.Text())
+			}
+			if want := "odh trainjob describe good -n " + namespace; !strings.Contains(talk.String(), "Detached. trainjob/good goes on.") || !strings.Contains(talk.String(), want) {
+				t.Errorf("nothing says how to come back:\n%s", talk.String())
+			}
+			if got := cluster.jobs(t, namespace); got != 1 {
+				t.Errorf("%d jobs, want the one", got)
+			}
+		})
 	}
 }

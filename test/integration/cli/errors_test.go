@@ -45,6 +45,8 @@ func (cluster *cluster) testErrors(t *testing.T) {
 	cluster.allow(t, "reader", namespace, "get", "list", "watch")
 	nobody := cluster.identity(t, "nobody")
 	stranger := write(t, "kubeconfig", strings.ReplaceAll(readFile(t, nobody), "client-certificate-data", "client-certificate-data-not"))
+	getter := cluster.identity(t, "getter")
+	cluster.allow(t, "getter", namespace, "get")
 	create := []string{"trainjob", "create", "-f", "-"}
 	tests := map[string]struct {
 		arguments  []string
@@ -68,6 +70,9 @@ func (cluster *cluster) testErrors(t *testing.T) {
 		"an unknown job, to delete":    {arguments: []string{"mpijob", "delete", "nope"}, wantCode: 3, wantReason: "NotFound"},
 		"an unknown job, to wait for":  {arguments: []string{"mpijob", "wait", "nope"}, wantCode: 3, wantReason: "NotFound"},
 		"may not create":               {arguments: create, stdin: goodJob, kubeconfig: reader, wantCode: 4, wantReason: "Forbidden"},
+		"may not watch":                {arguments: []string{"trainjob", "wait", "taken"}, kubeconfig: getter, wantCode: 4, wantReason: "Forbidden"},
+		"a configuration that is none": {arguments: create, stdin: goodJob, kubeconfig: write(t, "kubeconfig", "clusters: ["), wantCode: 1, wantReason: "NoCluster"},
+		"an answer that takes long":    {arguments: []string{"trainjob", "get", "--request-timeout", "1ms"}, wantCode: 7, wantReason: "Timeout"},
 		"may not delete":               {arguments: []string{"trainjob", "delete", "taken"}, kubeconfig: reader, wantCode: 4, wantReason: "Forbidden"},
 		"may not suspend":              {arguments: []string{"trainjob", "suspend", "taken"}, kubeconfig: reader, wantCode: 4, wantReason: "Forbidden"},
 		"may not list":                 {arguments: []string{"training", "list"}, kubeconfig: nobody, wantCode: 4, wantReason: "Forbidden"},
