@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -92,13 +93,20 @@ func (remover *remover) removeAll(ctx context.Context, from client.WithWatch, na
 			going = append(going, seen)
 		}
 	}
+	waits := make([]error, len(going))
+	if remover.wait && remover.dryRun == dryRunNone {
+		// Side by side: one that takes long does not use up the time of the others.
+		var waiting sync.WaitGroup
+		for i, seen := range going {
+			waiting.Go(func() { waits[i] = remover.awaitGone(ctx, from, seen) })
+		}
+		waiting.Wait()
+	}
 	suffix := map[string]string{dryRunClient: " (dry run)", dryRunServer: " (server dry run)"}[remover.dryRun]
-	for _, seen := range going {
-		if remover.wait && remover.dryRun == dryRunNone {
-			if err := remover.awaitGone(ctx, from, seen); err != nil {
-				failures = append(failures, err)
-				continue
-			}
+	for i, seen := range going {
+		if waits[i] != nil {
+			failures = append(failures, waits[i])
+			continue
 		}
 		fmt.Fprintf(remover.Out, "%s.%s %q deleted%s\n", remover.kind.command, remover.kind.gvk.Group, seen.GetName(), suffix)
 	}

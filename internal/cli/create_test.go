@@ -1,10 +1,15 @@
 package cli
 
 import (
+	"context"
 	"strings"
 	"testing"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/trireme-mpi/trireme/api/v2alpha1"
 )
@@ -68,6 +73,21 @@ func TestCreation(t *testing.T) {
 	})
 }
 
+// slowly is a cluster where one job does not go, and another is gone after a while.
+func slowly(cluster client.WithWatch) client.WithWatch {
+	return interceptor.NewClient(cluster, interceptor.Funcs{Delete: func(ctx context.Context, to client.WithWatch, object client.Object, options ...client.DeleteOption) error {
+		if object.GetName() == "bert" {
+			time.AfterFunc(50*time.Millisecond, func() { _ = to.Delete(context.WithoutCancel(ctx), object) })
+		}
+		return nil
+	}, Watch: func(ctx context.Context, to client.WithWatch, list client.ObjectList, options ...client.ListOption) (watch.Interface, error) {
+		// The fake cluster tells of every job, whichever is asked for.
+		name, _ := options[0].(*client.ListOptions).FieldSelector.RequiresExactMatch("metadata.name")
+		stream, err := to.Watch(ctx, list, options...)
+		return watch.Filter(stream, func(event watch.Event) (watch.Event, bool) { return event, event.Object.(client.Object).GetName() == name }), err
+	}})
+}
+
 func TestOtherVerbs(t *testing.T) {
 	with := session{objects: someJobs()}
 	checkGolden(t, "verbs", map[string]struct {
@@ -94,6 +114,7 @@ func TestOtherVerbs(t *testing.T) {
 		"delete as an odd trial":       {with, "trainjob delete digits --dry-run=perhaps"},
 		"delete known and unknown":     {with, "trainjob delete nope digits"},
 		"delete unknown jobs":          {with, "trainjob delete nope neither"},
+		"delete one that is stuck":     {session{objects: someJobs(), answers: slowly}, "trainjob delete digits bert --timeout 200ms"},
 		"help":                         {with, ""},
 		"help of a kind":               {with, "mpijob"},
 	})

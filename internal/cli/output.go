@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"io"
 	"slices"
+	"sync"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -13,6 +15,34 @@ import (
 	"k8s.io/apimachinery/pkg/util/duration"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
+
+// output is where data go. It remembers that they did not arrive, since not all who
+// print look: a disk that is full must not look like success.
+type output struct {
+	to    io.Writer
+	mutex sync.Mutex
+	err   error
+}
+
+func (output *output) Write(data []byte) (int, error) {
+	output.mutex.Lock()
+	defer output.mutex.Unlock()
+	written, err := output.to.Write(data)
+	if err != nil && output.err == nil {
+		output.err = err
+	}
+	return written, err
+}
+
+// failure is nil if everything was written.
+func (output *output) failure() error {
+	output.mutex.Lock()
+	defer output.mutex.Unlock()
+	if output.err == nil {
+		return nil
+	}
+	return &failure{code: exitError, message: "the output could not be written", reason: "Output", details: []string{plainError(output.err)}}
+}
 
 // column of a table. Those with a priority are shown with -o wide only.
 func column(name string, priority int32) metav1.TableColumnDefinition {
