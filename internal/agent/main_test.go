@@ -340,7 +340,16 @@ func execute(t testing.TB, client *ssh.Client, command, stdin string) outcome {
 	}
 	defer session.Close()
 	var stdout, stderr bytes.Buffer
-	session.Stdout, session.Stderr, session.Stdin = &stdout, &stderr, strings.NewReader(stdin)
+	session.Stdout, session.Stderr = &stdout, &stderr
+	// Not session.Stdin: a command that does not read it to its end would be an error.
+	input, err := session.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		_, _ = io.WriteString(input, stdin)
+		_ = input.Close()
+	}()
 	err = session.Run(command)
 	result := outcome{Stdout: stdout.String(), Stderr: stderr.String()}
 	var exit *ssh.ExitError
