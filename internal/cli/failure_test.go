@@ -1,0 +1,53 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// Several errors exit as each of them would, if they are alike.
+func TestSeveralErrors(t *testing.T) {
+	missing := func(name string) error {
+		return apierrors.NewNotFound(schema.GroupResource{Group: "kubeflow.org", Resource: "trainjobs"}, name)
+	}
+	tests := map[string]struct {
+		errors []error
+		want   int
+	}{
+		"none":      {nil, exitOK},
+		"one":       {[]error{missing("a")}, exitNotFound},
+		"alike":     {[]error{missing("a"), missing("b")}, exitNotFound},
+		"different": {[]error{missing("a"), context.DeadlineExceeded, missing("b")}, exitError},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			err := (&environment{calledAs: "odh"}).allOf(test.errors, "deleted")
+			if err == nil && test.want == exitOK {
+				return
+			}
+			if got := explain(err, "odh"); got.code != test.want || len(got.details) != len(test.errors) {
+				t.Errorf("exit code %d, want %d; details %q", got.code, test.want, got.details)
+			}
+		})
+	}
+}
+
+// The cluster says of rules that it did not try that they were not tried. That is
+// no fault of the job's.
+func TestRefusalsWithoutNoise(t *testing.T) {
+	refusal := &apierrors.StatusError{ErrStatus: metav1.Status{Reason: metav1.StatusReasonInvalid, Code: 422, Details: &metav1.StatusDetails{Causes: []metav1.StatusCause{
+		{Field: "spec.runtimeRef.kind", Message: "Required value"}, {Field: "<nil>", Message: "some validation rules were not checked"},
+	}}}}
+	if got := explain(refusal, "odh"); !slices.Equal(got.details, []string{"spec.runtimeRef.kind: Required value"}) {
+		t.Errorf("details %q", got.details)
+	}
+	if got := explain(errors.New("something"), "odh"); got.code != exitError {
+		t.Errorf("exit code %d", got.code)
+	}
+}
