@@ -84,7 +84,9 @@ func slowly(cluster client.WithWatch) client.WithWatch {
 		// The fake cluster tells of every job, whichever is asked for.
 		name, _ := options[0].(*client.ListOptions).FieldSelector.RequiresExactMatch("metadata.name")
 		stream, err := to.Watch(ctx, list, options...)
-		return watch.Filter(stream, func(event watch.Event) (watch.Event, bool) { return event, event.Object.(client.Object).GetName() == name }), err
+		return watch.Filter(stream, func(event watch.Event) (watch.Event, bool) {
+			return event, event.Object.(client.Object).GetName() == name
+		}), err
 	}})
 }
 
