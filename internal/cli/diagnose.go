@@ -6,7 +6,6 @@ import (
 	"slices"
 
 	"github.com/spf13/cobra"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -66,7 +65,7 @@ The exit code is 0 if nothing hinders the job or it has succeeded, 1 if somethin
 			if err != nil {
 				return err
 			}
-			from, err := environment.checksClient()
+			from, err := environment.client(checks.OptionalKinds()...)
 			if err != nil {
 				return err
 			}
@@ -92,23 +91,6 @@ func isDocument(command *cobra.Command, output string) error {
 		return nil
 	}
 	return usageFailure(command, fmt.Sprintf("--output %q: there are json and yaml", output))
-}
-
-// checksClient also knows the kinds that not every cluster has.
-func (environment *environment) checksClient() (client.WithWatch, error) {
-	if environment.cluster != nil {
-		return environment.cluster, nil
-	}
-	config, err := environment.connection()
-	if err != nil {
-		return nil, err
-	}
-	known := scheme()
-	optional := meta.NewDefaultRESTMapper(nil)
-	for _, kind := range checks.OptionalKinds() {
-		optional.Add(kind, meta.RESTScopeNamespace)
-	}
-	return client.NewWithWatch(config, client.Options{Scheme: known, Mapper: meta.FirstHitRESTMapper{MultiRESTMapper: meta.MultiRESTMapper{mapper(known), optional}}})
 }
 
 // findOf reads a job of a kind or, without one, of either.

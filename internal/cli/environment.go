@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/pflag"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
@@ -111,7 +112,7 @@ var clusterScoped = map[string]bool{
 
 // mapper knows where each kind is served without asking, which would take longer
 // than most commands do.
-func mapper(scheme *runtime.Scheme) meta.RESTMapper {
+func mapper(scheme *runtime.Scheme) *meta.DefaultRESTMapper {
 	mapper := meta.NewDefaultRESTMapper(nil)
 	for kind := range scheme.AllKnownTypes() {
 		scope := meta.RESTScope(meta.RESTScopeNamespace)
@@ -152,8 +153,9 @@ func (environment *environment) connection() (*rest.Config, error) {
 	return config, nil
 }
 
-// client reads and writes typed objects.
-func (environment *environment) client() (client.WithWatch, error) {
+// client reads and writes typed objects, and those of other kinds that a command
+// names.
+func (environment *environment) client(others ...schema.GroupVersionKind) (client.WithWatch, error) {
 	if environment.cluster != nil {
 		return environment.cluster, nil
 	}
@@ -162,7 +164,11 @@ func (environment *environment) client() (client.WithWatch, error) {
 		return nil, err
 	}
 	known := scheme()
-	return client.NewWithWatch(config, client.Options{Scheme: known, Mapper: mapper(known)})
+	where := mapper(known)
+	for _, kind := range others {
+		where.Add(kind, meta.RESTScopeNamespace)
+	}
+	return client.NewWithWatch(config, client.Options{Scheme: known, Mapper: where})
 }
 
 // core is for what the other client cannot do: logs.

@@ -54,6 +54,25 @@ func readAtMost(from io.Reader, name string) ([]byte, error) {
 	return content, nil
 }
 
+// readDocuments reads the objects of a file, and says how to call it.
+func (environment *environment) readDocuments(file string) (found [][]byte, name string, err error) {
+	content, err := environment.readFile(file)
+	if err != nil {
+		return nil, "", err
+	}
+	name = fileName(file)
+	found, err = documents(content, name)
+	return found, name, err
+}
+
+// fileName is how messages call a file.
+func fileName(file string) string {
+	if file == "-" {
+		return "standard input"
+	}
+	return file
+}
+
 // documents are the objects of a file, as JSON. What is not YAML, or has a key
 // twice, is an error.
 func documents(content []byte, name string) (found [][]byte, err error) {
@@ -79,26 +98,27 @@ func documents(content []byte, name string) (found [][]byte, err error) {
 // manifest is the one job of a file. Its fields are checked here, so that a fault is
 // found without a cluster and before anything is made.
 func (environment *environment) manifest(file string, kind *kind) (*unstructured.Unstructured, error) {
-	content, err := environment.readFile(file)
+	document, name, err := environment.oneDocument(file)
 	if err != nil {
 		return nil, err
 	}
-	name := file
-	if file == "-" {
-		name = "standard input"
-	}
-	found, err := documents(content, name)
+	return decodeJob(document, name, kind)
+}
+
+// oneDocument is the only object of a file.
+func (environment *environment) oneDocument(file string) (document []byte, name string, err error) {
+	found, name, err := environment.readDocuments(file)
 	if err != nil {
-		return nil, err
+		return nil, name, err
 	}
-	if len(found) != 1 {
-		failure := inputFailure(fmt.Sprintf("%s holds %d documents, and not one job", name, len(found)))
-		if len(found) > 1 {
-			failure.suggestions = []string{"Create them one by one, or all of them: kubectl create -f " + file}
-		}
-		return nil, failure
+	if len(found) == 1 {
+		return found[0], name, nil
 	}
-	return decodeJob(found[0], name, kind)
+	failure := inputFailure(fmt.Sprintf("%s holds %d documents, and not one job", name, len(found)))
+	if len(found) > 1 {
+		failure.suggestions = []string{"Take them one by one; kubectl create -f " + file + " creates all of them"}
+	}
+	return nil, name, failure
 }
 
 // decodeJob reads a job of a kind, and knows every field of it.

@@ -19,15 +19,7 @@ import (
 
 // fileObjects are those of a file, of which one at least is an MPIJob.
 func (environment *environment) fileObjects(file string) ([]migrate.Object, error) {
-	content, err := environment.readFile(file)
-	if err != nil {
-		return nil, err
-	}
-	name := file
-	if file == "-" {
-		name = "standard input"
-	}
-	found, err := documents(content, name)
+	found, name, err := environment.readDocuments(file)
 	if err != nil {
 		return nil, err
 	}

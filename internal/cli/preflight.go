@@ -44,7 +44,7 @@ way, 1 if something else is.`,
 			if err != nil {
 				return err
 			}
-			api, err := environment.checksClient()
+			api, err := environment.client(checks.OptionalKinds()...)
 			if err != nil {
 				return err
 			}
@@ -66,20 +66,12 @@ func (environment *environment) jobToCheck(file string) (client.Object, error) {
 	if file == "" {
 		return nil, nil
 	}
-	content, err := environment.readFile(file)
+	document, name, err := environment.oneDocument(file)
 	if err != nil {
 		return nil, err
 	}
-	name := fileName(file)
-	found, err := documents(content, name)
-	if err != nil {
-		return nil, err
-	}
-	if len(found) != 1 {
-		return nil, inputFailure(fmt.Sprintf("%s holds %d documents, and not one job", name, len(found)))
-	}
-	kind := kindOf(found[0])
-	read, err := decodeJob(found[0], name, kind)
+	kind := kindOf(document)
+	read, err := decodeJob(document, name, kind)
 	if err != nil {
 		return nil, err
 	}
@@ -98,13 +90,6 @@ func (environment *environment) jobToCheck(file string) (client.Object, error) {
 		return nil, inputFailure(fmt.Sprintf("the %s in %s has no name", kind.Kind, name), "metadata.name: Required value")
 	}
 	return object, nil
-}
-
-func fileName(file string) string {
-	if file == "-" {
-		return "standard input"
-	}
-	return file
 }
 
 // kindOf is the kind that a document says it is, TrainJob in doubt.
