@@ -185,9 +185,7 @@ func (description *description) resources(around *surroundings) {
 	if around.made == nil {
 		return
 	}
-	asked, granted := corev1.ResourceList{}, corev1.ResourceList{}
-	add(asked, job.Requests(&around.made.Launcher.Template.Spec), around.made.Launcher.Replicas)
-	add(asked, job.Requests(&around.made.Worker.Template.Spec), around.made.Worker.Replicas)
+	asked, granted := askedBy(around.made), corev1.ResourceList{}
 	for i := range around.pods {
 		pod := &around.pods[i]
 		if ended := pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed; pod.Spec.NodeName != "" && !ended {

@@ -54,20 +54,10 @@ func (models *models) details(ctx context.Context, seen *view) []any {
 		runtime, image = trainJob.Spec.RuntimeRef.Name, orDash(trainJob.Spec.Trainer.Image)
 	}
 	if made, err := seen.model(ctx, models); err == nil {
-		mpi, gpus = string(made.MPI), totalGPUs(made)
+		mpi, gpus = string(made.MPI), job.GPUs(askedBy(made)).String()
 		if containers := made.Worker.Template.Spec.Containers; len(containers) > 0 {
 			image = orDash(containers[0].Image)
 		}
 	}
 	return []any{gpus, mpi, runtime, orDash(seen.GetLabels()[training.LabelQueue]), orDash(string(seen.FailureReason)), image}
-}
-
-// totalGPUs is how many GPUs a job asks for, in all.
-func totalGPUs(made *job.Job) string {
-	total := job.GPUs(job.Requests(&made.Launcher.Template.Spec))
-	worker := job.GPUs(job.Requests(&made.Worker.Template.Spec))
-	for range made.Worker.Replicas {
-		total.Add(*worker)
-	}
-	return total.String()
 }
