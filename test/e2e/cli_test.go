@@ -137,8 +137,14 @@ func TestOdhDetaches(t *testing.T) {
 	if err := command.Start(); err != nil {
 		t.Fatal(err)
 	}
-	_, _ = odh(t, 0, namespace, "trainjob", "wait", "long", "--for", "running", "--timeout", "2m")
-	time.Sleep(2 * time.Second) // Let its first lines come.
+	eventually(t, "it prints something", func() error {
+		asked, printed, refused := odhCommand(t, namespace, "trainjob", "logs", "long")
+		if _ = asked.Run(); !strings.Contains(printed.String(), "it runs") {
+			return errors.New(refused.String())
+		}
+		return nil
+	})
+	time.Sleep(2 * time.Second) // It comes to whoever follows a moment later.
 	_ = command.Process.Signal(os.Interrupt)
 	_ = command.Wait()
 	if code := command.ProcessState.ExitCode(); code != 130 {
@@ -153,13 +159,8 @@ func TestOdhDetaches(t *testing.T) {
 	stdoutText, _ := odh(t, 0, namespace, "trainjob", "describe", "long")
 	contains(t, stdoutText, "State:     Running for", "2/2 workers ready", "granted", "cpu")
 	odh(t, 0, namespace, "trainjob", "suspend", "long")
-	eventually(t, "no pods", func() error {
-		stdout, _ := odh(t, 0, namespace, "trainjob", "get", "long", "--no-headers")
-		if !strings.Contains(stdout, "Suspended") {
-			return errors.New(stdout)
-		}
-		return nil
-	})
+	stdoutText, _ = odh(t, 0, namespace, "trainjob", "get", "long", "--no-headers")
+	contains(t, stdoutText, "Suspended")
 	odh(t, 0, namespace, "trainjob", "resume", "long")
 	odh(t, 0, namespace, "trainjob", "wait", "long", "--for", "running", "--timeout", "2m")
 	odh(t, 7, namespace, "trainjob", "wait", "long", "--timeout", "1s")
