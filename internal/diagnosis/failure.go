@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -27,6 +28,8 @@ type failure struct {
 	// doubtful: it looks like somebody's deletion, and a cache may not know yet
 	// whose and what for.
 	doubtful bool
+	// pod that failed, if it is one that is there.
+	pod *corev1.Pod
 }
 
 const (
@@ -54,8 +57,11 @@ func (view *view) firstFailure(previous Previous) *failure {
 		return view.missing(previous)
 	}
 	first := slices.MinFunc(failures, func(a, b failure) int {
-		return cmp.Or(cmp.Compare(a.at.Unix(), b.at.Unix()), cmp.Compare(a.rank, b.rank))
+		return cmp.Or(cmp.Compare(a.at.Unix(), b.at.Unix()), cmp.Compare(a.rank, b.rank), deletedFirst(&a, &b))
 	})
+	if gone := view.goneBefore(&first, previous); gone != nil {
+		return gone
+	}
 	// Whoever deletes the whole deletes its pods: then the whole is what to name.
 	if first.doubtful && !view.seen.Workload.Exists {
 		if missing := view.missing(previous); missing != nil {
@@ -63,6 +69,39 @@ func (view *view) firstFailure(previous Previous) *failure {
 		}
 	}
 	return &first
+}
+
+// deletedFirst orders deletions of the same second by what was written last of each
+// pod: whoever makes the pods deletes the others when one has ended.
+func deletedFirst(a, b *failure) int {
+	if !a.doubtful || !b.doubtful || a.pod == nil || b.pod == nil {
+		return 0
+	}
+	one, errOne := strconv.ParseUint(a.pod.ResourceVersion, 10, 64)
+	other, errOther := strconv.ParseUint(b.pod.ResourceVersion, 10, 64)
+	if errOne != nil || errOther != nil {
+		return 0
+	}
+	return cmp.Compare(one, other)
+}
+
+// goneBefore is the failure by a worker that is gone altogether, where the first that
+// is still seen was deleted too: that one was deleted because of it.
+func (view *view) goneBefore(first *failure, previous Previous) *failure {
+	if !first.doubtful || first.reason != training.FailureWorker || first.pod == nil || previous.Suspended {
+		return nil
+	}
+	known := func(status training.WorkerPodStatus) bool { return status.Name == first.pod.Name }
+	if !slices.ContainsFunc(previous.WorkerPodStatuses, known) {
+		return nil // What is known is of an earlier attempt.
+	}
+	for _, status := range previous.WorkerPodStatuses {
+		if status.Name != "" && view.workers[status.Index] == nil {
+			return &failure{reason: training.FailureWorker, at: first.at, doubtful: true,
+				message: fmt.Sprintf("Worker %d (pod %s) was deleted while the job ran. Start the job again.", status.Index, status.Name)}
+		}
+	}
+	return nil
 }
 
 // refusal is the failure of a job one of whose pods the API server did not take.
@@ -109,7 +148,7 @@ func (view *view) failureOf(found *trouble, reason training.FailureReason, rank 
 	if aftermath && rank == rankWorker {
 		rank = rankAftermath
 	}
-	return &failure{reason: reason, message: view.sentence(found), at: found.at, rank: rank, stopped: !found.ended, doubtful: aftermath}
+	return &failure{reason: reason, message: view.sentence(found), at: found.at, rank: rank, stopped: !found.ended, doubtful: aftermath, pod: found.pod}
 }
 
 // sentence tells the whole of a pod's trouble.

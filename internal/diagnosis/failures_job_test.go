@@ -109,6 +109,22 @@ var goneFailures = []failureRow{
 		reason: training.FailureWorker, who: "Worker 1 (pod {worker 1})", cause: "was deleted while the job ran", advice: "Start the job again",
 	},
 	{
+		name: "a worker is gone, and the other one was deleted because of it", kinds: onlyTrainJob,
+		happen: func(scene *scene) {
+			scene.worker(0, deleted(51), exits(143, "Error", "", 51))
+			scene.seen.Workers = scene.seen.Workers[:1]
+		},
+		reason: training.FailureWorker, who: "Worker 1 (pod {worker 1})", cause: "was deleted while the job ran", advice: "Start the job again",
+	},
+	{
+		name: "two workers were deleted in the same second, one because of the other", kinds: onlyTrainJob,
+		happen: func(scene *scene) {
+			scene.worker(0, deleted(50), exits(143, "Error", "", 50)).ResourceVersion = "1002"
+			scene.worker(1, deleted(50), exits(143, "Error", "", 50)).ResourceVersion = "999"
+		},
+		reason: training.FailureWorker, who: secondWorker, cause: "was deleted while the job ran", advice: "Start the job again",
+	},
+	{
 		name: "JobSet gave up on a launcher that is gone, and deletes the workers", kinds: onlyTrainJob,
 		happen: func(scene *scene) {
 			scene.seen.Workload.Failed, scene.seen.Workload.FailedAt = "jobset failed due to one or more job failures (first failed job: train-launcher-0)", at(52)

@@ -112,7 +112,7 @@ func (view *view) gangAnswer() Answer {
 func (view *view) workersAnswer() Answer {
 	total, ready := view.job.Worker.Replicas, int32(view.readyWorkers())
 	if ready == total {
-		return Answer{Yes: true, Reason: "Ready", Message: fmt.Sprintf("All %d workers are ready", total)}
+		return allReady(total)
 	}
 	answer := Answer{Reason: "Waiting", Message: fmt.Sprintf("%d of %d workers are ready", ready, total)}
 	for _, pod := range view.inOrder() {
@@ -134,6 +134,10 @@ func (view *view) workersAnswer() Answer {
 		}
 	}
 	return answer
+}
+
+func allReady(total int32) Answer {
+	return Answer{Yes: true, Reason: "Ready", Message: fmt.Sprintf("All %d workers are ready", total)}
 }
 
 func (view *view) launcherAnswer() Answer {
@@ -178,6 +182,10 @@ func (view *view) recordEnd(verdict *Verdict, at time.Time) {
 			verdict.record(training.StepWorkersReached, began)
 			verdict.record(training.StepFirstRankUp, earlier(began.Add(seconds(report.Timings.Init)), at))
 		}
+	}
+	// A short job ends before kubelets have told of its workers' readiness.
+	if reached := stepTime(verdict.Timeline, training.StepWorkersReached); reached != nil {
+		verdict.record(training.StepPodsReady, reached.Time)
 	}
 	verdict.record(training.StepFinished, at)
 }

@@ -107,12 +107,21 @@ func (view *view) end(verdict *Verdict, phase training.Phase, at time.Time) {
 	verdict.CompletionTime = &metav1.Time{Time: at}
 	verdict.Report = reportOf(view.launcherEnd())
 	view.recordEnd(verdict, at)
+	view.concludeWorkers(verdict)
 	view.concludeLauncher(verdict)
 	if verdict.StartTime != nil {
 		verdict.Duration = max(at.Sub(verdict.StartTime.Time), 0).Round(time.Second).String()
 	}
 	if ttl := view.job.Lifetime.TTLSecondsAfterFinished; ttl != nil {
 		verdict.NextCheck = atLeastNow(at.Add(time.Duration(*ttl) * time.Second).Sub(view.seen.Now))
+	}
+}
+
+// concludeWorkers: a command that ended well was let through by the gate, which
+// found every worker ready, whether or not that was noticed.
+func (view *view) concludeWorkers(verdict *Verdict) {
+	if total := view.job.Worker.Replicas; verdict.Phase == training.PhaseSucceeded {
+		verdict.WorkersReady, verdict.ReadyWorkers = allReady(total), fmt.Sprintf("%d/%d", total, total)
 	}
 }
 

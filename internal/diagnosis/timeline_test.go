@@ -114,15 +114,15 @@ func TestTimelineOfAShortJob(t *testing.T) {
 	}{
 		"with a report": {
 			0, `{"timings":{"dns":0.5,"connect":0.5,"init":2},"hosts":{"expected":2,"reached":2}}`,
-			map[training.TimelineStep]float64{training.StepWorkersReached: 4, training.StepFirstRankUp: 6}, true,
+			map[training.TimelineStep]float64{training.StepPodsReady: 4, training.StepWorkersReached: 4, training.StepFirstRankUp: 6}, true,
 		},
 		"with a report that is longer than the run": {
 			0, `{"timings":{"dns":0.5,"connect":0.5,"init":2000},"hosts":{"expected":2,"reached":2}}`,
-			map[training.TimelineStep]float64{training.StepWorkersReached: 4, training.StepFirstRankUp: 9}, true,
+			map[training.TimelineStep]float64{training.StepPodsReady: 4, training.StepWorkersReached: 4, training.StepFirstRankUp: 9}, true,
 		},
 		"with a report of nonsense": {
 			0, `{"timings":{"dns":-7,"connect":-1e300,"init":1e300},"hosts":{"expected":2,"reached":2}}`,
-			map[training.TimelineStep]float64{training.StepWorkersReached: 3, training.StepFirstRankUp: 9}, true,
+			map[training.TimelineStep]float64{training.StepPodsReady: 3, training.StepWorkersReached: 3, training.StepFirstRankUp: 9}, true,
 		},
 		"with a report of a run that started nothing": {0, `{"hosts":{"expected":2,"reached":2}}`, nil, true},
 		"without a report":                            {0, "", nil, true},
