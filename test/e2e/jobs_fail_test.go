@@ -225,7 +225,9 @@ func TestAWorkerCrashesAgainAndAgain(t *testing.T) {
 	}
 	mpiJob.Spec.RunPolicy.BackoffLimit = new(int32(1))
 	job := submit(t, mpiJob)
-	job.until("a worker's status says CrashLoopBackOff", time.Minute, func(progress training.Progress) bool {
+	// Kubelet says so at its next look after a crash, which may come after the next
+	// start, until the pauses between starts are longer than those between looks.
+	job.until("a worker's status says CrashLoopBackOff", 3*time.Minute, func(progress training.Progress) bool {
 		for _, status := range progress.WorkerPodStatuses {
 			if status.Reason == "CrashLoopBackOff" {
 				return strings.Contains(status.Message, "exit code 3") && strings.Contains(status.Message, "kubectl logs --previous")
