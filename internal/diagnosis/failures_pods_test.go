@@ -179,6 +179,15 @@ var waitingFailures = []failureRow{
 		reason: training.FailureWorker, who: secondWorker, cause: "ended with exit code 3, 3 times so far (CrashLoopBackOff)", advice: "kubectl logs --previous {worker 1} -c main -n team",
 	},
 	{
+		name: "a worker has crashed more often than it may, and kubelet has not looked again", kinds: onlyMPIJob,
+		options: []option{backoffLimit(2), restartPolicies(corev1.RestartPolicyOnFailure, corev1.RestartPolicyOnFailure)},
+		happen: happensTo(crashes(3, 3, 50), func(pod *corev1.Pod) {
+			status := &pod.Status.ContainerStatuses[0]
+			status.State = corev1.ContainerState{Terminated: status.LastTerminationState.Terminated}
+		}),
+		reason: training.FailureWorker, who: secondWorker, cause: "ended with exit code 3, 3 times so far (CrashLoopBackOff)", advice: "kubectl logs --previous {worker 1} -c main -n team",
+	},
+	{
 		name: "a worker crashes and nothing is known of how", kinds: onlyMPIJob,
 		options: []option{restartPolicies(corev1.RestartPolicyOnFailure, corev1.RestartPolicyOnFailure)},
 		happen:  happensTo(waits("CrashLoopBackOff", ""), func(pod *corev1.Pod) { pod.Status.ContainerStatuses[0].RestartCount = 1 }),

@@ -205,6 +205,13 @@ func disrupted(pod *corev1.Pod) *trouble {
 
 // waiting is the trouble of a container that cannot start.
 func waiting(pod *corev1.Pod, status *corev1.ContainerStatus) *trouble {
+	if again := status.State.Terminated; again != nil && again.ExitCode != 0 && status.RestartCount > 0 && pod.Spec.RestartPolicy != corev1.RestartPolicyNever {
+		// Kubelet calls it a loop only at its next look, if that comes before the next
+		// start.
+		found := &trouble{pod: pod, reason: crashLoop, at: stalledAt(pod), container: status.Name, exit: again}
+		found.cause, found.advice = crashing(pod, status, again)
+		return found
+	}
 	state := status.State.Waiting
 	if state == nil {
 		return nil
@@ -222,17 +229,16 @@ func waiting(pod *corev1.Pod, status *corev1.ContainerStatus) *trouble {
 		found.cause = "cannot be started: " + strings.TrimSpace(state.Message)
 		found.advice = "Create the Secret or ConfigMap that it names, or correct what its pod template asks for."
 	case crashLoop:
-		found.cause, found.advice = crashing(pod, status)
 		found.exit = status.LastTerminationState.Terminated
+		found.cause, found.advice = crashing(pod, status, found.exit)
 	default:
 		return nil
 	}
 	return found
 }
 
-// crashing explains a container that ends again and again.
-func crashing(pod *corev1.Pod, status *corev1.ContainerStatus) (cause, advice string) {
-	last := status.LastTerminationState.Terminated
+// crashing explains a container that ends again and again, the last time as told.
+func crashing(pod *corev1.Pod, status *corev1.ContainerStatus, last *corev1.ContainerStateTerminated) (cause, advice string) {
 	if last == nil {
 		return "ends again and again (CrashLoopBackOff)", logAdvice(pod, status.Name)
 	}
