@@ -57,10 +57,10 @@ func (view *view) firstFailure(previous Previous) *failure {
 		return view.missing(previous)
 	}
 	first := slices.MinFunc(failures, func(a, b failure) int {
-		return cmp.Or(cmp.Compare(a.at.Unix(), b.at.Unix()), cmp.Compare(a.rank, b.rank), deletedFirst(&a, &b))
+		return cmp.Or(cmp.Compare(a.at.Unix(), b.at.Unix()), cmp.Compare(a.rank, b.rank))
 	})
-	if gone := view.goneBefore(&first, previous); gone != nil {
-		return gone
+	if earlier := view.deletedBefore(&first, previous); earlier != nil {
+		return earlier
 	}
 	// Whoever deletes the whole deletes its pods: then the whole is what to name.
 	if first.doubtful && !view.seen.Workload.Exists {
@@ -71,37 +71,42 @@ func (view *view) firstFailure(previous Previous) *failure {
 	return &first
 }
 
-// deletedFirst orders deletions of the same second by what was written last of each
-// pod: whoever makes the pods deletes the others when one has ended.
-func deletedFirst(a, b *failure) int {
-	if !a.doubtful || !b.doubtful || a.pod == nil || b.pod == nil {
-		return 0
+// deletedBefore is the failure by the worker that was deleted first, where the one
+// that is seen to have failed was deleted too: whoever makes the pods deletes the
+// others when one is missing, and they may end before it does.
+func (view *view) deletedBefore(first *failure, previous Previous) *failure {
+	if !first.doubtful || first.reason != training.FailureWorker || first.pod == nil || previous.Suspended {
+		return nil
 	}
-	one, errOne := strconv.ParseUint(a.pod.ResourceVersion, 10, 64)
-	other, errOther := strconv.ParseUint(b.pod.ResourceVersion, 10, 64)
+	isOfThisAttempt := func(status training.WorkerPodStatus) bool { return status.Name == first.pod.Name }
+	if slices.ContainsFunc(previous.WorkerPodStatuses, isOfThisAttempt) {
+		for _, status := range previous.WorkerPodStatuses {
+			if status.Name != "" && view.workers[status.Index] == nil {
+				return &failure{reason: training.FailureWorker, at: first.at, doubtful: true,
+					message: fmt.Sprintf("Worker %d (pod %s) was deleted while the job ran. Start the job again.", status.Index, status.Name)}
+			}
+		}
+	}
+	deleted := slices.DeleteFunc(view.inOrder(), func(pod *corev1.Pod) bool { return pod.DeletionTimestamp == nil })
+	earliest := slices.MinFunc(append(deleted, first.pod), compareDeletions)
+	if earliest == first.pod {
+		return nil
+	}
+	return &failure{reason: training.FailureWorker, at: first.at, doubtful: true, pod: earliest, message: view.sentence(deletion(earliest))}
+}
+
+// compareDeletions orders deletions of the same second by what was written last of
+// each pod.
+func compareDeletions(a, b *corev1.Pod) int {
+	if order := cmp.Compare(deletedAt(a).Unix(), deletedAt(b).Unix()); order != 0 {
+		return order
+	}
+	one, errOne := strconv.ParseUint(a.ResourceVersion, 10, 64)
+	other, errOther := strconv.ParseUint(b.ResourceVersion, 10, 64)
 	if errOne != nil || errOther != nil {
 		return 0
 	}
 	return cmp.Compare(one, other)
-}
-
-// goneBefore is the failure by a worker that is gone altogether, where the first that
-// is still seen was deleted too: that one was deleted because of it.
-func (view *view) goneBefore(first *failure, previous Previous) *failure {
-	if !first.doubtful || first.reason != training.FailureWorker || first.pod == nil || previous.Suspended {
-		return nil
-	}
-	known := func(status training.WorkerPodStatus) bool { return status.Name == first.pod.Name }
-	if !slices.ContainsFunc(previous.WorkerPodStatuses, known) {
-		return nil // What is known is of an earlier attempt.
-	}
-	for _, status := range previous.WorkerPodStatuses {
-		if status.Name != "" && view.workers[status.Index] == nil {
-			return &failure{reason: training.FailureWorker, at: first.at, doubtful: true,
-				message: fmt.Sprintf("Worker %d (pod %s) was deleted while the job ran. Start the job again.", status.Index, status.Name)}
-		}
-	}
-	return nil
 }
 
 // refusal is the failure of a job one of whose pods the API server did not take.

@@ -117,6 +117,14 @@ var goneFailures = []failureRow{
 		reason: training.FailureWorker, who: "Worker 1 (pod {worker 1})", cause: "was deleted while the job ran", advice: "Start the job again",
 	},
 	{
+		name: "a worker is being deleted, and the other one, deleted because of it, has ended first", kinds: onlyTrainJob,
+		happen: func(scene *scene) {
+			scene.worker(0, deleted(51), exits(143, "Error", "", 51))
+			scene.worker(1, deleted(50))
+		},
+		reason: training.FailureWorker, who: secondWorker, cause: "was deleted while the job ran", advice: "Start the job again",
+	},
+	{
 		name: "two workers were deleted in the same second, one because of the other", kinds: onlyTrainJob,
 		happen: func(scene *scene) {
 			scene.worker(0, deleted(50), exits(143, "Error", "", 50)).ResourceVersion = "1002"
