@@ -42,8 +42,9 @@ const (
 )
 
 // trialScript runs wherever there is a shell, as any user, and needs no program of
-// the image's. The variables are those of Open MPI, of Hydra and of PMIx.
-const trialScript = `echo "` + answer + `${OMPI_COMM_WORLD_RANK:-${PMI_RANK:-${PMIX_RANK:-?}}} of worker ${MPIJOB_WORKER_INDEX:-?}"`
+// the image's. The variables are those of Open MPI, of Hydra and of PMIx. The pause:
+// Open MPI 5 may hang after processes that end at once.
+const trialScript = `echo "` + answer + `${OMPI_COMM_WORLD_RANK:-${PMI_RANK:-${PMIX_RANK:-?}}} of worker ${MPIJOB_WORKER_INDEX:-?}"; sleep 1`
 
 func newRuntimeTestCommand(environment *environment) *cobra.Command {
 	command, _ := newTrialCommand(environment)

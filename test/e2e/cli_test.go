@@ -85,7 +85,7 @@ var smallTrainJob = []string{"--runtime", "mpi-openmpi-cpu", "--nodes", "2", "--
 func TestOdhFollowsARealJob(t *testing.T) {
 	_, namespace := newNamespace(t)
 	stdout, stderr := odh(t, 0, namespace, append(append([]string{"training", "create", "trainjob", "hello"}, smallTrainJob...),
-		"--follow", "--timeout", "3m", "--", "sh", "-c", "echo rank $OMPI_COMM_WORLD_RANK is here")...)
+		"--follow", "--timeout", "3m", "--", "sh", "-c", "echo rank $OMPI_COMM_WORLD_RANK is here; sleep 1")...)
 	contains(t, stdout, "trainjob.kubeflow.org/hello created")
 	for _, line := range []string{"rank 0 is here", "rank 1 is here"} {
 		contains(t, stdout, line)
