@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -22,12 +24,14 @@ const (
 	nudgedAnnotation = "training.kubeflow.org/asked-again-at"
 )
 
-// nudge has scheduler-plugins look again at a gang that it has turned down: by
-// itself it does so when a PodGroup changes, and otherwise only after about five
-// minutes, whatever room there is meanwhile.
+// nudge looks after a gang that waits. scheduler-plugins looks again at one that it
+// has turned down when its PodGroup changes, and otherwise only after about five
+// minutes, whatever room there is meanwhile. A PodGroup that is gone, because a job
+// was suspended and resumed within a moment or because somebody deleted it, is made
+// anew: pods wait for it for ever.
 func (reconciler *Reconciler) nudge(ctx context.Context, made *job.Job, seen diagnosis.Observed, verdict *diagnosis.Verdict, in around) error {
 	waits := verdict.Stage == plan.Active && !verdict.Gang.Yes && !verdict.Suspension.Yes && seen.Workload.Exists
-	if !waits || in.Gang == nil || in.Gang.Name() != job.Coscheduling {
+	if !waits || in.Gang == nil || in.Gang.Group(made, nil) == nil {
 		return nil
 	}
 	if verdict.NextCheck == 0 || verdict.NextCheck > nudgePeriod {
@@ -37,9 +41,17 @@ func (reconciler *Reconciler) nudge(ctx context.Context, made *job.Job, seen dia
 	if !reconciler.submitted.isDue(made.UID, now, nudgePeriod) {
 		return nil
 	}
-	group := in.Gang.Group(made, nil)
-	patch := fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, nudgedAnnotation, now.UTC().Format(time.RFC3339))
-	if err := reconciler.Patch(ctx, group, client.RawPatch(types.MergePatchType, []byte(patch))); client.IgnoreNotFound(err) != nil {
+	group := in.Gang.Group(made, plan.Selector(made))
+	err := reconciler.Live.Get(ctx, client.ObjectKeyFromObject(group), group.DeepCopyObject().(client.Object))
+	switch {
+	case apierrors.IsNotFound(err):
+		group.SetOwnerReferences([]metav1.OwnerReference{plan.OwnerOf(made)})
+		err = client.IgnoreAlreadyExists(reconciler.Create(ctx, group))
+	case err == nil && in.Gang.Name() == job.Coscheduling:
+		patch := fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, nudgedAnnotation, now.UTC().Format(time.RFC3339))
+		err = client.IgnoreNotFound(reconciler.Patch(ctx, group, client.RawPatch(types.MergePatchType, []byte(patch))))
+	}
+	if err != nil {
 		return fmt.Errorf("remind the scheduler of PodGroup %s/%s: %w", made.Namespace, made.Name, err)
 	}
 	return nil
