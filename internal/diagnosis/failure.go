@@ -4,11 +4,11 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
 
 	"github.com/trireme-mpi/trireme/api/training"
 	"github.com/trireme-mpi/trireme/internal/job"
@@ -59,14 +59,14 @@ func (view *view) firstFailure(previous Previous) *failure {
 	first := slices.MinFunc(failures, func(a, b failure) int {
 		return cmp.Or(cmp.Compare(a.at.Unix(), b.at.Unix()), cmp.Compare(a.rank, b.rank))
 	})
-	if earlier := view.deletedBefore(&first, previous); earlier != nil {
-		return earlier
-	}
 	// Whoever deletes the whole deletes its pods: then the whole is what to name.
 	if first.doubtful && !view.seen.Workload.Exists {
 		if missing := view.missing(previous); missing != nil {
 			return missing
 		}
+	}
+	if earlier := view.deletedBefore(&first, previous); earlier != nil {
+		return earlier
 	}
 	return &first
 }
@@ -101,12 +101,11 @@ func compareDeletions(a, b *corev1.Pod) int {
 	if order := cmp.Compare(deletedAt(a).Unix(), deletedAt(b).Unix()); order != 0 {
 		return order
 	}
-	one, errOne := strconv.ParseUint(a.ResourceVersion, 10, 64)
-	other, errOther := strconv.ParseUint(b.ResourceVersion, 10, 64)
-	if errOne != nil || errOther != nil {
+	order, err := resourceversion.CompareResourceVersion(a.ResourceVersion, b.ResourceVersion)
+	if err != nil {
 		return 0
 	}
-	return cmp.Compare(one, other)
+	return order
 }
 
 // refusal is the failure of a job one of whose pods the API server did not take.

@@ -117,6 +117,15 @@ var goneFailures = []failureRow{
 		reason: training.FailureWorker, who: "Worker 1 (pod {worker 1})", cause: "was deleted while the job ran", advice: "Start the job again",
 	},
 	{
+		name: "the whole was deleted, and one worker is gone already", kinds: onlyTrainJob,
+		happen: func(scene *scene) {
+			scene.seen.Workload = Workload{}
+			scene.worker(0, deleted(51), exits(143, "Error", "", 51))
+			scene.seen.Workers = scene.seen.Workers[:1]
+		},
+		reason: training.FailureLauncher, who: "The JobSet train was deleted while the job ran", cause: "was deleted", advice: "Start the job again",
+	},
+	{
 		name: "a worker is being deleted, and the other one, deleted because of it, has ended first", kinds: onlyTrainJob,
 		happen: func(scene *scene) {
 			scene.worker(0, deleted(51), exits(143, "Error", "", 51))
