@@ -142,6 +142,32 @@ var goneFailures = []failureRow{
 		reason: training.FailureWorker, who: secondWorker, cause: "was deleted while the job ran", advice: "Start the job again",
 	},
 	{
+		name: "two workers were deleted in the same second, and the one that was seen first was written last", kinds: onlyTrainJob,
+		happen: func(scene *scene) {
+			scene.worker(0, deleted(50), exits(143, "Error", "", 50)).ResourceVersion = "999"
+			scene.seen.Deleted = []string{scene.worker(1, deleted(50)).Name, scene.worker(0).Name}
+			scene.worker(1).ResourceVersion = "1002"
+		},
+		reason: training.FailureWorker, who: secondWorker, cause: "was deleted while the job ran", advice: "Start the job again",
+	},
+	{
+		name: "the worker that was deleted first is gone, and so is the other one", kinds: onlyTrainJob,
+		happen: func(scene *scene) {
+			scene.seen.Workload.Failed, scene.seen.Workload.FailedAt = "jobset failed due to one or more job failures (first failed job: train-worker-0)", at(52)
+			scene.seen.Deleted = []string{scene.worker(1).Name, scene.worker(0).Name}
+			scene.seen.Workers = nil
+		},
+		reason: training.FailureWorker, who: "Worker 1 (pod {worker 1})", cause: "was deleted while the job ran", advice: "Start the job again",
+	},
+	{
+		name: "JobSet gave up on workers of which the second was deleted first", kinds: onlyTrainJob,
+		happen: func(scene *scene) {
+			scene.seen.Workload.Failed, scene.seen.Workload.FailedAt = "jobset failed due to one or more job failures (first failed job: train-worker-0)", at(52)
+			scene.seen.Deleted = []string{"of-an-earlier-attempt", scene.worker(1, deleted(50)).Name, scene.worker(0, deleted(50)).Name}
+		},
+		reason: training.FailureWorker, who: secondWorker, cause: "was deleted while the job ran", advice: "Start the job again",
+	},
+	{
 		name: "JobSet gave up on a launcher that is gone, and deletes the workers", kinds: onlyTrainJob,
 		happen: func(scene *scene) {
 			scene.seen.Workload.Failed, scene.seen.Workload.FailedAt = "jobset failed due to one or more job failures (first failed job: train-launcher-0)", at(52)

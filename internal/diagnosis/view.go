@@ -33,17 +33,17 @@ func newView(made *job.Job, seen *Observed) *view {
 	view := &view{job: made, seen: seen, workers: map[int32]*corev1.Pod{}}
 	for _, pods := range [][]*corev1.Pod{seen.Launchers, seen.Workers} {
 		for _, pod := range pods {
-			view.attempt = max(view.attempt, attemptOf(pod))
+			view.attempt = max(view.attempt, AttemptOf(pod))
 		}
 	}
 	for _, pod := range seen.Launchers {
-		if attemptOf(pod) == view.attempt && (view.launcher == nil || newer(pod, view.launcher)) {
+		if AttemptOf(pod) == view.attempt && (view.launcher == nil || newer(pod, view.launcher)) {
 			view.launcher = pod
 		}
 	}
 	for _, pod := range seen.Workers {
 		index, known := WorkerIndex(made, pod)
-		if !known || attemptOf(pod) != view.attempt {
+		if !known || AttemptOf(pod) != view.attempt {
 			continue
 		}
 		if there := view.workers[index]; there == nil || newer(pod, there) {
@@ -60,7 +60,8 @@ func newer(one, other *corev1.Pod) bool {
 	return one.Name > other.Name
 }
 
-func attemptOf(pod *corev1.Pod) int32 {
+// AttemptOf is how often JobSet had begun anew when it made a pod.
+func AttemptOf(pod *corev1.Pod) int32 {
 	attempt, err := strconv.ParseInt(pod.Labels[restartAttempt], 10, 32)
 	if err != nil {
 		return 0

@@ -31,7 +31,10 @@ func (reconciler *Reconciler) gather(ctx context.Context, object client.Object, 
 }
 
 func (reconciler *Reconciler) gatherFrom(ctx context.Context, reader client.Reader, object client.Object, made *job.Job) (diagnosis.Observed, error) {
-	seen := diagnosis.Observed{Now: reconciler.Clock.Now(), ImagePatience: reconciler.ImagePatience}
+	seen := diagnosis.Observed{
+		Now: reconciler.Clock.Now(), ImagePatience: reconciler.ImagePatience,
+		Deleted: reconciler.deletions.of(client.ObjectKeyFromObject(object)),
+	}
 	family := family{known: map[types.UID]bool{made.UID: true}, since: object.GetCreationTimestamp().Time}
 	workload, err := reconciler.workload(ctx, reader, made)
 	if err != nil {

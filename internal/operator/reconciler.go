@@ -39,6 +39,7 @@ type Reconciler struct {
 	recorder  events.EventRecorder
 	record    *record
 	submitted recently
+	deletions deletions
 }
 
 const (
@@ -115,6 +116,9 @@ func (reconciler *Reconciler) reconcile(ctx context.Context, object client.Objec
 		if object, err = reconciler.writeStatus(ctx, object, made, previous, &verdict); err != nil {
 			return ctrl.Result{}, err
 		}
+	}
+	if verdict.Stage == plan.Finished || verdict.Stage == plan.Suspended {
+		reconciler.deletions.forget(client.ObjectKeyFromObject(object))
 	}
 	if !previous.Finished() && verdict.Stage == plan.Finished {
 		// Many jobs may end at the same moment, when a node is lost: all are told

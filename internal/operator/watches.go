@@ -180,6 +180,7 @@ func (reconciler *Reconciler) jobs() handler.EventHandler {
 		},
 		DeleteFunc: func(_ context.Context, gone event.DeleteEvent, _ workqueue.TypedRateLimitingInterface[reconcile.Request]) {
 			reconciler.submitted.forgetAll(gone.Object.GetUID())
+			reconciler.deletions.forget(client.ObjectKeyFromObject(gone.Object))
 		},
 	}
 }
@@ -207,11 +208,12 @@ func (reconciler *Reconciler) byLabels() handler.EventHandler {
 // where it may decide over the job, else in a moment.
 func (reconciler *Reconciler) pods() handler.EventHandler {
 	type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
-	enqueue := func(queue queue, pod client.Object) {
+	enqueue := func(queue queue, pod client.Object, gone bool) {
 		request, found := reconciler.requestFor(pod)
 		if !found {
 			return
 		}
+		reconciler.deletions.note(request.NamespacedName, pod.(*corev1.Pod), gone)
 		switch pod := pod.(*corev1.Pod); {
 		case hasEnded(pod):
 			addFirst(queue, request)
@@ -222,10 +224,10 @@ func (reconciler *Reconciler) pods() handler.EventHandler {
 		}
 	}
 	return handler.Funcs{
-		CreateFunc:  func(_ context.Context, event event.CreateEvent, queue queue) { enqueue(queue, event.Object) },
-		UpdateFunc:  func(_ context.Context, event event.UpdateEvent, queue queue) { enqueue(queue, event.ObjectNew) },
-		DeleteFunc:  func(_ context.Context, event event.DeleteEvent, queue queue) { enqueue(queue, event.Object) },
-		GenericFunc: func(_ context.Context, event event.GenericEvent, queue queue) { enqueue(queue, event.Object) },
+		CreateFunc:  func(_ context.Context, event event.CreateEvent, queue queue) { enqueue(queue, event.Object, false) },
+		UpdateFunc:  func(_ context.Context, event event.UpdateEvent, queue queue) { enqueue(queue, event.ObjectNew, false) },
+		DeleteFunc:  func(_ context.Context, event event.DeleteEvent, queue queue) { enqueue(queue, event.Object, true) },
+		GenericFunc: func(_ context.Context, event event.GenericEvent, queue queue) { enqueue(queue, event.Object, false) },
 	}
 }
 
