@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -89,12 +88,9 @@ func TestTheWorkerThatWasDeletedFirst(t *testing.T) {
 	job := trainJob(place.namespace, "train")
 	place.createEventually(job)
 	_, workers := place.runs(job)
-	// At the beginning of a second, so that both fall into it.
-	time.Sleep(time.Until(time.Now().Truncate(time.Second).Add(time.Second)))
 	place.delete(workers[1])
 	place.delete(workers[0])
-	place.setStatus(workers[1], func(status *corev1.PodStatus) { status.Message = "written last" })
-	place.exit(workers[0], 143, "")
+	place.giveUp(job)
 	place.untilPhase(job, training.PhaseFailed)
 	if progress := progressOf(job); progress.FailureReason != training.FailureWorker || !strings.HasPrefix(progress.FailureMessage, "Worker 1 (pod "+workers[1].Name) {
 		t.Errorf("it failed with %s: %s", progress.FailureReason, progress.FailureMessage)
