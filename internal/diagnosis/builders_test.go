@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/trireme-mpi/trireme/api/training"
 	"github.com/trireme-mpi/trireme/api/v2alpha1"
@@ -132,7 +133,7 @@ func (scene *scene) newPod(role string, index int32, options ...podOption) *core
 	}
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: "team", Name: scene.podName(role, index), CreationTimestamp: stamp(created),
+			Namespace: "team", Name: scene.podName(role, index), UID: types.UID(scene.podName(role, index)), CreationTimestamp: stamp(created),
 			Labels: plan.RoleSelector(scene.made, role),
 		},
 		Spec:   *template.Spec.DeepCopy(),

@@ -37,9 +37,9 @@ func (previous *Previous) Finished() bool {
 type Observed struct {
 	Now                              time.Time
 	Launchers, Workers, Initializers []*corev1.Pod
-	// Deleted are the names of workers that were seen to be deleted, the first one
-	// first: pods tell only the second.
-	Deleted []string
+	// Deleted are the workers that were seen to be deleted, the first one first, and
+	// whether they are gone or not: pods themselves tell only the second.
+	Deleted []*corev1.Pod
 	// Workload is the JobSet, or the batch Job of an MPIJob's launcher.
 	Workload Workload
 	// Fetching is the initializer's Job.

@@ -78,14 +78,15 @@ func (view *view) deletedBefore(first *failure, previous Previous) *failure {
 	if !first.doubtful || first.reason != training.FailureWorker || first.pod == nil || previous.Suspended {
 		return nil
 	}
-	if seen := view.seenDeletedFirst(previous); seen != nil {
-		return &failure{reason: training.FailureWorker, at: first.at, doubtful: true, pod: view.workers[seen.Index], message: view.deletedWorker(seen)}
+	if seen := view.seenDeletedFirst(); seen != nil {
+		return &failure{reason: training.FailureWorker, at: first.at, doubtful: true, pod: seen, message: view.sentence(deletion(seen))}
 	}
 	isOfThisAttempt := func(status training.WorkerPodStatus) bool { return status.Name == first.pod.Name }
 	if slices.ContainsFunc(previous.WorkerPodStatuses, isOfThisAttempt) {
 		for _, status := range previous.WorkerPodStatuses {
 			if status.Name != "" && view.workers[status.Index] == nil {
-				return &failure{reason: training.FailureWorker, at: first.at, doubtful: true, message: view.deletedWorker(&status)}
+				return &failure{reason: training.FailureWorker, at: first.at, doubtful: true,
+					message: fmt.Sprintf("Worker %d (pod %s) was deleted while the job ran. Start the job again.", status.Index, status.Name)}
 			}
 		}
 	}
@@ -99,28 +100,15 @@ func (view *view) deletedBefore(first *failure, previous Previous) *failure {
 
 // seenDeletedFirst is the worker of this attempt whose deletion was seen before
 // that of others; nil if none was seen.
-func (view *view) seenDeletedFirst(previous Previous) *training.WorkerPodStatus {
-	for _, name := range view.seen.Deleted {
-		for index, pod := range view.workers {
-			if pod.Name == name && pod.DeletionTimestamp != nil {
-				return &training.WorkerPodStatus{Index: index, PodStatus: training.PodStatus{Name: name}}
-			}
-		}
-		for _, status := range previous.WorkerPodStatuses {
-			if status.Name == name && view.workers[status.Index] == nil {
-				return &status
-			}
+func (view *view) seenDeletedFirst() *corev1.Pod {
+	for _, pod := range view.seen.Deleted {
+		index, known := WorkerIndex(view.job, pod)
+		there := view.workers[index]
+		if known && AttemptOf(pod) >= view.attempt && (there == nil || there.UID == pod.UID) {
+			return pod
 		}
 	}
 	return nil
-}
-
-// deletedWorker tells of a worker that somebody deleted, whether it is gone or not.
-func (view *view) deletedWorker(status *training.WorkerPodStatus) string {
-	if pod := view.workers[status.Index]; pod != nil {
-		return view.sentence(deletion(pod))
-	}
-	return fmt.Sprintf("Worker %d (pod %s) was deleted while the job ran. Start the job again.", status.Index, status.Name)
 }
 
 // compareDeletions orders deletions of the same second by what was written last of
@@ -264,8 +252,8 @@ func (view *view) workloadFailure(previous Previous) *failure {
 		found.reason, found.message = training.FailureReason(known.Reason), known.Message
 		return found
 	}
-	if worker := view.lostWorker(previous); worker != nil && !view.launcherFailedFirst() {
-		found.reason, found.message = training.FailureWorker, view.deletedWorker(worker)
+	if message := view.lostWorker(previous); message != "" && !view.launcherFailedFirst() {
+		found.reason, found.message = training.FailureWorker, message
 		return found
 	}
 	who := "The launcher"
@@ -276,18 +264,18 @@ func (view *view) workloadFailure(previous Previous) *failure {
 	return found
 }
 
-// lostWorker is the worker that was deleted first, as far as it is known.
-func (view *view) lostWorker(previous Previous) *training.WorkerPodStatus {
-	if seen := view.seenDeletedFirst(previous); seen != nil {
-		return seen
+// lostWorker tells of the worker that was deleted first, as far as it is known.
+func (view *view) lostWorker(previous Previous) string {
+	if seen := view.seenDeletedFirst(); seen != nil {
+		return view.sentence(deletion(seen))
 	}
 	for _, worker := range previous.WorkerPodStatuses {
 		pod := view.workers[worker.Index]
 		if worker.Name != "" && (pod == nil || pod.DeletionTimestamp != nil) {
-			return &worker
+			return fmt.Sprintf("Worker %d (pod %s) was deleted while the job ran. Start the job again.", worker.Index, worker.Name)
 		}
 	}
-	return nil
+	return ""
 }
 
 // launcherFailedFirst: JobSet names the first of its Jobs that failed, and then

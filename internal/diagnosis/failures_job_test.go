@@ -145,7 +145,7 @@ var goneFailures = []failureRow{
 		name: "two workers were deleted in the same second, and the one that was seen first was written last", kinds: onlyTrainJob,
 		happen: func(scene *scene) {
 			scene.worker(0, deleted(50), exits(143, "Error", "", 50)).ResourceVersion = "999"
-			scene.seen.Deleted = []string{scene.worker(1, deleted(50)).Name, scene.worker(0).Name}
+			scene.seen.Deleted = []*corev1.Pod{scene.worker(1, deleted(50)), scene.worker(0)}
 			scene.worker(1).ResourceVersion = "1002"
 		},
 		reason: training.FailureWorker, who: secondWorker, cause: "was deleted while the job ran", advice: "Start the job again",
@@ -154,16 +154,18 @@ var goneFailures = []failureRow{
 		name: "the worker that was deleted first is gone, and so is the other one", kinds: onlyTrainJob,
 		happen: func(scene *scene) {
 			scene.seen.Workload.Failed, scene.seen.Workload.FailedAt = "jobset failed due to one or more job failures (first failed job: train-worker-0)", at(52)
-			scene.seen.Deleted = []string{scene.worker(1).Name, scene.worker(0).Name}
+			scene.seen.Deleted = []*corev1.Pod{scene.worker(1, deleted(50)), scene.worker(0, deleted(50))}
 			scene.seen.Workers = nil
 		},
-		reason: training.FailureWorker, who: "Worker 1 (pod {worker 1})", cause: "was deleted while the job ran", advice: "Start the job again",
+		reason: training.FailureWorker, who: secondWorker, cause: "was deleted while the job ran", advice: "Start the job again",
 	},
 	{
 		name: "JobSet gave up on workers of which the second was deleted first", kinds: onlyTrainJob,
 		happen: func(scene *scene) {
 			scene.seen.Workload.Failed, scene.seen.Workload.FailedAt = "jobset failed due to one or more job failures (first failed job: train-worker-0)", at(52)
-			scene.seen.Deleted = []string{"of-an-earlier-attempt", scene.worker(1, deleted(50)).Name, scene.worker(0, deleted(50)).Name}
+			stranger := scene.worker(0).DeepCopy()
+			stranger.UID = "an earlier worker 0"
+			scene.seen.Deleted = []*corev1.Pod{stranger, scene.worker(1, deleted(50)), scene.worker(0, deleted(50))}
 		},
 		reason: training.FailureWorker, who: secondWorker, cause: "was deleted while the job ran", advice: "Start the job again",
 	},

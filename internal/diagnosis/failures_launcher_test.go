@@ -117,6 +117,23 @@ var reportedFailures = []failureRow{
 		reason: training.FailureWorker, who: secondWorker, cause: "was deleted while the job ran", advice: "Start the job again",
 	},
 	{
+		name: "a worker was lost because it was deleted, after another one",
+		happen: func(scene *scene) {
+			reports(agent.Report{Reason: agent.ReasonWorker, Message: "lost worker train-worker-0: it was told to end; its pod says why"}, 0, judged)(scene)
+			scene.seen.Deleted = []*corev1.Pod{scene.worker(1, deleted(judged)), scene.worker(0, deleted(judged))}
+		},
+		reason: training.FailureWorker, who: secondWorker, cause: "was deleted while the job ran", advice: "Start the job again",
+	},
+	{
+		name: "a worker was lost and is gone, because another one was deleted", kinds: onlyTrainJob,
+		happen: func(scene *scene) {
+			reports(agent.Report{Reason: agent.ReasonWorker, Message: "lost worker train-worker-0: it was told to end; its pod says why"}, 0, judged)(scene)
+			scene.seen.Deleted = []*corev1.Pod{scene.worker(1, deleted(judged)), scene.worker(0, deleted(judged))}
+			scene.seen.Workers = nil
+		},
+		reason: training.FailureWorker, who: secondWorker, cause: "was deleted while the job ran", advice: "Start the job again",
+	},
+	{
 		name: "the agent could not begin", happen: reports(agent.Report{Reason: agent.ReasonLauncher, Message: "read the hostfile: no such file", ExitCode: 2}, noWorker, judged),
 		reason: training.FailureLauncher, who: theLauncher, cause: "read the hostfile: no such file", advice: launcherLog,
 	},

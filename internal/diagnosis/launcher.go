@@ -128,10 +128,8 @@ func (view *view) launcherExit(ended *corev1.ContainerStateTerminated) *failure 
 func (view *view) reported(report *agent.Report, at time.Time) (training.FailureReason, string) {
 	reason := training.FailureReason(report.Reason)
 	pod := view.byHost(report.Host)
-	if pod != nil {
-		if found := explanation(pod, reason, at); found != nil {
-			return training.FailureWorker, view.sentence(found)
-		}
+	if found := view.explained(pod, reason, at); found != nil {
+		return training.FailureWorker, view.sentence(found)
 	}
 	advice := "The launcher's log says more: " + logCommand(view.launcher, view.launcherContainer().Name) + "."
 	if pod == nil {
@@ -165,6 +163,20 @@ func killedAdvice(pod *corev1.Pod) string {
 		most = "its container's limit of " + limit
 	}
 	return fmt.Sprintf("What is killed so has most often used more memory than %s. %s", most, memoryAdvice(pod, container))
+}
+
+// explained is what is known of the worker that the launcher names, nil if it is
+// gone. Where that one was deleted, others may have been before it.
+func (view *view) explained(pod *corev1.Pod, reported training.FailureReason, at time.Time) *trouble {
+	var found *trouble
+	if pod != nil {
+		found = explanation(pod, reported, at)
+	}
+	isDeletion := pod == nil && reported == training.FailureWorker || found != nil && found.reason == reasonDeleted
+	if seen := view.seenDeletedFirst(); isDeletion && seen != nil && wasDeletedBy(seen, at) {
+		return deletion(seen)
+	}
+	return found
 }
 
 // explanation is what the pod of a worker says of why the launcher, which ended

@@ -77,9 +77,12 @@ func failed(pod *corev1.Pod) *trouble {
 }
 
 // deletion is the trouble of a pod that somebody deletes.
+// reasonDeleted is the trouble of a pod that somebody deleted.
+const reasonDeleted = "Deleted"
+
 func deletion(pod *corev1.Pod) *trouble {
 	return &trouble{
-		pod: pod, reason: "Deleted", ended: true, at: deletedAt(pod),
+		pod: pod, reason: reasonDeleted, ended: true, at: deletedAt(pod),
 		cause: "was deleted while the job ran", advice: "Start the job again.",
 	}
 }

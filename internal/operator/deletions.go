@@ -5,6 +5,7 @@ import (
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/trireme-mpi/trireme/api/training"
@@ -22,7 +23,7 @@ type deletions struct {
 type deletedWorkers struct {
 	// attempt of JobSet's that the workers belong to: the newest.
 	attempt int32
-	names   []string
+	pods    []*corev1.Pod
 }
 
 // note takes a worker as it is now, or as it was before it was gone. It must be
@@ -37,7 +38,7 @@ func (deletions *deletions) note(job types.NamespacedName, pod *corev1.Pod, gone
 	if pod.DeletionTimestamp == nil && !gone {
 		// A worker of an MPIJob that is made anew has the name of the one before.
 		if known != nil {
-			known.names = slices.DeleteFunc(known.names, func(name string) bool { return name == pod.Name })
+			known.pods = slices.DeleteFunc(known.pods, func(one *corev1.Pod) bool { return one.Name == pod.Name })
 		}
 		return
 	}
@@ -45,8 +46,9 @@ func (deletions *deletions) note(job types.NamespacedName, pod *corev1.Pod, gone
 	if known == nil || known.attempt < attempt {
 		known = &deletedWorkers{attempt: attempt}
 	}
-	if known.attempt == attempt && !slices.Contains(known.names, pod.Name) {
-		known.names = append(known.names, pod.Name)
+	isNoted := slices.ContainsFunc(known.pods, func(one *corev1.Pod) bool { return one.UID == pod.UID })
+	if known.attempt == attempt && !isNoted {
+		known.pods = append(known.pods, withDeletionTime(pod))
 	}
 	if deletions.seen == nil {
 		deletions.seen = map[types.NamespacedName]*deletedWorkers{}
@@ -54,12 +56,23 @@ func (deletions *deletions) note(job types.NamespacedName, pod *corev1.Pod, gone
 	deletions.seen[job] = known
 }
 
-// of are the names of a job's deleted workers, the first one first.
-func (deletions *deletions) of(job types.NamespacedName) []string {
+// withDeletionTime is a pod with a time of its deletion: those that were given no
+// grace have none.
+func withDeletionTime(pod *corev1.Pod) *corev1.Pod {
+	if pod.DeletionTimestamp != nil {
+		return pod
+	}
+	pod = pod.DeepCopy()
+	pod.DeletionTimestamp = new(metav1.Now())
+	return pod
+}
+
+// of are a job's deleted workers, the first one first.
+func (deletions *deletions) of(job types.NamespacedName) []*corev1.Pod {
 	deletions.mutex.Lock()
 	defer deletions.mutex.Unlock()
 	if known := deletions.seen[job]; known != nil {
-		return slices.Clone(known.names)
+		return slices.Clone(known.pods)
 	}
 	return nil
 }

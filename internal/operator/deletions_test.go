@@ -13,7 +13,7 @@ import (
 
 func TestDeletions(t *testing.T) {
 	worker := func(name, attempt string, deleted bool) *corev1.Pod {
-		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{
+		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name + attempt), Labels: map[string]string{
 			training.LabelReplicaType: training.RoleWorker, "jobset.sigs.k8s.io/restart-attempt": attempt,
 		}}}
 		if deleted {
@@ -46,15 +46,22 @@ func TestDeletions(t *testing.T) {
 			for _, change := range test.changes {
 				noted.note(job, change.pod, change.gone)
 			}
-			if found := noted.of(job); !slices.Equal(found, test.want) {
+			var found []string
+			for _, pod := range noted.of(job) {
+				found = append(found, pod.Name)
+				if pod.DeletionTimestamp == nil {
+					t.Errorf("%s has no time of its deletion", pod.Name)
+				}
+			}
+			if !slices.Equal(found, test.want) {
 				t.Errorf("found %q, want %q", found, test.want)
 			}
 			if found := noted.of(another); len(found) > 0 {
-				t.Errorf("another job has %q", found)
+				t.Errorf("another job has %d", len(found))
 			}
 			noted.forget(job)
 			if found := noted.of(job); len(found) > 0 {
-				t.Errorf("%q are left", found)
+				t.Errorf("%d are left", len(found))
 			}
 		})
 	}
