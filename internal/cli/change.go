@@ -108,14 +108,14 @@ func (remover *remover) removeAll(ctx context.Context, from client.WithWatch, na
 			failures = append(failures, waits[i])
 			continue
 		}
-		fmt.Fprintf(remover.Out, "%s.%s %q deleted%s\n", remover.kind.command, remover.kind.gvk.Group, seen.GetName(), suffix)
+		fmt.Fprintf(remover.Out, "%s.%s %q deleted%s\n", remover.kind.Command, remover.kind.GVK.Group, seen.GetName(), suffix)
 	}
 	return remover.allOf(failures, "deleted")
 }
 
 func selected(ctx context.Context, from client.Reader, kind *kind, namespace string, matching labels.Selector) (names []string, err error) {
 	list := &metav1.PartialObjectMetadataList{}
-	list.SetGroupVersionKind(kind.gvk.GroupVersion().WithKind(kind.gvk.Kind + "List"))
+	list.SetGroupVersionKind(kind.GVK.GroupVersion().WithKind(kind.GVK.Kind + "List"))
 	err = from.List(ctx, list, &client.ListOptions{Namespace: namespace, LabelSelector: matching})
 	for i := range list.Items {
 		names = append(names, list.Items[i].Name)
@@ -125,7 +125,7 @@ func selected(ctx context.Context, from client.Reader, kind *kind, namespace str
 
 // remove asks the cluster to delete a job.
 func (remover *remover) remove(ctx context.Context, from client.WithWatch, namespace, name string) (*view, error) {
-	seen, err := remover.kind.get(ctx, from, namespace, name)
+	seen, err := remover.kind.Get(ctx, from, namespace, name)
 	if err != nil || remover.dryRun == dryRunClient {
 		return seen, err
 	}
@@ -145,7 +145,7 @@ func (remover *remover) remove(ctx context.Context, from client.WithWatch, names
 
 // awaitGone waits until a job is gone, or another one has its name.
 func (remover *remover) awaitGone(ctx context.Context, from client.WithWatch, gone *view) error {
-	err := remover.kind.follow(ctx, from, gone.GetNamespace(), gone.GetName(), func(seen *view) (bool, error) {
+	err := followJob(ctx, remover.kind, from, gone.GetNamespace(), gone.GetName(), func(seen *view) (bool, error) {
 		return seen.GetUID() != gone.GetUID(), nil
 	})
 	var end *failure
@@ -153,7 +153,7 @@ func (remover *remover) awaitGone(ctx context.Context, from client.WithWatch, go
 	case apierrors.IsNotFound(err), errors.As(err, &end) && end.reason == reasonDeleted:
 		return nil
 	case errors.Is(err, context.DeadlineExceeded):
-		return &failure{code: exitTimeout, message: gone.named() + " is being deleted, and its pods are not gone yet", reason: "Timeout", suggestions: []string{
+		return &failure{code: exitTimeout, message: gone.Named() + " is being deleted, and its pods are not gone yet", reason: "Timeout", suggestions: []string{
 			"See what is left: kubectl get pods -n " + gone.GetNamespace() + " -l training.kubeflow.org/job-name=" + gone.GetName(),
 			"A node that is lost cannot confirm the end of its pods: --force does not wait for them",
 		}}
@@ -183,12 +183,12 @@ func newSuspension(environment *environment, kind *kind, suspend bool, done, lon
 			if err != nil {
 				return err
 			}
-			seen, err := kind.get(command.Context(), to, namespace, arguments[0])
+			seen, err := kind.Get(command.Context(), to, namespace, arguments[0])
 			if err != nil {
 				return err
 			}
 			if seen.Finished() {
-				return &failure{code: exitError, message: fmt.Sprintf("%s has ended (%s); nothing was changed", seen.named(), seen.Phase), reason: "Finished",
+				return &failure{code: exitError, message: fmt.Sprintf("%s has ended (%s); nothing was changed", seen.Named(), seen.Phase), reason: "Finished",
 					suggestions: []string{"Create it anew, under another name or after deleting this one"}}
 			}
 			patch := fmt.Sprintf(`{"spec":{"suspend":%t}}`, suspend)
@@ -198,7 +198,7 @@ func newSuspension(environment *environment, kind *kind, suspend bool, done, lon
 			if err := to.Patch(command.Context(), seen.Object, client.RawPatch(types.MergePatchType, []byte(patch)), client.FieldOwner(fieldManager)); err != nil {
 				return err
 			}
-			fmt.Fprintf(environment.Out, "%s %s\n", seen.named(), done)
+			fmt.Fprintf(environment.Out, "%s %s\n", seen.Named(), done)
 			return nil
 		},
 	}

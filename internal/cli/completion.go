@@ -34,7 +34,7 @@ func (environment *environment) completeNames(kind *kind, atMost int) completion
 		if len(given) >= atMost {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
-		names := environment.namesOf(command.Context(), kind.gvk)
+		names := environment.namesOf(command.Context(), kind.GVK)
 		return beginningWith(slices.DeleteFunc(names, func(name string) bool { return slices.Contains(given, name) }), begun), cobra.ShellCompDirectiveNoFileComp
 	}
 }
@@ -46,8 +46,8 @@ func (environment *environment) completeJobs(command *cobra.Command, given []str
 	}
 	var offers []string
 	for _, kind := range kinds {
-		for _, name := range environment.namesOf(command.Context(), kind.gvk) {
-			offers = append(offers, kind.command+"/"+name, name)
+		for _, name := range environment.namesOf(command.Context(), kind.GVK) {
+			offers = append(offers, kind.Command+"/"+name, name)
 		}
 	}
 	return beginningWith(offers, begun), cobra.ShellCompDirectiveNoFileComp

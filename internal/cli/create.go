@@ -272,8 +272,8 @@ func (creator *creator) accompany(ctx context.Context, object *unstructured.Unst
 
 // detach says how to come back to a job that goes on.
 func (creator *creator) detach(namespace, name string) {
-	at := fmt.Sprintf("%s %s %%s %s -n %s", creator.calledAs, creator.kind.command, name, namespace)
-	creator.say("\nDetached. %s/%s goes on.", creator.kind.command, name)
+	at := fmt.Sprintf("%s %s %%s %s -n %s", creator.calledAs, creator.kind.Command, name, namespace)
+	creator.say("\nDetached. %s/%s goes on.", creator.kind.Command, name)
 	creator.say("  Its output again:  "+at+" --follow", "logs")
 	creator.say("  How it stands:     "+at, "describe")
 	creator.say("  End it:            "+at, "delete")

@@ -182,7 +182,7 @@ func (flags *jobFlags) mpiJob(meta metav1.ObjectMeta, resources corev1.ResourceR
 func (flags *jobFlags) metadata(kind *kind, name string) (metav1.ObjectMeta, error) {
 	meta := metav1.ObjectMeta{Name: name}
 	if name == "" {
-		meta.GenerateName = kind.command + "-"
+		meta.GenerateName = kind.Command + "-"
 	}
 	for _, label := range flags.labels {
 		key, value, found := strings.Cut(label, "=")

@@ -55,7 +55,7 @@ func newDescribeCommand(environment *environment, kind *kind) *cobra.Command {
 			if watching {
 				return environment.describeChanges(command.Context(), from, kind, namespace, arguments[0], output, show)
 			}
-			seen, err := kind.get(command.Context(), from, namespace, arguments[0])
+			seen, err := kind.Get(command.Context(), from, namespace, arguments[0])
 			if err != nil {
 				return err
 			}
@@ -72,7 +72,7 @@ func newDescribeCommand(environment *environment, kind *kind) *cobra.Command {
 func (environment *environment) describeChanges(ctx context.Context, from client.WithWatch, kind *kind, namespace, name, output string,
 	show func(context.Context, client.Reader, *view) error) error {
 	first := true
-	err := kind.follow(ctx, from, namespace, name, func(seen *view) (bool, error) {
+	err := followJob(ctx, kind, from, namespace, name, func(seen *view) (bool, error) {
 		switch {
 		case environment.terminal.live && output == "":
 			fmt.Fprint(environment.Out, "\x1b[H\x1b[2J")
@@ -89,7 +89,7 @@ func (environment *environment) describeChanges(ctx context.Context, from client
 }
 
 func (environment *environment) printJob(seen *view, output string) error {
-	object, err := asUnstructured(seen.Object, seen.kind)
+	object, err := asUnstructured(seen.Object, seen.Kind)
 	if err != nil {
 		return err
 	}
@@ -106,11 +106,11 @@ func (environment *environment) showDescription(ctx context.Context, from client
 func (environment *environment) look(ctx context.Context, from client.Reader, seen *view) *surroundings {
 	around := &surroundings{}
 	var err error
-	if around.made, err = seen.model(ctx, from); err != nil {
+	if around.made, err = seen.Model(ctx, from); err != nil {
 		environment.say("Warning: what the job asks for is not known: %s", explain(err, environment.calledAs).message)
 	}
 	var pods corev1.PodList
-	if err := from.List(ctx, &pods, client.InNamespace(seen.GetNamespace()), client.MatchingLabels(plan.Selector(seen.identity()))); err != nil {
+	if err := from.List(ctx, &pods, client.InNamespace(seen.GetNamespace()), client.MatchingLabels(plan.Selector(seen.Identity()))); err != nil {
 		around.noPods = true
 		environment.say("Warning: the job's pods are not known: %s", explain(err, environment.calledAs).message)
 	}
@@ -132,7 +132,7 @@ func (environment *environment) look(ctx context.Context, from client.Reader, se
 func eventsOf(ctx context.Context, from client.Reader, seen *view, pods map[string]bool) ([]corev1.Event, error) {
 	var found []corev1.Event
 	for kind, wanted := range map[string]func(*corev1.Event) bool{
-		string(seen.kind.Kind): func(event *corev1.Event) bool {
+		string(seen.Kind.Kind): func(event *corev1.Event) bool {
 			return event.InvolvedObject.Name == seen.GetName() && event.InvolvedObject.UID == seen.GetUID()
 		},
 		"Pod": func(event *corev1.Event) bool {

@@ -64,10 +64,10 @@ func (description *description) field(name, value string) {
 }
 
 func (description *description) head(seen *view, around *surroundings) {
-	fmt.Fprintf(description.to, "%s %s in namespace %s\n", seen.kind.Kind, description.terminal.paint(bold, seen.GetName()), seen.GetNamespace())
+	fmt.Fprintf(description.to, "%s %s in namespace %s\n", seen.Kind.Kind, description.terminal.paint(bold, seen.GetName()), seen.GetNamespace())
 	fmt.Fprintf(description.to, "%-11s%s\n", "State:", description.state(seen))
 	if !seen.Finished() && seen.Phase != training.PhaseRunning {
-		description.field("", seen.explanation())
+		description.field("", seen.Explanation())
 	}
 	created := age(description.now, seen.GetCreationTimestamp().Time) + " ago"
 	if by := seen.GetAnnotations()[training.AnnotationCreatedBy]; by != "" {
@@ -88,16 +88,16 @@ func (description *description) head(seen *view, around *surroundings) {
 
 // state is how a job stands, on one line.
 func (description *description) state(seen *view) string {
-	state := seen.state()
+	state := seen.State()
 	text := description.terminal.paint(stateColour(state), state)
-	ran, known := seen.ran(description.now)
+	ran, known := seen.Ran(description.now)
 	switch {
 	case known && seen.Finished():
 		text += " after " + ran.Round(time.Second).String()
 	case known && seen.Phase == training.PhaseRunning:
 		text += " for " + ran.Round(time.Second).String()
 	}
-	if workers := seen.workers(); workers != "-" && !seen.Finished() {
+	if workers := seen.Workers(); workers != "-" && !seen.Finished() {
 		text += fmt.Sprintf(", %s workers ready", workers)
 	}
 	return text
@@ -117,7 +117,7 @@ func (description *description) failure(seen *view) {
 	description.section("Failure")
 	description.line(2, description.terminal.paint(red, string(seen.FailureReason)))
 	description.line(2, seen.FailureMessage)
-	description.line(2, fmt.Sprintf("More: %s diagnose %s -n %s", description.calledAs, seen.named(), seen.GetNamespace()))
+	description.line(2, fmt.Sprintf("More: %s diagnose %s -n %s", description.calledAs, seen.Named(), seen.GetNamespace()))
 }
 
 // leaf is a pod in the tree.

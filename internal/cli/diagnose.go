@@ -98,13 +98,13 @@ func (environment *environment) findOf(ctx context.Context, from client.Reader, 
 	if kind == nil {
 		return environment.find(ctx, from, namespace, name)
 	}
-	return kind.get(ctx, from, namespace, name)
+	return kind.Get(ctx, from, namespace, name)
 }
 
 func (environment *environment) diagnose(ctx context.Context, gatherer *checks.Gatherer, seen *view, output string) error {
 	found := &diagnosed{
-		Kind: string(seen.kind.Kind), Namespace: seen.GetNamespace(), Name: seen.GetName(), State: seen.state(), Workers: seen.workers(), Explanation: seen.explanation(),
-		FailureReason: seen.FailureReason, FailureMessage: seen.FailureMessage, Conditions: answers(seen.conditions), Findings: checks.Diagnose(gatherer.OfJob(ctx, seen.Object)),
+		Kind: string(seen.Kind.Kind), Namespace: seen.GetNamespace(), Name: seen.GetName(), State: seen.State(), Workers: seen.Workers(), Explanation: seen.Explanation(),
+		FailureReason: seen.FailureReason, FailureMessage: seen.FailureMessage, Conditions: answers(seen.Conditions), Findings: checks.Diagnose(gatherer.OfJob(ctx, seen.Object)),
 	}
 	if err := ctx.Err(); err != nil {
 		return err

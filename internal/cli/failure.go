@@ -227,7 +227,7 @@ func described(details *metav1.StatusDetails) string {
 	}
 	name := strings.TrimSpace(details.Kind)
 	for _, kind := range kinds {
-		if strings.EqualFold(name, kind.plural) || strings.EqualFold(name, string(kind.Kind)) {
+		if strings.EqualFold(name, kind.Plural) || strings.EqualFold(name, string(kind.Kind)) {
 			name = string(kind.Kind)
 		}
 	}
@@ -239,8 +239,8 @@ func deletion(details *metav1.StatusDetails) string {
 		return "training delete"
 	}
 	for _, kind := range kinds {
-		if strings.EqualFold(details.Kind, kind.plural) {
-			return kind.command + " delete " + details.Name
+		if strings.EqualFold(details.Kind, kind.Plural) {
+			return kind.Command + " delete " + details.Name
 		}
 	}
 	return "training delete"

@@ -35,11 +35,11 @@ func (environment *environment) watchRun(ctx context.Context, kind *kind, namesp
 	var reading sync.Once
 	readLog := func(seen *view) {
 		running.Go(func() {
-			screen.printLog(ctx, joblog.Stream(ctx, joblog.FromCluster(pods, seen.identity()), joblog.Selection{Roles: []string{training.RoleLauncher}},
+			screen.printLog(ctx, joblog.Stream(ctx, joblog.FromCluster(pods, seen.Identity()), joblog.Selection{Roles: []string{training.RoleLauncher}},
 				joblog.Options{Follow: true, Ended: ended, Notify: screen.note}))
 		})
 	}
-	err = kind.follow(ctx, from, namespace, name, func(seen *view) (bool, error) {
+	err = followJob(ctx, kind, from, namespace, name, func(seen *view) (bool, error) {
 		last = seen
 		screen.show(seen)
 		if launcher := seen.LauncherPodStatus; launcher != nil && launcher.Phase != "" && launcher.Phase != "Pending" {
@@ -117,17 +117,17 @@ func seconds(took time.Duration) string { return fmt.Sprintf("%d s", int(max(too
 
 // statusLine is how the job stands now, on one line.
 func (screen *liveView) statusLine(seen *view) string {
-	words := seen.state()
-	if workers := seen.workers(); workers != "-" {
+	words := seen.State()
+	if workers := seen.Workers(); workers != "-" {
 		words += fmt.Sprintf(", %s workers ready", workers)
 	}
 	if seen.Phase != training.PhaseRunning {
-		words += ": " + strings.Join(strings.Fields(seen.explanation()), " ")
+		words += ": " + strings.Join(strings.Fields(seen.Explanation()), " ")
 	}
 	if !screen.terminal.live {
 		return words
 	}
-	return fitted(bar(seen.workers(), min(20, screen.terminal.width/8))+" "+words, screen.terminal.width)
+	return fitted(bar(seen.Workers(), min(20, screen.terminal.width/8))+" "+words, screen.terminal.width)
 }
 
 // bar shows how many workers of all are ready; length is that of a full one.
@@ -218,9 +218,9 @@ func (screen *liveView) note(text string) {
 
 // finish says how it ended, and when it reached which step.
 func (screen *liveView) finish(last *view) {
-	state := screen.terminal.paint(stateColour(last.state()), last.state())
-	fmt.Fprintf(screen.to, "\n%s %s", last.named(), state)
-	if ran, known := last.ran(screen.clock.Now()); known {
+	state := screen.terminal.paint(stateColour(last.State()), last.State())
+	fmt.Fprintf(screen.to, "\n%s %s", last.Named(), state)
+	if ran, known := last.Ran(screen.clock.Now()); known {
 		fmt.Fprintf(screen.to, " after %s", ran.Round(time.Second))
 	}
 	fmt.Fprintln(screen.to)

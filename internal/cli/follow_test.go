@@ -14,6 +14,7 @@ import (
 	"github.com/trireme-mpi/trireme/api/training"
 	"github.com/trireme-mpi/trireme/api/v2alpha1"
 	"github.com/trireme-mpi/trireme/internal/joblog"
+	"github.com/trireme-mpi/trireme/internal/jobview"
 	"github.com/trireme-mpi/trireme/internal/testing/goldenfile"
 )
 
@@ -33,7 +34,7 @@ func TestLiveView(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var out, talk bytes.Buffer
 			screen := &liveView{to: &talk, out: &talk, terminal: terminal, clock: clocktesting.NewFakePassiveClock(now)}
-			show := func(change ...func(*v2alpha1.TrainJob)) { screen.show(viewOf(trainJobNamed("digits", change...))) }
+			show := func(change ...func(*v2alpha1.TrainJob)) { screen.show(jobview.Of(trainJobNamed("digits", change...))) }
 			show()
 			show(queued)
 			show(waiting)
@@ -47,7 +48,7 @@ func TestLiveView(t *testing.T) {
 			show(running)
 			show(succeeded)
 			screen.clear()
-			screen.finish(viewOf(trainJobNamed("digits", succeeded)))
+			screen.finish(jobview.Of(trainJobNamed("digits", succeeded)))
 			seen := strings.NewReplacer("\r", "<CR>", "\x1b", "<ESC>").Replace(talk.String())
 			goldenfile.Check(t, file, []byte(seen+out.String()))
 		})
@@ -99,7 +100,7 @@ func TestStepsOutOfOrder(t *testing.T) {
 		{training.StepSubmitted, 600},
 		{training.StepSubmitted, 600, training.StepPodsReady, 500},
 	} {
-		screen.showSteps(viewOf(trainJobNamed("digits", func(trainJob *v2alpha1.TrainJob) { trainJob.Status.Timeline = timeline(steps...) })))
+		screen.showSteps(jobview.Of(trainJobNamed("digits", func(trainJob *v2alpha1.TrainJob) { trainJob.Status.Timeline = timeline(steps...) })))
 	}
 	want := "   0 s  Submitted\n  10 s  WorkersReached\n   9 s  PodsReady\n 100 s  PodsReady\n"
 	if talk.String() != want {

@@ -19,7 +19,7 @@ import (
 // Limits are each platform's own: what only exceeds those that Trireme comes with is
 // a warning.
 func (environment *environment) judge(object *unstructured.Unstructured, kind *kind) error {
-	typed := kind.newObject()
+	typed := kind.NewObject()
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, typed); err != nil {
 		return err
 	}

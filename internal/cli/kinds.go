@@ -4,43 +4,21 @@ import (
 	"fmt"
 
 	"github.com/spf13/cobra"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/trireme-mpi/trireme/api/v2alpha1"
-	"github.com/trireme-mpi/trireme/api/v2beta1"
-	"github.com/trireme-mpi/trireme/internal/job"
+	"github.com/trireme-mpi/trireme/internal/jobview"
 )
 
-// kind is one of the two job APIs.
-type kind struct {
-	job.Kind
-	gvk schema.GroupVersionKind
-	// command and aliases are how users write it, plural is the resource.
-	command string
-	plural  string
-	aliases []string
-
-	newObject func() client.Object
-	newList   func() client.ObjectList
-}
+// view is a job of either kind, and kind one of the two.
+type (
+	view = jobview.View
+	kind = jobview.Kind
+)
 
 var (
-	trainJobs = &kind{
-		Kind: job.KindTrainJob, gvk: v2alpha1.GroupVersion.WithKind(string(job.KindTrainJob)),
-		command: "trainjob", plural: "trainjobs", aliases: []string{"trainjobs", "tj"},
-		newObject: func() client.Object { return &v2alpha1.TrainJob{} }, newList: func() client.ObjectList { return &v2alpha1.TrainJobList{} },
-	}
-	mpiJobs = &kind{
-		Kind: job.KindMPIJob, gvk: v2beta1.GroupVersion.WithKind(string(job.KindMPIJob)),
-		command: "mpijob", plural: "mpijobs", aliases: []string{"mpijobs", "mj", "mpij"},
-		newObject: func() client.Object { return &v2beta1.MPIJob{} }, newList: func() client.ObjectList { return &v2beta1.MPIJobList{} },
-	}
-	kinds = []*kind{trainJobs, mpiJobs}
+	trainJobs = jobview.TrainJobs
+	mpiJobs   = jobview.MPIJobs
+	kinds     = jobview.Kinds
 )
-
-// resource is the kind as kubectl names it.
-func (kind *kind) resource() string { return kind.plural + "." + kind.gvk.Group }
 
 // verb is something that can be done with the jobs of a kind. make builds its
 // command; what it is called is the caller's to say: `odh mpijob logs NAME` and
@@ -70,7 +48,7 @@ func verbs() []verb {
 
 // newKindCommand is `odh mpijob` or `odh trainjob`, with all verbs.
 func newKindCommand(environment *environment, kind *kind) *cobra.Command {
-	command := group(&cobra.Command{Use: kind.command, Aliases: kind.aliases, Short: fmt.Sprintf("Work with %ss", kind.Kind)})
+	command := group(&cobra.Command{Use: kind.Command, Aliases: kind.Aliases, Short: fmt.Sprintf("Work with %ss", kind.Kind)})
 	for _, verb := range verbs() {
 		child := verb.make(environment, kind)
 		child.Use, child.Aliases, child.Short = usage(verb.name, verb.arguments), verb.aliases, verb.short
@@ -90,7 +68,7 @@ func newTrainingCommand(environment *environment) *cobra.Command {
 		}
 		for _, kind := range kinds {
 			child := verb.make(environment, kind)
-			child.Use, child.Aliases, child.Short = usage(kind.command, verb.arguments), kind.aliases, verb.short
+			child.Use, child.Aliases, child.Short = usage(kind.Command, verb.arguments), kind.Aliases, verb.short
 			parent.AddCommand(child)
 		}
 		command.AddCommand(parent)

@@ -17,6 +17,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/kubectl/pkg/cmd/get"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/trireme-mpi/trireme/internal/jobview"
 )
 
 // lister is `get` and `list`.
@@ -162,12 +164,12 @@ func (lister *lister) read(ctx context.Context) (jobs []*view, versions map[*kin
 	versions = map[*kind]string{}
 	for _, kind := range lister.kinds {
 		if len(lister.names) > 0 && lister.watch {
-			if versions[kind], err = kind.version(ctx, lister.client, client.ListOptions{Namespace: lister.namespace}); err != nil {
+			if versions[kind], err = versionOf(ctx, kind, lister.client, client.ListOptions{Namespace: lister.namespace}); err != nil {
 				return nil, nil, err
 			}
 		}
 		for _, name := range lister.names {
-			seen, err := kind.get(ctx, lister.client, lister.namespace, name)
+			seen, err := kind.Get(ctx, lister.client, lister.namespace, name)
 			if lister.lacks(err) {
 				continue
 			}
@@ -179,8 +181,8 @@ func (lister *lister) read(ctx context.Context) (jobs []*view, versions map[*kin
 		if len(lister.names) > 0 {
 			continue
 		}
-		versions[kind], err = lister.pages(ctx, kind.newList, func(object runtime.Object) error {
-			if seen := viewOf(object.(client.Object)); lister.wants(seen) {
+		versions[kind], err = lister.pages(ctx, kind.NewList, func(object runtime.Object) error {
+			if seen := jobview.Of(object.(client.Object)); lister.wants(seen) {
 				jobs = append(jobs, seen)
 			}
 			return nil
@@ -235,7 +237,7 @@ func (lister *lister) pages(ctx context.Context, newList func() client.ObjectLis
 }
 
 func (lister *lister) wants(seen *view) bool {
-	return (lister.state == "" || strings.EqualFold(lister.state, seen.state())) &&
+	return (lister.state == "" || strings.EqualFold(lister.state, seen.State())) &&
 		(len(lister.names) == 0 || slices.Contains(lister.names, seen.GetName()))
 }
 
@@ -247,7 +249,7 @@ func (lister *lister) printObjects(ctx context.Context, show func(runtime.Object
 	for _, kind := range lister.kinds {
 		for _, name := range lister.names {
 			object := &unstructured.Unstructured{}
-			object.SetGroupVersionKind(kind.gvk)
+			object.SetGroupVersionKind(kind.GVK)
 			err := lister.client.Get(ctx, client.ObjectKey{Namespace: lister.namespace, Name: name}, object)
 			if lister.lacks(err) {
 				continue
@@ -262,7 +264,7 @@ func (lister *lister) printObjects(ctx context.Context, show func(runtime.Object
 		}
 		newList := func() client.ObjectList {
 			list := &unstructured.UnstructuredList{}
-			list.SetGroupVersionKind(kind.gvk.GroupVersion().WithKind(kind.gvk.Kind + "List"))
+			list.SetGroupVersionKind(kind.GVK.GroupVersion().WithKind(kind.GVK.Kind + "List"))
 			return list
 		}
 		if _, err := lister.pages(ctx, newList, func(object runtime.Object) error {
@@ -283,15 +285,15 @@ func (lister *lister) printObjects(ctx context.Context, show func(runtime.Object
 // take keeps an object that is asked for.
 func (lister *lister) take(found *unstructured.UnstructuredList, kind *kind, object *unstructured.Unstructured) error {
 	if lister.state != "" {
-		typed := kind.newObject()
+		typed := kind.NewObject()
 		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, typed); err != nil {
 			return err
 		}
-		if !lister.wants(viewOf(typed)) {
+		if !lister.wants(jobview.Of(typed)) {
 			return nil
 		}
 	}
-	object.SetGroupVersionKind(kind.gvk)
+	object.SetGroupVersionKind(kind.GVK)
 	found.Items = append(found.Items, *object)
 	return nil
 }
@@ -316,9 +318,9 @@ func (lister *lister) table(ctx context.Context, jobs []*view, now time.Time) *m
 	for _, seen := range jobs {
 		cells := []any{seen.GetName()}
 		if both {
-			cells = append(cells, string(seen.kind.Kind))
+			cells = append(cells, string(seen.Kind.Kind))
 		}
-		cells = append(cells, seen.state(), seen.workers(), lasted(seen, now), age(now, seen.GetCreationTimestamp().Time))
+		cells = append(cells, seen.State(), seen.Workers(), lasted(seen, now), age(now, seen.GetCreationTimestamp().Time))
 		if lister.wide {
 			cells = append(cells, lister.models.details(ctx, seen)...)
 		}
@@ -329,7 +331,7 @@ func (lister *lister) table(ctx context.Context, jobs []*view, now time.Time) *m
 
 // lasted is how long a job ran, as a cell.
 func lasted(seen *view, now time.Time) string {
-	ran, known := seen.ran(now)
+	ran, known := seen.Ran(now)
 	if !known {
 		return "-"
 	}

@@ -9,6 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/cli-runtime/pkg/printers"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/trireme-mpi/trireme/internal/jobview"
 )
 
 // showChanges prints the jobs and then each change, until it is interrupted.
@@ -36,9 +38,9 @@ func (lister *lister) showChanges(ctx context.Context, printer printers.Resource
 // version to go on from, every job is shown anew.
 func (lister *lister) watchKind(ctx context.Context, kind *kind, version string, screen *changing) error {
 	for {
-		source := &watcher{WithWatch: lister.client, list: kind.newList(), options: client.ListOptions{Namespace: lister.namespace, LabelSelector: lister.matching}}
+		source := &watcher{WithWatch: lister.client, list: kind.NewList(), options: client.ListOptions{Namespace: lister.namespace, LabelSelector: lister.matching}}
 		err := source.changes(ctx, version, func(_ watch.EventType, object client.Object) (bool, error) {
-			seen := viewOf(object)
+			seen := jobview.Of(object)
 			if !lister.wants(seen) {
 				return false, nil
 			}
@@ -82,7 +84,7 @@ func (screen *changing) show(ctx context.Context, jobs ...*view) error {
 		return screen.out.Flush()
 	}
 	for _, seen := range jobs {
-		object, err := asUnstructured(seen.Object, seen.kind)
+		object, err := asUnstructured(seen.Object, seen.Kind)
 		if err != nil {
 			return err
 		}

@@ -48,7 +48,7 @@ annotation ` + training.AnnotationTagOutput + `: "true".`,
 		Example: fmt.Sprintf(`  odh %[1]s logs hello
   odh %[1]s logs hello --follow --all
   odh %[1]s logs hello --worker 3 --tail 20
-  odh %[1]s logs hello --rank 0 --since 10m`, kind.command),
+  odh %[1]s logs hello --rank 0 --since 10m`, kind.Command),
 		Args: cobra.ExactArgs(1), ValidArgsFunction: environment.completeNames(kind, one),
 		RunE: func(command *cobra.Command, arguments []string) error {
 			reader.name = arguments[0]
@@ -136,7 +136,7 @@ func (reader *logReader) run(ctx context.Context, selection joblog.Selection) er
 	if err != nil {
 		return err
 	}
-	seen, err := reader.kind.get(ctx, from, namespace, reader.name)
+	seen, err := reader.kind.Get(ctx, from, namespace, reader.name)
 	if err != nil {
 		return err
 	}
@@ -147,10 +147,10 @@ func (reader *logReader) run(ctx context.Context, selection joblog.Selection) er
 	if selection.Rank != nil {
 		selection.Tags = tagsOf(ctx, from, seen)
 		if reader.follow && seen.GetAnnotations()[training.AnnotationTagOutput] != "true" {
-			reader.say("%s does not ask for its output to be tagged (annotation %s); only what its command tags itself can be shown.", upperFirst(seen.named()), training.AnnotationTagOutput)
+			reader.say("%s does not ask for its output to be tagged (annotation %s); only what its command tags itself can be shown.", upperFirst(seen.Named()), training.AnnotationTagOutput)
 		}
 	}
-	made := seen.identity()
+	made := seen.Identity()
 	last := made.Worker.Replicas - 1
 	// How many workers there should be does not matter for what they have printed.
 	made.Worker.Replicas = math.MaxInt32
@@ -165,7 +165,7 @@ func (reader *logReader) run(ctx context.Context, selection joblog.Selection) er
 // tagsOf is whose tags the lines of a job have. Where the runtime is gone, Open
 // MPI's cannot be mistaken for anything else.
 func tagsOf(ctx context.Context, from client.Reader, seen *view) mpi.Implementation {
-	if made, err := seen.model(ctx, from); err == nil {
+	if made, err := seen.Model(ctx, from); err == nil {
 		return mpi.Implementation(made.MPI)
 	}
 	return mpi.Implementation(job.OpenMPI)
@@ -210,7 +210,7 @@ func (reader *logReader) print(ctx context.Context, from client.WithWatch, seen 
 // asked for a while changes nothing: its lines may still come.
 func (reader *logReader) watchJob(ctx context.Context, from client.WithWatch, seen *view, see func(*view) (bool, error)) error {
 	for {
-		err := reader.kind.follow(ctx, from, seen.GetNamespace(), seen.GetName(), see)
+		err := followJob(ctx, reader.kind, from, seen.GetNamespace(), seen.GetName(), see)
 		var told *failure
 		if err == nil || ctx.Err() != nil || errors.As(err, &told) || apierrors.IsNotFound(err) || apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) {
 			return err
@@ -231,9 +231,9 @@ type waitingWords struct {
 }
 
 func (words *waitingWords) see(seen *view) (bool, error) {
-	text := seen.explanation()
+	text := seen.Explanation()
 	if !seen.Finished() && seen.Phase != training.PhaseRunning && text != words.said && !words.show.begun.Load() {
-		words.say("Waiting for %s: %s", seen.named(), text)
+		words.say("Waiting for %s: %s", seen.Named(), text)
 		words.said = text
 	}
 	return seen.Finished(), nil

@@ -24,17 +24,17 @@ func (reader *logReader) explainLogs(ctx context.Context, from client.Reader, se
 	case reader.follow && errors.Is(err, context.Canceled):
 		return exit(exitInterrupted)
 	case errors.As(err, &none):
-		if now, err := reader.kind.get(ctx, from, seen.GetNamespace(), seen.GetName()); err == nil {
+		if now, err := reader.kind.Get(ctx, from, seen.GetNamespace(), seen.GetName()); err == nil {
 			seen = now
 		}
 		return reader.noPods(seen, selection, cleanPodPolicy(ctx, from, seen))
 	case errors.As(err, &waiting):
-		return &failure{code: exitNotFound, message: seen.named() + " has printed nothing yet", reason: "NotStarted", details: waiting.Reasons,
+		return &failure{code: exitNotFound, message: seen.Named() + " has printed nothing yet", reason: "NotStarted", details: waiting.Reasons,
 			suggestions: []string{"Wait for it: " + reader.again(seen, "logs") + " --follow", "See what it waits for: " + reader.again(seen, "diagnose")}}
 	case errors.As(err, &container):
 		return &failure{code: exitNotFound, message: err.Error(), reason: "NotFound", details: []string{fmt.Sprintf("There are %s", strings.Join(container.Known, ", "))}}
 	case errors.As(err, &before):
-		return &failure{code: exitNotFound, message: fmt.Sprintf("nothing of %s ran before what runs now", seen.named()), reason: "NotFound",
+		return &failure{code: exitNotFound, message: fmt.Sprintf("nothing of %s ran before what runs now", seen.Named()), reason: "NotFound",
 			suggestions: []string{"See what runs now: " + reader.again(seen, "logs")}}
 	case errors.As(err, &untagged):
 		return reader.untagged(seen, untagged)
@@ -44,7 +44,7 @@ func (reader *logReader) explainLogs(ctx context.Context, from client.Reader, se
 }
 
 func (reader *logReader) again(seen *view, verb string) string {
-	return fmt.Sprintf("%s %s %s %s -n %s", reader.calledAs, seen.kind.command, verb, seen.GetName(), seen.GetNamespace())
+	return fmt.Sprintf("%s %s %s %s -n %s", reader.calledAs, seen.Kind.Command, verb, seen.GetName(), seen.GetNamespace())
 }
 
 func (reader *logReader) untagged(seen *view, err *joblog.UntaggedError) *failure {
@@ -67,24 +67,24 @@ func (reader *logReader) noPods(seen *view, selection joblog.Selection, policy t
 	describe := "See what is known of it: " + reader.again(seen, "describe")
 	switch {
 	case selection.Worker != nil && !hasWorker(seen, *selection.Worker):
-		told.message, told.reason = fmt.Sprintf("%s has no worker %d", seen.named(), *selection.Worker), "NotFound"
-		told.details = []string{fmt.Sprintf("Its workers are numbered from 0 to %d", seen.identity().Worker.Replicas-1)}
+		told.message, told.reason = fmt.Sprintf("%s has no worker %d", seen.Named(), *selection.Worker), "NotFound"
+		told.details = []string{fmt.Sprintf("Its workers are numbered from 0 to %d", seen.Identity().Worker.Replicas-1)}
 	case selection.Roles[0] == training.RoleInitializer && !hasInitializer(seen):
-		told.message, told.reason = seen.named()+" has no initializer", "NotFound"
+		told.message, told.reason = seen.Named()+" has no initializer", "NotFound"
 	case seen.Finished():
-		told.message, told.reason = fmt.Sprintf("the pods of %s are gone, and what they printed with them", seen.named()), "PodsGone"
+		told.message, told.reason = fmt.Sprintf("the pods of %s are gone, and what they printed with them", seen.Named()), "PodsGone"
 		told.details = []string{whyGone(policy)}
-		told.suggestions = append([]string{describe}, howToKeep(seen.kind, policy)...)
+		told.suggestions = append([]string{describe}, howToKeep(seen.Kind, policy)...)
 	default:
-		told.message, told.reason = seen.named()+" has no pods yet", "NoPods"
-		told.details = []string{seen.explanation()}
+		told.message, told.reason = seen.Named()+" has no pods yet", "NoPods"
+		told.details = []string{seen.Explanation()}
 		told.suggestions = []string{"Wait for them: " + reader.again(seen, "logs") + " --follow", describe}
 	}
 	return told
 }
 
 func hasWorker(seen *view, number int32) bool {
-	known := seen.identity().Worker.Replicas
+	known := seen.Identity().Worker.Replicas
 	return known == 0 || number < known
 }
 
@@ -121,7 +121,7 @@ func whyGone(policy training.CleanPodPolicy) string {
 }
 
 func cleanPodPolicy(ctx context.Context, from client.Reader, seen *view) training.CleanPodPolicy {
-	if made, err := seen.model(ctx, from); err == nil {
+	if made, err := seen.Model(ctx, from); err == nil {
 		return made.Lifetime.CleanPodPolicy
 	}
 	return training.CleanPodPolicyRunning

@@ -10,14 +10,15 @@ import (
 	"testing"
 	"time"
 
+	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	"github.com/trireme-mpi/trireme/api/training"
 	"github.com/trireme-mpi/trireme/api/v2alpha1"
 	"github.com/trireme-mpi/trireme/api/v2beta1"
 	"github.com/trireme-mpi/trireme/internal/joblog"
+	"github.com/trireme-mpi/trireme/internal/jobview"
 	"github.com/trireme-mpi/trireme/internal/testing/goldenfile"
-	"k8s.io/cli-runtime/pkg/genericiooptions"
 )
 
 func TestLogsUsage(t *testing.T) {
@@ -138,7 +139,7 @@ func TestNoLogs(t *testing.T) {
 	launcher := joblog.Selection{Roles: []string{training.RoleLauncher}}
 	worker := joblog.Selection{Roles: []string{training.RoleWorker}, Worker: new(int32(7))}
 	cleaned := func(policy training.CleanPodPolicy) *view {
-		return viewOf(mpiJobNamed("solve", failed, func(mpiJob *v2beta1.MPIJob) { mpiJob.Spec.RunPolicy.CleanPodPolicy = &policy }))
+		return jobview.Of(mpiJobNamed("solve", failed, func(mpiJob *v2beta1.MPIJob) { mpiJob.Spec.RunPolicy.CleanPodPolicy = &policy }))
 	}
 	tagged := func(trainJob *v2alpha1.TrainJob) {
 		trainJob.Annotations = map[string]string{training.AnnotationTagOutput: "true"}
@@ -153,20 +154,20 @@ func TestNoLogs(t *testing.T) {
 		"all deleted":       {cleaned(training.CleanPodPolicyAll), launcher, none},
 		"running deleted":   {cleaned(training.CleanPodPolicyRunning), launcher, none},
 		"none deleted":      {cleaned(training.CleanPodPolicyNone), launcher, none},
-		"queued":            {viewOf(trainJobNamed("later", queued)), launcher, none},
-		"waiting":           {viewOf(trainJobNamed("bert", waiting)), launcher, none},
-		"no such worker":    {viewOf(trainJobNamed("digits", running)), worker, &joblog.NoPodsError{Others: 4}},
-		"no initializer":    {viewOf(trainJobNamed("digits", running)), joblog.Selection{Roles: []string{training.RoleInitializer}}, &joblog.NoPodsError{Others: 4}},
-		"not started":       {viewOf(trainJobNamed("bert", waiting)), launcher, &joblog.NotStartedError{Reasons: []string{"the launcher (pod bert-launcher) has no log yet: ImagePullBackOff: no such image"}}},
-		"unknown container": {viewOf(trainJobNamed("digits", running)), launcher, &joblog.UnknownContainerError{Name: "x", Known: []string{"agent", "launcher"}}},
-		"nothing before":    {viewOf(trainJobNamed("digits", running)), launcher, &joblog.NoPreviousError{Pods: []string{"digits-launcher"}}},
-		"not tagged":        {viewOf(trainJobNamed("digits", running)), launcher, &joblog.UntaggedError{Rank: 2}},
-		"tags were asked":   {viewOf(trainJobNamed("digits", running, tagged)), launcher, &joblog.UntaggedError{Rank: 2}},
+		"queued":            {jobview.Of(trainJobNamed("later", queued)), launcher, none},
+		"waiting":           {jobview.Of(trainJobNamed("bert", waiting)), launcher, none},
+		"no such worker":    {jobview.Of(trainJobNamed("digits", running)), worker, &joblog.NoPodsError{Others: 4}},
+		"no initializer":    {jobview.Of(trainJobNamed("digits", running)), joblog.Selection{Roles: []string{training.RoleInitializer}}, &joblog.NoPodsError{Others: 4}},
+		"not started":       {jobview.Of(trainJobNamed("bert", waiting)), launcher, &joblog.NotStartedError{Reasons: []string{"the launcher (pod bert-launcher) has no log yet: ImagePullBackOff: no such image"}}},
+		"unknown container": {jobview.Of(trainJobNamed("digits", running)), launcher, &joblog.UnknownContainerError{Name: "x", Known: []string{"agent", "launcher"}}},
+		"nothing before":    {jobview.Of(trainJobNamed("digits", running)), launcher, &joblog.NoPreviousError{Pods: []string{"digits-launcher"}}},
+		"not tagged":        {jobview.Of(trainJobNamed("digits", running)), launcher, &joblog.UntaggedError{Rank: 2}},
+		"tags were asked":   {jobview.Of(trainJobNamed("digits", running, tagged)), launcher, &joblog.UntaggedError{Rank: 2}},
 	} {
 		file := filepath.Join("testdata", "logs", "none", strings.ReplaceAll(name, " ", "-")+".golden.txt")
 		files[file] = true
 		t.Run(name, func(t *testing.T) {
-			reader := &logReader{environment: newEnvironment(genericiooptions.NewTestIOStreamsDiscard()), kind: test.seen.kind}
+			reader := &logReader{environment: newEnvironment(genericiooptions.NewTestIOStreamsDiscard()), kind: test.seen.Kind}
 			from := fake.NewClientBuilder().WithScheme(scheme()).WithObjects(test.seen.Object, runtimeNamed("mpi-openmpi-cpu")).Build()
 			var told *failure
 			if err := reader.explainLogs(t.Context(), from, test.seen, test.selection, test.err); !errors.As(err, &told) {
@@ -184,7 +185,7 @@ func TestNoLogs(t *testing.T) {
 // Ctrl-C is how people stop following; it is no error.
 func TestInterruptedLogs(t *testing.T) {
 	reader := &logReader{environment: newEnvironment(genericiooptions.NewTestIOStreamsDiscard()), kind: trainJobs, follow: true}
-	err := reader.explainLogs(t.Context(), nil, viewOf(trainJobNamed("digits", running)), joblog.Selection{}, context.Canceled)
+	err := reader.explainLogs(t.Context(), nil, jobview.Of(trainJobNamed("digits", running)), joblog.Selection{}, context.Canceled)
 	if code := exit(0); !errors.As(err, &code) || code != exitInterrupted {
 		t.Errorf("%v", err)
 	}

@@ -130,7 +130,7 @@ func decodeJob(document []byte, name string, kind *kind) (*unstructured.Unstruct
 	if err := checkKind(object, name, kind); err != nil {
 		return nil, err
 	}
-	typed := kind.newObject()
+	typed := kind.NewObject()
 	unknown, err := kjson.UnmarshalStrict(document, typed)
 	if err != nil {
 		return nil, inputFailure(fmt.Sprintf("%s is no %s", name, kind.Kind), wrongType(err))
@@ -140,7 +140,7 @@ func decodeJob(document []byte, name string, kind *kind) (*unstructured.Unstruct
 		for _, field := range unknown {
 			failure.details = append(failure.details, field.Error())
 		}
-		failure.suggestions = append(failure.suggestions, "See which fields there are: kubectl explain "+kind.command+".spec --recursive")
+		failure.suggestions = append(failure.suggestions, "See which fields there are: kubectl explain "+kind.Command+".spec --recursive")
 		return nil, failure
 	}
 	return object, nil
@@ -157,16 +157,16 @@ func wrongType(err error) string {
 
 func checkKind(object *unstructured.Unstructured, name string, kind *kind) error {
 	is := object.GroupVersionKind()
-	if is == kind.gvk {
+	if is == kind.GVK {
 		return nil
 	}
-	failure := inputFailure(fmt.Sprintf("%s holds a %s of %s; what is wanted is %s of %s", name, orDash(is.Kind), orDash(object.GetAPIVersion()), kind.Kind, kind.gvk.GroupVersion()))
+	failure := inputFailure(fmt.Sprintf("%s holds a %s of %s; what is wanted is %s of %s", name, orDash(is.Kind), orDash(object.GetAPIVersion()), kind.Kind, kind.GVK.GroupVersion()))
 	for _, other := range kinds {
-		if is == other.gvk {
-			failure.suggestions = []string{fmt.Sprintf("Write odh %s create", other.command)}
+		if is == other.GVK {
+			failure.suggestions = []string{fmt.Sprintf("Write odh %s create", other.Command)}
 		}
 	}
-	if is.Group == training.Group && is.Kind == mpiJobs.gvk.Kind && is.Version != mpiJobs.gvk.Version {
+	if is.Group == training.Group && is.Kind == mpiJobs.GVK.Kind && is.Version != mpiJobs.GVK.Version {
 		failure.suggestions = []string{"See what becomes of it: odh migrate " + name}
 	}
 	return failure

@@ -54,7 +54,7 @@ func (environment *environment) clusterJobs(ctx context.Context, all bool, names
 	}
 	for _, name := range names {
 		object := &unstructured.Unstructured{}
-		object.SetGroupVersionKind(mpiJobs.gvk)
+		object.SetGroupVersionKind(mpiJobs.GVK)
 		if err := reader.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, object); err != nil {
 			return nil, err
 		}
@@ -73,12 +73,12 @@ func (environment *environment) allMPIJobs(ctx context.Context, reader client.Wi
 	lister := &lister{environment: environment, client: reader, namespace: namespace, matching: labels.Everything(), pageSize: 500}
 	newList := func() client.ObjectList {
 		list := &unstructured.UnstructuredList{}
-		list.SetGroupVersionKind(mpiJobs.gvk.GroupVersion().WithKind(mpiJobs.gvk.Kind + "List"))
+		list.SetGroupVersionKind(mpiJobs.GVK.GroupVersion().WithKind(mpiJobs.GVK.Kind + "List"))
 		return list
 	}
 	_, err = lister.pages(ctx, newList, func(object runtime.Object) error {
 		job := object.(*unstructured.Unstructured)
-		job.SetGroupVersionKind(mpiJobs.gvk)
+		job.SetGroupVersionKind(mpiJobs.GVK)
 		jobs = append(jobs, job.Object)
 		return nil
 	})

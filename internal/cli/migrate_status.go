@@ -12,6 +12,7 @@ import (
 
 	"github.com/trireme-mpi/trireme/api/v2beta1"
 	"github.com/trireme-mpi/trireme/internal/job"
+	"github.com/trireme-mpi/trireme/internal/jobview"
 	"github.com/trireme-mpi/trireme/internal/migrate"
 )
 
@@ -109,7 +110,7 @@ func migrationStatusOf(object migrate.Object, options migrate.Options) migration
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object, &read); err != nil {
 		return migrationStatus{Name: object.Named(), State: "-", Needs: needPerson, Reasons: []migrationStatusReason{{Why: err.Error()}}}
 	}
-	status := migrationStatus{Namespace: read.Namespace, Name: read.Name, State: viewOf(&read).state(), Needs: needNothing}
+	status := migrationStatus{Namespace: read.Namespace, Name: read.Name, State: jobview.Of(&read).State(), Needs: needNothing}
 	result, err := migrate.Convert(object, options)
 	if err != nil {
 		status.Needs, status.Reasons = needPerson, []migrationStatusReason{{Why: err.Error()}}

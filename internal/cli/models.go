@@ -53,7 +53,7 @@ func (models *models) details(ctx context.Context, seen *view) []any {
 	if trainJob, ok := seen.Object.(*v2alpha1.TrainJob); ok {
 		runtime, image = trainJob.Spec.RuntimeRef.Name, orDash(trainJob.Spec.Trainer.Image)
 	}
-	if made, err := seen.model(ctx, models); err == nil {
+	if made, err := seen.Model(ctx, models); err == nil {
 		mpi, gpus = string(made.MPI), job.GPUs(askedBy(made)).String()
 		if containers := made.Worker.Template.Spec.Containers; len(containers) > 0 {
 			image = orDash(containers[0].Image)

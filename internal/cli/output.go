@@ -78,7 +78,7 @@ func asUnstructured(object client.Object, kind *kind) (*unstructured.Unstructure
 	}
 	withoutEmpty(content)
 	made := &unstructured.Unstructured{Object: content}
-	made.SetGroupVersionKind(kind.gvk)
+	made.SetGroupVersionKind(kind.GVK)
 	made.SetManagedFields(nil)
 	return made, nil
 }

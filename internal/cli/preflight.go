@@ -79,7 +79,7 @@ func (environment *environment) jobToCheck(file string) (client.Object, error) {
 	if err := (&creator{environment: environment}).place(read); err != nil {
 		return nil, err
 	}
-	object := kind.newObject()
+	object := kind.NewObject()
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(read.Object, object); err != nil {
 		return nil, inputFailure(fmt.Sprintf("%s is no %s", name, kind.Kind), err.Error())
 	}

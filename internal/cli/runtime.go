@@ -130,7 +130,7 @@ func runtimeObjects(found []foundRuntime) (runtime.Object, error) {
 	list.SetAPIVersion("v1")
 	list.SetKind("List")
 	for _, each := range found {
-		object, err := asUnstructured(each.Object, &kind{gvk: v2alpha1.GroupVersion.WithKind(string(each.kind))})
+		object, err := asUnstructured(each.Object, &kind{GVK: v2alpha1.GroupVersion.WithKind(string(each.kind))})
 		if err != nil {
 			return nil, err
 		}

@@ -65,7 +65,7 @@ func (state *trialState) steps(over bool) (steps []trialStep) {
 				step.After = max(at.Sub(submitted), 0).Round(time.Second).String()
 			}
 		case over && !failed:
-			step.Result, step.Message, failed = stepFailed, state.seen.explanation(), true
+			step.Result, step.Message, failed = stepFailed, state.seen.Explanation(), true
 		default:
 			failed = true
 		}
@@ -79,14 +79,14 @@ func (state *trialState) steps(over bool) (steps []trialStep) {
 		{"pods placed", training.StepScheduled}, {"image pulled", ""}, {"workers reached with the job's keys", training.StepWorkersReached},
 		{"ranks started", training.StepFirstRankUp},
 	} {
-		at, reached := state.seen.reached(each.step)
+		at, reached := state.seen.Reached(each.step)
 		if each.step == "" {
 			at, reached = state.started()
 		}
 		add(each.name, at, reached)
 	}
 	name := fmt.Sprintf("every rank answered (%d/%d)", state.answered, state.ranks)
-	finished, _ := state.seen.reached(training.StepFinished)
+	finished, _ := state.seen.Reached(training.StepFinished)
 	add(name, finished, state.seen.Phase == training.PhaseSucceeded && state.answered == state.ranks)
 	switch last := &steps[len(steps)-1]; {
 	case last.Result != stepFailed || state.seen.Phase != training.PhaseSucceeded:
@@ -100,7 +100,7 @@ func (state *trialState) steps(over bool) (steps []trialStep) {
 
 // started is when the last pod had its image and had started.
 func (state *trialState) started() (at time.Time, all bool) {
-	if ready, reached := state.seen.reached(training.StepPodsReady); reached {
+	if ready, reached := state.seen.Reached(training.StepPodsReady); reached {
 		at = ready
 		all = true
 	}
@@ -156,7 +156,7 @@ func (progress *trialProgress) see(ctx context.Context, seen *view) error {
 	state := trialState{seen: seen, pods: progress.last.pods, ranks: progress.ranks}
 	var pods corev1.PodList
 	// What it is called for is seen in the status, too.
-	if err := progress.api.List(ctx, &pods, client.InNamespace(progress.namespace), client.MatchingLabels(plan.Selector(seen.identity()))); err == nil && len(pods.Items) >= len(state.pods) {
+	if err := progress.api.List(ctx, &pods, client.InNamespace(progress.namespace), client.MatchingLabels(plan.Selector(seen.Identity()))); err == nil && len(pods.Items) >= len(state.pods) {
 		state.pods = pods.Items
 	}
 	progress.last = state

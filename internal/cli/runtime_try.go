@@ -159,7 +159,7 @@ func (trial *trial) run(ctx context.Context) error {
 	defer stop()
 	progress := &trialProgress{trial: trial, ranks: ranks, name: made.Name}
 	progress.begin()
-	err := trainJobs.follow(limited, trial.api, trial.namespace, made.Name, func(seen *view) (bool, error) {
+	err := followJob(limited, trainJobs, trial.api, trial.namespace, made.Name, func(seen *view) (bool, error) {
 		return seen.Finished(), progress.see(limited, seen)
 	})
 	if ctx.Err() != nil {

@@ -20,6 +20,7 @@ import (
 
 	"github.com/trireme-mpi/trireme/api/training"
 	"github.com/trireme-mpi/trireme/api/v2alpha1"
+	"github.com/trireme-mpi/trireme/internal/jobview"
 	"github.com/trireme-mpi/trireme/internal/testing/goldenfile"
 )
 
@@ -59,7 +60,7 @@ func TestTrialSteps(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			job := trainJobNamed("try")
 			job.Status.Timeline, job.Status.Phase = test.timeline, test.phase
-			state := trialState{seen: viewOf(job), pods: test.pods, answered: test.answered, ranks: 8}
+			state := trialState{seen: jobview.Of(job), pods: test.pods, answered: test.answered, ranks: 8}
 			var got []string
 			for _, step := range state.steps(test.over) {
 				got = append(got, strings.TrimSpace(step.Result+" "+step.After))

@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/trireme-mpi/trireme/api/training"
+	"github.com/trireme-mpi/trireme/internal/jobview"
 )
 
 // top is `top`.
@@ -166,11 +167,11 @@ func (top *top) usages(ctx context.Context, jobs []*view) ([]jobUsage, error) {
 	models := newModels(top.lister.client)
 	usages := make([]jobUsage, 0, len(jobs))
 	for _, seen := range jobs {
-		made, err := seen.model(ctx, models)
-		if err != nil && !errors.Is(err, errNoRuntime) {
+		made, err := seen.Model(ctx, models)
+		if err != nil && !errors.Is(err, jobview.ErrNoRuntime) {
 			return nil, err
 		}
-		usages = append(usages, usageOf(seen, made, used[jobKey(seen.kind.Type(), seen.GetNamespace(), seen.GetName())], top.clock.Now()))
+		usages = append(usages, usageOf(seen, made, used[jobKey(seen.Kind.Type(), seen.GetNamespace(), seen.GetName())], top.clock.Now()))
 	}
 	return usages, nil
 }

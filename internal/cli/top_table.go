@@ -27,10 +27,10 @@ func topTable(all []jobUsage) *metav1.Table {
 	}
 	for i := range all {
 		usage := &all[i]
-		cells := []any{usage.seen.GetName(), string(usage.seen.kind.Kind), usage.seen.state()}
+		cells := []any{usage.seen.GetName(), string(usage.seen.Kind.Kind), usage.seen.State()}
 		cells = append(cells, resourceCells(usage.asked, usage.used)...)
 		cells = append(cells, duration.HumanDuration(usage.waited), gpuSeconds(usage.asked, usage.idleGPUSeconds()), gpuSeconds(usage.asked, usage.queuedGPUSeconds()),
-			duration.HumanDuration(usage.held), usage.seen.workers(), orDash(usage.seen.GetLabels()[training.LabelQueue]))
+			duration.HumanDuration(usage.held), usage.seen.Workers(), orDash(usage.seen.GetLabels()[training.LabelQueue]))
 		table.Rows = append(table.Rows, metav1.TableRow{Cells: cells, Object: runtime.RawExtension{Object: usage.seen.Object}})
 	}
 	if len(all) > 1 {
@@ -115,7 +115,7 @@ func reportOf(all []jobUsage) topReport {
 	for i := range all {
 		usage := &all[i]
 		report.Jobs = append(report.Jobs, topJob{
-			Namespace: usage.seen.GetNamespace(), Kind: string(usage.seen.kind.Kind), Name: usage.seen.GetName(), Status: usage.seen.state(),
+			Namespace: usage.seen.GetNamespace(), Kind: string(usage.seen.Kind.Kind), Name: usage.seen.GetName(), Status: usage.seen.State(),
 			topSum: sumOf(usage.asked, usage.used, usage.waited, usage.idleGPUSeconds(), usage.queuedGPUSeconds()),
 		})
 	}

@@ -21,6 +21,7 @@ import (
 	"github.com/trireme-mpi/trireme/api/training"
 	"github.com/trireme-mpi/trireme/api/v2alpha1"
 	"github.com/trireme-mpi/trireme/api/v2beta1"
+	"github.com/trireme-mpi/trireme/internal/jobview"
 )
 
 // metricsOf is what a pod of a job uses, in two containers.
@@ -93,7 +94,7 @@ func TestWaitingTimes(t *testing.T) {
 	}
 	for name, test := range cases {
 		t.Run(name, func(t *testing.T) {
-			seen := viewOf(trainJobNamed("digits", func(trainJob *v2alpha1.TrainJob) { trainJob.Status.Timeline = test.timeline }))
+			seen := jobview.Of(trainJobNamed("digits", func(trainJob *v2alpha1.TrainJob) { trainJob.Status.Timeline = test.timeline }))
 			waited, held := waitedFor(seen, now), heldIdle(seen, now)
 			if waited != time.Duration(test.waited)*time.Second || held != time.Duration(test.held)*time.Second {
 				t.Errorf("waited %s and held for %s, want %d s and %d s", waited, held, test.waited, test.held)

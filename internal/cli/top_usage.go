@@ -60,7 +60,7 @@ func askedBy(made *job.Job) corev1.ResourceList {
 // a node or the job has ended; time in a queue, and time for which a user has
 // suspended the job, are in it.
 func waitedFor(seen *view, now time.Time) time.Duration {
-	submitted, known := seen.reached(training.StepSubmitted)
+	submitted, known := seen.Reached(training.StepSubmitted)
 	if !known {
 		submitted = seen.Submitted.Time
 	}
@@ -72,7 +72,7 @@ func waitedFor(seen *view, now time.Time) time.Duration {
 // has ended; until then WorkersReached stands in, which is when mpirun is started. It
 // counts on as long as neither was reached and the job has not ended.
 func heldIdle(seen *view, now time.Time) time.Duration {
-	scheduled, known := seen.reached(training.StepScheduled)
+	scheduled, known := seen.Reached(training.StepScheduled)
 	if !known {
 		return 0
 	}
@@ -82,7 +82,7 @@ func heldIdle(seen *view, now time.Time) time.Duration {
 // firstOf is the time of the first of these steps that was reached, else now.
 func firstOf(seen *view, now time.Time, steps ...training.TimelineStep) time.Time {
 	for _, step := range steps {
-		if at, reached := seen.reached(step); reached {
+		if at, reached := seen.Reached(step); reached {
 			return at
 		}
 	}

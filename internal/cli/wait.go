@@ -71,7 +71,7 @@ func (environment *environment) awaitEnd(ctx context.Context, to io.Writer, kind
 	if last.Phase == training.PhaseFailed {
 		return environment.jobFailed(last)
 	}
-	fmt.Fprintf(to, "%s %s\n", last.named(), strings.ToLower(string(last.Phase)))
+	fmt.Fprintf(to, "%s %s\n", last.Named(), strings.ToLower(string(last.Phase)))
 	return nil
 }
 
@@ -87,7 +87,7 @@ func (environment *environment) awaitRunning(ctx context.Context, kind *kind, na
 	case last.Phase == training.PhaseFailed:
 		return environment.jobFailed(last)
 	}
-	fmt.Fprintf(environment.Out, "%s %s\n", last.named(), strings.ToLower(string(last.Phase)))
+	fmt.Fprintf(environment.Out, "%s %s\n", last.Named(), strings.ToLower(string(last.Phase)))
 	return nil
 }
 
@@ -98,7 +98,7 @@ func (environment *environment) await(ctx context.Context, kind *kind, namespace
 		return err
 	}
 	var last *view
-	err = kind.follow(ctx, from, namespace, name, func(seen *view) (bool, error) {
+	err = followJob(ctx, kind, from, namespace, name, func(seen *view) (bool, error) {
 		last = seen
 		return done(seen), nil
 	})
@@ -109,15 +109,15 @@ func (environment *environment) await(ctx context.Context, kind *kind, namespace
 }
 
 func (environment *environment) tookTooLong(last *view) *failure {
-	return &failure{code: exitTimeout, message: fmt.Sprintf("%s is still %s", last.named(), last.state()), reason: "Timeout", details: []string{last.explanation()},
-		suggestions: []string{fmt.Sprintf("See what hinders it: %s diagnose %s -n %s", environment.calledAs, last.named(), last.GetNamespace()), "Wait longer: --timeout 1h"}}
+	return &failure{code: exitTimeout, message: fmt.Sprintf("%s is still %s", last.Named(), last.State()), reason: "Timeout", details: []string{last.Explanation()},
+		suggestions: []string{fmt.Sprintf("See what hinders it: %s diagnose %s -n %s", environment.calledAs, last.Named(), last.GetNamespace()), "Wait longer: --timeout 1h"}}
 }
 
 // jobFailed is the job's failure as the command's own.
 func (environment *environment) jobFailed(last *view) *failure {
-	return &failure{code: exitJobFailed, message: last.named() + " failed", reason: string(last.FailureReason), details: []string{last.FailureMessage}, page: "failures.md",
+	return &failure{code: exitJobFailed, message: last.Named() + " failed", reason: string(last.FailureReason), details: []string{last.FailureMessage}, page: "failures.md",
 		suggestions: []string{
-			fmt.Sprintf("See what it printed: %s %s logs %s -n %s", environment.calledAs, last.kind.command, last.GetName(), last.GetNamespace()),
-			fmt.Sprintf("See more of why: %s diagnose %s -n %s", environment.calledAs, last.named(), last.GetNamespace()),
+			fmt.Sprintf("See what it printed: %s %s logs %s -n %s", environment.calledAs, last.Kind.Command, last.GetName(), last.GetNamespace()),
+			fmt.Sprintf("See more of why: %s diagnose %s -n %s", environment.calledAs, last.Named(), last.GetNamespace()),
 		}}
 }

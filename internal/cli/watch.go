@@ -11,6 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	watchtools "k8s.io/client-go/tools/watch"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/trireme-mpi/trireme/internal/jobview"
 )
 
 // watcher is one kind of objects as a source of changes. The version comes last in
@@ -67,9 +69,9 @@ func expired(err error) bool { return apierrors.IsResourceExpired(err) || apierr
 
 // version is the newest version of a kind. That of an object is as old as its last
 // change, and the cluster may have forgotten it.
-func (kind *kind) version(ctx context.Context, from client.Reader, options client.ListOptions) (string, error) {
+func versionOf(ctx context.Context, kind *kind, from client.Reader, options client.ListOptions) (string, error) {
 	list := &metav1.PartialObjectMetadataList{}
-	list.SetGroupVersionKind(kind.gvk.GroupVersion().WithKind(kind.gvk.Kind + "List"))
+	list.SetGroupVersionKind(kind.GVK.GroupVersion().WithKind(kind.GVK.Kind + "List"))
 	options.Limit = 1
 	err := from.List(ctx, list, &options)
 	return list.GetResourceVersion(), err
@@ -77,10 +79,10 @@ func (kind *kind) version(ctx context.Context, from client.Reader, options clien
 
 // follow shows a job to see, now and whenever it changes, until see is done. It is
 // an error if the job is deleted meanwhile.
-func (kind *kind) follow(ctx context.Context, from client.WithWatch, namespace, name string, see func(*view) (done bool, err error)) error {
+func followJob(ctx context.Context, kind *kind, from client.WithWatch, namespace, name string, see func(*view) (done bool, err error)) error {
 	options := client.ListOptions{Namespace: namespace, FieldSelector: fields.OneTermEqualSelector("metadata.name", name)}
 	for version, shown := "", ""; ; {
-		seen, err := kind.get(ctx, from, namespace, name)
+		seen, err := kind.Get(ctx, from, namespace, name)
 		if err != nil {
 			return err
 		}
@@ -93,13 +95,13 @@ func (kind *kind) follow(ctx context.Context, from client.WithWatch, namespace, 
 		if version == "" {
 			version = shown
 		}
-		one := &watcher{WithWatch: from, list: kind.newList(), options: options}
+		one := &watcher{WithWatch: from, list: kind.NewList(), options: options}
 		err = one.changes(ctx, version, func(event watch.EventType, object client.Object) (bool, error) {
 			if event == watch.Deleted {
 				return true, deleted(kind, name)
 			}
 			shown = object.GetResourceVersion()
-			return see(viewOf(object))
+			return see(jobview.Of(object))
 		})
 		if err == nil || !expired(err) {
 			return err
@@ -109,7 +111,7 @@ func (kind *kind) follow(ctx context.Context, from client.WithWatch, namespace, 
 			return ctx.Err()
 		case <-time.After(pause):
 		}
-		if version, err = kind.version(ctx, from, options); err != nil {
+		if version, err = versionOf(ctx, kind, from, options); err != nil {
 			return err
 		}
 	}

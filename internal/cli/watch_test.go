@@ -39,8 +39,8 @@ func TestFollowingAnOldJob(t *testing.T) {
 		},
 	}).Build()
 	var shown []string
-	err := trainJobs.follow(t.Context(), from, "default", "digits", func(seen *view) (bool, error) {
-		shown = append(shown, seen.state())
+	err := followJob(t.Context(), trainJobs, from, "default", "digits", func(seen *view) (bool, error) {
+		shown = append(shown, seen.State())
 		return seen.Finished(), nil
 	})
 	if err != nil || !slices.Equal(shown, []string{"Running", "Succeeded"}) || !slices.Equal(asked, []string{"999", "5000"}) {
