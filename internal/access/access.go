@@ -1,0 +1,55 @@
+// Package access tells who calls, what they may do, and lets them act with their
+// own rights and no others.
+package access
+
+import (
+	"context"
+	"net/http"
+
+	"k8s.io/client-go/kubernetes"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// Caller is who asks.
+type Caller struct {
+	User   string
+	UID    string
+	Groups []string
+	// Source is the address that the call came from.
+	Source string
+	// Client and Cluster reach the cluster with the caller's own rights, and with
+	// nothing of the server's. Client also knows the kinds of checks.OptionalKinds.
+	Client  client.WithWatch
+	Cluster kubernetes.Interface
+}
+
+// Rights is something that a caller wants to do.
+type Rights struct {
+	Verb string
+	// Group, Resource and Subresource as Kubernetes names them: kubeflow.org, mpijobs.
+	Group, Resource, Subresource string
+	// Namespace is empty for all of them; Name is empty for all objects.
+	Namespace, Name string
+}
+
+// Guard decides who gets in, and to what. Its errors are problem.Error: 401, and 403
+// naming verb and resource.
+type Guard interface {
+	// Identify is the caller of a request, by its credentials.
+	Identify(ctx context.Context, request *http.Request) (*Caller, error)
+	// Allow is nil if a caller may do something. An answer may be up to 30 s old.
+	Allow(ctx context.Context, caller *Caller, rights Rights) error
+	// StillValid is nil as long as the caller's credentials hold. Streams ask
+	// from time to time; an answer may be up to 30 s old.
+	StillValid(ctx context.Context, caller *Caller) error
+}
+
+type callerKey struct{}
+
+// WithCaller is a context that knows who calls.
+func WithCaller(ctx context.Context, caller *Caller) context.Context {
+	return context.WithValue(ctx, callerKey{}, caller)
+}
+
+// CallerFrom is who calls. A context without one is a mistake of the server's.
+func CallerFrom(ctx context.Context) *Caller { return ctx.Value(callerKey{}).(*Caller) }

@@ -1,0 +1,78 @@
+package jobview
+
+import (
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/trireme-mpi/trireme/api/training"
+	"github.com/trireme-mpi/trireme/api/v2alpha1"
+)
+
+// Row is a job in a list: enough for a table, and small.
+type Row struct {
+	Kind      string `json:"kind"`
+	Namespace string `json:"namespace"`
+	Name      string `json:"name"`
+	UID       string `json:"uid"`
+	// Runtime of a TrainJob; empty for an MPIJob.
+	Runtime     string `json:"runtime,omitempty"`
+	RuntimeKind string `json:"runtimeKind,omitempty"`
+	Framework   string `json:"framework"`
+	// Status in one word: Submitted, Queued, Suspended, Pending, Running, Succeeded,
+	// Failed, Deleting.
+	Status string `json:"status"`
+	// Phase is the operator's: Pending, Running, Succeeded, Failed.
+	Phase          string         `json:"phase,omitempty"`
+	Message        string         `json:"message,omitempty"`
+	FailureReason  string         `json:"failureReason,omitempty"`
+	CreationTime   metav1.Time    `json:"creationTime"`
+	StartTime      *metav1.Time   `json:"startTime"`
+	CompletionTime *metav1.Time   `json:"completionTime"`
+	NumNodes       int32          `json:"numNodes"`
+	ReadyWorkers   string         `json:"readyWorkers,omitempty"`
+	Queue          string         `json:"queue,omitempty"`
+	LauncherStatus string         `json:"launcherStatus,omitempty"`
+	WorkerStatuses []WorkerStatus `json:"workerStatuses"`
+}
+
+// WorkerStatus is how one worker stands.
+type WorkerStatus struct {
+	Index  int32  `json:"index"`
+	Status string `json:"status"`
+}
+
+// frameworkMPI is what both kinds run.
+const frameworkMPI = "MPI"
+
+// Row is the job in a list.
+func (view *View) Row() *Row {
+	row := &Row{
+		Kind: string(view.Kind.Kind), Namespace: view.GetNamespace(), Name: view.GetName(), UID: string(view.GetUID()),
+		Framework: frameworkMPI, Status: view.State(), Phase: string(view.Phase), Message: view.Explanation(), FailureReason: string(view.FailureReason),
+		CreationTime: view.GetCreationTimestamp(), StartTime: view.StartTime, CompletionTime: view.CompletionTime,
+		NumNodes: view.Identity().Worker.Replicas, ReadyWorkers: view.ReadyWorkers, Queue: view.GetLabels()[training.LabelQueue],
+		WorkerStatuses: []WorkerStatus{},
+	}
+	if trainJob, is := view.Object.(*v2alpha1.TrainJob); is {
+		row.Runtime, row.RuntimeKind = trainJob.Spec.RuntimeRef.Name, string(trainJob.Spec.RuntimeRef.Kind)
+	}
+	if view.LauncherPodStatus != nil {
+		row.LauncherStatus = view.LauncherPodStatus.Phase
+	}
+	for i := range view.WorkerPodStatuses {
+		row.WorkerStatuses = append(row.WorkerStatuses, WorkerStatus{Index: view.WorkerPodStatuses[i].Index, Status: view.WorkerPodStatuses[i].Phase})
+	}
+	return row
+}
+
+// Duration is how long a job ran, or runs, as 5m30s; empty if it has not begun.
+func (row *Row) Duration(now time.Time) string {
+	if row.StartTime == nil {
+		return ""
+	}
+	if row.CompletionTime != nil {
+		now = row.CompletionTime.Time
+	}
+	return max(now.Sub(row.StartTime.Time), 0).Round(time.Second).String()
+}

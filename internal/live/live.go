@@ -1,0 +1,94 @@
+// Package live is the jobs of a cluster as they are now, and what becomes of them:
+// lists, and watches that can be resumed.
+package live
+
+import (
+	"context"
+	"encoding/json"
+	"iter"
+
+	"k8s.io/apimachinery/pkg/labels"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/trireme-mpi/trireme/internal/jobview"
+)
+
+// Source is where jobs are read. Objects and rows that it returns are shared: nobody
+// may change them. Errors are problem.Error or the API server's own.
+type Source interface {
+	Get(ctx context.Context, kind *jobview.Kind, namespace, name string) (client.Object, error)
+	List(ctx context.Context, kind *jobview.Kind, query Query) (*Page, error)
+	// Watch is what becomes of the jobs of a namespace: from a resource version on, or
+	// else every job that there is as Added, then Synced, and then the changes in
+	// their order. An error is the last that it yields: of code 410 if the version is
+	// too old, or if the reader was too slow, and it must start over.
+	Watch(ctx context.Context, kind *jobview.Kind, watch Watch) iter.Seq2[*Event, error]
+}
+
+// Query is which jobs to list, in which order.
+type Query struct {
+	// Namespace is empty for all that Namespaces says.
+	Namespace string
+	// Allowed says which namespaces the caller may list; nil is all.
+	Allowed func(namespace string) bool
+	Labels  labels.Selector
+	// Status is a job's state or phase; Runtime a runtime's name, or "mpi" for all of
+	// that framework; Name a part of a job's name. Empty is any.
+	Status, Runtime, Name string
+	// Sort is name, creationTime, startTime, status or namespace, with a "-" before it
+	// for the last one first. Empty is namespace and name.
+	Sort string
+	// Limit is how many at most; Continue is where the page before ended.
+	Limit    int
+	Continue string
+}
+
+// Page is a part of a list.
+type Page struct {
+	Entries []Entry
+	// Continue is where the next page begins; empty on the last one.
+	Continue string
+	// Total is how many there are on all pages.
+	Total           int
+	ResourceVersion string
+}
+
+// Entry is a job in a list.
+type Entry struct {
+	Object client.Object
+	Row    *jobview.Row
+}
+
+// Watch is what to watch.
+type Watch struct {
+	Namespace string
+	// Name of the only job; empty is all.
+	Name string
+	// Since is the resource version of the last event that the reader has seen.
+	Since string
+}
+
+// EventType is what happened.
+type EventType string
+
+// The events of a watch.
+const (
+	Added    EventType = "ADDED"
+	Modified EventType = "MODIFIED"
+	Deleted  EventType = "DELETED"
+	// Synced: every job that there was has been told.
+	Synced EventType = "SYNCED"
+)
+
+// Event is what became of a job.
+type Event struct {
+	Type EventType
+	// Row is the job after it, or before it was deleted; Before is the row until then,
+	// nil if it is not known.
+	Row    *jobview.Row
+	Object client.Object
+	// ResourceVersion is what to resume after this event with.
+	ResourceVersion string
+	// JSON is the event as clients get it, encoded once for all of them.
+	JSON json.RawMessage
+}

@@ -1,0 +1,110 @@
+// Package problem is the one shape of errors that the server's clients see,
+// whichever way they ask.
+package problem
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// Error is what went wrong, with what, and what to do.
+type Error struct {
+	// Code is HTTP's.
+	Code int `json:"code"`
+	// Reason in one word, for programs: NotFound, Forbidden, Invalid.
+	Reason  string `json:"reason"`
+	Message string `json:"message"`
+	// Details are the fields that are wrong.
+	Details []Detail `json:"details"`
+	// Suggestions are what to try.
+	Suggestions []string `json:"suggestions"`
+}
+
+// Detail is one field that is wrong.
+type Detail struct {
+	Field  string `json:"field"`
+	Reason string `json:"reason"`
+}
+
+func (err *Error) Error() string { return err.Message }
+
+// New is an error with a message that is already whole.
+func New(code int, reason, message string, suggestions ...string) *Error {
+	return &Error{Code: code, Reason: reason, Message: message, Suggestions: suggestions}
+}
+
+// Invalid is an error of the caller's about one field.
+func Invalid(field, format string, arguments ...any) *Error {
+	message := fmt.Sprintf(format, arguments...)
+	return &Error{Code: http.StatusBadRequest, Reason: "BadRequest", Message: field + ": " + message, Details: []Detail{{Field: field, Reason: message}}}
+}
+
+// From is any error in this shape. What the cluster said keeps its code; what
+// nobody foresaw is an internal error whose text is not for clients.
+func From(err error) *Error {
+	if known, is := errors.AsType[*Error](err); is {
+		return known
+	}
+	var status apierrors.APIStatus
+	if errors.As(err, &status) {
+		return fromStatus(status.Status())
+	}
+	switch {
+	case errors.Is(err, context.DeadlineExceeded):
+		return New(http.StatusGatewayTimeout, "Timeout", "The cluster did not answer in time", "Try again; narrow the question if it is a large one")
+	case errors.Is(err, context.Canceled):
+		return New(statusClientClosed, "Canceled", "The client went away")
+	}
+	return New(http.StatusInternalServerError, "InternalError", "The server failed; its log says why", "Try again, and tell the administrator if it stays")
+}
+
+// statusClientClosed is what proxies log when nobody waits for the answer.
+const statusClientClosed = 499
+
+// fromStatus is an answer of the API server.
+func fromStatus(status metav1.Status) *Error {
+	found := &Error{Code: int(status.Code), Reason: string(status.Reason), Message: status.Message}
+	if found.Code == 0 {
+		found.Code, found.Reason = http.StatusInternalServerError, "InternalError"
+	}
+	if status.Details != nil {
+		for _, cause := range status.Details.Causes {
+			found.Details = append(found.Details, Detail{Field: cause.Field, Reason: cause.Message})
+		}
+	}
+	found.Suggestions = suggestionsFor(found, status.Details)
+	return found
+}
+
+func suggestionsFor(found *Error, details *metav1.StatusDetails) []string {
+	switch found.Code {
+	case http.StatusUnauthorized:
+		return []string{"Get a new token, and send it as Authorization: Bearer TOKEN"}
+	case http.StatusForbidden:
+		// Admission refuses with the same code as missing rights do.
+		if strings.Contains(found.Message, "exceeded quota") {
+			return []string{"Ask for less, or wait until other jobs of the namespace have ended"}
+		}
+		if strings.Contains(found.Message, " cannot ") {
+			return []string{"Ask an administrator of the namespace for the right"}
+		}
+	case http.StatusNotFound:
+		if details != nil && details.Name != "" {
+			return []string{fmt.Sprintf("See which %s there are: list them", details.Kind)}
+		}
+	case http.StatusConflict:
+		if found.Reason == string(metav1.StatusReasonAlreadyExists) {
+			return []string{"Choose another name, or delete what has it"}
+		}
+		return []string{"Somebody else changed it meanwhile: read it again, and try again"}
+	case http.StatusTooManyRequests:
+		return []string{"Wait a moment, and try again"}
+	}
+	return nil
+}
