@@ -53,3 +53,29 @@ func WithCaller(ctx context.Context, caller *Caller) context.Context {
 
 // CallerFrom is who calls. A context without one is a mistake of the server's.
 func CallerFrom(ctx context.Context) *Caller { return ctx.Value(callerKey{}).(*Caller) }
+
+// Record is what the audit tells of a call. Whoever learns something of the call
+// fills it in; the server writes one line of it when the call has ended, if it was
+// to change something.
+type Record struct {
+	// Verb as rights name it: create, delete, patch. Empty where nothing was to be
+	// changed.
+	Verb            string
+	Kind            string
+	Namespace, Name string
+}
+
+type recordKey struct{}
+
+// WithRecord is a context whose call is recorded.
+func WithRecord(ctx context.Context, record *Record) context.Context {
+	return context.WithValue(ctx, recordKey{}, record)
+}
+
+// RecordFrom is the record of a call. Where nobody keeps one it is forgotten.
+func RecordFrom(ctx context.Context) *Record {
+	if record, kept := ctx.Value(recordKey{}).(*Record); kept {
+		return record
+	}
+	return &Record{}
+}
