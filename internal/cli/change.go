@@ -11,7 +11,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -191,11 +190,7 @@ func newSuspension(environment *environment, kind *kind, suspend bool, done, lon
 				return &failure{code: exitError, message: fmt.Sprintf("%s has ended (%s); nothing was changed", seen.Named(), seen.Phase), reason: "Finished",
 					suggestions: []string{"Create it anew, under another name or after deleting this one"}}
 			}
-			patch := fmt.Sprintf(`{"spec":{"suspend":%t}}`, suspend)
-			if kind == mpiJobs {
-				patch = fmt.Sprintf(`{"spec":{"runPolicy":{"suspend":%t}}}`, suspend)
-			}
-			if err := to.Patch(command.Context(), seen.Object, client.RawPatch(types.MergePatchType, []byte(patch)), client.FieldOwner(fieldManager)); err != nil {
+			if err := to.Patch(command.Context(), seen.Object, kind.Suspension(suspend), client.FieldOwner(fieldManager)); err != nil {
 				return err
 			}
 			fmt.Fprintf(environment.Out, "%s %s\n", seen.Named(), done)

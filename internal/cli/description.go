@@ -14,6 +14,7 @@ import (
 	"github.com/trireme-mpi/trireme/api/training"
 	"github.com/trireme-mpi/trireme/api/v2alpha1"
 	"github.com/trireme-mpi/trireme/internal/job"
+	"github.com/trireme-mpi/trireme/internal/jobview"
 )
 
 // description is a job in words, section by section.
@@ -246,7 +247,7 @@ func (description *description) events(around *surroundings) {
 		if number := repeated(event); number > 1 {
 			times = fmt.Sprintf(" (%d times)", number)
 		}
-		fmt.Fprintf(description.to, "  %-5s %s  %s/%s%s\n", age(description.now, happened(event)), reason, strings.ToLower(event.InvolvedObject.Kind), event.InvolvedObject.Name, times)
+		fmt.Fprintf(description.to, "  %-5s %s  %s/%s%s\n", age(description.now, jobview.Happened(event)), reason, strings.ToLower(event.InvolvedObject.Kind), event.InvolvedObject.Name, times)
 		description.line(8, strings.TrimSpace(event.Message))
 	}
 }

@@ -3,48 +3,13 @@ package cli
 import (
 	"context"
 	"fmt"
-	"slices"
 
 	"github.com/spf13/cobra"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/trireme-mpi/trireme/api/training"
 	"github.com/trireme-mpi/trireme/internal/checks"
 )
-
-// diagnosed is what `odh diagnose` tells, as a document.
-type diagnosed struct {
-	Kind           string                 `json:"kind"`
-	Namespace      string                 `json:"namespace"`
-	Name           string                 `json:"name"`
-	State          string                 `json:"state"`
-	Workers        string                 `json:"workers"`
-	Explanation    string                 `json:"explanation"`
-	FailureReason  training.FailureReason `json:"failureReason,omitempty"`
-	FailureMessage string                 `json:"failureMessage,omitempty"`
-	// Conditions are what the operator answers, one question at a time.
-	Conditions []answered `json:"conditions"`
-	// Hindered: something keeps the job from going on.
-	Hindered bool             `json:"hindered"`
-	Findings []checks.Finding `json:"findings"`
-}
-
-// answered is a question about a job, and the operator's answer.
-type answered struct {
-	Type    string `json:"type"`
-	Status  string `json:"status"`
-	Reason  string `json:"reason,omitempty"`
-	Message string `json:"message,omitempty"`
-}
-
-func answers(conditions []metav1.Condition) []answered {
-	told := []answered{}
-	for _, condition := range conditions {
-		told = append(told, answered{condition.Type, string(condition.Status), condition.Reason, condition.Message})
-	}
-	return told
-}
 
 // newDiagnoseCommand is `odh diagnose JOB` and, with a kind, `odh mpijob diagnose NAME`.
 func newDiagnoseCommand(environment *environment, kind *kind) *cobra.Command {
@@ -102,16 +67,9 @@ func (environment *environment) findOf(ctx context.Context, from client.Reader, 
 }
 
 func (environment *environment) diagnose(ctx context.Context, gatherer *checks.Gatherer, seen *view, output string) error {
-	found := &diagnosed{
-		Kind: string(seen.Kind.Kind), Namespace: seen.GetNamespace(), Name: seen.GetName(), State: seen.State(), Workers: seen.Workers(), Explanation: seen.Explanation(),
-		FailureReason: seen.FailureReason, FailureMessage: seen.FailureMessage, Conditions: answers(seen.Conditions), Findings: checks.Diagnose(gatherer.OfJob(ctx, seen.Object)),
-	}
+	found := checks.DiagnosisOf(ctx, gatherer, seen)
 	if err := ctx.Err(); err != nil {
 		return err
-	}
-	found.Hindered = slices.ContainsFunc(found.Findings, func(finding checks.Finding) bool { return finding.Rank.Hinders() })
-	if found.Findings == nil {
-		found.Findings = []checks.Finding{}
 	}
 	if output != "" {
 		if err := environment.printDocument(found, output); err != nil {

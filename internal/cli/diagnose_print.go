@@ -15,7 +15,7 @@ type findingsPrinter struct {
 	calledAs string
 }
 
-func (printer *findingsPrinter) diagnosis(found *diagnosed) {
+func (printer *findingsPrinter) diagnosis(found *checks.Diagnosis) {
 	fmt.Fprintf(printer.to, "%s %s in namespace %s: %s, workers %s\n",
 		found.Kind, printer.terminal.paint(bold, found.Name), found.Namespace, printer.terminal.paint(stateColour(found.State), found.State), found.Workers)
 	if found.FailureMessage == "" {
@@ -50,7 +50,7 @@ func (printer *findingsPrinter) diagnosis(found *diagnosed) {
 }
 
 // conditions are what the operator says, each on a line of its own.
-func (printer *findingsPrinter) conditions(told []answered) {
+func (printer *findingsPrinter) conditions(told []checks.Answered) {
 	if len(told) == 0 {
 		return
 	}

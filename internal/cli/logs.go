@@ -14,9 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/trireme-mpi/trireme/api/training"
-	"github.com/trireme-mpi/trireme/internal/job"
 	"github.com/trireme-mpi/trireme/internal/joblog"
-	"github.com/trireme-mpi/trireme/internal/mpi"
 )
 
 // logReader is `logs`.
@@ -145,7 +143,7 @@ func (reader *logReader) run(ctx context.Context, selection joblog.Selection) er
 		return err
 	}
 	if selection.Rank != nil {
-		selection.Tags = tagsOf(ctx, from, seen)
+		selection.Tags = seen.Tags(ctx, from)
 		if reader.follow && seen.GetAnnotations()[training.AnnotationTagOutput] != "true" {
 			reader.say("%s does not ask for its output to be tagged (annotation %s); only what its command tags itself can be shown.", upperFirst(seen.Named()), training.AnnotationTagOutput)
 		}
@@ -160,15 +158,6 @@ func (reader *logReader) run(ctx context.Context, selection joblog.Selection) er
 	err = reader.print(ctx, from, seen, joblog.FromCluster(pods, made), selection, show)
 	show.flush()
 	return reader.explainLogs(ctx, from, seen, selection, err)
-}
-
-// tagsOf is whose tags the lines of a job have. Where the runtime is gone, Open
-// MPI's cannot be mistaken for anything else.
-func tagsOf(ctx context.Context, from client.Reader, seen *view) mpi.Implementation {
-	if made, err := seen.Model(ctx, from); err == nil {
-		return mpi.Implementation(made.MPI)
-	}
-	return mpi.Implementation(job.OpenMPI)
 }
 
 // print shows the lines, and while it follows watches how the job stands.

@@ -15,14 +15,6 @@ import (
 	"github.com/trireme-mpi/trireme/internal/checks"
 )
 
-// prechecked is what `odh preflight` tells, as a document.
-type prechecked struct {
-	Kind      string `json:"kind,omitempty"`
-	Namespace string `json:"namespace"`
-	Name      string `json:"name,omitempty"`
-	checks.Report
-}
-
 func newPreflightCommand(environment *environment) *cobra.Command {
 	var file, output, operatorNamespace string
 	command := &cobra.Command{
@@ -115,7 +107,7 @@ func (environment *environment) preflight(command *cobra.Command, gatherer *chec
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	found := &prechecked{Kind: string(facts.Kind), Namespace: facts.Namespace, Name: facts.Name, Report: checks.Preflight(facts)}
+	found := checks.PrecheckedBy(facts)
 	if output != "" {
 		if err := environment.printDocument(found, output); err != nil {
 			return err
@@ -157,7 +149,7 @@ func resultColour(result checks.Result) colour {
 	}
 }
 
-func (printer *findingsPrinter) preflight(found *prechecked) {
+func (printer *findingsPrinter) preflight(found *checks.Prechecked) {
 	subject := "Namespace " + printer.terminal.paint(bold, found.Namespace)
 	if found.Name != "" {
 		subject = fmt.Sprintf("%s %s in namespace %s", found.Kind, printer.terminal.paint(bold, found.Name), found.Namespace)

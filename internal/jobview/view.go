@@ -12,6 +12,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/trireme-mpi/trireme/api/training"
@@ -20,6 +21,7 @@ import (
 	"github.com/trireme-mpi/trireme/internal/config"
 	"github.com/trireme-mpi/trireme/internal/diagnosis"
 	"github.com/trireme-mpi/trireme/internal/job"
+	"github.com/trireme-mpi/trireme/internal/mpi"
 )
 
 // View is a job of either kind as its users see it.
@@ -189,4 +191,22 @@ func (view *View) Identity() *job.Job {
 		made.Worker.Replicas = 0
 	}
 	return made
+}
+
+// Tags is whose tags the lines of a job have. Where the runtime is gone, Open
+// MPI's cannot be mistaken for anything else.
+func (view *View) Tags(ctx context.Context, from client.Reader) mpi.Implementation {
+	if made, err := view.Model(ctx, from); err == nil {
+		return mpi.Implementation(made.MPI)
+	}
+	return mpi.Implementation(job.OpenMPI)
+}
+
+// Suspension is the change that suspends a job, or resumes it.
+func (kind *Kind) Suspension(suspend bool) client.Patch {
+	patch := fmt.Sprintf(`{"spec":{"suspend":%t}}`, suspend)
+	if kind == MPIJobs {
+		patch = fmt.Sprintf(`{"spec":{"runPolicy":{"suspend":%t}}}`, suspend)
+	}
+	return client.RawPatch(types.MergePatchType, []byte(patch))
 }

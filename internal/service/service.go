@@ -40,8 +40,8 @@ type Interface interface {
 
 	// Diagnose finds what keeps a job from running, Preflight what would; without an
 	// object it looks at the namespace alone.
-	Diagnose(ctx context.Context, job JobRef) ([]checks.Finding, error)
-	Preflight(ctx context.Context, kind *jobview.Kind, namespace string, object client.Object) ([]checks.Finding, error)
+	Diagnose(ctx context.Context, job JobRef) (*checks.Diagnosis, error)
+	Preflight(ctx context.Context, kind *jobview.Kind, namespace string, object client.Object) (*checks.Prechecked, error)
 	Quota(ctx context.Context, namespace string) (*Quota, error)
 
 	// Runtimes are those of the cluster and, with a namespace, also those of it.
