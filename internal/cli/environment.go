@@ -10,23 +10,18 @@ import (
 	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
-	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/klog/v2"
-	metricsv1beta1 "k8s.io/metrics/pkg/apis/metrics/v1beta1"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/trireme-mpi/trireme/api/v2alpha1"
-	"github.com/trireme-mpi/trireme/api/v2beta1"
+	"github.com/trireme-mpi/trireme/internal/connection"
 )
 
 // environment is what all commands share.
@@ -96,36 +91,7 @@ func (environment *environment) scope(all bool) (string, error) {
 }
 
 // scheme knows every kind that the command line reads or writes.
-var scheme = func() *runtime.Scheme {
-	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, v2alpha1.AddToScheme, v2beta1.AddToScheme, metricsv1beta1.AddToScheme} {
-		utilruntime.Must(add(scheme))
-	}
-	return scheme
-}
-
-// clusterScoped are the kinds without a namespace, of those that commands use.
-var clusterScoped = map[string]bool{
-	"Node": true, "Namespace": true, "PersistentVolume": true, "StorageClass": true, "PriorityClass": true, "ClusterTrainingRuntime": true,
-	"SelfSubjectAccessReview": true, "SelfSubjectReview": true, "CustomResourceDefinition": true,
-}
-
-// mapper knows where each kind is served without asking, which would take longer
-// than most commands do.
-func mapper(scheme *runtime.Scheme) *meta.DefaultRESTMapper {
-	mapper := meta.NewDefaultRESTMapper(nil)
-	for kind := range scheme.AllKnownTypes() {
-		scope := meta.RESTScope(meta.RESTScopeNamespace)
-		if clusterScoped[kind.Kind] {
-			scope = meta.RESTScopeRoot
-		}
-		mapper.Add(kind, scope)
-	}
-	// Its plural is not what the others' are.
-	mapper.AddSpecific(metricsv1beta1.SchemeGroupVersion.WithKind("PodMetrics"), metricsv1beta1.SchemeGroupVersion.WithResource("pods"),
-		metricsv1beta1.SchemeGroupVersion.WithResource("pod"), meta.RESTScopeNamespace)
-	return mapper
-}
+var scheme = connection.Scheme
 
 // connection is the cluster that is meant. Without any configuration client-go would
 // try this machine, and its error would send people looking in the wrong place.
@@ -163,12 +129,7 @@ func (environment *environment) client(others ...schema.GroupVersionKind) (clien
 	if err != nil {
 		return nil, err
 	}
-	known := scheme()
-	where := mapper(known)
-	for _, kind := range others {
-		where.Add(kind, meta.RESTScopeNamespace)
-	}
-	return client.NewWithWatch(config, client.Options{Scheme: known, Mapper: where})
+	return connection.NewMaker(others...).Client(config, nil)
 }
 
 // core is for what the other client cannot do: logs.
