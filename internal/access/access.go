@@ -6,6 +6,7 @@ import (
 	"context"
 	"net/http"
 
+	authenticationv1 "k8s.io/api/authentication/v1"
 	"k8s.io/client-go/kubernetes"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
@@ -21,6 +22,12 @@ type Caller struct {
 	// nothing of the server's. Client also knows the kinds of checks.OptionalKinds.
 	Client  client.WithWatch
 	Cluster kubernetes.Interface
+
+	// extra is what else the cluster knows of the user, such as the scopes of a token
+	// of OpenShift's: rights depend on it.
+	extra map[string]authenticationv1.ExtraValue
+	// stillValid is nil while the credentials hold.
+	stillValid func(context.Context) error
 }
 
 // Rights is something that a caller wants to do.

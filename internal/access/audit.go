@@ -1,0 +1,76 @@
+package access
+
+import (
+	"io"
+	"log/slog"
+)
+
+// Audit writes one line of JSON for each call that was to change something, whether
+// or not it did. It holds who, from where and what, and nothing of an object's
+// content.
+type Audit struct{ logger *slog.Logger }
+
+// NewAudit writes to a stream that should have nothing else in it.
+func NewAudit(to io.Writer) *Audit {
+	return &Audit{logger: slog.New(slog.NewJSONHandler(to, &slog.HandlerOptions{
+		ReplaceAttr: func(_ []string, attribute slog.Attr) slog.Attr {
+			if attribute.Key == slog.LevelKey {
+				return slog.Attr{}
+			}
+			return attribute
+		},
+	}))}
+}
+
+// Outcome is how a call ended.
+type Outcome struct {
+	Record
+	// Caller is nil where nobody was let in.
+	Caller *Caller
+	// Source is the address that the call came from.
+	Source string
+	// Code is HTTP's, also of calls over gRPC.
+	Code      int
+	RequestID string
+}
+
+// Write writes the line of a call; nothing, if the call was to change nothing.
+func (audit *Audit) Write(outcome Outcome) {
+	if outcome.Verb == "" {
+		return
+	}
+	caller := outcome.Caller
+	if caller == nil {
+		caller = &Caller{}
+	}
+	audit.logger.Info("audit",
+		"user", caller.User,
+		"groups", caller.Groups,
+		"verb", outcome.Verb,
+		"kind", outcome.Kind,
+		"namespace", outcome.Namespace,
+		"name", outcome.Name,
+		"code", outcome.Code,
+		"result", result(outcome.Code),
+		"source", outcome.Source,
+		"requestID", outcome.RequestID,
+	)
+}
+
+// The results that an audit line tells.
+const (
+	resultDone    = "done"
+	resultRefused = "refused"
+	resultFailed  = "failed"
+)
+
+func result(code int) string {
+	switch {
+	case code < 400:
+		return resultDone
+	case code < 500:
+		return resultRefused
+	default:
+		return resultFailed
+	}
+}
