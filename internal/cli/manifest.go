@@ -3,7 +3,6 @@ package cli
 import (
 	"bufio"
 	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -130,10 +129,9 @@ func decodeJob(document []byte, name string, kind *kind) (*unstructured.Unstruct
 	if err := checkKind(object, name, kind); err != nil {
 		return nil, err
 	}
-	typed := kind.NewObject()
-	unknown, err := kjson.UnmarshalStrict(document, typed)
+	_, unknown, err := kind.Decode(document)
 	if err != nil {
-		return nil, inputFailure(fmt.Sprintf("%s is no %s", name, kind.Kind), wrongType(err))
+		return nil, inputFailure(fmt.Sprintf("%s is no %s", name, kind.Kind), err.Error())
 	}
 	if len(unknown) > 0 {
 		failure := inputFailure(fmt.Sprintf("%s has fields that no %s has", name, kind.Kind))
@@ -144,15 +142,6 @@ func decodeJob(document []byte, name string, kind *kind) (*unstructured.Unstruct
 		return nil, failure
 	}
 	return object, nil
-}
-
-// wrongType says which field has a value of the wrong type.
-func wrongType(err error) string {
-	var found *json.UnmarshalTypeError
-	if !errors.As(err, &found) {
-		return err.Error()
-	}
-	return fmt.Sprintf("%s takes %s, and not a %s", found.Field, found.Type, found.Value)
 }
 
 func checkKind(object *unstructured.Unstructured, name string, kind *kind) error {

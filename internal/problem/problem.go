@@ -4,6 +4,7 @@ package problem
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -33,6 +34,23 @@ type Detail struct {
 }
 
 func (err *Error) Error() string { return err.Message }
+
+// MarshalJSON writes lists that are there even if they are empty, and the message
+// once more as "error", where older clients look for it.
+func (err *Error) MarshalJSON() ([]byte, error) {
+	type bare Error
+	told := bare(*err)
+	if told.Details == nil {
+		told.Details = []Detail{}
+	}
+	if told.Suggestions == nil {
+		told.Suggestions = []string{}
+	}
+	return json.Marshal(struct {
+		bare
+		Again string `json:"error"`
+	}{told, err.Message})
+}
 
 // New is an error with a message that is already whole.
 func New(code int, reason, message string, suggestions ...string) *Error {

@@ -1,0 +1,21 @@
+package jobview
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	kjson "sigs.k8s.io/json"
+)
+
+// Decode reads a job of a kind. Fields that there are not, or twice, would be lost
+// without a word: they are told.
+func (kind *Kind) Decode(document []byte) (object client.Object, unknown []error, err error) {
+	object = kind.NewObject()
+	unknown, err = kjson.UnmarshalStrict(document, object)
+	if wrong, is := errors.AsType[*json.UnmarshalTypeError](err); is {
+		err = fmt.Errorf("%s takes %s, and not a %s", wrong.Field, wrong.Type, wrong.Value)
+	}
+	return object, unknown, err
+}
