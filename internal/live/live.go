@@ -21,13 +21,14 @@ type Source interface {
 	// Watch is what becomes of the jobs of a namespace: from a resource version on, or
 	// else every job that there is as Added, then Synced, and then the changes in
 	// their order. An error is the last that it yields: of code 410 if the version is
-	// too old, or if the reader was too slow, and it must start over.
+	// too old, or if the reader was too slow, and it must start over; 400 if it is no
+	// version. It ends without one when the context does.
 	Watch(ctx context.Context, kind *jobview.Kind, watch Watch) iter.Seq2[*Event, error]
 }
 
 // Query is which jobs to list, in which order.
 type Query struct {
-	// Namespace is empty for all that Namespaces says.
+	// Namespace is empty for all that Allowed lets through.
 	Namespace string
 	// Allowed says which namespaces the caller may list; nil is all.
 	Allowed func(namespace string) bool
@@ -35,10 +36,13 @@ type Query struct {
 	// Status is a job's state or phase; Runtime a runtime's name, or "mpi" for all of
 	// that framework; Name a part of a job's name. Empty is any.
 	Status, Runtime, Name string
+	// ExactName is the whole name of the only job that is wanted; empty is any.
+	ExactName string
 	// Sort is name, creationTime, startTime, status or namespace, with a "-" before it
 	// for the last one first. Empty is namespace and name.
 	Sort string
-	// Limit is how many at most; Continue is where the page before ended.
+	// Limit is how many at most, up to MaxLimit; 0 is DefaultLimit. Continue is where
+	// the page before ended.
 	Limit    int
 	Continue string
 }
@@ -48,9 +52,9 @@ type Page struct {
 	Entries []Entry
 	// Continue is where the next page begins; empty on the last one.
 	Continue string
-	// Total is how many there are on all pages.
-	Total           int
-	ResourceVersion string
+	// Total is how many there are on all pages, Remaining on those after this one.
+	Total, Remaining int
+	ResourceVersion  string
 }
 
 // Entry is a job in a list.
@@ -61,10 +65,11 @@ type Entry struct {
 
 // Watch is what to watch.
 type Watch struct {
+	// Namespace is empty for all of them.
 	Namespace string
 	// Name of the only job; empty is all.
 	Name string
-	// Since is the resource version of the last event that the reader has seen.
+	// Since is the ResourceVersion of the last event that the reader has seen.
 	Since string
 }
 
@@ -83,11 +88,13 @@ const (
 // Event is what became of a job.
 type Event struct {
 	Type EventType
-	// Row is the job after it, or before it was deleted; Before is the row until then,
-	// nil if it is not known.
+	// Row is the job after it, or as it was when it was deleted. It is nil where no
+	// job is meant: Synced.
 	Row    *jobview.Row
 	Object client.Object
-	// ResourceVersion is what to resume after this event with.
+	// ResourceVersion is what to resume after this event with; readers must not look
+	// into it. It is empty until Synced: whoever has seen only a part of what there is
+	// has nothing to go on from.
 	ResourceVersion string
 	// JSON is the event as clients get it, encoded once for all of them.
 	JSON json.RawMessage
