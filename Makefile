@@ -9,6 +9,9 @@ export CGO_ENABLED = 0
 # Every folder with a go.mod of ours; the components are only built.
 MODULES := . cluster test/networkpolicy
 
+# What makes Go of proto files, in the place of protoc.
+PROTOGEN := bin/protogen bin/protoc-gen-go bin/protoc-gen-go-grpc
+
 ##@ Try it
 
 .PHONY: demo
@@ -121,13 +124,13 @@ bench-cli: bin/cluster ## Measure odh from start to end: its version, a complete
 	@go test ./test/integration/cli -run '^$$' -bench . -benchtime 5x
 
 .PHONY: check
-check: bin/staticcheck bin/controller-gen cluster-build ## Formatting and static checks: gofmt, go vet, staticcheck, tidy modules (builds Kubernetes if need be)
+check: bin/staticcheck bin/controller-gen $(PROTOGEN) cluster-build ## Formatting and static checks: gofmt, go vet, staticcheck, tidy modules (builds Kubernetes if need be)
 	@test/check $(MODULES)
 
 ##@ Change
 
 .PHONY: generate
-generate: bin/controller-gen ## Write what is generated from the API types: deep copies, CRDs
+generate: bin/controller-gen $(PROTOGEN) ## Write what is generated: deep copies and CRDs from the API types, Go from the proto files
 	@test/generate
 
 ##@ Other
@@ -159,3 +162,15 @@ bin/controller-gen: tools/go.mod tools/go.sum
 
 bin/gotestsum: tools/go.mod tools/go.sum
 	@go build -C tools -buildvcs=false -o ../$@ gotest.tools/gotestsum
+
+bin/grpcurl: tools/go.mod tools/go.sum
+	@go build -C tools -buildvcs=false -o ../$@ github.com/fullstorydev/grpcurl/cmd/grpcurl
+
+bin/protoc-gen-go: tools/go.mod tools/go.sum
+	@go build -C tools -buildvcs=false -o ../$@ google.golang.org/protobuf/cmd/protoc-gen-go
+
+bin/protoc-gen-go-grpc: tools/go.mod tools/go.sum
+	@go build -C tools -buildvcs=false -o ../$@ google.golang.org/grpc/cmd/protoc-gen-go-grpc
+
+bin/protogen: tools/go.mod tools/go.sum tools/protogen/main.go
+	@go build -C tools -buildvcs=false -o ../$@ ./protogen
