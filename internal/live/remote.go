@@ -1,0 +1,121 @@
+package live
+
+import (
+	"context"
+	"errors"
+	"net/http"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/watch"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/trireme-mpi/trireme/internal/jobview"
+	"github.com/trireme-mpi/trireme/internal/problem"
+)
+
+// remote is the jobs of one kind at the API server.
+type remote struct {
+	client client.WithWatch
+	kind   *jobview.Kind
+}
+
+// scope is which jobs are meant.
+type scope struct {
+	namespace, name string
+	labels          labels.Selector
+}
+
+func (scope scope) options(raw metav1.ListOptions) *client.ListOptions {
+	options := &client.ListOptions{Namespace: scope.namespace, LabelSelector: scope.labels, Limit: raw.Limit, Continue: raw.Continue, Raw: &raw}
+	if scope.name != "" {
+		options.FieldSelector = fields.OneTermEqualSelector("metadata.name", scope.name)
+	}
+	return options
+}
+
+func (remote remote) list(ctx context.Context, scope scope, raw metav1.ListOptions) (client.ObjectList, error) {
+	list := remote.kind.NewList()
+	return list, remote.client.List(ctx, list, scope.options(raw))
+}
+
+func (remote remote) watch(ctx context.Context, scope scope, raw metav1.ListOptions) (watch.Interface, error) {
+	return remote.client.Watch(ctx, remote.kind.NewList(), scope.options(raw))
+}
+
+// confirm is nil if a version is one that the cluster has reached.
+func (remote remote) confirm(ctx context.Context, scope scope, version uint64) error {
+	list, err := remote.list(ctx, scope, metav1.ListOptions{Limit: 1})
+	if err != nil {
+		return err
+	}
+	reached, err := parseVersion(list.GetResourceVersion())
+	if err != nil {
+		return err
+	}
+	if version > reached {
+		return invalidVersion("the cluster has not come so far yet")
+	}
+	return nil
+}
+
+// errStopped: the reader wants no more.
+var errStopped = errors.New("the reader has stopped")
+
+// follow tells what the API server's watch says after a version, and how far that is:
+// objects are nil for a bookmark. It ends without an error when the API server ends
+// the watch, as it does after some time.
+func (remote remote) follow(ctx context.Context, scope scope, version uint64, seconds *int64, tell func(watch.EventType, client.Object, uint64) error) error {
+	watching, err := remote.watch(ctx, scope, metav1.ListOptions{ResourceVersion: at(version).String(), AllowWatchBookmarks: true, TimeoutSeconds: seconds})
+	if err != nil {
+		return asExpired(err)
+	}
+	defer watching.Stop()
+	for event := range watching.ResultChan() {
+		if event.Type == watch.Error {
+			return asExpired(apierrors.FromObject(event.Object))
+		}
+		accessor, err := meta.Accessor(event.Object)
+		if err != nil {
+			return err
+		}
+		reached, err := parseVersion(accessor.GetResourceVersion())
+		if err != nil {
+			return err
+		}
+		object, _ := event.Object.(client.Object)
+		if event.Type == watch.Bookmark {
+			object = nil
+		}
+		if err := tell(event.Type, object, reached); err != nil {
+			return err
+		}
+	}
+	return ctx.Err()
+}
+
+// asExpired is the API server's answer to a version that is too old, in our words.
+func asExpired(err error) error {
+	if apierrors.IsResourceExpired(err) || apierrors.IsGone(err) {
+		return tooOld()
+	}
+	return err
+}
+
+func isExpired(err error) bool {
+	known, is := errors.AsType[*problem.Error](err)
+	return is && known.Code == http.StatusGone
+}
+
+// forClients is an error as clients may see it: that the API server cannot be reached is
+// not their fault, and does not last.
+func forClients(err error) error {
+	var status apierrors.APIStatus
+	if _, known := errors.AsType[*problem.Error](err); known || errors.As(err, &status) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+		return err
+	}
+	return problem.New(http.StatusServiceUnavailable, "ServiceUnavailable", "The cluster's API server cannot be reached", "Try again in a moment")
+}
