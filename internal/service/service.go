@@ -8,8 +8,10 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/trireme-mpi/trireme/internal/access"
 	"github.com/trireme-mpi/trireme/internal/checks"
 	"github.com/trireme-mpi/trireme/internal/joblog"
 	"github.com/trireme-mpi/trireme/internal/jobview"
@@ -48,6 +50,26 @@ type Interface interface {
 	Runtimes(ctx context.Context, namespace, framework string) ([]Runtime, error)
 	Runtime(ctx context.Context, namespace, name string) (*Runtime, error)
 }
+
+// Options are what the service works with.
+type Options struct {
+	Guard access.Guard
+	// Jobs is where a caller's jobs are read. Whether they may is asked before.
+	Jobs func(*access.Caller) live.Source
+	// Usage measures pods, with a caller's rights where they matter.
+	Usage func(client.Reader) usage.Source
+	// OperatorNamespace is where the operator runs.
+	OperatorNamespace string
+	Clock             clock.PassiveClock
+}
+
+// Service does what callers ask for.
+type Service struct{ Options }
+
+var _ Interface = (*Service)(nil)
+
+// New is a service. It holds nothing of its own: any number may run side by side.
+func New(options Options) *Service { return &Service{Options: options} }
 
 // JobRef names a job.
 type JobRef struct {

@@ -1,0 +1,158 @@
+// Package rest is the server's REST interface. Jobs are what kubectl shows of them:
+// the same JSON goes in and out. Everything that can be asked is one row of a table,
+// which both the handlers and the OpenAPI document are made from.
+package rest
+
+import (
+	"context"
+	"iter"
+	"net/http"
+	"time"
+
+	"k8s.io/utils/clock"
+
+	"github.com/trireme-mpi/trireme/internal/access"
+	"github.com/trireme-mpi/trireme/internal/problem"
+	"github.com/trireme-mpi/trireme/internal/service"
+	"github.com/trireme-mpi/trireme/internal/stream"
+)
+
+// Options are how requests are served.
+type Options struct {
+	// CallTimeout bounds every call, LogTimeout one that reads logs without following
+	// them. Streams end with their clients.
+	CallTimeout, LogTimeout time.Duration
+	// Stream carries messages to a client, over WebSocket or server-sent events.
+	Stream func(http.ResponseWriter, *http.Request, iter.Seq2[stream.Message, error])
+	Clock  clock.PassiveClock
+	// Version of the server, for the document.
+	Version string
+}
+
+// API answers requests. Who calls is known before (access.WithCaller).
+type API struct {
+	Options
+	service  service.Interface
+	mux      *http.ServeMux
+	document []byte
+}
+
+// New is the interface over a service.
+func New(service service.Interface, options Options) (*API, error) {
+	api := &API{Options: options, service: service, mux: http.NewServeMux()}
+	routes := allRoutes()
+	document, err := newDocument(routes, options.Version)
+	if err != nil {
+		return nil, err
+	}
+	api.document = document
+	for _, route := range routes {
+		api.mux.Handle(route.method+" "+route.path, api.serve(route))
+	}
+	return api, nil
+}
+
+// ServeHTTP answers one request.
+func (api *API) ServeHTTP(writer http.ResponseWriter, request *http.Request) {
+	if _, pattern := api.mux.Handler(request); pattern == "" {
+		unknown(writer, request, api.mux)
+		return
+	}
+	api.mux.ServeHTTP(writer, request)
+}
+
+// Document is the OpenAPI document, which anybody may read.
+func (api *API) Document() http.Handler {
+	return http.HandlerFunc(func(writer http.ResponseWriter, _ *http.Request) { send(writer, http.StatusOK, api.document) })
+}
+
+// unknown answers what is in no row of the table.
+func unknown(writer http.ResponseWriter, request *http.Request, mux *http.ServeMux) {
+	allowed := allowedMethods(request, mux)
+	if len(allowed) == 0 {
+		fail(writer, problem.New(http.StatusNotFound, "NotFound", "There is nothing at "+request.URL.Path, "See what there is: GET /openapi.json"))
+		return
+	}
+	for _, method := range allowed {
+		writer.Header().Add("Allow", method)
+	}
+	fail(writer, problem.New(http.StatusMethodNotAllowed, "MethodNotAllowed", request.Method+" is not possible at "+request.URL.Path, "See what is: GET /openapi.json"))
+}
+
+// allowedMethods are those that a path has.
+func allowedMethods(request *http.Request, mux *http.ServeMux) (allowed []string) {
+	for _, method := range []string{http.MethodGet, http.MethodPost, http.MethodDelete} {
+		other := request.Clone(request.Context())
+		other.Method = method
+		if _, pattern := mux.Handler(other); pattern != "" {
+			allowed = append(allowed, method)
+		}
+	}
+	return allowed
+}
+
+// input is a request to one route.
+type input struct {
+	*http.Request
+	route *route
+	query *query
+}
+
+// context of the request, for the service.
+func (in *input) context() context.Context { return in.Context() }
+
+// serve is the handler of a route.
+func (api *API) serve(route *route) http.Handler {
+	return http.HandlerFunc(func(writer http.ResponseWriter, request *http.Request) {
+		record := access.RecordFrom(request.Context())
+		record.Verb, record.Namespace, record.Name = route.verb, request.PathValue("namespace"), request.PathValue("name")
+		if route.kind != nil {
+			record.Kind = string(route.kind.Kind)
+		}
+		in := &input{Request: request, route: route, query: newQuery(request)}
+		if err := in.check(); err != nil {
+			fail(writer, err)
+			return
+		}
+		if limit := api.timeout(route, in); limit > 0 {
+			ctx, stop := context.WithTimeout(request.Context(), limit)
+			defer stop()
+			in.Request = request.WithContext(ctx)
+		}
+		if route.stream != nil {
+			route.stream(api, writer, in)
+			return
+		}
+		found, err := route.answer(api, in)
+		if err != nil {
+			fail(writer, err)
+			return
+		}
+		reply(writer, route.success, found)
+	})
+}
+
+// timeout of a request; 0 for none.
+func (api *API) timeout(route *route, in *input) time.Duration {
+	switch {
+	case route.class == watches, route.class == logs && in.query.flag("follow"):
+		return 0
+	case route.class == logs:
+		return api.LogTimeout
+	default:
+		return api.CallTimeout
+	}
+}
+
+// check refuses parameters that the route does not have, or not like this.
+func (in *input) check() error {
+	for name, value := range map[string]string{"namespace": in.PathValue("namespace"), "name": in.PathValue("name")} {
+		if err := checkName(name, value); err != nil {
+			return err
+		}
+	}
+	if err := in.query.check(in.route.parameters); err != nil {
+		return err
+	}
+	return nil
+}

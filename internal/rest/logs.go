@@ -1,0 +1,167 @@
+package rest
+
+import (
+	"encoding/json"
+	"fmt"
+	"iter"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/trireme-mpi/trireme/api/training"
+	"github.com/trireme-mpi/trireme/internal/joblog"
+	"github.com/trireme-mpi/trireme/internal/problem"
+	"github.com/trireme-mpi/trireme/internal/service"
+	"github.com/trireme-mpi/trireme/internal/stream"
+)
+
+// readLogs writes what pods print, in the form that the client takes: messages of a
+// stream, lines of text, or one document.
+func (api *API) readLogs(writer http.ResponseWriter, in *input) {
+	options, err := api.logOptions(in)
+	if err != nil {
+		fail(writer, err)
+		return
+	}
+	lines := api.service.Logs(in.context(), in.job(), options)
+	_, isText := in.route.found.(plainText)
+	switch {
+	case options.Follow && stream.IsWanted(in.Request):
+		api.Stream(writer, in.Request, logMessages(lines))
+	case isText:
+		writeLines(writer, "text/plain; charset=utf-8", lines, func(line joblog.Line) []byte { return []byte(line.Text + "\n") })
+	case options.Follow:
+		writeLines(writer, "application/x-ndjson", lines, func(line joblog.Line) []byte { return append(encodeLine(line), '\n') })
+	default:
+		api.collectLines(writer, lines)
+	}
+}
+
+// logOptions are which lines a request is about.
+func (api *API) logOptions(in *input) (service.LogOptions, error) {
+	options := service.LogOptions{
+		Container: in.query.text("container"), Follow: in.query.flag("follow"), Previous: in.query.flag("previous"),
+		Tail: new(in.query.numberOr("tailLines", usualTail)), Since: in.query.moment("since"),
+	}
+	if seconds := in.query.number("sinceSeconds"); seconds != nil {
+		options.Since = api.Clock.Now().Add(-time.Duration(*seconds) * time.Second)
+	}
+	if options.Follow && options.Previous {
+		return options, problem.Invalid("previous", "what ran before has ended, and cannot be followed")
+	}
+	switch index := in.PathValue("index"); {
+	case strings.HasSuffix(in.route.path, "/logs/launcher"):
+		options.Role = training.RoleLauncher
+	case index != "":
+		number, err := strconv.ParseInt(index, 10, 32)
+		if err != nil || number < 0 {
+			return options, problem.New(http.StatusBadRequest, "BadRequest", "invalid worker index: "+index, "Workers are numbered from 0")
+		}
+		options.Worker = new(int32(number))
+	default:
+		return options, in.choosePods(&options)
+	}
+	return options, nil
+}
+
+func (in *input) choosePods(options *service.LogOptions) error {
+	role := in.query.text("podType")
+	if role != "all" {
+		options.Role = role
+	}
+	if index := in.query.number("podIndex"); index != nil {
+		if role == training.RoleLauncher {
+			return problem.Invalid("podIndex", "only workers have numbers")
+		}
+		options.Role, options.Worker = training.RoleWorker, new(int32(*index))
+	}
+	return nil
+}
+
+func asLogLine(line joblog.Line) logLine {
+	made := logLine{PodName: line.Pod, PodType: line.Role, Container: line.Container, Timestamp: line.Time, Message: line.Text}
+	if line.Role == training.RoleWorker {
+		made.Index = &line.Worker
+	}
+	if line.Rank != joblog.NoRank {
+		made.Rank = &line.Rank
+	}
+	return made
+}
+
+func encodeLine(line joblog.Line) []byte {
+	encoded, err := json.Marshal(asLogLine(line))
+	if err != nil {
+		panic(err) // texts, numbers and a time
+	}
+	return encoded
+}
+
+// logMessages are lines as messages of a stream.
+func logMessages(lines iter.Seq2[joblog.Line, error]) iter.Seq2[stream.Message, error] {
+	return func(yield func(stream.Message, error) bool) {
+		for line, err := range lines {
+			if err != nil {
+				yield(stream.Message{}, err)
+				return
+			}
+			message := fmt.Appendf(nil, `{"type":"LOG","log":%s}`, encodeLine(line))
+			if !yield(stream.Message{JSON: message}, nil) {
+				return
+			}
+		}
+	}
+}
+
+// writeLines sends lines as they come. An error before the first is an answer of its
+// own; one after it can only be told in the text.
+func writeLines(writer http.ResponseWriter, contentType string, lines iter.Seq2[joblog.Line, error], encode func(joblog.Line) []byte) {
+	begun := false
+	control := http.NewResponseController(writer)
+	begin := func() {
+		if !begun {
+			writer.Header().Set("Content-Type", contentType)
+			writer.WriteHeader(http.StatusOK)
+			begun = true
+		}
+	}
+	for line, err := range lines {
+		if err != nil && !begun {
+			fail(writer, err)
+			return
+		}
+		if err != nil {
+			// The client must be able to tell a cut log from a whole one.
+			panic(http.ErrAbortHandler)
+		}
+		begin()
+		if _, err := writer.Write(encode(line)); err != nil {
+			return
+		}
+		if err := control.Flush(); err != nil {
+			return
+		}
+	}
+	begin()
+}
+
+// mostLogBytes bounds a document of lines; who wants more follows, or reads text.
+const mostLogBytes = 16 << 20
+
+// collectLines sends all lines in one document.
+func (api *API) collectLines(writer http.ResponseWriter, lines iter.Seq2[joblog.Line, error]) {
+	list, size := logList{Logs: []logLine{}}, 0
+	for line, err := range lines {
+		if err != nil {
+			fail(writer, err)
+			return
+		}
+		if size += len(line.Text); size > mostLogBytes {
+			fail(writer, problem.Invalid("tailLines", "these are more than %d MB of lines; ask for fewer, or follow=true to get them as they come", mostLogBytes>>20))
+			return
+		}
+		list.Logs = append(list.Logs, asLogLine(line))
+	}
+	reply(writer, http.StatusOK, list)
+}

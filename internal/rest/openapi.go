@@ -1,0 +1,176 @@
+package rest
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"reflect"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"sigs.k8s.io/yaml"
+
+	"github.com/trireme-mpi/trireme/config/crd"
+	"github.com/trireme-mpi/trireme/internal/jobview"
+	"github.com/trireme-mpi/trireme/internal/problem"
+)
+
+// errorsOfAll are the codes that any call may be answered with.
+var errorsOfAll = []int{
+	http.StatusBadRequest, http.StatusUnauthorized, http.StatusForbidden, http.StatusTooManyRequests,
+	http.StatusInternalServerError, http.StatusServiceUnavailable, http.StatusGatewayTimeout,
+}
+
+// newDocument is the OpenAPI document of the routes. The schemas of jobs are those of
+// the CRDs.
+func newDocument(routes []*route, version string) ([]byte, error) {
+	found := schemas{}
+	if err := found.addKinds(); err != nil {
+		return nil, err
+	}
+	found["Error"] = errorSchema(found)
+	paths := schema{}
+	for _, route := range routes {
+		if paths[route.path] == nil {
+			paths[route.path] = schema{}
+		}
+		paths[route.path].(schema)[strings.ToLower(route.method)] = found.operation(route)
+	}
+	return json.Marshal(schema{
+		"openapi": "3.1.0",
+		"info": schema{
+			"title": "Trireme", "version": version,
+			"description": "MPI training jobs on Kubernetes. Every call acts with the rights of the token that it brings.",
+		},
+		"security":   []any{schema{"bearer": []string{}}},
+		"paths":      paths,
+		"components": schema{"schemas": found, "securitySchemes": schema{"bearer": schema{"type": "http", "scheme": "bearer"}}},
+	})
+}
+
+// addKinds are the schemas of jobs and runtimes, by their kinds.
+func (schemas schemas) addKinds() error {
+	for _, content := range crd.All() {
+		var definition struct {
+			Spec struct {
+				Names    struct{ Kind string }
+				Versions []struct {
+					Schema struct {
+						OpenAPIV3Schema map[string]any `json:"openAPIV3Schema"`
+					}
+				}
+			}
+		}
+		if err := yaml.Unmarshal(content, &definition); err != nil {
+			return fmt.Errorf("read a CRD: %w", err)
+		}
+		kind := definition.Spec.Names.Kind
+		schemas[kind] = definition.Spec.Versions[0].Schema.OpenAPIV3Schema
+		schemas[kind+"Status"] = schema{"type": "object"}
+		if status, has := schemas[kind]["properties"].(map[string]any)["status"].(map[string]any); has {
+			schemas[kind+"Status"] = status
+		}
+	}
+	for _, kind := range jobview.Kinds {
+		schemas[string(kind.Kind)+"List"] = schema{"type": "object", "required": []string{"apiVersion", "kind", "metadata", "items"}, "properties": schema{
+			"apiVersion": schema{"type": "string"}, "kind": schema{"type": "string"}, "metadata": schemas.of(reflect.TypeFor[listMeta]()),
+			"items": schema{"type": "array", "items": reference(string(kind.Kind))},
+		}}
+	}
+	return nil
+}
+
+func errorSchema(found schemas) schema {
+	found.of(reflect.TypeFor[problem.Error]())
+	made := found["Error"]
+	made["properties"].(schema)["error"] = schema{"type": "string", "description": "the message once more, for older clients"}
+	return made
+}
+
+// operation is one route.
+func (schemas schemas) operation(route *route) schema {
+	made := schema{"operationId": route.id, "summary": route.summary, "responses": schemas.responses(route)}
+	if parameters := parametersOf(route); len(parameters) > 0 {
+		made["parameters"] = parameters
+	}
+	if route.kind != nil {
+		made["tags"] = []string{string(route.kind.Kind)}
+	}
+	if route.body != nil {
+		made["requestBody"] = schema{"required": true, "content": schema{"application/json": schema{"schema": schemas.shape(route.body)}, "application/yaml": schema{"schema": schemas.shape(route.body)}}}
+	}
+	return made
+}
+
+func (schemas schemas) responses(route *route) schema {
+	success := schema{"description": route.summary}
+	switch found := route.found.(type) {
+	case nil:
+	case plainText:
+		success["content"] = schema{"text/plain": schema{"schema": schema{"type": "string"}}}
+	case eventStream:
+		success["content"] = schema{"text/event-stream": schema{"schema": schema{"type": "string"}}}
+	default:
+		success["content"] = schema{"application/json": schema{"schema": schemas.shape(found)}}
+	}
+	responses := schema{strconv.Itoa(route.success): success}
+	for _, code := range slices.Concat(errorsOfAll, route.errors) {
+		responses[strconv.Itoa(code)] = schema{"description": http.StatusText(code), "content": schema{"application/json": schema{"schema": reference("Error")}}}
+	}
+	return responses
+}
+
+// shape is the schema of what goes in or out.
+func (schemas schemas) shape(value any) schema {
+	switch value := value.(type) {
+	case jobBody:
+		return reference(string(value.kind.Kind))
+	case jobList:
+		return reference(string(value.kind.Kind) + "List")
+	case statusBody:
+		return reference(string(value.kind.Kind) + "Status")
+	case runtimeBody:
+		return reference(value.kind)
+	case anyJob:
+		return schema{"anyOf": []any{reference("TrainJob"), reference("MPIJob")}}
+	default:
+		return schemas.of(reflect.TypeOf(value))
+	}
+}
+
+// placeholder is a part of a path that a request fills in.
+var placeholder = regexp.MustCompile(`\{([a-z]+)\}`)
+
+func parametersOf(route *route) (found []schema) {
+	for _, match := range placeholder.FindAllStringSubmatch(route.path, -1) {
+		kind := schema{"type": "string", "maxLength": 253, "pattern": `^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$`}
+		if match[1] == "index" {
+			kind = schema{"type": "integer", "minimum": 0}
+		}
+		found = append(found, schema{"name": match[1], "in": "path", "required": true, "schema": kind})
+	}
+	for i := range route.parameters {
+		found = append(found, route.parameters[i].schema())
+	}
+	return found
+}
+
+func (parameter *parameter) schema() schema {
+	kind := schema{"type": parameter.kind}
+	switch {
+	case parameter.kind == "date-time":
+		kind = schema{"type": "string", "format": "date-time"}
+	case parameter.kind == "integer":
+		kind["minimum"], kind["maximum"] = parameter.least, parameter.most
+	case len(parameter.words) > 0:
+		kind["enum"] = parameter.words
+	}
+	if number, err := strconv.Atoi(parameter.usual); err == nil {
+		kind["default"] = number
+	} else if parameter.usual != "" && parameter.kind != "boolean" {
+		kind["default"] = parameter.usual
+	}
+	return schema{"name": parameter.name, "in": "query", "required": parameter.required, "description": parameter.description, "schema": kind}
+}

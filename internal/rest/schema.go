@@ -1,0 +1,84 @@
+package rest
+
+import (
+	"reflect"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// schema is a part of the OpenAPI document.
+type schema = map[string]any
+
+func reference(name string) schema { return schema{"$ref": "#/components/schemas/" + name} }
+
+// schemas collects what Go types look like as JSON.
+type schemas map[string]schema
+
+// of is the schema of a type; structs with a name get a place of their own.
+func (schemas schemas) of(kind reflect.Type) schema {
+	switch kind {
+	case reflect.TypeFor[time.Time](), reflect.TypeFor[metav1.Time]():
+		return schema{"type": "string", "format": "date-time"}
+	case reflect.TypeFor[resource.Quantity]():
+		return schema{"type": "string"}
+	}
+	switch kind.Kind() {
+	case reflect.Pointer:
+		return schema{"anyOf": []any{schemas.of(kind.Elem()), schema{"type": "null"}}}
+	case reflect.Slice:
+		return schema{"type": "array", "items": schemas.of(kind.Elem())}
+	case reflect.Map:
+		return schema{"type": "object", "additionalProperties": schemas.of(kind.Elem())}
+	case reflect.String:
+		return schema{"type": "string"}
+	case reflect.Bool:
+		return schema{"type": "boolean"}
+	case reflect.Int, reflect.Int32, reflect.Int64:
+		if _, isText := reflect.New(kind).Interface().(interface{ MarshalText() ([]byte, error) }); isText {
+			return schema{"type": "string"}
+		}
+		return schema{"type": "integer"}
+	case reflect.Float64:
+		return schema{"type": "number"}
+	case reflect.Struct:
+		return schemas.ofStruct(kind)
+	default:
+		return schema{}
+	}
+}
+
+func (schemas schemas) ofStruct(kind reflect.Type) schema {
+	name := strings.ToUpper(kind.Name()[:1]) + kind.Name()[1:]
+	if _, known := schemas[name]; !known {
+		properties, required := schema{}, []string{}
+		// In its place already, for types that contain themselves.
+		schemas[name] = schema{"type": "object", "properties": properties}
+		schemas.addFields(kind, properties, &required)
+		schemas[name]["required"] = required
+	}
+	return reference(name)
+}
+
+func (schemas schemas) addFields(kind reflect.Type, properties schema, required *[]string) {
+	for i := range kind.NumField() {
+		field := kind.Field(i)
+		tag, options, _ := strings.Cut(field.Tag.Get("json"), ",")
+		switch {
+		case field.Anonymous && tag == "":
+			embedded := field.Type
+			if embedded.Kind() == reflect.Pointer {
+				embedded = embedded.Elem()
+			}
+			schemas.addFields(embedded, properties, required)
+		case tag == "" || tag == "-":
+		default:
+			properties[tag] = schemas.of(field.Type)
+			if !strings.Contains(options, "omitempty") {
+				*required = append(*required, tag)
+			}
+		}
+	}
+}

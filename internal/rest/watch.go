@@ -1,0 +1,42 @@
+package rest
+
+import (
+	"iter"
+	"net/http"
+
+	"github.com/trireme-mpi/trireme/internal/live"
+	"github.com/trireme-mpi/trireme/internal/problem"
+	"github.com/trireme-mpi/trireme/internal/stream"
+)
+
+// watch streams what becomes of jobs.
+func (api *API) watch(writer http.ResponseWriter, in *input) {
+	if !stream.IsWanted(in.Request) {
+		fail(writer, problem.New(http.StatusNotAcceptable, "NotAcceptable", "A watch is a WebSocket, or server-sent events", "Send Accept: text/event-stream, or Upgrade: websocket"))
+		return
+	}
+	watch := live.Watch{Namespace: in.namespace(), Name: in.query.text("name"), Since: in.query.text("resourceVersion")}
+	// Browsers resume server-sent events by themselves.
+	if last := in.Header.Get("Last-Event-ID"); last != "" {
+		watch.Since = last
+	}
+	if err := checkName("name", watch.Name); err != nil {
+		fail(writer, err)
+		return
+	}
+	api.Stream(writer, in.Request, eventMessages(api.service.Watch(in.context(), in.route.kind, watch)))
+}
+
+func eventMessages(events iter.Seq2[*live.Event, error]) iter.Seq2[stream.Message, error] {
+	return func(yield func(stream.Message, error) bool) {
+		for event, err := range events {
+			if err != nil {
+				yield(stream.Message{}, err)
+				return
+			}
+			if !yield(stream.Message{ID: event.ResourceVersion, JSON: event.JSON}, nil) {
+				return
+			}
+		}
+	}
+}

@@ -1,0 +1,156 @@
+package service
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"regexp"
+
+	"k8s.io/apimachinery/pkg/util/validation"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/trireme-mpi/trireme/api/training"
+	"github.com/trireme-mpi/trireme/internal/access"
+	"github.com/trireme-mpi/trireme/internal/jobview"
+	"github.com/trireme-mpi/trireme/internal/plan"
+	"github.com/trireme-mpi/trireme/internal/problem"
+)
+
+// fieldOwner is who is written down as the author of changes.
+const fieldOwner = client.FieldOwner("trireme-server")
+
+// Create stores a job with the caller's own rights.
+func (service *Service) Create(ctx context.Context, kind *jobview.Kind, namespace string, object client.Object, dryRun bool) (client.Object, error) {
+	if given := object.GetNamespace(); given != "" && given != namespace {
+		return nil, problem.Invalid("metadata.namespace", "is %q, but the job is created in namespace %q; leave it out, or make both the same", given, namespace)
+	}
+	if object.GetName() == "" && object.GetGenerateName() == "" {
+		return nil, problem.Invalid("metadata.name", "is required: give the job a name, or a metadata.generateName that one is made from")
+	}
+	object.SetNamespace(namespace)
+	object.SetResourceVersion("")
+	object.SetUID("")
+	options := []client.CreateOption{fieldOwner}
+	if dryRun {
+		options = append(options, client.DryRunAll)
+	}
+	if err := access.CallerFrom(ctx).Client.Create(ctx, object, options...); err != nil {
+		return nil, err
+	}
+	access.RecordFrom(ctx).Name = object.GetName()
+	return presentable(kind, object), nil
+}
+
+// presentable is an object as clients get it.
+func presentable(kind *jobview.Kind, object client.Object) client.Object {
+	object.GetObjectKind().SetGroupVersionKind(kind.GVK)
+	object.SetManagedFields(nil)
+	return object
+}
+
+// Delete deletes a job and, by their owner references, all that belongs to it.
+func (service *Service) Delete(ctx context.Context, job JobRef, options DeleteOptions) error {
+	object := job.Kind.NewObject()
+	object.SetNamespace(job.Namespace)
+	object.SetName(job.Name)
+	return access.CallerFrom(ctx).Client.Delete(ctx, object, deleteOptions(options)...)
+}
+
+func deleteOptions(options DeleteOptions) []client.DeleteOption {
+	made := []client.DeleteOption{client.PropagationPolicy("Background")}
+	if options.GracePeriodSeconds != nil {
+		made = append(made, client.GracePeriodSeconds(*options.GracePeriodSeconds))
+	}
+	if options.DryRun {
+		made = append(made, client.DryRunAll)
+	}
+	return made
+}
+
+// Suspend takes a job from its nodes, or gives it back.
+func (service *Service) Suspend(ctx context.Context, job JobRef, suspend bool) (client.Object, error) {
+	caller := access.CallerFrom(ctx)
+	seen, err := job.Kind.Get(ctx, caller.Client, job.Namespace, job.Name)
+	if err != nil {
+		return nil, err
+	}
+	if seen.Finished() {
+		return nil, problem.New(http.StatusConflict, "Finished", fmt.Sprintf("%s %q has ended (%s); nothing was changed", job.Kind.Kind, job.Name, seen.Phase),
+			"Restart it, or create it anew under another name")
+	}
+	if err := caller.Client.Patch(ctx, seen.Object, job.Kind.Suspension(suspend), fieldOwner); err != nil {
+		return nil, err
+	}
+	return presentable(job.Kind, seen.Object), nil
+}
+
+// Restart creates a job like one that has failed, and deletes that one afterwards:
+// whatever goes wrong, one of them is there.
+func (service *Service) Restart(ctx context.Context, job JobRef) (client.Object, error) {
+	caller := access.CallerFrom(ctx)
+	seen, err := job.Kind.Get(ctx, caller.Client, job.Namespace, job.Name)
+	if err != nil {
+		return nil, err
+	}
+	if seen.Phase != training.PhaseFailed {
+		return nil, problem.New(http.StatusBadRequest, "NotFailed", fmt.Sprintf("%s cannot be restarted (must be in Failed state)", job.Kind.Kind),
+			fmt.Sprintf("It is %s: wait until it has ended, or delete it and create it anew", seen.State()))
+	}
+	same := client.Preconditions{UID: new(seen.GetUID())}
+	// Whether the caller may delete it is known before anything is made.
+	if err := caller.Client.Delete(ctx, seen.Object, append(deleteOptions(DeleteOptions{DryRun: true}), same)...); err != nil {
+		return nil, err
+	}
+	again := service.again(seen)
+	if err := caller.Client.Create(ctx, again, fieldOwner); err != nil {
+		return nil, err
+	}
+	if err := caller.Client.Delete(ctx, seen.Object, append(deleteOptions(DeleteOptions{}), same)...); client.IgnoreNotFound(err) != nil {
+		told := *problem.From(err)
+		told.Message = fmt.Sprintf("%s %q was created, but %q could not be deleted: %s", job.Kind.Kind, again.GetName(), job.Name, told.Message)
+		told.Suggestions = append(told.Suggestions, fmt.Sprintf("Delete %q", job.Name))
+		return nil, &told
+	}
+	return presentable(job.Kind, again), nil
+}
+
+// again is a job to be created like one that has ended.
+func (service *Service) again(seen *jobview.View) client.Object {
+	object := seen.Kind.NewObject()
+	copyInto(seen.Object, object)
+	labels, annotations := object.GetLabels(), object.GetAnnotations()
+	// Those are the ended job's own, and are set anew.
+	for _, key := range []string{training.LabelJobName, training.LabelJobType} {
+		delete(labels, key)
+	}
+	for _, key := range []string{training.AnnotationCreatedBy, "kubectl.kubernetes.io/last-applied-configuration"} {
+		delete(annotations, key)
+	}
+	object.SetNamespace(seen.GetNamespace())
+	object.SetName(retryName(seen, service.Clock.Now().Unix()))
+	object.SetLabels(labels)
+	object.SetAnnotations(annotations)
+	return object
+}
+
+// retried is the end of the name of a job that was restarted before.
+var retried = regexp.MustCompile(`-retry-[0-9]+$`)
+
+// retryName is a name that is new, does not grow with every restart, and from which
+// the host names of all pods can be made.
+func retryName(seen *jobview.View, moment int64) string {
+	base, suffix := retried.ReplaceAllString(seen.GetName(), ""), fmt.Sprintf("-retry-%d", moment)
+	made := seen.Identity()
+	longest := len(plan.NamesOf(made).LauncherHost)
+	if made.Worker.Replicas > 0 {
+		longest = max(longest, len(plan.WorkerHost(made, made.Worker.Replicas-1)))
+	}
+	room := validation.DNS1123LabelMaxLength - (longest - len(seen.GetName())) - len(suffix)
+	if len(base) > room {
+		base = base[:max(room, 1)]
+	}
+	for len(base) > 1 && base[len(base)-1] == '-' {
+		base = base[:len(base)-1]
+	}
+	return base + suffix
+}

@@ -1,0 +1,100 @@
+package service
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"math"
+	"net/http"
+	"strings"
+
+	"github.com/trireme-mpi/trireme/api/training"
+	"github.com/trireme-mpi/trireme/internal/access"
+	"github.com/trireme-mpi/trireme/internal/joblog"
+	"github.com/trireme-mpi/trireme/internal/jobview"
+	"github.com/trireme-mpi/trireme/internal/live"
+	"github.com/trireme-mpi/trireme/internal/problem"
+	"github.com/trireme-mpi/trireme/internal/redact"
+)
+
+// Logs are the lines of a job's pods in the order of their time, without secrets.
+func (service *Service) Logs(ctx context.Context, job JobRef, options LogOptions) iter.Seq2[joblog.Line, error] {
+	return func(yield func(joblog.Line, error) bool) {
+		seen, err := service.view(ctx, job)
+		if err != nil {
+			yield(joblog.Line{}, err)
+			return
+		}
+		ctx, stop := context.WithCancel(ctx)
+		defer stop()
+		reading := joblog.Options{Follow: options.Follow, Previous: options.Previous, Tail: options.Tail, Since: options.Since}
+		if options.Follow {
+			reading.Ended = service.ended(ctx, job)
+		}
+		made := seen.Identity()
+		// How many workers there should be does not matter for what they have printed.
+		made.Worker.Replicas = math.MaxInt32
+		source := joblog.FromCluster(access.CallerFrom(ctx).Cluster.CoreV1(), made)
+		for line, err := range redact.Lines(joblog.Stream(ctx, source, selection(ctx, seen, options), reading)) {
+			if !yield(line, explained(seen, err)) || err != nil {
+				return
+			}
+		}
+	}
+}
+
+// selection is what to read of a job.
+func selection(ctx context.Context, seen *jobview.View, options LogOptions) joblog.Selection {
+	chosen := joblog.Selection{Worker: options.Worker, Container: options.Container}
+	switch {
+	case options.Role != "":
+		chosen.Roles = []string{options.Role}
+	case options.Worker != nil:
+		chosen.Roles = []string{training.RoleWorker}
+	}
+	if seen.GetAnnotations()[training.AnnotationTagOutput] == "true" {
+		chosen.Tags = seen.Tags(ctx, access.CallerFrom(ctx).Client)
+	}
+	return chosen
+}
+
+// ended is closed when a job has ended, or is gone, or can no longer be watched.
+func (service *Service) ended(ctx context.Context, job JobRef) <-chan struct{} {
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		for event, err := range service.Watch(ctx, job.Kind, live.Watch{Namespace: job.Namespace, Name: job.Name}) {
+			if err != nil || event.Type == live.Deleted {
+				return
+			}
+			if event.Object != nil && jobview.Of(event.Object).Finished() {
+				return
+			}
+		}
+	}()
+	return ended
+}
+
+// explained says why there is nothing to read.
+func explained(seen *jobview.View, err error) error {
+	var none *joblog.NoPodsError
+	var waiting *joblog.NotStartedError
+	var container *joblog.UnknownContainerError
+	var before *joblog.NoPreviousError
+	switch {
+	case errors.As(err, &none) && seen.Finished():
+		return problem.New(http.StatusNotFound, "PodsGone", fmt.Sprintf("The pods of %s %q are gone, and what they printed with them", seen.Kind.Kind, seen.GetName()),
+			"Have pods kept when a job ends: cleanPodPolicy")
+	case errors.As(err, &none):
+		return problem.New(http.StatusNotFound, "NoPods", fmt.Sprintf("%s %q has no such pods yet: %s", seen.Kind.Kind, seen.GetName(), seen.Explanation()), "Wait for them: follow=true")
+	case errors.As(err, &waiting):
+		return problem.New(http.StatusNotFound, "NotStarted", fmt.Sprintf("%s %q has printed nothing yet: %s", seen.Kind.Kind, seen.GetName(), strings.Join(waiting.Reasons, "; ")), "Wait for it: follow=true")
+	case errors.As(err, &container):
+		return problem.New(http.StatusNotFound, "NotFound", err.Error(), "There are "+strings.Join(container.Known, ", "))
+	case errors.As(err, &before):
+		return problem.New(http.StatusNotFound, "NotFound", fmt.Sprintf("Nothing of %s %q ran before what runs now", seen.Kind.Kind, seen.GetName()), "Leave previous out")
+	default:
+		return err
+	}
+}

@@ -1,0 +1,167 @@
+package service
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/trireme-mpi/trireme/api/training"
+	"github.com/trireme-mpi/trireme/api/v2alpha1"
+	"github.com/trireme-mpi/trireme/internal/access"
+	"github.com/trireme-mpi/trireme/internal/checks"
+	"github.com/trireme-mpi/trireme/internal/config"
+	"github.com/trireme-mpi/trireme/internal/job"
+	"github.com/trireme-mpi/trireme/internal/jobview"
+	"github.com/trireme-mpi/trireme/internal/live"
+	"github.com/trireme-mpi/trireme/internal/plan"
+	"github.com/trireme-mpi/trireme/internal/problem"
+	"github.com/trireme-mpi/trireme/internal/usage"
+)
+
+// podsOf are the pods of a job, with the caller's rights.
+func podsOf(ctx context.Context, from client.Reader, seen *jobview.View) ([]corev1.Pod, error) {
+	var pods corev1.PodList
+	err := from.List(ctx, &pods, client.InNamespace(seen.GetNamespace()), client.MatchingLabels(plan.Selector(seen.Identity())))
+	return pods.Items, err
+}
+
+// Usage is what the pods of a job use and have used.
+func (service *Service) Usage(ctx context.Context, ref JobRef, window time.Duration) (*usage.Report, error) {
+	seen, err := service.view(ctx, ref)
+	if err != nil {
+		return nil, err
+	}
+	from := access.CallerFrom(ctx).Client
+	pods, err := podsOf(ctx, from, seen)
+	if err != nil {
+		return nil, err
+	}
+	return service.Options.Usage(from).Of(ctx, pods, window)
+}
+
+func (service *Service) gatherer(ctx context.Context) *checks.Gatherer {
+	return &checks.Gatherer{Reader: access.CallerFrom(ctx).Client, Now: service.Clock.Now(), OperatorNamespace: service.OperatorNamespace}
+}
+
+// Diagnose finds what keeps a job from running, or why it failed.
+func (service *Service) Diagnose(ctx context.Context, ref JobRef) (*checks.Diagnosis, error) {
+	seen, err := service.view(ctx, ref)
+	if err != nil {
+		return nil, err
+	}
+	found := checks.DiagnosisOf(ctx, service.gatherer(ctx), seen)
+	return found, ctx.Err()
+}
+
+// Preflight finds what would keep a job from running, or all jobs of a namespace.
+func (service *Service) Preflight(ctx context.Context, kind *jobview.Kind, namespace string, object client.Object) (*checks.Prechecked, error) {
+	writer := access.CallerFrom(ctx).Client
+	gatherer := service.gatherer(ctx)
+	if object == nil {
+		found := checks.PrecheckedBy(gatherer.OfNamespace(ctx, writer, namespace))
+		return found, ctx.Err()
+	}
+	if given := object.GetNamespace(); given != "" && given != namespace {
+		return nil, problem.Invalid("metadata.namespace", "is %q, but the job is checked for namespace %q; leave it out, or make both the same", given, namespace)
+	}
+	object.SetNamespace(namespace)
+	if object.GetName() == "" {
+		object.SetName(strings.TrimSuffix(object.GetGenerateName()+"xxxxx", "-"))
+	}
+	object.GetObjectKind().SetGroupVersionKind(kind.GVK)
+	found := checks.PrecheckedBy(gatherer.BeforeSubmission(ctx, writer, object))
+	return found, ctx.Err()
+}
+
+// Quota is what a namespace may use and uses.
+func (service *Service) Quota(ctx context.Context, namespace string) (*Quota, error) {
+	var quotas corev1.ResourceQuotaList
+	if err := access.CallerFrom(ctx).Client.List(ctx, &quotas, client.InNamespace(namespace)); err != nil {
+		return nil, err
+	}
+	found := &Quota{Namespace: namespace, Quotas: []QuotaUsage{}}
+	for i := range quotas.Items {
+		quota := &quotas.Items[i]
+		found.Quotas = append(found.Quotas, QuotaUsage{Name: quota.Name, Hard: quota.Spec.Hard, Used: quota.Status.Used})
+	}
+	for _, kind := range jobview.Kinds {
+		active, err := service.active(ctx, kind, namespace)
+		if err != nil {
+			return nil, err
+		}
+		found.ActiveJobs += active
+	}
+	return found, nil
+}
+
+// active is how many jobs of a namespace wait or run.
+func (service *Service) active(ctx context.Context, kind *jobview.Kind, namespace string) (count int, err error) {
+	for _, status := range []training.Phase{training.PhasePending, training.PhaseRunning} {
+		page, err := service.List(ctx, kind, live.Query{Namespace: namespace, Status: string(status), Limit: 1})
+		if err != nil {
+			return 0, err
+		}
+		count += page.Total
+	}
+	return count, nil
+}
+
+// Runtimes are those of the cluster and, with a namespace, also those of it.
+func (service *Service) Runtimes(ctx context.Context, namespace, framework string) ([]Runtime, error) {
+	from := access.CallerFrom(ctx).Client
+	found := []Runtime{}
+	if framework != "" && !strings.EqualFold(framework, frameworkMPI) {
+		return found, nil
+	}
+	var everywhere v2alpha1.ClusterTrainingRuntimeList
+	if err := from.List(ctx, &everywhere); err != nil {
+		return nil, err
+	}
+	for i := range everywhere.Items {
+		found = append(found, runtimeOf(v2alpha1.RuntimeKindCluster, &everywhere.Items[i], &everywhere.Items[i].Spec))
+	}
+	if namespace == "" {
+		return found, nil
+	}
+	var here v2alpha1.TrainingRuntimeList
+	if err := from.List(ctx, &here, client.InNamespace(namespace)); err != nil {
+		return nil, err
+	}
+	for i := range here.Items {
+		found = append(found, runtimeOf(v2alpha1.RuntimeKindNamespaced, &here.Items[i], &here.Items[i].Spec))
+	}
+	return found, nil
+}
+
+// Runtime is one of them: a namespace's own or, without one, the cluster's.
+func (service *Service) Runtime(ctx context.Context, namespace, name string) (*Runtime, error) {
+	from, key := access.CallerFrom(ctx).Client, client.ObjectKey{Namespace: namespace, Name: name}
+	if namespace == "" {
+		var everywhere v2alpha1.ClusterTrainingRuntime
+		if err := from.Get(ctx, key, &everywhere); err != nil {
+			return nil, err
+		}
+		return new(runtimeOf(v2alpha1.RuntimeKindCluster, &everywhere, &everywhere.Spec)), nil
+	}
+	var here v2alpha1.TrainingRuntime
+	if err := from.Get(ctx, key, &here); err != nil {
+		return nil, err
+	}
+	return new(runtimeOf(v2alpha1.RuntimeKindNamespaced, &here, &here.Spec)), nil
+}
+
+// frameworkMPI is what all runtimes run.
+const frameworkMPI = "MPI"
+
+func runtimeOf(kind v2alpha1.RuntimeKind, object client.Object, spec *v2alpha1.TrainingRuntimeSpec) Runtime {
+	object.SetManagedFields(nil)
+	object.GetObjectKind().SetGroupVersionKind(v2alpha1.GroupVersion.WithKind(string(kind)))
+	made := job.FromTrainJob(&v2alpha1.TrainJob{}, spec, config.Default().JobDefaults())
+	return Runtime{
+		Name: object.GetName(), Kind: string(kind), Namespace: object.GetNamespace(), Framework: frameworkMPI,
+		MPIImplementation: string(made.MPI), NumNodes: made.Worker.Replicas, Object: object,
+	}
+}
