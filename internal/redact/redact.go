@@ -1,0 +1,104 @@
+// Package redact takes secrets out of log lines before anybody else reads them:
+// private keys, tokens, passwords in addresses, keys of clouds.
+//
+// It is a net, not a wall. It knows what secrets look like and what they are called;
+// a password that is printed like any other word goes through. What it finds is
+// replaced by a mark, and the rest of the line stays.
+package redact
+
+import (
+	"iter"
+	"maps"
+	"slices"
+	"strconv"
+
+	"github.com/trireme-mpi/trireme/internal/joblog"
+)
+
+// Mark stands where a secret was.
+const Mark = "[redacted]"
+
+// mostSources is how many sources may be in the middle of something. Those beyond
+// share one state, so that nobody can fill the memory with names of sources.
+const mostSources = 1024
+
+// Filter takes secrets out of the lines of several sources. It remembers of each only
+// what goes on in its next line. It is not for use by several goroutines.
+type Filter struct {
+	sources map[string]*state
+}
+
+// New is a filter that has read nothing.
+func New() *Filter { return &Filter{sources: map[string]*state{}} }
+
+// Line is what may be shown of a line. Where a line continues, its end is held back
+// until the next piece tells whether a secret is cut in two.
+func (filter *Filter) Line(source, text string, continues bool) string {
+	known, kept := filter.sources[source]
+	if !kept {
+		if len(filter.sources) >= mostSources {
+			source = ""
+			known = filter.sources[source]
+		}
+		if known == nil {
+			known = &state{}
+		}
+	}
+	shown := known.take(text, !continues)
+	if known.idle() {
+		delete(filter.sources, source)
+	} else {
+		filter.sources[source] = known
+	}
+	return shown
+}
+
+// Flush is what was held back of a source whose line ends without an end.
+func (filter *Filter) Flush(source string) string {
+	known, kept := filter.sources[source]
+	if !kept {
+		return ""
+	}
+	delete(filter.sources, source)
+	return known.take("", true)
+}
+
+// Lines are lines without their secrets. Ranks of one container are told apart: they
+// may print the same key at the same time.
+func Lines(lines iter.Seq2[joblog.Line, error]) iter.Seq2[joblog.Line, error] {
+	return func(yield func(joblog.Line, error) bool) {
+		filter := New()
+		open := map[string]joblog.Line{}
+		for line, err := range lines {
+			if err != nil {
+				if flush(filter, open, yield) {
+					yield(line, err)
+				}
+				return
+			}
+			source := line.Pod + "/" + line.Container + "/" + strconv.Itoa(line.Rank)
+			line.Text = filter.Line(source, line.Text, line.Continues)
+			if line.Continues {
+				open[source] = line
+			} else {
+				delete(open, source)
+			}
+			if !yield(line, nil) {
+				return
+			}
+		}
+		flush(filter, open, yield)
+	}
+}
+
+// flush ends the lines that were cut off. It is false if the reader wants no more.
+func flush(filter *Filter, open map[string]joblog.Line, yield func(joblog.Line, error) bool) bool {
+	for _, source := range slices.Sorted(maps.Keys(open)) {
+		line := open[source]
+		line.Text, line.Continues = filter.Flush(source), false
+		if !yield(line, nil) {
+			return false
+		}
+	}
+	return true
+}
