@@ -1,0 +1,74 @@
+// Package objects carries Kubernetes' objects in messages, and back, without loss.
+//
+// It goes by what the proto files say: a field of a message is the field of the same
+// name in the object's JSON, or the one that the option "kubernetes" names. What has
+// no field in the message is in its other_fields. So a field that Kubernetes gets
+// tomorrow is carried without a change here.
+package objects
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+
+	"google.golang.org/protobuf/proto"
+	"k8s.io/apimachinery/pkg/runtime"
+	kjson "sigs.k8s.io/json"
+
+	"github.com/trireme-mpi/trireme/internal/problem"
+)
+
+// ToMessage puts all that an object says into a message that is empty. The object is
+// a pointer to a struct, and is not changed.
+func ToMessage(object any, message proto.Message) error {
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
+	if err != nil {
+		return fmt.Errorf("%T as JSON: %w", object, err)
+	}
+	fill(message.ProtoReflect(), content)
+	return nil
+}
+
+// FromMessage puts all that a message says into an object that is empty. Its errors
+// are problem.Error, and name the field.
+func FromMessage(message proto.Message, object any) error {
+	content, err := contentOf(message.ProtoReflect(), "")
+	if err != nil {
+		return err
+	}
+	encoded, err := json.Marshal(content)
+	if err != nil {
+		return problem.Invalid("other_fields", "it cannot be written as JSON: %v", err)
+	}
+	unknown, err := kjson.UnmarshalStrict(encoded, object)
+	if err != nil {
+		return misfit(err)
+	}
+	if len(unknown) > 0 {
+		return strangers(unknown)
+	}
+	return nil
+}
+
+// misfit is a value that is not of its field's type.
+func misfit(err error) error {
+	if wrong, is := errors.AsType[*json.UnmarshalTypeError](err); is && wrong.Field != "" {
+		return problem.Invalid(wrong.Field, "it is a %s, which does not fit there", wrong.Value)
+	}
+	return problem.Invalid("other_fields", "it does not fit: %v", err)
+}
+
+// strangers are fields that no object of the kind has: one that is misspelt would be
+// lost without a word.
+func strangers(unknown []error) error {
+	told := problem.New(http.StatusBadRequest, "BadRequest", "other_fields has fields that the object has not", "See which there are: kubectl explain trainjob.spec --recursive, or mpijob.spec")
+	for _, fault := range unknown {
+		_, field, _ := strings.Cut(fault.Error(), `"`)
+		field, _, _ = strings.Cut(field, `"`)
+		told.Details = append(told.Details, problem.Detail{Field: field, Reason: fault.Error()})
+		told.Message += ": " + fault.Error()
+	}
+	return told
+}
