@@ -1,0 +1,135 @@
+package server
+
+import (
+	"context"
+	"crypto/rand"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/trireme-mpi/trireme/internal/access"
+	"github.com/trireme-mpi/trireme/internal/problem"
+)
+
+// call is what is known of a call while it is made.
+type call struct {
+	id     string
+	source string
+	// open is for everybody; stream lasts until one side ends it.
+	open, stream bool
+	record       *access.Record
+	caller       *access.Caller
+	// route is what calls are counted by. It is known once the call was answered.
+	route func() string
+}
+
+type callKey struct{}
+
+func callFrom(ctx context.Context) *call { return ctx.Value(callKey{}).(*call) }
+
+// newID is a name that no other call has.
+func newID() string { return rand.Text() }
+
+// verbs are what methods of HTTP are for, as rights are named.
+var verbs = map[string]string{http.MethodPost: "create", http.MethodPut: "update", http.MethodPatch: "patch", http.MethodDelete: "delete"}
+
+// alwaysOpen are the paths that the server answers by itself.
+var alwaysOpen = []string{"/healthz", "/readyz", "/version"}
+
+// newCall is what a request shows before anybody looks closer. What is to be changed
+// is only a guess by method and path, for the audit of calls that are refused before
+// their handler knows better.
+func (server *Server) newCall(request *http.Request) *call {
+	return &call{
+		id: newID(), source: access.SourceOf(request, server.Proxy), route: func() string { return request.Pattern },
+		open:   slices.Contains(alwaysOpen, request.URL.Path) || slices.Contains(server.Open, request.URL.Path),
+		stream: isStream(request),
+		record: guess(request),
+	}
+}
+
+func isStream(request *http.Request) bool {
+	return strings.HasPrefix(request.URL.Path, "/api/v1/watch/") || request.URL.Query().Get("follow") == "true" ||
+		strings.EqualFold(request.Header.Get("Upgrade"), "websocket") || strings.Contains(request.Header.Get("Accept"), "text/event-stream")
+}
+
+// guess reads a path such as /api/v1/namespaces/team/mpijobs/name/restart. An action
+// that is no right of its own changes the object or makes one like it.
+func guess(request *http.Request) *access.Record {
+	record := &access.Record{Verb: verbs[request.Method]}
+	parts := strings.Split(strings.TrimPrefix(request.URL.Path, "/api/v1/"), "/")
+	if len(parts) > 2 && parts[0] == "namespaces" {
+		record.Namespace, parts = parts[1], parts[2:]
+	} else {
+		record.Namespace = request.URL.Query().Get("namespace")
+	}
+	record.Kind = parts[0]
+	if len(parts) > 1 {
+		record.Name = parts[1]
+	}
+	switch parts[len(parts)-1] {
+	case "suspend", "resume":
+		record.Verb = "patch"
+	case "preflight":
+		record.Verb = ""
+	}
+	return record
+}
+
+// admit lets a call in, or says why not. It returns the context that the call is made
+// with, and what must be done when it has ended.
+func (server *Server) admit(ctx context.Context, request *http.Request, call *call) (context.Context, func(), error) {
+	ctx = access.WithRecord(ctx, call.record)
+	if call.open {
+		return ctx, func() {}, nil
+	}
+	caller, err := server.Guard.Identify(ctx, request)
+	if err != nil {
+		return nil, nil, err
+	}
+	call.caller = caller
+	leave, err := server.fair.enter(caller.User, call.stream)
+	if err != nil {
+		return nil, nil, err
+	}
+	ctx = access.WithCaller(ctx, caller)
+	if !call.stream {
+		return ctx, leave, nil
+	}
+	ctx, stop := server.supervise(ctx, caller)
+	server.metrics.streams.Inc()
+	server.openStreams.Add(1)
+	return ctx, func() { stop(); leave(); server.metrics.streams.Dec(); server.openStreams.Done() }, nil
+}
+
+// errStopping is why streams end when the server does.
+var errStopping = problem.New(http.StatusServiceUnavailable, "ServerStopping", "This server ends; another one answers", "Connect again, and go on from the last event that you have seen")
+
+// supervise ends a stream when its caller's token no longer holds, or the server
+// ends. The cause of the context's end says which (context.Cause).
+func (server *Server) supervise(ctx context.Context, caller *access.Caller) (context.Context, func()) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	stopped := context.AfterFunc(server.stopping, func() { cancel(errStopping) })
+	// A timer costs a stream that says nothing less than a goroutine would.
+	var timer *time.Timer
+	begun := make(chan struct{})
+	timer = time.AfterFunc(server.checkEvery, func() {
+		<-begun
+		if err := server.Guard.StillValid(ctx, caller); err != nil && problem.From(err).Code == http.StatusUnauthorized {
+			cancel(err)
+			return
+		}
+		if ctx.Err() == nil {
+			timer.Reset(server.checkEvery)
+		}
+	})
+	close(begun)
+	return ctx, func() { timer.Stop(); stopped(); cancel(nil) }
+}
+
+// end notes how a call ended.
+func (server *Server) end(call *call, method string, code int, took time.Duration) {
+	server.audit.Write(access.Outcome{Record: *call.record, Caller: call.caller, Source: call.source, Code: code, RequestID: call.id})
+	server.metrics.observe(call, method, code, took)
+}

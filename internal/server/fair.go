@@ -1,0 +1,109 @@
+package server
+
+import (
+	"fmt"
+	"math"
+	"net/http"
+	"strconv"
+	"sync"
+	"time"
+
+	"golang.org/x/time/rate"
+
+	"github.com/trireme-mpi/trireme/internal/problem"
+)
+
+// mostUsers is how many users are remembered at a time.
+const mostUsers = 10_000
+
+// fair gives every user the same share, whatever the others do.
+type fair struct {
+	limits Limits
+	most   int
+
+	mutex sync.Mutex
+	users map[string]*share
+}
+
+// share is what a user has left.
+type share struct {
+	calls   *rate.Limiter
+	streams int
+}
+
+func newFair(limits Limits, most int) *fair {
+	return &fair{limits: limits, most: most, users: map[string]*share{}}
+}
+
+// tooMany is the error of a user who asks for too much.
+type tooMany struct {
+	told  *problem.Error
+	after time.Duration
+}
+
+func (err *tooMany) Error() string { return err.told.Message }
+
+// Unwrap is what clients are told.
+func (err *tooMany) Unwrap() error { return err.told }
+
+// retryAfter is when to try again, in whole seconds.
+func (err *tooMany) retryAfter() string { return strconv.Itoa(int(math.Ceil(err.after.Seconds()))) }
+
+// enter lets a user's call in. What it returns is called when the call has ended.
+func (fair *fair) enter(user string, stream bool) (leave func(), err error) {
+	fair.mutex.Lock()
+	defer fair.mutex.Unlock()
+	share := fair.share(user)
+	if stream && share.streams >= fair.limits.Streams {
+		return nil, &tooMany{after: 10 * time.Second, told: problem.New(http.StatusTooManyRequests, "TooManyRequests",
+			fmt.Sprintf("User %q has %d streams open, which is as many as one may have", user, share.streams),
+			"Close streams that nobody reads; one stream can watch a whole namespace")}
+	}
+	if turn := share.calls.Reserve(); turn.Delay() > 0 {
+		after := turn.Delay()
+		turn.Cancel()
+		return nil, &tooMany{after: after, told: problem.New(http.StatusTooManyRequests, "TooManyRequests",
+			fmt.Sprintf("User %q sends more than %g requests a second", user, fair.limits.Rate),
+			"Wait as long as Retry-After says; watch instead of asking again and again")}
+	}
+	if !stream {
+		return func() {}, nil
+	}
+	share.streams++
+	return sync.OnceFunc(func() {
+		fair.mutex.Lock()
+		defer fair.mutex.Unlock()
+		share.streams--
+	}), nil
+}
+
+// share is what a user has, which is all of it for one who was not here lately.
+func (fair *fair) share(user string) *share {
+	if known, is := fair.users[user]; is {
+		return known
+	}
+	if len(fair.users) >= fair.most {
+		fair.forget()
+	}
+	fresh := &share{calls: rate.NewLimiter(rate.Limit(fair.limits.Rate), fair.limits.Burst)}
+	fair.users[user] = fresh
+	return fresh
+}
+
+// forget drops those who have their whole share left, and one without streams if
+// nobody has. Those with streams stay: their number is bounded by their streams.
+func (fair *fair) forget() {
+	for user, share := range fair.users {
+		if share.streams == 0 && share.calls.Tokens() >= float64(fair.limits.Burst) {
+			delete(fair.users, user)
+		}
+	}
+	for user, share := range fair.users {
+		if len(fair.users) < fair.most {
+			return
+		}
+		if share.streams == 0 {
+			delete(fair.users, user)
+		}
+	}
+}

@@ -1,0 +1,181 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/trireme-mpi/trireme/internal/problem"
+)
+
+// handler answers everything that comes to the one port. gRPC has its own way, which
+// does the same with interceptors.
+func (server *Server) handler() http.Handler {
+	mux := http.NewServeMux()
+	server.health.register(mux)
+	mux.HandleFunc("GET /version", func(writer http.ResponseWriter, _ *http.Request) {
+		writer.Header().Set("Content-Type", "application/json")
+		fmt.Fprintf(writer, "{\"version\":%q}\n", server.Version)
+	})
+	mux.Handle("/", server.API)
+	plain := http.Handler(mux)
+	// The first is the outermost.
+	for _, wrap := range slices.Backward([]func(http.Handler) http.Handler{
+		server.tracing.http,
+		server.recorded,
+		server.fromKnownPages,
+		server.bounded,
+		server.admitted,
+	}) {
+		plain = wrap(plain)
+	}
+	return http.HandlerFunc(func(writer http.ResponseWriter, request *http.Request) {
+		if server.rpc != nil && request.ProtoMajor == 2 && strings.HasPrefix(request.Header.Get("Content-Type"), "application/grpc") {
+			server.rpc.ServeHTTP(writer, request.WithContext(context.WithValue(request.Context(), requestKey{}, request)))
+			return
+		}
+		plain.ServeHTTP(writer, request)
+	})
+}
+
+// recorded gives each request a name, and notes how it ended, also if it ended in a
+// panic. It is the only one that writes audit lines and metrics of HTTP.
+func (server *Server) recorded(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(writer http.ResponseWriter, request *http.Request) {
+		begun := time.Now()
+		call := server.newCall(request)
+		recorder := &recorder{ResponseWriter: writer}
+		header := recorder.Header()
+		header.Set("X-Request-Id", call.id)
+		header.Set("X-Content-Type-Options", "nosniff")
+		header.Set("Cache-Control", "no-store")
+		header.Set("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'")
+		if request.TLS != nil {
+			header.Set("Strict-Transport-Security", "max-age=31536000")
+		}
+		server.metrics.inFlight.Inc()
+		defer func() {
+			server.metrics.inFlight.Dec()
+			cut := server.rescue(recorder, request, call, recover())
+			recorder.finish()
+			server.end(call, request.Method, max(recorder.code, http.StatusOK), time.Since(begun))
+			if cut {
+				panic(http.ErrAbortHandler)
+			}
+		}()
+		next.ServeHTTP(recorder, request.WithContext(context.WithValue(request.Context(), callKey{}, call)))
+	})
+}
+
+// rescue answers for a handler that panicked. If a part of the answer is on its way,
+// the connection must be cut: a client would take it for the whole.
+func (server *Server) rescue(recorder *recorder, request *http.Request, call *call, panicked any) (cut bool) {
+	if panicked == nil {
+		return false
+	}
+	if panicked == http.ErrAbortHandler {
+		return true
+	}
+	cut = recorder.code != 0
+	server.refuse(recorder, request, server.panicked(call, panicked))
+	return cut
+}
+
+// panicked logs a mistake of the server's, of which clients learn nothing more.
+func (server *Server) panicked(call *call, panicked any) error {
+	server.Log.Error("panic", "error", fmt.Sprint(panicked), "requestID", call.id, "stack", string(debug.Stack()))
+	return fmt.Errorf("panic: %v", panicked)
+}
+
+// refuse answers with an error, unless something was answered already.
+func (server *Server) refuse(recorder *recorder, request *http.Request, err error) {
+	told := problem.From(err)
+	if told.Code >= http.StatusInternalServerError {
+		server.Log.ErrorContext(request.Context(), "request failed", "error", err.Error(), "code", told.Code, "path", request.URL.Path)
+	}
+	if recorder.code != 0 {
+		return
+	}
+	if limited, is := errors.AsType[*tooMany](err); is {
+		recorder.Header().Set("Retry-After", limited.retryAfter())
+	}
+	send(recorder, told)
+}
+
+// fromKnownPages keeps out what web pages of others make a browser send: those whose
+// name was made to point here, and those that would use a session of a proxy's.
+func (server *Server) fromKnownPages(next http.Handler) http.Handler {
+	protection := http.NewCrossOriginProtection()
+	for _, origin := range server.Origins {
+		if err := protection.AddTrustedOrigin(origin); err != nil {
+			server.Log.Error("an origin is no scheme and host, and not allowed", "origin", origin, "error", err.Error())
+		}
+	}
+	return http.HandlerFunc(func(writer http.ResponseWriter, request *http.Request) {
+		if err := server.knownHost(request); err != nil {
+			server.refuse(writer.(*recorder), request, err)
+			return
+		}
+		if err := protection.Check(request); err != nil {
+			server.refuse(writer.(*recorder), request, problem.New(http.StatusForbidden, "Forbidden",
+				fmt.Sprintf("A page of %q may not send requests here", request.Header.Get("Origin")), "Let the administrator allow the origin"))
+			return
+		}
+		next.ServeHTTP(writer, request)
+	})
+}
+
+func (server *Server) knownHost(request *http.Request) error {
+	host := request.Host
+	if name, _, err := net.SplitHostPort(host); err == nil {
+		host = name
+	}
+	if len(server.Hosts) == 0 || slices.Contains(server.Hosts, strings.ToLower(strings.Trim(host, "[]"))) {
+		return nil
+	}
+	return problem.New(http.StatusMisdirectedRequest, "MisdirectedRequest", fmt.Sprintf("This server is not called %q", request.Host),
+		"Use one of its names: "+strings.Join(server.Hosts, ", "))
+}
+
+// bounded sets limits to how much a client sends, and how slowly it sends and reads.
+func (server *Server) bounded(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(writer http.ResponseWriter, request *http.Request) {
+		if request.ContentLength > maxBody {
+			server.refuse(writer.(*recorder), request, problem.New(http.StatusRequestEntityTooLarge, "RequestEntityTooLarge",
+				fmt.Sprintf("The body has %d bytes, and may have %d", request.ContentLength, maxBody), "Leave out what is not part of the job"))
+			return
+		}
+		request.Body = http.MaxBytesReader(writer, request.Body, maxBody)
+		controller := http.NewResponseController(writer)
+		// A deadline of the call before on the same connection must not hold for a stream.
+		var deadline time.Time
+		if !callFrom(request.Context()).stream {
+			deadline = time.Now().Add(longestCall)
+		}
+		_ = controller.SetReadDeadline(deadline)
+		_ = controller.SetWriteDeadline(deadline)
+		next.ServeHTTP(writer, request)
+	})
+}
+
+// admitted lets in who is known and asks for no more than their share.
+func (server *Server) admitted(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(writer http.ResponseWriter, request *http.Request) {
+		call := callFrom(request.Context())
+		ctx, leave, err := server.admit(request.Context(), request, call)
+		if err != nil {
+			server.refuse(writer.(*recorder), request, err)
+			return
+		}
+		defer leave()
+		request = request.WithContext(ctx)
+		call.route = func() string { return request.Pattern }
+		next.ServeHTTP(writer, request)
+	})
+}
