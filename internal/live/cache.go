@@ -11,8 +11,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/wait"
-	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/trireme-mpi/trireme/internal/jobview"
@@ -31,7 +29,7 @@ var _ Source = (*Cache)(nil)
 type cached struct {
 	*store
 	filler *filler
-	feed   *feed
+	keeper *keeper
 }
 
 // Options are how a cache is kept.
@@ -58,22 +56,16 @@ func NewCache(cluster client.WithWatch, options Options) *Cache {
 	for _, kind := range jobview.Kinds {
 		remote := remote{client: cluster, kind: kind}
 		store := newStore(kind, options.History, metrics.of(kind))
-		made.kinds[kind] = &cached{store: store, filler: newFiller(store, remote), feed: newFeed(remote)}
+		made.kinds[kind] = &cached{store: store, filler: newFiller(store, remote), keeper: newKeeper(store, remote)}
 	}
 	return made
 }
 
-// Run keeps the cache until the context ends.
+// Run keeps the cache until the context ends. The logger in it is told of trouble.
 func (cache *Cache) Run(ctx context.Context) {
 	var running sync.WaitGroup
-	for kind, cached := range cache.kinds {
-		reflector := toolscache.NewReflectorWithOptions(cached.feed, kind.NewObject(), cached.store, toolscache.ReflectorOptions{
-			Name: "jobs " + kind.Plural,
-			// Those who watch wait for what happens: after a short break the API server
-			// is asked soon, and never less than every 10 s.
-			Backoff: &wait.Backoff{Duration: 200 * time.Millisecond, Factor: 2, Jitter: 0.5, Steps: 10, Cap: 10 * time.Second},
-		})
-		running.Go(func() { reflector.RunWithContext(ctx) })
+	for _, cached := range cache.kinds {
+		running.Go(func() { cached.keeper.run(ctx) })
 	}
 	running.Wait()
 }
@@ -112,7 +104,7 @@ func (cache *Cache) Broken() time.Duration {
 	longest := time.Duration(0)
 	now := time.Now()
 	for _, cached := range cache.kinds {
-		longest = max(longest, cached.feed.brokenFor(now))
+		longest = max(longest, cached.keeper.brokenFor(now))
 	}
 	return longest
 }

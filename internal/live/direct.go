@@ -154,7 +154,7 @@ const (
 func (follower *follower) goOn(ctx context.Context) error {
 	for failed := 0; ; failed++ {
 		before := follower.version
-		err := follower.remote.follow(ctx, follower.scope, follower.version, nil, follower.tell)
+		err := follower.remote.follow(ctx, follower.scope, follower.version, following{tell: follower.tell})
 		if follower.version != before || err == nil {
 			failed = 0
 		}

@@ -111,7 +111,7 @@ func (filler *filler) ask(ctx context.Context, since uint64) error {
 	found := &found{store: filler.store, jobs: map[types.NamespacedName]*entry{}}
 	for length, reached := firstFill, since; length <= lastFill; length *= 2 {
 		seconds := int64(length / time.Second)
-		err := filler.remote.follow(ctx, scope{}, reached, &seconds, func(what watch.EventType, object client.Object, version uint64) error {
+		err := filler.remote.follow(ctx, scope{}, reached, following{seconds: &seconds, tell: func(what watch.EventType, object client.Object, version uint64) error {
 			reached = version
 			if object != nil {
 				if err := found.add(what, object); err != nil {
@@ -123,7 +123,7 @@ func (filler *filler) ask(ctx context.Context, since uint64) error {
 				return errStopped
 			}
 			return err
-		})
+		}})
 		if err == errStopped {
 			return nil
 		}

@@ -10,10 +10,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Replace is what the reflector calls with all jobs that there are: at the start, and
-// when the cluster does not know any more what happened since the last version.
-// Then what is different is told, and there is a gap in the history.
-func (store *store) Replace(objects []any, resourceVersion string) error {
+// replace takes in all jobs that there are: at the start, and when the cluster does
+// not know any more what happened since the last version. Then what is different is
+// told, and there is a gap in the history.
+func (store *store) replace(objects []client.Object, resourceVersion string) error {
 	version, err := parseVersion(resourceVersion)
 	if err != nil {
 		return err
@@ -44,11 +44,11 @@ func (store *store) Replace(objects []any, resourceVersion string) error {
 }
 
 // take makes entries of objects, and keeps those that are known already.
-func (store *store) take(objects []any) (map[types.NamespacedName]*entry, error) {
+func (store *store) take(objects []client.Object) (map[types.NamespacedName]*entry, error) {
 	now := time.Now()
 	taken := make(map[types.NamespacedName]*entry, len(objects))
 	for _, object := range objects {
-		fresh, err := newEntry(store.kind, object.(client.Object), now)
+		fresh, err := newEntry(store.kind, object, now)
 		if err != nil {
 			return nil, err
 		}

@@ -65,13 +65,26 @@ func (remote remote) confirm(ctx context.Context, scope scope, version uint64) e
 // errStopped: the reader wants no more.
 var errStopped = errors.New("the reader has stopped")
 
-// follow tells what the API server's watch says after a version, and how far that is:
-// objects are nil for a bookmark. It ends without an error when the API server ends
-// the watch, as it does after some time.
-func (remote remote) follow(ctx context.Context, scope scope, version uint64, seconds *int64, tell func(watch.EventType, client.Object, uint64) error) error {
-	watching, err := remote.watch(ctx, scope, metav1.ListOptions{ResourceVersion: at(version).String(), AllowWatchBookmarks: true, TimeoutSeconds: seconds})
+// following is how a watch of the API server's is followed.
+type following struct {
+	// seconds after which the API server is to end it; nil is as it likes.
+	seconds *int64
+	// begun, if set, is called when there is a watch.
+	begun func()
+	// tell is called with each change, and how far that is; the object is nil if
+	// nothing has changed until there.
+	tell func(what watch.EventType, object client.Object, reached uint64) error
+}
+
+// follow tells what the API server's watch says after a version. It ends without an
+// error when the API server ends the watch, as it does after some time.
+func (remote remote) follow(ctx context.Context, scope scope, version uint64, following following) error {
+	watching, err := remote.watch(ctx, scope, metav1.ListOptions{ResourceVersion: at(version).String(), AllowWatchBookmarks: true, TimeoutSeconds: following.seconds})
 	if err != nil {
 		return asExpired(err)
+	}
+	if following.begun != nil {
+		following.begun()
 	}
 	defer watching.Stop()
 	for event := range watching.ResultChan() {
@@ -90,7 +103,7 @@ func (remote remote) follow(ctx context.Context, scope scope, version uint64, se
 		if event.Type == watch.Bookmark {
 			object = nil
 		}
-		if err := tell(event.Type, object, reached); err != nil {
+		if err := following.tell(event.Type, object, reached); err != nil {
 			return err
 		}
 	}
@@ -105,9 +118,16 @@ func asExpired(err error) error {
 	return err
 }
 
-func isExpired(err error) bool {
-	known, is := errors.AsType[*problem.Error](err)
-	return is && known.Code == http.StatusGone
+func isExpired(err error) bool { return codeOf(err) == http.StatusGone }
+
+func isInvalid(err error) bool { return codeOf(err) == http.StatusBadRequest }
+
+// codeOf is the code of an error of ours, or 0.
+func codeOf(err error) int {
+	if known, is := errors.AsType[*problem.Error](err); is {
+		return known.Code
+	}
+	return 0
 }
 
 // forClients is an error as clients may see it: that the API server cannot be reached is

@@ -12,8 +12,8 @@ import (
 )
 
 // store is the jobs of one kind as they are now, and the last changes to all of them
-// in the order in which they happened. It is fed by one reflector: client-go's
-// informers would group changes by object, and lose that order.
+// in the order in which they happened. client-go's informers would group changes by
+// object, and lose that order.
 type store struct {
 	kind *jobview.Kind
 	// capacity is how many changes are kept.
@@ -63,13 +63,8 @@ func newStore(kind *jobview.Kind, capacity int, metrics *kindMetrics) *store {
 	}
 }
 
-// Add, Update and Delete are what the reflector's watch tells. Only the reflector
-// calls them, so they may read without the lock what nobody else writes.
-func (store *store) Add(object any) error { return store.put(object.(client.Object)) }
-
-// Update is like Add: whether the job was known tells which of them it is.
-func (store *store) Update(object any) error { return store.put(object.(client.Object)) }
-
+// put takes a job in as it is now. It, remove, bookmark and replace are called by one
+// keeper only, so they may read without the lock what nobody else writes.
 func (store *store) put(object client.Object) error {
 	after, err := newEntry(store.kind, object, time.Now())
 	if err != nil || after.version <= store.newest {
@@ -84,9 +79,9 @@ func (store *store) put(object client.Object) error {
 	return nil
 }
 
-// Delete takes a job out.
-func (store *store) Delete(object any) error {
-	last, err := newEntry(store.kind, object.(client.Object), time.Now())
+// remove takes a job out.
+func (store *store) remove(object client.Object) error {
+	last, err := newEntry(store.kind, object, time.Now())
 	if err != nil || last.version <= store.newest {
 		return err
 	}
@@ -114,20 +109,19 @@ func (store *store) publish(after *entry, what change) {
 	store.advance(what.version)
 }
 
-// Bookmark is how far the cluster's history has been read, though nothing happened.
-func (store *store) Bookmark(resourceVersion string) error {
-	version, err := parseVersion(resourceVersion)
-	if err != nil {
-		return err
-	}
+// bookmark is how far the cluster's history has been read, though nothing happened.
+func (store *store) bookmark(version uint64) {
 	store.lock.Lock()
 	defer store.lock.Unlock()
 	store.advance(max(version, store.newest))
-	return nil
 }
 
-// Resync has nothing to do: nobody needs to be told what has not changed.
-func (store *store) Resync() error { return nil }
+// reached is how far the store has come, once it has begun.
+func (store *store) reached() (uint64, bool) {
+	store.lock.RLock()
+	defer store.lock.RUnlock()
+	return store.newest, store.synced
+}
 
 // advance tells everybody that everything is known up to a version.
 func (store *store) advance(version uint64) {
