@@ -28,11 +28,12 @@ var (
 		"lasttoken", "nexttoken", "firsttoken", "starttoken", "endtoken", "stoptoken", "newtoken"}
 )
 
-// strengthOf judges a name.
+// strengthOf judges a name. Numbers at its end do not count, nor what joins them.
 func strengthOf(name string) strength {
-	name = strings.TrimRight(name, "0123456789_-.")
-	// Most names are passed over by their last letter.
-	if name == "" || strings.IndexByte("deghlnsty", name[len(name)-1]|0x20) < 0 {
+	for name != "" && !isLetter(name[len(name)-1]) {
+		name = name[:len(name)-1]
+	}
+	if !endsLikeSecret(name) {
 		return harmless
 	}
 	var plain [longestName]byte
@@ -48,6 +49,19 @@ func strengthOf(name string) strength {
 		}
 	}
 	return harmless
+}
+
+// endsLikeSecret passes most names over by their last three letters.
+func endsLikeSecret(name string) bool {
+	length := len(name)
+	if length < 3 {
+		return false
+	}
+	switch string([]byte{name[length-3] | 0x20, name[length-2] | 0x20, name[length-1] | 0x20}) {
+	case "ord", "swd", "pwd", "ase", "ode", "ret", "key", "ken", "ass", "ial", "als", "kie", "uth", "sig", "ure", "ion":
+		return true
+	}
+	return false
 }
 
 func likelyUnlessHarmless(word []byte, name string) strength {

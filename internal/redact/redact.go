@@ -26,10 +26,12 @@ const mostSources = 1024
 // what goes on in its next line. It is not for use by several goroutines.
 type Filter struct {
 	sources map[string]*state
+	// spare is a state that nobody uses.
+	spare *state
 }
 
 // New is a filter that has read nothing.
-func New() *Filter { return &Filter{sources: map[string]*state{}} }
+func New() *Filter { return &Filter{sources: map[string]*state{}, spare: &state{}} }
 
 // Line is what may be shown of a line. Where a line continues, its end is held back
 // until the next piece tells whether a secret is cut in two.
@@ -41,14 +43,15 @@ func (filter *Filter) Line(source, text string, continues bool) string {
 			known = filter.sources[source]
 		}
 		if known == nil {
-			known = &state{}
+			known = filter.spare
 		}
 	}
 	shown := known.take(text, !continues)
-	if known.idle() {
+	switch {
+	case known == filter.spare && !known.idle():
+		filter.sources[source], filter.spare = known, &state{}
+	case known != filter.spare && known.idle():
 		delete(filter.sources, source)
-	} else {
-		filter.sources[source] = known
 	}
 	return shown
 }

@@ -222,6 +222,20 @@ func TestOrdinaryLinesStay(t *testing.T) {
 	}
 }
 
+// The letters by which names are passed over are those of the names.
+func TestNamesAreNotPassedOver(t *testing.T) {
+	for _, name := range certainNames {
+		if strengthOf(name) != certain || strengthOf(strings.ToUpper("MY_"+name)) != certain {
+			t.Errorf("%s is not certain", name)
+		}
+	}
+	for _, name := range likelyNames {
+		if strengthOf(name) != likely || strengthOf(strings.ToUpper("my-"+name)+"_2") != likely {
+			t.Errorf("%s is not likely", name)
+		}
+	}
+}
+
 // fromLines is a stream of lines that ends with an error, if there is one.
 func fromLines(lines []joblog.Line, err error) iter.Seq2[joblog.Line, error] {
 	return func(yield func(joblog.Line, error) bool) {

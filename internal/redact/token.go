@@ -58,7 +58,7 @@ var tokensBy = func() (by [256][]token) {
 func tokenAt(text string, at int) (secret, bool) {
 	for i := range tokensBy[text[at]] {
 		known := &tokensBy[text[at]][i]
-		if !strings.HasPrefix(text[at:], known.prefix) || known.word && !beginsWord(text, at) {
+		if at+1 == len(text) || text[at+1] != known.prefix[1] || !strings.HasPrefix(text[at:], known.prefix) || known.word && !beginsWord(text, at) {
 			continue
 		}
 		begin := at + len(known.prefix)
@@ -119,9 +119,9 @@ func bearer(text string, at int) (secret, bool) {
 	return secret{context: at, start: start, end: start + length, goesOn: atWordEnd}, true
 }
 
-func isAlphanumeric(char byte) bool {
-	return char >= 'a' && char <= 'z' || char >= 'A' && char <= 'Z' || char >= '0' && char <= '9'
-}
+func isLetter(char byte) bool { return char >= 'a' && char <= 'z' || char >= 'A' && char <= 'Z' }
+
+func isAlphanumeric(char byte) bool { return isLetter(char) || char >= '0' && char <= '9' }
 
 func isBase64(char byte) bool {
 	return isAlphanumeric(char) || char == '+' || char == '/' || char == '='
