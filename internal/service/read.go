@@ -14,11 +14,16 @@ import (
 	"github.com/trireme-mpi/trireme/internal/problem"
 )
 
-// may asks whether the caller has a right to jobs of a kind.
+// may asks whether the caller has a right to jobs of a kind. Most have it for all jobs
+// of a namespace, and then nobody has to be asked about each of them.
 func (service *Service) may(ctx context.Context, verb string, kind *jobview.Kind, namespace, name string) error {
-	return service.Guard.Allow(ctx, access.CallerFrom(ctx), access.Rights{
-		Verb: verb, Group: kind.GVK.Group, Resource: kind.Plural, Namespace: namespace, Name: name,
-	})
+	rights := access.Rights{Verb: verb, Group: kind.GVK.Group, Resource: kind.Plural, Namespace: namespace}
+	err := service.Guard.Allow(ctx, access.CallerFrom(ctx), rights)
+	if err == nil || name == "" || problem.From(err).Code != http.StatusForbidden {
+		return err
+	}
+	rights.Name = name
+	return service.Guard.Allow(ctx, access.CallerFrom(ctx), rights)
 }
 
 // Get is a job. What was created a moment ago may not be in the memory yet: it is
