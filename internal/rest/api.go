@@ -23,7 +23,7 @@ type Options struct {
 	// them. Streams end with their clients.
 	CallTimeout, LogTimeout time.Duration
 	// Stream carries messages to a client, over WebSocket or server-sent events.
-	Stream func(http.ResponseWriter, *http.Request, iter.Seq2[stream.Message, error])
+	Stream func(http.ResponseWriter, *http.Request, func(context.Context) iter.Seq2[stream.Message, error])
 	Clock  clock.PassiveClock
 	// Version of the server, for the document.
 	Version string

@@ -1,6 +1,7 @@
 package rest
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"iter"
@@ -24,11 +25,17 @@ func (api *API) readLogs(writer http.ResponseWriter, in *input) {
 		fail(writer, err)
 		return
 	}
-	lines := api.service.Logs(in.context(), in.job(), options)
+	ctx, stop := context.WithCancel(in.context())
+	defer stop()
+	lines, err := api.service.Logs(ctx, in.job(), options)
+	if err != nil {
+		fail(writer, err)
+		return
+	}
 	_, isText := in.route.found.(plainText)
 	switch {
 	case options.Follow && stream.IsWanted(in.Request):
-		api.Stream(writer, in.Request, logMessages(lines))
+		api.Stream(writer, in.Request, endingWith(stop, logMessages(lines)))
 	case isText:
 		writeLines(writer, "text/plain; charset=utf-8", lines, func(line joblog.Line) []byte { return []byte(line.Text + "\n") })
 	case options.Follow:

@@ -1,6 +1,7 @@
 package rest
 
 import (
+	"context"
 	"iter"
 	"net/http"
 
@@ -11,10 +12,6 @@ import (
 
 // watch streams what becomes of jobs.
 func (api *API) watch(writer http.ResponseWriter, in *input) {
-	if !stream.IsWanted(in.Request) {
-		fail(writer, problem.New(http.StatusNotAcceptable, "NotAcceptable", "A watch is a WebSocket, or server-sent events", "Send Accept: text/event-stream, or Upgrade: websocket"))
-		return
-	}
 	watch := live.Watch{Namespace: in.namespace(), Name: in.query.text("name"), Since: in.query.text("resourceVersion")}
 	// Browsers resume server-sent events by themselves.
 	if last := in.Header.Get("Last-Event-ID"); last != "" {
@@ -24,7 +21,26 @@ func (api *API) watch(writer http.ResponseWriter, in *input) {
 		fail(writer, err)
 		return
 	}
-	api.Stream(writer, in.Request, eventMessages(api.service.Watch(in.context(), in.route.kind, watch)))
+	ctx, stop := context.WithCancel(in.context())
+	defer stop()
+	events, err := api.service.Watch(ctx, in.route.kind, watch)
+	if err != nil {
+		fail(writer, err)
+		return
+	}
+	if !stream.IsWanted(in.Request) {
+		fail(writer, problem.New(http.StatusNotAcceptable, "NotAcceptable", "A watch is a WebSocket, or server-sent events", "Send Accept: text/event-stream, or Upgrade: websocket"))
+		return
+	}
+	api.Stream(writer, in.Request, endingWith(stop, eventMessages(events)))
+}
+
+// endingWith are messages that are no longer made once nobody listens.
+func endingWith(stop context.CancelFunc, messages iter.Seq2[stream.Message, error]) func(context.Context) iter.Seq2[stream.Message, error] {
+	return func(listening context.Context) iter.Seq2[stream.Message, error] {
+		context.AfterFunc(listening, stop)
+		return messages
+	}
 }
 
 func eventMessages(events iter.Seq2[*live.Event, error]) iter.Seq2[stream.Message, error] {

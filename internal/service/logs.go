@@ -19,29 +19,33 @@ import (
 )
 
 // Logs are the lines of a job's pods in the order of their time, without secrets.
-func (service *Service) Logs(ctx context.Context, job JobRef, options LogOptions) iter.Seq2[joblog.Line, error] {
+func (service *Service) Logs(ctx context.Context, job JobRef, options LogOptions) (iter.Seq2[joblog.Line, error], error) {
+	seen, err := service.view(ctx, job)
+	if err != nil {
+		return nil, err
+	}
+	// Kubernetes says it anew for each pod; a stream that is not allowed shall not begin.
+	caller := access.CallerFrom(ctx)
+	if err := service.Guard.Allow(ctx, caller, access.Rights{Verb: "get", Resource: "pods", Subresource: "log", Namespace: job.Namespace}); err != nil {
+		return nil, err
+	}
+	made := seen.Identity()
+	// How many workers there should be does not matter for what they have printed.
+	made.Worker.Replicas = math.MaxInt32
+	source, chosen := joblog.FromCluster(caller.Cluster.CoreV1(), made), selection(ctx, seen, options)
 	return func(yield func(joblog.Line, error) bool) {
-		seen, err := service.view(ctx, job)
-		if err != nil {
-			yield(joblog.Line{}, err)
-			return
-		}
 		ctx, stop := context.WithCancel(ctx)
 		defer stop()
 		reading := joblog.Options{Follow: options.Follow, Previous: options.Previous, Tail: options.Tail, Since: options.Since}
 		if options.Follow {
 			reading.Ended = service.ended(ctx, job)
 		}
-		made := seen.Identity()
-		// How many workers there should be does not matter for what they have printed.
-		made.Worker.Replicas = math.MaxInt32
-		source := joblog.FromCluster(access.CallerFrom(ctx).Cluster.CoreV1(), made)
-		for line, err := range redact.Lines(joblog.Stream(ctx, source, selection(ctx, seen, options), reading)) {
+		for line, err := range redact.Lines(joblog.Stream(ctx, source, chosen, reading)) {
 			if !yield(line, explained(seen, err)) || err != nil {
 				return
 			}
 		}
-	}
+	}, nil
 }
 
 // selection is what to read of a job.
@@ -64,7 +68,8 @@ func (service *Service) ended(ctx context.Context, job JobRef) <-chan struct{} {
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		for event, err := range service.Watch(ctx, job.Kind, live.Watch{Namespace: job.Namespace, Name: job.Name}) {
+		watching := live.Watch{Namespace: job.Namespace, Name: job.Name}
+		for event, err := range service.Jobs(access.CallerFrom(ctx)).Watch(ctx, job.Kind, watching) {
 			if err != nil || event.Type == live.Deleted {
 				return
 			}

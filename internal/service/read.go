@@ -76,11 +76,11 @@ func (service *Service) List(ctx context.Context, kind *jobview.Kind, query live
 }
 
 // Watch is what becomes of the jobs of a namespace, or of one job.
-func (service *Service) Watch(ctx context.Context, kind *jobview.Kind, watch live.Watch) iter.Seq2[*live.Event, error] {
+func (service *Service) Watch(ctx context.Context, kind *jobview.Kind, watch live.Watch) (iter.Seq2[*live.Event, error], error) {
 	if err := service.may(ctx, "watch", kind, watch.Namespace, watch.Name); err != nil {
-		return func(yield func(*live.Event, error) bool) { yield(nil, err) }
+		return nil, err
 	}
-	return service.Jobs(access.CallerFrom(ctx)).Watch(ctx, kind, watch)
+	return service.Jobs(access.CallerFrom(ctx)).Watch(ctx, kind, watch), nil
 }
 
 // Events are those of a job, and the warnings of its pods, oldest first.

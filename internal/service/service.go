@@ -33,9 +33,11 @@ type Interface interface {
 	// that one afterwards.
 	Restart(ctx context.Context, job JobRef) (client.Object, error)
 
-	Watch(ctx context.Context, kind *jobview.Kind, watch live.Watch) iter.Seq2[*live.Event, error]
+	// Watch and Logs are refused at once, or begin; an error that comes later is the
+	// last that they yield.
+	Watch(ctx context.Context, kind *jobview.Kind, watch live.Watch) (iter.Seq2[*live.Event, error], error)
 	// Logs are the lines of a job's pods in the order of their time, without secrets.
-	Logs(ctx context.Context, job JobRef, options LogOptions) iter.Seq2[joblog.Line, error]
+	Logs(ctx context.Context, job JobRef, options LogOptions) (iter.Seq2[joblog.Line, error], error)
 	Events(ctx context.Context, job JobRef) ([]Event, error)
 	// Usage is what the job's pods use and have used.
 	Usage(ctx context.Context, job JobRef, window time.Duration) (*usage.Report, error)
