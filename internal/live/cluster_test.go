@@ -3,8 +3,6 @@ package live
 import (
 	"context"
 	"fmt"
-	"net/http"
-	"slices"
 	"strconv"
 	"sync"
 
@@ -237,23 +235,8 @@ func (cluster *cluster) rows(namespace string) map[string]any {
 	return rows
 }
 
-func (cluster *cluster) names(namespace string) []string {
-	cluster.lock.Lock()
-	defer cluster.lock.Unlock()
-	var names []string
-	for key := range cluster.jobs {
-		if key.Namespace == namespace {
-			names = append(names, key.Name)
-		}
-	}
-	slices.Sort(names)
-	return names
-}
-
 // run makes a job run with some workers.
 func run(job *v2beta1.MPIJob) {
 	job.Status.Phase = training.PhaseRunning
 	job.Status.ReadyWorkers = "1/2"
 }
-
-func isGone(err error) bool { return err != nil && codeOf(err) == http.StatusGone }
