@@ -64,6 +64,8 @@ func (server *Server) recorded(next http.Handler) http.Handler {
 			server.metrics.inFlight.Dec()
 			cut := server.rescue(recorder, request, call, recover())
 			recorder.finish()
+			// Those who work on a copy know it; tracing names spans by it.
+			request.Pattern = call.route()
 			server.end(call, request.Method, max(recorder.code, http.StatusOK), time.Since(begun))
 			if cut {
 				panic(http.ErrAbortHandler)

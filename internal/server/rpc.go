@@ -77,7 +77,7 @@ func (server *Server) around(ctx context.Context, call *call, make func(context.
 		if code >= http.StatusInternalServerError {
 			server.Log.Error("call failed", "error", err.Error(), "code", code, "method", call.route(), "requestID", call.id)
 		}
-		if err != nil {
+		if _, told := status.FromError(err); !told {
 			err = server.RPCStatus(err)
 		}
 		server.end(call, http.MethodPost, code, time.Since(begun))
