@@ -12,12 +12,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/cli-runtime/pkg/printers"
-	metricsv1beta1 "k8s.io/metrics/pkg/apis/metrics/v1beta1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
-	"github.com/trireme-mpi/trireme/api/training"
 	"github.com/trireme-mpi/trireme/internal/jobview"
+	podusage "github.com/trireme-mpi/trireme/internal/usage"
 )
 
 // top is `top`.
@@ -178,8 +177,7 @@ func (top *top) usages(ctx context.Context, jobs []*view) ([]jobUsage, error) {
 
 // measure asks what pods use. Where nobody measures it, that is said once.
 func (top *top) measure(ctx context.Context) (map[string]corev1.ResourceList, error) {
-	var pods metricsv1beta1.PodMetricsList
-	err := top.lister.client.List(ctx, &pods, client.InNamespace(top.lister.namespace), client.HasLabels{training.LabelJobName})
+	pods, err := podusage.List(ctx, top.lister.client, client.InNamespace(top.lister.namespace))
 	if ctx.Err() != nil {
 		return nil, ctx.Err()
 	}
@@ -190,7 +188,7 @@ func (top *top) measure(ctx context.Context) (map[string]corev1.ResourceList, er
 		top.toldUnmeasured = true
 		return nil, nil
 	}
-	return measured(pods.Items), nil
+	return measured(pods), nil
 }
 
 func (top *top) print(usages []jobUsage, to io.Writer) error {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/trireme-mpi/trireme/api/training"
 	"github.com/trireme-mpi/trireme/internal/job"
+	podusage "github.com/trireme-mpi/trireme/internal/usage"
 )
 
 // jobUsage is what one job asks for, uses, and lets lie idle.
@@ -125,9 +126,7 @@ func measured(pods []metricsv1beta1.PodMetrics) map[string]corev1.ResourceList {
 		if found[key] == nil {
 			found[key] = corev1.ResourceList{}
 		}
-		for _, container := range pods[i].Containers {
-			add(found[key], container.Usage, 1)
-		}
+		add(found[key], podusage.Sum(&pods[i]), 1)
 	}
 	return found
 }

@@ -8,6 +8,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
+// Names of sources, as reports have them.
+const (
+	SourcePrometheus = "prometheus"
+	SourceMetricsAPI = "metrics-api"
+	SourceNone       = "none"
+)
+
 // Report is what the pods of one job use and have used.
 type Report struct {
 	// Source that answered: prometheus, metrics-api, or none.

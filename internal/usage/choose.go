@@ -1,0 +1,78 @@
+package usage
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// Choose asks Prometheus, if there is one, and else, or if it does not answer, the
+// metrics API with the rights of the reader. Where neither answers, the report says so;
+// only a caller who gives up gets an error.
+func Choose(prometheus *Prometheus, reader client.Reader) Source {
+	return &chosen{prometheus: prometheus, metrics: MetricsAPI{Reader: reader}}
+}
+
+type chosen struct {
+	prometheus *Prometheus
+	metrics    MetricsAPI
+}
+
+func (chosen *chosen) Of(ctx context.Context, pods []corev1.Pod, window time.Duration) (*Report, error) {
+	var failed []string
+	if chosen.prometheus != nil {
+		report, err := chosen.prometheus.Of(ctx, pods, window)
+		if err == nil {
+			return report, nil
+		}
+		failed = append(failed, fmt.Sprintf("Prometheus does not answer (%v)", err))
+	}
+	report, err := chosen.metrics.Of(ctx, pods, window)
+	if ctx.Err() != nil {
+		return nil, ctx.Err()
+	}
+	if err == nil {
+		if len(failed) > 0 {
+			report.Message = sentences(append(failed, "these are the last values of the metrics API", report.Message))
+		}
+		return report, nil
+	}
+	report = placesOf(pods).report(SourceNone, nil)
+	report.Message = sentences(append(failed, unmeasured(err), chosen.advice()))
+	return report, nil
+}
+
+// unmeasured says why the metrics API has nothing.
+func unmeasured(err error) string {
+	switch {
+	case apierrors.IsNotFound(err), meta.IsNoMatchError(err):
+		return "the cluster has no metrics API (metrics.k8s.io)"
+	case apierrors.IsForbidden(err), apierrors.IsUnauthorized(err):
+		return fmt.Sprintf("you may not read the metrics API: ask for the right to list pods of metrics.k8s.io in this namespace (%v)", err)
+	}
+	return fmt.Sprintf("the cluster's metrics API (metrics.k8s.io) does not answer (%v)", err)
+}
+
+func (chosen *chosen) advice() string {
+	if chosen.prometheus != nil {
+		return "see that Prometheus can be reached from the server, or install a metrics server"
+	}
+	return "start the server with the address of a Prometheus, or install a metrics server"
+}
+
+// sentences joins what there is to say.
+func sentences(parts []string) string {
+	var said []string
+	for _, part := range parts {
+		if part != "" {
+			said = append(said, part)
+		}
+	}
+	return strings.Join(said, "; ")
+}

@@ -1,0 +1,67 @@
+package usage
+
+import (
+	"context"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metricsv1beta1 "k8s.io/metrics/pkg/apis/metrics/v1beta1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/trireme-mpi/trireme/api/training"
+)
+
+// MetricsAPI asks the cluster's metrics API (metrics.k8s.io) with the rights of its
+// reader. It knows what processors and memory are used now, and nothing of the past,
+// of GPUs or of the network.
+type MetricsAPI struct {
+	Reader client.Reader
+}
+
+// Of is one sample of each pod.
+func (api MetricsAPI) Of(ctx context.Context, pods []corev1.Pod, _ time.Duration) (*Report, error) {
+	places := placesOf(pods)
+	all := places.all()
+	if len(all) == 0 {
+		return places.report(SourceMetricsAPI, nil), nil
+	}
+	labels := all[0].Labels
+	found, err := List(ctx, api.Reader, client.InNamespace(all[0].Namespace),
+		client.MatchingLabels{training.LabelJobName: labels[training.LabelJobName], training.LabelJobType: labels[training.LabelJobType]})
+	if err != nil {
+		return nil, err
+	}
+	measured := map[string]Pod{}
+	for i := range found {
+		used, at := Sum(&found[i]), found[i].Timestamp.UTC()
+		measured[found[i].Name] = Pod{
+			CPU:    []Sample{{Timestamp: at, Value: used.Cpu().AsApproximateFloat64()}},
+			Memory: []Sample{{Timestamp: at, Value: used.Memory().AsApproximateFloat64()}},
+		}
+	}
+	report := places.report(SourceMetricsAPI, measured)
+	if len(measured) == 0 {
+		report.Message = "the metrics API has not measured these pods yet; it does so while they run, about a minute after they start"
+	}
+	return report, nil
+}
+
+// List is what the pods of jobs use now.
+func List(ctx context.Context, reader client.Reader, options ...client.ListOption) ([]metricsv1beta1.PodMetrics, error) {
+	var list metricsv1beta1.PodMetricsList
+	err := reader.List(ctx, &list, append([]client.ListOption{client.HasLabels{training.LabelJobName}}, options...)...)
+	return list.Items, err
+}
+
+// Sum is what the containers of a pod use together.
+func Sum(pod *metricsv1beta1.PodMetrics) corev1.ResourceList {
+	sum := corev1.ResourceList{}
+	for _, container := range pod.Containers {
+		for name, used := range container.Usage {
+			total := sum[name]
+			total.Add(used)
+			sum[name] = total
+		}
+	}
+	return sum
+}
