@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"crypto/rand"
+	"fmt"
 	"net/http"
 	"slices"
 	"strings"
@@ -103,8 +104,10 @@ func (server *Server) admit(ctx context.Context, request *http.Request, call *ca
 	return ctx, func() { stop(); leave(); server.metrics.streams.Dec(); server.openStreams.Done() }, nil
 }
 
-// errStopping is why streams end when the server does.
-var errStopping = problem.New(http.StatusServiceUnavailable, "ServerStopping", "This server ends; another one answers", "Connect again, and go on from the last event that you have seen")
+// errStopping is why streams end when the server does. It is also a cancellation: to
+// those who tell clients that is the sign that they may go on elsewhere.
+var errStopping = fmt.Errorf("%w: %w", context.Canceled, problem.New(http.StatusServiceUnavailable, "ServerStopping",
+	"This server ends; another one answers", "Connect again, and go on from the last event that you have seen"))
 
 // supervise ends a stream when its caller's token no longer holds, or the server
 // ends. The cause of the context's end says which (context.Cause).

@@ -20,9 +20,9 @@ type metrics struct {
 	streams  prometheus.Gauge
 }
 
-func newMetrics() *metrics {
+func newMetrics(registry *prometheus.Registry) *metrics {
 	made := &metrics{
-		registry: prometheus.NewRegistry(),
+		registry: registry,
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "trireme_server_requests_total", Help: "Calls that were answered, over REST and gRPC, by route and HTTP's code.",
 		}, []string{"route", "method", "code"}),

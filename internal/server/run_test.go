@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/client-go/util/cert"
 )
 
@@ -91,7 +92,7 @@ func TestCertificateThatCannotBeRead(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if _, err := New(Options{TLS: &TLS{CertificateFile: pair.certificate, KeyFile: pair.key}}); err == nil || !strings.Contains(err.Error(), pair.certificate) {
+	if _, err := New(Options{TLS: &TLS{CertificateFile: pair.certificate, KeyFile: pair.key}, Registry: prometheus.NewRegistry()}); err == nil || !strings.Contains(err.Error(), pair.certificate) {
 		t.Errorf("started with nonsense: %v", err)
 	}
 }
@@ -183,7 +184,7 @@ func TestProbesAndMetrics(t *testing.T) {
 func TestAddressThatIsTaken(t *testing.T) {
 	running := start(t, api(), nil)
 	options := running.Options
-	options.Address = running.address
+	options.Address, options.Registry = running.address, prometheus.NewRegistry()
 	second, err := New(options)
 	if err != nil {
 		t.Fatal(err)

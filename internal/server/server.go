@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/grpc"
 
 	"github.com/trireme-mpi/trireme/internal/access"
@@ -48,7 +49,9 @@ type Options struct {
 	Grace, Drain time.Duration
 
 	Version string
-	Log     *slog.Logger
+	// Registry is where metrics are told.
+	Registry *prometheus.Registry
+	Log      *slog.Logger
 	// Audit gets one line for each call that was to change something.
 	Audit io.Writer
 }
@@ -104,7 +107,7 @@ type Server struct {
 // New puts a server together; Run runs it.
 func New(options Options) (*Server, error) {
 	server := &Server{
-		Options: options, metrics: newMetrics(), audit: access.NewAudit(options.Audit), fair: newFair(options.Limits, mostUsers),
+		Options: options, metrics: newMetrics(options.Registry), audit: access.NewAudit(options.Audit), fair: newFair(options.Limits, mostUsers),
 		health: &health{checks: options.Ready}, checkEvery: checkEvery,
 	}
 	server.stopping, server.stopStreams = context.WithCancel(context.Background())

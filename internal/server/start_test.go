@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
@@ -87,6 +88,7 @@ func start(t *testing.T, api http.Handler, configure func(*Options)) *running {
 	options := Options{
 		Address: "127.0.0.1:0", Guard: running.guard, API: api, Limits: DefaultLimits(), Drain: 5 * time.Second, Version: "1.2.3",
 		Log: slog.New(slog.NewJSONHandler(running.log, nil)), Audit: running.audit, RPCStatus: statusOf,
+		Registry: prometheus.NewRegistry(),
 	}
 	if configure != nil {
 		configure(&options)
