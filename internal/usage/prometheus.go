@@ -45,7 +45,7 @@ func NewPrometheus(address string, httpClient *http.Client) (*Prometheus, error)
 		httpClient = &http.Client{}
 	}
 	bounded := *httpClient
-	bounded.Transport = &boundedTransport{inner: httpClient.Transport}
+	bounded.Transport = &boundedTransport{inner: httpClient.Transport, most: largestAnswer}
 	made, err := api.NewClient(api.Config{Address: address, Client: &bounded})
 	if err != nil {
 		return nil, err
@@ -54,7 +54,10 @@ func NewPrometheus(address string, httpClient *http.Client) (*Prometheus, error)
 }
 
 // boundedTransport cuts off answers that are too large.
-type boundedTransport struct{ inner http.RoundTripper }
+type boundedTransport struct {
+	inner http.RoundTripper
+	most  int64
+}
 
 func (transport *boundedTransport) RoundTrip(request *http.Request) (*http.Response, error) {
 	inner := transport.inner
@@ -66,7 +69,7 @@ func (transport *boundedTransport) RoundTrip(request *http.Request) (*http.Respo
 		response.Body = struct {
 			io.Reader
 			io.Closer
-		}{io.LimitReader(response.Body, largestAnswer), response.Body}
+		}{io.LimitReader(response.Body, transport.most), response.Body}
 	}
 	return response, err
 }
