@@ -140,5 +140,9 @@ func refuse(writer http.ResponseWriter, refused *problem.Error) {
 	_ = json.NewEncoder(writer).Encode(refused)
 }
 
-// errGone: the client does not listen any more.
-var errGone = problem.New(499, "Canceled", "The client went away")
+var (
+	// errGone: the client does not listen any more.
+	errGone = problem.New(499, "Canceled", "The client went away")
+	// errSpoke: the client sent a message.
+	errSpoke = problem.New(http.StatusBadRequest, "BadRequest", "The client sent a message, and nothing is expected from it", "Connect again, and listen")
+)

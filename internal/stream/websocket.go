@@ -40,11 +40,19 @@ func acceptWebSocket(writer http.ResponseWriter, request *http.Request, options 
 		return nil, problem.New(answer.code(), "BadRequest", err.Error(), "See RFC 6455 for the handshake of a WebSocket")
 	}
 	connection.SetReadLimit(largestFrame)
-	// The connection outlives the request's context for the moment that it takes to
-	// say why it is closed.
-	reading := connection.CloseRead(context.WithoutCancel(request.Context()))
-	context.AfterFunc(reading, func() { gone(errGone) })
+	go listen(connection, gone)
 	return &webSocket{connection: connection, options: options}, nil
+}
+
+// listen answers control frames, and finds out when the client is gone, or speaks.
+func listen(connection *websocket.Conn, gone context.CancelCauseFunc) {
+	// Not with the request's context: the connection outlives it for the moment that
+	// it takes to say why it is closed.
+	if _, _, err := connection.Reader(context.Background()); err != nil {
+		gone(errGone)
+		return
+	}
+	gone(errSpoke)
 }
 
 func offersOnlyToken(request *http.Request) bool {
@@ -135,6 +143,9 @@ func closeCode(err error) (websocket.StatusCode, *problem.Error) {
 		return websocket.StatusGoingAway, nil
 	}
 	failed := problem.From(err)
+	if failed == errSpoke {
+		return websocket.StatusPolicyViolation, failed
+	}
 	switch failed.Code {
 	case http.StatusUnauthorized, http.StatusForbidden:
 		return websocket.StatusPolicyViolation, failed
