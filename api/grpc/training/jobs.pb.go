@@ -624,7 +624,7 @@ type GetUsageRequest struct {
 	Kind      string                 `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"`
 	Namespace string                 `protobuf:"bytes,2,opt,name=namespace,proto3" json:"namespace,omitempty"`
 	Name      string                 `protobuf:"bytes,3,opt,name=name,proto3" json:"name,omitempty"`
-	// window is how far to look back; an hour if not set.
+	// window is how far to look back, up to seven days; an hour if not set.
 	Window        *durationpb.Duration `protobuf:"bytes,4,opt,name=window,proto3" json:"window,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -979,9 +979,24 @@ func (x *DiagnoseRequest) GetName() string {
 }
 
 type DiagnoseResponse struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	Kind      string                 `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"`
+	Namespace string                 `protobuf:"bytes,2,opt,name=namespace,proto3" json:"namespace,omitempty"`
+	Name      string                 `protobuf:"bytes,3,opt,name=name,proto3" json:"name,omitempty"`
+	// state of the job in one word, as in JobRow.status.
+	State string `protobuf:"bytes,4,opt,name=state,proto3" json:"state,omitempty"`
+	// workers that are ready, of all: 3/4.
+	Workers string `protobuf:"bytes,5,opt,name=workers,proto3" json:"workers,omitempty"`
+	// explanation says why the job stands as it does.
+	Explanation    string `protobuf:"bytes,6,opt,name=explanation,proto3" json:"explanation,omitempty"`
+	FailureReason  string `protobuf:"bytes,7,opt,name=failure_reason,json=failureReason,proto3" json:"failure_reason,omitempty"`
+	FailureMessage string `protobuf:"bytes,8,opt,name=failure_message,json=failureMessage,proto3" json:"failure_message,omitempty"`
+	// conditions are what the operator answers, one question at a time.
+	Conditions []*Condition `protobuf:"bytes,9,rep,name=conditions,proto3" json:"conditions,omitempty"`
+	// hindered: something keeps the job from going on.
+	Hindered bool `protobuf:"varint,10,opt,name=hindered,proto3" json:"hindered,omitempty"`
 	// findings, the most likely cause first.
-	Findings      []*Finding `protobuf:"bytes,1,rep,name=findings,proto3" json:"findings,omitempty"`
+	Findings      []*Finding `protobuf:"bytes,11,rep,name=findings,proto3" json:"findings,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1014,6 +1029,76 @@ func (x *DiagnoseResponse) ProtoReflect() protoreflect.Message {
 // Deprecated: Use DiagnoseResponse.ProtoReflect.Descriptor instead.
 func (*DiagnoseResponse) Descriptor() ([]byte, []int) {
 	return file_training_jobs_proto_rawDescGZIP(), []int{15}
+}
+
+func (x *DiagnoseResponse) GetKind() string {
+	if x != nil {
+		return x.Kind
+	}
+	return ""
+}
+
+func (x *DiagnoseResponse) GetNamespace() string {
+	if x != nil {
+		return x.Namespace
+	}
+	return ""
+}
+
+func (x *DiagnoseResponse) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *DiagnoseResponse) GetState() string {
+	if x != nil {
+		return x.State
+	}
+	return ""
+}
+
+func (x *DiagnoseResponse) GetWorkers() string {
+	if x != nil {
+		return x.Workers
+	}
+	return ""
+}
+
+func (x *DiagnoseResponse) GetExplanation() string {
+	if x != nil {
+		return x.Explanation
+	}
+	return ""
+}
+
+func (x *DiagnoseResponse) GetFailureReason() string {
+	if x != nil {
+		return x.FailureReason
+	}
+	return ""
+}
+
+func (x *DiagnoseResponse) GetFailureMessage() string {
+	if x != nil {
+		return x.FailureMessage
+	}
+	return ""
+}
+
+func (x *DiagnoseResponse) GetConditions() []*Condition {
+	if x != nil {
+		return x.Conditions
+	}
+	return nil
+}
+
+func (x *DiagnoseResponse) GetHindered() bool {
+	if x != nil {
+		return x.Hindered
+	}
+	return false
 }
 
 func (x *DiagnoseResponse) GetFindings() []*Finding {
@@ -1123,11 +1208,9 @@ func (x *Finding) GetDocumentation() string {
 }
 
 type PreflightRequest struct {
-	state     protoimpl.MessageState `protogen:"open.v1"`
-	Namespace string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
-	Job       *Job                   `protobuf:"bytes,2,opt,name=job,proto3" json:"job,omitempty"`
-	// kind of the jobs that are meant, if there is no job.
-	Kind          string `protobuf:"bytes,3,opt,name=kind,proto3" json:"kind,omitempty"`
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Namespace     string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
+	Job           *Job                   `protobuf:"bytes,2,opt,name=job,proto3" json:"job,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1176,16 +1259,15 @@ func (x *PreflightRequest) GetJob() *Job {
 	return nil
 }
 
-func (x *PreflightRequest) GetKind() string {
-	if x != nil {
-		return x.Kind
-	}
-	return ""
-}
-
 type PreflightResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Findings      []*Finding             `protobuf:"bytes,1,rep,name=findings,proto3" json:"findings,omitempty"`
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	Kind      string                 `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"`
+	Namespace string                 `protobuf:"bytes,2,opt,name=namespace,proto3" json:"namespace,omitempty"`
+	Name      string                 `protobuf:"bytes,3,opt,name=name,proto3" json:"name,omitempty"`
+	// passed of total checks.
+	Passed        int32      `protobuf:"varint,4,opt,name=passed,proto3" json:"passed,omitempty"`
+	Total         int32      `protobuf:"varint,5,opt,name=total,proto3" json:"total,omitempty"`
+	Checks        []*Outcome `protobuf:"bytes,6,rep,name=checks,proto3" json:"checks,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1220,7 +1302,104 @@ func (*PreflightResponse) Descriptor() ([]byte, []int) {
 	return file_training_jobs_proto_rawDescGZIP(), []int{18}
 }
 
-func (x *PreflightResponse) GetFindings() []*Finding {
+func (x *PreflightResponse) GetKind() string {
+	if x != nil {
+		return x.Kind
+	}
+	return ""
+}
+
+func (x *PreflightResponse) GetNamespace() string {
+	if x != nil {
+		return x.Namespace
+	}
+	return ""
+}
+
+func (x *PreflightResponse) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *PreflightResponse) GetPassed() int32 {
+	if x != nil {
+		return x.Passed
+	}
+	return 0
+}
+
+func (x *PreflightResponse) GetTotal() int32 {
+	if x != nil {
+		return x.Total
+	}
+	return 0
+}
+
+func (x *PreflightResponse) GetChecks() []*Outcome {
+	if x != nil {
+		return x.Checks
+	}
+	return nil
+}
+
+// Outcome is a check before submission, and what it found.
+type Outcome struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Check string                 `protobuf:"bytes,1,opt,name=check,proto3" json:"check,omitempty"`
+	// result is ok, warning, fail or not known.
+	Result        string     `protobuf:"bytes,2,opt,name=result,proto3" json:"result,omitempty"`
+	Findings      []*Finding `protobuf:"bytes,3,rep,name=findings,proto3" json:"findings,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Outcome) Reset() {
+	*x = Outcome{}
+	mi := &file_training_jobs_proto_msgTypes[19]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Outcome) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Outcome) ProtoMessage() {}
+
+func (x *Outcome) ProtoReflect() protoreflect.Message {
+	mi := &file_training_jobs_proto_msgTypes[19]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Outcome.ProtoReflect.Descriptor instead.
+func (*Outcome) Descriptor() ([]byte, []int) {
+	return file_training_jobs_proto_rawDescGZIP(), []int{19}
+}
+
+func (x *Outcome) GetCheck() string {
+	if x != nil {
+		return x.Check
+	}
+	return ""
+}
+
+func (x *Outcome) GetResult() string {
+	if x != nil {
+		return x.Result
+	}
+	return ""
+}
+
+func (x *Outcome) GetFindings() []*Finding {
 	if x != nil {
 		return x.Findings
 	}
@@ -1236,7 +1415,7 @@ type GetQuotaRequest struct {
 
 func (x *GetQuotaRequest) Reset() {
 	*x = GetQuotaRequest{}
-	mi := &file_training_jobs_proto_msgTypes[19]
+	mi := &file_training_jobs_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1248,7 +1427,7 @@ func (x *GetQuotaRequest) String() string {
 func (*GetQuotaRequest) ProtoMessage() {}
 
 func (x *GetQuotaRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_training_jobs_proto_msgTypes[19]
+	mi := &file_training_jobs_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1261,7 +1440,7 @@ func (x *GetQuotaRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetQuotaRequest.ProtoReflect.Descriptor instead.
 func (*GetQuotaRequest) Descriptor() ([]byte, []int) {
-	return file_training_jobs_proto_rawDescGZIP(), []int{19}
+	return file_training_jobs_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *GetQuotaRequest) GetNamespace() string {
@@ -1283,7 +1462,7 @@ type GetQuotaResponse struct {
 
 func (x *GetQuotaResponse) Reset() {
 	*x = GetQuotaResponse{}
-	mi := &file_training_jobs_proto_msgTypes[20]
+	mi := &file_training_jobs_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1295,7 +1474,7 @@ func (x *GetQuotaResponse) String() string {
 func (*GetQuotaResponse) ProtoMessage() {}
 
 func (x *GetQuotaResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_training_jobs_proto_msgTypes[20]
+	mi := &file_training_jobs_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1308,7 +1487,7 @@ func (x *GetQuotaResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetQuotaResponse.ProtoReflect.Descriptor instead.
 func (*GetQuotaResponse) Descriptor() ([]byte, []int) {
-	return file_training_jobs_proto_rawDescGZIP(), []int{20}
+	return file_training_jobs_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *GetQuotaResponse) GetNamespace() string {
@@ -1344,7 +1523,7 @@ type QuotaUsage struct {
 
 func (x *QuotaUsage) Reset() {
 	*x = QuotaUsage{}
-	mi := &file_training_jobs_proto_msgTypes[21]
+	mi := &file_training_jobs_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1356,7 +1535,7 @@ func (x *QuotaUsage) String() string {
 func (*QuotaUsage) ProtoMessage() {}
 
 func (x *QuotaUsage) ProtoReflect() protoreflect.Message {
-	mi := &file_training_jobs_proto_msgTypes[21]
+	mi := &file_training_jobs_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1369,7 +1548,7 @@ func (x *QuotaUsage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QuotaUsage.ProtoReflect.Descriptor instead.
 func (*QuotaUsage) Descriptor() ([]byte, []int) {
-	return file_training_jobs_proto_rawDescGZIP(), []int{21}
+	return file_training_jobs_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *QuotaUsage) GetName() string {
@@ -1404,7 +1583,7 @@ type ListRuntimesRequest struct {
 
 func (x *ListRuntimesRequest) Reset() {
 	*x = ListRuntimesRequest{}
-	mi := &file_training_jobs_proto_msgTypes[22]
+	mi := &file_training_jobs_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1416,7 +1595,7 @@ func (x *ListRuntimesRequest) String() string {
 func (*ListRuntimesRequest) ProtoMessage() {}
 
 func (x *ListRuntimesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_training_jobs_proto_msgTypes[22]
+	mi := &file_training_jobs_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1429,7 +1608,7 @@ func (x *ListRuntimesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRuntimesRequest.ProtoReflect.Descriptor instead.
 func (*ListRuntimesRequest) Descriptor() ([]byte, []int) {
-	return file_training_jobs_proto_rawDescGZIP(), []int{22}
+	return file_training_jobs_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *ListRuntimesRequest) GetNamespace() string {
@@ -1455,7 +1634,7 @@ type ListRuntimesResponse struct {
 
 func (x *ListRuntimesResponse) Reset() {
 	*x = ListRuntimesResponse{}
-	mi := &file_training_jobs_proto_msgTypes[23]
+	mi := &file_training_jobs_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1467,7 +1646,7 @@ func (x *ListRuntimesResponse) String() string {
 func (*ListRuntimesResponse) ProtoMessage() {}
 
 func (x *ListRuntimesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_training_jobs_proto_msgTypes[23]
+	mi := &file_training_jobs_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1480,7 +1659,7 @@ func (x *ListRuntimesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRuntimesResponse.ProtoReflect.Descriptor instead.
 func (*ListRuntimesResponse) Descriptor() ([]byte, []int) {
-	return file_training_jobs_proto_rawDescGZIP(), []int{23}
+	return file_training_jobs_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *ListRuntimesResponse) GetItems() []*Runtime {
@@ -1501,7 +1680,7 @@ type GetRuntimeRequest struct {
 
 func (x *GetRuntimeRequest) Reset() {
 	*x = GetRuntimeRequest{}
-	mi := &file_training_jobs_proto_msgTypes[24]
+	mi := &file_training_jobs_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1513,7 +1692,7 @@ func (x *GetRuntimeRequest) String() string {
 func (*GetRuntimeRequest) ProtoMessage() {}
 
 func (x *GetRuntimeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_training_jobs_proto_msgTypes[24]
+	mi := &file_training_jobs_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1526,7 +1705,7 @@ func (x *GetRuntimeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetRuntimeRequest.ProtoReflect.Descriptor instead.
 func (*GetRuntimeRequest) Descriptor() ([]byte, []int) {
-	return file_training_jobs_proto_rawDescGZIP(), []int{24}
+	return file_training_jobs_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *GetRuntimeRequest) GetNamespace() string {
@@ -1552,7 +1731,7 @@ type GetRuntimeResponse struct {
 
 func (x *GetRuntimeResponse) Reset() {
 	*x = GetRuntimeResponse{}
-	mi := &file_training_jobs_proto_msgTypes[25]
+	mi := &file_training_jobs_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1564,7 +1743,7 @@ func (x *GetRuntimeResponse) String() string {
 func (*GetRuntimeResponse) ProtoMessage() {}
 
 func (x *GetRuntimeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_training_jobs_proto_msgTypes[25]
+	mi := &file_training_jobs_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1577,7 +1756,7 @@ func (x *GetRuntimeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetRuntimeResponse.ProtoReflect.Descriptor instead.
 func (*GetRuntimeResponse) Descriptor() ([]byte, []int) {
-	return file_training_jobs_proto_rawDescGZIP(), []int{25}
+	return file_training_jobs_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *GetRuntimeResponse) GetRuntime() *Runtime {
@@ -1605,7 +1784,7 @@ type Runtime struct {
 
 func (x *Runtime) Reset() {
 	*x = Runtime{}
-	mi := &file_training_jobs_proto_msgTypes[26]
+	mi := &file_training_jobs_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1617,7 +1796,7 @@ func (x *Runtime) String() string {
 func (*Runtime) ProtoMessage() {}
 
 func (x *Runtime) ProtoReflect() protoreflect.Message {
-	mi := &file_training_jobs_proto_msgTypes[26]
+	mi := &file_training_jobs_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1630,7 +1809,7 @@ func (x *Runtime) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Runtime.ProtoReflect.Descriptor instead.
 func (*Runtime) Descriptor() ([]byte, []int) {
-	return file_training_jobs_proto_rawDescGZIP(), []int{26}
+	return file_training_jobs_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *Runtime) GetName() string {
@@ -1697,7 +1876,7 @@ type WatchJobsRequest struct {
 
 func (x *WatchJobsRequest) Reset() {
 	*x = WatchJobsRequest{}
-	mi := &file_training_jobs_proto_msgTypes[27]
+	mi := &file_training_jobs_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1709,7 +1888,7 @@ func (x *WatchJobsRequest) String() string {
 func (*WatchJobsRequest) ProtoMessage() {}
 
 func (x *WatchJobsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_training_jobs_proto_msgTypes[27]
+	mi := &file_training_jobs_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1722,7 +1901,7 @@ func (x *WatchJobsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchJobsRequest.ProtoReflect.Descriptor instead.
 func (*WatchJobsRequest) Descriptor() ([]byte, []int) {
-	return file_training_jobs_proto_rawDescGZIP(), []int{27}
+	return file_training_jobs_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *WatchJobsRequest) GetKind() string {
@@ -1766,7 +1945,7 @@ type JobEvent struct {
 
 func (x *JobEvent) Reset() {
 	*x = JobEvent{}
-	mi := &file_training_jobs_proto_msgTypes[28]
+	mi := &file_training_jobs_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1778,7 +1957,7 @@ func (x *JobEvent) String() string {
 func (*JobEvent) ProtoMessage() {}
 
 func (x *JobEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_training_jobs_proto_msgTypes[28]
+	mi := &file_training_jobs_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1791,7 +1970,7 @@ func (x *JobEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobEvent.ProtoReflect.Descriptor instead.
 func (*JobEvent) Descriptor() ([]byte, []int) {
-	return file_training_jobs_proto_rawDescGZIP(), []int{28}
+	return file_training_jobs_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *JobEvent) GetEventType() string {
@@ -1848,7 +2027,7 @@ type JobRow struct {
 
 func (x *JobRow) Reset() {
 	*x = JobRow{}
-	mi := &file_training_jobs_proto_msgTypes[29]
+	mi := &file_training_jobs_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1860,7 +2039,7 @@ func (x *JobRow) String() string {
 func (*JobRow) ProtoMessage() {}
 
 func (x *JobRow) ProtoReflect() protoreflect.Message {
-	mi := &file_training_jobs_proto_msgTypes[29]
+	mi := &file_training_jobs_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1873,7 +2052,7 @@ func (x *JobRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobRow.ProtoReflect.Descriptor instead.
 func (*JobRow) Descriptor() ([]byte, []int) {
-	return file_training_jobs_proto_rawDescGZIP(), []int{29}
+	return file_training_jobs_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *JobRow) GetKind() string {
@@ -2020,7 +2199,7 @@ type WorkerStatus struct {
 
 func (x *WorkerStatus) Reset() {
 	*x = WorkerStatus{}
-	mi := &file_training_jobs_proto_msgTypes[30]
+	mi := &file_training_jobs_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2032,7 +2211,7 @@ func (x *WorkerStatus) String() string {
 func (*WorkerStatus) ProtoMessage() {}
 
 func (x *WorkerStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_training_jobs_proto_msgTypes[30]
+	mi := &file_training_jobs_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2045,7 +2224,7 @@ func (x *WorkerStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkerStatus.ProtoReflect.Descriptor instead.
 func (*WorkerStatus) Descriptor() ([]byte, []int) {
-	return file_training_jobs_proto_rawDescGZIP(), []int{30}
+	return file_training_jobs_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *WorkerStatus) GetIndex() int32 {
@@ -2130,9 +2309,22 @@ const file_training_jobs_proto_rawDesc = "" +
 	"\x0fDiagnoseRequest\x12\x12\n" +
 	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x1c\n" +
 	"\tnamespace\x18\x02 \x01(\tR\tnamespace\x12\x12\n" +
-	"\x04name\x18\x03 \x01(\tR\x04name\"A\n" +
-	"\x10DiagnoseResponse\x12-\n" +
-	"\bfindings\x18\x01 \x03(\v2\x11.training.FindingR\bfindings\"\xaf\x01\n" +
+	"\x04name\x18\x03 \x01(\tR\x04name\"\xfa\x02\n" +
+	"\x10DiagnoseResponse\x12\x12\n" +
+	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x1c\n" +
+	"\tnamespace\x18\x02 \x01(\tR\tnamespace\x12\x12\n" +
+	"\x04name\x18\x03 \x01(\tR\x04name\x12\x14\n" +
+	"\x05state\x18\x04 \x01(\tR\x05state\x12\x18\n" +
+	"\aworkers\x18\x05 \x01(\tR\aworkers\x12 \n" +
+	"\vexplanation\x18\x06 \x01(\tR\vexplanation\x12%\n" +
+	"\x0efailure_reason\x18\a \x01(\tR\rfailureReason\x12'\n" +
+	"\x0ffailure_message\x18\b \x01(\tR\x0efailureMessage\x123\n" +
+	"\n" +
+	"conditions\x18\t \x03(\v2\x13.training.ConditionR\n" +
+	"conditions\x12\x1a\n" +
+	"\bhindered\x18\n" +
+	" \x01(\bR\bhindered\x12-\n" +
+	"\bfindings\x18\v \x03(\v2\x11.training.FindingR\bfindings\"\xaf\x01\n" +
 	"\aFinding\x12\x12\n" +
 	"\x04rank\x18\x01 \x01(\tR\x04rank\x12\x14\n" +
 	"\x05check\x18\x02 \x01(\tR\x05check\x12\x14\n" +
@@ -2140,13 +2332,21 @@ const file_training_jobs_proto_rawDesc = "" +
 	"\x05cause\x18\x04 \x01(\tR\x05cause\x12\x16\n" +
 	"\x06object\x18\x05 \x01(\tR\x06object\x12\x10\n" +
 	"\x03fix\x18\x06 \x01(\tR\x03fix\x12$\n" +
-	"\rdocumentation\x18\a \x01(\tR\rdocumentation\"e\n" +
+	"\rdocumentation\x18\a \x01(\tR\rdocumentation\"Q\n" +
 	"\x10PreflightRequest\x12\x1c\n" +
 	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x1f\n" +
-	"\x03job\x18\x02 \x01(\v2\r.training.JobR\x03job\x12\x12\n" +
-	"\x04kind\x18\x03 \x01(\tR\x04kind\"B\n" +
-	"\x11PreflightResponse\x12-\n" +
-	"\bfindings\x18\x01 \x03(\v2\x11.training.FindingR\bfindings\"/\n" +
+	"\x03job\x18\x02 \x01(\v2\r.training.JobR\x03job\"\xb2\x01\n" +
+	"\x11PreflightResponse\x12\x12\n" +
+	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x1c\n" +
+	"\tnamespace\x18\x02 \x01(\tR\tnamespace\x12\x12\n" +
+	"\x04name\x18\x03 \x01(\tR\x04name\x12\x16\n" +
+	"\x06passed\x18\x04 \x01(\x05R\x06passed\x12\x14\n" +
+	"\x05total\x18\x05 \x01(\x05R\x05total\x12)\n" +
+	"\x06checks\x18\x06 \x03(\v2\x11.training.OutcomeR\x06checks\"f\n" +
+	"\aOutcome\x12\x14\n" +
+	"\x05check\x18\x01 \x01(\tR\x05check\x12\x16\n" +
+	"\x06result\x18\x02 \x01(\tR\x06result\x12-\n" +
+	"\bfindings\x18\x03 \x03(\v2\x11.training.FindingR\bfindings\"/\n" +
 	"\x0fGetQuotaRequest\x12\x1c\n" +
 	"\tnamespace\x18\x01 \x01(\tR\tnamespace\"\x7f\n" +
 	"\x10GetQuotaResponse\x12\x1c\n" +
@@ -2246,7 +2446,7 @@ func file_training_jobs_proto_rawDescGZIP() []byte {
 	return file_training_jobs_proto_rawDescData
 }
 
-var file_training_jobs_proto_msgTypes = make([]protoimpl.MessageInfo, 33)
+var file_training_jobs_proto_msgTypes = make([]protoimpl.MessageInfo, 34)
 var file_training_jobs_proto_goTypes = []any{
 	(*Job)(nil),                   // 0: training.Job
 	(*SuspendRequest)(nil),        // 1: training.SuspendRequest
@@ -2267,35 +2467,37 @@ var file_training_jobs_proto_goTypes = []any{
 	(*Finding)(nil),               // 16: training.Finding
 	(*PreflightRequest)(nil),      // 17: training.PreflightRequest
 	(*PreflightResponse)(nil),     // 18: training.PreflightResponse
-	(*GetQuotaRequest)(nil),       // 19: training.GetQuotaRequest
-	(*GetQuotaResponse)(nil),      // 20: training.GetQuotaResponse
-	(*QuotaUsage)(nil),            // 21: training.QuotaUsage
-	(*ListRuntimesRequest)(nil),   // 22: training.ListRuntimesRequest
-	(*ListRuntimesResponse)(nil),  // 23: training.ListRuntimesResponse
-	(*GetRuntimeRequest)(nil),     // 24: training.GetRuntimeRequest
-	(*GetRuntimeResponse)(nil),    // 25: training.GetRuntimeResponse
-	(*Runtime)(nil),               // 26: training.Runtime
-	(*WatchJobsRequest)(nil),      // 27: training.WatchJobsRequest
-	(*JobEvent)(nil),              // 28: training.JobEvent
-	(*JobRow)(nil),                // 29: training.JobRow
-	(*WorkerStatus)(nil),          // 30: training.WorkerStatus
-	nil,                           // 31: training.QuotaUsage.HardEntry
-	nil,                           // 32: training.QuotaUsage.UsedEntry
-	(*MPIJob)(nil),                // 33: training.MPIJob
-	(*TrainJob)(nil),              // 34: training.TrainJob
-	(*timestamppb.Timestamp)(nil), // 35: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),   // 36: google.protobuf.Duration
-	(*structpb.Struct)(nil),       // 37: google.protobuf.Struct
+	(*Outcome)(nil),               // 19: training.Outcome
+	(*GetQuotaRequest)(nil),       // 20: training.GetQuotaRequest
+	(*GetQuotaResponse)(nil),      // 21: training.GetQuotaResponse
+	(*QuotaUsage)(nil),            // 22: training.QuotaUsage
+	(*ListRuntimesRequest)(nil),   // 23: training.ListRuntimesRequest
+	(*ListRuntimesResponse)(nil),  // 24: training.ListRuntimesResponse
+	(*GetRuntimeRequest)(nil),     // 25: training.GetRuntimeRequest
+	(*GetRuntimeResponse)(nil),    // 26: training.GetRuntimeResponse
+	(*Runtime)(nil),               // 27: training.Runtime
+	(*WatchJobsRequest)(nil),      // 28: training.WatchJobsRequest
+	(*JobEvent)(nil),              // 29: training.JobEvent
+	(*JobRow)(nil),                // 30: training.JobRow
+	(*WorkerStatus)(nil),          // 31: training.WorkerStatus
+	nil,                           // 32: training.QuotaUsage.HardEntry
+	nil,                           // 33: training.QuotaUsage.UsedEntry
+	(*MPIJob)(nil),                // 34: training.MPIJob
+	(*TrainJob)(nil),              // 35: training.TrainJob
+	(*timestamppb.Timestamp)(nil), // 36: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),   // 37: google.protobuf.Duration
+	(*Condition)(nil),             // 38: training.Condition
+	(*structpb.Struct)(nil),       // 39: google.protobuf.Struct
 }
 var file_training_jobs_proto_depIdxs = []int32{
-	33, // 0: training.Job.mpijob:type_name -> training.MPIJob
-	34, // 1: training.Job.trainjob:type_name -> training.TrainJob
+	34, // 0: training.Job.mpijob:type_name -> training.MPIJob
+	35, // 1: training.Job.trainjob:type_name -> training.TrainJob
 	0,  // 2: training.SuspendResponse.job:type_name -> training.Job
 	0,  // 3: training.ResumeResponse.job:type_name -> training.Job
 	0,  // 4: training.RestartResponse.job:type_name -> training.Job
 	9,  // 5: training.ListEventsResponse.events:type_name -> training.Event
-	35, // 6: training.Event.timestamp:type_name -> google.protobuf.Timestamp
-	36, // 7: training.GetUsageRequest.window:type_name -> google.protobuf.Duration
+	36, // 6: training.Event.timestamp:type_name -> google.protobuf.Timestamp
+	37, // 7: training.GetUsageRequest.window:type_name -> google.protobuf.Duration
 	12, // 8: training.GetUsageResponse.launcher:type_name -> training.PodUsage
 	12, // 9: training.GetUsageResponse.workers:type_name -> training.PodUsage
 	13, // 10: training.PodUsage.cpu:type_name -> training.Sample
@@ -2304,48 +2506,50 @@ var file_training_jobs_proto_depIdxs = []int32{
 	13, // 13: training.PodUsage.gpu_memory:type_name -> training.Sample
 	13, // 14: training.PodUsage.network_transmit:type_name -> training.Sample
 	13, // 15: training.PodUsage.network_receive:type_name -> training.Sample
-	35, // 16: training.Sample.timestamp:type_name -> google.protobuf.Timestamp
-	16, // 17: training.DiagnoseResponse.findings:type_name -> training.Finding
-	0,  // 18: training.PreflightRequest.job:type_name -> training.Job
-	16, // 19: training.PreflightResponse.findings:type_name -> training.Finding
-	21, // 20: training.GetQuotaResponse.quotas:type_name -> training.QuotaUsage
-	31, // 21: training.QuotaUsage.hard:type_name -> training.QuotaUsage.HardEntry
-	32, // 22: training.QuotaUsage.used:type_name -> training.QuotaUsage.UsedEntry
-	26, // 23: training.ListRuntimesResponse.items:type_name -> training.Runtime
-	26, // 24: training.GetRuntimeResponse.runtime:type_name -> training.Runtime
-	37, // 25: training.Runtime.object:type_name -> google.protobuf.Struct
-	29, // 26: training.JobEvent.row:type_name -> training.JobRow
-	35, // 27: training.JobRow.creation_time:type_name -> google.protobuf.Timestamp
-	35, // 28: training.JobRow.start_time:type_name -> google.protobuf.Timestamp
-	35, // 29: training.JobRow.completion_time:type_name -> google.protobuf.Timestamp
-	30, // 30: training.JobRow.worker_statuses:type_name -> training.WorkerStatus
-	1,  // 31: training.JobService.Suspend:input_type -> training.SuspendRequest
-	3,  // 32: training.JobService.Resume:input_type -> training.ResumeRequest
-	5,  // 33: training.JobService.Restart:input_type -> training.RestartRequest
-	7,  // 34: training.JobService.ListEvents:input_type -> training.ListEventsRequest
-	10, // 35: training.JobService.GetUsage:input_type -> training.GetUsageRequest
-	14, // 36: training.JobService.Diagnose:input_type -> training.DiagnoseRequest
-	17, // 37: training.JobService.Preflight:input_type -> training.PreflightRequest
-	19, // 38: training.JobService.GetQuota:input_type -> training.GetQuotaRequest
-	22, // 39: training.JobService.ListRuntimes:input_type -> training.ListRuntimesRequest
-	24, // 40: training.JobService.GetRuntime:input_type -> training.GetRuntimeRequest
-	27, // 41: training.JobService.WatchJobs:input_type -> training.WatchJobsRequest
-	2,  // 42: training.JobService.Suspend:output_type -> training.SuspendResponse
-	4,  // 43: training.JobService.Resume:output_type -> training.ResumeResponse
-	6,  // 44: training.JobService.Restart:output_type -> training.RestartResponse
-	8,  // 45: training.JobService.ListEvents:output_type -> training.ListEventsResponse
-	11, // 46: training.JobService.GetUsage:output_type -> training.GetUsageResponse
-	15, // 47: training.JobService.Diagnose:output_type -> training.DiagnoseResponse
-	18, // 48: training.JobService.Preflight:output_type -> training.PreflightResponse
-	20, // 49: training.JobService.GetQuota:output_type -> training.GetQuotaResponse
-	23, // 50: training.JobService.ListRuntimes:output_type -> training.ListRuntimesResponse
-	25, // 51: training.JobService.GetRuntime:output_type -> training.GetRuntimeResponse
-	28, // 52: training.JobService.WatchJobs:output_type -> training.JobEvent
-	42, // [42:53] is the sub-list for method output_type
-	31, // [31:42] is the sub-list for method input_type
-	31, // [31:31] is the sub-list for extension type_name
-	31, // [31:31] is the sub-list for extension extendee
-	0,  // [0:31] is the sub-list for field type_name
+	36, // 16: training.Sample.timestamp:type_name -> google.protobuf.Timestamp
+	38, // 17: training.DiagnoseResponse.conditions:type_name -> training.Condition
+	16, // 18: training.DiagnoseResponse.findings:type_name -> training.Finding
+	0,  // 19: training.PreflightRequest.job:type_name -> training.Job
+	19, // 20: training.PreflightResponse.checks:type_name -> training.Outcome
+	16, // 21: training.Outcome.findings:type_name -> training.Finding
+	22, // 22: training.GetQuotaResponse.quotas:type_name -> training.QuotaUsage
+	32, // 23: training.QuotaUsage.hard:type_name -> training.QuotaUsage.HardEntry
+	33, // 24: training.QuotaUsage.used:type_name -> training.QuotaUsage.UsedEntry
+	27, // 25: training.ListRuntimesResponse.items:type_name -> training.Runtime
+	27, // 26: training.GetRuntimeResponse.runtime:type_name -> training.Runtime
+	39, // 27: training.Runtime.object:type_name -> google.protobuf.Struct
+	30, // 28: training.JobEvent.row:type_name -> training.JobRow
+	36, // 29: training.JobRow.creation_time:type_name -> google.protobuf.Timestamp
+	36, // 30: training.JobRow.start_time:type_name -> google.protobuf.Timestamp
+	36, // 31: training.JobRow.completion_time:type_name -> google.protobuf.Timestamp
+	31, // 32: training.JobRow.worker_statuses:type_name -> training.WorkerStatus
+	1,  // 33: training.JobService.Suspend:input_type -> training.SuspendRequest
+	3,  // 34: training.JobService.Resume:input_type -> training.ResumeRequest
+	5,  // 35: training.JobService.Restart:input_type -> training.RestartRequest
+	7,  // 36: training.JobService.ListEvents:input_type -> training.ListEventsRequest
+	10, // 37: training.JobService.GetUsage:input_type -> training.GetUsageRequest
+	14, // 38: training.JobService.Diagnose:input_type -> training.DiagnoseRequest
+	17, // 39: training.JobService.Preflight:input_type -> training.PreflightRequest
+	20, // 40: training.JobService.GetQuota:input_type -> training.GetQuotaRequest
+	23, // 41: training.JobService.ListRuntimes:input_type -> training.ListRuntimesRequest
+	25, // 42: training.JobService.GetRuntime:input_type -> training.GetRuntimeRequest
+	28, // 43: training.JobService.WatchJobs:input_type -> training.WatchJobsRequest
+	2,  // 44: training.JobService.Suspend:output_type -> training.SuspendResponse
+	4,  // 45: training.JobService.Resume:output_type -> training.ResumeResponse
+	6,  // 46: training.JobService.Restart:output_type -> training.RestartResponse
+	8,  // 47: training.JobService.ListEvents:output_type -> training.ListEventsResponse
+	11, // 48: training.JobService.GetUsage:output_type -> training.GetUsageResponse
+	15, // 49: training.JobService.Diagnose:output_type -> training.DiagnoseResponse
+	18, // 50: training.JobService.Preflight:output_type -> training.PreflightResponse
+	21, // 51: training.JobService.GetQuota:output_type -> training.GetQuotaResponse
+	24, // 52: training.JobService.ListRuntimes:output_type -> training.ListRuntimesResponse
+	26, // 53: training.JobService.GetRuntime:output_type -> training.GetRuntimeResponse
+	29, // 54: training.JobService.WatchJobs:output_type -> training.JobEvent
+	44, // [44:55] is the sub-list for method output_type
+	33, // [33:44] is the sub-list for method input_type
+	33, // [33:33] is the sub-list for extension type_name
+	33, // [33:33] is the sub-list for extension extendee
+	0,  // [0:33] is the sub-list for field type_name
 }
 
 func init() { file_training_jobs_proto_init() }
@@ -2366,7 +2570,7 @@ func file_training_jobs_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_training_jobs_proto_rawDesc), len(file_training_jobs_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   33,
+			NumMessages:   34,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -14,21 +14,41 @@ import (
 	"strings"
 
 	"google.golang.org/protobuf/proto"
-	"k8s.io/apimachinery/pkg/runtime"
+	"google.golang.org/protobuf/types/known/structpb"
 	kjson "sigs.k8s.io/json"
 
 	"github.com/trireme-mpi/trireme/internal/problem"
 )
 
-// ToMessage puts all that an object says into a message that is empty. The object is
-// a pointer to a struct, and is not changed.
+// ToMessage puts all that an object says into a message that is empty.
 func ToMessage(object any, message proto.Message) error {
-	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
+	content, err := asContent(object)
 	if err != nil {
-		return fmt.Errorf("%T as JSON: %w", object, err)
+		return err
 	}
 	fill(message.ProtoReflect(), content)
 	return nil
+}
+
+// ToStruct is an object as protobuf writes JSON.
+func ToStruct(object any) (*structpb.Struct, error) {
+	content, err := asContent(object)
+	if err != nil {
+		return nil, err
+	}
+	return structOf(content), nil
+}
+
+func asContent(object any) (content map[string]any, err error) {
+	encoded, err := json.Marshal(object)
+	if err != nil {
+		return nil, fmt.Errorf("%T as JSON: %w", object, err)
+	}
+	// Integers stay what they are.
+	if err := kjson.UnmarshalCaseSensitivePreserveInts(encoded, &content); err != nil {
+		return nil, fmt.Errorf("%T as JSON: %w", object, err)
+	}
+	return content, nil
 }
 
 // FromMessage puts all that a message says into an object that is empty. Its errors

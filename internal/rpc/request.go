@@ -1,0 +1,103 @@
+package rpc
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/trireme-mpi/trireme/internal/jobview"
+	"github.com/trireme-mpi/trireme/internal/live"
+	"github.com/trireme-mpi/trireme/internal/problem"
+	"github.com/trireme-mpi/trireme/internal/service"
+)
+
+// invalid is a fault of the client's whose message is already whole.
+func invalid(field, message string) error {
+	return &problem.Error{Code: http.StatusBadRequest, Reason: "BadRequest", Message: message, Details: []problem.Detail{{Field: field, Reason: message}}}
+}
+
+// named is a field of a request that names something.
+type named struct {
+	field, value string
+	optional     bool
+}
+
+// checkNames refuses what is no name of anything, before it becomes part of a path.
+func checkNames(names ...named) error {
+	for _, name := range names {
+		if name.value == "" && name.optional {
+			continue
+		}
+		if name.value == "" {
+			return invalid(name.field, name.field+" is required")
+		}
+		if faults := validation.IsDNS1123Subdomain(name.value); len(faults) > 0 {
+			return problem.Invalid(name.field, "%q is no name: %s", name.value, faults[0])
+		}
+	}
+	return nil
+}
+
+// ofJob is a request about one job.
+type ofJob interface {
+	GetNamespace() string
+	GetName() string
+}
+
+// reference is the job that a request is about.
+func reference(kind *jobview.Kind, request ofJob) (service.JobRef, error) {
+	ref := service.JobRef{Kind: kind, Namespace: request.GetNamespace(), Name: request.GetName()}
+	return ref, checkNames(named{field: "namespace", value: ref.Namespace}, named{field: "name", value: ref.Name})
+}
+
+// kindOf is a kind by its name.
+func kindOf(name string) (*jobview.Kind, error) {
+	var names []string
+	for _, kind := range jobview.Kinds {
+		if string(kind.Kind) == name {
+			return kind, nil
+		}
+		names = append(names, fmt.Sprintf("'%s'", kind.Kind))
+	}
+	if name == "" {
+		return nil, invalid("kind", "kind is required")
+	}
+	return nil, invalid("kind", "kind must be "+strings.Join(names, " or "))
+}
+
+// ofList is a request for a list of jobs.
+type ofList interface {
+	GetNamespace() string
+	GetAllNamespaces() bool
+	GetLabelSelector() string
+	GetStatus() string
+	GetNameContains() string
+	GetSort() string
+	GetLimit() int32
+	GetContinueToken() string
+}
+
+func queryOf(request ofList) (live.Query, error) {
+	query := live.Query{
+		Namespace: request.GetNamespace(), Status: request.GetStatus(), Name: request.GetNameContains(),
+		Sort: request.GetSort(), Limit: int(request.GetLimit()), Continue: request.GetContinueToken(),
+	}
+	if request.GetAllNamespaces() && query.Namespace != "" {
+		return query, invalid("all_namespaces", "namespace and all_namespaces cannot both be set")
+	}
+	if err := checkNames(named{field: "namespace", value: query.Namespace, optional: request.GetAllNamespaces()}); err != nil {
+		return query, err
+	}
+	if query.Limit < 0 {
+		return query, problem.Invalid("limit", "must be from 1 to %d", live.MaxLimit)
+	}
+	selector, err := labels.Parse(request.GetLabelSelector())
+	if err != nil {
+		return query, problem.Invalid("label_selector", "%v", err)
+	}
+	query.Labels = selector
+	return query, nil
+}
