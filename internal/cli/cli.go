@@ -102,6 +102,7 @@ Settings of kubectl hold here too: the kubeconfig, its context and its namespace
 	root.AddCommand(newRuntimeCommand(environment))
 	root.AddCommand(newMigrateCommand(environment))
 	root.AddCommand(newTopCommand(environment))
+	root.AddCommand(newServerCommand(environment))
 	root.AddCommand(newVersionCommand(environment))
 	checkArguments(root)
 	return root

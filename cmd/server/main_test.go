@@ -1,0 +1,41 @@
+package main
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestParse(t *testing.T) {
+	settings, err := parse([]string{"--allowed-origins=https://a.example, https://b.example", "--proxy-ca-file=ca.crt", "--proxy-names=oauth-proxy", "--streams=7"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if difference := cmp.Diff(words{"https://a.example", "https://b.example"}, settings.origins); difference != "" {
+		t.Error(difference)
+	}
+	if settings.limits.Streams != 7 || settings.address != ":8443" || settings.impersonate {
+		t.Errorf("%+v", settings)
+	}
+}
+
+func TestParseRefuses(t *testing.T) {
+	for name, test := range map[string]struct {
+		arguments []string
+		want      string
+	}{
+		"a certificate without a key": {[]string{"--tls-cert-file=a"}, "belong together"},
+		"a proxy without authority":   {[]string{"--proxy-names=a"}, "need --proxy-ca-file"},
+		"belief without authority":    {[]string{"--impersonate"}, "need --proxy-ca-file"},
+		"no calls at all":             {[]string{"--requests-per-second=0"}, "more than nothing"},
+		"a word":                      {[]string{"start"}, `what is "start"`},
+		"an unknown flag":             {[]string{"--nonsense"}, "nonsense"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if _, err := parse(test.arguments); err == nil || !strings.Contains(err.Error(), test.want) {
+				t.Errorf("%v", err)
+			}
+		})
+	}
+}

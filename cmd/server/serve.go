@@ -1,0 +1,116 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+
+	prom "github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sync/errgroup"
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/clock"
+
+	"github.com/trireme-mpi/trireme/internal/access"
+	"github.com/trireme-mpi/trireme/internal/connection"
+	"github.com/trireme-mpi/trireme/internal/live"
+	"github.com/trireme-mpi/trireme/internal/server"
+	"github.com/trireme-mpi/trireme/internal/serving"
+	"github.com/trireme-mpi/trireme/internal/usage"
+)
+
+// serve runs the server with the rights of its own connection, until the context
+// ends.
+func serve(ctx context.Context, cluster *rest.Config, settings *settings, log *slog.Logger) error {
+	cluster = rest.CopyConfig(cluster)
+	// What the server reads itself, it reads once; reviews are kept.
+	cluster.QPS, cluster.Burst = -1, -1
+	cluster.UserAgent = "trireme-server/" + version
+	registry := prom.NewRegistry()
+	own, err := connection.NewMaker().Client(cluster, nil)
+	if err != nil {
+		return err
+	}
+	cache := live.NewCache(own, live.Options{Registry: registry})
+	options, err := optionsOf(cluster, settings, cache)
+	if err != nil {
+		return err
+	}
+	options.Registry, options.Log = registry, log
+	metering, err := settings.prometheus.open()
+	if err != nil {
+		return err
+	}
+	if err := serving.Join(options, serving.Parts{
+		Jobs: func(*access.Caller) live.Source { return cache }, Prometheus: metering, OperatorNamespace: settings.namespace,
+	}); err != nil {
+		return err
+	}
+	made, err := server.New(*options)
+	if err != nil {
+		return err
+	}
+	return runBoth(ctx, cache, made, log)
+}
+
+// runBoth keeps the cache as long as the server answers, also while it ends.
+func runBoth(ctx context.Context, cache *live.Cache, made *server.Server, log *slog.Logger) error {
+	caching, stop := context.WithCancel(context.WithoutCancel(ctx))
+	var group errgroup.Group
+	group.Go(func() error { cache.Run(caching); return nil })
+	group.Go(func() error {
+		defer stop()
+		return made.Run(ctx, func(address net.Addr) {
+			log.Info("the server answers", "address", address.String(), "version", version)
+		})
+	})
+	return group.Wait()
+}
+
+// optionsOf are the server's, but for what can be asked of it.
+func optionsOf(cluster *rest.Config, settings *settings, cache *live.Cache) (*server.Options, error) {
+	var proxy *access.Proxy
+	var err error
+	if settings.proxyAuthority != "" {
+		if proxy, err = access.NewProxy(settings.proxyAuthority, settings.proxyNames, settings.impersonate); err != nil {
+			return nil, err
+		}
+	}
+	guard, err := access.NewInCluster(cluster, proxy, clock.RealClock{})
+	if err != nil {
+		return nil, err
+	}
+	answers, err := server.APIServerAnswers(cluster)
+	if err != nil {
+		return nil, err
+	}
+	return &server.Options{
+		Address: settings.address, ProbeAddress: settings.probeAddress, Guard: guard, Proxy: proxy, Origins: settings.origins, Limits: settings.limits,
+		TLS: &server.TLS{
+			CertificateFile: settings.certificateFile, KeyFile: settings.keyFile, Names: settings.certificateNames, ClientAuthorities: proxy.Authorities(),
+		},
+		Ready: map[string]func(context.Context) error{"API server": answers, "cache": func(context.Context) error {
+			if !cache.HasSynced() {
+				return errors.New("the jobs are not read yet")
+			}
+			return nil
+		}},
+		Grace: settings.grace, Drain: settings.drain, Version: version, Audit: os.Stdout,
+	}, nil
+}
+
+// open is the way to Prometheus; nil if there is none.
+func (prometheus *prometheus) open() (*usage.Prometheus, error) {
+	if prometheus.address == "" {
+		return nil, nil
+	}
+	through, err := rest.HTTPClientFor(&rest.Config{
+		BearerTokenFile: prometheus.tokenFile, TLSClientConfig: rest.TLSClientConfig{CAFile: prometheus.authorityFile},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("reach Prometheus: %w", err)
+	}
+	return usage.NewPrometheus(prometheus.address, through)
+}

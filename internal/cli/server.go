@@ -1,0 +1,139 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/spf13/cobra"
+	"k8s.io/utils/clock"
+
+	"github.com/trireme-mpi/trireme/internal/access"
+	"github.com/trireme-mpi/trireme/internal/live"
+	"github.com/trireme-mpi/trireme/internal/server"
+	"github.com/trireme-mpi/trireme/internal/serving"
+	podusage "github.com/trireme-mpi/trireme/internal/usage"
+)
+
+// ownServer is `server`.
+type ownServer struct {
+	*environment
+	address                  string
+	certificateFile, keyFile string
+	prometheus               string
+	origins                  []string
+	operatorNamespace        string
+}
+
+// newServerCommand serves the jobs on this machine.
+func newServerCommand(environment *environment) *cobra.Command {
+	own := &ownServer{environment: environment}
+	command := &cobra.Command{
+		Use:   "server",
+		Short: "Serve jobs over REST and gRPC on this machine",
+		Long: `Serve jobs over REST, gRPC, WebSocket and server-sent events on this machine, as the
+server in a cluster does, until it is interrupted.
+
+It has no rights of its own. The session token that it prints stands for you: who sends
+it acts with your kubeconfig. Any other token is handed on to the cluster as it is.`,
+		Example: `  odh server
+  odh server --address 127.0.0.1:9000 --prometheus-url http://127.0.0.1:9090`,
+		Args: cobra.NoArgs, ValidArgsFunction: cobra.NoFileCompletions,
+		RunE: func(command *cobra.Command, _ []string) error { return own.run(command.Context()) },
+	}
+	flags := command.Flags()
+	flags.StringVar(&own.address, "address", "127.0.0.1:8090", "where to serve; whoever reaches it and has a token gets in")
+	flags.StringVar(&own.certificateFile, "tls-cert-file", "", "certificate to show, in PEM; without it there is no TLS, and only this machine may be served")
+	flags.StringVar(&own.keyFile, "tls-key-file", "", "its key, in PEM")
+	flags.StringVar(&own.prometheus, "prometheus-url", "", "Prometheus that knows what pods use; without it the metrics API is asked")
+	flags.StringSliceVar(&own.origins, "allowed-origins", nil, "web pages of other servers that may send requests, as https://host:port")
+	flags.StringVar(&own.operatorNamespace, "operator-namespace", "trireme-system", "namespace that the operator runs in")
+	command.MarkFlagsRequiredTogether("tls-cert-file", "tls-key-file")
+	return command
+}
+
+// loopback are the names of this machine that nobody else has.
+var loopback = []string{"localhost", "127.0.0.1", "::1"}
+
+func (own *ownServer) run(ctx context.Context) error {
+	host, err := own.host()
+	if err != nil {
+		return err
+	}
+	kubeconfig, err := own.connection()
+	if err != nil {
+		return err
+	}
+	metering, err := own.metering()
+	if err != nil {
+		return err
+	}
+	guard := access.NewPassThrough(kubeconfig, clock.RealClock{})
+	options := own.options(host)
+	options.Guard = guard
+	if err := serving.Join(options, serving.Parts{
+		Jobs: func(caller *access.Caller) live.Source { return live.NewDirect(caller.Client) }, Prometheus: metering, OperatorNamespace: own.operatorNamespace,
+	}); err != nil {
+		return err
+	}
+	made, err := server.New(*options)
+	if err != nil {
+		return err
+	}
+	return made.Run(ctx, func(address net.Addr) { own.greet(address, guard.SessionToken()) })
+}
+
+// host is the one to serve at, if that is wise.
+func (own *ownServer) host() (string, error) {
+	host, _, err := net.SplitHostPort(own.address)
+	if err != nil {
+		return "", &failure{code: exitUsage, message: fmt.Sprintf("--address %s: it must be a host and a port, such as 127.0.0.1:8090", own.address)}
+	}
+	if address := net.ParseIP(host); own.certificateFile == "" && host != "localhost" && (address == nil || !address.IsLoopback()) {
+		return "", &failure{
+			code: exitUsage, message: fmt.Sprintf("--address %s: others can reach it, and read every token without TLS", own.address),
+			suggestions: []string{"Serve at 127.0.0.1, or give --tls-cert-file and --tls-key-file"},
+		}
+	}
+	return host, nil
+}
+
+func (own *ownServer) options(host string) *server.Options {
+	options := &server.Options{
+		Address: own.address, Origins: own.origins, Limits: server.DefaultLimits(), Version: Version, Registry: prometheus.NewRegistry(),
+		Drain: 2 * time.Second, Log: slog.New(slog.NewTextHandler(own.ErrOut, nil)), Audit: own.ErrOut,
+	}
+	if own.certificateFile != "" {
+		options.TLS = &server.TLS{CertificateFile: own.certificateFile, KeyFile: own.keyFile}
+	} else {
+		// Only browsers on this machine get here, and they must mean to.
+		options.Hosts = append([]string{strings.ToLower(host)}, loopback...)
+	}
+	return options
+}
+
+// greet says how to reach the server. It is what the command is run for, so it goes
+// to stdout; what happens then goes to stderr.
+func (own *ownServer) greet(address net.Addr, token string) {
+	scheme, also := "http", ""
+	if own.certificateFile != "" {
+		scheme, also = "https", fmt.Sprintf("--cacert %s ", own.certificateFile)
+	}
+	namespace, err := own.namespace()
+	if err != nil {
+		namespace = "default"
+	}
+	fmt.Fprintf(own.Out, "Serving at %s://%s until Ctrl-C. This token stands for you until then:\n\n  %s\n\nTry it:\n\n  curl %s-H 'Authorization: Bearer %s' %s://%s/api/v1/namespaces/%s/trainjobs\n",
+		scheme, address, token, also, token, scheme, address, namespace)
+}
+
+func (own *ownServer) metering() (*podusage.Prometheus, error) {
+	if own.prometheus == "" {
+		return nil, nil
+	}
+	return podusage.NewPrometheus(own.prometheus, nil)
+}
