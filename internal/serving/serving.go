@@ -8,12 +8,14 @@ import (
 	"net/http"
 	"time"
 
+	"google.golang.org/grpc"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/trireme-mpi/trireme/internal/access"
 	"github.com/trireme-mpi/trireme/internal/live"
 	"github.com/trireme-mpi/trireme/internal/rest"
+	"github.com/trireme-mpi/trireme/internal/rpc"
 	"github.com/trireme-mpi/trireme/internal/server"
 	"github.com/trireme-mpi/trireme/internal/service"
 	"github.com/trireme-mpi/trireme/internal/stream"
@@ -57,6 +59,7 @@ func Join(options *server.Options, parts Parts) error {
 		return err
 	}
 	options.API = api
+	options.RPC, options.RPCStatus = func(services *grpc.Server) { rpc.Register(services, answers) }, rpc.Status
 	options.Open = append(options.Open, "/openapi.json")
 	return nil
 }
