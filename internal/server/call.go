@@ -44,10 +44,15 @@ var alwaysOpen = []string{"/healthz", "/readyz", "/version"}
 func (server *Server) newCall(request *http.Request) *call {
 	return &call{
 		id: newID(), source: access.SourceOf(request, server.Proxy), route: func() string { return request.Pattern },
-		open:   slices.Contains(alwaysOpen, request.URL.Path) || slices.Contains(server.Open, request.URL.Path),
+		open:   server.isOpen(request),
 		stream: isStream(request),
 		record: guess(request),
 	}
+}
+
+func (server *Server) isOpen(request *http.Request) bool {
+	public := server.Public[request.URL.Path] != nil || slices.Contains(alwaysOpen, request.URL.Path)
+	return public && (request.Method == http.MethodGet || request.Method == http.MethodHead)
 }
 
 func isStream(request *http.Request) bool {

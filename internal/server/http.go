@@ -23,6 +23,9 @@ func (server *Server) handler() http.Handler {
 		writer.Header().Set("Content-Type", "application/json")
 		fmt.Fprintf(writer, "{\"version\":%q}\n", server.Version)
 	})
+	for path, handler := range server.Public {
+		mux.Handle("GET "+path, handler)
+	}
 	mux.Handle("/", server.API)
 	plain := http.Handler(mux)
 	// The first is the outermost.

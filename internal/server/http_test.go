@@ -39,7 +39,6 @@ func api() http.Handler {
 		_, _ = writer.Write([]byte("half"))
 		panic("a mistake")
 	})
-	mux.HandleFunc("GET /openapi.json", func(writer http.ResponseWriter, _ *http.Request) { fmt.Fprint(writer, "open") })
 	mux.HandleFunc("GET /api/v1/watch/namespaces/{namespace}/mpijobs", watch)
 	return mux
 }
@@ -59,7 +58,7 @@ func watch(writer http.ResponseWriter, request *http.Request) {
 
 func TestHTTP(t *testing.T) {
 	running := start(t, api(), func(options *Options) {
-		options.Open = []string{"/openapi.json"}
+		options.Public = map[string]http.Handler{"/openapi.json": http.HandlerFunc(func(writer http.ResponseWriter, _ *http.Request) { fmt.Fprint(writer, "open") })}
 		options.Origins = []string{"https://dashboard.example"}
 	})
 	large := strings.Repeat("x", maxBody+1)
@@ -74,6 +73,7 @@ func TestHTTP(t *testing.T) {
 		"a call":                     {path: "/api/v1/namespaces/n/mpijobs/hello", user: "jane", code: 200, want: "jane reads hello"},
 		"without a token":            {path: "/api/v1/namespaces/n/mpijobs/hello", code: 401, want: "who are you?"},
 		"what is open":               {path: "/openapi.json", code: 200, want: "open"},
+		"changing what is open":      {method: "POST", path: "/openapi.json", code: 401, want: "who are you?"},
 		"nothing there":              {path: "/nothing", user: "jane", code: 404, want: "404 page not found"},
 		"nothing there for nobody":   {path: "/nothing", code: 401, want: "who are you?"},
 		"not with this method":       {method: "PUT", path: "/api/v1/namespaces/n/mpijobs/hello", user: "jane", code: 405, want: "Method Not Allowed"},

@@ -28,10 +28,10 @@ type Options struct {
 	Guard access.Guard
 	// Proxy whose headers are trusted; nil trusts none.
 	Proxy *access.Proxy
-	// API answers everything but gRPC. Every request has a caller (access.CallerFrom),
-	// but for those of Open paths.
-	API  http.Handler
-	Open []string
+	// API answers everything but gRPC. Every request has a caller (access.CallerFrom).
+	API http.Handler
+	// Public are what everybody may read, by path.
+	Public map[string]http.Handler
 	// RPC adds services; RPCStatus is an error as clients of gRPC see it.
 	RPC       func(*grpc.Server)
 	RPCStatus func(error) error

@@ -60,6 +60,6 @@ func Join(options *server.Options, parts Parts) error {
 	}
 	options.API = api
 	options.RPC, options.RPCStatus = func(services *grpc.Server) { rpc.Register(services, answers) }, rpc.Status
-	options.Open = append(options.Open, "/openapi.json")
+	options.Public = map[string]http.Handler{"/openapi.json": api.Document()}
 	return nil
 }
