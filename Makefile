@@ -37,12 +37,12 @@ cluster-down: bin/cluster ## Stop it; its data stay
 cluster-reset: bin/cluster ## Stop it and forget its data
 	@bin/cluster reset
 
-##@ Operator
+##@ Operator and server
 
 # On the cluster that KUBECONFIG names, or else on the local one. The rest of
 # the settings is at the top of config/install.
 .PHONY: install
-install: bin/cluster ## Install job APIs, operator and runtimes, on the local cluster or on that of KUBECONFIG
+install: bin/cluster ## Install job APIs, operator, server and runtimes, on the local cluster or on that of KUBECONFIG
 	@config/install
 
 .PHONY: uninstall
@@ -150,9 +150,12 @@ help: ## Show this
 bin/cluster:
 	@go build -C cluster -buildvcs=false -ldflags "-s -w" -o ../bin/cluster ./cmd/cluster
 
-.PHONY: bin/operator bin/mpi-agent bin/initializer
+.PHONY: bin/operator bin/server bin/mpi-agent bin/initializer
 bin/operator bin/mpi-agent bin/initializer:
 	@go build -buildvcs=false -ldflags "-s -w" -o $@ ./cmd/$(@F)
+
+bin/server:
+	@go build -buildvcs=false -ldflags "-s -w -X main.version=$(VERSION)" -o $@ ./cmd/server
 
 bin/staticcheck: tools/go.mod tools/go.sum
 	@go build -C tools -buildvcs=false -o ../$@ honnef.co/go/tools/cmd/staticcheck

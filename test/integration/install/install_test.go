@@ -46,6 +46,14 @@ func TestInstallAndUninstall(t *testing.T) {
 		t.Errorf("jobs start with %q and %q", settings.Agent.Image, settings.Initializer.Image)
 	}
 
+	var server appsv1.Deployment
+	if err := cluster.client.Get(t.Context(), client.ObjectKey{Namespace: "trireme-system", Name: "trireme-server"}, &server); err != nil {
+		t.Fatal(err)
+	}
+	if image := server.Spec.Template.Spec.Containers[0].Image; image != "registry.example/trireme/server:1.0" {
+		t.Errorf("the server is %s", image)
+	}
+
 	// What the platform team has changed stays theirs when it is installed again.
 	cluster.kubectl(t, "patch", "clustertrainingruntime", "mpi-openmpi-cpu", "--type=merge", "-p", `{"spec":{"mlPolicy":{"numNodes":7}}}`)
 	if output := install(); !strings.Contains(output, "kept: mpi-openmpi-cpu was changed on this cluster") {
@@ -109,13 +117,15 @@ func (cluster *cluster) wantOperator(t *testing.T) *config.Config {
 // out, namespaces end, and nobody asks an operator that does not run.
 func (cluster *cluster) bePartsThatAreNotHere(ctx context.Context) {
 	for ctx.Err() == nil {
-		var deployment appsv1.Deployment
-		if err := cluster.client.Get(ctx, client.ObjectKey{Namespace: "trireme-system", Name: "trireme-operator"}, &deployment); err == nil {
-			replicas := *deployment.Spec.Replicas
-			deployment.Status = appsv1.DeploymentStatus{
-				ObservedGeneration: deployment.Generation, Replicas: replicas, UpdatedReplicas: replicas, ReadyReplicas: replicas, AvailableReplicas: replicas,
+		for _, name := range []string{"trireme-operator", "trireme-server"} {
+			var deployment appsv1.Deployment
+			if err := cluster.client.Get(ctx, client.ObjectKey{Namespace: "trireme-system", Name: name}, &deployment); err == nil {
+				replicas := *deployment.Spec.Replicas
+				deployment.Status = appsv1.DeploymentStatus{
+					ObservedGeneration: deployment.Generation, Replicas: replicas, UpdatedReplicas: replicas, ReadyReplicas: replicas, AvailableReplicas: replicas,
+				}
+				_ = cluster.client.Status().Update(ctx, &deployment)
 			}
-			_ = cluster.client.Status().Update(ctx, &deployment)
 		}
 		for _, configuration := range []client.Object{&admissionregistrationv1.ValidatingWebhookConfiguration{}, &admissionregistrationv1.MutatingWebhookConfiguration{}} {
 			_ = cluster.client.DeleteAllOf(ctx, configuration)
@@ -158,8 +168,19 @@ func TestOverlays(t *testing.T) {
 				}
 				return output
 			}
-			if user := get("deployment/trireme-operator", "{.spec.template.spec.securityContext.runAsUser}"); user != wantUser {
-				t.Errorf("the operator runs as user %q, want %q", user, wantUser)
+			for _, program := range []string{"operator", "server"} {
+				if user := get("deployment/trireme-"+program, "{.spec.template.spec.securityContext.runAsUser}"); user != wantUser {
+					t.Errorf("the %s runs as user %q, want %q", program, user, wantUser)
+				}
+			}
+			serving := map[bool]string{true: "trireme-server-tls"}[name == "openshift"]
+			if secret := get("service/trireme-server", `{.metadata.annotations.service\.beta\.openshift\.io/serving-cert-secret-name}`); secret != serving {
+				t.Errorf("OpenShift writes the server's certificate to %q, want %q", secret, serving)
+			}
+			if name == "cert-manager" {
+				if secret := get("certificate/trireme-server", "{.spec.secretName}"); secret != "trireme-server-tls" {
+					t.Errorf("cert-manager writes the server's certificate to %q", secret)
+				}
 			}
 			injected := map[bool]string{true: "trireme-system/trireme-webhook"}[name == "cert-manager"]
 			for _, kind := range []string{"validatingwebhookconfiguration", "mutatingwebhookconfiguration"} {
