@@ -42,13 +42,10 @@ type metric struct {
 }
 
 // Clusters may be scraped twice, and a container that starts anew has another series
-// for a while: the largest of those that are the same thing counts once. The series
-// without a container is a pod's sum, and that of POD its sandbox.
+// for a while: the largest of those that are the same thing counts once.
 var metrics = []metric{
-	{"CPU", `sum by (pod) (max by (pod, container) (rate(container_cpu_usage_seconds_total{PODS,container!="",container!="POD"}[RATE])))`,
-		1, func(pod *Pod) *[]Sample { return &pod.CPU }},
-	{"memory", `sum by (pod) (max by (pod, container) (container_memory_working_set_bytes{PODS,container!="",container!="POD"}))`,
-		1, func(pod *Pod) *[]Sample { return &pod.Memory }},
+	{"CPU", containers("rate(container_cpu_usage_seconds_total{SELECTED}[RATE])"), 1, func(pod *Pod) *[]Sample { return &pod.CPU }},
+	{"memory", containers("container_memory_working_set_bytes{SELECTED}"), 1, func(pod *Pod) *[]Sample { return &pod.Memory }},
 	{"network sent", `sum by (pod) (max by (pod, interface) (rate(container_network_transmit_bytes_total{PODS,interface!="lo"}[RATE])))`,
 		1, func(pod *Pod) *[]Sample { return &pod.NetworkTransmit }},
 	{"network received", `sum by (pod) (max by (pod, interface) (rate(container_network_receive_bytes_total{PODS,interface!="lo"}[RATE])))`,
@@ -56,6 +53,14 @@ var metrics = []metric{
 	{"GPU", gpus("avg", "DCGM_FI_DEV_GPU_UTIL"), 1, func(pod *Pod) *[]Sample { return &pod.GPU }},
 	// DCGM counts in MiB.
 	{"GPU memory", gpus("sum", "DCGM_FI_DEV_FB_USED"), 1 << 20, func(pod *Pod) *[]Sample { return &pod.GPUMemory }},
+}
+
+// containers adds up the containers of a pod, without its sandbox, which some runtimes
+// call POD. Where a kubelet does not know them, there is still the series of the whole
+// pod, which names no container.
+func containers(series string) string {
+	of := func(matchers string) string { return strings.Replace(series, "SELECTED", "PODS,"+matchers, 1) }
+	return "sum by (pod) (max by (pod, container) (" + of(`container!="",container!="POD"`) + ")) or max by (pod) (" + of(`container=""`) + ")"
 }
 
 // gpus are known by the pods that use them. Where Prometheus keeps the labels of its

@@ -105,7 +105,8 @@ func TestNamesDoNotBecomeQueries(t *testing.T) {
 	}
 	plain := podNamed("train-worker-0.x", training.RoleWorker)
 	other := podNamed("b", training.RoleWorker)
-	want := `sum by (pod) (max by (pod, container) (rate(container_cpu_usage_seconds_total{namespace="team",pod=~"train-worker-0\\.x|b",container!="",container!="POD"}[120s])))`
+	want := `sum by (pod) (max by (pod, container) (rate(container_cpu_usage_seconds_total{namespace="team",pod=~"train-worker-0\\.x|b",container!="",container!="POD"}[120s])))` +
+		` or max by (pod) (rate(container_cpu_usage_seconds_total{namespace="team",pod=~"train-worker-0\\.x|b",container=""}[120s]))`
 	if diff := cmp.Diff(want, metrics[0].queryFor([]*corev1.Pod{&plain, &other}, time.Minute)); diff != "" {
 		t.Error(diff)
 	}
