@@ -71,11 +71,11 @@ PREFIX ?= /usr/local
 ##@ Test
 
 .PHONY: test
-test: check bin/gotestsum ## Everything that a change must pass: checks, unit, API, cluster and documentation tests
+test: check bin/gotestsum bin/grpcurl ## Everything that a change must pass: checks, unit, API, cluster and documentation tests
 	@test/run unit api cluster docs
 
 .PHONY: test-unit
-test-unit: bin/gotestsum ## Tests that need nothing but Go
+test-unit: bin/gotestsum bin/grpcurl ## Tests that need nothing but Go
 	@test/run unit
 
 .PHONY: test-api
@@ -101,7 +101,7 @@ test-all: test ## The same, and the peers
 FUZZTIME ?= 1m
 .PHONY: fuzz
 fuzz: ## Feed rules, protocols and parsers with nonsense, FUZZTIME (1m) each
-	@for package in ./internal/validation ./internal/agent ./internal/mpi ./internal/diagnosis ./internal/plan ./internal/initializer; do \
+	@for package in ./internal/validation ./internal/agent ./internal/mpi ./internal/diagnosis ./internal/plan ./internal/initializer ./internal/rpc ./internal/rpc/objects; do \
 		for target in $$(go test -list '^Fuzz' $$package | grep '^Fuzz'); do \
 			go test $$package -run '^$$' -fuzz "^$$target$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 10x || exit 1; \
 		done; \

@@ -3,6 +3,7 @@ package rpc
 import (
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/labels"
@@ -80,6 +81,9 @@ type ofList interface {
 	GetContinueToken() string
 }
 
+// states that a job can be in, by jobview.View.State.
+var states = []string{"Submitted", "Queued", "Suspended", "Pending", "Running", "Succeeded", "Failed", "Deleting"}
+
 func queryOf(request ofList) (live.Query, error) {
 	query := live.Query{
 		Namespace: request.GetNamespace(), Status: request.GetStatus(), Name: request.GetNameContains(),
@@ -93,6 +97,10 @@ func queryOf(request ofList) (live.Query, error) {
 	}
 	if query.Limit < 0 {
 		return query, problem.Invalid("limit", "must be from 1 to %d", live.MaxLimit)
+	}
+	// A state that is misspelt must not be taken for one that no job is in.
+	if query.Status != "" && !slices.Contains(states, query.Status) {
+		return query, problem.Invalid("status", "%q is none of %s", query.Status, strings.Join(states, ", "))
 	}
 	selector, err := labels.Parse(request.GetLabelSelector())
 	if err != nil {

@@ -42,8 +42,8 @@ const clientClosed = 499
 // What goes into trailers, which clients of gRPC take no more than 8 KiB of if they
 // are not told otherwise.
 const (
-	mostMessage = 2000
-	mostReason  = 200
+	mostMessage = 1500
+	mostReason  = 150
 	mostFields  = 10
 )
 
