@@ -1,0 +1,338 @@
+package e2e
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/trireme-mpi/trireme/api/v2alpha1"
+)
+
+// theServer is the installed server, as programs on another machine reach it.
+type theServer struct{ address string }
+
+// reachServer makes a way to the server's Service from this machine.
+func reachServer(t *testing.T) *theServer {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	port := listener.Addr().(*net.TCPAddr).Port
+	listener.Close()
+	forward := exec.Command("bin/cluster", "kubectl", "port-forward", "--namespace", "trireme-system", "service/trireme-server", fmt.Sprintf("%d:443", port))
+	forward.Dir = repository
+	if err := forward.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = forward.Process.Kill(); _ = forward.Wait() })
+	server := &theServer{address: fmt.Sprintf("127.0.0.1:%d", port)}
+	hostTool(t, "curl", "curl")
+	eventually(t, "the server answers", func() error {
+		if output, err := shell("curl --silent --show-error --fail --insecure https://" + server.address + "/readyz"); err != nil {
+			return fmt.Errorf("%w: %s", err, output)
+		}
+		return nil
+	})
+	return server
+}
+
+// hostTool installs what a machine without it needs.
+func hostTool(t *testing.T, program, debianPackage string) {
+	t.Helper()
+	if _, err := exec.LookPath(program); err == nil {
+		return
+	}
+	if output, err := shell("apt-get update && apt-get install --yes --no-install-recommends " + debianPackage); err != nil {
+		t.Fatalf("install %s: %v\n%s", debianPackage, err, output)
+	}
+}
+
+// user is somebody with the rights of an editor in one namespace.
+type user struct {
+	name, namespace, token string
+}
+
+// newUser makes a namespace, and somebody who may work in it and nowhere else.
+func newUser(t *testing.T) user {
+	t.Helper()
+	api, namespace := newNamespace(t)
+	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "scientist"}}
+	binding := &rbacv1.RoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "scientist"}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "edit"},
+		Subjects: []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: namespace, Name: account.Name}},
+	}
+	for _, object := range []client.Object{account, binding, runtimeFor(namespace, "OpenMPI")} {
+		if err := api.Create(t.Context(), object); err != nil {
+			t.Fatal(err)
+		}
+	}
+	token := strings.TrimSpace(kubectl(t, "create token scientist --namespace "+namespace))
+	return user{name: fmt.Sprintf("system:serviceaccount:%s:scientist", namespace), namespace: namespace, token: token}
+}
+
+// curl asks the server, and returns code and body.
+func (server *theServer) curl(t *testing.T, by user, method, path string, body []byte, more ...string) (code int, answer string) {
+	t.Helper()
+	arguments := []string{"--silent", "--show-error", "--insecure", "--request", method, "--write-out", "\n%{http_code}", "--max-time", "90", "--header", "Authorization: Bearer " + by.token}
+	if body != nil {
+		arguments = append(arguments, "--header", "Content-Type: application/yaml", "--data-binary", "@-")
+	}
+	command := exec.Command("curl", append(append(arguments, more...), "https://"+server.address+path)...)
+	command.Stdin = bytes.NewReader(body)
+	output, err := command.CombinedOutput()
+	if err != nil {
+		t.Fatalf("curl %s %s: %v\n%s", method, path, err, output)
+	}
+	text := string(output)
+	last := strings.LastIndex(text, "\n")
+	if _, err := fmt.Sscan(text[last+1:], &code); err != nil {
+		t.Fatalf("curl %s %s: no code in %q", method, path, text)
+	}
+	return code, text[:last]
+}
+
+// wants asks the server, and fails the test if it answers with another code or without
+// these words.
+func (server *theServer) wants(t *testing.T, by user, method, path string, body []byte, code int, words ...string) string {
+	t.Helper()
+	found, answer := server.curl(t, by, method, path, body)
+	if found != code {
+		t.Errorf("%s %s: %d, want %d\n%.2000s", method, path, found, code, answer)
+	}
+	for _, word := range words {
+		if !strings.Contains(answer, word) {
+			t.Errorf("%s %s does not say %q:\n%.2000s", method, path, word, answer)
+		}
+	}
+	return answer
+}
+
+// manifest is a job as a user writes it, of two workers that run a Python program.
+func manifest(t *testing.T, kind, name, program string) []byte {
+	t.Helper()
+	object, version := both(2, program)[kind], "kubeflow.org/v2beta1"
+	if trainJob, is := object.(*v2alpha1.TrainJob); is {
+		trainJob.Spec.RuntimeRef = v2alpha1.RuntimeRef{Kind: v2alpha1.RuntimeKindNamespaced, Name: "runtime"}
+		version = "kubeflow.org/v2alpha1"
+	}
+	object.SetName(name)
+	content, err := json.Marshal(object)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var fields map[string]any
+	if err := json.Unmarshal(content, &fields); err != nil {
+		t.Fatal(err)
+	}
+	fields["apiVersion"], fields["kind"] = version, kind
+	delete(fields, "status")
+	if content, err = json.Marshal(fields); err != nil {
+		t.Fatal(err)
+	}
+	return content
+}
+
+var plurals = map[string]string{"TrainJob": "trainjobs", "MPIJob": "mpijobs"}
+
+// Every endpoint, asked by curl, over the life of a job of each kind that runs and of
+// one that fails.
+func TestServerREST(t *testing.T) {
+	server, ada := reachServer(t), newUser(t)
+	for kind, plural := range plurals {
+		t.Run(kind, func(t *testing.T) {
+			jobs := fmt.Sprintf("/api/v1/namespaces/%s/%s", ada.namespace, plural)
+			made := func(name, program string) []byte { return manifest(t, kind, name, program) }
+			long := made("long", "import os, time\nfrom mpi4py import MPI\nprint('password=hunter2 rank', MPI.COMM_WORLD.rank, flush=True)\ntime.sleep(300)")
+			server.wants(t, ada, "POST", jobs+"?dryRun=All", long, 201, `"long"`)
+			server.wants(t, ada, "GET", jobs+"/long", nil, 404, "not found")
+			server.wants(t, ada, "POST", fmt.Sprintf("/api/v1/namespaces/%s/preflight", ada.namespace), long, 200, `"checks"`)
+			server.wants(t, ada, "POST", jobs, long, 201, `"uid"`, `"long"`)
+			server.wants(t, ada, "POST", jobs, long, 409, "already exists")
+			server.wants(t, ada, "GET", jobs+"/long", nil, 200, `"kind":"`+kind+`"`, `"uid"`)
+			server.until(t, ada, jobs+"/long/status", `"phase":"Running"`)
+			server.until(t, ada, jobs+"/long/logs", "rank")
+			if logs := server.wants(t, ada, "GET", jobs+"/long/logs/launcher", nil, 200, "rank"); strings.Contains(logs, "hunter2") {
+				t.Errorf("a password is in the logs:\n%s", logs)
+			}
+			server.wants(t, ada, "GET", jobs+"/long/logs?podType=worker&tailLines=5", nil, 200, `"logs"`)
+			server.wants(t, ada, "GET", jobs+"/long/logs/worker/0", nil, 200)
+			server.wants(t, ada, "GET", jobs+"/long/logs/worker/-1", nil, 400, "invalid worker index: -1")
+			server.wants(t, ada, "GET", jobs+"?limit=1&sort=-creationTime&status=Running", nil, 200, `"long"`)
+			server.wants(t, ada, "GET", jobs+"/long/events", nil, 200, `"JobSubmitted"`)
+			server.wants(t, ada, "GET", jobs+"/long/metrics", nil, 200, `"source"`)
+			server.wants(t, ada, "GET", jobs+"/long/diagnose", nil, 200, `"state":"Running"`)
+			server.wants(t, ada, "POST", jobs+"/long/restart", nil, 400, kind+" cannot be restarted (must be in Failed state)")
+			server.wants(t, ada, "POST", jobs+"/long/suspend", nil, 200, `"suspend":true`)
+			server.until(t, ada, jobs+"?status=Suspended", `"long"`)
+			server.wants(t, ada, "POST", jobs+"/long/resume", nil, 200, `"suspend":false`)
+			server.wants(t, ada, "DELETE", jobs+"/long?dryRun=All", nil, 204)
+			server.wants(t, ada, "DELETE", jobs+"/long", nil, 204)
+			server.wants(t, ada, "DELETE", jobs+"/long", nil, 404)
+
+			server.wants(t, ada, "POST", jobs, made("broken", "raise SystemExit(3)"), 201)
+			server.until(t, ada, jobs+"/broken/status", `"phase":"Failed"`)
+			again := server.wants(t, ada, "POST", jobs+"/broken/restart", nil, 201, `"broken-retry-`)
+			server.wants(t, ada, "GET", jobs+"/broken", nil, 404)
+			var restarted metav1.PartialObjectMetadata
+			if err := json.Unmarshal([]byte(again), &restarted); err != nil {
+				t.Fatal(err)
+			}
+			server.wants(t, ada, "DELETE", jobs+"/"+restarted.Name, nil, 204)
+		})
+	}
+	server.wants(t, ada, "GET", "/api/v1/trainjobs?namespace="+ada.namespace, nil, 200, `"items"`)
+	server.wants(t, ada, "GET", "/api/v1/trainjobs/gone?namespace="+ada.namespace, nil, 404)
+	server.wants(t, ada, "GET", "/api/v1/trainjobs/gone/logs", nil, 400, "namespace: is required")
+	server.wants(t, ada, "GET", "/api/v1/clustertrainingruntimes", nil, 200, "mpi-openmpi-cpu", `"mpiImplementation":"OpenMPI"`)
+	server.wants(t, ada, "GET", "/api/v1/clustertrainingruntimes/mpi-openmpi-cpu", nil, 200, `"ClusterTrainingRuntime"`)
+	server.wants(t, ada, "GET", fmt.Sprintf("/api/v1/namespaces/%s/clustertrainingruntimes?framework=MPI", ada.namespace), nil, 200, "mpi-openmpi-cpu", `"TrainingRuntime"`)
+	server.wants(t, ada, "GET", fmt.Sprintf("/api/v1/namespaces/%s/trainingruntimes/runtime", ada.namespace), nil, 200, `"TrainingRuntime"`)
+	server.wants(t, ada, "GET", fmt.Sprintf("/api/v1/namespaces/%s/quota", ada.namespace), nil, 200, `"quotas"`)
+	server.wants(t, ada, "GET", fmt.Sprintf("/api/v1/namespaces/%s/preflight", ada.namespace), nil, 200, `"checks"`)
+}
+
+// until asks until the answer has a word in it.
+func (server *theServer) until(t *testing.T, by user, path, word string) {
+	t.Helper()
+	eventually(t, path+" says "+word, func() error {
+		if code, answer := server.curl(t, by, "GET", path, nil); code != 200 || !strings.Contains(answer, word) {
+			return fmt.Errorf("it says %d: %.1000s", code, answer)
+		}
+		return nil
+	})
+}
+
+// Nobody sees, changes or hears of what is another's, and each refused call that was
+// to change something is in the audit, once.
+func TestServerKeepsUsersApart(t *testing.T) {
+	server, ada, bob := reachServer(t), newUser(t), newUser(t)
+	since := time.Now().Add(-time.Second)
+	jobs := fmt.Sprintf("/api/v1/namespaces/%s/mpijobs", ada.namespace)
+	server.wants(t, ada, "POST", jobs, manifest(t, "MPIJob", "secret", waiting), 201)
+	stranger := user{token: "none-of-this-cluster"}
+	changes := 1
+	for _, path := range allPaths(ada.namespace, "secret") {
+		method, path, _ := strings.Cut(path, " ")
+		var body []byte
+		switch {
+		case method == "POST" && strings.Contains(path, "trainjobs"):
+			body = manifest(t, "TrainJob", "intruder", waiting)
+		case method == "POST":
+			body = manifest(t, "MPIJob", "intruder", waiting)
+		}
+		isForAll := strings.HasSuffix(path, "clustertrainingruntimes") && !strings.Contains(path, "/namespaces/")
+		if !isForAll {
+			answer := server.wants(t, bob, method, path, body, 403, bob.name)
+			if strings.Contains(answer, `"uid"`) {
+				t.Errorf("%s %s tells bob of ada's job:\n%s", method, path, answer)
+			}
+		}
+		server.wants(t, stranger, method, path, body, 401, "token is not valid")
+		if method != "GET" && !strings.HasSuffix(path, "/preflight") {
+			changes += 2
+		}
+	}
+	for _, plural := range []string{"mpijobs", "trainjobs"} {
+		if list := server.wants(t, bob, "GET", "/api/v1/"+plural, nil, 200, `"items"`); strings.Contains(list, ada.namespace) {
+			t.Errorf("bob's list of all namespaces has ada's jobs:\n%s", list)
+		}
+	}
+	eventually(t, "the audit has every call once", func() error {
+		found := server.audit(t, since, ada.namespace)
+		if len(found) != changes {
+			return fmt.Errorf("it has %d lines, want %d:\n%s", len(found), changes, strings.Join(found, "\n"))
+		}
+		return nil
+	})
+	server.wants(t, ada, "DELETE", jobs+"/secret", nil, 204)
+}
+
+// allPaths are all that can be asked about a job of a namespace.
+func allPaths(namespace, name string) (paths []string) {
+	base := "/api/v1/namespaces/" + namespace
+	for _, plural := range []string{"mpijobs", "trainjobs"} {
+		one := fmt.Sprintf("%s/%s/%s", base, plural, name)
+		paths = append(paths, "POST "+base+"/"+plural, "GET "+base+"/"+plural, "DELETE "+one, "GET "+one, "GET /api/v1/watch/namespaces/"+namespace+"/"+plural)
+		for _, part := range []string{"status", "logs", "logs?follow=true", "logs/launcher", "logs/worker/0", "events", "metrics", "diagnose"} {
+			paths = append(paths, "GET "+one+"/"+part)
+		}
+		for _, action := range []string{"restart", "suspend", "resume"} {
+			paths = append(paths, "POST "+one+"/"+action)
+		}
+		paths = append(paths, fmt.Sprintf("GET /api/v1/%s?namespace=%s", plural, namespace), fmt.Sprintf("GET /api/v1/%s/%s?namespace=%s", plural, name, namespace))
+	}
+	return append(paths, "GET "+base+"/quota", "GET "+base+"/trainingruntimes", "GET "+base+"/trainingruntimes/runtime", "GET "+base+"/clustertrainingruntimes")
+}
+
+// audit are the lines about a namespace that the server's replicas have written.
+func (server *theServer) audit(t *testing.T, since time.Time, namespace string) (lines []string) {
+	t.Helper()
+	output := kubectl(t, "logs deployment/trireme-server --namespace trireme-system --all-pods --since-time "+since.UTC().Format(time.RFC3339))
+	for line := range strings.Lines(output) {
+		if strings.Contains(line, `"msg":"audit"`) && strings.Contains(line, fmt.Sprintf(`"namespace":%q`, namespace)) {
+			lines = append(lines, strings.TrimSpace(line))
+		}
+	}
+	return lines
+}
+
+// A property-based tester that we did not write finds neither a server error nor an
+// answer that the document does not have.
+func TestServerAsItsDocumentSays(t *testing.T) {
+	server, ada := reachServer(t), newUser(t)
+	tools := pythonTools(t, "schemathesis==4.32.5", "openapi-spec-validator==0.9.0")
+	document := filepath.Join(t.TempDir(), "openapi.json")
+	_, content := server.curl(t, ada, "GET", "/openapi.json", nil)
+	if err := os.WriteFile(document, []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	python := exec.Command("python3", "-m", "openapi_spec_validator", document)
+	python.Env = append(os.Environ(), "PYTHONPATH="+tools)
+	if output, err := python.CombinedOutput(); err != nil {
+		t.Errorf("the document is not valid: %v\n%s", err, output)
+	}
+	tester := exec.Command("python3", "-m", "schemathesis.cli", "run", document, "--url", "https://"+server.address, "--tls-verify", "false",
+		"--checks", "not_a_server_error,status_code_conformance,content_type_conformance", "--max-examples", "5", "--phases", "examples,coverage,fuzzing",
+		"--exclude-path-regex", "watch", "--header", "Authorization: Bearer "+ada.token, "--request-timeout", "20", "--seed", "1")
+	tester.Env, tester.Dir = append(os.Environ(), "PYTHONPATH="+tools), t.TempDir()
+	output, err := tester.CombinedOutput()
+	if err != nil {
+		t.Errorf("schemathesis: %v\n%s", err, output)
+	}
+	t.Logf("%s", output[max(0, len(output)-2000):])
+}
+
+// pythonTools are programs of PyPI in a folder of their own, kept between runs.
+func pythonTools(t *testing.T, packages ...string) string {
+	t.Helper()
+	hostTool(t, "python3", "python3")
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		t.Fatal(err)
+	}
+	folder := filepath.Join(cache, "trireme", "python", strings.NewReplacer("==", "-").Replace(strings.Join(packages, "_")))
+	if _, err := os.Stat(folder); err == nil {
+		return folder
+	}
+	if _, err := shell("python3 -m pip --version"); err != nil {
+		hostTool(t, "pip3", "python3-pip")
+	}
+	half := folder + ".half"
+	if output, err := shell(fmt.Sprintf("rm -rf %[1]q && python3 -m pip install --quiet --target %[1]q %[2]s && mv %[1]q %[3]q", half, strings.Join(packages, " "), folder)); err != nil {
+		t.Fatalf("%v\n%s", err, output)
+	}
+	return folder
+}
