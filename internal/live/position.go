@@ -61,6 +61,17 @@ func parsePosition(text string) (position, error) {
 	return read, nil
 }
 
+// Validate is an error if no source could begin such a watch, so that it can be
+// refused before it begins. Whether the version is too old or too new is found out
+// then.
+func (watch *Watch) Validate() error {
+	if watch.Since == "" {
+		return nil
+	}
+	_, err := parsePosition(watch.Since)
+	return err
+}
+
 // parseVersion reads a resource version of the API server's. Kubernetes promises
 // that those of one resource are numbers that grow.
 func parseVersion(text string) (uint64, error) {

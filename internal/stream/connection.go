@@ -75,14 +75,12 @@ func heartbeatMessage(now time.Time) json.RawMessage {
 	return fmt.Appendf(nil, `{"type":"HEARTBEAT","timestamp":%q}`, now.UTC().Format(time.RFC3339Nano))
 }
 
-// errorMessage is the last message of a stream that could not go on.
+// errorMessage is the last message of a stream that could not go on: an error as
+// everywhere, and its type.
 func errorMessage(failed *problem.Error) json.RawMessage {
-	encoded, err := json.Marshal(struct {
-		Type string `json:"type"`
-		*problem.Error
-	}{"ERROR", failed})
+	encoded, err := json.Marshal(failed)
 	if err != nil {
 		panic(fmt.Sprintf("an error cannot be written as JSON: %v", err))
 	}
-	return encoded
+	return append([]byte(`{"type":"ERROR",`), encoded[1:]...)
 }

@@ -124,6 +124,21 @@ func TestWebSocketEndsAsItsMessagesDo(t *testing.T) {
 	}
 }
 
+func TestErrorMessage(t *testing.T) {
+	var read struct {
+		Type        string
+		Code        int
+		Reason      string
+		Suggestions []string
+	}
+	if err := json.Unmarshal(errorMessage(problem.New(410, "Expired", "Too old", "Start over")), &read); err != nil {
+		t.Fatal(err)
+	}
+	if read.Type != "ERROR" || read.Code != 410 || read.Reason != "Expired" || len(read.Suggestions) != 1 {
+		t.Errorf("%+v", read)
+	}
+}
+
 func TestHeartbeats(t *testing.T) {
 	ended := make(chan struct{})
 	connection := dial(t, serve(t, Options{Heartbeat: 10 * time.Millisecond}, quiet(ended)), nil)
