@@ -67,8 +67,8 @@ func codeOf(told *problem.Error) codes.Code {
 	switch {
 	case told.Code == http.StatusConflict && told.Reason == "AlreadyExists":
 		return codes.AlreadyExists
-	case told.Code == http.StatusConflict && told.Reason != "Conflict":
-		// Trying again does not help.
+	// The request is well, but the job is not as it must be for it.
+	case told.Code == http.StatusConflict && told.Reason != "Conflict", told.Code == http.StatusBadRequest && told.Reason != "BadRequest":
 		return codes.FailedPrecondition
 	case known:
 		return code

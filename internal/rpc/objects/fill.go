@@ -164,8 +164,9 @@ func timestamp(text string) (*timestamppb.Timestamp, bool) {
 	return made, made.IsValid()
 }
 
-// mostExact is the largest number up to which a double holds every integer.
-const mostExact = 1 << 53
+// mostExact is the largest integer that is certain in a double: 1<<53 may have been
+// one more.
+const mostExact = 1<<53 - 1
 
 func isExact(number int64) bool { return -mostExact <= number && number <= mostExact }
 

@@ -130,7 +130,7 @@ func TestWhatHasNoFieldIsInTheOtherFields(t *testing.T) {
 		"metadata": {"name": "pi", "finalizers": ["a/b"], "labels": {"team": "vision"}},
 		"spec": {"mpiReplicaSpecs": {"Launcher": {"template": {"spec": {
 			"nodeSelector": {"gpu": "h100"}, "terminationGracePeriodSeconds": 9223372036854775807,
-			"containers": [{"name": "pi", "securityContext": {"runAsUser": 9007199254740992}, "env": [{"name": "A", "value": "1"}, {"name": "B", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}}]}],
+			"containers": [{"name": "pi", "securityContext": {"runAsUser": 9007199254740991, "runAsGroup": 9007199254740992}, "env": [{"name": "A", "value": "1"}, {"name": "B", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}}]}],
 			"volumes": [{"name": "code", "configMap": {"name": "code", "defaultMode": 420}}, {"name": "data", "nfs": {"server": "s", "path": "/"}}, {"name": "scratch", "emptyDir": {}}]
 		}}}}, "runPolicy": {"schedulingPolicy": {"minResources": {}}}}
 	}`
@@ -160,7 +160,7 @@ func TestWhatHasNoFieldIsInTheOtherFields(t *testing.T) {
 		"labels":                  map[string]string{"team": "vision"},
 		"metadata":                map[string]any{"metadata": map[string]any{"finalizers": []any{"a/b"}}},
 		"pod":                     map[string]any{"nodeSelector": map[string]any{"gpu": "h100"}, "terminationGracePeriodSeconds": map[string]any{"@int64": "9223372036854775807"}},
-		"container":               map[string]any{"securityContext": map[string]any{"runAsUser": 9007199254740992.0}},
+		"container":               map[string]any{"securityContext": map[string]any{"runAsUser": 9007199254740991.0, "runAsGroup": map[string]any{"@int64": "9007199254740992"}}},
 		"environment":             map[string]any{"valueFrom": map[string]any{"fieldRef": map[string]any{"fieldPath": "status.podIP"}}},
 		"config map":              "code",
 		"mode of config map":      map[string]any{"defaultMode": 420.0},
@@ -212,6 +212,10 @@ func TestMessagesThatAreRefused(t *testing.T) {
 		"a number that is not exact": {
 			message:   &wire.MPIJob{Spec: &wire.MPIJobSpec{OtherFields: others(t, map[string]any{"a": []any{1, math.Pow(2, 60)}})}},
 			wantField: "spec.a[1]", wantIn: `the number 1152921504606846976 is too large to be exact in other_fields; write {"@int64": "1152921504606846976"}`,
+		},
+		"the first number that is not exact": {
+			message:   &wire.MPIJob{Spec: &wire.MPIJobSpec{OtherFields: others(t, map[string]any{"a": -9007199254740992})}},
+			wantField: "spec.a", wantIn: "the number -9007199254740992 is too large",
 		},
 		"no number": {
 			message:   &wire.MPIJob{Spec: &wire.MPIJobSpec{OtherFields: others(t, map[string]any{"a": math.Inf(1)})}},
