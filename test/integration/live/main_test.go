@@ -40,6 +40,10 @@ const repository = "../../.."
 
 func TestMain(m *testing.M) {
 	ctrl.SetLogger(logr.Discard())
+	if address := os.Getenv(watchersAddress); address != "" {
+		beWatchers(address)
+		return
+	}
 	os.Exit(m.Run())
 }
 

