@@ -60,6 +60,9 @@ const longestUserInfo = 4 << 10
 func passwordInURL(text string, at int) (secret, bool) {
 	begin := at + len("://")
 	rest := text[begin:min(len(text), begin+longestUserInfo)]
+	if another := strings.Index(rest, "://"); another >= 0 {
+		rest = rest[:another]
+	}
 	rest = rest[:span(rest, func(char byte) bool { return char > ' ' && char != '"' && char != '\'' && char != '<' && char != '>' })]
 	host := strings.LastIndexByte(rest[:authority(rest)], '@')
 	if host < 0 {

@@ -3,6 +3,7 @@ package redact
 import (
 	"slices"
 	"strings"
+	"unicode"
 )
 
 // longestName is how long the name of a value may be.
@@ -129,7 +130,7 @@ func flagValue(text string, at int) (secret, bool) {
 		return secret{}, false
 	}
 	strength := strengthOf(text[begin:end])
-	if blanks := span(text[end:], isBlank); strength == harmless || strings.HasPrefix(text[end+blanks:], "-") {
+	if strength == harmless || strings.HasPrefix(strings.TrimLeft(text[end:min(len(text), end+mostBlanks)], " \t"), "-") {
 		return secret{}, false
 	}
 	return valueOf(text, begin, end, text[begin:end], strength)
@@ -144,6 +145,10 @@ func valueOf(text string, context, at int, name string, strength strength) (secr
 	}
 	found := quoted(text, start)
 	if found.goesOn == nowhere {
+		// A value that begins so need not be read to its end, which may be far.
+		if beginsPlain(name, text[start:], strength) {
+			return secret{}, false
+		}
 		found = unquoted(text, start)
 	}
 	if scheme := schemeOf(text[found.start:]); scheme > 0 && endsWith(plainName(nil, name), "authorization") {
@@ -154,7 +159,7 @@ func valueOf(text string, context, at int, name string, strength strength) (secr
 	}
 	found.context = context
 	value := text[found.start:max(found.start, found.end)]
-	return found, !isPlain(name, value) && (strength == certain || looksSecret(name, value))
+	return found, !isPlain(value) && !beginsPlain(name, value, strength) && (strength == certain || looksSecret(name, value))
 }
 
 // schemes come before what is secret in an Authorization header.
@@ -205,13 +210,11 @@ func isValueByte(char byte) bool {
 
 // unquoted is a value up to the next blank, or to the next name and its value.
 func unquoted(text string, start int) secret {
-	length := span(text[start:], isValueByte)
-	for at := start; at < start+length; at++ {
-		if (text[at] == ',' || text[at] == ';') && namesValue(text[at+1:]) {
-			length = at - start
-		}
+	end := start
+	for end < len(text) && isValueByte(text[end]) && !((text[end] == ',' || text[end] == ';') && namesValue(text[end+1:])) {
+		end++
 	}
-	value := strings.TrimRight(text[start:start+length], `,;)]}>\`)
+	value := strings.TrimRight(text[start:end], `,;)]}>\`)
 	return secret{start: start, end: start + len(value), goesOn: atSpace}
 }
 
@@ -227,26 +230,34 @@ var (
 	roots = []string{"/etc/", "/var/", "/run/", "/home/", "/root/", "/tmp/", "/mnt/", "/opt/", "/usr/", "/data/", "/workspace/", "/secrets/", "./", "~/"}
 )
 
-// isPlain: the value is none, or one that others take care of.
-func isPlain(name, value string) bool {
-	if value == "" || strings.HasPrefix(value, Mark[:len(Mark)-1]) || slices.Contains(plainValues, strings.ToLower(value)) {
+// isPlain: the value says that there is none.
+func isPlain(value string) bool {
+	return value == "" || slices.Contains(plainValues, strings.ToLower(value))
+}
+
+// beginsPlain: what begins so is not secret, or another rule takes care of it.
+func beginsPlain(name, value string, strength strength) bool {
+	if value == "" || strings.HasPrefix(value, Mark[:len(Mark)-1]) {
 		return true
 	}
-	if value[0] == '-' && strings.HasPrefix(strings.TrimLeft(value, "- "), "BEGIN") {
+	if value[0] == '-' && strings.HasPrefix(strings.TrimLeft(value[:min(len(value), longestBlockLine)], "- "), "BEGIN") {
+		return true
+	}
+	if strength == likely && strings.IndexByte("<[({/", value[0]) >= 0 {
 		return true
 	}
 	beginsWith := func(root string) bool { return strings.HasPrefix(value, root) }
 	return slices.ContainsFunc(roots, beginsWith) || value[0] == '/' && len(name) >= 3 && strings.EqualFold(name[len(name)-3:], "pwd")
 }
 
-// looksSecret: the value has letters and digits and is no measurement, no list and no path.
+// looksSecret: the value has letters and digits and is no measurement.
 func looksSecret(name, value string) bool {
 	least := 6
 	if last := name[len(name)-1] | 0x20; last == 'g' || last == 'e' && len(name) > 6 {
 		// sig and signature, which are also of functions.
 		least = 20
 	}
-	if len(value) < least || strings.IndexByte("<[({/", value[0]) >= 0 || strings.ContainsAny(value, " ") {
+	if len(value) < least || strings.Contains(value, " ") || !strings.ContainsFunc(value, unicode.IsLetter) {
 		return false
 	}
 	number := span(value, func(char byte) bool { return char >= '0' && char <= '9' || strings.IndexByte(".,+-eE", char) >= 0 })

@@ -2,6 +2,9 @@ package redact
 
 import "strings"
 
+// longestSample is how much of a token is looked at to know it.
+const longestSample = 64
+
 // token is a secret that says by its first letters what it is.
 type token struct {
 	prefix string
@@ -62,10 +65,14 @@ func tokenAt(text string, at int) (secret, bool) {
 			continue
 		}
 		begin := at + len(known.prefix)
-		length := span(text[begin:], known.of)
-		if length < known.least || known.mixed && !isMixed(text[begin:begin+length]) {
+		// Its beginning tells. Reading on without need would take for ever in a line
+		// of nothing but beginnings.
+		sample := text[begin:min(len(text), begin+longestSample)]
+		sample = sample[:span(sample, known.of)]
+		if len(sample) < known.least || known.mixed && !isMixed(sample) {
 			continue
 		}
+		length := span(text[begin:], known.of)
 		end := begin + length
 		if known.prefix == "AKIA" || known.prefix == "ASIA" {
 			if length != 16 {
@@ -83,7 +90,7 @@ func tokenAt(text string, at int) (secret, bool) {
 func secretBeside(text string, end int) int {
 	between := span(text[end:], func(char byte) bool { return strings.IndexByte(" \t:,;/|\"'", char) >= 0 })
 	begin := end + between
-	length := span(text[begin:], isBase64)
+	length := span(text[begin:min(len(text), begin+41)], isBase64)
 	if between == 0 || between > 4 || length != 40 || !isMixed(text[begin:begin+length]) {
 		return end
 	}
