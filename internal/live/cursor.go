@@ -18,7 +18,12 @@ type cursor struct {
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
 	Time      int64  `json:"time,omitempty"`
-	Status    string `json:"status,omitempty"`
+	Text      string `json:"text,omitempty"`
+}
+
+func newCursor(order order, last *placed) cursor {
+	row := last.entry.Row
+	return cursor{Sort: order.String(), Namespace: row.Namespace, Name: row.Name, Time: last.time, Text: last.text}
 }
 
 // String is how clients get it. They must not look into it.

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/types"
+
 	"github.com/trireme-mpi/trireme/internal/jobview"
 	"github.com/trireme-mpi/trireme/internal/problem"
 )
@@ -33,36 +35,42 @@ func (order order) String() string {
 	return order.field
 }
 
-// cursor is where a row stands in the order.
-func (order order) cursor(row *jobview.Row) cursor {
-	at := cursor{Sort: order.String(), Namespace: row.Namespace, Name: row.Name}
+// place is where a job stands in an order.
+type place struct {
+	time int64
+	text string
+	// index among all jobs of the list by namespace and name, doubled: there is room
+	// for one that is not in the list any more.
+	index int
+}
+
+// place is where a row stands that is the index-th by namespace and name.
+func (order order) place(row *jobview.Row, index int) place {
+	at := place{index: 2 * index}
 	switch order.field {
 	case "creationTime":
-		at.Time = row.CreationTime.Unix()
+		at.time = row.CreationTime.Unix()
 	case "startTime":
 		// What has not started will do so last.
-		at.Time = math.MaxInt64
+		at.time = math.MaxInt64
 		if row.StartTime != nil {
-			at.Time = row.StartTime.Unix()
+			at.time = row.StartTime.Unix()
 		}
 	case "status":
-		at.Status = row.Status
+		at.text = row.Status
+	case "name":
+		at.text = row.Name
 	}
 	return at
 }
 
-func (order order) compare(left, right cursor) int {
-	result := 0
-	switch order.field {
-	case "creationTime", "startTime":
-		result = cmp.Compare(left.Time, right.Time)
-	case "status":
-		result = strings.Compare(left.Status, right.Status)
-	case "name":
-		result = strings.Compare(left.Name, right.Name)
+func (order order) compare(left, right *place) int {
+	result := cmp.Compare(left.time, right.time)
+	if result == 0 {
+		result = strings.Compare(left.text, right.text)
 	}
 	if result == 0 {
-		result = cmp.Or(strings.Compare(left.Namespace, right.Namespace), strings.Compare(left.Name, right.Name))
+		result = cmp.Compare(left.index, right.index)
 	}
 	if order.backwards {
 		return -result
@@ -70,27 +78,40 @@ func (order order) compare(left, right cursor) int {
 	return result
 }
 
-// first is the first entries in this order, of some that are by namespace and name.
-func (order order) first(entries []*entry, count int) []*entry {
-	switch order.field {
-	case "", "namespace":
-		if order.backwards {
-			slices.Reverse(entries)
+// placeOf is where a cursor stands among jobs that are by namespace and name.
+func (order order) placeOf(cursor *cursor, entries []*entry) *place {
+	key := types.NamespacedName{Namespace: cursor.Namespace, Name: cursor.Name}
+	index, found := slices.BinarySearchFunc(entries, key, func(entry *entry, key types.NamespacedName) int { return compareNames(entry.Row, key) })
+	at := &place{time: cursor.Time, text: cursor.Text, index: 2 * index}
+	if !found {
+		at.index--
+	}
+	return at
+}
+
+// placed is an entry that may be on a page.
+type placed struct {
+	place
+	entry *entry
+}
+
+// first is the first entries in this order after a place, of some that are by
+// namespace and name. Most are on other pages: what comes after enough others is
+// not sorted any further.
+func (order order) first(entries []*entry, after *place, count int) []placed {
+	compare := func(left, right placed) int { return order.compare(&left.place, &right.place) }
+	kept := make([]placed, 0, 2*count)
+	full := false
+	for index, entry := range entries {
+		one := placed{order.place(entry.Row, index), entry}
+		if after != nil && order.compare(&one.place, after) <= 0 || full && order.compare(&one.place, &kept[count-1].place) > 0 {
+			continue
 		}
-	default:
-		// Where each stands is found out once, and not for each comparison.
-		type placed struct {
-			at    cursor
-			entry *entry
-		}
-		sorting := make([]placed, len(entries))
-		for i, entry := range entries {
-			sorting[i] = placed{order.cursor(entry.Row), entry}
-		}
-		slices.SortFunc(sorting, func(left, right placed) int { return order.compare(left.at, right.at) })
-		for i := range sorting {
-			entries[i] = sorting[i].entry
+		if kept = append(kept, one); len(kept) == 2*count {
+			slices.SortFunc(kept, compare)
+			kept, full = kept[:count], true
 		}
 	}
-	return entries[:min(count, len(entries))]
+	slices.SortFunc(kept, compare)
+	return kept[:min(count, len(kept))]
 }

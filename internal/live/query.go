@@ -1,7 +1,6 @@
 package live
 
 import (
-	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/labels"
@@ -76,16 +75,18 @@ func (query *prepared) wants(row *jobview.Row) bool {
 // page is the part of the entries that is asked for. They come by namespace and name.
 func (query *prepared) page(matching []*entry, resourceVersion string) *Page {
 	page := &Page{Total: len(matching), ResourceVersion: resourceVersion, Entries: []Entry{}}
+	var after *place
 	if query.after != nil {
-		matching = slices.DeleteFunc(matching, func(entry *entry) bool { return query.order.compare(query.order.cursor(entry.Row), *query.after) <= 0 })
+		after = query.order.placeOf(query.after, matching)
 	}
-	matching = query.order.first(matching, query.Limit+1)
-	if len(matching) > query.Limit {
-		matching = matching[:query.Limit]
-		page.Continue = query.order.cursor(matching[query.Limit-1].Row).String()
+	// One more than asked for tells whether there is another page.
+	found := query.order.first(matching, after, query.Limit+1)
+	if len(found) > query.Limit {
+		found = found[:query.Limit]
+		page.Continue = newCursor(query.order, &found[query.Limit-1]).String()
 	}
-	for _, entry := range matching {
-		page.Entries = append(page.Entries, entry.Entry)
+	for i := range found {
+		page.Entries = append(page.Entries, found[i].entry.Entry)
 	}
 	return page
 }
