@@ -151,10 +151,12 @@ func valueOf(text string, context, at int, name string, strength strength) (secr
 		}
 		found = unquoted(text, start)
 	}
-	if scheme := schemeOf(text[found.start:]); scheme > 0 && endsWith(plainName(nil, name), "authorization") {
-		strength = certain
-		if found.start += scheme; found.goesOn == atSpace && found.end < found.start {
-			found = unquoted(text, found.start)
+	if strings.HasSuffix(strings.ToLower(name), "authorization") {
+		if scheme := schemeOf(text[found.start:]); scheme > 0 {
+			strength = certain
+			if found.start += scheme; found.end < found.start {
+				found = unquoted(text, found.start)
+			}
 		}
 	}
 	found.context = context
