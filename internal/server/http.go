@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"runtime/debug"
 	"slices"
@@ -111,41 +110,6 @@ func (server *Server) refuse(recorder *recorder, request *http.Request, err erro
 		recorder.Header().Set("Retry-After", limited.retryAfter())
 	}
 	send(recorder, told)
-}
-
-// fromKnownPages keeps out what web pages of others make a browser send: those whose
-// name was made to point here, and those that would use a session of a proxy's.
-func (server *Server) fromKnownPages(next http.Handler) http.Handler {
-	protection := http.NewCrossOriginProtection()
-	for _, origin := range server.Origins {
-		if err := protection.AddTrustedOrigin(origin); err != nil {
-			server.Log.Error("an origin is no scheme and host, and not allowed", "origin", origin, "error", err.Error())
-		}
-	}
-	return http.HandlerFunc(func(writer http.ResponseWriter, request *http.Request) {
-		if err := server.knownHost(request); err != nil {
-			server.refuse(writer.(*recorder), request, err)
-			return
-		}
-		if err := protection.Check(request); err != nil {
-			server.refuse(writer.(*recorder), request, problem.New(http.StatusForbidden, "Forbidden",
-				fmt.Sprintf("A page of %q may not send requests here", request.Header.Get("Origin")), "Let the administrator allow the origin"))
-			return
-		}
-		next.ServeHTTP(writer, request)
-	})
-}
-
-func (server *Server) knownHost(request *http.Request) error {
-	host := request.Host
-	if name, _, err := net.SplitHostPort(host); err == nil {
-		host = name
-	}
-	if len(server.Hosts) == 0 || slices.Contains(server.Hosts, strings.ToLower(strings.Trim(host, "[]"))) {
-		return nil
-	}
-	return problem.New(http.StatusMisdirectedRequest, "MisdirectedRequest", fmt.Sprintf("This server is not called %q", request.Host),
-		"Use one of its names: "+strings.Join(server.Hosts, ", "))
 }
 
 // bounded sets limits to how much a client sends, and how slowly it sends and reads.
