@@ -9,6 +9,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
@@ -114,7 +115,7 @@ func (cluster *cluster) List(_ context.Context, list client.ObjectList, options 
 	}
 	var items []runtime.Object
 	for _, job := range cluster.jobs {
-		if _, is := list.(*v2beta1.MPIJobList); is && asked.Namespace == "" || job.Namespace == asked.Namespace {
+		if covers(&asked, job) {
 			items = append(items, job.DeepCopy())
 		}
 	}
@@ -123,6 +124,12 @@ func (cluster *cluster) List(_ context.Context, list client.ObjectList, options 
 		return nil
 	}
 	return meta.SetList(list, items)
+}
+
+// covers: a job is among those that are asked for.
+func covers(asked *client.ListOptions, job client.Object) bool {
+	return (asked.Namespace == "" || job.GetNamespace() == asked.Namespace) &&
+		(asked.FieldSelector == nil || asked.FieldSelector.Matches(fields.Set{"metadata.name": job.GetName()}))
 }
 
 func (cluster *cluster) Watch(ctx context.Context, list client.ObjectList, options ...client.ListOption) (watch.Interface, error) {
@@ -199,7 +206,7 @@ func (watching *watching) next() ([]watch.Event, uint64, chan struct{}) {
 	defer cluster.lock.Unlock()
 	var events []watch.Event
 	for i, event := range cluster.history {
-		if object := event.Object.(client.Object); watching.jobs && cluster.versions[i] > watching.since && (watching.asked.Namespace == "" || object.GetNamespace() == watching.asked.Namespace) {
+		if object := event.Object.(client.Object); watching.jobs && cluster.versions[i] > watching.since && covers(&watching.asked, object) {
 			events = append(events, watch.Event{Type: event.Type, Object: object.DeepCopyObject()})
 		}
 	}
