@@ -155,7 +155,7 @@ func TestOverlays(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			content := "resources: [" + relative + "/config/overlays/" + name + "]\ncomponents: [" + relative + "/config/components/prometheus]\n"
+			content := "resources: [" + relative + "/config/overlays/" + name + "]\ncomponents: [" + relative + "/config/components/prometheus, " + relative + "/config/components/impersonation]\n"
 			if err := os.WriteFile(filepath.Join(folder, "kustomization.yaml"), []byte(content), 0o600); err != nil {
 				t.Fatal(err)
 			}

@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -285,36 +283,5 @@ func TestRevokedTokenEndsItsStreams(t *testing.T) {
 			t.Errorf("somebody else's stream over %s has ended, too:\n%s", protocol, content)
 		default:
 		}
-	}
-}
-
-func TestHeadersOfAProxy(t *testing.T) {
-	cluster := sharedCluster(t)
-	jane := cluster.person(t, "jane")
-	ours, others := newAuthority(t), newAuthority(t)
-	file := filepath.Join(t.TempDir(), "proxies.crt")
-	if err := os.WriteFile(file, ours.pem, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	program := cluster.startServer(t, "--proxy-ca-file", file, "--proxy-names", "oauth-proxy")
-	url := program.url + "/api/v1/namespaces/" + jane.namespace + "/mpijobs"
-	for name, test := range map[string]struct {
-		client  *http.Client
-		headers []string
-		code    int
-		message string
-	}{
-		"no certificate":                  {client: insecure, headers: []string{"X-Forwarded-User", "jane", "X-Forwarded-Access-Token", jane.token}, code: 401, message: "No token came"},
-		"a certificate of somebody else":  {client: clientWith(others.issue(t, "oauth-proxy")), headers: []string{"X-Forwarded-Access-Token", jane.token}, code: 401, message: "No token came"},
-		"a certificate of another's name": {client: clientWith(ours.issue(t, "jane")), headers: []string{"X-Forwarded-Access-Token", jane.token}, code: 401, message: "No token came"},
-		"the proxy with a token":          {client: clientWith(ours.issue(t, "oauth-proxy")), headers: []string{"X-Forwarded-Access-Token", jane.token}, code: 200},
-		"the proxy without a token":       {client: clientWith(ours.issue(t, "oauth-proxy")), headers: []string{"X-Forwarded-User", "jane"}, code: 401, message: "sends no token of theirs"},
-		"a certificate does not hurt":     {client: clientWith(others.issue(t, "x")), headers: []string{"Authorization", "Bearer " + jane.token}, code: 200},
-	} {
-		t.Run(name, func(t *testing.T) {
-			if got := askWith(t, test.client, http.MethodGet, url, "", nil, test.headers...); got.code != test.code || !strings.Contains(got.told.Message, test.message) {
-				t.Errorf("%d %s", got.code, got.body)
-			}
-		})
 	}
 }

@@ -115,17 +115,8 @@ func startCluster(t testing.TB) *cluster {
 		t.Fatal(err)
 	}
 	cluster := &cluster{environment: environment, client: made, typed: typed}
-	anything, err := client.New(config, client.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, file := range []string{"config/rbac/users.yaml", "config/server/role.yaml"} {
-		for _, document := range deployed.Documents(t, filepath.Join(deployed.Repository(), file)) {
-			if err := anything.Create(t.Context(), document); err != nil {
-				t.Fatalf("create %s %s: %v", document.GetKind(), document.GetName(), err)
-			}
-		}
-	}
+	cluster.create(t, "config/rbac/users.yaml")
+	cluster.create(t, "config/server/role.yaml")
 	user, err := environment.AddUser(envtest.User{
 		Name:   "system:serviceaccount:" + deployed.Namespace + ":trireme-server",
 		Groups: []string{"system:serviceaccounts", "system:serviceaccounts:" + deployed.Namespace, "system:authenticated"},
@@ -138,6 +129,20 @@ func startCluster(t testing.TB) *cluster {
 	}
 	cluster.server = user.Config()
 	return cluster
+}
+
+// create creates what is in a file.
+func (cluster *cluster) create(t testing.TB, file string) {
+	t.Helper()
+	anything, err := client.New(cluster.environment.Config, client.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, document := range deployed.Documents(t, filepath.Join(deployed.Repository(), file)) {
+		if err := anything.Create(t.Context(), document); err != nil {
+			t.Fatalf("create %s %s: %v", document.GetKind(), document.GetName(), err)
+		}
+	}
 }
 
 // person is somebody who may work with jobs in a namespace of their own, and nowhere
