@@ -39,6 +39,8 @@ func (server *Server) handler() http.Handler {
 	}
 	return http.HandlerFunc(func(writer http.ResponseWriter, request *http.Request) {
 		if server.rpc != nil && request.ProtoMajor == 2 && strings.HasPrefix(request.Header.Get("Content-Type"), "application/grpc") {
+			// A message is read before anybody asks who sends it.
+			_ = http.NewResponseController(writer).SetReadDeadline(time.Now().Add(server.messageTimeout))
 			server.rpc.ServeHTTP(writer, request.WithContext(context.WithValue(request.Context(), requestKey{}, request)))
 			return
 		}

@@ -6,6 +6,7 @@ import (
 	"io"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"google.golang.org/grpc"
@@ -143,5 +144,36 @@ func TestRPCStreamEndsWithItsToken(t *testing.T) {
 	running.guard.revoke("jane")
 	if err := stream.RecvMsg(&message); status.Code(err) != codes.Unauthenticated {
 		t.Errorf("the stream of a revoked token ends with %v", err)
+	}
+}
+
+// A client that begins a call and sends nothing does not hold it for ever; a stream
+// whose message was read goes on.
+func TestRPCThatIsNeverSent(t *testing.T) {
+	running := start(t, api(), func(options *Options) { options.RPC = registerJobs })
+	running.messageTimeout = 200 * time.Millisecond
+	connection := running.dial(t)
+	watching, err := connection.NewStream(as(t, "jane"), &grpc.StreamDesc{ServerStreams: true}, "/training.MPIJobService/WatchMPIJobStatus")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := watching.CloseSend(); err != nil {
+		t.Fatal(err)
+	}
+	var message wrapperspb.StringValue
+	if err := watching.RecvMsg(&message); err != nil {
+		t.Fatal(err)
+	}
+	stalled, err := connection.NewStream(as(t, "jane"), &grpc.StreamDesc{}, "/training.MPIJobService/GetMPIJob")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := stalled.RecvMsg(&message); err == nil {
+		t.Error("a call without a message was answered")
+	}
+	// The deadline has passed for both of them by now.
+	running.guard.revoke("jane")
+	if err := watching.RecvMsg(&message); status.Code(err) != codes.Unauthenticated {
+		t.Errorf("the stream ended with %v before its token did", err)
 	}
 }

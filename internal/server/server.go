@@ -101,14 +101,16 @@ type Server struct {
 	openStreams  sync.WaitGroup
 	certificates *certificates
 	checkEvery   time.Duration
-	tracing      *tracing
+	// messageTimeout is what a client of gRPC has to send its message.
+	messageTimeout time.Duration
+	tracing        *tracing
 }
 
 // New puts a server together; Run runs it.
 func New(options Options) (*Server, error) {
 	server := &Server{
 		Options: options, metrics: newMetrics(options.Registry), audit: access.NewAudit(options.Audit), fair: newFair(options.Limits, mostUsers),
-		health: &health{checks: options.Ready}, checkEvery: checkEvery,
+		health: &health{checks: options.Ready}, checkEvery: checkEvery, messageTimeout: callTimeout,
 	}
 	server.stopping, server.stopStreams = context.WithCancel(context.Background())
 	tracing, err := newTracing(context.Background(), options.Version)
