@@ -109,6 +109,9 @@ func TestChangesToldTogetherAreForgottenTogether(t *testing.T) {
 		t.Errorf("after 105: %q", told)
 	}
 	must(t, store.put(jobAt(114, "c", "1/2")))
+	if len(store.changes) != 3 {
+		t.Errorf("%d changes are left: those at 112, 113 and 114, and some of those that were told together", len(store.changes))
+	}
 	for since, want := range map[string]standing{"105": older, "105-110-2": lost, "109": older, "110": known, "113": known} {
 		if told, where := after(t, store, since); where != want {
 			t.Errorf("after %s: standing %d, want %d, %q", since, where, want, told)
