@@ -84,5 +84,9 @@ func (events *events) writeNow(text []byte) error {
 	if _, err := events.writer.Write(text); err != nil {
 		return err
 	}
-	return events.controller.Flush()
+	if err := events.controller.Flush(); err != nil {
+		return err
+	}
+	// HTTP/2 ends a response whose deadline passes also while nothing is written.
+	return events.controller.SetWriteDeadline(time.Time{})
 }

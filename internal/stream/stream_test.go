@@ -286,6 +286,11 @@ func TestClientsThatDoNotReadAreCutOff(t *testing.T) {
 		fmt.Fprint(connection, "GET / HTTP/1.1\r\nHost: here\r\nAccept: text/event-stream\r\n\r\n")
 		within(t, ended, "the end of the messages")
 	})
+	t.Run("SSE over HTTP/2", func(t *testing.T) {
+		ended := make(chan struct{})
+		getEvents(t, serveHTTP2(t, options, endless(ended)))
+		within(t, ended, "the end of the messages")
+	})
 }
 
 func TestEvents(t *testing.T) {
@@ -328,12 +333,27 @@ func getEvents(t *testing.T, server *httptest.Server) *http.Response {
 	return response
 }
 
-func TestReaderOfEventsThatGoesAway(t *testing.T) {
-	ended := make(chan struct{})
-	response := getEvents(t, serve(t, Options{}, quiet(ended)))
-	if _, err := response.Body.Read(make([]byte, 1)); err != nil {
-		t.Fatal(err)
+func TestReadersOfEventsThatGoAway(t *testing.T) {
+	for name, serve := range map[string]func(*testing.T, Options, messages) *httptest.Server{"HTTP/1.1": serve, "HTTP/2.0": serveHTTP2} {
+		t.Run(name, func(t *testing.T) {
+			ended := make(chan struct{})
+			response := getEvents(t, serve(t, Options{}, quiet(ended)))
+			if _, err := response.Body.Read(make([]byte, 1)); err != nil || response.Proto != name {
+				t.Fatalf("%s: %v", response.Proto, err)
+			}
+			_ = response.Body.Close()
+			within(t, ended, "the end of the messages")
+		})
 	}
-	_ = response.Body.Close()
-	within(t, ended, "the end of the messages")
+}
+
+func serveHTTP2(t *testing.T, options Options, messages messages) *httptest.Server {
+	t.Helper()
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(writer http.ResponseWriter, request *http.Request) {
+		Serve(writer, request, options, messages)
+	}))
+	server.EnableHTTP2 = true
+	server.StartTLS()
+	t.Cleanup(server.Close)
+	return server
 }
