@@ -3,6 +3,7 @@ package live
 import (
 	"context"
 	"iter"
+	"log/slog"
 	"net/http"
 	"sync"
 	"time"
@@ -39,6 +40,8 @@ type Options struct {
 	History int
 	// Registry is where metrics are registered; nil is nowhere.
 	Registry prometheus.Registerer
+	// Log is told of trouble with the API server; nil is slog's own.
+	Log *slog.Logger
 }
 
 // DefaultHistory is how many changes are kept. It is more than the API server keeps
@@ -51,17 +54,20 @@ func NewCache(cluster client.WithWatch, options Options) *Cache {
 	if options.History == 0 {
 		options.History = DefaultHistory
 	}
+	if options.Log == nil {
+		options.Log = slog.Default()
+	}
 	metrics := newMetrics(options.Registry)
 	made := &Cache{kinds: map[*jobview.Kind]*cached{}}
 	for _, kind := range jobview.Kinds {
 		remote := remote{client: cluster, kind: kind}
 		store := newStore(kind, options.History, metrics.of(kind))
-		made.kinds[kind] = &cached{store: store, filler: newFiller(store, remote), keeper: newKeeper(store, remote)}
+		made.kinds[kind] = &cached{store: store, filler: newFiller(store, remote), keeper: newKeeper(store, remote, options.Log)}
 	}
 	return made
 }
 
-// Run keeps the cache until the context ends. The logger in it is told of trouble.
+// Run keeps the cache until the context ends.
 func (cache *Cache) Run(ctx context.Context) {
 	var running sync.WaitGroup
 	for _, cached := range cache.kinds {

@@ -3,6 +3,7 @@ package live
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -15,10 +16,16 @@ import (
 	"github.com/trireme-mpi/trireme/internal/jobview"
 )
 
+// quietly: trouble with the API server is what these tests make.
+func quietly(options Options) Options {
+	options.Log = slog.New(slog.DiscardHandler)
+	return options
+}
+
 // startCache runs a cache until the test ends.
 func startCache(t *testing.T, cluster *cluster, options Options) *Cache {
 	t.Helper()
-	cache := NewCache(cluster, options)
+	cache := NewCache(cluster, quietly(options))
 	ctx, cancel := context.WithCancel(t.Context())
 	var running sync.WaitGroup
 	running.Go(func() { cache.Run(ctx) })

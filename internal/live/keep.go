@@ -2,11 +2,11 @@ package live
 
 import (
 	"context"
+	"log/slog"
 	"math/rand/v2"
 	"sync"
 	"time"
 
-	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -23,14 +23,15 @@ import (
 type keeper struct {
 	store  *store
 	remote remote
+	log    *slog.Logger
 
 	lock sync.Mutex
 	// broken is since when there is no watch; zero while one runs.
 	broken time.Time
 }
 
-func newKeeper(store *store, remote remote) *keeper {
-	return &keeper{store: store, remote: remote, broken: time.Now()}
+func newKeeper(store *store, remote remote, log *slog.Logger) *keeper {
+	return &keeper{store: store, remote: remote, log: log.With("kind", remote.kind.Kind), broken: time.Now()}
 }
 
 // The API server is asked again soon after a break, because those who watch wait; and
@@ -44,7 +45,6 @@ const (
 
 // run returns when the context ends.
 func (keeper *keeper) run(ctx context.Context) {
-	logger := logr.FromContextOrDiscard(ctx).WithValues("kind", keeper.remote.kind.Kind)
 	pause := firstPause
 	for {
 		began := time.Now()
@@ -56,7 +56,7 @@ func (keeper *keeper) run(ctx context.Context) {
 			pause = firstPause
 		}
 		if err != nil {
-			logger.Error(err, "Read the jobs; trying again")
+			keeper.log.ErrorContext(ctx, "jobs cannot be read or watched; trying again", "error", err)
 		}
 		if sleep(ctx, pause/2+rand.N(pause)) != nil {
 			return

@@ -23,6 +23,10 @@ type Source interface {
 	// their order. An error is the last that it yields: of code 410 if the version is
 	// too old, or if the reader was too slow, and it must start over; 400 if it is no
 	// version. It ends without one when the context does.
+	//
+	// Every change is told once, also to readers who come back, to this server or to
+	// another one. Only where the API server itself has lost its history are changes
+	// to one job that followed each other told as one.
 	Watch(ctx context.Context, kind *jobview.Kind, watch Watch) iter.Seq2[*Event, error]
 }
 

@@ -137,7 +137,7 @@ func (replicas *replicas) restart(index int) {
 		replicas.stop[index]()
 	}
 	ctx, stop := context.WithCancel(replicas.ctx)
-	cache := NewCache(replicas.cluster, Options{History: replicas.history})
+	cache := NewCache(replicas.cluster, quietly(Options{History: replicas.history}))
 	replicas.done.Go(func() { cache.Run(ctx) })
 	replicas.running[index].Store(cache)
 	replicas.stop[index] = stop

@@ -7,6 +7,7 @@ import (
 	"io"
 	"iter"
 	"log"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -166,7 +167,7 @@ func startServer(t testing.TB, cluster *cluster) *server {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	made := &server{wires: &wires{}}
-	made.cache = live.NewCache(cluster.connect(t, made.wires.dial), live.Options{})
+	made.cache = live.NewCache(cluster.connect(t, made.wires.dial), live.Options{Log: slog.New(slog.DiscardHandler)})
 	var running sync.WaitGroup
 	running.Go(func() { made.cache.Run(ctx) })
 	if err := made.cache.WaitForSync(ctx); err != nil {
