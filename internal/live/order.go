@@ -96,15 +96,19 @@ type placed struct {
 }
 
 // first is the first entries in this order after a place, of some that are by
-// namespace and name. Most are on other pages: what comes after enough others is
-// not sorted any further.
-func (order order) first(entries []*entry, after *place, count int) []placed {
+// namespace and name, and how many there are after it in all. Most are on other
+// pages: what comes after enough others is not sorted any further.
+func (order order) first(entries []*entry, after *place, count int) (found []placed, left int) {
 	compare := func(left, right placed) int { return order.compare(&left.place, &right.place) }
 	kept := make([]placed, 0, 2*count)
 	full := false
 	for index, entry := range entries {
 		one := placed{order.place(entry.Row, index), entry}
-		if after != nil && order.compare(&one.place, after) <= 0 || full && order.compare(&one.place, &kept[count-1].place) > 0 {
+		if after != nil && order.compare(&one.place, after) <= 0 {
+			continue
+		}
+		left++
+		if full && order.compare(&one.place, &kept[count-1].place) > 0 {
 			continue
 		}
 		if kept = append(kept, one); len(kept) == 2*count {
@@ -113,5 +117,5 @@ func (order order) first(entries []*entry, after *place, count int) []placed {
 		}
 	}
 	slices.SortFunc(kept, compare)
-	return kept[:min(count, len(kept))]
+	return kept[:min(count, len(kept))], left
 }

@@ -69,7 +69,7 @@ func (query *prepared) filter(entries []*entry) []*entry {
 func (query *prepared) wants(row *jobview.Row) bool {
 	return (query.Status == "" || strings.EqualFold(query.Status, row.Status) || strings.EqualFold(query.Status, row.Phase)) &&
 		(query.Runtime == "" || query.Runtime == row.Runtime || strings.EqualFold(query.Runtime, row.Framework)) &&
-		(query.Name == "" || strings.Contains(row.Name, query.Name))
+		(query.Name == "" || strings.Contains(row.Name, query.Name)) && (query.ExactName == "" || query.ExactName == row.Name)
 }
 
 // page is the part of the entries that is asked for. They come by namespace and name.
@@ -79,11 +79,9 @@ func (query *prepared) page(matching []*entry, resourceVersion string) *Page {
 	if query.after != nil {
 		after = query.order.placeOf(query.after, matching)
 	}
-	// One more than asked for tells whether there is another page.
-	found := query.order.first(matching, after, query.Limit+1)
-	if len(found) > query.Limit {
-		found = found[:query.Limit]
-		page.Continue = newCursor(query.order, &found[query.Limit-1]).String()
+	found, left := query.order.first(matching, after, query.Limit)
+	if page.Remaining = left - len(found); page.Remaining > 0 {
+		page.Continue = newCursor(query.order, &found[len(found)-1]).String()
 	}
 	for i := range found {
 		page.Entries = append(page.Entries, found[i].entry.Entry)

@@ -46,6 +46,8 @@ func TestFilters(t *testing.T) {
 		"the framework":        {Query{Runtime: "mpi"}, 40},
 		"a runtime":            {Query{Runtime: "mpi-openmpi"}, 0},
 		"a part of the name":   {Query{Name: "0001"}, 11},
+		"the whole name":       {Query{ExactName: "job-00019"}, 1},
+		"not the whole name":   {Query{ExactName: "job-0001"}, 0},
 		"several at once":      {Query{Status: "Failed", Labels: night, Namespace: "team-3"}, 2},
 		"more than a page has": {Query{Limit: 3}, 40},
 	} {
@@ -54,6 +56,9 @@ func TestFilters(t *testing.T) {
 			shown := min(test.total, cmp.Or(test.query.Limit, DefaultLimit))
 			if page.Total != test.total || len(names) != shown {
 				t.Errorf("%d of %d, want %d of %d", len(names), page.Total, shown, test.total)
+			}
+			if page.Remaining != test.total-shown {
+				t.Errorf("%d remain, want %d", page.Remaining, test.total-shown)
 			}
 			if page.ResourceVersion != "1000000" || (page.Continue != "") != (len(names) < test.total) {
 				t.Errorf("version %s, continue %q", page.ResourceVersion, page.Continue)
@@ -85,6 +90,9 @@ func TestPages(t *testing.T) {
 					query.Limit = 1 + random.IntN(30)
 					page, names := listed(t, cache, query)
 					paged = append(paged, names...)
+					if page.Remaining != len(all)-len(paged) {
+						t.Errorf("%d remain after %d of %d", page.Remaining, len(paged), len(all))
+					}
 					if query.Continue = page.Continue; query.Continue == "" {
 						break
 					}
