@@ -75,6 +75,8 @@ func Serve(writer http.ResponseWriter, request *http.Request, options Options, m
 		refuse(writer, refused)
 		return
 	}
+	// Also if whatever makes the messages panics: nobody else closes a WebSocket.
+	defer sink.end(errGone)
 	connection := &connection{sink: sink, options: options}
 	var keeping sync.WaitGroup
 	keeping.Go(func() {

@@ -190,6 +190,17 @@ func TestCredentialsAreCheckedWhileConnected(t *testing.T) {
 	}
 }
 
+func TestMessagesThatPanic(t *testing.T) {
+	connection := dial(t, serve(t, Options{}, func(context.Context) iter.Seq2[Message, error] {
+		return func(func(Message, error) bool) { panic(http.ErrAbortHandler) }
+	}), nil)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	if _, text, err := connection.Read(ctx); err == nil || ctx.Err() != nil {
+		t.Errorf("the connection still stands: %s %v", text, err)
+	}
+}
+
 func TestServerThatStops(t *testing.T) {
 	ended := make(chan struct{})
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(writer http.ResponseWriter, request *http.Request) {
