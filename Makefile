@@ -101,7 +101,7 @@ test-all: test ## The same, and the peers
 FUZZTIME ?= 1m
 .PHONY: fuzz
 fuzz: ## Feed rules, protocols and parsers with nonsense, FUZZTIME (1m) each
-	@for package in ./internal/validation ./internal/agent ./internal/mpi ./internal/diagnosis ./internal/plan ./internal/initializer ./internal/rpc ./internal/rpc/objects; do \
+	@for package in ./internal/validation ./internal/agent ./internal/mpi ./internal/diagnosis ./internal/plan ./internal/initializer ./internal/rpc ./internal/rpc/objects ./internal/rest ./internal/live ./internal/redact; do \
 		for target in $$(go test -list '^Fuzz' $$package | grep '^Fuzz'); do \
 			go test $$package -run '^$$' -fuzz "^$$target$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 10x || exit 1; \
 		done; \
