@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"os"
+	"time"
 
 	prom "github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
@@ -33,7 +34,7 @@ func serve(ctx context.Context, cluster *rest.Config, settings *settings, log *s
 	if err != nil {
 		return err
 	}
-	cache := live.NewCache(own, live.Options{Registry: registry})
+	cache := live.NewCache(own, live.Options{Registry: registry, Log: log})
 	options, err := optionsOf(cluster, settings, cache)
 	if err != nil {
 		return err
@@ -69,6 +70,9 @@ func runBoth(ctx context.Context, cache *live.Cache, made *server.Server, log *s
 	return group.Wait()
 }
 
+// longestBreak is how old what the server knows of jobs may be.
+const longestBreak = time.Minute
+
 // optionsOf are the server's, but for what can be asked of it.
 func optionsOf(cluster *rest.Config, settings *settings, cache *live.Cache) (*server.Options, error) {
 	var proxy *access.Proxy
@@ -94,6 +98,9 @@ func optionsOf(cluster *rest.Config, settings *settings, cache *live.Cache) (*se
 		Ready: map[string]func(context.Context) error{"API server": answers, "cache": func(context.Context) error {
 			if !cache.HasSynced() {
 				return errors.New("the jobs are not read yet")
+			}
+			if broken := cache.Broken(); broken > longestBreak {
+				return fmt.Errorf("the jobs are known as they were %s ago", broken.Round(time.Second))
 			}
 			return nil
 		}},
