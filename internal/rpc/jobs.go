@@ -172,7 +172,7 @@ func (jobs *jobs) ListRuntimes(ctx context.Context, request *wire.ListRuntimesRe
 	if err := checkNames(named{field: "namespace", value: request.GetNamespace(), optional: true}); err != nil {
 		return nil, err
 	}
-	runtimes, err := jobs.service.Runtimes(ctx, request.GetNamespace(), request.GetFramework())
+	runtimes, err := jobs.service.Runtimes(ctx, service.RuntimeQuery{Namespace: request.GetNamespace(), Framework: request.GetFramework()})
 	return answer(struct {
 		Items []service.Runtime `json:"items"`
 	}{runtimes}, err, &wire.ListRuntimesResponse{})

@@ -176,8 +176,8 @@ func (script *scripted) Quota(_ context.Context, namespace string) (*service.Quo
 	return &service.Quota{Namespace: namespace, ActiveJobs: 3}, script.note("quota %s", namespace)
 }
 
-func (script *scripted) Runtimes(_ context.Context, namespace, framework string) ([]service.Runtime, error) {
-	return []service.Runtime{{Name: "r", Kind: "ClusterTrainingRuntime", Framework: "MPI", MPIImplementation: "OpenMPI", NumNodes: 2}}, script.note("runtimes %q %q", namespace, framework)
+func (script *scripted) Runtimes(_ context.Context, query service.RuntimeQuery) ([]service.Runtime, error) {
+	return []service.Runtime{{Name: "r", Kind: "ClusterTrainingRuntime", Framework: "MPI", MPIImplementation: "OpenMPI", NumNodes: 2}}, script.note("runtimes %q %q", query.Namespace, query.Framework)
 }
 
 func (script *scripted) Runtime(_ context.Context, namespace, name string) (*service.Runtime, error) {

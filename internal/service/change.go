@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"net/http"
 	"regexp"
+	"strings"
+	"time"
 
 	"k8s.io/apimachinery/pkg/util/validation"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -27,18 +29,19 @@ func (service *Service) Create(ctx context.Context, kind *jobview.Kind, namespac
 	if object.GetName() == "" && object.GetGenerateName() == "" {
 		return nil, problem.Invalid("metadata.name", "is required: give the job a name, or a metadata.generateName that one is made from")
 	}
-	object.SetNamespace(namespace)
-	object.SetResourceVersion("")
-	object.SetUID("")
+	// What is stored is read into the same object: a status that a client made up must
+	// not look as if it had been stored.
+	submitted := submission(kind, object)
+	submitted.SetNamespace(namespace)
 	options := []client.CreateOption{fieldOwner}
 	if dryRun {
 		options = append(options, client.DryRunAll)
 	}
-	if err := access.CallerFrom(ctx).Client.Create(ctx, object, options...); err != nil {
+	if err := access.CallerFrom(ctx).Client.Create(ctx, submitted, options...); err != nil {
 		return nil, err
 	}
-	access.RecordFrom(ctx).Name = object.GetName()
-	return presentable(kind, object), nil
+	access.RecordFrom(ctx).Name = submitted.GetName()
+	return presentable(kind, submitted), nil
 }
 
 // presentable is an object as clients get it.
@@ -74,15 +77,26 @@ func (service *Service) Suspend(ctx context.Context, job JobRef, suspend bool) (
 	if err != nil {
 		return nil, err
 	}
-	if seen.Finished() {
+	switch {
+	case seen.Finished():
 		return nil, problem.New(http.StatusConflict, "Finished", fmt.Sprintf("%s %q has ended (%s); nothing was changed", job.Kind.Kind, job.Name, seen.Phase),
 			"Restart it, or create it anew under another name")
+	case seen.Queued && !suspend:
+		// It would run without its turn until the queue takes it back.
+		return nil, problem.New(http.StatusConflict, "Queued", fmt.Sprintf("%s %q waits in queue %q, which starts it when it is its turn; nothing was changed", job.Kind.Kind, job.Name, seen.GetLabels()[training.LabelQueue]),
+			"Wait, or see what it waits for: diagnose it", "To start it without its queue, take the label "+training.LabelQueue+" off it first")
 	}
-	if err := caller.Client.Patch(ctx, seen.Object, job.Kind.Suspension(suspend), fieldOwner); err != nil {
+	object := job.Kind.NewObject()
+	object.SetNamespace(job.Namespace)
+	object.SetName(job.Name)
+	if err := caller.Client.Patch(ctx, object, job.Kind.Suspension(suspend), fieldOwner); err != nil {
 		return nil, err
 	}
-	return presentable(job.Kind, seen.Object), nil
+	return presentable(job.Kind, object), nil
 }
+
+// finishTimeout is what the rest of a change may take that has begun.
+const finishTimeout = 10 * time.Second
 
 // Restart creates a job like one that has failed, and deletes that one afterwards:
 // whatever goes wrong, one of them is there.
@@ -105,6 +119,10 @@ func (service *Service) Restart(ctx context.Context, job JobRef) (client.Object,
 	if err := caller.Client.Create(ctx, again, fieldOwner); err != nil {
 		return nil, err
 	}
+	access.RecordFrom(ctx).Name = again.GetName()
+	// A client that goes away now would leave both.
+	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), finishTimeout)
+	defer stop()
 	if err := caller.Client.Delete(ctx, seen.Object, append(deleteOptions(DeleteOptions{}), same)...); client.IgnoreNotFound(err) != nil {
 		told := *problem.From(err)
 		told.Message = fmt.Sprintf("%s %q was created, but %q could not be deleted: %s", job.Kind.Kind, again.GetName(), job.Name, told.Message)
@@ -149,8 +167,5 @@ func retryName(seen *jobview.View, moment int64) string {
 	if len(base) > room {
 		base = base[:max(room, 1)]
 	}
-	for len(base) > 1 && base[len(base)-1] == '-' {
-		base = base[:len(base)-1]
-	}
-	return base + suffix
+	return strings.TrimRight(base, "-.") + suffix
 }

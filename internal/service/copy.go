@@ -5,7 +5,20 @@ import (
 
 	"github.com/trireme-mpi/trireme/api/v2alpha1"
 	"github.com/trireme-mpi/trireme/api/v2beta1"
+	"github.com/trireme-mpi/trireme/internal/jobview"
 )
+
+// submission is a job as it is submitted: without what only the cluster says of it.
+func submission(kind *jobview.Kind, from client.Object) client.Object {
+	made := kind.NewObject()
+	copyInto(from, made)
+	made.SetNamespace(from.GetNamespace())
+	made.SetName(from.GetName())
+	made.SetGenerateName(from.GetGenerateName())
+	made.SetFinalizers(from.GetFinalizers())
+	made.SetOwnerReferences(from.GetOwnerReferences())
+	return made
+}
 
 // copyInto copies what a user has written: the spec, labels and annotations.
 func copyInto(from, to client.Object) {

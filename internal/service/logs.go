@@ -9,6 +9,8 @@ import (
 	"net/http"
 	"strings"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
 	"github.com/trireme-mpi/trireme/api/training"
 	"github.com/trireme-mpi/trireme/internal/access"
 	"github.com/trireme-mpi/trireme/internal/joblog"
@@ -26,26 +28,34 @@ func (service *Service) Logs(ctx context.Context, job JobRef, options LogOptions
 	}
 	// Kubernetes says it anew for each pod; a stream that is not allowed shall not begin.
 	caller := access.CallerFrom(ctx)
-	if err := service.Guard.Allow(ctx, caller, access.Rights{Verb: "get", Resource: "pods", Subresource: "log", Namespace: job.Namespace}); err != nil {
+	allowed := func(ctx context.Context) error {
+		return service.Guard.Allow(ctx, caller, access.Rights{Verb: "get", Resource: "pods", Subresource: "log", Namespace: job.Namespace})
+	}
+	if err := allowed(ctx); err != nil {
 		return nil, err
 	}
 	made := seen.Identity()
 	// How many workers there should be does not matter for what they have printed.
 	made.Worker.Replicas = math.MaxInt32
 	source, chosen := joblog.FromCluster(caller.Cluster.CoreV1(), made), selection(ctx, seen, options)
-	return func(yield func(joblog.Line, error) bool) {
-		ctx, stop := context.WithCancel(ctx)
-		defer stop()
+	return whileAllowed(ctx, service.recheck, allowed, func(ctx context.Context) iter.Seq2[joblog.Line, error] {
 		reading := joblog.Options{Follow: options.Follow, Previous: options.Previous, Tail: options.Tail, Since: options.Since}
 		if options.Follow {
 			reading.Ended = service.ended(ctx, job)
 		}
-		for line, err := range redact.Lines(joblog.Stream(ctx, source, chosen, reading)) {
+		return explaining(seen, redact.Lines(joblog.Stream(ctx, source, chosen, reading)))
+	}), nil
+}
+
+// explaining are lines whose last error says why there is nothing to read.
+func explaining(seen *jobview.View, lines iter.Seq2[joblog.Line, error]) iter.Seq2[joblog.Line, error] {
+	return func(yield func(joblog.Line, error) bool) {
+		for line, err := range lines {
 			if !yield(line, explained(seen, err)) || err != nil {
 				return
 			}
 		}
-	}, nil
+	}
 }
 
 // selection is what to read of a job.
@@ -68,17 +78,27 @@ func (service *Service) ended(ctx context.Context, job JobRef) <-chan struct{} {
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		watching := live.Watch{Namespace: job.Namespace, Name: job.Name}
+		watching, found := live.Watch{Namespace: job.Namespace, Name: job.Name}, false
 		for event, err := range service.Jobs(access.CallerFrom(ctx)).Watch(ctx, job.Kind, watching) {
-			if err != nil || event.Type == live.Deleted {
+			switch {
+			case err != nil, event.Type == live.Deleted:
+				return
+			case event.Object != nil && jobview.Of(event.Object).Finished():
+				return
+			case event.Type == live.Synced && !found && service.isGone(ctx, job):
 				return
 			}
-			if event.Object != nil && jobview.Of(event.Object).Finished() {
-				return
-			}
+			found = true
 		}
 	}()
 	return ended
+}
+
+// isGone tells whether a job was deleted before anybody watched it. One that was just
+// created may not be in the memory yet.
+func (service *Service) isGone(ctx context.Context, job JobRef) bool {
+	_, err := job.Kind.Get(ctx, access.CallerFrom(ctx).Client, job.Namespace, job.Name)
+	return apierrors.IsNotFound(err)
 }
 
 // explained says why there is nothing to read.

@@ -2,6 +2,7 @@ package service
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"time"
 
@@ -67,12 +68,13 @@ func (service *Service) Preflight(ctx context.Context, kind *jobview.Kind, names
 	if given := object.GetNamespace(); given != "" && given != namespace {
 		return nil, problem.Invalid("metadata.namespace", "is %q, but the job is checked for namespace %q; leave it out, or make both the same", given, namespace)
 	}
-	object.SetNamespace(namespace)
-	if object.GetName() == "" {
-		object.SetName(strings.TrimSuffix(object.GetGenerateName()+"xxxxx", "-"))
+	submitted := submission(kind, object)
+	submitted.SetNamespace(namespace)
+	if submitted.GetName() == "" {
+		submitted.SetName(submitted.GetGenerateName() + "xxxxx")
 	}
-	object.GetObjectKind().SetGroupVersionKind(kind.GVK)
-	found := checks.PrecheckedBy(gatherer.BeforeSubmission(ctx, writer, object))
+	submitted.GetObjectKind().SetGroupVersionKind(kind.GVK)
+	found := checks.PrecheckedBy(gatherer.BeforeSubmission(ctx, writer, submitted))
 	return found, ctx.Err()
 }
 
@@ -85,7 +87,7 @@ func (service *Service) Quota(ctx context.Context, namespace string) (*Quota, er
 	found := &Quota{Namespace: namespace, Quotas: []QuotaUsage{}}
 	for i := range quotas.Items {
 		quota := &quotas.Items[i]
-		found.Quotas = append(found.Quotas, QuotaUsage{Name: quota.Name, Hard: quota.Spec.Hard, Used: quota.Status.Used})
+		found.Quotas = append(found.Quotas, QuotaUsage{Name: quota.Name, Hard: orEmpty(quota.Spec.Hard), Used: orEmpty(quota.Status.Used)})
 	}
 	for _, kind := range jobview.Kinds {
 		active, err := service.active(ctx, kind, namespace)
@@ -95,6 +97,14 @@ func (service *Service) Quota(ctx context.Context, namespace string) (*Quota, er
 		found.ActiveJobs += active
 	}
 	return found, nil
+}
+
+// orEmpty is a list that is there, also where nothing is in it.
+func orEmpty(list corev1.ResourceList) corev1.ResourceList {
+	if list == nil {
+		return corev1.ResourceList{}
+	}
+	return list
 }
 
 // active is how many jobs of a namespace wait or run.
@@ -109,31 +119,31 @@ func (service *Service) active(ctx context.Context, kind *jobview.Kind, namespac
 	return count, nil
 }
 
-// Runtimes are those of the cluster and, with a namespace, also those of it.
-func (service *Service) Runtimes(ctx context.Context, namespace, framework string) ([]Runtime, error) {
+// Runtimes are those of the cluster and of a namespace.
+func (service *Service) Runtimes(ctx context.Context, query RuntimeQuery) ([]Runtime, error) {
 	from := access.CallerFrom(ctx).Client
 	found := []Runtime{}
-	if framework != "" && !strings.EqualFold(framework, frameworkMPI) {
-		return found, nil
+	if !query.OnlyOwn {
+		var everywhere v2alpha1.ClusterTrainingRuntimeList
+		if err := from.List(ctx, &everywhere); err != nil {
+			return nil, err
+		}
+		for i := range everywhere.Items {
+			found = append(found, runtimeOf(v2alpha1.RuntimeKindCluster, &everywhere.Items[i], &everywhere.Items[i].Spec))
+		}
 	}
-	var everywhere v2alpha1.ClusterTrainingRuntimeList
-	if err := from.List(ctx, &everywhere); err != nil {
-		return nil, err
+	if query.Namespace != "" {
+		var here v2alpha1.TrainingRuntimeList
+		if err := from.List(ctx, &here, client.InNamespace(query.Namespace)); err != nil {
+			return nil, err
+		}
+		for i := range here.Items {
+			found = append(found, runtimeOf(v2alpha1.RuntimeKindNamespaced, &here.Items[i], &here.Items[i].Spec))
+		}
 	}
-	for i := range everywhere.Items {
-		found = append(found, runtimeOf(v2alpha1.RuntimeKindCluster, &everywhere.Items[i], &everywhere.Items[i].Spec))
-	}
-	if namespace == "" {
-		return found, nil
-	}
-	var here v2alpha1.TrainingRuntimeList
-	if err := from.List(ctx, &here, client.InNamespace(namespace)); err != nil {
-		return nil, err
-	}
-	for i := range here.Items {
-		found = append(found, runtimeOf(v2alpha1.RuntimeKindNamespaced, &here.Items[i], &here.Items[i].Spec))
-	}
-	return found, nil
+	return slices.DeleteFunc(found, func(one Runtime) bool {
+		return query.Framework != "" && !strings.EqualFold(query.Framework, one.Framework)
+	}), nil
 }
 
 // Runtime is one of them: a namespace's own or, without one, the cluster's.

@@ -6,6 +6,7 @@ import (
 	"iter"
 	"net/http"
 
+	"golang.org/x/sync/errgroup"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/trireme-mpi/trireme/internal/access"
@@ -45,14 +46,15 @@ func (service *Service) view(ctx context.Context, job JobRef) (*jobview.View, er
 	found, err := service.Jobs(caller).Get(ctx, job.Kind, job.Namespace, job.Name)
 	if err != nil && problem.From(err).Code == http.StatusNotFound {
 		seen, err := job.Kind.Get(ctx, caller.Client, job.Namespace, job.Name)
-		return seen, err
+		if err != nil {
+			return nil, err
+		}
+		return jobview.Of(presentable(job.Kind, seen.Object)), nil
 	}
 	if err != nil {
 		return nil, err
 	}
-	object := found.DeepCopyObject().(client.Object)
-	object.GetObjectKind().SetGroupVersionKind(job.Kind.GVK)
-	return jobview.Of(object), nil
+	return jobview.Of(presentable(job.Kind, found.DeepCopyObject().(client.Object))), nil
 }
 
 // List is the jobs of a namespace or, without one, of all that the caller may list.
@@ -62,25 +64,67 @@ func (service *Service) List(ctx context.Context, kind *jobview.Kind, query live
 		return nil, err
 	}
 	if err != nil {
-		answers := map[string]bool{}
-		query.Allowed = func(namespace string) bool {
-			allowed, asked := answers[namespace]
-			if !asked {
-				allowed = service.may(ctx, "list", kind, namespace, "") == nil
-				answers[namespace] = allowed
-			}
-			return allowed
-		}
+		return service.listAllowed(ctx, kind, query)
 	}
 	return service.Jobs(access.CallerFrom(ctx)).List(ctx, kind, query)
 }
 
+// listAllowed is the jobs of the namespaces that the caller may list. The source only
+// says which there are: while it is read nobody can be asked, for others wait for it.
+func (service *Service) listAllowed(ctx context.Context, kind *jobview.Kind, query live.Query) (*live.Page, error) {
+	allowed := map[string]bool{}
+	for {
+		var unknown []string
+		query.Allowed = func(namespace string) bool {
+			if _, known := allowed[namespace]; !known {
+				unknown = append(unknown, namespace)
+			}
+			return allowed[namespace]
+		}
+		page, err := service.Jobs(access.CallerFrom(ctx)).List(ctx, kind, query)
+		if err != nil || len(unknown) == 0 {
+			return page, err
+		}
+		if err := service.askEach(ctx, kind, unknown, allowed); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// askAtOnce is about how many namespaces of one list the cluster is asked at a time.
+const askAtOnce = 10
+
+// askEach notes in which namespaces the caller may list jobs. An answer that cannot be
+// had is no answer: a list must not lack something without a word.
+func (service *Service) askEach(ctx context.Context, kind *jobview.Kind, namespaces []string, allowed map[string]bool) error {
+	answers := make([]error, len(namespaces))
+	var asking errgroup.Group
+	asking.SetLimit(askAtOnce)
+	for i, namespace := range namespaces {
+		asking.Go(func() error {
+			answers[i] = service.may(ctx, "list", kind, namespace, "")
+			if answers[i] != nil && problem.From(answers[i]).Code != http.StatusForbidden {
+				return answers[i]
+			}
+			return nil
+		})
+	}
+	err := asking.Wait()
+	for i, namespace := range namespaces {
+		allowed[namespace] = answers[i] == nil
+	}
+	return err
+}
+
 // Watch is what becomes of the jobs of a namespace, or of one job.
 func (service *Service) Watch(ctx context.Context, kind *jobview.Kind, watch live.Watch) (iter.Seq2[*live.Event, error], error) {
-	if err := service.may(ctx, "watch", kind, watch.Namespace, watch.Name); err != nil {
+	allowed := func(ctx context.Context) error { return service.may(ctx, "watch", kind, watch.Namespace, watch.Name) }
+	if err := allowed(ctx); err != nil {
 		return nil, err
 	}
-	return service.Jobs(access.CallerFrom(ctx)).Watch(ctx, kind, watch), nil
+	return whileAllowed(ctx, service.recheck, allowed, func(ctx context.Context) iter.Seq2[*live.Event, error] {
+		return service.Jobs(access.CallerFrom(ctx)).Watch(ctx, kind, watch)
+	}), nil
 }
 
 // Events are those of a job, and the warnings of its pods, oldest first.

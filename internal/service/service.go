@@ -48,8 +48,8 @@ type Interface interface {
 	Preflight(ctx context.Context, kind *jobview.Kind, namespace string, object client.Object) (*checks.Prechecked, error)
 	Quota(ctx context.Context, namespace string) (*Quota, error)
 
-	// Runtimes are those of the cluster and, with a namespace, also those of it.
-	Runtimes(ctx context.Context, namespace, framework string) ([]Runtime, error)
+	Runtimes(ctx context.Context, query RuntimeQuery) ([]Runtime, error)
+	// Runtime is a namespace's own or, without one, the cluster's.
 	Runtime(ctx context.Context, namespace, name string) (*Runtime, error)
 }
 
@@ -66,12 +66,16 @@ type Options struct {
 }
 
 // Service does what callers ask for.
-type Service struct{ Options }
+type Service struct {
+	Options
+	// recheck is how often streams ask for the right to them.
+	recheck time.Duration
+}
 
 var _ Interface = (*Service)(nil)
 
 // New is a service. It holds nothing of its own: any number may run side by side.
-func New(options Options) *Service { return &Service{Options: options} }
+func New(options Options) *Service { return &Service{Options: options, recheck: recheckEvery} }
 
 // JobRef names a job.
 type JobRef struct {
@@ -98,6 +102,16 @@ type LogOptions struct {
 	// Tail is how many lines of each container to begin with; nil is all.
 	Tail  *int64
 	Since time.Time
+}
+
+// RuntimeQuery is which runtimes to list.
+type RuntimeQuery struct {
+	// Namespace whose own runtimes are wanted; empty is none.
+	Namespace string
+	// OnlyOwn leaves out those of the cluster.
+	OnlyOwn bool
+	// Framework that they are for; empty is any.
+	Framework string
 }
 
 // Event is something that Kubernetes or the operator noted of a job or its pods.
