@@ -67,18 +67,15 @@ func newListCommand(environment *environment, only *kind) *cobra.Command {
 	lister.print.AddFlags(command)
 	flags.BoolVarP(&lister.all, "all-namespaces", "A", false, "jobs of every namespace")
 	flags.StringVarP(&lister.selector, "selector", "l", "", "jobs with these labels, such as team=vision,env!=test")
-	flags.StringVar(&lister.state, "status", "", "jobs that stand so: "+strings.Join(states, ", "))
+	flags.StringVar(&lister.state, "status", "", "jobs that stand so: "+strings.Join(jobview.States, ", "))
 	flags.BoolVarP(&lister.watch, "watch", "w", false, "go on, and show every change")
 	flags.Int64Var(&lister.pageSize, "chunk-size", 500, "jobs that are asked for at a time; 0 asks for all at once")
 	return command
 }
 
-// states that a job can be in, as --status takes them.
-var states = []string{"Submitted", "Queued", "Suspended", "Pending", "Running", "Succeeded", "Failed", "Deleting"}
-
 func (lister *lister) complete(command *cobra.Command) (err error) {
-	if lister.state != "" && !slices.ContainsFunc(states, func(state string) bool { return strings.EqualFold(state, lister.state) }) {
-		return usageFailure(command, fmt.Sprintf("--status %q: there are %s", lister.state, strings.Join(states, ", ")))
+	if lister.state != "" && !slices.ContainsFunc(jobview.States, func(state string) bool { return strings.EqualFold(state, lister.state) }) {
+		return usageFailure(command, fmt.Sprintf("--status %q: there are %s", lister.state, strings.Join(jobview.States, ", ")))
 	}
 	if lister.matching, err = labels.Parse(lister.selector); err != nil {
 		return usageFailure(command, fmt.Sprintf("--selector: %v", err))

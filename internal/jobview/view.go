@@ -55,6 +55,13 @@ func Of(object client.Object) *View {
 
 func isTrue(value *bool) bool { return value != nil && *value }
 
+// States are all that State says.
+var States = []string{
+	"Submitted", "Queued", "Suspended",
+	string(training.PhasePending), string(training.PhaseRunning), string(training.PhaseSucceeded), string(training.PhaseFailed),
+	"Deleting",
+}
+
 // State is how a job stands, in one word.
 func (view *View) State() string {
 	switch {

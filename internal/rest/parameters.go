@@ -20,7 +20,7 @@ func listParameters(kind *jobview.Kind) []parameter {
 	found := []parameter{
 		{name: "labelSelector", kind: "string", description: "only jobs with these labels, such as team=vision"},
 		{name: "fieldSelector", kind: "string", description: "only jobs with these fields: metadata.name, status.phase"},
-		{name: "status", kind: "string", words: states, description: "only jobs in this state"},
+		{name: "status", kind: "string", words: jobview.States, description: "only jobs in this state"},
 		{name: "search", kind: "string", description: "only jobs with this in their name"},
 		{name: "sort", kind: "string", words: orders, description: "the order; with - before it the other way round"},
 		{name: "limit", kind: "integer", least: 1, most: mostLimit, usual: "100", description: "how many jobs on a page"},
@@ -32,10 +32,7 @@ func listParameters(kind *jobview.Kind) []parameter {
 	return found
 }
 
-var (
-	states = []string{"Submitted", "Queued", "Suspended", "Deleting", string(training.PhasePending), string(training.PhaseRunning), string(training.PhaseSucceeded), string(training.PhaseFailed)}
-	orders = []string{"name", "-name", "namespace", "-namespace", "status", "-status", "creationTime", "-creationTime", "startTime", "-startTime"}
-)
+var orders = []string{"name", "-name", "namespace", "-namespace", "status", "-status", "creationTime", "-creationTime", "startTime", "-startTime"}
 
 func createParameters(kind *jobview.Kind) []parameter {
 	found := []parameter{{name: "dryRun", kind: "string", words: []string{"All"}, description: "All: judge the job as if it were created, and create nothing"}}

@@ -81,9 +81,6 @@ type ofList interface {
 	GetContinueToken() string
 }
 
-// states that a job can be in, by jobview.View.State.
-var states = []string{"Submitted", "Queued", "Suspended", "Pending", "Running", "Succeeded", "Failed", "Deleting"}
-
 func queryOf(request ofList) (live.Query, error) {
 	query := live.Query{
 		Namespace: request.GetNamespace(), Status: request.GetStatus(), Name: request.GetNameContains(),
@@ -99,8 +96,8 @@ func queryOf(request ofList) (live.Query, error) {
 		return query, problem.Invalid("limit", "must be from 1 to %d", live.MaxLimit)
 	}
 	// A state that is misspelt must not be taken for one that no job is in.
-	if query.Status != "" && !slices.Contains(states, query.Status) {
-		return query, problem.Invalid("status", "%q is none of %s", query.Status, strings.Join(states, ", "))
+	if query.Status != "" && !slices.Contains(jobview.States, query.Status) {
+		return query, problem.Invalid("status", "%q is none of %s", query.Status, strings.Join(jobview.States, ", "))
 	}
 	selector, err := labels.Parse(request.GetLabelSelector())
 	if err != nil {
