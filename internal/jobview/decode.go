@@ -14,7 +14,9 @@ import (
 func (kind *Kind) Decode(document []byte) (object client.Object, unknown []error, err error) {
 	object = kind.NewObject()
 	unknown, err = kjson.UnmarshalStrict(document, object)
-	if wrong, is := errors.AsType[*json.UnmarshalTypeError](err); is {
+	if wrong, is := errors.AsType[*json.UnmarshalTypeError](err); is && wrong.Field == "" {
+		err = fmt.Errorf("it is a JSON %s, and not an object", wrong.Value)
+	} else if is {
 		err = fmt.Errorf("%s takes %s, and not a %s", wrong.Field, wrong.Type, wrong.Value)
 	}
 	return object, unknown, err

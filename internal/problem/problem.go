@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/url"
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -78,6 +79,9 @@ func From(err error) *Error {
 		return New(http.StatusGatewayTimeout, "Timeout", "The cluster did not answer in time", "Try again; narrow the question if it is a large one")
 	case errors.Is(err, context.Canceled):
 		return New(statusClientClosed, "Canceled", "The client went away")
+	}
+	if _, is := errors.AsType[*url.Error](err); is {
+		return New(http.StatusServiceUnavailable, "ServiceUnavailable", "The cluster's API server cannot be reached", "Try again in a moment")
 	}
 	return New(http.StatusInternalServerError, "InternalError", "The server failed; its log says why", "Try again, and tell the administrator if it stays")
 }

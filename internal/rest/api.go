@@ -6,7 +6,10 @@ package rest
 import (
 	"context"
 	"iter"
+	"log/slog"
 	"net/http"
+	"path"
+	"strings"
 	"time"
 
 	"k8s.io/utils/clock"
@@ -27,6 +30,8 @@ type Options struct {
 	Clock  clock.PassiveClock
 	// Version of the server, for the document.
 	Version string
+	// Log is told of what is no fault of the clients'; nil is nobody.
+	Log *slog.Logger
 }
 
 // API answers requests. Who calls is known before (access.WithCaller).
@@ -40,6 +45,9 @@ type API struct {
 // New is the interface over a service.
 func New(service service.Interface, options Options) (*API, error) {
 	api := &API{Options: options, service: service, mux: http.NewServeMux()}
+	if api.Log == nil {
+		api.Log = slog.New(slog.DiscardHandler)
+	}
 	routes := allRoutes()
 	document, err := newDocument(routes, options.Version)
 	if err != nil {
@@ -54,11 +62,22 @@ func New(service service.Interface, options Options) (*API, error) {
 
 // ServeHTTP answers one request.
 func (api *API) ServeHTTP(writer http.ResponseWriter, request *http.Request) {
+	if !isPlain(request.URL.EscapedPath()) {
+		api.fail(writer, request, problem.Invalid("path", "it has empty parts, . or .. in it"))
+		return
+	}
 	if _, pattern := api.mux.Handler(request); pattern == "" {
-		unknown(writer, request, api.mux)
+		api.unknown(writer, request)
 		return
 	}
 	api.mux.ServeHTTP(writer, request)
+}
+
+// isPlain tells whether a path is as short as it can be. The mux would send clients to
+// the short one, which is not what they asked for.
+func isPlain(escaped string) bool {
+	short := path.Clean("/" + escaped)
+	return escaped == short || escaped == short+"/"
 }
 
 // Document is the OpenAPI document, which anybody may read.
@@ -67,16 +86,14 @@ func (api *API) Document() http.Handler {
 }
 
 // unknown answers what is in no row of the table.
-func unknown(writer http.ResponseWriter, request *http.Request, mux *http.ServeMux) {
-	allowed := allowedMethods(request, mux)
+func (api *API) unknown(writer http.ResponseWriter, request *http.Request) {
+	allowed := allowedMethods(request, api.mux)
 	if len(allowed) == 0 {
-		fail(writer, problem.New(http.StatusNotFound, "NotFound", "There is nothing at "+request.URL.Path, "See what there is: GET /openapi.json"))
+		api.fail(writer, request, problem.New(http.StatusNotFound, "NotFound", "There is nothing at "+request.URL.Path, "See what there is: GET /openapi.json"))
 		return
 	}
-	for _, method := range allowed {
-		writer.Header().Add("Allow", method)
-	}
-	fail(writer, problem.New(http.StatusMethodNotAllowed, "MethodNotAllowed", request.Method+" is not possible at "+request.URL.Path, "See what is: GET /openapi.json"))
+	writer.Header().Set("Allow", strings.Join(allowed, ", "))
+	api.fail(writer, request, problem.New(http.StatusMethodNotAllowed, "MethodNotAllowed", request.Method+" is not possible at "+request.URL.Path, "See what is: GET /openapi.json"))
 }
 
 // allowedMethods are those that a path has.
@@ -111,7 +128,7 @@ func (api *API) serve(route *route) http.Handler {
 		}
 		in := &input{Request: request, route: route, query: newQuery(request)}
 		if err := in.check(); err != nil {
-			fail(writer, err)
+			api.fail(writer, request, err)
 			return
 		}
 		if limit := api.timeout(route, in); limit > 0 {
@@ -119,16 +136,20 @@ func (api *API) serve(route *route) http.Handler {
 			defer stop()
 			in.Request = request.WithContext(ctx)
 		}
+		if route.body != nil {
+			// Reading does not end with the context.
+			_ = http.NewResponseController(writer).SetReadDeadline(time.Now().Add(api.CallTimeout))
+		}
 		if route.stream != nil {
 			route.stream(api, writer, in)
 			return
 		}
 		found, err := route.answer(api, in)
 		if err != nil {
-			fail(writer, err)
+			api.fail(writer, request, err)
 			return
 		}
-		reply(writer, route.success, found)
+		api.reply(writer, request, route.success, found)
 	})
 }
 
@@ -146,13 +167,11 @@ func (api *API) timeout(route *route, in *input) time.Duration {
 
 // check refuses parameters that the route does not have, or not like this.
 func (in *input) check() error {
-	for name, value := range map[string]string{"namespace": in.PathValue("namespace"), "name": in.PathValue("name")} {
-		if err := checkName(name, value); err != nil {
-			return err
-		}
-	}
 	if err := in.query.check(in.route.parameters); err != nil {
 		return err
 	}
-	return nil
+	if err := checkName("namespace", in.namespace()); err != nil {
+		return err
+	}
+	return checkName("name", in.PathValue("name"))
 }

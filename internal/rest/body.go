@@ -6,6 +6,7 @@ import (
 	"io"
 	"mime"
 	"net/http"
+	"os"
 	"strings"
 	"unicode/utf8"
 
@@ -31,6 +32,8 @@ func document(request *http.Request) ([]byte, error) {
 		return nil, problem.New(http.StatusRequestEntityTooLarge, "RequestEntityTooLarge", fmt.Sprintf("The body has more than %d bytes", large.Limit), "Leave out what is not part of the job")
 	}
 	switch {
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return nil, problem.New(http.StatusRequestTimeout, "RequestTimeout", "The body did not come in time", "Send it at once")
 	case err != nil:
 		return nil, problem.Invalid("body", "it cannot be read: %v", err)
 	case !utf8.Valid(content):
@@ -54,7 +57,7 @@ func readJob(content []byte, kind *jobview.Kind) (client.Object, error) {
 		return nil, problem.Invalid("body", "it is no %s: %v", kind.Kind, err)
 	}
 	if len(unknown) > 0 {
-		told := problem.New(http.StatusBadRequest, "BadRequest", fmt.Sprintf("The body has fields that no %s has", kind.Kind), fmt.Sprintf("See which there are: kubectl explain %s.spec --recursive", kind.Command))
+		told := problem.New(http.StatusBadRequest, "BadRequest", fmt.Sprintf("The body has fields that no %s has, or has them twice", kind.Kind), fmt.Sprintf("See which there are: kubectl explain %s.spec --recursive", kind.Command))
 		for _, fault := range unknown {
 			told.Details = append(told.Details, problem.Detail{Field: fieldOf(fault.Error()), Reason: fault.Error()})
 		}

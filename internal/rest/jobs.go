@@ -3,6 +3,7 @@ package rest
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -34,6 +35,10 @@ func (in *input) job() service.JobRef {
 }
 
 func (api *API) create(in *input) (any, error) {
+	record, dryRun := access.RecordFrom(in.context()), in.query.text("dryRun") != ""
+	if dryRun {
+		record.Verb = ""
+	}
 	content, err := document(in.Request)
 	if err != nil {
 		return nil, err
@@ -42,10 +47,9 @@ func (api *API) create(in *input) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	access.RecordFrom(in.context()).Name = object.GetName()
-	dryRun := in.query.text("dryRun") != ""
-	if dryRun {
-		access.RecordFrom(in.context()).Verb = ""
+	// What is no name may be anything, of any length.
+	if checkName("name", object.GetName()) == nil {
+		record.Name = object.GetName()
 	}
 	return api.service.Create(in.context(), in.route.kind, in.namespace(), object, dryRun)
 }
@@ -136,9 +140,6 @@ func (in *input) listQuery() (live.Query, error) {
 		Namespace: in.namespace(), Status: in.query.text("status"), Runtime: in.query.text("runtime"), Name: in.query.text("search"),
 		Sort: in.query.text("sort"), Limit: int(in.query.numberOr("limit", usualLimit)), Continue: in.query.text("continue"),
 	}
-	if err := checkName("namespace", query.Namespace); err != nil {
-		return query, err
-	}
 	selector, err := labels.Parse(in.query.text("labelSelector"))
 	if err != nil {
 		return query, problem.Invalid("labelSelector", "%v", err)
@@ -157,14 +158,16 @@ func (in *input) addFields(query *live.Query) error {
 		if wanted.Operator != "=" && wanted.Operator != "==" {
 			return problem.Invalid("fieldSelector", "%s cannot be compared by %s; only = is possible", wanted.Field, wanted.Operator)
 		}
-		switch wanted.Field {
-		case "metadata.name":
-			query.ExactName = wanted.Value
-		case "status.phase":
-			query.Status = wanted.Value
-		default:
+		field := map[string]*string{"metadata.name": &query.ExactName, "status.phase": &query.Status}[wanted.Field]
+		switch {
+		case field == nil:
 			return problem.Invalid("fieldSelector", "jobs cannot be chosen by %s; there are metadata.name and status.phase", wanted.Field)
+		case field == &query.Status && !slices.Contains(jobview.States, wanted.Value):
+			return problem.Invalid("fieldSelector", "status.phase %q is none of %s", wanted.Value, strings.Join(jobview.States, ", "))
+		case *field != "" && *field != wanted.Value:
+			return problem.Invalid("fieldSelector", "%s cannot be both %q and %q", wanted.Field, *field, wanted.Value)
 		}
+		*field = wanted.Value
 	}
 	return nil
 }
@@ -223,21 +226,15 @@ func (api *API) checkJob(in *input) (any, error) {
 	return nil, problem.Invalid("kind", "%q is no kind of job; there are TrainJob and MPIJob", is.Kind)
 }
 
+// runtimes are those of the cluster and, where the path has a namespace, those of it.
 func (api *API) runtimes(in *input) (any, error) {
-	found, err := api.service.Runtimes(in.context(), in.namespace(), in.query.text("framework"))
+	found, err := api.service.Runtimes(in.context(), service.RuntimeQuery{Namespace: in.namespace(), Framework: in.query.text("framework")})
 	return runtimeList{found}, err
 }
 
-// ownRuntimes are those of a namespace without the cluster's.
 func (api *API) ownRuntimes(in *input) (any, error) {
-	found, err := api.service.Runtimes(in.context(), in.namespace(), in.query.text("framework"))
-	own := []service.Runtime{}
-	for _, runtime := range found {
-		if runtime.Namespace != "" {
-			own = append(own, runtime)
-		}
-	}
-	return runtimeList{own}, err
+	found, err := api.service.Runtimes(in.context(), service.RuntimeQuery{Namespace: in.namespace(), OnlyOwn: true, Framework: in.query.text("framework")})
+	return runtimeList{found}, err
 }
 
 func (api *API) runtime(in *input) (any, error) {

@@ -22,14 +22,14 @@ import (
 func (api *API) readLogs(writer http.ResponseWriter, in *input) {
 	options, err := api.logOptions(in)
 	if err != nil {
-		fail(writer, err)
+		api.fail(writer, in.Request, err)
 		return
 	}
 	ctx, stop := context.WithCancel(in.context())
 	defer stop()
 	lines, err := api.service.Logs(ctx, in.job(), options)
 	if err != nil {
-		fail(writer, err)
+		api.fail(writer, in.Request, err)
 		return
 	}
 	_, isText := in.route.found.(plainText)
@@ -37,11 +37,11 @@ func (api *API) readLogs(writer http.ResponseWriter, in *input) {
 	case options.Follow && stream.IsWanted(in.Request):
 		api.Stream(writer, in.Request, endingWith(stop, logMessages(lines)))
 	case isText:
-		writeLines(writer, "text/plain; charset=utf-8", lines, func(line joblog.Line) []byte { return []byte(line.Text + "\n") })
+		api.writeLines(writer, in, "text/plain; charset=utf-8", lines, asText)
 	case options.Follow:
-		writeLines(writer, "application/x-ndjson", lines, func(line joblog.Line) []byte { return append(encodeLine(line), '\n') })
+		api.writeLines(writer, in, "application/x-ndjson", lines, func(line joblog.Line) []byte { return append(encodeLine(line), '\n') })
 	default:
-		api.collectLines(writer, lines)
+		api.collectLines(writer, in, lines)
 	}
 }
 
@@ -87,7 +87,7 @@ func (in *input) choosePods(options *service.LogOptions) error {
 }
 
 func asLogLine(line joblog.Line) logLine {
-	made := logLine{PodName: line.Pod, PodType: line.Role, Container: line.Container, Timestamp: line.Time, Message: line.Text}
+	made := logLine{PodName: line.Pod, PodType: line.Role, Container: line.Container, Timestamp: line.Time, Message: line.Text, Continues: line.Continues}
 	if line.Role == training.RoleWorker {
 		made.Index = &line.Worker
 	}
@@ -95,6 +95,14 @@ func asLogLine(line joblog.Line) logLine {
 		made.Rank = &line.Rank
 	}
 	return made
+}
+
+// asText is a line as its program has printed it.
+func asText(line joblog.Line) []byte {
+	if line.Continues {
+		return []byte(line.Text)
+	}
+	return []byte(line.Text + "\n")
 }
 
 func encodeLine(line joblog.Line) []byte {
@@ -123,8 +131,8 @@ func logMessages(lines iter.Seq2[joblog.Line, error]) iter.Seq2[stream.Message, 
 
 // writeLines sends lines as they come. An error before the first is an answer of its
 // own; one after it can only be told in the text.
-func writeLines(writer http.ResponseWriter, contentType string, lines iter.Seq2[joblog.Line, error], encode func(joblog.Line) []byte) {
-	begun := false
+func (api *API) writeLines(writer http.ResponseWriter, in *input, contentType string, lines iter.Seq2[joblog.Line, error], encode func(joblog.Line) []byte) {
+	begun, waiting := false, in.query.flag("follow")
 	control := http.NewResponseController(writer)
 	begin := func() {
 		if !begun {
@@ -135,7 +143,7 @@ func writeLines(writer http.ResponseWriter, contentType string, lines iter.Seq2[
 	}
 	for line, err := range lines {
 		if err != nil && !begun {
-			fail(writer, err)
+			api.fail(writer, in.Request, err)
 			return
 		}
 		if err != nil {
@@ -145,6 +153,9 @@ func writeLines(writer http.ResponseWriter, contentType string, lines iter.Seq2[
 		begin()
 		if _, err := writer.Write(encode(line)); err != nil {
 			return
+		}
+		if !waiting {
+			continue
 		}
 		if err := control.Flush(); err != nil {
 			return
@@ -156,19 +167,22 @@ func writeLines(writer http.ResponseWriter, contentType string, lines iter.Seq2[
 // mostLogBytes bounds a document of lines; who wants more follows, or reads text.
 const mostLogBytes = 16 << 20
 
+// aroundLine is about what a line takes besides its text.
+const aroundLine = 256
+
 // collectLines sends all lines in one document.
-func (api *API) collectLines(writer http.ResponseWriter, lines iter.Seq2[joblog.Line, error]) {
+func (api *API) collectLines(writer http.ResponseWriter, in *input, lines iter.Seq2[joblog.Line, error]) {
 	list, size := logList{Logs: []logLine{}}, 0
 	for line, err := range lines {
 		if err != nil {
-			fail(writer, err)
+			api.fail(writer, in.Request, err)
 			return
 		}
-		if size += len(line.Text); size > mostLogBytes {
-			fail(writer, problem.Invalid("tailLines", "these are more than %d MB of lines; ask for fewer, or follow=true to get them as they come", mostLogBytes>>20))
+		if size += len(line.Text) + aroundLine; size > mostLogBytes {
+			api.fail(writer, in.Request, problem.Invalid("tailLines", "these are more than %d MB of lines; ask for fewer, or follow=true to get them as they come", mostLogBytes>>20))
 			return
 		}
 		list.Logs = append(list.Logs, asLogLine(line))
 	}
-	reply(writer, http.StatusOK, list)
+	api.reply(writer, in.Request, http.StatusOK, list)
 }

@@ -19,7 +19,7 @@ import (
 
 // errorsOfAll are the codes that any call may be answered with.
 var errorsOfAll = []int{
-	http.StatusBadRequest, http.StatusUnauthorized, http.StatusForbidden, http.StatusTooManyRequests,
+	http.StatusBadRequest, http.StatusUnauthorized, http.StatusForbidden, http.StatusRequestEntityTooLarge, http.StatusMisdirectedRequest, http.StatusTooManyRequests,
 	http.StatusInternalServerError, http.StatusServiceUnavailable, http.StatusGatewayTimeout,
 }
 
@@ -106,20 +106,38 @@ func (schemas schemas) operation(route *route) schema {
 
 func (schemas schemas) responses(route *route) schema {
 	success := schema{"description": route.summary}
-	switch found := route.found.(type) {
-	case nil:
-	case plainText:
-		success["content"] = schema{"text/plain": schema{"schema": schema{"type": "string"}}}
-	case eventStream:
-		success["content"] = schema{"text/event-stream": schema{"schema": schema{"type": "string"}}}
-	default:
-		success["content"] = schema{"application/json": schema{"schema": schemas.shape(found)}}
+	if content := schemas.content(route); len(content) > 0 {
+		success["content"] = content
 	}
 	responses := schema{strconv.Itoa(route.success): success}
+	if route.stream != nil {
+		responses[strconv.Itoa(http.StatusSwitchingProtocols)] = schema{"description": "The same over a WebSocket: each message is a JSON object"}
+	}
 	for _, code := range slices.Concat(errorsOfAll, route.errors) {
 		responses[strconv.Itoa(code)] = schema{"description": http.StatusText(code), "content": schema{"application/json": schema{"schema": reference("Error")}}}
 	}
 	return responses
+}
+
+// content are the forms that an answer can have.
+func (schemas schemas) content(route *route) schema {
+	made, text := schema{}, schema{"schema": schema{"type": "string"}}
+	switch found := route.found.(type) {
+	case nil:
+	case plainText:
+		made["text/plain"] = text
+	case eventStream:
+	case logList:
+		made["application/json"] = schema{"schema": schemas.shape(found)}
+		// Followed, it is lines of which each is an object.
+		made["application/x-ndjson"] = schema{"schema": schemas.shape(logLine{})}
+	default:
+		made["application/json"] = schema{"schema": schemas.shape(found)}
+	}
+	if route.stream != nil {
+		made["text/event-stream"] = text
+	}
+	return made
 }
 
 // shape is the schema of what goes in or out.

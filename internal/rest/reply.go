@@ -9,14 +9,14 @@ import (
 )
 
 // reply answers with a value as JSON; nil is an answer without a body.
-func reply(writer http.ResponseWriter, code int, value any) {
+func (api *API) reply(writer http.ResponseWriter, request *http.Request, code int, value any) {
 	if value == nil {
 		writer.WriteHeader(code)
 		return
 	}
 	body, err := json.Marshal(value)
 	if err != nil {
-		fail(writer, err)
+		api.fail(writer, request, err)
 		return
 	}
 	send(writer, code, body)
@@ -31,9 +31,16 @@ func send(writer http.ResponseWriter, code int, body []byte) {
 	_, _ = writer.Write(append(body, '\n'))
 }
 
-// fail answers with an error in the one shape that errors have.
-func fail(writer http.ResponseWriter, err error) {
+// fail answers with an error in the one shape that errors have. What is no fault of
+// the client's is logged: what it is told may be less.
+func (api *API) fail(writer http.ResponseWriter, request *http.Request, err error) {
 	told := problem.From(err)
+	if told.Code >= http.StatusInternalServerError {
+		api.Log.ErrorContext(request.Context(), "request failed", "error", err.Error(), "code", told.Code, "path", request.URL.Path, "requestID", writer.Header().Get("X-Request-Id"))
+	}
+	if told.Code == http.StatusUnauthorized {
+		writer.Header().Set("WWW-Authenticate", `Bearer realm="trireme"`)
+	}
 	body, err := json.Marshal(told)
 	if err != nil {
 		panic(err) // texts and numbers

@@ -67,7 +67,7 @@ func jobRoutes(kind *jobview.Kind, base string) []*route {
 	name := string(kind.Kind)
 	routes := []*route{
 		{method: http.MethodPost, path: all, id: "create" + name, summary: "Create a job", verb: "create", body: jobBody{kind}, success: http.StatusCreated, found: jobBody{kind},
-			parameters: createParameters(kind), errors: []int{404, 409, 413, 415, 422}, answer: (*API).create},
+			parameters: createParameters(kind), errors: []int{404, 408, 409, 415, 422}, answer: (*API).create},
 		{method: http.MethodGet, path: all, id: "list" + name + "s", summary: "List jobs, page by page", success: http.StatusOK, found: listOf(kind),
 			parameters: listParameters(kind), answer: (*API).list},
 		{method: http.MethodGet, path: one, id: "get" + name, summary: "Show a job", success: http.StatusOK, found: jobBody{kind}, errors: []int{404}, answer: (*API).get},
@@ -127,7 +127,7 @@ func placeRoutes() []*route {
 		{method: http.MethodGet, path: namespaced + "/quota", id: "getQuota", summary: "What a namespace may use, and uses", success: http.StatusOK, found: service.Quota{}, answer: (*API).quota},
 		{method: http.MethodGet, path: namespaced + "/preflight", id: "checkNamespace", summary: "Whether a namespace has a place for jobs", success: http.StatusOK, found: checks.Prechecked{}, answer: (*API).checkPlace},
 		{method: http.MethodPost, path: namespaced + "/preflight", id: "checkJob", summary: "What would keep a job of either kind from running; nothing is created", body: anyJob{}, success: http.StatusOK, found: checks.Prechecked{},
-			errors: []int{413, 415}, answer: (*API).checkJob},
+			errors: []int{408, 415}, answer: (*API).checkJob},
 	}
 }
 

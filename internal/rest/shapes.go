@@ -76,4 +76,6 @@ type logLine struct {
 	Container string    `json:"container"`
 	Timestamp time.Time `json:"timestamp"`
 	Message   string    `json:"message"`
+	// Continues: the line was too long, and goes on in the next one of its pod.
+	Continues bool `json:"continues,omitempty"`
 }

@@ -18,18 +18,18 @@ func (api *API) watch(writer http.ResponseWriter, in *input) {
 		watch.Since = last
 	}
 	if err := checkName("name", watch.Name); err != nil {
-		fail(writer, err)
+		api.fail(writer, in.Request, err)
 		return
 	}
 	ctx, stop := context.WithCancel(in.context())
 	defer stop()
 	events, err := api.service.Watch(ctx, in.route.kind, watch)
 	if err != nil {
-		fail(writer, err)
+		api.fail(writer, in.Request, err)
 		return
 	}
 	if !stream.IsWanted(in.Request) {
-		fail(writer, problem.New(http.StatusNotAcceptable, "NotAcceptable", "A watch is a WebSocket, or server-sent events", "Send Accept: text/event-stream, or Upgrade: websocket"))
+		api.fail(writer, in.Request, problem.New(http.StatusNotAcceptable, "NotAcceptable", "A watch is a WebSocket, or server-sent events", "Send Accept: text/event-stream, or Upgrade: websocket"))
 		return
 	}
 	api.Stream(writer, in.Request, endingWith(stop, eventMessages(events)))
