@@ -3,6 +3,7 @@
 package docs
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -20,7 +21,10 @@ var testCommands = []string{"make check", "make test-unit", "make test"}
 
 // pages in the order of a newcomer. Every Markdown file with commands must be
 // among them.
-var pages = []string{"README.md", "docs/user-guide/jobs.md", "docs/user-guide/migration.md", "docs/admin-guide/operator.md", "docs/local-cluster.md", "CONTRIBUTING.md"}
+var pages = []string{
+	"README.md", "docs/user-guide/jobs.md", "docs/user-guide/migration.md", "docs/user-guide/server.md",
+	"docs/admin-guide/operator.md", "docs/admin-guide/server.md", "docs/local-cluster.md", "CONTRIBUTING.md",
+}
 
 func TestDocumentedCommandsWork(t *testing.T) {
 	if os.Geteuid() != 0 {
@@ -153,9 +157,32 @@ func TestLinksLeadSomewhere(t *testing.T) {
 			if strings.Contains(target, "://") {
 				continue
 			}
-			if _, err := os.Stat(filepath.Join(repository, filepath.Dir(page), target)); err != nil {
+			if err := leadsSomewhere(page, target); err != nil {
 				t.Errorf("%s links to %s: %v", page, target, err)
 			}
 		}
 	}
+}
+
+// leadsSomewhere: a file or folder is there, and has the heading that is meant.
+func leadsSomewhere(page, target string) error {
+	file, heading, _ := strings.Cut(target, "#")
+	path := filepath.Join(repository, page)
+	if file != "" {
+		path = filepath.Join(filepath.Dir(path), file)
+	}
+	if heading == "" {
+		_, err := os.Stat(path)
+		return err
+	}
+	content, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	for _, line := range strings.Split(string(content), "\n") {
+		if strings.HasPrefix(line, "#") && strings.ReplaceAll(strings.ToLower(strings.TrimLeft(line, "# ")), " ", "-") == heading {
+			return nil
+		}
+	}
+	return fmt.Errorf("there is no heading %q", heading)
 }
