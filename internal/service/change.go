@@ -77,14 +77,9 @@ func (service *Service) Suspend(ctx context.Context, job JobRef, suspend bool) (
 	if err != nil {
 		return nil, err
 	}
-	switch {
-	case seen.Finished():
+	if seen.Finished() {
 		return nil, problem.New(http.StatusConflict, "Finished", fmt.Sprintf("%s %q has ended (%s); nothing was changed", job.Kind.Kind, job.Name, seen.Phase),
 			"Restart it, or create it anew under another name")
-	case seen.Queued && !suspend:
-		// It would run without its turn until the queue takes it back.
-		return nil, problem.New(http.StatusConflict, "Queued", fmt.Sprintf("%s %q waits in queue %q, which starts it when it is its turn; nothing was changed", job.Kind.Kind, job.Name, seen.GetLabels()[training.LabelQueue]),
-			"Wait, or see what it waits for: diagnose it", "To start it without its queue, take the label "+training.LabelQueue+" off it first")
 	}
 	object := job.Kind.NewObject()
 	object.SetNamespace(job.Namespace)
