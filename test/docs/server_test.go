@@ -61,7 +61,7 @@ func documentedPaths(t *testing.T) map[string]map[string]operation {
 func TestServerSettingsAreDocumented(t *testing.T) {
 	page := read(t, "docs/admin-guide/server.md")
 	for _, source := range []struct{ file, pattern, before string }{
-		{"cmd/server/main.go", `flags\.\w+\(&[\w.]+, "([a-z-]+)"`, "`--"},
+		{"cmd/server/main.go", `flags\.\w+\([^"]*"([a-z-]+)"`, "`--"},
 		{"internal/server/metrics.go", `Name: "(trireme_\w+)"`, "`"},
 		{"internal/live/metrics.go", `Name: "(trireme_\w+)"`, "`"},
 	} {
