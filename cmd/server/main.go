@@ -17,6 +17,7 @@ import (
 	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
 
+	"github.com/trireme-mpi/trireme/internal/access"
 	"github.com/trireme-mpi/trireme/internal/server"
 )
 
@@ -58,9 +59,7 @@ type settings struct {
 	namespace                string
 	prometheus               prometheus
 	origins                  words
-	proxyAuthority           string
-	proxyNames               words
-	impersonate              bool
+	proxy                    access.ProxyOptions
 	limits                   server.Limits
 	grace, drain             time.Duration
 }
@@ -98,9 +97,11 @@ func parse(arguments []string) (*settings, error) {
 	flags.StringVar(&settings.prometheus.tokenFile, "prometheus-token-file", "", "token for it; read again when it changes")
 	flags.StringVar(&settings.prometheus.authorityFile, "prometheus-ca-file", "", "authority of its certificate, in PEM; without it those of the system")
 	flags.Var(&settings.origins, "allowed-origins", "web pages of other servers that may send requests, as https://host:port")
-	flags.StringVar(&settings.proxyAuthority, "proxy-ca-file", "", "authority of the certificates of trusted proxies, in PEM. Without it no header says who calls")
-	flags.Var(&settings.proxyNames, "proxy-names", "names in the certificates of trusted proxies: common name, DNS name or URI")
-	flags.BoolVar(&settings.impersonate, "impersonate", false, "act as the user whom a trusted proxy names without a token; the server needs the right to impersonate users and groups")
+	flags.StringVar(&settings.proxy.AuthorityFile, "proxy-ca-file", "", "authority of the certificates of trusted proxies, in PEM. Without it no header says who calls")
+	flags.Var((*words)(&settings.proxy.Names), "proxy-names", "names in the certificates of trusted proxies: common name, DNS name or URI")
+	flags.StringVar(&settings.proxy.UserHeader, "proxy-user-header", access.DefaultUserHeader, "header in which a trusted proxy names the user; it must overwrite what clients send there")
+	flags.StringVar(&settings.proxy.GroupsHeader, "proxy-groups-header", "", "header in which it names their groups, such as X-Forwarded-Groups; it must overwrite what clients send there. Without it no groups are believed")
+	flags.BoolVar(&settings.proxy.Impersonate, "impersonate", false, "act as the user whom a trusted proxy names without a token; the server needs the right to impersonate users and groups")
 	flags.Float64Var(&settings.limits.Rate, "requests-per-second", settings.limits.Rate, "calls that a user may make for long")
 	flags.IntVar(&settings.limits.Burst, "burst", settings.limits.Burst, "calls that a user may make at once")
 	flags.IntVar(&settings.limits.Streams, "streams", settings.limits.Streams, "streams that a user may have open")
@@ -119,8 +120,8 @@ func (settings *settings) check() error {
 	switch {
 	case (settings.certificateFile == "") != (settings.keyFile == ""):
 		return fmt.Errorf("--tls-cert-file and --tls-key-file belong together")
-	case settings.proxyAuthority == "" && (len(settings.proxyNames) > 0 || settings.impersonate):
-		return fmt.Errorf("--proxy-names and --impersonate need --proxy-ca-file: a proxy is trusted by its certificate")
+	case settings.proxy.AuthorityFile == "" && (len(settings.proxy.Names) > 0 || settings.proxy.Impersonate || settings.proxy.GroupsHeader != ""):
+		return fmt.Errorf("--proxy-names, --proxy-groups-header and --impersonate need --proxy-ca-file: a proxy is trusted by its certificate")
 	case settings.limits.Rate <= 0 || settings.limits.Burst <= 0 || settings.limits.Streams <= 0:
 		return fmt.Errorf("--requests-per-second, --burst and --streams must be more than nothing")
 	}

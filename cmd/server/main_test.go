@@ -15,7 +15,7 @@ func TestParse(t *testing.T) {
 	if difference := cmp.Diff(words{"https://a.example", "https://b.example"}, settings.origins); difference != "" {
 		t.Error(difference)
 	}
-	if settings.limits.Streams != 7 || settings.address != ":8443" || settings.impersonate {
+	if settings.limits.Streams != 7 || settings.address != ":8443" || settings.proxy.Impersonate || settings.proxy.GroupsHeader != "" || len(settings.proxy.Names) != 1 {
 		t.Errorf("%+v", settings)
 	}
 }
@@ -28,6 +28,7 @@ func TestParseRefuses(t *testing.T) {
 		"a certificate without a key": {[]string{"--tls-cert-file=a"}, "belong together"},
 		"a proxy without authority":   {[]string{"--proxy-names=a"}, "need --proxy-ca-file"},
 		"belief without authority":    {[]string{"--impersonate"}, "need --proxy-ca-file"},
+		"groups without authority":    {[]string{"--proxy-groups-header=X-Forwarded-Groups"}, "need --proxy-ca-file"},
 		"no calls at all":             {[]string{"--requests-per-second=0"}, "more than nothing"},
 		"a word":                      {[]string{"start"}, `what is "start"`},
 		"an unknown flag":             {[]string{"--nonsense"}, "nonsense"},

@@ -77,8 +77,8 @@ const longestBreak = time.Minute
 func optionsOf(cluster *rest.Config, settings *settings, cache *live.Cache) (*server.Options, error) {
 	var proxy *access.Proxy
 	var err error
-	if settings.proxyAuthority != "" {
-		if proxy, err = access.NewProxy(settings.proxyAuthority, settings.proxyNames, settings.impersonate); err != nil {
+	if settings.proxy.AuthorityFile != "" {
+		if proxy, err = access.NewProxy(settings.proxy); err != nil {
 			return nil, err
 		}
 	}

@@ -5,6 +5,7 @@ package access
 import (
 	"context"
 	"net/http"
+	"sync"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	"k8s.io/client-go/kubernetes"
@@ -26,8 +27,12 @@ type Caller struct {
 	// extra is what else the cluster knows of the user, such as the scopes of a token
 	// of OpenShift's: rights depend on it.
 	extra map[string]authenticationv1.ExtraValue
-	// stillValid is nil while the credentials hold.
-	stillValid func(context.Context) error
+	// again is who has the credentials now; an error if they do not hold any more.
+	again func(context.Context) (*identity, error)
+	// granted are the rights that the call was allowed by: a stream lasts longer than
+	// the answer may be old.
+	mutex   sync.Mutex
+	granted map[Rights]bool
 }
 
 // Rights is something that a caller wants to do.
@@ -46,8 +51,8 @@ type Guard interface {
 	Identify(ctx context.Context, request *http.Request) (*Caller, error)
 	// Allow is nil if a caller may do something. An answer may be up to 30 s old.
 	Allow(ctx context.Context, caller *Caller, rights Rights) error
-	// StillValid is nil as long as the caller's credentials hold. Streams ask
-	// from time to time; an answer may be up to 30 s old.
+	// StillValid is nil as long as the caller's credentials hold, and all that Allow
+	// has allowed. Streams ask from time to time; an answer may be up to 30 s old.
 	StillValid(ctx context.Context, caller *Caller) error
 }
 

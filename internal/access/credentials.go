@@ -5,7 +5,6 @@ import (
 	"net"
 	"net/http"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/trireme-mpi/trireme/internal/problem"
 )
@@ -17,11 +16,16 @@ const protocolWithToken = "base64url.bearer.authorization.k8s.io."
 // tokenOf is the token of a request; "" if it has none. A token in an address would
 // end up in the logs of every proxy on the way, so it is not looked for there.
 func tokenOf(request *http.Request) (string, error) {
-	if header := request.Header.Get("Authorization"); header != "" {
-		scheme, token, _ := strings.Cut(header, " ")
+	switch headers := request.Header.Values("Authorization"); len(headers) {
+	case 0:
+	case 1:
+		scheme, token, _ := strings.Cut(headers[0], " ")
 		if token = strings.TrimSpace(token); strings.EqualFold(scheme, "Bearer") && token != "" {
-			return token, nil
+			return checked(token)
 		}
+	default:
+		// Whoever is on the way may have looked at another of them.
+		return "", unauthorized("There is more than one Authorization header", "Send one token, as Authorization: Bearer TOKEN")
 	}
 	for _, header := range request.Header.Values("Sec-WebSocket-Protocol") {
 		for protocol := range strings.SplitSeq(header, ",") {
@@ -30,14 +34,22 @@ func tokenOf(request *http.Request) (string, error) {
 				continue
 			}
 			token, err := base64.RawURLEncoding.DecodeString(strings.TrimRight(encoded, "="))
-			if err != nil || len(token) == 0 || !utf8.Valid(token) {
+			if err != nil || len(token) == 0 {
 				return "", unauthorized("The token in Sec-WebSocket-Protocol is not base64url",
 					"Send the protocol "+protocolWithToken+"TOKEN, with the token in base64url and without padding")
 			}
-			return string(token), nil
+			return checked(string(token))
 		}
 	}
 	return "", nil
+}
+
+// checked refuses what no header could carry, and no authority gives out.
+func checked(token string) (string, error) {
+	if strings.ContainsFunc(token, func(letter rune) bool { return letter <= ' ' || letter > '~' }) {
+		return "", unauthorized("The token has letters that no token has", "Send a token of the cluster as Authorization: Bearer TOKEN")
+	}
+	return token, nil
 }
 
 func unauthorized(message string, suggestions ...string) *problem.Error {

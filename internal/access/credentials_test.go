@@ -31,6 +31,9 @@ func TestTokenOf(t *testing.T) {
 		"not base64url":               {headers: http.Header{"Sec-Websocket-Protocol": {"base64url.bearer.authorization.k8s.io.a+b"}}, refused: true},
 		"an empty one in a WebSocket": {headers: http.Header{"Sec-Websocket-Protocol": {"base64url.bearer.authorization.k8s.io."}}, refused: true},
 		"bytes that are no text":      {headers: http.Header{"Sec-Websocket-Protocol": {"base64url.bearer.authorization.k8s.io._w"}}, refused: true},
+		"two headers":                 {headers: http.Header{"Authorization": {"Bearer abc", "Bearer xyz"}}, refused: true},
+		"letters of no token":         {headers: http.Header{"Authorization": {"Bearer a\u00e4c"}}, refused: true},
+		"a line of its own":           {headers: http.Header{"Sec-Websocket-Protocol": {"base64url.bearer.authorization.k8s.io.YQpi"}}, refused: true},
 		"other protocols":             {headers: http.Header{"Sec-Websocket-Protocol": {"graphql-ws"}}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -49,7 +52,7 @@ func TestTokenOf(t *testing.T) {
 
 func TestProxiesAreTrustedByCertificate(t *testing.T) {
 	ours, theirs := newAuthority(t), newAuthority(t)
-	proxy, err := NewProxy(ours.file, []string{"oauth-proxy", "spiffe://cluster/proxy"}, false)
+	proxy, err := NewProxy(ProxyOptions{AuthorityFile: ours.file, Names: []string{"oauth-proxy", "spiffe://cluster/proxy"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -94,7 +97,7 @@ func TestNewProxyRefuses(t *testing.T) {
 		"no names, which would be all": {file: authority.file},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if _, err := NewProxy(test.file, test.names, false); err == nil {
+			if _, err := NewProxy(ProxyOptions{AuthorityFile: test.file, Names: test.names}); err == nil {
 				t.Error("accepted")
 			}
 		})
@@ -103,7 +106,7 @@ func TestNewProxyRefuses(t *testing.T) {
 
 func TestSourceOf(t *testing.T) {
 	authority := newAuthority(t)
-	proxy, err := NewProxy(authority.file, []string{"oauth-proxy"}, false)
+	proxy, err := NewProxy(ProxyOptions{AuthorityFile: authority.file, Names: []string{"oauth-proxy"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -131,12 +134,39 @@ func TestSourceOf(t *testing.T) {
 }
 
 func TestSaid(t *testing.T) {
-	request := httptest.NewRequest(http.MethodGet, "/", nil)
-	request.Header = http.Header{
-		"X-Auth-Request-User": {"jane"}, "X-Auth-Request-Groups": {"team-cv, team-nlp", "team-x"}, "X-Forwarded-Access-Token": {" abc "},
-	}
-	want := signedIn{user: "jane", groups: []string{"team-cv", "team-nlp", "team-x"}, token: "abc"}
-	if difference := cmp.Diff(want, said(request), cmp.AllowUnexported(signedIn{})); difference != "" {
-		t.Error(difference)
+	for name, test := range map[string]struct {
+		options ProxyOptions
+		headers http.Header
+		want    signedIn
+		refused bool
+	}{
+		"a token":                      {headers: http.Header{"X-Forwarded-User": {"jane"}, "X-Forwarded-Access-Token": {" abc "}}, want: signedIn{user: "jane", token: "abc"}},
+		"a name":                       {headers: http.Header{"X-Forwarded-User": {" jane "}}, want: signedIn{user: "jane"}},
+		"groups that no header is for": {headers: http.Header{"X-Forwarded-User": {"jane"}, "X-Forwarded-Groups": {"admins"}, "X-Auth-Request-Groups": {"admins"}}, want: signedIn{user: "jane"}},
+		"groups": {
+			options: ProxyOptions{GroupsHeader: "X-Forwarded-Groups"}, headers: http.Header{"X-Forwarded-User": {"jane"}, "X-Forwarded-Groups": {"team-cv, team-nlp", "team-x"}},
+			want: signedIn{user: "jane", groups: []string{"team-cv", "team-nlp", "team-x"}},
+		},
+		"only the header that is named": {
+			options: ProxyOptions{UserHeader: "X-Auth-Request-User"}, headers: http.Header{"X-Forwarded-User": {"max"}, "X-Auth-Request-User": {"jane"}}, want: signedIn{user: "jane"},
+		},
+		"two users":          {headers: http.Header{"X-Forwarded-User": {"max", "jane"}}, refused: true},
+		"two tokens":         {headers: http.Header{"X-Forwarded-Access-Token": {"abc", "xyz"}}, refused: true},
+		"no token's letters": {headers: http.Header{"X-Forwarded-Access-Token": {"a b"}}, refused: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if test.options.UserHeader == "" {
+				test.options.UserHeader = DefaultUserHeader
+			}
+			request := httptest.NewRequest(http.MethodGet, "/", nil)
+			request.Header = test.headers
+			got, err := (&Proxy{ProxyOptions: test.options}).said(request)
+			if (err != nil) != test.refused {
+				t.Fatalf("%+v and %v", got, err)
+			}
+			if difference := cmp.Diff(test.want, got, cmp.AllowUnexported(signedIn{})); !test.refused && difference != "" {
+				t.Error(difference)
+			}
+		})
 	}
 }

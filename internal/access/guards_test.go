@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -29,6 +30,8 @@ type apiServer struct {
 	users map[string]authenticationv1.UserInfo
 	// allowed are users and what they may do, as "jane create mpijobs team-cv".
 	allowed map[string]bool
+	// byGroup is the group without which nobody may do anything; "" is none.
+	byGroup string
 	broken  bool
 	// asked are paths with the identity that asked.
 	asked []string
@@ -61,7 +64,8 @@ func (server *apiServer) ServeHTTP(writer http.ResponseWriter, request *http.Req
 		_ = json.NewDecoder(request.Body).Decode(&review)
 		server.reviewed = append(server.reviewed, review.Spec)
 		about := review.Spec.ResourceAttributes
-		review.Status.Allowed = server.allowed[strings.Join([]string{review.Spec.User, about.Verb, about.Resource, about.Namespace}, " ")]
+		review.Status.Allowed = server.allowed[strings.Join([]string{review.Spec.User, about.Verb, about.Resource, about.Namespace}, " ")] &&
+			(server.byGroup == "" || slices.Contains(review.Spec.Groups, server.byGroup))
 		_ = json.NewEncoder(writer).Encode(review)
 	case strings.HasSuffix(request.URL.Path, "/selfsubjectreviews"):
 		if server.users[token].Username == "" {
@@ -169,11 +173,15 @@ func identifyError(t *testing.T, guard Guard, token string) error {
 
 func TestInClusterRefuses(t *testing.T) {
 	authority := newAuthority(t)
-	believing, err := NewProxy(authority.file, []string{"oauth-proxy"}, true)
+	believing, err := NewProxy(ProxyOptions{AuthorityFile: authority.file, Names: []string{"oauth-proxy"}, Impersonate: true, GroupsHeader: "X-Forwarded-Groups"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	doubting, err := NewProxy(authority.file, []string{"oauth-proxy"}, false)
+	doubting, err := NewProxy(ProxyOptions{AuthorityFile: authority.file, Names: []string{"oauth-proxy"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	withoutGroups, err := NewProxy(ProxyOptions{AuthorityFile: authority.file, Names: []string{"oauth-proxy"}, Impersonate: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -199,6 +207,7 @@ func TestInClusterRefuses(t *testing.T) {
 		"a proxy that is believed":            {proxy: believing, tls: peer, headers: map[string]string{"X-Forwarded-User": "max", "X-Forwarded-Groups": "team-nlp"}, user: "max"},
 		"a proxy that names the cluster":      {proxy: believing, tls: peer, headers: map[string]string{"X-Forwarded-User": "system:admin"}, code: 401, message: "names that begin with system:"},
 		"a proxy that names masters":          {proxy: believing, tls: peer, headers: map[string]string{"X-Forwarded-User": "max", "X-Forwarded-Groups": "a,system:masters"}, code: 401, message: "names that begin with system:"},
+		"groups that no header is for":        {proxy: withoutGroups, tls: peer, headers: map[string]string{"X-Forwarded-User": "max", "X-Forwarded-Groups": "system:masters"}, user: "max"},
 		"a proxy that says nothing":           {proxy: believing, tls: peer, code: 401, message: "No token came"},
 		"a token of one's own counts first":   {proxy: believing, tls: peer, headers: map[string]string{"X-Forwarded-User": "max", "Authorization": "Bearer abc"}, user: "jane"},
 		"a bad one is not helped by a header": {proxy: believing, tls: peer, headers: map[string]string{"X-Forwarded-User": "max", "Authorization": "Bearer no"}, code: 401, message: "The token is not valid"},
@@ -231,7 +240,7 @@ func TestInClusterRefuses(t *testing.T) {
 
 func TestImpersonatedUsersActAsThemselves(t *testing.T) {
 	authority := newAuthority(t)
-	proxy, err := NewProxy(authority.file, []string{"oauth-proxy"}, true)
+	proxy, err := NewProxy(ProxyOptions{AuthorityFile: authority.file, Names: []string{"oauth-proxy"}, Impersonate: true, GroupsHeader: "X-Forwarded-Groups"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -253,6 +262,53 @@ func TestImpersonatedUsersActAsThemselves(t *testing.T) {
 	}
 	if difference := cmp.Diff([]string{"own as max /api/v1/namespaces/n/pods/p"}, server.asked); difference != "" {
 		t.Error(difference)
+	}
+	// What the proxy said is remembered; nobody gets in by saying the same as a token.
+	for _, said := range []string{"max", `{"username":"max","groups":["system:authenticated"]}`} {
+		if _, err := guard.Identify(t.Context(), withBearer(said)); problem.From(err).Code != http.StatusUnauthorized {
+			t.Errorf("%s gets in as a token: %v", said, err)
+		}
+	}
+}
+
+// A stream outlives what was known when it began: its rights and groups are asked for
+// again, as its token is.
+func TestStreamsLoseWhatTheirCallersLose(t *testing.T) {
+	list := Rights{Verb: "list", Group: "kubeflow.org", Resource: "mpijobs", Namespace: "team-cv"}
+	for name, test := range map[string]struct {
+		change func(*apiServer)
+		code   int
+	}{
+		"nothing":            {change: func(*apiServer) {}},
+		"the right":          {change: func(server *apiServer) { server.allowed = nil }, code: 403},
+		"the token":          {change: func(server *apiServer) { server.users = nil }, code: 401},
+		"another has it now": {change: func(server *apiServer) { server.users["abc"] = authenticationv1.UserInfo{Username: "jane", UID: "u2"} }, code: 401},
+		"a group, by its name": {change: func(server *apiServer) {
+			server.users["abc"] = authenticationv1.UserInfo{Username: "jane", UID: "u1"}
+			server.byGroup = "team-cv"
+		}, code: 403},
+		"nobody can be asked": {change: func(server *apiServer) { server.broken = true }, code: 503},
+	} {
+		t.Run(name, func(t *testing.T) {
+			server := &apiServer{users: map[string]authenticationv1.UserInfo{"abc": jane}, allowed: map[string]bool{"jane list mpijobs team-cv": true}}
+			guard, clock := newInCluster(t, server, nil)
+			caller, err := guard.Identify(t.Context(), withBearer("abc"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := guard.Allow(t.Context(), caller, list); err != nil {
+				t.Fatal(err)
+			}
+			server.change(func() { test.change(server) })
+			if err := guard.StillValid(t.Context(), caller); err != nil {
+				t.Errorf("asked again at once: %v", err)
+			}
+			clock.SetTime(clock.Now().Add(keepGranted))
+			err = guard.StillValid(t.Context(), caller)
+			if test.code == 0 && err != nil || test.code != 0 && problem.From(err).Code != test.code {
+				t.Errorf("%v, want %d", err, test.code)
+			}
+		})
 	}
 }
 
@@ -280,9 +336,8 @@ func TestInClusterAllows(t *testing.T) {
 		t.Error(difference)
 	}
 	// What another may do says nothing of somebody with the same name and other groups.
-	other := *caller
-	other.Groups = []string{"team-nlp"}
-	if err := guard.Allow(t.Context(), &other, list); err != nil || len(server.reviewed) != 2 {
+	other := &Caller{User: caller.User, UID: caller.UID, Groups: []string{"team-nlp"}, extra: caller.extra}
+	if err := guard.Allow(t.Context(), other, list); err != nil || len(server.reviewed) != 2 {
 		t.Errorf("%d reviews (%v)", len(server.reviewed), err)
 	}
 	server.change(func() { server.allowed = nil })

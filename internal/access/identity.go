@@ -23,12 +23,11 @@ type identity struct {
 	cluster kubernetes.Interface
 }
 
-// caller is the identity as it calls from somewhere. stillValid asks again whether it
-// holds.
-func (identity *identity) caller(source string, stillValid func(context.Context) error) *Caller {
+// caller is the identity as it calls from somewhere. again asks again who it is.
+func (identity *identity) caller(source string, again func(context.Context) (*identity, error)) *Caller {
 	return &Caller{
 		User: identity.user.Username, UID: identity.user.UID, Groups: identity.user.Groups, extra: identity.user.Extra,
-		Source: source, Client: identity.client, Cluster: identity.cluster, stillValid: stillValid,
+		Source: source, Client: identity.client, Cluster: identity.cluster, again: again,
 	}
 }
 

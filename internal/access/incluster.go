@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/http"
 	"slices"
 
@@ -23,11 +24,13 @@ const mostReviews = 50_000
 // InCluster is the guard of a server in a cluster: it has the API server review every
 // token and every right, with rights of its own that go no further than that.
 type InCluster struct {
-	clients    *clients
-	own        kubernetes.Interface
-	proxy      *Proxy
-	identities *kept[*identity]
-	reviews    *kept[bool]
+	clients *clients
+	own     kubernetes.Interface
+	proxy   *Proxy
+	// identities are by their tokens, impersonated by what a proxy said. They are apart,
+	// so that nobody can send as a token what a proxy has said.
+	identities, impersonated *kept[*identity]
+	reviews                  *kept[bool]
 }
 
 // NewInCluster guards with the server's own connection. Without a proxy no headers
@@ -40,7 +43,7 @@ func NewInCluster(server *rest.Config, proxy *Proxy, clock clock.PassiveClock) (
 	}
 	return &InCluster{
 		clients: clients, own: own, proxy: proxy,
-		identities: newKept[*identity](clock, mostIdentities), reviews: newKept[bool](clock, mostReviews),
+		identities: newKept[*identity](clock, mostIdentities), impersonated: newKept[*identity](clock, mostIdentities), reviews: newKept[bool](clock, mostReviews),
 	}, nil
 }
 
@@ -52,9 +55,12 @@ func (guard *InCluster) Identify(ctx context.Context, request *http.Request) (*C
 		return nil, err
 	}
 	if token == "" && guard.proxy.Trusts(request) {
-		by := said(request)
+		by, err := guard.proxy.said(request)
+		if err != nil {
+			return nil, err
+		}
 		if by.token == "" && by.user != "" {
-			return guard.impersonated(ctx, by, source)
+			return guard.impersonate(ctx, by, source)
 		}
 		token = by.token
 	}
@@ -65,7 +71,7 @@ func (guard *InCluster) Identify(ctx context.Context, request *http.Request) (*C
 	if err != nil {
 		return nil, err
 	}
-	return found.caller(source, func(ctx context.Context) error { _, err := guard.byToken(ctx, token); return err }), nil
+	return found.caller(source, func(ctx context.Context) (*identity, error) { return guard.byToken(ctx, token) }), nil
 }
 
 func (guard *InCluster) byToken(ctx context.Context, token string) (*identity, error) {
@@ -82,9 +88,9 @@ func (guard *InCluster) byToken(ctx context.Context, token string) (*identity, e
 	})
 }
 
-// impersonated is a user whom a trusted proxy names without a token.
-func (guard *InCluster) impersonated(ctx context.Context, by signedIn, source string) (*Caller, error) {
-	if !guard.proxy.impersonate {
+// impersonate is a user whom a trusted proxy names without a token.
+func (guard *InCluster) impersonate(ctx context.Context, by signedIn, source string) (*Caller, error) {
+	if !guard.proxy.Impersonate {
 		return nil, unauthorized(fmt.Sprintf("The proxy says that %q is signed in, but sends no token of theirs", by.user),
 			"Let the proxy send X-Forwarded-Access-Token (OAuth proxy: --pass-access-token), or start the server with --impersonate")
 	}
@@ -92,19 +98,19 @@ func (guard *InCluster) impersonated(ctx context.Context, by signedIn, source st
 		return nil, unauthorized(fmt.Sprintf("The proxy says that %q of the groups %q is signed in; names that begin with system: are the cluster's own", by.user, by.groups),
 			"Sign in as a person")
 	}
-	user := authenticationv1.UserInfo{Username: by.user, Groups: append(by.groups, "system:authenticated")}
+	user := authenticationv1.UserInfo{Username: by.user, Groups: append(slices.Clone(by.groups), "system:authenticated")}
 	question, err := json.Marshal(user)
 	if err != nil {
 		return nil, err
 	}
-	found, err := guard.identities.get(ctx, fingerprintOf(question), func(context.Context) (*identity, error) {
+	found, err := guard.impersonated.get(ctx, fingerprintOf(question), func(context.Context) (*identity, error) {
 		return guard.clients.identity(guard.clients.as(user), user)
 	})
 	if err != nil {
 		return nil, err
 	}
 	// There is no token that could be revoked: the proxy ends what it no longer allows.
-	return found.caller(source, func(context.Context) error { return nil }), nil
+	return found.caller(source, func(context.Context) (*identity, error) { return found, nil }), nil
 }
 
 // Allow asks the API server, unless it has said so lately.
@@ -124,7 +130,26 @@ func (guard *InCluster) Allow(ctx context.Context, caller *Caller, rights Rights
 		}
 		return true, nil
 	})
+	if err == nil {
+		caller.grant(rights)
+	}
 	return err
+}
+
+// grant notes that the call was allowed by a right.
+func (caller *Caller) grant(rights Rights) {
+	caller.mutex.Lock()
+	defer caller.mutex.Unlock()
+	if caller.granted == nil {
+		caller.granted = map[Rights]bool{}
+	}
+	caller.granted[rights] = true
+}
+
+func (caller *Caller) rights() []Rights {
+	caller.mutex.Lock()
+	defer caller.mutex.Unlock()
+	return slices.Collect(maps.Keys(caller.granted))
 }
 
 func reviewOf(caller *Caller, rights Rights) authorizationv1.SubjectAccessReviewSpec {
@@ -143,17 +168,34 @@ func reviewOf(caller *Caller, rights Rights) authorizationv1.SubjectAccessReview
 	return spec
 }
 
-// StillValid reviews the caller's token again, unless that was done lately.
+// StillValid reviews the caller's token again, and the rights that were used, unless
+// that was done lately.
 func (guard *InCluster) StillValid(ctx context.Context, caller *Caller) error {
-	return caller.holds(ctx)
+	found, err := caller.holds(ctx)
+	if err != nil {
+		return err
+	}
+	// Whoever has left a group has lost its rights.
+	now := found.caller(caller.Source, caller.again)
+	for _, rights := range caller.rights() {
+		if err := guard.Allow(ctx, now, rights); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
-// holds is nil while the caller's credentials do.
-func (caller *Caller) holds(ctx context.Context) error {
-	if caller.stillValid == nil {
-		return invalidToken()
+// holds is who has the caller's credentials now; an error if that is nobody, or
+// somebody else.
+func (caller *Caller) holds(ctx context.Context) (*identity, error) {
+	found, err := caller.again(ctx)
+	if err != nil {
+		return nil, err
 	}
-	return caller.stillValid(ctx)
+	if found.user.Username != caller.User || found.user.UID != caller.UID {
+		return nil, invalidToken()
+	}
+	return found, nil
 }
 
 // cannotAsk is the error when the API server says neither yes nor no. Why is for the

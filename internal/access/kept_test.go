@@ -89,22 +89,86 @@ func TestManyWhoWaitAskOnce(t *testing.T) {
 func TestWhatIsKeptIsBounded(t *testing.T) {
 	begun := time.Now()
 	clock := clocktesting.NewFakePassiveClock(begun)
-	kept := newKept[int](clock, 10)
+	kept := newKept[int](clock, 20)
 	ask := func(context.Context) (int, error) { return 0, nil }
-	for i := range 100 {
+	for i := range 200 {
 		if _, err := kept.get(t.Context(), fingerprint{byte(i)}, ask); err != nil {
 			t.Fatal(err)
 		}
-		if len(kept.answers) > 10 {
-			t.Fatalf("%d are kept", len(kept.answers))
+		if have := len(kept.granted.answers); have > 20 || have < min(i, 18) {
+			t.Fatalf("%d are kept of %d", have, i)
 		}
-	}
-	if len(kept.answers) != 10 {
-		t.Errorf("%d are kept, want 10", len(kept.answers))
 	}
 	// What is too old goes as soon as something new comes.
 	clock.SetTime(begun.Add(keepGranted))
-	if _, err := kept.get(t.Context(), fingerprint{200}, ask); err != nil || len(kept.answers) != 1 {
-		t.Errorf("%d are kept after all were too old (%v)", len(kept.answers), err)
+	if _, err := kept.get(t.Context(), fingerprint{200}, ask); err != nil || len(kept.granted.answers) != 1 {
+		t.Errorf("%d are kept after all were too old (%v)", len(kept.granted.answers), err)
 	}
+}
+
+// Whoever sends many tokens that nobody has does not make others forgotten.
+func TestRefusalsMakeNobodyForgotten(t *testing.T) {
+	kept := newKept[int](clocktesting.NewFakePassiveClock(time.Now()), 10)
+	asked := 0
+	get := func() {
+		t.Helper()
+		if _, err := kept.get(t.Context(), fingerprint{1}, func(context.Context) (int, error) { asked++; return 7, nil }); err != nil {
+			t.Fatal(err)
+		}
+	}
+	get()
+	for i := range 200 {
+		if _, err := kept.get(t.Context(), fingerprint{2, byte(i)}, func(context.Context) (int, error) { return 0, invalidToken() }); err == nil {
+			t.Fatal("let in")
+		}
+	}
+	if get(); asked != 1 || len(kept.refused.answers) > 10 {
+		t.Errorf("asked %d times; %d refusals are kept", asked, len(kept.refused.answers))
+	}
+}
+
+// An answer that took its time is old when it comes.
+func TestAnswersAreAsOldAsTheirQuestions(t *testing.T) {
+	begun := time.Now()
+	clock := clocktesting.NewFakePassiveClock(begun)
+	kept := newKept[int](clock, 10)
+	asked := 0
+	for range 2 {
+		if _, err := kept.get(t.Context(), fingerprint{}, func(context.Context) (int, error) {
+			asked++
+			clock.SetTime(begun.Add(keepGranted))
+			return 7, nil
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if asked != 2 {
+		t.Errorf("asked %d times", asked)
+	}
+}
+
+// However many questions there are, the API server gets a few at a time.
+func TestFewAreAskedAtATime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		kept := newKept[int](clocktesting.NewFakePassiveClock(time.Now()), 1000)
+		var asking, most atomic.Int32
+		var waiting sync.WaitGroup
+		for i := range 5 * mostAsked {
+			waiting.Go(func() {
+				if _, err := kept.get(t.Context(), fingerprint{byte(i), byte(i >> 8)}, func(context.Context) (int, error) {
+					now := asking.Add(1)
+					defer asking.Add(-1)
+					most.Store(max(most.Load(), now))
+					time.Sleep(time.Second)
+					return 7, nil
+				}); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		waiting.Wait()
+		if most.Load() != mostAsked {
+			t.Errorf("%d at a time", most.Load())
+		}
+	})
 }

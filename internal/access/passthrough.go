@@ -44,7 +44,7 @@ func (guard *PassThrough) Identify(ctx context.Context, request *http.Request) (
 	if err != nil {
 		return nil, err
 	}
-	return found.caller(SourceOf(request, nil), func(ctx context.Context) error { _, err := guard.byToken(ctx, token); return err }), nil
+	return found.caller(SourceOf(request, nil), func(ctx context.Context) (*identity, error) { return guard.byToken(ctx, token) }), nil
 }
 
 func (guard *PassThrough) byToken(ctx context.Context, token string) (*identity, error) {
@@ -75,5 +75,6 @@ func (guard *PassThrough) Allow(context.Context, *Caller, Rights) error { return
 
 // StillValid asks the API server again, unless that was done lately.
 func (guard *PassThrough) StillValid(ctx context.Context, caller *Caller) error {
-	return caller.holds(ctx)
+	_, err := caller.holds(ctx)
+	return err
 }

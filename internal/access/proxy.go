@@ -14,28 +14,49 @@ import (
 // OAuth proxy, or another like it. Anybody can write such headers, so they count only
 // from a peer that shows a certificate of a known authority, with a known name.
 type Proxy struct {
+	ProxyOptions
 	authorities *x509.CertPool
-	names       []string
-	// impersonate: a user whom the proxy names without a token is believed, and the
-	// server acts as that user. It needs the right to impersonate for it.
-	impersonate bool
 }
 
-// NewProxy trusts peers whose certificates are of the authorities in a file, in PEM,
-// and have one of the names as common name, DNS name or URI.
-func NewProxy(authorityFile string, names []string, impersonate bool) (*Proxy, error) {
-	content, err := os.ReadFile(authorityFile)
+// ProxyOptions are which proxies are trusted, and in what.
+type ProxyOptions struct {
+	// AuthorityFile has the authorities of their certificates, in PEM; Names are the
+	// common names, DNS names or URIs in them.
+	AuthorityFile string
+	Names         []string
+	// Impersonate: a user whom the proxy names without a token is believed, and the
+	// server acts as that user. It needs the right to impersonate for it.
+	Impersonate bool
+	// UserHeader and GroupsHeader are where the proxy names the user; it must overwrite
+	// what clients send there. No GroupsHeader believes no groups: many proxies
+	// know of none, and let through what clients say.
+	UserHeader, GroupsHeader string
+}
+
+// tokenHeader is where proxies put the token of who is signed in. It is reviewed as
+// any other is.
+const tokenHeader = "X-Forwarded-Access-Token"
+
+// DefaultUserHeader is where most proxies name the user.
+const DefaultUserHeader = "X-Forwarded-User"
+
+// NewProxy trusts as the options say.
+func NewProxy(options ProxyOptions) (*Proxy, error) {
+	content, err := os.ReadFile(options.AuthorityFile)
 	if err != nil {
 		return nil, fmt.Errorf("read the authority of trusted proxies: %w", err)
 	}
 	authorities := x509.NewCertPool()
 	if !authorities.AppendCertsFromPEM(content) {
-		return nil, fmt.Errorf("%s has no certificate in PEM", authorityFile)
+		return nil, fmt.Errorf("%s has no certificate in PEM", options.AuthorityFile)
 	}
-	if len(names) == 0 {
-		return nil, fmt.Errorf("name the proxies that are trusted: every certificate of %s would be, else", authorityFile)
+	if len(options.Names) == 0 {
+		return nil, fmt.Errorf("name the proxies that are trusted: every certificate of %s would be, else", options.AuthorityFile)
 	}
-	return &Proxy{authorities: authorities, names: names, impersonate: impersonate}, nil
+	if options.UserHeader == "" {
+		options.UserHeader = DefaultUserHeader
+	}
+	return &Proxy{ProxyOptions: options, authorities: authorities}, nil
 }
 
 // Authorities are those that a server should ask certificates of; nil without a
@@ -68,7 +89,7 @@ func (proxy *Proxy) hasName(certificate *x509.Certificate) bool {
 	for _, uri := range certificate.URIs {
 		names = append(names, uri.String())
 	}
-	return slices.ContainsFunc(names, func(name string) bool { return slices.Contains(proxy.names, name) })
+	return slices.ContainsFunc(names, func(name string) bool { return slices.Contains(proxy.Names, name) })
 }
 
 // signedIn is whom a proxy says that it has signed in.
@@ -78,38 +99,29 @@ type signedIn struct {
 	token  string
 }
 
-// said is what the headers of a trusted proxy say.
-func said(request *http.Request) signedIn {
-	return signedIn{
-		token:  first(request, "X-Forwarded-Access-Token", "X-Auth-Request-Access-Token"),
-		user:   first(request, "X-Forwarded-User", "X-Auth-Request-User"),
-		groups: listed(request, "X-Forwarded-Groups", "X-Auth-Request-Groups"),
+// said is what the headers of a trusted proxy say. One that is there twice says
+// nothing for certain: one of them may be the client's.
+func (proxy *Proxy) said(request *http.Request) (by signedIn, err error) {
+	for header, to := range map[string]*string{tokenHeader: &by.token, proxy.UserHeader: &by.user} {
+		values := request.Header.Values(header)
+		if len(values) > 1 {
+			return signedIn{}, unauthorized(fmt.Sprintf("The proxy says more than one thing in %s", header), "Let the proxy overwrite the header that clients send")
+		}
+		*to = strings.TrimSpace(strings.Join(values, ""))
 	}
-}
-
-// first is the first of some headers that says something.
-func first(request *http.Request, headers ...string) string {
-	for _, header := range headers {
-		if value := strings.TrimSpace(request.Header.Get(header)); value != "" {
-			return value
+	if by.token != "" {
+		by.token, err = checked(by.token)
+		return by, err
+	}
+	if proxy.GroupsHeader == "" {
+		return by, nil
+	}
+	for word := range strings.SplitSeq(strings.Join(request.Header.Values(proxy.GroupsHeader), ","), ",") {
+		if word = strings.TrimSpace(word); word != "" {
+			by.groups = append(by.groups, word)
 		}
 	}
-	return ""
-}
-
-// listed are the words of the first of some headers that has any.
-func listed(request *http.Request, headers ...string) (words []string) {
-	for _, header := range headers {
-		for word := range strings.SplitSeq(strings.Join(request.Header.Values(header), ","), ",") {
-			if word = strings.TrimSpace(word); word != "" {
-				words = append(words, word)
-			}
-		}
-		if len(words) > 0 {
-			return words
-		}
-	}
-	return nil
+	return by, nil
 }
 
 // reserved says whether a name is one of Kubernetes' own, which no proxy signs in.

@@ -53,7 +53,7 @@ func TestProxyThatIsBelieved(t *testing.T) {
 		t.Fatal(err)
 	}
 	authority := newAuthority(t)
-	program := cluster.startServer(t, "--proxy-ca-file", deployed.Write(t, "proxies.crt", authority.pem), "--proxy-names", "oauth-proxy", "--impersonate")
+	program := cluster.startServer(t, "--proxy-ca-file", deployed.Write(t, "proxies.crt", authority.pem), "--proxy-names", "oauth-proxy", "--impersonate", "--proxy-groups-header", "X-Forwarded-Groups")
 	proxy := clientWith(authority.issue(t, "oauth-proxy"))
 	for name, test := range map[string]struct {
 		method, namespace, groups, body string
