@@ -3,6 +3,8 @@ package access
 import (
 	"io"
 	"log/slog"
+
+	"github.com/trireme-mpi/trireme/internal/auditlog"
 )
 
 // Audit writes one line of JSON for each call that was to change something, whether
@@ -11,16 +13,7 @@ import (
 type Audit struct{ logger *slog.Logger }
 
 // NewAudit writes to a stream that should have nothing else in it.
-func NewAudit(to io.Writer) *Audit {
-	return &Audit{logger: slog.New(slog.NewJSONHandler(to, &slog.HandlerOptions{
-		ReplaceAttr: func(_ []string, attribute slog.Attr) slog.Attr {
-			if attribute.Key == slog.LevelKey {
-				return slog.Attr{}
-			}
-			return attribute
-		},
-	}))}
-}
+func NewAudit(to io.Writer) *Audit { return &Audit{logger: auditlog.New(to)} }
 
 // Outcome is how a call ended.
 type Outcome struct {

@@ -10,6 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/trireme-mpi/trireme/api/training"
+	"github.com/trireme-mpi/trireme/internal/auditlog"
 )
 
 // Audit writes one line of JSON for each job or runtime that somebody creates,
@@ -17,16 +18,7 @@ import (
 type Audit struct{ logger *slog.Logger }
 
 // NewAudit writes to a stream that should have nothing else in it.
-func NewAudit(to io.Writer) *Audit {
-	return &Audit{logger: slog.New(slog.NewJSONHandler(to, &slog.HandlerOptions{
-		ReplaceAttr: func(_ []string, attribute slog.Attr) slog.Attr {
-			if attribute.Key == slog.LevelKey {
-				return slog.Attr{}
-			}
-			return attribute
-		},
-	}))}
-}
+func NewAudit(to io.Writer) *Audit { return &Audit{logger: auditlog.New(to)} }
 
 func (audit *Audit) write(request *admission.Request, response *admission.Response) {
 	// Nothing happens in a dry run.
