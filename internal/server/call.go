@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/trireme-mpi/trireme/internal/access"
@@ -16,6 +17,7 @@ import (
 // call is what is known of a call while it is made.
 type call struct {
 	id     string
+	begun  time.Time
 	source string
 	// open is for everybody; stream lasts until one side ends it.
 	open, stream bool
@@ -23,7 +25,18 @@ type call struct {
 	caller       *access.Caller
 	// route is what calls are counted by. It is known once the call was answered.
 	route func() string
+	// leave is what must be done when the call has ended.
+	leave func()
+	// answer is that of a call over gRPC; refused is why it was not let in.
+	answer  *rpcAnswer
+	refused error
+	// taken: somebody notes how the call ends.
+	taken atomic.Bool
 }
+
+// take says whether it is on whoever asks to note how the call ends. It is on one
+// alone: the handlers of gRPC may outlive the request that brought the call.
+func (call *call) take() bool { return call.taken.CompareAndSwap(false, true) }
 
 type callKey struct{}
 
@@ -43,7 +56,7 @@ var alwaysOpen = []string{"/healthz", "/readyz", "/version"}
 // their handler knows better.
 func (server *Server) newCall(request *http.Request) *call {
 	return &call{
-		id: newID(), source: access.SourceOf(request, server.Proxy), route: func() string { return request.Pattern },
+		id: newID(), begun: time.Now(), leave: func() {}, source: access.SourceOf(request, server.Proxy), route: func() string { return request.Pattern },
 		open:   server.isOpen(request),
 		stream: isStream(request),
 		record: guess(request),
@@ -56,9 +69,13 @@ func (server *Server) isOpen(request *http.Request) bool {
 }
 
 func isStream(request *http.Request) bool {
-	return strings.HasPrefix(request.URL.Path, "/api/v1/watch/") || request.URL.Query().Get("follow") == "true" ||
-		strings.EqualFold(request.Header.Get("Upgrade"), "websocket") || strings.Contains(request.Header.Get("Accept"), "text/event-stream")
+	return request.Method == http.MethodGet && (strings.HasPrefix(request.URL.Path, "/api/v1/watch/") || request.URL.Query().Get("follow") == "true" ||
+		strings.EqualFold(request.Header.Get("Upgrade"), "websocket") || strings.Contains(request.Header.Get("Accept"), "text/event-stream"))
 }
+
+// longestName is what Kubernetes allows. Anybody can send longer ones, and the audit
+// keeps them.
+const longestName = 253
 
 // guess reads a path such as /api/v1/namespaces/team/mpijobs/name/restart. An action
 // that is no right of its own changes the object or makes one like it.
@@ -74,6 +91,9 @@ func guess(request *http.Request) *access.Record {
 	if len(parts) > 1 {
 		record.Name = parts[1]
 	}
+	for _, said := range []*string{&record.Kind, &record.Namespace, &record.Name} {
+		*said = (*said)[:min(len(*said), longestName)]
+	}
 	switch parts[len(parts)-1] {
 	case "suspend", "resume":
 		record.Verb = "patch"
@@ -84,29 +104,28 @@ func guess(request *http.Request) *access.Record {
 }
 
 // admit lets a call in, or says why not. It returns the context that the call is made
-// with, and what must be done when it has ended.
-func (server *Server) admit(ctx context.Context, request *http.Request, call *call) (context.Context, func(), error) {
+// with. The call must leave when it has ended.
+func (server *Server) admit(ctx context.Context, request *http.Request, call *call) (context.Context, error) {
 	ctx = access.WithRecord(ctx, call.record)
 	if call.open {
-		return ctx, func() {}, nil
+		return ctx, nil
 	}
 	caller, err := server.Guard.Identify(ctx, request)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	call.caller = caller
 	leave, err := server.fair.enter(caller.User, call.stream)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	ctx = access.WithCaller(ctx, caller)
-	if !call.stream {
-		return ctx, leave, nil
+	call.leave = leave
+	if call.stream {
+		server.metrics.streams.Inc()
+		server.openStreams.Add(1)
+		call.leave = func() { leave(); server.metrics.streams.Dec(); server.openStreams.Done() }
 	}
-	ctx, stop := server.supervise(ctx, caller)
-	server.metrics.streams.Inc()
-	server.openStreams.Add(1)
-	return ctx, func() { stop(); leave(); server.metrics.streams.Dec(); server.openStreams.Done() }, nil
+	return access.WithCaller(ctx, caller), nil
 }
 
 // errStopping is why streams end when the server does. It is also a cancellation: to
@@ -114,19 +133,23 @@ func (server *Server) admit(ctx context.Context, request *http.Request, call *ca
 var errStopping = fmt.Errorf("%w: %w", context.Canceled, problem.New(http.StatusServiceUnavailable, "ServerStopping",
 	"This server ends; another one answers", "Connect again, and go on from the last event that you have seen"))
 
-// supervise ends a stream when its caller's token no longer holds, or the server
-// ends. The cause of the context's end says which (context.Cause).
+// supervise ends a stream when its caller's token or rights no longer hold, or the
+// server ends. The cause of the context's end says which (context.Cause).
 func (server *Server) supervise(ctx context.Context, caller *access.Caller) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	stopped := context.AfterFunc(server.stopping, func() { cancel(errStopping) })
 	// A timer costs a stream that says nothing less than a goroutine would.
 	var timer *time.Timer
 	begun := make(chan struct{})
+	valid := time.Now()
 	timer = time.AfterFunc(server.checkEvery, func() {
 		<-begun
-		if err := server.Guard.StillValid(ctx, caller); err != nil && problem.From(err).Code == http.StatusUnauthorized {
+		err := server.Guard.StillValid(ctx, caller)
+		if err == nil {
+			valid = time.Now()
+		}
+		if err != nil && (isRefusal(err) || time.Since(valid) > server.longestDoubt) {
 			cancel(err)
-			return
 		}
 		if ctx.Err() == nil {
 			timer.Reset(server.checkEvery)
@@ -136,8 +159,15 @@ func (server *Server) supervise(ctx context.Context, caller *access.Caller) (con
 	return ctx, func() { timer.Stop(); stopped(); cancel(nil) }
 }
 
+// isRefusal says whether an error is a no, and not that nobody could be asked: that is
+// no reason to cut everybody off at once.
+func isRefusal(err error) bool {
+	code := problem.From(err).Code
+	return code == http.StatusUnauthorized || code == http.StatusForbidden
+}
+
 // end notes how a call ended.
-func (server *Server) end(call *call, method string, code int, took time.Duration) {
+func (server *Server) end(call *call, method string, code int) {
 	server.audit.Write(access.Outcome{Record: *call.record, Caller: call.caller, Source: call.source, Code: code, RequestID: call.id})
-	server.metrics.observe(call, method, code, took)
+	server.metrics.observe(call, method, code, time.Since(call.begun))
 }

@@ -122,8 +122,15 @@ func (certificates *certificates) get(hello *tls.ClientHelloInfo) (*tls.Certific
 	return certificates.own.Load(), nil
 }
 
+// suites are those of TLS 1.2 that FIPS 140 and HTTP/2 both allow. TLS 1.3 chooses its
+// own.
+var suites = []uint16{
+	tls.TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256, tls.TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384,
+	tls.TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256, tls.TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384,
+}
+
 func (certificates *certificates) config() *tls.Config {
-	config := &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: certificates.get, NextProtos: []string{"h2", "http/1.1"}}
+	config := &tls.Config{MinVersion: tls.VersionTLS12, CipherSuites: suites, GetCertificate: certificates.get, NextProtos: []string{"h2", "http/1.1"}}
 	if certificates.ClientAuthorities != nil {
 		// One that cannot be verified is no reason to refuse a client: its headers count
 		// for nothing then, and its token may still be good.

@@ -27,9 +27,12 @@ type fair struct {
 
 // share is what a user has left.
 type share struct {
-	calls   *rate.Limiter
-	streams int
+	calls *rate.Limiter
+	// underWay are calls that have not ended, without streams.
+	underWay, streams int
 }
+
+func (share *share) idle() bool { return share.underWay == 0 && share.streams == 0 }
 
 func newFair(limits Limits, most int) *fair {
 	return &fair{limits: limits, most: most, users: map[string]*share{}}
@@ -59,6 +62,11 @@ func (fair *fair) enter(user string, stream bool) (leave func(), err error) {
 			fmt.Sprintf("User %q has %d streams open, which is as many as one may have", user, share.streams),
 			"Close streams that nobody reads; one stream can watch a whole namespace")}
 	}
+	if !stream && share.underWay >= fair.limits.Burst {
+		return nil, &tooMany{after: time.Second, told: problem.New(http.StatusTooManyRequests, "TooManyRequests",
+			fmt.Sprintf("User %q has %d calls under way, which is as many as one may have", user, share.underWay),
+			"Wait for the answers before you ask for more")}
+	}
 	if turn := share.calls.Reserve(); turn.Delay() > 0 {
 		after := turn.Delay()
 		turn.Cancel()
@@ -66,14 +74,15 @@ func (fair *fair) enter(user string, stream bool) (leave func(), err error) {
 			fmt.Sprintf("User %q sends more than %g requests a second", user, fair.limits.Rate),
 			"Wait as long as Retry-After says; watch instead of asking again and again")}
 	}
-	if !stream {
-		return func() {}, nil
+	count := &share.underWay
+	if stream {
+		count = &share.streams
 	}
-	share.streams++
+	*count++
 	return sync.OnceFunc(func() {
 		fair.mutex.Lock()
 		defer fair.mutex.Unlock()
-		share.streams--
+		*count--
 	}), nil
 }
 
@@ -90,19 +99,20 @@ func (fair *fair) share(user string) *share {
 	return fresh
 }
 
-// forget drops those who have their whole share left, and one without streams if
-// nobody has. Those with streams stay: their number is bounded by their streams.
+// forget drops those who have their whole share left, and a tenth of all if nobody has,
+// so that the next does not look through all of them again. Those with something under
+// way stay: what they have is counted.
 func (fair *fair) forget() {
 	for user, share := range fair.users {
-		if share.streams == 0 && share.calls.Tokens() >= float64(fair.limits.Burst) {
+		if share.idle() && share.calls.Tokens() >= float64(fair.limits.Burst) {
 			delete(fair.users, user)
 		}
 	}
 	for user, share := range fair.users {
-		if len(fair.users) < fair.most {
+		if len(fair.users) < fair.most-fair.most/10 {
 			return
 		}
-		if share.streams == 0 {
+		if share.idle() {
 			delete(fair.users, user)
 		}
 	}

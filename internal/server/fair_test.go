@@ -3,6 +3,8 @@ package server
 import (
 	"strconv"
 	"testing"
+
+	"github.com/trireme-mpi/trireme/internal/problem"
 )
 
 // Users who come and go are forgotten; those with streams are not, because their
@@ -14,9 +16,11 @@ func TestUsersAreForgotten(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i := range 100 {
-		if _, err := fair.enter(strconv.Itoa(i), false); err != nil {
+		leave, err := fair.enter(strconv.Itoa(i), false)
+		if err != nil {
 			t.Fatal(err)
 		}
+		leave()
 		if len(fair.users) > 10 {
 			t.Fatalf("%d users are remembered", len(fair.users))
 		}
@@ -28,5 +32,40 @@ func TestUsersAreForgotten(t *testing.T) {
 	leave()
 	if fair.users["watcher"].streams != 0 {
 		t.Errorf("%d streams after the only one has ended", fair.users["watcher"].streams)
+	}
+}
+
+// Calls that take long are as many as a user may make at once, and the place of one
+// that has ended is free.
+func TestCallsUnderWay(t *testing.T) {
+	fair := newFair(Limits{Rate: 1e9, Burst: 2, Streams: 1}, 10)
+	enter := func(user string) (func(), error) {
+		// The clock of the limiter may stand still for a moment.
+		fair.share(user).calls.SetBurst(1000)
+		return fair.enter(user, false)
+	}
+	first, err := enter("jane")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := enter("jane"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := enter("jane"); problem.From(err).Code != 429 {
+		t.Errorf("a third call: %v", err)
+	}
+	if _, err := enter("max"); err != nil {
+		t.Errorf("somebody else's: %v", err)
+	}
+	if _, err := fair.enter("jane", true); err != nil {
+		t.Errorf("a stream is no call: %v", err)
+	}
+	first()
+	first()
+	if _, err := enter("jane"); err != nil {
+		t.Errorf("after one has ended: %v", err)
+	}
+	if _, err := enter("jane"); err == nil {
+		t.Error("one that ended was counted twice")
 	}
 }

@@ -3,10 +3,12 @@ package server
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"maps"
 	"net/http"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -21,33 +23,55 @@ const checkTimeout = 2 * time.Second
 // health says whether the server lives, and whether it should get requests.
 type health struct {
 	checks map[string]func(context.Context) error
+	log    *slog.Logger
 	ending atomic.Bool
+
+	// Anybody may ask, so the checks are made once for all who do.
+	mutex  sync.Mutex
+	failed []string
+	looked time.Time
+}
+
+// lookAgain is after what the checks are made anew.
+const lookAgain = time.Second
+
+func newHealth(checks map[string]func(context.Context) error, log *slog.Logger) *health {
+	return &health{checks: checks, log: log}
 }
 
 func (health *health) register(mux *http.ServeMux) {
 	mux.HandleFunc("GET /healthz", func(writer http.ResponseWriter, _ *http.Request) { fmt.Fprintln(writer, "ok") })
 	mux.HandleFunc("GET /readyz", func(writer http.ResponseWriter, request *http.Request) {
-		if reasons := health.notReady(request.Context()); len(reasons) > 0 {
-			http.Error(writer, strings.Join(reasons, "; "), http.StatusServiceUnavailable)
+		if failed := health.notReady(context.WithoutCancel(request.Context())); len(failed) > 0 {
+			http.Error(writer, "not ready: "+strings.Join(failed, ", "), http.StatusServiceUnavailable)
 			return
 		}
 		fmt.Fprintln(writer, "ok")
 	})
 }
 
-// notReady are the reasons why no requests should come.
-func (health *health) notReady(ctx context.Context) (reasons []string) {
+// notReady are the names of what keeps requests away. Why is for the log: it may tell
+// of the cluster's inside.
+func (health *health) notReady(ctx context.Context) []string {
 	if health.ending.Load() {
 		return []string{"the server ends"}
 	}
+	health.mutex.Lock()
+	defer health.mutex.Unlock()
+	if time.Since(health.looked) < lookAgain {
+		return health.failed
+	}
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
+	health.failed = nil
 	for _, name := range slices.Sorted(maps.Keys(health.checks)) {
 		if err := health.checks[name](ctx); err != nil {
-			reasons = append(reasons, name+": "+err.Error())
+			health.failed = append(health.failed, name)
+			health.log.Warn("not ready", "check", name, "error", err.Error())
 		}
 	}
-	return reasons
+	health.looked = time.Now()
+	return health.failed
 }
 
 // APIServerAnswers is a check of readiness: whoever cannot reach the API server can

@@ -39,9 +39,7 @@ func (server *Server) handler() http.Handler {
 	}
 	return http.HandlerFunc(func(writer http.ResponseWriter, request *http.Request) {
 		if server.rpc != nil && request.ProtoMajor == 2 && strings.HasPrefix(request.Header.Get("Content-Type"), "application/grpc") {
-			// A message is read before anybody asks who sends it.
-			_ = http.NewResponseController(writer).SetReadDeadline(time.Now().Add(server.messageTimeout))
-			server.rpc.ServeHTTP(writer, request.WithContext(context.WithValue(request.Context(), requestKey{}, request)))
+			server.serveRPC(writer, request)
 			return
 		}
 		plain.ServeHTTP(writer, request)
@@ -52,7 +50,6 @@ func (server *Server) handler() http.Handler {
 // panic. It is the only one that writes audit lines and metrics of HTTP.
 func (server *Server) recorded(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(writer http.ResponseWriter, request *http.Request) {
-		begun := time.Now()
 		call := server.newCall(request)
 		recorder := &recorder{ResponseWriter: writer}
 		header := recorder.Header()
@@ -63,20 +60,35 @@ func (server *Server) recorded(next http.Handler) http.Handler {
 		if request.TLS != nil {
 			header.Set("Strict-Transport-Security", "max-age=31536000")
 		}
+		server.sayGoodbye(writer)
 		server.metrics.inFlight.Inc()
 		defer func() {
 			server.metrics.inFlight.Dec()
 			cut := server.rescue(recorder, request, call, recover())
 			recorder.finish()
+			call.leave()
 			// Those who work on a copy know it; tracing names spans by it.
 			request.Pattern = call.route()
-			server.end(call, request.Method, max(recorder.code, http.StatusOK), time.Since(begun))
+			code := max(recorder.code, http.StatusOK)
+			if cut {
+				// Whatever was said, it was not said to the end.
+				code = http.StatusInternalServerError
+			}
+			server.end(call, request.Method, code)
 			if cut {
 				panic(http.ErrAbortHandler)
 			}
 		}()
 		next.ServeHTTP(recorder, request.WithContext(context.WithValue(request.Context(), callKey{}, call)))
 	})
+}
+
+// sayGoodbye lets clients find another server while this one still answers: after this
+// call they connect anew, and nothing is on its way when the connection is closed.
+func (server *Server) sayGoodbye(writer http.ResponseWriter) {
+	if server.health.ending.Load() {
+		writer.Header().Set("Connection", "close")
+	}
 }
 
 // rescue answers for a handler that panicked. If a part of the answer is on its way,
@@ -125,12 +137,16 @@ func (server *Server) bounded(next http.Handler) http.Handler {
 		request.Body = http.MaxBytesReader(writer, request.Body, maxBody)
 		controller := http.NewResponseController(writer)
 		// A deadline of the call before on the same connection must not hold for a stream.
-		var deadline time.Time
+		var read, write time.Time
 		if !callFrom(request.Context()).stream {
-			deadline = time.Now().Add(longestCall)
+			write = time.Now().Add(longestCall)
+			read = write
 		}
-		_ = controller.SetReadDeadline(deadline)
-		_ = controller.SetWriteDeadline(deadline)
+		if request.ContentLength != 0 {
+			read = time.Now().Add(server.bodyTimeout)
+		}
+		_ = controller.SetReadDeadline(read)
+		_ = controller.SetWriteDeadline(write)
 		next.ServeHTTP(writer, request)
 	})
 }
@@ -139,12 +155,16 @@ func (server *Server) bounded(next http.Handler) http.Handler {
 func (server *Server) admitted(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(writer http.ResponseWriter, request *http.Request) {
 		call := callFrom(request.Context())
-		ctx, leave, err := server.admit(request.Context(), request, call)
+		ctx, err := server.admit(request.Context(), request, call)
 		if err != nil {
 			server.refuse(writer.(*recorder), request, err)
 			return
 		}
-		defer leave()
+		if call.stream && !call.open {
+			var stop func()
+			ctx, stop = server.supervise(ctx, call.caller)
+			defer stop()
+		}
 		request = request.WithContext(ctx)
 		call.route = func() string { return request.Pattern }
 		next.ServeHTTP(writer, request)

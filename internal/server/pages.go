@@ -14,20 +14,9 @@ import (
 // name was made to point here, and those that would use a session of a proxy's. Pages
 // that are allowed may read the answers.
 func (server *Server) fromKnownPages(next http.Handler) http.Handler {
-	protection := http.NewCrossOriginProtection()
-	for _, origin := range server.Origins {
-		if err := protection.AddTrustedOrigin(origin); err != nil {
-			server.Log.Error("an origin is no scheme and host, and not allowed", "origin", origin, "error", err.Error())
-		}
-	}
 	return http.HandlerFunc(func(writer http.ResponseWriter, request *http.Request) {
-		if err := server.knownHost(request); err != nil {
+		if err := server.knownPage(request); err != nil {
 			server.refuse(writer.(*recorder), request, err)
-			return
-		}
-		if err := protection.Check(request); err != nil {
-			server.refuse(writer.(*recorder), request, problem.New(http.StatusForbidden, "Forbidden",
-				fmt.Sprintf("A page of %q may not send requests here", request.Header.Get("Origin")), "Let the administrator allow the origin"))
 			return
 		}
 		if server.letRead(writer.Header(), request) && request.Method == http.MethodOptions {
@@ -52,6 +41,18 @@ func (server *Server) letRead(header http.Header, request *http.Request) bool {
 	header.Set("Access-Control-Allow-Headers", "Authorization, Content-Type, Last-Event-ID")
 	header.Set("Access-Control-Max-Age", "600")
 	return true
+}
+
+// knownPage refuses what a page sends that may not.
+func (server *Server) knownPage(request *http.Request) error {
+	if err := server.knownHost(request); err != nil {
+		return err
+	}
+	if err := server.protection.Check(request); err != nil {
+		return problem.New(http.StatusForbidden, "Forbidden",
+			fmt.Sprintf("A page of %q may not send requests here", request.Header.Get("Origin")), "Let the administrator allow the origin")
+	}
+	return nil
 }
 
 func (server *Server) knownHost(request *http.Request) error {

@@ -4,7 +4,10 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"slices"
+	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"google.golang.org/grpc"
@@ -16,24 +19,100 @@ import (
 	"github.com/trireme-mpi/trireme/internal/problem"
 )
 
-// requestKey is under which a call over gRPC knows the request that brought it.
-type requestKey struct{}
+// messagePrefix is what gRPC puts before each message.
+const messagePrefix = 5
 
-func (server *Server) newRPC() *grpc.Server {
-	made := grpc.NewServer(append(server.tracing.rpc(),
+func (server *Server) newRPC() {
+	server.rpc = grpc.NewServer(slices.Concat(server.tracing.rpc(), server.RPCOptions, []grpc.ServerOption{
 		grpc.MaxRecvMsgSize(maxBody),
 		grpc.UnaryInterceptor(server.unary),
 		grpc.StreamInterceptor(server.streaming),
-	)...)
-	server.RPC(made)
-	return made
+	})...)
+	server.RPC(server.rpc)
+	// A server without services: every call is one that it does not know, and needs no
+	// message to be refused.
+	server.refusing = grpc.NewServer(append(server.tracing.rpc(), grpc.UnknownServiceHandler(server.refuseRPC))...)
+	server.methods = map[string]rpcMethod{}
+	for service, info := range server.rpc.GetServiceInfo() {
+		for _, method := range info.Methods {
+			server.methods["/"+service+"/"+method.Name] = rpcMethod{stream: method.IsClientStream || method.IsServerStream}
+		}
+	}
+}
+
+// rpcMethod is what the server knows of a method before it is called.
+type rpcMethod struct{ stream bool }
+
+// serveRPC lets a call in before anything of its message is read, and notes how it
+// ended if nobody else does: gRPC refuses some by itself, such as a message that is
+// too large.
+func (server *Server) serveRPC(writer http.ResponseWriter, request *http.Request) {
+	call := server.newRPCCall(request)
+	server.metrics.inFlight.Inc()
+	defer server.metrics.inFlight.Dec()
+	writer.Header().Set("X-Request-Id", call.id)
+	server.sayGoodbye(writer)
+	// What a client sends is gathered in memory, read or not. Nobody sends more than one
+	// message, and nobody for long.
+	request.Body = http.MaxBytesReader(writer, request.Body, maxBody+messagePrefix)
+	control := http.NewResponseController(writer)
+	_ = control.SetReadDeadline(time.Now().Add(server.messageTimeout))
+	call.answer = &rpcAnswer{control: control}
+	defer call.answer.end()
+	ctx := context.WithValue(request.Context(), callKey{}, call)
+	admitted, err := server.admitRPC(ctx, request, call)
+	if err != nil {
+		call.refused = err
+		server.refusing.ServeHTTP(writer, request.WithContext(ctx))
+	} else {
+		server.rpc.ServeHTTP(writer, request.WithContext(admitted))
+	}
+	if call.take() {
+		call.leave()
+		server.end(call, http.MethodPost, answeredCode(call, writer.Header()))
+	}
+}
+
+func (server *Server) admitRPC(ctx context.Context, request *http.Request, call *call) (context.Context, error) {
+	if err := server.knownPage(request); err != nil {
+		return nil, err
+	}
+	return server.admit(ctx, request, call)
+}
+
+// answeredCode is HTTP's code of what gRPC answered by itself.
+func answeredCode(call *call, header http.Header) int {
+	if call.refused != nil {
+		return codeOf(call.refused)
+	}
+	code, err := strconv.Atoi(header.Get("Grpc-Status"))
+	if err != nil {
+		return codeOf(context.Canceled)
+	}
+	return codeOf(status.Error(codes.Code(code), ""))
+}
+
+// refuseRPC tells a client why it is not let in.
+func (server *Server) refuseRPC(_ any, stream grpc.ServerStream) error {
+	call := callFrom(stream.Context())
+	if limited, is := errors.AsType[*tooMany](call.refused); is {
+		_ = stream.SetHeader(metadata.Pairs("retry-after", limited.retryAfter()))
+	}
+	server.logFailure(call, call.refused)
+	return server.RPCStatus(call.refused)
+}
+
+func (server *Server) logFailure(call *call, err error) {
+	if code := codeOf(err); code >= http.StatusInternalServerError && !errors.Is(err, errStopping) {
+		server.Log.Error("call failed", "error", err.Error(), "code", code, "method", call.route(), "requestID", call.id)
+	}
 }
 
 // unary does for a call with one answer what the handlers of HTTP do.
-func (server *Server) unary(ctx context.Context, message any, info *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (answer any, err error) {
-	call := server.newRPCCall(ctx, info.FullMethod, false)
-	fillFrom(call.record, message)
-	err = server.around(ctx, call, func(ctx context.Context) error {
+func (server *Server) unary(ctx context.Context, message any, _ *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (answer any, err error) {
+	call := callFrom(ctx)
+	err = server.around(call, func() error {
+		fillFrom(call.record, message)
 		ctx, cancel := context.WithTimeout(ctx, callTimeout)
 		defer cancel()
 		answer, err = handle(ctx, message)
@@ -43,59 +122,92 @@ func (server *Server) unary(ctx context.Context, message any, info *grpc.UnarySe
 }
 
 // streaming does the same for a stream.
-func (server *Server) streaming(service any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handle grpc.StreamHandler) error {
-	ctx := stream.Context()
-	return server.around(ctx, server.newRPCCall(ctx, info.FullMethod, true), func(ctx context.Context) error {
-		err := handle(service, &supervised{ServerStream: stream, ctx: ctx})
-		if cause, is := errors.AsType[*problem.Error](context.Cause(ctx)); is {
+func (server *Server) streaming(service any, stream grpc.ServerStream, _ *grpc.StreamServerInfo, handle grpc.StreamHandler) error {
+	call := callFrom(stream.Context())
+	return server.around(call, func() error {
+		// Not the request's context, with which the way to the client would end.
+		ctx, stop := server.supervise(stream.Context(), call.caller)
+		defer stop()
+		err := handle(service, &supervised{ServerStream: stream, ctx: ctx, answer: call.answer, writeTimeout: server.writeTimeout})
+		if cause := context.Cause(ctx); isProblem(cause) {
 			return cause
 		}
 		return err
 	})
 }
 
-// supervised is a stream whose context knows who calls.
+func isProblem(err error) bool {
+	_, is := errors.AsType[*problem.Error](err)
+	return is
+}
+
+// supervised is a stream whose context ends when the stream should, and whose client
+// must read.
 type supervised struct {
 	grpc.ServerStream
-	ctx context.Context
+	ctx          context.Context
+	answer       *rpcAnswer
+	writeTimeout time.Duration
 }
 
 // Context of the call.
 func (stream *supervised) Context() context.Context { return stream.ctx }
 
-// around lets a call in, makes it, and notes how it ended. Errors become what clients
-// of gRPC see.
-func (server *Server) around(ctx context.Context, call *call, make func(context.Context) error) (err error) {
-	begun := time.Now()
-	server.metrics.inFlight.Inc()
+// SendMsg waits for the message before to be on its way, and not for ever.
+func (stream *supervised) SendMsg(message any) error {
+	defer stream.answer.cutAfter(stream.writeTimeout)()
+	return stream.ServerStream.SendMsg(message)
+}
+
+// rpcAnswer is the answer to a call over gRPC, while it is written.
+type rpcAnswer struct {
+	mutex sync.Mutex
+	// control is nil once the answer has ended.
+	control *http.ResponseController
+}
+
+// cutAfter gives the answer up after some time, unless the returned function is called
+// before: what is written can wait for a client that does not read for as long as it
+// is connected.
+func (answer *rpcAnswer) cutAfter(limit time.Duration) (stop func()) {
+	timer := time.AfterFunc(limit, func() {
+		answer.mutex.Lock()
+		defer answer.mutex.Unlock()
+		if answer.control != nil {
+			_ = answer.control.SetWriteDeadline(time.Unix(1, 0))
+		}
+	})
+	return func() { timer.Stop() }
+}
+
+// end is called before the answer's writer is gone.
+func (answer *rpcAnswer) end() {
+	answer.mutex.Lock()
+	defer answer.mutex.Unlock()
+	answer.control = nil
+}
+
+// around makes a call, and notes how it ended. Errors become what clients of gRPC see.
+func (server *Server) around(call *call, make func() error) (err error) {
+	if !call.take() {
+		// The client has gone before the call began, and that was noted.
+		return status.FromContextError(context.Canceled).Err()
+	}
 	defer func() {
-		server.metrics.inFlight.Dec()
 		if panicked := recover(); panicked != nil {
 			err = server.panicked(call, panicked)
 		}
+		server.logFailure(call, err)
 		code := codeOf(err)
-		if code >= http.StatusInternalServerError {
-			server.Log.Error("call failed", "error", err.Error(), "code", code, "method", call.route(), "requestID", call.id)
-		}
 		if _, told := status.FromError(err); !told {
 			err = server.RPCStatus(err)
 		}
-		server.end(call, http.MethodPost, code, time.Since(begun))
+		call.leave()
+		server.end(call, http.MethodPost, code)
+		// What is left is to tell the client.
+		call.answer.cutAfter(server.messageTimeout)
 	}()
-	_ = grpc.SetHeader(ctx, metadata.Pairs("x-request-id", call.id))
-	request := ctx.Value(requestKey{}).(*http.Request)
-	if err := server.knownHost(request); err != nil {
-		return err
-	}
-	ctx, leave, err := server.admit(ctx, request, call)
-	if err != nil {
-		if limited, is := errors.AsType[*tooMany](err); is {
-			_ = grpc.SetHeader(request.Context(), metadata.Pairs("retry-after", limited.retryAfter()))
-		}
-		return err
-	}
-	defer leave()
-	return make(ctx)
+	return make()
 }
 
 // changing are the beginnings of the names of methods that change something.
@@ -105,13 +217,19 @@ var changing = map[string]string{"Create": "create", "Delete": "delete", "Suspen
 const healthCheck = "/grpc.health.v1.Health/Check"
 
 // newRPCCall is what is known of a call by its method.
-func (server *Server) newRPCCall(ctx context.Context, method string, stream bool) *call {
+func (server *Server) newRPCCall(request *http.Request) *call {
+	path := request.URL.Path
+	method, known := server.methods[path]
 	made := &call{
-		source: access.SourceOf(ctx.Value(requestKey{}).(*http.Request), server.Proxy), stream: stream, record: &access.Record{},
-		open: method == healthCheck, route: func() string { return method },
+		id: newID(), begun: time.Now(), source: access.SourceOf(request, server.Proxy), stream: method.stream, record: &access.Record{},
+		open: path == healthCheck, route: func() string { return path }, leave: func() {},
 	}
-	made.id = newID()
-	name := method[strings.LastIndex(method, "/")+1:]
+	if !known {
+		// A client can invent as many as it likes.
+		made.route = func() string { return "" }
+		return made
+	}
+	name := path[strings.LastIndex(path, "/")+1:]
 	for beginning, verb := range changing {
 		if kind, is := strings.CutPrefix(name, beginning); is {
 			made.record.Verb, made.record.Kind = verb, kind

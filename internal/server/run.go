@@ -105,7 +105,7 @@ func (server *Server) serveProbes(ctx context.Context, listener net.Listener) er
 	mux := http.NewServeMux()
 	server.health.register(mux)
 	mux.Handle("GET /metrics", server.metrics.handler())
-	probes := &http.Server{Handler: mux, ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout}
+	probes := &http.Server{Handler: mux, ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout, ReadTimeout: headerTimeout, WriteTimeout: callTimeout, MaxHeaderBytes: maxHeader}
 	stopped := context.AfterFunc(ctx, func() { _ = probes.Close() })
 	defer stopped()
 	return ignoreClosed(probes.Serve(listener))

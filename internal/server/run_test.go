@@ -139,7 +139,7 @@ func TestReadiness(t *testing.T) {
 			"cache": func(context.Context) error { return synced }, "cluster": func(context.Context) error { return nil },
 		}
 	})
-	if got := running.do(t, http.MethodGet, "/readyz", "", nil); got.code != 503 || got.told.Message != "cache: the cache knows no jobs yet" {
+	if got := running.do(t, http.MethodGet, "/readyz", "", nil); got.code != 503 || got.told.Message != "not ready: cache" || !strings.Contains(running.log.String(), "the cache knows no jobs yet") {
 		t.Errorf("%d %s", got.code, got.body)
 	}
 	if got := running.do(t, http.MethodGet, "/healthz", "", nil); got.code != 200 {

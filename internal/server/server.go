@@ -5,6 +5,7 @@ package server
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
@@ -35,6 +36,8 @@ type Options struct {
 	// RPC adds services; RPCStatus is an error as clients of gRPC see it.
 	RPC       func(*grpc.Server)
 	RPCStatus func(error) error
+	// RPCOptions are what the services need of the server of gRPC.
+	RPCOptions []grpc.ServerOption
 
 	// Hosts are the names that requests may use for this server; none is any. It keeps
 	// out web pages whose own name was made to point here.
@@ -58,7 +61,8 @@ type Options struct {
 
 // Limits keep one user from taking the server from all others.
 type Limits struct {
-	// Rate is how many calls a second a user may make for long, Burst how many at once.
+	// Rate is how many calls a second a user may make for long, Burst how many at once,
+	// which is also how many may be under way.
 	Rate  float64
 	Burst int
 	// Streams is how many streams a user may have open.
@@ -75,6 +79,12 @@ const (
 	maxBody   = 4 << 20
 	// callTimeout is what a call over gRPC may take. REST has its own, by route.
 	callTimeout = 30 * time.Second
+	// bodyTimeout is what a client has to send a body. It is more than a call may take,
+	// because a call ends with it.
+	bodyTimeout = callTimeout + 10*time.Second
+	// writeTimeout is what a client of gRPC has to accept a message of a stream. Other
+	// streams have their own.
+	writeTimeout = 10 * time.Second
 	// longestCall is after what a connection of a call that is no stream is given up:
 	// reading logs once may take five minutes.
 	longestCall = 5*time.Minute + 10*time.Second
@@ -84,7 +94,10 @@ const (
 	idleTimeout   = 2 * time.Minute
 	// checkEvery is how often streams look whether their token still holds. With what
 	// the guard keeps, a revoked one ends within a minute.
-	checkEvery = 15 * time.Second
+	checkEvery = 10 * time.Second
+	// longestDoubt is how long streams go on while nobody can say whether their tokens
+	// hold. It is longer than an API server takes to restart.
+	longestDoubt = 5 * time.Minute
 )
 
 // Server is a server that was put together.
@@ -93,15 +106,23 @@ type Server struct {
 	metrics *metrics
 	audit   *access.Audit
 	fair    *fair
-	rpc     *grpc.Server
-	health  *health
+	// rpc has the services, methods what is known of their methods; refusing answers
+	// calls that are not let in.
+	rpc, refusing *grpc.Server
+	methods       map[string]rpcMethod
+	protection    *http.CrossOriginProtection
+	health        *health
 	// stopping ends when streams shall.
 	stopping     context.Context
 	stopStreams  context.CancelFunc
 	openStreams  sync.WaitGroup
 	certificates *certificates
 	checkEvery   time.Duration
-	// messageTimeout is what a client of gRPC has to send its message.
+	longestDoubt time.Duration
+	bodyTimeout  time.Duration
+	writeTimeout time.Duration
+	// messageTimeout is what a client of gRPC has to send its message, and to take the
+	// answer.
 	messageTimeout time.Duration
 	tracing        *tracing
 }
@@ -110,7 +131,12 @@ type Server struct {
 func New(options Options) (*Server, error) {
 	server := &Server{
 		Options: options, metrics: newMetrics(options.Registry), audit: access.NewAudit(options.Audit), fair: newFair(options.Limits, mostUsers),
-		health: &health{checks: options.Ready}, checkEvery: checkEvery, messageTimeout: callTimeout,
+		health: newHealth(options.Ready, options.Log), checkEvery: checkEvery, longestDoubt: longestDoubt, messageTimeout: callTimeout, bodyTimeout: bodyTimeout, writeTimeout: writeTimeout, protection: http.NewCrossOriginProtection(),
+	}
+	for _, origin := range options.Origins {
+		if err := server.protection.AddTrustedOrigin(origin); err != nil {
+			return nil, fmt.Errorf("the allowed origin %q must be scheme and host, such as https://dashboard.example.com: %w", origin, err)
+		}
 	}
 	server.stopping, server.stopStreams = context.WithCancel(context.Background())
 	tracing, err := newTracing(context.Background(), options.Version)
@@ -124,7 +150,7 @@ func New(options Options) (*Server, error) {
 		}
 	}
 	if options.RPC != nil {
-		server.rpc = server.newRPC()
+		server.newRPC()
 	}
 	return server, nil
 }

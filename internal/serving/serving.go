@@ -60,6 +60,7 @@ func Join(options *server.Options, parts Parts) error {
 	}
 	options.API = api
 	options.RPC, options.RPCStatus = func(services *grpc.Server) { rpc.Register(services, answers) }, rpc.Status
+	options.RPCOptions = rpc.Options()
 	options.Public = map[string]http.Handler{"/openapi.json": api.Document()}
 	return nil
 }
