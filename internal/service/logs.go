@@ -28,34 +28,26 @@ func (service *Service) Logs(ctx context.Context, job JobRef, options LogOptions
 	}
 	// Kubernetes says it anew for each pod; a stream that is not allowed shall not begin.
 	caller := access.CallerFrom(ctx)
-	allowed := func(ctx context.Context) error {
-		return service.Guard.Allow(ctx, caller, access.Rights{Verb: "get", Resource: "pods", Subresource: "log", Namespace: job.Namespace})
-	}
-	if err := allowed(ctx); err != nil {
+	if err := service.Guard.Allow(ctx, caller, access.Rights{Verb: "get", Resource: "pods", Subresource: "log", Namespace: job.Namespace}); err != nil {
 		return nil, err
 	}
 	made := seen.Identity()
 	// How many workers there should be does not matter for what they have printed.
 	made.Worker.Replicas = math.MaxInt32
 	source, chosen := joblog.FromCluster(caller.Cluster.CoreV1(), made), selection(ctx, seen, options)
-	return whileAllowed(ctx, service.recheck, allowed, func(ctx context.Context) iter.Seq2[joblog.Line, error] {
+	return func(yield func(joblog.Line, error) bool) {
+		ctx, stop := context.WithCancel(ctx)
+		defer stop()
 		reading := joblog.Options{Follow: options.Follow, Previous: options.Previous, Tail: options.Tail, Since: options.Since}
 		if options.Follow {
 			reading.Ended = service.ended(ctx, job)
 		}
-		return explaining(seen, redact.Lines(joblog.Stream(ctx, source, chosen, reading)))
-	}), nil
-}
-
-// explaining are lines whose last error says why there is nothing to read.
-func explaining(seen *jobview.View, lines iter.Seq2[joblog.Line, error]) iter.Seq2[joblog.Line, error] {
-	return func(yield func(joblog.Line, error) bool) {
-		for line, err := range lines {
+		for line, err := range redact.Lines(joblog.Stream(ctx, source, chosen, reading)) {
 			if !yield(line, explained(seen, err)) || err != nil {
 				return
 			}
 		}
-	}
+	}, nil
 }
 
 // selection is what to read of a job.

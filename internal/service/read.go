@@ -118,13 +118,10 @@ func (service *Service) askEach(ctx context.Context, kind *jobview.Kind, namespa
 
 // Watch is what becomes of the jobs of a namespace, or of one job.
 func (service *Service) Watch(ctx context.Context, kind *jobview.Kind, watch live.Watch) (iter.Seq2[*live.Event, error], error) {
-	allowed := func(ctx context.Context) error { return service.may(ctx, "watch", kind, watch.Namespace, watch.Name) }
-	if err := allowed(ctx); err != nil {
+	if err := service.may(ctx, "watch", kind, watch.Namespace, watch.Name); err != nil {
 		return nil, err
 	}
-	return whileAllowed(ctx, service.recheck, allowed, func(ctx context.Context) iter.Seq2[*live.Event, error] {
-		return service.Jobs(access.CallerFrom(ctx)).Watch(ctx, kind, watch)
-	}), nil
+	return service.Jobs(access.CallerFrom(ctx)).Watch(ctx, kind, watch), nil
 }
 
 // Events are those of a job, and the warnings of its pods, oldest first.

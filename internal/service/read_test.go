@@ -2,14 +2,10 @@ package service
 
 import (
 	"context"
-	"iter"
-	"maps"
 	"net/http"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -97,68 +93,5 @@ func TestListsShowWhatMayBeListed(t *testing.T) {
 				t.Error("rights were asked for while jobs were read, and everybody else waited")
 			}
 		})
-	}
-}
-
-// A stream that says something every millisecond, until its context ends.
-func ticking(ctx context.Context) iter.Seq2[int, error] {
-	return func(yield func(int, error) bool) {
-		for number := 0; ; number++ {
-			select {
-			case <-ctx.Done():
-				yield(0, ctx.Err())
-				return
-			case <-time.After(time.Millisecond):
-				if !yield(number, nil) {
-					return
-				}
-			}
-		}
-	}
-}
-
-func TestStreamsEndWithTheirRight(t *testing.T) {
-	var asked atomic.Int32
-	allowed := func(context.Context) error {
-		switch asked.Add(1) {
-		case 1:
-			return nil
-		case 2:
-			return away
-		default:
-			return forbidden
-		}
-	}
-	var last error
-	told := map[int]bool{}
-	for number, err := range whileAllowed(t.Context(), 5*time.Millisecond, allowed, ticking) {
-		told[number], last = true, err
-	}
-	if last != error(forbidden) {
-		t.Errorf("it ended with %v", last)
-	}
-	if asked.Load() != 3 {
-		t.Errorf("the right was asked for %d times", asked.Load())
-	}
-	if len(told) < 3 {
-		t.Errorf("it has said no more than %v", slices.Sorted(maps.Keys(told)))
-	}
-}
-
-// Nothing is left of a stream that its reader has ended.
-func TestStreamsThatEndAskNoMore(t *testing.T) {
-	var asked atomic.Int32
-	var used context.Context
-	begin := func(ctx context.Context) iter.Seq2[int, error] { used = ctx; return ticking(ctx) }
-	for range whileAllowed(t.Context(), time.Millisecond, func(context.Context) error { asked.Add(1); return nil }, begin) {
-		break
-	}
-	if used.Err() == nil {
-		t.Error("its context goes on")
-	}
-	before := asked.Load()
-	time.Sleep(20 * time.Millisecond)
-	if after := asked.Load(); after > before+1 {
-		t.Errorf("the right was asked for %d times afterwards", after-before)
 	}
 }

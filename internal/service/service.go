@@ -66,16 +66,12 @@ type Options struct {
 }
 
 // Service does what callers ask for.
-type Service struct {
-	Options
-	// recheck is how often streams ask for the right to them.
-	recheck time.Duration
-}
+type Service struct{ Options }
 
 var _ Interface = (*Service)(nil)
 
 // New is a service. It holds nothing of its own: any number may run side by side.
-func New(options Options) *Service { return &Service{Options: options, recheck: recheckEvery} }
+func New(options Options) *Service { return &Service{Options: options} }
 
 // JobRef names a job.
 type JobRef struct {
