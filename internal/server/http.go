@@ -92,7 +92,7 @@ func (server *Server) recorded(next http.Handler) http.Handler {
 // sayGoodbye lets clients find another server while this one still answers: after this
 // call they connect anew, and nothing is on its way when the connection is closed.
 func (server *Server) sayGoodbye(writer http.ResponseWriter) {
-	if false {
+	if server.health.ending.Load() {
 		writer.Header().Set("Connection", "close")
 	}
 }

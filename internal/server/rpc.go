@@ -89,6 +89,10 @@ func answeredCode(call *call, header http.Header) int {
 	if err != nil {
 		return codeOf(context.Canceled)
 	}
+	if codes.Code(code) == codes.ResourceExhausted {
+		// What is too much for gRPC itself is the size of a message.
+		return http.StatusRequestEntityTooLarge
+	}
 	return codeOf(status.Error(codes.Code(code), ""))
 }
 

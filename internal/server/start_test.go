@@ -24,8 +24,11 @@ import (
 // guard lets in everybody whose token is a name, until it is revoked.
 type guard struct {
 	mutex   sync.Mutex
-	revoked map[string]bool
+	refused map[string]error
 }
+
+// unauthorized is what those get who are not known.
+var unauthorized = problem.New(http.StatusUnauthorized, "Unauthorized", "who are you?", "say it")
 
 func (guard *guard) Identify(ctx context.Context, request *http.Request) (*access.Caller, error) {
 	caller := &access.Caller{User: strings.TrimPrefix(request.Header.Get("Authorization"), "Bearer "), Source: "192.0.2.1"}
@@ -37,16 +40,19 @@ func (guard *guard) Allow(context.Context, *access.Caller, access.Rights) error 
 func (guard *guard) StillValid(_ context.Context, caller *access.Caller) error {
 	guard.mutex.Lock()
 	defer guard.mutex.Unlock()
-	if caller.User == "" || guard.revoked[caller.User] {
-		return problem.New(http.StatusUnauthorized, "Unauthorized", "who are you?", "say it")
+	if caller.User == "" {
+		return unauthorized
 	}
-	return nil
+	return guard.refused[caller.User]
 }
 
-func (guard *guard) revoke(user string) {
+func (guard *guard) revoke(user string) { guard.refuse(user, unauthorized) }
+
+// refuse answers with an error from now on.
+func (guard *guard) refuse(user string, err error) {
 	guard.mutex.Lock()
 	defer guard.mutex.Unlock()
-	guard.revoked = map[string]bool{user: true}
+	guard.refused = map[string]error{user: err}
 }
 
 // buffer is written to and read side by side.
