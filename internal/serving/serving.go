@@ -41,18 +41,15 @@ type Parts struct {
 // Join adds all that can be asked to a server that is about to be made. Its guard,
 // origins and version are set already.
 func Join(options *server.Options, parts Parts) error {
-	guard, origins := options.Guard, options.Origins
+	origins := options.Origins
 	answers := service.New(service.Options{
-		Guard: guard, Jobs: parts.Jobs, OperatorNamespace: parts.OperatorNamespace, Clock: clock.RealClock{},
+		Guard: options.Guard, Jobs: parts.Jobs, OperatorNamespace: parts.OperatorNamespace, Clock: clock.RealClock{},
 		Usage: func(reader client.Reader) usage.Source { return usage.Choose(parts.Prometheus, reader) },
 	})
 	api, err := rest.New(answers, rest.Options{
 		CallTimeout: callTimeout, LogTimeout: logTimeout, Clock: clock.RealClock{}, Version: options.Version, Log: options.Log,
 		Stream: func(writer http.ResponseWriter, request *http.Request, messages func(context.Context) iter.Seq2[stream.Message, error]) {
-			caller := access.CallerFrom(request.Context())
-			stream.Serve(writer, request, stream.Options{
-				AllowedOrigins: origins, StillValid: func(ctx context.Context) error { return guard.StillValid(ctx, caller) },
-			}, messages)
+			stream.Serve(writer, request, stream.Options{AllowedOrigins: origins}, messages)
 		},
 	})
 	if err != nil {

@@ -46,17 +46,13 @@ type Options struct {
 	Heartbeat time.Duration
 	// WriteTimeout is how long a client may take to accept a message; 0 is 10 s.
 	WriteTimeout time.Duration
-	// StillValid, if set, is asked every Recheck, which is 20 s if it is 0. An error
-	// of code 401 or 403 ends the stream; any other leaves it to the next time.
-	StillValid func(context.Context) error
-	Recheck    time.Duration
 	// AllowedOrigins are those besides the server's own from which browsers may
 	// connect, as https://host:port.
 	AllowedOrigins []string
 }
 
 func (options *Options) setDefaults() {
-	for value, preset := range map[*time.Duration]time.Duration{&options.Heartbeat: 15 * time.Second, &options.WriteTimeout: 10 * time.Second, &options.Recheck: 20 * time.Second} {
+	for value, preset := range map[*time.Duration]time.Duration{&options.Heartbeat: 15 * time.Second, &options.WriteTimeout: 10 * time.Second} {
 		if *value == 0 {
 			*value = preset
 		}
@@ -64,8 +60,9 @@ func (options *Options) setDefaults() {
 }
 
 // Serve tells messages until there are no more, or the client goes away: then the
-// context that they are made with ends. It also ends with the request's; a server
-// that stops must end the contexts of its requests.
+// context that they are made with ends. It also ends with the request's, and the client
+// learns the cause: a server must end the contexts of its requests when it stops, and
+// when who calls may no longer listen.
 func Serve(writer http.ResponseWriter, request *http.Request, options Options, messages func(context.Context) iter.Seq2[Message, error]) {
 	options.setDefaults()
 	ctx, cancel := context.WithCancelCause(request.Context())

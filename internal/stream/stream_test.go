@@ -157,33 +157,29 @@ func TestHeartbeats(t *testing.T) {
 	}
 }
 
-func TestCredentialsAreCheckedWhileConnected(t *testing.T) {
+// Whoever ends the request's context says why, such as that a token was revoked.
+func TestClientsLearnWhyTheirStreamEnds(t *testing.T) {
 	for name, test := range map[string]struct {
-		err   error
-		lasts bool
+		cause error
+		code  websocket.StatusCode
 	}{
-		"revoked":         {problem.New(401, "Unauthorized", "The token is not valid"), false},
-		"no longer lists": {problem.New(403, "Forbidden", "No"), false},
-		"nobody can tell": {problem.New(503, "ServiceUnavailable", "Later"), true},
-		"they hold":       {nil, true},
+		"revoked":         {problem.New(401, "Unauthorized", "The token is not valid"), websocket.StatusPolicyViolation},
+		"no longer lists": {problem.New(403, "Forbidden", "No"), websocket.StatusPolicyViolation},
+		"nobody can tell": {problem.New(503, "ServiceUnavailable", "Later"), websocket.StatusTryAgainLater},
+		"the server ends": {context.Canceled, websocket.StatusGoingAway},
 	} {
 		t.Run(name, func(t *testing.T) {
-			ended := make(chan struct{})
-			asked := make(chan struct{}, 100)
-			options := Options{Recheck: 5 * time.Millisecond, StillValid: func(context.Context) error {
-				asked <- struct{}{}
-				return test.err
-			}}
-			connection := dial(t, serve(t, options, quiet(ended)), nil)
-			if test.lasts {
-				for range 3 {
-					within(t, asked, "the next question")
-				}
-				return
-			}
-			_, code := readAll(t, connection)
-			if code != websocket.StatusPolicyViolation {
-				t.Errorf("closed with %d", code)
+			ended, began := make(chan struct{}), make(chan context.CancelCauseFunc, 1)
+			server := httptest.NewServer(http.HandlerFunc(func(writer http.ResponseWriter, request *http.Request) {
+				ctx, cancel := context.WithCancelCause(request.Context())
+				began <- cancel
+				Serve(writer, request.WithContext(ctx), Options{}, quiet(ended))
+			}))
+			t.Cleanup(server.Close)
+			connection := dial(t, server, nil)
+			(<-began)(test.cause)
+			if _, code := readAll(t, connection); code != test.code {
+				t.Errorf("closed with %d, want %d", code, test.code)
 			}
 			within(t, ended, "the end of the messages")
 		})
