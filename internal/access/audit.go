@@ -3,6 +3,7 @@ package access
 import (
 	"io"
 	"log/slog"
+	"strings"
 
 	"github.com/trireme-mpi/trireme/internal/auditlog"
 )
@@ -40,14 +41,25 @@ func (audit *Audit) Write(outcome Outcome) {
 		"user", caller.User,
 		"groups", caller.Groups,
 		"verb", outcome.Verb,
-		"kind", outcome.Kind,
-		"namespace", outcome.Namespace,
-		"name", outcome.Name,
+		"kind", shortened(outcome.Kind),
+		"namespace", shortened(outcome.Namespace),
+		"name", shortened(outcome.Name),
 		"code", outcome.Code,
 		"result", result(outcome.Code),
 		"source", outcome.Source,
 		"requestID", outcome.RequestID,
 	)
+}
+
+// mostName is the length of the longest name that anything can have. What is longer
+// is no name, and may be as long as a client likes.
+const mostName = 253
+
+func shortened(name string) string {
+	if len(name) <= mostName {
+		return name
+	}
+	return strings.ToValidUTF8(name[:mostName], "") + "…"
 }
 
 // The results that an audit line tells.

@@ -3,6 +3,7 @@ package access
 import (
 	"bytes"
 	"encoding/json"
+	"strings"
 	"testing"
 	"time"
 
@@ -30,6 +31,13 @@ func TestAuditLine(t *testing.T) {
 			want: map[string]any{
 				"msg": "audit", "user": "", "groups": nil, "verb": "delete", "kind": "", "namespace": "", "name": "",
 				"code": 401.0, "result": "refused", "source": "", "requestID": "",
+			},
+		},
+		"what is no name": {
+			outcome: Outcome{Record: Record{Verb: "create", Kind: strings.Repeat("k", 60_000), Namespace: strings.Repeat("n", 253), Name: strings.Repeat("ü", 1<<20)}, Code: 422},
+			want: map[string]any{
+				"msg": "audit", "user": "", "groups": nil, "verb": "create", "kind": strings.Repeat("k", 253) + "…", "namespace": strings.Repeat("n", 253),
+				"name": strings.Repeat("ü", 126) + "…", "code": 422.0, "result": "refused", "source": "", "requestID": "",
 			},
 		},
 	} {
