@@ -118,6 +118,9 @@ type input struct {
 // context of the request, for the service.
 func (in *input) context() context.Context { return in.Context() }
 
+// bodyGrace is how much longer than a call its body may take to come.
+const bodyGrace = 5 * time.Second
+
 // serve is the handler of a route.
 func (api *API) serve(route *route) http.Handler {
 	return http.HandlerFunc(func(writer http.ResponseWriter, request *http.Request) {
@@ -137,8 +140,8 @@ func (api *API) serve(route *route) http.Handler {
 			in.Request = request.WithContext(ctx)
 		}
 		if route.body != nil {
-			// Reading does not end with the context.
-			_ = http.NewResponseController(writer).SetReadDeadline(time.Now().Add(api.CallTimeout))
+			// Reading does not end with the context. A call that has its body ends by it.
+			_ = http.NewResponseController(writer).SetReadDeadline(time.Now().Add(api.CallTimeout + bodyGrace))
 		}
 		if route.stream != nil {
 			route.stream(api, writer, in)

@@ -54,6 +54,9 @@ func (api *API) logOptions(in *input) (service.LogOptions, error) {
 	if seconds := in.query.number("sinceSeconds"); seconds != nil {
 		options.Since = api.Clock.Now().Add(-time.Duration(*seconds) * time.Second)
 	}
+	if in.query.text("since") != "" && in.query.text("sinceSeconds") != "" {
+		return options, problem.Invalid("sinceSeconds", "since is given as well, and only one can count")
+	}
 	if options.Follow && options.Previous {
 		return options, problem.Invalid("previous", "what ran before has ended, and cannot be followed")
 	}

@@ -68,9 +68,11 @@ func (schemas schemas) addKinds() error {
 		}
 		kind := definition.Spec.Names.Kind
 		schemas[kind] = definition.Spec.Versions[0].Schema.OpenAPIV3Schema
-		schemas[kind+"Status"] = schema{"type": "object"}
-		if status, has := schemas[kind]["properties"].(map[string]any)["status"].(map[string]any); has {
-			schemas[kind+"Status"] = status
+		for part, name := range map[string]string{"spec": kind + "Spec", "status": kind + "Status"} {
+			schemas[name] = schema{"type": "object"}
+			if found, has := schemas[kind]["properties"].(map[string]any)[part].(map[string]any); has {
+				schemas[name] = found
+			}
 		}
 	}
 	for _, kind := range jobview.Kinds {
@@ -144,6 +146,11 @@ func (schemas schemas) content(route *route) schema {
 func (schemas schemas) shape(value any) schema {
 	switch value := value.(type) {
 	case jobBody:
+		return reference(string(value.kind.Kind))
+	case submission:
+		if value.kind == jobview.TrainJobs {
+			return schema{"anyOf": []any{reference("TrainJob"), reference("TrainJobSpec")}}
+		}
 		return reference(string(value.kind.Kind))
 	case jobList:
 		return reference(string(value.kind.Kind) + "List")

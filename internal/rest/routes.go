@@ -66,7 +66,7 @@ func jobRoutes(kind *jobview.Kind, base string) []*route {
 	one := all + "/{name}"
 	name := string(kind.Kind)
 	routes := []*route{
-		{method: http.MethodPost, path: all, id: "create" + name, summary: "Create a job", verb: "create", body: jobBody{kind}, success: http.StatusCreated, found: jobBody{kind},
+		{method: http.MethodPost, path: all, id: "create" + name, summary: "Create a job", verb: "create", body: submission{kind}, success: http.StatusCreated, found: jobBody{kind},
 			parameters: createParameters(kind), errors: []int{404, 408, 409, 415, 422}, answer: (*API).create},
 		{method: http.MethodGet, path: all, id: "list" + name + "s", summary: "List jobs, page by page", success: http.StatusOK, found: listOf(kind),
 			parameters: listParameters(kind), answer: (*API).list},

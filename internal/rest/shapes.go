@@ -17,6 +17,8 @@ type (
 	jobBody    struct{ kind *jobview.Kind }
 	jobList    struct{ kind *jobview.Kind }
 	statusBody struct{ kind *jobview.Kind }
+	// submission is a job of a kind, which of a TrainJob may be its spec alone.
+	submission struct{ kind *jobview.Kind }
 	// anyJob is a job of either kind.
 	anyJob      struct{}
 	runtimeBody struct{ kind string }
