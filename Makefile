@@ -123,6 +123,11 @@ bench-status: bin/cluster ## Measure how soon the end of a pod is the end of its
 bench-cli: bin/cluster ## Measure odh from start to end: its version, a completed name, a list of 5,000 jobs
 	@go test ./test/integration/cli -run '^$$' -bench . -benchtime 5x
 
+.PHONY: bench-server
+bench-server: bin/cluster ## Measure the server: lists of 10,000 jobs, 500 mixed reads a second on one core, 1,000 watchers
+	@go test ./test/integration/rest -run '^$$' -bench REST -benchtime 1x -timeout 15m
+	@go test ./test/integration/live -run '^$$' -bench Watchers -benchtime 20x -timeout 15m
+
 .PHONY: check
 check: bin/staticcheck bin/controller-gen $(PROTOGEN) cluster-build ## Formatting and static checks: gofmt, go vet, staticcheck, tidy modules (builds Kubernetes if need be)
 	@test/check $(MODULES)

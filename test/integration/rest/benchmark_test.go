@@ -88,10 +88,13 @@ func (cluster *cluster) makeJob(b *testing.B, number int) error {
 func (cluster *cluster) reader(b *testing.B) *person {
 	b.Helper()
 	made := cluster.person(b, "reader")
-	create(b, cluster.admin, &rbacv1.ClusterRoleBinding{
+	_, err := cluster.typed.RbacV1().ClusterRoleBindings().Create(b.Context(), &rbacv1.ClusterRoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Name: "reader"}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "mpijob-viewer"},
 		Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: made.namespace, Name: made.name}},
-	})
+	}, metav1.CreateOptions{})
+	if err != nil {
+		b.Fatal(err)
+	}
 	return made
 }
 
