@@ -122,6 +122,8 @@ func (settings *settings) check() error {
 		return fmt.Errorf("--tls-cert-file and --tls-key-file belong together")
 	case settings.proxy.AuthorityFile == "" && (len(settings.proxy.Names) > 0 || settings.proxy.Impersonate || settings.proxy.GroupsHeader != ""):
 		return fmt.Errorf("--proxy-names, --proxy-groups-header and --impersonate need --proxy-ca-file: a proxy is trusted by its certificate")
+	case settings.prometheus.tokenFile != "" && !strings.HasPrefix(settings.prometheus.address, "https://"):
+		return fmt.Errorf("--prometheus-token-file needs a --prometheus-url with https: everybody on the way would read the token")
 	case settings.limits.Rate <= 0 || settings.limits.Burst <= 0 || settings.limits.Streams <= 0:
 		return fmt.Errorf("--requests-per-second, --burst and --streams must be more than nothing")
 	}

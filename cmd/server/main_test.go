@@ -29,6 +29,7 @@ func TestParseRefuses(t *testing.T) {
 		"a proxy without authority":   {[]string{"--proxy-names=a"}, "need --proxy-ca-file"},
 		"belief without authority":    {[]string{"--impersonate"}, "need --proxy-ca-file"},
 		"groups without authority":    {[]string{"--proxy-groups-header=X-Forwarded-Groups"}, "need --proxy-ca-file"},
+		"a token for all to read":     {[]string{"--prometheus-url=http://prometheus:9090", "--prometheus-token-file=token"}, "needs a --prometheus-url with https"},
 		"no calls at all":             {[]string{"--requests-per-second=0"}, "more than nothing"},
 		"a word":                      {[]string{"start"}, `what is "start"`},
 		"an unknown flag":             {[]string{"--nonsense"}, "nonsense"},

@@ -117,7 +117,8 @@ func (own *ownServer) options(host string) *server.Options {
 }
 
 // greet says how to reach the server. It is what the command is run for, so it goes
-// to stdout; what happens then goes to stderr.
+// to stdout; what happens then goes to stderr. The token is no argument of curl: those
+// are shown to everybody on the machine.
 func (own *ownServer) greet(address net.Addr, token string) {
 	scheme, also := "http", ""
 	if own.certificateFile != "" {
@@ -127,8 +128,8 @@ func (own *ownServer) greet(address net.Addr, token string) {
 	if err != nil {
 		namespace = "default"
 	}
-	fmt.Fprintf(own.Out, "Serving at %s://%s until Ctrl-C. This token stands for you until then:\n\n  %s\n\nTry it:\n\n  curl %s-H 'Authorization: Bearer %s' %s://%s/api/v1/namespaces/%s/trainjobs\n",
-		scheme, address, token, also, token, scheme, address, namespace)
+	fmt.Fprintf(own.Out, "Serving at %s://%s until Ctrl-C. This token stands for you until then:\n\n  %s\n\nTry it:\n\n  echo 'Authorization: Bearer %s' | curl %s-H @- %s://%s/api/v1/namespaces/%s/trainjobs\n",
+		scheme, address, token, token, also, scheme, address, namespace)
 }
 
 func (own *ownServer) metering() (*podusage.Prometheus, error) {

@@ -216,7 +216,7 @@ func TestAnswersGetOld(t *testing.T) {
 	// The API server itself remembers both for some seconds.
 	for what, holds := range map[string]func() error{
 		"the right": func() error { return guard.Allow(t.Context(), caller, list) },
-		"the token": func() error { return guard.StillValid(t.Context(), caller) },
+		"the token": func() error { _, err := guard.Identify(t.Context(), request); return err },
 	} {
 		deployed.Eventually(t, what+" is gone", func() error {
 			clock.SetTime(clock.Now().Add(30 * time.Second))
@@ -226,8 +226,8 @@ func TestAnswersGetOld(t *testing.T) {
 			return nil
 		})
 	}
-	if _, err := guard.Identify(t.Context(), request); problem.From(err).Code != http.StatusUnauthorized {
-		t.Errorf("a revoked token gets in: %v", err)
+	if err := guard.StillValid(t.Context(), caller); problem.From(err).Code != http.StatusUnauthorized {
+		t.Errorf("a stream of a revoked token goes on: %v", err)
 	}
 }
 
@@ -262,12 +262,14 @@ func TestRevokedTokenEndsItsStreams(t *testing.T) {
 	for protocol := range over {
 		janes[protocol], maxes[protocol] = open(jane, protocol), open(max, protocol)
 	}
+	connection := program.dial(t)
+	janes["gRPC"], maxes["gRPC"] = watchOverRPC(t, connection, jane), watchOverRPC(t, connection, max)
 	cluster.revoke(t, jane)
 	minute := time.After(time.Minute)
 	for protocol, stream := range janes {
 		select {
 		case content := <-stream:
-			if !strings.Contains(content, `"code":401`) {
+			if !strings.Contains(content, `"code":401`) && !strings.Contains(content, "code = Unauthenticated") {
 				t.Errorf("the stream over %s does not say why it ends:\n%s", protocol, content)
 			}
 		case <-minute:

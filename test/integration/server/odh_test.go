@@ -41,7 +41,7 @@ func TestOdhServer(t *testing.T) {
 	t.Cleanup(func() { _ = command.Process.Kill() })
 	var line, token, url string
 	deployed.Eventually(t, "odh says how to reach it", func() error {
-		found := regexp.MustCompile(`curl -H 'Authorization: Bearer (\w+)' (http://127\.0\.0\.1:\d+)/\S+`).FindStringSubmatch(said.String())
+		found := regexp.MustCompile(`echo 'Authorization: Bearer (\w+)' \| curl -H @- (http://127\.0\.0\.1:\d+)/\S+`).FindStringSubmatch(said.String())
 		if found == nil {
 			return os.ErrNotExist
 		}
