@@ -107,14 +107,15 @@ func orEmpty(list corev1.ResourceList) corev1.ResourceList {
 	return list
 }
 
-// active is how many jobs of a namespace wait or run.
+// active is how many jobs of a namespace have not ended, also those that nobody has
+// looked at yet.
 func (service *Service) active(ctx context.Context, kind *jobview.Kind, namespace string) (count int, err error) {
-	for _, status := range []training.Phase{training.PhasePending, training.PhaseRunning} {
+	for status, counts := range map[training.Phase]int{"": 1, training.PhaseSucceeded: -1, training.PhaseFailed: -1} {
 		page, err := service.List(ctx, kind, live.Query{Namespace: namespace, Status: string(status), Limit: 1})
 		if err != nil {
 			return 0, err
 		}
-		count += page.Total
+		count += counts * page.Total
 	}
 	return count, nil
 }

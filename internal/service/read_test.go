@@ -25,15 +25,15 @@ type gate struct {
 	access.Guard
 	answers map[string]error
 	// reading is held while jobs are read: nobody may be asked then.
-	reading *sync.Mutex
+	reading *sync.RWMutex
 	broken  atomic.Bool
 }
 
 func (gate *gate) Allow(_ context.Context, _ *access.Caller, rights access.Rights) error {
-	if !gate.reading.TryLock() {
+	if !gate.reading.TryRLock() {
 		gate.broken.Store(true)
 	} else {
-		defer gate.reading.Unlock()
+		defer gate.reading.RUnlock()
 	}
 	return gate.answers[rights.Namespace]
 }
@@ -42,7 +42,7 @@ func (gate *gate) Allow(_ context.Context, _ *access.Caller, rights access.Right
 type places struct {
 	live.Source
 	namespaces []string
-	reading    *sync.Mutex
+	reading    *sync.RWMutex
 }
 
 func (places *places) List(_ context.Context, _ *jobview.Kind, query live.Query) (*live.Page, error) {
@@ -71,7 +71,7 @@ func TestListsShowWhatMayBeListed(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			reading := &sync.Mutex{}
+			reading := &sync.RWMutex{}
 			guard := &gate{answers: test.answers, reading: reading}
 			service := New(Options{Guard: guard, Jobs: func(*access.Caller) live.Source {
 				return &places{namespaces: []string{"a", "b", "c"}, reading: reading}

@@ -126,7 +126,7 @@ type Event struct {
 type Quota struct {
 	Namespace string       `json:"namespace"`
 	Quotas    []QuotaUsage `json:"quotas"`
-	// Jobs that wait or run there, of both kinds.
+	// ActiveJobs are those of both kinds that have not ended.
 	ActiveJobs int `json:"activeJobs"`
 }
 

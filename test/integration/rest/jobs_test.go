@@ -144,6 +144,7 @@ func places(t *testing.T, world *world) {
 		create(t, world.admin, runtime)
 	}
 	world.wants(t, ada, "GET", here+"/quota", "", 200, `"name":"empty","hard":{},"used":{}`, `"activeJobs":`)
+	world.countsActive(t)
 	world.wants(t, ada, "GET", here+"/preflight", "", 200, `"checks":[`)
 	world.wants(t, ada, "POST", here+"/preflight", named(jobview.MPIJobs, "imagined"), 200, `"name":"imagined"`, `"checks":[`)
 	world.wants(t, ada, "GET", ada.jobs(jobview.MPIJobs)+"/imagined", "", 404)
@@ -169,6 +170,39 @@ func places(t *testing.T, world *world) {
 	world.wants(t, ada, "GET", "/api/v1/clustertrainingruntimes/of-all", "", 200, `"kind":"ClusterTrainingRuntime"`, `"spec":{`)
 	world.wants(t, ada, "GET", here+"/trainingruntimes/of-ada", "", 200, `"kind":"TrainingRuntime"`, `"namespace":"team-ada"`)
 	world.wants(t, ada, "GET", here+"/trainingruntimes/of-bob", "", 404)
+}
+
+// countsActive: a job counts from when it is created until it has ended.
+func (world *world) countsActive(t *testing.T) {
+	t.Helper()
+	ada, jobs := world.ada, world.ada.jobs(jobview.MPIJobs)
+	active := func() int {
+		return parsed[struct{ ActiveJobs int }](t, world.wants(t, ada, "GET", "/api/v1/namespaces/"+ada.namespace+"/quota", "", 200)).ActiveJobs
+	}
+	// What others have left behind must not end meanwhile.
+	before := -1
+	deployed.Eventually(t, "nothing changes any more", func() error {
+		was := before
+		if before = active(); before != was {
+			return fmt.Errorf("%d were active, and %d are", was, before)
+		}
+		return nil
+	})
+	world.wants(t, ada, "POST", jobs, named(jobview.MPIJobs, "counted"), 201)
+	for _, step := range []struct {
+		phase training.Phase
+		want  int
+	}{{"", before + 1}, {training.PhaseRunning, before + 1}, {training.PhaseSucceeded, before}} {
+		if step.phase != "" {
+			world.setPhase(t, ada, jobview.MPIJobs, "counted", step.phase)
+		}
+		deployed.Eventually(t, fmt.Sprintf("%d jobs are active when the new one is %q", step.want, step.phase), func() error {
+			if found := active(); found != step.want {
+				return fmt.Errorf("%d are", found)
+			}
+			return nil
+		})
+	}
 }
 
 // runtimeSpec is that of a runtime which is shipped.
