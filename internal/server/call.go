@@ -77,10 +77,6 @@ func isStream(request *http.Request) bool {
 		strings.EqualFold(request.Header.Get("Upgrade"), "websocket") || strings.Contains(request.Header.Get("Accept"), "text/event-stream"))
 }
 
-// longestName is what Kubernetes allows. Anybody can send longer ones, and the audit
-// keeps them.
-const longestName = 253
-
 // guess reads a path such as /api/v1/namespaces/team/mpijobs/name/restart. An action
 // that is no right of its own changes the object or makes one like it.
 func guess(request *http.Request) *access.Record {
@@ -94,9 +90,6 @@ func guess(request *http.Request) *access.Record {
 	record.Kind = parts[0]
 	if len(parts) > 1 {
 		record.Name = parts[1]
-	}
-	for _, said := range []*string{&record.Kind, &record.Namespace, &record.Name} {
-		*said = (*said)[:min(len(*said), longestName)]
 	}
 	switch parts[len(parts)-1] {
 	case "suspend", "resume":
