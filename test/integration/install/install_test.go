@@ -4,6 +4,7 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -54,10 +55,26 @@ func TestInstallAndUninstall(t *testing.T) {
 		t.Errorf("the server is %s", image)
 	}
 
+	// The right to act as anybody is there as long as it is asked for.
+	mayImpersonate := func() bool {
+		t.Helper()
+		output, err := cluster.run(t, nil, "kubectl", "get", "clusterroles,clusterrolebindings", "-o", "name")
+		if err != nil {
+			t.Fatalf("%v\n%s", err, output)
+		}
+		return strings.Contains(output, "impersonation")
+	}
+	if output, err := cluster.run(t, append(slices.Clone(images), "COMPONENTS=impersonation"), "config/install"); err != nil || !mayImpersonate() {
+		t.Fatalf("the server may not impersonate (%v)\n%s", err, output)
+	}
+
 	// What the platform team has changed stays theirs when it is installed again.
 	cluster.kubectl(t, "patch", "clustertrainingruntime", "mpi-openmpi-cpu", "--type=merge", "-p", `{"spec":{"mlPolicy":{"numNodes":7}}}`)
 	if output := install(); !strings.Contains(output, "kept: mpi-openmpi-cpu was changed on this cluster") {
 		t.Errorf("install does not say what it kept:\n%s", output)
+	}
+	if mayImpersonate() {
+		t.Error("the server may still impersonate")
 	}
 	if output, err := cluster.run(t, nil, "kubectl", "get", "ctr", "mpi-openmpi-cpu", "-o", "jsonpath={.spec.mlPolicy.numNodes}"); err != nil || output != "7" {
 		t.Errorf("the runtime that was changed has %s nodes (%v)", output, err)
