@@ -40,11 +40,15 @@ type API struct {
 	service  service.Interface
 	mux      *http.ServeMux
 	document []byte
+	// bodyGrace is how much longer than a call its body may take to come.
+	bodyGrace time.Duration
 }
+
+const bodyGrace = 5 * time.Second
 
 // New is the interface over a service.
 func New(service service.Interface, options Options) (*API, error) {
-	api := &API{Options: options, service: service, mux: http.NewServeMux()}
+	api := &API{Options: options, service: service, mux: http.NewServeMux(), bodyGrace: bodyGrace}
 	if api.Log == nil {
 		api.Log = slog.New(slog.DiscardHandler)
 	}
@@ -118,9 +122,6 @@ type input struct {
 // context of the request, for the service.
 func (in *input) context() context.Context { return in.Context() }
 
-// bodyGrace is how much longer than a call its body may take to come.
-const bodyGrace = 5 * time.Second
-
 // serve is the handler of a route.
 func (api *API) serve(route *route) http.Handler {
 	return http.HandlerFunc(func(writer http.ResponseWriter, request *http.Request) {
@@ -141,7 +142,7 @@ func (api *API) serve(route *route) http.Handler {
 		}
 		if route.body != nil {
 			// Reading does not end with the context. A call that has its body ends by it.
-			_ = http.NewResponseController(writer).SetReadDeadline(time.Now().Add(api.CallTimeout + bodyGrace))
+			_ = http.NewResponseController(writer).SetReadDeadline(time.Now().Add(api.CallTimeout + api.bodyGrace))
 		}
 		if route.stream != nil {
 			route.stream(api, writer, in)
