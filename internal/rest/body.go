@@ -1,6 +1,8 @@
 package rest
 
 import (
+	"bufio"
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -10,6 +12,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
@@ -42,11 +45,35 @@ func document(request *http.Request) ([]byte, error) {
 		return nil, problem.Invalid("body", "it is empty")
 	}
 	if kind == "application/yaml" {
-		if content, err = yaml.YAMLToJSONStrict(content); err != nil {
-			return nil, problem.Invalid("body", "it is no YAML: %s", strings.TrimPrefix(err.Error(), "yaml: "))
-		}
+		return fromYAML(content)
 	}
 	return content, nil
+}
+
+// fromYAML is the only document in some YAML, as JSON. Others would be lost without a
+// word.
+func fromYAML(content []byte) ([]byte, error) {
+	found := []byte("null")
+	documents := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(content)))
+	for {
+		document, err := documents.Read()
+		if errors.Is(err, io.EOF) {
+			return found, nil
+		}
+		var read []byte
+		if err == nil {
+			read, err = yaml.YAMLToJSONStrict(document)
+		}
+		switch {
+		case err != nil:
+			return nil, problem.Invalid("body", "it is no YAML: %s", strings.TrimPrefix(err.Error(), "yaml: "))
+		case string(read) == "null":
+		case string(found) != "null":
+			return nil, problem.Invalid("body", "it has more than one document; send each by itself")
+		default:
+			found = read
+		}
+	}
 }
 
 // readJob is the job in a body. Every field of it must be known: one that is

@@ -77,6 +77,8 @@ func TestBodies(t *testing.T) {
 		"not UTF-8":             {"application/json", "{\"spec\":\"\xff\"}", "body: it is not UTF-8"},
 		"no JSON":               {"application/json", "{", "body: it is no MPIJob"},
 		"a list":                {"application/json", "[]", "body: it is no MPIJob"},
+		"YAML with its marks":   {"application/yaml", "---\n# a job\nspec: {slotsPerWorker: 2}\n---\n# nothing\n", ""},
+		"two documents":         {"application/yaml", "spec: {}\n---\nspec: {}\n", "body: it has more than one document"},
 		"twice the same key":    {"application/yaml", "spec: {}\nspec: {}", "body: it is no YAML"},
 		"an unknown field":      {"application/json", `{"spec":{"slots":2}}`, "The body has fields that no MPIJob has"},
 		"a wrong type":          {"application/json", `{"spec":{"slotsPerWorker":"two"}}`, "spec.slotsPerWorker takes int32, and not a string"},
