@@ -28,11 +28,12 @@ type fair struct {
 // share is what a user has left.
 type share struct {
 	calls *rate.Limiter
-	// underWay are calls that have not ended, without streams.
-	underWay, streams int
+	// underWay are calls that have not ended, without streams; large are bodies that are
+	// not small.
+	underWay, streams, large int
 }
 
-func (share *share) idle() bool { return share.underWay == 0 && share.streams == 0 }
+func (share *share) idle() bool { return share.underWay == 0 && share.streams == 0 && share.large == 0 }
 
 func newFair(limits Limits, most int) *fair {
 	return &fair{limits: limits, most: most, users: map[string]*share{}}

@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -261,5 +262,79 @@ func TestRPCOverHTTP1(t *testing.T) {
 	running := start(t, api(), func(options *Options) { options.RPC = registerJobs })
 	if got := running.do(t, http.MethodPost, "/training.MPIJobService/CreateMPIJob", "jane", strings.NewReader("\x00\x00\x00\x00\x00"), "Content-Type", "application/grpc"); got.code != 404 {
 		t.Errorf("%d %s", got.code, got.body)
+	}
+}
+
+// Whoever sends many large bodies at a time is refused, and has them counted only while
+// they are there; small ones are nobody's concern.
+func TestManyLargeBodies(t *testing.T) {
+	hold := make(chan struct{})
+	var held atomic.Int32
+	mux := http.NewServeMux()
+	mux.HandleFunc("POST /hold", func(_ http.ResponseWriter, request *http.Request) {
+		_, _ = io.ReadAll(request.Body)
+		held.Add(1)
+		<-hold
+	})
+	running := start(t, mux, func(options *Options) {
+		options.RPC = func(server *grpc.Server) {
+			server.RegisterService(&grpc.ServiceDesc{ServiceName: "training.MPIJobService", HandlerType: (*any)(nil), Methods: []grpc.MethodDesc{
+				method("CreateMPIJob", func(context.Context, string) (string, error) { held.Add(1); <-hold; return "", nil }),
+			}}, nil)
+		}
+	})
+	connection := running.dial(t)
+	large := strings.Repeat("x", smallBody+1)
+	post := func(user, body string) int {
+		return running.do(t, http.MethodPost, "/hold", user, strings.NewReader(body)).code
+	}
+	invoke := func(user, message string) error {
+		return connection.Invoke(as(t, user), "/training.MPIJobService/CreateMPIJob", wrapperspb.String(message), &wrapperspb.StringValue{})
+	}
+	var sending sync.WaitGroup
+	for range mostLarge / 2 {
+		sending.Go(func() { post("jane", large) })
+		sending.Go(func() {
+			if err := invoke("jane", large); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	for range 20 {
+		sending.Go(func() { post("jane", "small") })
+	}
+	sending.Go(func() { post("max", large) })
+	eventually(t, "those that may be are held", func() bool { return held.Load() == mostLarge+20+1 })
+	if code := post("jane", large); code != 429 {
+		t.Errorf("one more over HTTP gets %d", code)
+	}
+	if err := invoke("jane", large); err == nil {
+		t.Error("one more over gRPC is taken")
+	}
+	close(hold)
+	sending.Wait()
+	eventually(t, "there is room again", func() bool { return post("jane", large) == 200 && invoke("jane", large) == nil })
+}
+
+// A mistake in a stream of gRPC ends that stream, and nothing else.
+func TestRPCStreamThatPanics(t *testing.T) {
+	running := start(t, api(), func(options *Options) {
+		options.RPC = func(server *grpc.Server) {
+			server.RegisterService(&grpc.ServiceDesc{ServiceName: "training.MPIJobService", HandlerType: (*any)(nil), Streams: []grpc.StreamDesc{{
+				StreamName: "Talk", ServerStreams: true, Handler: func(any, grpc.ServerStream) error { panic("a mistake") },
+			}}}, nil)
+		}
+	})
+	for range 2 {
+		stream, err := running.dial(t).NewStream(as(t, "jane"), &grpc.StreamDesc{ServerStreams: true}, "/training.MPIJobService/Talk")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := stream.RecvMsg(&wrapperspb.StringValue{}); status.Code(err) != codes.Internal || strings.Contains(err.Error(), "a mistake") {
+			t.Errorf("the client learns %v", err)
+		}
+	}
+	if running.fair.users["jane"].streams != 0 || !strings.Contains(running.log.String(), "a mistake") {
+		t.Errorf("%d streams are left; the log says %s", running.fair.users["jane"].streams, running.log)
 	}
 }

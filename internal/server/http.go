@@ -121,7 +121,7 @@ func (server *Server) panicked(call *call, panicked any) error {
 func (server *Server) refuse(recorder *recorder, request *http.Request, err error) {
 	told := problem.From(err)
 	if told.Code >= http.StatusInternalServerError {
-		server.Log.ErrorContext(request.Context(), "request failed", "error", err.Error(), "code", told.Code, "path", request.URL.Path)
+		server.Log.ErrorContext(request.Context(), "request failed", "error", err.Error(), "code", told.Code, "path", request.URL.Path, "requestID", recorder.Header().Get("X-Request-Id"))
 	}
 	if recorder.code != 0 {
 		return
@@ -162,6 +162,9 @@ func (server *Server) admitted(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(writer http.ResponseWriter, request *http.Request) {
 		call := callFrom(request.Context())
 		ctx, err := server.admit(request.Context(), request, call)
+		if err == nil {
+			err = server.boundLarge(request, call)
+		}
 		if err != nil {
 			server.refuse(writer.(*recorder), request, err)
 			return

@@ -65,12 +65,23 @@ func (server *Server) serveRPC(writer http.ResponseWriter, request *http.Request
 		call.refused = err
 		server.refusing.ServeHTTP(writer, request.WithContext(ctx))
 	} else {
-		server.rpc.ServeHTTP(writer, request.WithContext(admitted))
+		request = request.WithContext(admitted)
+		server.countBody(request, call)
+		server.rpc.ServeHTTP(writer, request)
 	}
 	if call.take() {
 		call.leave()
 		server.end(call, http.MethodPost, answeredCode(call, writer.Header()))
 	}
+}
+
+func (server *Server) countBody(request *http.Request, call *call) {
+	if call.caller == nil {
+		return
+	}
+	body := &countedBody{ReadCloser: request.Body, enter: func() (func(), error) { return server.fair.enterLarge(call.caller.User) }}
+	before := call.leave
+	request.Body, call.leave = body, func() { body.end(); before() }
 }
 
 func (server *Server) admitRPC(ctx context.Context, request *http.Request, call *call) (context.Context, error) {
