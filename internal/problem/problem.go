@@ -93,7 +93,14 @@ const statusClientClosed = 499
 func fromStatus(status metav1.Status) *Error {
 	found := &Error{Code: int(status.Code), Reason: string(status.Reason), Message: status.Message}
 	if found.Code == 0 {
-		found.Code, found.Reason = http.StatusInternalServerError, "InternalError"
+		found.Code = http.StatusInternalServerError
+	}
+	if found.Code == http.StatusInternalServerError && isTooLarge(status.Message) {
+		return New(http.StatusRequestEntityTooLarge, string(metav1.StatusReasonRequestEntityTooLarge), "The job is larger than what the cluster can store",
+			"Leave out what is not part of the job; keep data in a ConfigMap or a volume")
+	}
+	if found.Reason == "" {
+		found.Reason = strings.ReplaceAll(http.StatusText(found.Code), " ", "")
 	}
 	if status.Details != nil {
 		for _, cause := range status.Details.Causes {
@@ -102,6 +109,12 @@ func fromStatus(status metav1.Status) *Error {
 	}
 	found.Suggestions = suggestionsFor(found, status.Details)
 	return found
+}
+
+// isTooLarge tells whether etcd, or the way to it, has refused an object by its size.
+// The API server says only that it has failed.
+func isTooLarge(message string) bool {
+	return strings.Contains(message, "etcdserver: request is too large") || strings.Contains(message, "trying to send message larger than max")
 }
 
 func suggestionsFor(found *Error, details *metav1.StatusDetails) []string {

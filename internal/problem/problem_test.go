@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
@@ -52,6 +53,19 @@ func TestFrom(t *testing.T) {
 		"fields that are wrong": {
 			apierrors.NewInvalid(schema.GroupKind{Group: "kubeflow.org", Kind: "MPIJob"}, "train", field.ErrorList{field.Required(field.NewPath("spec"), "")}),
 			Error{Code: 422, Reason: "Invalid", Message: `MPIJob.kubeflow.org "train" is invalid: spec: Required value`, Details: []Detail{{"spec", "Required value"}}},
+		},
+		"too large for etcd": {
+			&apierrors.StatusError{ErrStatus: metav1.Status{Code: 500, Message: "etcdserver: request is too large"}},
+			Error{
+				Code: 413, Reason: "RequestEntityTooLarge", Message: "The job is larger than what the cluster can store",
+				Suggestions: []string{"Leave out what is not part of the job; keep data in a ConfigMap or a volume"},
+			},
+		},
+		"no reason": {
+			&apierrors.StatusError{ErrStatus: metav1.Status{Code: 500, Message: "rpc error"}}, Error{Code: 500, Reason: "InternalServerError", Message: "rpc error"},
+		},
+		"no code": {
+			&apierrors.StatusError{ErrStatus: metav1.Status{Message: "nothing"}}, Error{Code: 500, Reason: "InternalServerError", Message: "nothing"},
 		},
 		"too slow": {
 			&url.Error{Op: "Get", URL: "https://10.0.0.1", Err: context.DeadlineExceeded},
