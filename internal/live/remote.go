@@ -3,6 +3,7 @@ package live
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -137,5 +138,18 @@ func forClients(err error) error {
 	if _, known := errors.AsType[*problem.Error](err); known || errors.As(err, &status) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		return err
 	}
+	return unreachable()
+}
+
+// ofServer is an error of what the server reads with its own rights. What the API
+// server has said to it, such as who it is and what it may not do, is not for clients.
+func ofServer(err error) error {
+	if status := apierrors.APIStatus(nil); errors.As(err, &status) {
+		return fmt.Errorf("%w (%v)", unreachable(), err)
+	}
+	return forClients(err)
+}
+
+func unreachable() *problem.Error {
 	return problem.New(http.StatusServiceUnavailable, "ServiceUnavailable", "The cluster's API server cannot be reached", "Try again in a moment")
 }

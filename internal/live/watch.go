@@ -99,5 +99,5 @@ func (cached *cached) findSince(ctx context.Context, since string) (next uint64,
 			}
 		}
 	}
-	return 0, "", forClients(err)
+	return 0, "", ofServer(err)
 }
