@@ -72,9 +72,12 @@ func (server *Server) isOpen(request *http.Request) bool {
 	return server.isOwn(request.URL.Path) && (request.Method == http.MethodGet || request.Method == http.MethodHead)
 }
 
+// isStream says whether a path is one that lasts: what else a client says of it changes
+// nothing, or every answer could be held for as long as somebody likes.
 func isStream(request *http.Request) bool {
-	return request.Method == http.MethodGet && (strings.HasPrefix(request.URL.Path, "/api/v1/watch/") || request.URL.Query().Get("follow") == "true" ||
-		strings.EqualFold(request.Header.Get("Upgrade"), "websocket") || strings.Contains(request.Header.Get("Accept"), "text/event-stream"))
+	path := request.URL.Path
+	follows := strings.Contains(path, "/logs") && request.URL.Query().Get("follow") == "true"
+	return request.Method == http.MethodGet && (strings.HasPrefix(path, "/api/v1/watch/") || follows)
 }
 
 // guess reads a path such as /api/v1/namespaces/team/mpijobs/name/restart. An action

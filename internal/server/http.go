@@ -58,6 +58,9 @@ func (server *Server) recorded(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(writer http.ResponseWriter, request *http.Request) {
 		call := server.newCall(request)
 		recorder := &recorder{ResponseWriter: writer}
+		if call.stream {
+			recorder.writeTimeout = server.writeTimeout
+		}
 		header := recorder.Header()
 		header.Set("X-Request-Id", call.id)
 		header.Set("X-Content-Type-Options", "nosniff")

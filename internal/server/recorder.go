@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/trireme-mpi/trireme/internal/problem"
 )
@@ -15,6 +16,8 @@ import (
 type recorder struct {
 	http.ResponseWriter
 	code int
+	// writeTimeout is what a client has to accept a part of a stream; 0 for what is none.
+	writeTimeout time.Duration
 	// plain is the text of a library's error, which is held back.
 	plain *bytes.Buffer
 }
@@ -23,7 +26,23 @@ type recorder struct {
 func (recorder *recorder) Unwrap() http.ResponseWriter { return recorder.ResponseWriter }
 
 // Flush sends what was written so far.
-func (recorder *recorder) Flush() { _ = http.NewResponseController(recorder.ResponseWriter).Flush() }
+func (recorder *recorder) Flush() { _ = recorder.FlushError() }
+
+// FlushError does so, and says whether it could.
+func (recorder *recorder) FlushError() error {
+	defer recorder.inTime()()
+	return http.NewResponseController(recorder.ResponseWriter).Flush()
+}
+
+// inTime cuts a client off that does not read, until the returned function is called.
+func (recorder *recorder) inTime() func() {
+	if recorder.writeTimeout == 0 {
+		return func() {}
+	}
+	control := http.NewResponseController(recorder.ResponseWriter)
+	_ = control.SetWriteDeadline(time.Now().Add(recorder.writeTimeout))
+	return func() { _ = control.SetWriteDeadline(time.Time{}) }
+}
 
 // WriteHeader notes the code.
 func (recorder *recorder) WriteHeader(code int) {
@@ -48,6 +67,7 @@ func (recorder *recorder) Write(content []byte) (int, error) {
 	if recorder.plain != nil {
 		return recorder.plain.Write(content)
 	}
+	defer recorder.inTime()()
 	return recorder.ResponseWriter.Write(content)
 }
 

@@ -82,8 +82,8 @@ const (
 	// bodyTimeout is what a client has to send a body. It is more than a call may take,
 	// because a call ends with it.
 	bodyTimeout = callTimeout + 10*time.Second
-	// writeTimeout is what a client of gRPC has to accept a message of a stream. Other
-	// streams have their own.
+	// writeTimeout is what a client has to accept a message of a stream. A WebSocket has
+	// its own.
 	writeTimeout = 10 * time.Second
 	// longestCall is after what a connection of a call that is no stream is given up:
 	// reading logs once may take five minutes.
