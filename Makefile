@@ -7,7 +7,7 @@ SHELL := /bin/bash
 export CGO_ENABLED = 0
 
 # Every folder with a go.mod of ours; the components are only built.
-MODULES := . cluster test/networkpolicy
+MODULES := . cluster test/networkpolicy tools
 
 # What makes Go of proto files, in the place of protoc.
 PROTOGEN := bin/protogen bin/protoc-gen-go bin/protoc-gen-go-grpc

@@ -103,7 +103,7 @@ func (service *Service) Restart(ctx context.Context, job JobRef) (client.Object,
 	}
 	if seen.Phase != training.PhaseFailed {
 		return nil, problem.New(http.StatusBadRequest, "NotFailed", fmt.Sprintf("%s cannot be restarted (must be in Failed state)", job.Kind.Kind),
-			fmt.Sprintf("It is %s: wait until it has ended, or delete it and create it anew", seen.State()))
+			fmt.Sprintf("It is %s: delete it and create it anew, or create another one", seen.State()))
 	}
 	same := client.Preconditions{UID: new(seen.GetUID())}
 	// Whether the caller may delete it is known before anything is made.

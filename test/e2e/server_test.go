@@ -185,7 +185,12 @@ func TestServerREST(t *testing.T) {
 			server.wants(t, ada, "POST", jobs, made("broken", "raise SystemExit(3)"), 201)
 			server.until(t, ada, jobs+"/broken/status", `"phase":"Failed"`)
 			again := server.wants(t, ada, "POST", jobs+"/broken/restart", nil, 201, `"broken-retry-`)
-			server.wants(t, ada, "GET", jobs+"/broken", nil, 404)
+			eventually(t, "the failed job is gone", func() error {
+				if code, answer := server.curl(t, ada, "GET", jobs+"/broken", nil); code != 404 {
+					return fmt.Errorf("it says %d: %.1000s", code, answer)
+				}
+				return nil
+			})
 			var restarted metav1.PartialObjectMetadata
 			if err := json.Unmarshal([]byte(again), &restarted); err != nil {
 				t.Fatal(err)
