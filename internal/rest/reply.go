@@ -2,6 +2,7 @@ package rest
 
 import (
 	"encoding/json"
+	"io"
 	"net/http"
 	"strconv"
 
@@ -27,8 +28,9 @@ func send(writer http.ResponseWriter, code int, body []byte) {
 	header.Set("Content-Type", "application/json")
 	header.Set("Content-Length", strconv.Itoa(len(body)+1))
 	writer.WriteHeader(code)
-	// A client that has gone away is no error of anybody's.
-	_, _ = writer.Write(append(body, '\n'))
+	// A client that has gone away is no error of anybody's. The body may be shared.
+	_, _ = writer.Write(body)
+	_, _ = io.WriteString(writer, "\n")
 }
 
 // fail answers with an error in the one shape that errors have. What is no fault of

@@ -36,7 +36,7 @@ var people = map[string]struct {
 	"data scientist": {
 		role: "trainjob-editor",
 		may: []string{"create trainjobs", "get trainjobs", "list trainjobs", "watch trainjobs", "update trainjobs", "patch trainjobs", "delete trainjobs",
-			"get trainingruntimes", "list trainingruntimes", "get clustertrainingruntimes", "list clustertrainingruntimes", "get pods", "get pods/log", "list events"},
+			"get trainingruntimes", "list trainingruntimes", "get clustertrainingruntimes", "list clustertrainingruntimes", "get pods", "get pods/log", "list events", "list resourcequotas"},
 		not: []string{"create trainingruntimes", "update trainingruntimes", "create clustertrainingruntimes", "update trainjobs/status", "create pods/exec", "get secrets"},
 	},
 	"viewer": {
@@ -46,7 +46,7 @@ var people = map[string]struct {
 	},
 	"user of MPIJobs": {
 		role: "mpijob-user",
-		may:  []string{"create mpijobs", "list mpijobs", "patch mpijobs", "delete mpijobs", "get pods/log"},
+		may:  []string{"create mpijobs", "list mpijobs", "patch mpijobs", "delete mpijobs", "get pods/log", "list resourcequotas"},
 		not:  []string{"deletecollection mpijobs", "update mpijobs/status", "get secrets"},
 	},
 	"administrator of MPIJobs": {role: "mpijob-admin", may: []string{"create mpijobs", "deletecollection mpijobs"}, not: []string{"update mpijobs/status", "get secrets"}},
