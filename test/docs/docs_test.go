@@ -40,6 +40,10 @@ func TestDocumentedCommandsWork(t *testing.T) {
 			t.Errorf("%v\n%s", err, output)
 		}
 	})
+	// What the README asks of a reader's machine.
+	if output, err := shell("command -v curl || { apt-get update && apt-get install --yes --no-install-recommends curl; }").CombinedOutput(); err != nil {
+		t.Fatalf("install curl: %v\n%s", err, output)
+	}
 	for _, page := range pages {
 		for _, block := range blocks(t, page) {
 			settings := ""
