@@ -121,6 +121,9 @@ func (service *Service) Watch(ctx context.Context, kind *jobview.Kind, watch liv
 	if err := service.may(ctx, "watch", kind, watch.Namespace, watch.Name); err != nil {
 		return nil, err
 	}
+	if err := watch.Validate(); err != nil {
+		return nil, err
+	}
 	return service.Jobs(access.CallerFrom(ctx)).Watch(ctx, kind, watch), nil
 }
 
