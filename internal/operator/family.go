@@ -28,11 +28,28 @@ type family struct {
 	known map[types.UID]bool
 	// since is when the job was created.
 	since time.Time
+	// saw notes what makes pods.
+	saw func(maker types.UID)
+}
+
+// familyOf begins with what was known before. A fresh process has only times to go by
+// for pods whose maker is gone, and they tell no more than the second.
+func (reconciler *Reconciler) familyOf(object client.Object) family {
+	uid := object.GetUID()
+	known := map[types.UID]bool{uid: true}
+	for _, maker := range reconciler.submitted.makersOf(uid) {
+		known[maker] = true
+	}
+	return family{
+		known: known, since: object.GetCreationTimestamp().Time,
+		saw: func(maker types.UID) { reconciler.submitted.sawMaker(uid, maker) },
+	}
 }
 
 func (family *family) add(found workload) diagnosis.Workload {
 	if found.Exists {
 		family.known[found.uid] = true
+		family.saw(found.uid)
 	}
 	return found.Workload
 }

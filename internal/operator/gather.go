@@ -10,7 +10,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 
@@ -35,7 +34,7 @@ func (reconciler *Reconciler) gatherFrom(ctx context.Context, reader client.Read
 		Now: reconciler.Clock.Now(), ImagePatience: reconciler.ImagePatience,
 		Deleted: reconciler.deletions.of(client.ObjectKeyFromObject(object)),
 	}
-	family := family{known: map[types.UID]bool{made.UID: true}, since: object.GetCreationTimestamp().Time}
+	family := reconciler.familyOf(object)
 	workload, err := reconciler.workload(ctx, reader, made)
 	if err != nil {
 		return seen, err

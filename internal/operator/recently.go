@@ -2,6 +2,7 @@ package operator
 
 import (
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -25,6 +26,9 @@ type recently struct {
 	nudged map[types.UID]time.Time
 	// obstacles are what the last look at a job met.
 	obstacles map[types.UID]*notYet
+	// makers are the Jobs and JobSets that have made pods of a job: their pods may be
+	// there longer than they are.
+	makers map[types.UID][]types.UID
 }
 
 type creation struct {
@@ -134,6 +138,26 @@ func (recently *recently) forgetAll(uid types.UID) {
 	delete(recently.written, uid)
 	delete(recently.nudged, uid)
 	delete(recently.obstacles, uid)
+	delete(recently.makers, uid)
+}
+
+// sawMaker remembers what makes the pods of a job.
+func (recently *recently) sawMaker(uid, maker types.UID) {
+	recently.mutex.Lock()
+	defer recently.mutex.Unlock()
+	if recently.makers == nil {
+		recently.makers = map[types.UID][]types.UID{}
+	}
+	if !slices.Contains(recently.makers[uid], maker) {
+		recently.makers[uid] = append(recently.makers[uid], maker)
+	}
+}
+
+// makersOf are all that have made pods of a job, whether they are there or not.
+func (recently *recently) makersOf(uid types.UID) []types.UID {
+	recently.mutex.Lock()
+	defer recently.mutex.Unlock()
+	return slices.Clone(recently.makers[uid])
 }
 
 // obstruct remembers what a job waits for, nil for nothing: the next look says it

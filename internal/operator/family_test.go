@@ -1,0 +1,53 @@
+package operator
+
+import (
+	"testing"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/trireme-mpi/trireme/api/v2beta1"
+	"github.com/trireme-mpi/trireme/internal/diagnosis"
+)
+
+// Pods outlive the Job that made them, and times tell only the second.
+func TestFamily(t *testing.T) {
+	second := metav1.Now().Rfc3339Copy()
+	later := metav1.NewTime(second.Add(1e9))
+	const jobUID, makerUID = types.UID("job"), types.UID("launcher's Job")
+	tests := map[string]struct {
+		maker   types.UID
+		created metav1.Time
+		// seen: the Job was there when the job was looked at before.
+		seen bool
+		want bool
+	}{
+		"its Job is gone":                                      {makerUID, second, true, true},
+		"its Job is gone, and nobody saw it":                   {makerUID, later, false, true},
+		"of the job's second, by a Job that nobody saw":        {makerUID, second, false, false},
+		"an earlier job's, by another Job, in the same second": {"another Job", second, true, false},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			reconciler := &Reconciler{}
+			job := &v2beta1.MPIJob{ObjectMeta: metav1.ObjectMeta{UID: jobUID, CreationTimestamp: second}}
+			if test.seen {
+				family := reconciler.familyOf(job)
+				family.add(workload{Workload: diagnosis.Workload{Exists: true}, uid: makerUID})
+			}
+			pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{CreationTimestamp: test.created, OwnerReferences: []metav1.OwnerReference{
+				*metav1.NewControllerRef(&batchv1.Job{ObjectMeta: metav1.ObjectMeta{UID: test.maker}}, batchv1.SchemeGroupVersion.WithKind("Job")),
+			}}}
+			family := reconciler.familyOf(job)
+			if family.includes(pod) != test.want {
+				t.Errorf("it belongs to the job: %t", !test.want)
+			}
+			reconciler.submitted.forgetAll(jobUID)
+			if left := reconciler.submitted.makersOf(jobUID); len(left) > 0 {
+				t.Errorf("%v are remembered of a job that is gone", left)
+			}
+		})
+	}
+}
