@@ -143,7 +143,7 @@ func TestDiagnoseWithFewRights(t *testing.T) {
 		return err
 	})
 	stdout, _ := odh(t, 1, job.namespace, "diagnose", "trainjob/train", "--as", "alice")
-	contains(t, stdout, "cannot get image trireme.local/nothing:1", "Not known:", "Quota: may not list resourcequotas", "NetworkPolicies: may not list networkpolicies")
+	contains(t, stdout, "cannot get image trireme.local/nothing:1", "Not known:", "NetworkPolicies: may not list networkpolicies", "The operator: may not get deployment")
 	odh(t, 4, job.namespace, "diagnose", "trainjob/train", "--as", "mallory")
 	odh(t, 3, job.namespace, "diagnose", "nothing")
 }
