@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -61,13 +62,11 @@ func TestDiagnoseAJobThatRuns(t *testing.T) {
 			PolicyTypes: []networkingv1.PolicyType{networkingv1.PolicyTypeIngress, networkingv1.PolicyTypeEgress},
 		}}
 		job := submitTo(t, api, namespace, object)
-		job.until("it runs", time.Minute, func(progress training.Progress) bool {
-			for _, entry := range progress.Timeline {
-				if entry.Step == training.StepWorkersReached {
-					return true
-				}
-			}
-			return false
+		// The launcher reaches its workers before the kubelet has asked whether they are ready.
+		job.until("it runs and its workers are ready", time.Minute, func(progress training.Progress) bool {
+			return progress.ReadyWorkers == "2/2" && slices.ContainsFunc(progress.Timeline, func(entry training.TimelineEntry) bool {
+				return entry.Step == training.StepWorkersReached
+			})
 		})
 		stdout, _ := odh(t, 0, namespace, "diagnose", job.kindName()+"/train")
 		contains(t, stdout, "train in namespace "+namespace+": Running, workers 2/2", "Nothing was found that hinders the job.")
