@@ -7,7 +7,7 @@ SHELL := /bin/bash
 export CGO_ENABLED = 0
 
 # Every folder with a go.mod of ours; the components are only built.
-MODULES := . cluster test/networkpolicy tools
+MODULES := . bench cluster test/networkpolicy tools
 
 # What makes Go of proto files, in the place of protoc.
 PROTOGEN := bin/protogen bin/protoc-gen-go bin/protoc-gen-go-grpc
@@ -113,7 +113,7 @@ bench-admission: bin/cluster ## Measure how long a job is judged, with 1,000 job
 
 .PHONY: bench-startup
 bench-startup: bin/cluster ## Measure the start of MPI side by side with OpenSSH, on simulated hosts and real pods (root)
-	@go run ./bench/startup
+	@cd bench && go run ./startup
 
 .PHONY: bench-status
 bench-status: bin/cluster ## Measure how soon the end of a pod is the end of its job, on a local cluster of its own (root)
