@@ -23,7 +23,7 @@ var dryRun = client.DryRunAll
 func contains(err error, text string) bool { return err != nil && strings.Contains(err.Error(), text) }
 
 func TestWarnings(t *testing.T) {
-	cluster := sharedCluster(t)
+	cluster := sharedCluster.For(t)
 	namespace := cluster.namespace(t, nil)
 	cluster.create(t, runtime(namespace, "mpi"))
 	for name, tc := range map[string]struct {
@@ -109,7 +109,7 @@ func TestWarnings(t *testing.T) {
 }
 
 func TestAudit(t *testing.T) {
-	cluster := sharedCluster(t)
+	cluster := sharedCluster.For(t)
 	namespace := cluster.namespace(t, nil)
 	identity, err := cluster.environment.AddUser(envtest.User{Name: "ada", Groups: []string{"system:masters", "team-vision"}}, nil)
 	if err != nil {
@@ -153,7 +153,7 @@ func TestAudit(t *testing.T) {
 }
 
 func TestDryRunStoresNothing(t *testing.T) {
-	cluster := sharedCluster(t)
+	cluster := sharedCluster.For(t)
 	namespace := cluster.namespace(t, nil)
 	if err := cluster.client.Create(t.Context(), mpiJob(namespace, "train"), dryRun); err != nil {
 		t.Fatal(err)
@@ -166,7 +166,7 @@ func TestDryRunStoresNothing(t *testing.T) {
 }
 
 func TestNamespacesCanOptOut(t *testing.T) {
-	cluster := sharedCluster(t)
+	cluster := sharedCluster.For(t)
 	namespace := cluster.namespace(t, map[string]string{"training.kubeflow.org/admission": "disabled"})
 	job := mpiJob(namespace, "train", func(job *v2beta1.MPIJob) { job.Spec.SlotsPerWorker = new(int32(99)) })
 	if err := cluster.client.Create(t.Context(), job); err != nil {

@@ -53,7 +53,7 @@ func yamlFiles(t testing.TB, folder string) []string {
 // Every file is created as it is, in the order of its documents and at once, as
 // kubectl apply does it.
 func TestManifestsAreAccepted(t *testing.T) {
-	cluster := sharedCluster(t)
+	cluster := sharedCluster.For(t)
 	for kind, folder := range map[string]string{
 		"test manifests":        filepath.Join(repository, "test/manifests"),
 		"reference runtimes":    filepath.Join(repository, "config/runtimes"),

@@ -34,7 +34,7 @@ func wantCreator(t *testing.T, object client.Object, want string) {
 
 // What the client says about it counts neither then nor later.
 func TestJobsKnowTheirCreator(t *testing.T) {
-	cluster := sharedCluster(t)
+	cluster := sharedCluster.For(t)
 	namespace := cluster.namespace(t, nil)
 	cluster.create(t, runtime(namespace, "mpi"))
 	ada, grace := cluster.person(t, "ada@example.com"), cluster.person(t, "system:serviceaccount:pipelines:grace")
@@ -73,7 +73,7 @@ func TestJobsKnowTheirCreator(t *testing.T) {
 }
 
 func TestLongNamesOfCreatorsAreCut(t *testing.T) {
-	cluster := sharedCluster(t)
+	cluster := sharedCluster.For(t)
 	namespace := cluster.namespace(t, nil)
 	// An identity provider can call people what it likes; impersonation is how
 	// the API server is told here.
@@ -89,7 +89,7 @@ func TestLongNamesOfCreatorsAreCut(t *testing.T) {
 
 // A job that mpi-operator stored has no creator: it stays so, and can be changed.
 func TestStoredJobsGetNoCreator(t *testing.T) {
-	cluster := sharedCluster(t)
+	cluster := sharedCluster.For(t)
 	namespace := cluster.namespace(t, map[string]string{"training.kubeflow.org/admission": "disabled"})
 	job := mpiJob(namespace, "stored")
 	cluster.create(t, job)
@@ -105,7 +105,7 @@ func TestStoredJobsGetNoCreator(t *testing.T) {
 
 // Nobody who applies a manifest again is told of a difference.
 func TestApplyingAgainChangesNothing(t *testing.T) {
-	cluster := sharedCluster(t)
+	cluster := sharedCluster.For(t)
 	for name, flags := range map[string][]string{"by the client": nil, "by the server": {"--server-side"}} {
 		t.Run(name, func(t *testing.T) {
 			namespace := cluster.namespace(t, nil)

@@ -18,7 +18,7 @@ import (
 
 // What a LimitRange fills in is not what a user has asked for.
 func TestTheLeastBindsOnlyWhatIsAskedFor(t *testing.T) {
-	cluster := sharedCluster(t)
+	cluster := sharedCluster.For(t)
 	namespace := cluster.namespace(t, nil)
 	cluster.create(t, &corev1.LimitRange{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "small"},
@@ -39,7 +39,7 @@ func TestTheLeastBindsOnlyWhatIsAskedFor(t *testing.T) {
 }
 
 func TestLargeObjectsAreRefusedInTime(t *testing.T) {
-	cluster := sharedCluster(t)
+	cluster := sharedCluster.For(t)
 	namespace := cluster.namespace(t, nil)
 	cluster.create(t, runtime(namespace, "mpi"))
 	err := cluster.client.Create(t.Context(), trainJob(namespace, "train", func(job *v2alpha1.TrainJob) {
@@ -51,7 +51,7 @@ func TestLargeObjectsAreRefusedInTime(t *testing.T) {
 }
 
 func TestPasswordsAreNotRepeated(t *testing.T) {
-	cluster := sharedCluster(t)
+	cluster := sharedCluster.For(t)
 	namespace := cluster.namespace(t, nil)
 	cluster.create(t, runtime(namespace, "mpi"))
 	for _, uri := range []string{"https://key:hunter2@bucket/x", "s3://key:hunter2%zz@bucket/x", "s3://bucket/x?AWS_SECRET_ACCESS_KEY=hunter2"} {
@@ -70,7 +70,7 @@ func TestPasswordsAreNotRepeated(t *testing.T) {
 // A job that another operator stored with labels that we would refuse can still
 // be queued, and repaired bit by bit.
 func TestStoredLabelsAreNotJudgedAgain(t *testing.T) {
-	cluster := sharedCluster(t)
+	cluster := sharedCluster.For(t)
 	namespace := cluster.namespace(t, map[string]string{"training.kubeflow.org/admission": "disabled"})
 	job := mpiJob(namespace, "train", func(job *v2beta1.MPIJob) {
 		job.Labels = map[string]string{training.LabelJobName: "original", training.LabelJobType: "other"}
@@ -88,7 +88,7 @@ func TestStoredLabelsAreNotJudgedAgain(t *testing.T) {
 
 // Limits that were lowered do not keep anybody from labelling a runtime.
 func TestRuntimesCanBeLabelled(t *testing.T) {
-	cluster := sharedCluster(t)
+	cluster := sharedCluster.For(t)
 	namespace := cluster.namespace(t, map[string]string{"training.kubeflow.org/admission": "disabled"})
 	made := runtime(namespace, "mpi", func(runtime *v2alpha1.TrainingRuntimeSpec) { runtime.MLPolicy.NumNodes = new(int32(1000)) })
 	cluster.create(t, made)
@@ -101,7 +101,7 @@ func TestRuntimesCanBeLabelled(t *testing.T) {
 }
 
 func TestAuditNamesTheMembersOfACollection(t *testing.T) {
-	cluster := sharedCluster(t)
+	cluster := sharedCluster.For(t)
 	namespace := cluster.namespace(t, nil)
 	cluster.create(t, mpiJob(namespace, "one-of-many"))
 	if err := cluster.client.DeleteAllOf(t.Context(), &v2beta1.MPIJob{}, client.InNamespace(namespace)); err != nil {
@@ -118,7 +118,7 @@ func TestAuditNamesTheMembersOfACollection(t *testing.T) {
 }
 
 func TestNoWarningOfGPUsThatANodeHas(t *testing.T) {
-	cluster := sharedCluster(t)
+	cluster := sharedCluster.For(t)
 	namespace := cluster.namespace(t, nil)
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "gpu-node"}}
 	cluster.create(t, node)
@@ -144,7 +144,7 @@ func TestNoWarningOfGPUsThatANodeHas(t *testing.T) {
 }
 
 func TestMultiKueue(t *testing.T) {
-	cluster := sharedCluster(t)
+	cluster := sharedCluster.For(t)
 	namespace := cluster.namespace(t, map[string]string{"pod-security.kubernetes.io/enforce": "restricted"})
 	cluster.warnings.take()
 	elsewhere := func(job *v2beta1.MPIJob) {
@@ -166,7 +166,7 @@ func TestMultiKueue(t *testing.T) {
 
 // Things that Kubernetes would refuse of the pods, and therefore we of the job.
 func TestPodsThatCouldNeverBeCreated(t *testing.T) {
-	cluster := sharedCluster(t)
+	cluster := sharedCluster.For(t)
 	namespace := cluster.namespace(t, nil)
 	container := workerAt + ".template.spec.containers[0]"
 	for name, tc := range map[string]struct {

@@ -33,7 +33,7 @@ func (cluster *cluster) kubectl(t testing.TB, input string, arguments ...string)
 }
 
 func TestKubectlGet(t *testing.T) {
-	cluster := sharedCluster(t)
+	cluster := sharedCluster.For(t)
 	namespace := cluster.namespace(t, nil)
 	cluster.create(t, runtime(namespace, "mpi"))
 	cluster.create(t, trainJob(namespace, "mnist"))
@@ -73,7 +73,7 @@ func TestKubectlGet(t *testing.T) {
 
 // kubectl explain teaches: every field of ours is described.
 func TestKubectlExplain(t *testing.T) {
-	cluster := sharedCluster(t)
+	cluster := sharedCluster.For(t)
 	for field, want := range map[string]string{
 		"mpijob.spec.slotsPerWorker":                                 "From 1 to 8 unless the operator is configured otherwise",
 		"mpijob.spec.mpiReplicaSpecs.template.spec.containers.image": "Container image name",
@@ -93,7 +93,7 @@ func TestKubectlExplain(t *testing.T) {
 
 // What a person sees who made several mistakes.
 func TestKubectlShowsEveryFault(t *testing.T) {
-	cluster := sharedCluster(t)
+	cluster := sharedCluster.For(t)
 	job := `{apiVersion: kubeflow.org/v2alpha1, kind: TrainJob, metadata: {name: train},
 		spec: {runtimeRef: {kind: ClusterTrainingRuntime, name: nobodys}, trainer: {numNodes: 65, image: a/b}}}`
 	output, err := cluster.kubectl(t, job, "create", "-n", cluster.namespace(t, nil), "-f", "-")
@@ -108,7 +108,7 @@ func TestKubectlShowsEveryFault(t *testing.T) {
 
 // Two people can each own a part of a job's lists.
 func TestServerSideApplyMerges(t *testing.T) {
-	cluster := sharedCluster(t)
+	cluster := sharedCluster.For(t)
 	namespace := cluster.namespace(t, nil)
 	runtime := func(container, variable string) string {
 		return `{apiVersion: kubeflow.org/v2alpha1, kind: TrainingRuntime, metadata: {name: mpi},

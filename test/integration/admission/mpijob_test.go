@@ -321,7 +321,7 @@ var mpiJobCases = map[string]struct {
 }
 
 func TestMPIJob(t *testing.T) {
-	cluster := sharedCluster(t)
+	cluster := sharedCluster.For(t)
 	cluster.priorityClass(t, "high-priority")
 	for name, tc := range mpiJobCases {
 		t.Run(name, func(t *testing.T) {
@@ -349,7 +349,7 @@ func TestMPIJob(t *testing.T) {
 }
 
 func TestMPIJobsNameBelongsToATrainJob(t *testing.T) {
-	cluster := sharedCluster(t)
+	cluster := sharedCluster.For(t)
 	namespace := cluster.namespace(t, nil)
 	cluster.create(t, runtime(namespace, "mpi"))
 	deployed.Eventually(t, "the TrainJob", func() error { return cluster.client.Create(t.Context(), trainJob(namespace, "train")) })
@@ -365,7 +365,7 @@ func TestMPIJobsNameBelongsToATrainJob(t *testing.T) {
 }
 
 func TestMPIJobWithGeneratedName(t *testing.T) {
-	cluster := sharedCluster(t)
+	cluster := sharedCluster.For(t)
 	job := mpiJob(cluster.namespace(t, nil), "")
 	job.ObjectMeta = metav1.ObjectMeta{Namespace: job.Namespace, GenerateName: "train-"}
 	cluster.create(t, job)

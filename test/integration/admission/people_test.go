@@ -55,7 +55,7 @@ var people = map[string]struct {
 }
 
 func TestRolesOfPeople(t *testing.T) {
-	cluster := sharedCluster(t)
+	cluster := sharedCluster.For(t)
 	for _, document := range deployed.Documents(t, filepath.Join(repository, "config/rbac/users.yaml")) {
 		cluster.createIfMissing(t, document)
 	}
@@ -126,7 +126,7 @@ func (cluster *cluster) allowed(t *testing.T, person, namespace, right string, w
 // A data scientist starts a job that names runtimes of the project and of the
 // cluster, and nothing more is needed.
 func TestDataScientistRunsAJob(t *testing.T) {
-	cluster := sharedCluster(t)
+	cluster := sharedCluster.For(t)
 	for _, document := range deployed.Documents(t, filepath.Join(repository, "config/rbac/users.yaml")) {
 		cluster.createIfMissing(t, document)
 	}

@@ -41,7 +41,7 @@ func refusal(t testing.TB, create func() error) error {
 
 // Three jobs use 24 of 32 GPUs; one of 20 workers with 2 GPUs asks for 40 more.
 func TestQuotaExceeded(t *testing.T) {
-	cluster := sharedCluster(t)
+	cluster := sharedCluster.For(t)
 	namespace := cluster.namespace(t, nil)
 	for i := range 3 {
 		job := mpiJob(namespace, fmt.Sprintf("running-%d", i))
@@ -83,7 +83,7 @@ Suggestions:
 }
 
 func TestQuotaOfWaitingJobsIsNotChecked(t *testing.T) {
-	cluster := sharedCluster(t)
+	cluster := sharedCluster.For(t)
 	namespace := cluster.namespace(t, nil)
 	cluster.quota(t, namespace, "none", resources("requests.nvidia.com/gpu", "1"), nil)
 	refusal(t, func() error { return cluster.client.Create(t.Context(), mpiJob(namespace, "train"), dryRun) })
@@ -104,7 +104,7 @@ func TestQuotaOfWaitingJobsIsNotChecked(t *testing.T) {
 // A quota on CPU makes Kubernetes refuse pods that do not state it. A LimitRange
 // states it for them.
 func TestLauncherThatStatesNothing(t *testing.T) {
-	cluster := sharedCluster(t)
+	cluster := sharedCluster.For(t)
 	namespace := cluster.namespace(t, nil)
 	cluster.quota(t, namespace, "team", resources("requests.cpu", "100", "pods", "100"), nil)
 	err := refusal(t, func() error { return cluster.client.Create(t.Context(), mpiJob(namespace, "train"), dryRun) })

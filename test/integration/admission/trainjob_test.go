@@ -214,7 +214,7 @@ var trainJobCases = map[string]struct {
 }
 
 func TestTrainJob(t *testing.T) {
-	cluster := sharedCluster(t)
+	cluster := sharedCluster.For(t)
 	for name, tc := range trainJobCases {
 		t.Run(name, func(t *testing.T) {
 			namespace := cluster.namespace(t, nil)
@@ -241,7 +241,7 @@ func TestTrainJob(t *testing.T) {
 // A runtime is as restricted as a job's namespace asks: what its templates leave
 // open is filled in, what they say is judged.
 func TestTrainJobInARestrictedNamespace(t *testing.T) {
-	cluster := sharedCluster(t)
+	cluster := sharedCluster.For(t)
 	namespace := cluster.namespace(t, map[string]string{"pod-security.kubernetes.io/enforce": "restricted"})
 	cluster.create(t, runtime(namespace, "mpi"))
 	cluster.create(t, runtime(namespace, "root", func(runtime *v2alpha1.TrainingRuntimeSpec) {
@@ -347,7 +347,7 @@ var runtimeCases = map[string]struct {
 }
 
 func TestRuntimes(t *testing.T) {
-	cluster := sharedCluster(t)
+	cluster := sharedCluster.For(t)
 	for name, tc := range runtimeCases {
 		t.Run(name, func(t *testing.T) {
 			namespaced := runtime(cluster.namespace(t, nil), "mpi")
@@ -371,7 +371,7 @@ func TestRuntimes(t *testing.T) {
 }
 
 func TestRuntimesAreJudgedWhenChanged(t *testing.T) {
-	cluster := sharedCluster(t)
+	cluster := sharedCluster.For(t)
 	made := runtime(cluster.namespace(t, nil), "mpi")
 	cluster.create(t, made)
 	made.Spec.MLPolicy.NumNodes = new(int32(8))

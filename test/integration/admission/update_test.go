@@ -86,7 +86,7 @@ var mpiJobUpdates = map[string]struct {
 }
 
 func TestMPIJobUpdates(t *testing.T) {
-	cluster := sharedCluster(t)
+	cluster := sharedCluster.For(t)
 	for name, tc := range mpiJobUpdates {
 		t.Run(name, func(t *testing.T) {
 			job := mpiJob(cluster.namespace(t, nil), "train")
@@ -104,7 +104,7 @@ func TestMPIJobUpdates(t *testing.T) {
 }
 
 func TestTrainJobUpdates(t *testing.T) {
-	cluster := sharedCluster(t)
+	cluster := sharedCluster.For(t)
 	namespace := cluster.namespace(t, nil)
 	cluster.create(t, runtime(namespace, "mpi"))
 	job := trainJob(namespace, "train")
@@ -136,7 +136,7 @@ func TestTrainJobUpdates(t *testing.T) {
 // A job that is going away must be able to lose its finalizers, whatever is
 // wrong with it by then.
 func TestJobsThatAreBeingDeletedMayChange(t *testing.T) {
-	cluster := sharedCluster(t)
+	cluster := sharedCluster.For(t)
 	namespace := cluster.namespace(t, nil)
 	cluster.create(t, runtime(namespace, "mpi"))
 	for name, job := range map[string]client.Object{
@@ -163,7 +163,7 @@ func TestJobsThatAreBeingDeletedMayChange(t *testing.T) {
 
 // The status is the operator's and is written without the webhook.
 func TestStatusIsASubresource(t *testing.T) {
-	cluster := sharedCluster(t)
+	cluster := sharedCluster.For(t)
 	job := mpiJob(cluster.namespace(t, nil), "train")
 	cluster.create(t, job)
 	job.Status.Phase = training.PhaseRunning

@@ -171,7 +171,7 @@ func (cluster *cluster) newPlace(t *testing.T, labels map[string]string) *place 
 func parallel(t *testing.T) *place {
 	t.Helper()
 	t.Parallel()
-	return sharedCluster(t).newPlace(t, nil)
+	return sharedCluster.For(t).newPlace(t, nil)
 }
 
 func (place *place) create(object client.Object) {

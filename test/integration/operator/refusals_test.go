@@ -30,7 +30,7 @@ func (place *place) limitPods(pods string) {
 // two jobs leaves it.
 func TestAQuotaRefusesAWorker(t *testing.T) {
 	t.Parallel()
-	place := sharedCluster(t).newPlace(t, withoutAdmission)
+	place := sharedCluster.For(t).newPlace(t, withoutAdmission)
 	place.limitPods("2")
 	theirs := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "theirs"}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "theirs", Image: "registry.example/theirs:1"}}}}
 	place.create(theirs)
@@ -58,7 +58,7 @@ func TestAQuotaRefusesAWorker(t *testing.T) {
 // it was suspended must go once more.
 func TestAQuotaRefusesAWorkerOnResume(t *testing.T) {
 	t.Parallel()
-	place := sharedCluster(t).newPlace(t, withoutAdmission)
+	place := sharedCluster.For(t).newPlace(t, withoutAdmission)
 	job := mpiJob("train")
 	place.create(job)
 	place.untilObjects(mpiJobObjects...)
@@ -134,7 +134,7 @@ func TestPodSecurityRefusesAWorker(t *testing.T) {
 	for key, value := range withoutAdmission {
 		labels[key] = value
 	}
-	place := sharedCluster(t).newPlace(t, labels)
+	place := sharedCluster.For(t).newPlace(t, labels)
 	job := mpiJob("train", func(job *v2beta1.MPIJob) {
 		job.Spec.MPIReplicaSpecs[v2beta1.MPIReplicaTypeWorker].Template.Spec.HostNetwork = true
 	})
@@ -150,7 +150,7 @@ func TestPodSecurityRefusesAWorker(t *testing.T) {
 // its first job.
 func TestNoServiceAccountYet(t *testing.T) {
 	t.Parallel()
-	cluster := sharedCluster(t)
+	cluster := sharedCluster.For(t)
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "new-"}}
 	cluster.create(t, namespace)
 	place := &place{cluster: cluster, T: t, namespace: namespace.Name}

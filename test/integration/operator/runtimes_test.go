@@ -65,7 +65,7 @@ func TestARuntimeThatChanges(t *testing.T) {
 // A runtime that went between admission and the operator's first look.
 func TestARuntimeThatIsGone(t *testing.T) {
 	t.Parallel()
-	place := sharedCluster(t).newPlace(t, withoutAdmission)
+	place := sharedCluster.For(t).newPlace(t, withoutAdmission)
 	job := trainJob("", "train")
 	place.create(job)
 	place.until("the job says what it lacks", job, func() error {

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -16,59 +15,19 @@ import (
 	"github.com/trireme-mpi/trireme/internal/access"
 	"github.com/trireme-mpi/trireme/internal/problem"
 	"github.com/trireme-mpi/trireme/internal/testing/deployed"
+	"github.com/trireme-mpi/trireme/internal/testing/surface"
 )
 
-// route is one that the server's own document has.
-type route struct{ method, path string }
-
-// routes are all of them.
-func routes(t *testing.T, program *program) (all []route) {
+// routes are all that the server's own document has.
+func routes(t *testing.T, program *program) []surface.Route {
 	t.Helper()
-	var document struct {
-		Paths map[string]map[string]json.RawMessage `json:"paths"`
-	}
-	if err := json.Unmarshal([]byte(ask(t, http.MethodGet, program.url+"/openapi.json", "", nil).body), &document); err != nil {
-		t.Fatal(err)
-	}
-	for path, methods := range document.Paths {
-		for method := range methods {
-			if method = strings.ToUpper(method); slices.Contains([]string{"GET", "POST", "DELETE"}, method) {
-				all = append(all, route{method, path})
-			}
-		}
-	}
-	if len(all) < 40 {
-		t.Fatalf("the document has only %d routes", len(all))
-	}
-	return all
-}
-
-// in is the route for a job of a namespace, with what it needs to be sent.
-func (route route) in(namespace, name string) (path string, body io.Reader) {
-	path = strings.NewReplacer("{namespace}", namespace, "{name}", name, "{index}", "0").Replace(route.path)
-	if !strings.Contains(route.path, "{namespace}") {
-		path += "?namespace=" + namespace
-	}
-	switch {
-	case route.method != http.MethodPost:
-		return path, nil
-	case strings.HasSuffix(path, "/trainjobs"), strings.HasSuffix(path, "/preflight"):
-		return path, strings.NewReader(simpleTrainJob("new"))
-	case strings.HasSuffix(path, "/mpijobs"):
-		return path, strings.NewReader(simpleMPIJob("new"))
-	}
-	return path, nil
-}
-
-// forCluster says whether a route is about what has no namespace.
-func (route route) forCluster() bool {
-	return strings.HasPrefix(route.path, "/api/v1/clustertrainingruntimes")
+	return surface.Routes(t, []byte(ask(t, http.MethodGet, program.url+"/openapi.json", "", nil).body))
 }
 
 // Every route is tried without a token, with a wrong one, and across the border of a
 // namespace.
 func TestNobodyCrossesTheBorder(t *testing.T) {
-	cluster := sharedCluster(t)
+	cluster := sharedCluster.For(t)
 	jane, max := cluster.person(t, "jane"), cluster.person(t, "max")
 	program := cluster.startServer(t, "--requests-per-second=10000", "--burst=10000")
 	for _, kind := range []struct{ resource, body string }{{"mpijobs", simpleMPIJob("secret-plan")}, {"trainjobs", simpleTrainJob("secret-plan")}} {
@@ -83,22 +42,22 @@ func TestNobodyCrossesTheBorder(t *testing.T) {
 		return nil
 	})
 	for _, route := range routes(t, program) {
-		t.Run(route.method+" "+route.path, func(t *testing.T) {
+		t.Run(route.Method+" "+route.Path, func(t *testing.T) {
 			for who, token := range map[string]string{"nobody": "", "somebody with a wrong token": "abc"} {
-				path, body := route.in(max.namespace, "secret-plan")
-				if got := ask(t, route.method, program.url+path, token, body, "Accept", "text/event-stream, application/json"); got.code != 401 || len(got.told.Suggestions) == 0 {
+				path, body := route.In(max.namespace, "secret-plan")
+				if got := ask(t, route.Method, program.url+path, token, body, "Accept", "text/event-stream, application/json"); got.code != 401 || len(got.told.Suggestions) == 0 {
 					t.Errorf("%s: %d %s", who, got.code, got.body)
 				}
 			}
-			path, body := route.in(max.namespace, "secret-plan")
-			got := ask(t, route.method, program.url+path, jane.token, body, "Accept", "text/event-stream, application/json")
+			path, body := route.In(max.namespace, "secret-plan")
+			got := ask(t, route.Method, program.url+path, jane.token, body, "Accept", "text/event-stream, application/json")
 			if strings.Contains(got.body, "secret-plan") && got.code < 400 {
 				t.Errorf("the job of somebody else is told: %s", got.body)
 			}
-			if route.forCluster() {
+			if route.ForCluster() {
 				return
 			}
-			if strings.HasSuffix(route.path, "/preflight") {
+			if strings.HasSuffix(route.Path, "/preflight") {
 				// It tells what one may not do, and nothing of what is there.
 				if got.code != 200 || !strings.Contains(got.body, "You may not create trainjobs") {
 					t.Errorf("%d %s", got.code, got.body)
@@ -126,7 +85,7 @@ func TestNobodyCrossesTheBorder(t *testing.T) {
 // Every call that was to change something is in the audit once, whether or not it
 // did.
 func TestAuditOfTheProgram(t *testing.T) {
-	cluster := sharedCluster(t)
+	cluster := sharedCluster.For(t)
 	jane, max := cluster.person(t, "jane"), cluster.person(t, "max")
 	program := cluster.startServer(t)
 	jobs := program.url + "/api/v1/namespaces/" + jane.namespace + "/mpijobs"
@@ -186,7 +145,7 @@ func TestAuditOfTheProgram(t *testing.T) {
 // What the guard remembers gets old: with its clock in the test's hands, nobody waits
 // for it.
 func TestAnswersGetOld(t *testing.T) {
-	cluster := sharedCluster(t)
+	cluster := sharedCluster.For(t)
 	jane := cluster.person(t, "jane")
 	clock := clocktesting.NewFakePassiveClock(time.Now())
 	guard, err := access.NewInCluster(cluster.server, nil, clock)
@@ -233,7 +192,7 @@ func TestAnswersGetOld(t *testing.T) {
 
 // A token that is revoked gets nothing any more within a minute, and its streams end.
 func TestRevokedTokenEndsItsStreams(t *testing.T) {
-	cluster := sharedCluster(t)
+	cluster := sharedCluster.For(t)
 	jane, max := cluster.person(t, "jane"), cluster.person(t, "max")
 	program := cluster.startServer(t)
 	// One connection for many, and one for each: what ends a stream differs.

@@ -5,11 +5,11 @@ import (
 	"encoding/json"
 	"io"
 	"net/http"
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/trireme-mpi/trireme/internal/problem"
+	"github.com/trireme-mpi/trireme/internal/testing/surface"
 )
 
 // insecure is a client that believes the certificate that the server made itself.
@@ -74,15 +74,6 @@ func askWith(t testing.TB, client *http.Client, method, url, token string, body 
 	return got
 }
 
-// simpleMPIJob is one that the API server accepts, as JSON.
-func simpleMPIJob(name string) string {
-	return strings.ReplaceAll(`{"apiVersion":"kubeflow.org/v2beta1","kind":"MPIJob","metadata":{"name":"NAME"},"spec":{"mpiReplicaSpecs":{
-	"Launcher":{"replicas":1,"template":{"spec":{"containers":[{"name":"launcher","image":"example","command":["mpirun","true"]}]}}},
-	"Worker":{"replicas":2,"template":{"spec":{"containers":[{"name":"worker","image":"example"}]}}}}}}`, "NAME", name)
-}
-
-// simpleTrainJob is one that the API server accepts, as JSON.
-func simpleTrainJob(name string) string {
-	return strings.ReplaceAll(`{"apiVersion":"kubeflow.org/v2alpha1","kind":"TrainJob","metadata":{"name":"NAME"},"spec":{
-	"runtimeRef":{"kind":"ClusterTrainingRuntime","name":"mpi-openmpi-cpu"},"trainer":{"image":"example","command":["true"]}}}`, "NAME", name)
-}
+// simpleMPIJob and simpleTrainJob are jobs that the API server accepts, as JSON.
+func simpleMPIJob(name string) string   { return surface.MPIJob(name) }
+func simpleTrainJob(name string) string { return surface.TrainJob(name) }

@@ -27,6 +27,7 @@ import (
 	"github.com/trireme-mpi/trireme/internal/connection"
 	"github.com/trireme-mpi/trireme/internal/testing/controlplane"
 	"github.com/trireme-mpi/trireme/internal/testing/deployed"
+	"github.com/trireme-mpi/trireme/internal/testing/shared"
 )
 
 // serverProgram and odhProgram are what is under test.
@@ -51,12 +52,7 @@ func runAll(m *testing.M) int {
 		fmt.Fprintf(os.Stderr, "build the programs: %v\n%s", err, output)
 		return 1
 	}
-	defer func() {
-		for i := len(sharedEnd.cleanups) - 1; i >= 0; i-- {
-			sharedEnd.cleanups[i]()
-		}
-	}()
-	return m.Run()
+	return sharedCluster.End(m.Run())
 }
 
 // cluster is an API server that knows the job APIs and the roles. Nobody works on the
@@ -72,34 +68,7 @@ type cluster struct {
 
 // One API server serves all tests of this package that do not need their own: each
 // test has its own namespaces.
-var (
-	sharedOnce sync.Once
-	shared     *cluster
-	sharedEnd  = &lifetime{}
-)
-
-func sharedCluster(t *testing.T) *cluster {
-	t.Helper()
-	sharedOnce.Do(func() {
-		sharedEnd.TB = t
-		shared = startCluster(sharedEnd)
-	})
-	if shared == nil {
-		t.Fatal("the shared cluster did not start")
-	}
-	return shared
-}
-
-// lifetime makes things live as long as all tests, and not as the one that happened
-// to need them first.
-type lifetime struct {
-	testing.TB
-	cleanups []func()
-}
-
-func (lifetime *lifetime) Cleanup(cleanup func()) {
-	lifetime.cleanups = append(lifetime.cleanups, cleanup)
-}
+var sharedCluster = shared.Thing[*cluster]{Make: startCluster}
 
 func startCluster(t testing.TB) *cluster {
 	t.Helper()

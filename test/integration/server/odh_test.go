@@ -18,7 +18,7 @@ import (
 
 // odh server stands for whoever runs it, and for nobody else.
 func TestOdhServer(t *testing.T) {
-	cluster := sharedCluster(t)
+	cluster := sharedCluster.For(t)
 	jane, max := cluster.person(t, "jane"), cluster.person(t, "max")
 	user, err := cluster.environment.AddUser(envtest.User{Name: "admin", Groups: []string{"system:masters"}}, nil)
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 )
 
 func TestHeadersOfAProxy(t *testing.T) {
-	cluster := sharedCluster(t)
+	cluster := sharedCluster.For(t)
 	jane := cluster.person(t, "jane")
 	ours, others := newAuthority(t), newAuthority(t)
 	program := cluster.startServer(t, "--proxy-ca-file", deployed.Write(t, "proxies.crt", ours.pem), "--proxy-names", "oauth-proxy")
@@ -41,7 +41,7 @@ func TestHeadersOfAProxy(t *testing.T) {
 // A proxy that is believed acts for whom it names, with that user's rights: also the
 // API server sees the user.
 func TestProxyThatIsBelieved(t *testing.T) {
-	cluster := sharedCluster(t)
+	cluster := sharedCluster.For(t)
 	jane, max := cluster.person(t, "jane"), cluster.person(t, "max")
 	cluster.create(t, "config/components/impersonation/role.yaml")
 	binding := &rbacv1.RoleBinding{
