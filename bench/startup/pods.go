@@ -96,7 +96,7 @@ func measurePods(ctx context.Context, settings settings, results *results) error
 // localCluster is a client for the cluster that `bin/cluster` speaks of, with the
 // images in it.
 func localCluster(ctx context.Context, settings settings) (kubernetes.Interface, error) {
-	tool, err := filepath.Abs("bin/cluster")
+	tool, err := filepath.Abs("../bin/cluster") // The program runs in bench/, as `make bench-startup` does.
 	if err != nil {
 		return nil, err
 	}
