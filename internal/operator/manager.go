@@ -124,7 +124,7 @@ func managerOptions(options Options) ctrl.Options {
 		Controller: controllers.Controller{EnableWarmup: new(true)},
 		Cache: cache.Options{
 			DefaultTransform: cache.TransformStripManagedFields(),
-			ByObject:         cachedKinds(),
+			ByObject:         CachedKinds(),
 		},
 	}
 }

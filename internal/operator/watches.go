@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -14,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/tools/events"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -52,9 +54,9 @@ const (
 	longestRetry = 30 * time.Second
 )
 
-// cachedKinds are what is kept in memory of what jobs are made of: only what is
+// CachedKinds are what is kept in memory of what jobs are made of: only what is
 // ours, and of that only what is read.
-func cachedKinds() map[client.Object]cache.ByObject {
+func CachedKinds() map[client.Object]cache.ByObject {
 	ours, err := labels.Parse(training.LabelJobType)
 	if err != nil {
 		panic(err) // a constant
@@ -91,65 +93,118 @@ func addReconcilers(manager ctrl.Manager, settings *config.Config, audit *admiss
 	if err != nil {
 		return err
 	}
-	cluster, err := newSurroundings(settings, manager.GetClient(), server)
-	if err != nil {
-		return err
-	}
 	if err := manager.GetFieldIndexer().IndexField(context.Background(), &corev1.Event{}, eventSubject, func(object client.Object) []string {
 		return []string{string(object.(*corev1.Event).InvolvedObject.UID)}
 	}); err != nil {
 		return err
 	}
-	defaults := settings.JobDefaults()
-	for _, kind := range []kind{mpiJobs{defaults}, trainJobs{manager.GetClient(), manager.GetAPIReader(), defaults}} {
-		record, err := newRecord(kind.name(), manager.GetCache(), audit, metrics.Registry)
-		if err != nil {
-			return err
-		}
-		reconciler := &Reconciler{
-			Client: manager.GetClient(), Live: manager.GetAPIReader(), Clock: clock.RealClock{},
-			ImagePatience: time.Duration(settings.Failures.ImagePullSeconds) * time.Second,
-			kind:          kind, cluster: cluster, recorder: manager.GetEventRecorder("trireme"), record: record,
-		}
+	reconcilers, err := NewReconcilers(Parts{
+		Client: manager.GetClient(), Live: manager.GetAPIReader(), Clock: clock.RealClock{}, Discovery: server,
+		Recorder: manager.GetEventRecorder("trireme"), Audit: audit, Registry: metrics.Registry, Settings: settings,
+	})
+	if err != nil {
+		return err
+	}
+	for _, reconciler := range reconcilers {
 		if err := reconciler.addTo(manager, int(settings.Reconcile.Workers)); err != nil {
-			return fmt.Errorf("set up the reconciler of %s: %w", kind.name(), err)
+			return fmt.Errorf("set up the reconciler of %s: %w", reconciler.kind.name(), err)
 		}
 	}
 	return nil
 }
 
+// Parts are what reconcilers work with: a manager's, or those of a simulation.
+type Parts struct {
+	Client    client.Client
+	Live      client.Reader
+	Clock     clock.PassiveClock
+	Discovery discovery.DiscoveryInterface
+	Recorder  events.EventRecorder
+	Audit     *admission.Audit
+	Registry  prometheus.Registerer
+	Settings  *config.Config
+	// HasJobSet: where it is not known yet, it is found out.
+	HasJobSet bool
+}
+
+// NewReconcilers are those of both kinds.
+func NewReconcilers(parts Parts) (reconcilers []*Reconciler, err error) {
+	cluster, err := newSurroundings(parts.Settings, parts.Client, parts.Discovery)
+	if err != nil {
+		return nil, err
+	}
+	cluster.jobSets.Store(parts.HasJobSet)
+	defaults := parts.Settings.JobDefaults()
+	for _, kind := range []kind{mpiJobs{defaults}, trainJobs{parts.Client, parts.Live, defaults}} {
+		record, err := newRecord(kind.name(), parts.Client, parts.Audit, parts.Registry)
+		if err != nil {
+			return nil, err
+		}
+		reconcilers = append(reconcilers, &Reconciler{
+			Client: parts.Client, Live: parts.Live, Clock: parts.Clock,
+			ImagePatience: time.Duration(parts.Settings.Failures.ImagePullSeconds) * time.Second,
+			kind:          kind, cluster: cluster, recorder: parts.Recorder, record: record,
+		})
+	}
+	return reconcilers, nil
+}
+
+// Watched is a kind of objects, and what becomes of what happens to them.
+type Watched struct {
+	Object  client.Object
+	Handler handler.EventHandler
+}
+
+// Watches are what has jobs looked at. JobSets come last: not every cluster has them.
+func (reconciler *Reconciler) Watches() []Watched {
+	watched := []Watched{
+		{reconciler.kind.empty(), reconciler.jobs()},
+		{&corev1.Pod{}, reconciler.pods()},
+		{&batchv1.Job{}, reconciler.byLabels()},
+		{&corev1.Event{}, reconciler.refusals()},
+	}
+	if reconciler.kind.name() == job.KindTrainJob && reconciler.cluster.hasJobSet() {
+		watched = append(watched, Watched{&jobset.JobSet{}, reconciler.byLabels()})
+	}
+	return watched
+}
+
 // addTo has the reconciler called for its jobs and for what belongs to them.
 func (reconciler *Reconciler) addTo(manager ctrl.Manager, workers int) error {
-	name := reconciler.kind.name()
-	building := ctrl.NewControllerManagedBy(manager).
-		Named(name.Type()).
-		WithOptions(controller.Options{
-			MaxConcurrentReconciles: workers,
-			RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](5*time.Millisecond, longestRetry),
-		}).
-		Watches(reconciler.kind.empty(), reconciler.jobs()).
-		Watches(&corev1.Pod{}, reconciler.pods()).
-		Watches(&batchv1.Job{}, reconciler.byLabels()).
-		Watches(&corev1.Event{}, reconciler.refusals())
-	if name != job.KindTrainJob {
-		_, err := building.Build(reconciler)
+	if reconciler.kind.name() != job.KindTrainJob {
+		_, err := reconciler.building(manager, workers).Build(reconciler)
 		return err
 	}
-	return reconciler.watchJobSets(manager, building)
+	return reconciler.watchJobSets(manager, workers)
+}
+
+func (reconciler *Reconciler) building(manager ctrl.Manager, workers int) *builder.Builder {
+	building := ctrl.NewControllerManagedBy(manager).
+		Named(reconciler.kind.name().Type()).
+		WithOptions(controller.Options{
+			MaxConcurrentReconciles: workers,
+			RateLimiter:             RetryPauses(),
+		})
+	for _, watched := range reconciler.Watches() {
+		building = building.Watches(watched.Object, watched.Handler)
+	}
+	return building
+}
+
+// RetryPauses are how long a job that met an error is left alone.
+func RetryPauses() workqueue.TypedRateLimiter[reconcile.Request] {
+	return workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](5*time.Millisecond, longestRetry)
 }
 
 // watchJobSets: whether the cluster has JobSet must be known before the first job
 // is looked at, because a job that runs is not one without a JobSet.
-func (reconciler *Reconciler) watchJobSets(manager ctrl.Manager, building *builder.Builder) error {
+func (reconciler *Reconciler) watchJobSets(manager ctrl.Manager, workers int) error {
 	there, err := servesJobSet(manager.GetRESTMapper())
 	if err != nil {
 		return fmt.Errorf("ask the API server for JobSet: %w", err)
 	}
-	if there {
-		reconciler.cluster.jobSets.Store(true)
-		building = building.Watches(&jobset.JobSet{}, reconciler.byLabels())
-	}
-	running, err := building.Build(reconciler)
+	reconciler.cluster.jobSets.Store(there)
+	running, err := reconciler.building(manager, workers).Build(reconciler)
 	if err != nil || there {
 		return err
 	}
