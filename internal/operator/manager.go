@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -21,6 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	controllers "sigs.k8s.io/controller-runtime/pkg/config"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
 	"sigs.k8s.io/controller-runtime/pkg/webhook"
 	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 
@@ -75,7 +77,7 @@ func New(connection *rest.Config, options Options) (ctrl.Manager, error) {
 		close(certified)
 	}
 	audit := admission.NewAudit(options.Audit)
-	if err := addReconcilers(manager, options.Config, audit); err != nil {
+	if err := addReconcilers(manager, options.Config, audit, metrics.Registry); err != nil {
 		return nil, err
 	}
 	serving := &webhooks{
@@ -89,6 +91,20 @@ func New(connection *rest.Config, options Options) (ctrl.Manager, error) {
 		manager.AddHealthzCheck("ping", healthz.Ping),
 		manager.AddReadyzCheck("webhooks", serving.ready),
 	)
+}
+
+// NewConfined is an operator that runs the jobs of one namespace, serves nothing
+// and shares nothing with others of its process. Tests have many of them at a time.
+func NewConfined(connection *rest.Config, options Options, namespace string) (ctrl.Manager, error) {
+	settings := managerOptions(options)
+	settings.Metrics.BindAddress = config.MetricsOff
+	settings.Cache.DefaultNamespaces = map[string]cache.Config{namespace: {}}
+	settings.Controller.SkipNameValidation = new(true)
+	manager, err := ctrl.NewManager(connection, settings)
+	if err != nil {
+		return nil, fmt.Errorf("set up: %w", err)
+	}
+	return manager, addReconcilers(manager, options.Config, admission.NewAudit(options.Audit), prometheus.NewRegistry())
 }
 
 // +kubebuilder:rbac:groups=coordination.k8s.io,namespace=trireme-system,resources=leases,verbs=create

@@ -27,7 +27,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
-	"sigs.k8s.io/controller-runtime/pkg/metrics"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
@@ -88,7 +87,7 @@ func keepStatus(object any) (any, error) {
 }
 
 // addReconcilers makes the manager run the jobs of both kinds.
-func addReconcilers(manager ctrl.Manager, settings *config.Config, audit *admission.Audit) error {
+func addReconcilers(manager ctrl.Manager, settings *config.Config, audit *admission.Audit, registry prometheus.Registerer) error {
 	server, err := discovery.NewDiscoveryClientForConfigAndClient(manager.GetConfig(), manager.GetHTTPClient())
 	if err != nil {
 		return err
@@ -100,7 +99,7 @@ func addReconcilers(manager ctrl.Manager, settings *config.Config, audit *admiss
 	}
 	reconcilers, err := NewReconcilers(Parts{
 		Client: manager.GetClient(), Live: manager.GetAPIReader(), Clock: clock.RealClock{}, Discovery: server,
-		Recorder: manager.GetEventRecorder("trireme"), Audit: audit, Registry: metrics.Registry, Settings: settings,
+		Recorder: manager.GetEventRecorder("trireme"), Audit: audit, Registry: registry, Settings: settings,
 	})
 	if err != nil {
 		return err
