@@ -1,0 +1,311 @@
+package schedules
+
+import (
+	"bytes"
+	"encoding/base64"
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/trireme-mpi/trireme/api/training"
+	"github.com/trireme-mpi/trireme/api/v2alpha1"
+	"github.com/trireme-mpi/trireme/api/v2beta1"
+	"github.com/trireme-mpi/trireme/internal/agent"
+)
+
+// ledger is what is known to be true, whatever the operator says.
+type ledger struct {
+	// roots are the jobs that objects belong to.
+	roots         map[types.UID]types.UID
+	jobs          map[types.UID]*facts
+	deletedByUser map[types.UID]bool
+	keys          [][]byte
+}
+
+// facts are what really happened to a job.
+type facts struct {
+	// endedWell: a launcher's command ended with 0, and wellFirst: before anything bad
+	// had happened.
+	endedWell, wellFirst bool
+	// troubles by role.
+	troubles  map[string][]string
+	refused   bool
+	suspended bool
+}
+
+func newLedger() ledger {
+	return ledger{roots: map[types.UID]types.UID{}, jobs: map[types.UID]*facts{}, deletedByUser: map[types.UID]bool{}}
+}
+
+func (ledger *ledger) facts(job types.UID) *facts {
+	if ledger.jobs[job] == nil {
+		ledger.jobs[job] = &facts{troubles: map[string][]string{}}
+	}
+	return ledger.jobs[job]
+}
+
+// bad notes what happened to a pod against its job's will.
+func (ledger *ledger) bad(pod client.Object, what string) {
+	role := pod.GetLabels()[training.LabelReplicaType]
+	known := ledger.facts(ledger.roots[pod.GetUID()])
+	known.troubles[role] = append(known.troubles[role], fmt.Sprintf("%s: %s", pod.GetName(), what))
+}
+
+func (ledger *ledger) noteExit(pod *corev1.Pod, code int32) {
+	known := ledger.facts(ledger.roots[pod.UID])
+	switch {
+	case code == 0 && pod.Labels[training.LabelReplicaType] == training.RoleLauncher:
+		known.endedWell = true
+		known.wellFirst = known.wellFirst || len(known.troubles) == 0 && pod.DeletionTimestamp == nil
+	case code != 0 && pod.DeletionTimestamp == nil:
+		ledger.bad(pod, fmt.Sprintf("ended with %d", code))
+	}
+}
+
+// check looks at every change that is stored.
+func (simulation *simulation) check(kind string, made change, content []byte) {
+	if made.after == nil {
+		simulation.note("  gone: %s %s", kind, made.before.GetName())
+		return
+	}
+	simulation.note("  stored: %s %s %s", kind, made.after.GetName(), made.after.GetResourceVersion())
+	simulation.checkSecrets(kind, made.after, content)
+	if made.before == nil {
+		simulation.checkOwner(kind, made.after)
+	}
+	if kind == string(simulation.wish.kind) {
+		simulation.checkStatus(made)
+	}
+}
+
+// checkSecrets: private keys are in their Secret and nowhere else.
+func (simulation *simulation) checkSecrets(kind string, object client.Object, content []byte) {
+	secret, isSecret := object.(*corev1.Secret)
+	if !isSecret {
+		simulation.checkKeys(kind+" "+object.GetName(), content)
+		return
+	}
+	for _, entry := range []string{agent.ClientKey, agent.HostKey} {
+		lines := bytes.Split(bytes.TrimSpace(secret.Data[entry]), []byte("\n"))
+		if len(lines) < 4 {
+			simulation.fail("Secret %s has no private key %s", secret.Name, entry)
+			return
+		}
+		// What all keys of a kind have in common is in the first of them.
+		simulation.keys = append(simulation.keys, lines[2:len(lines)-1]...)
+	}
+}
+
+func (simulation *simulation) checkKeys(where string, content []byte) {
+	for _, key := range simulation.keys {
+		if bytes.Contains(content, key) || bytes.Contains(content, []byte(base64.StdEncoding.EncodeToString(key))) {
+			simulation.fail("%s has a part of a private key", where)
+		}
+	}
+}
+
+// checkOwner: whatever is made for a job goes with it.
+func (simulation *simulation) checkOwner(kind string, object client.Object) {
+	root := simulation.rootOf(object)
+	simulation.roots[object.GetUID()] = root
+	if root == "" && kind != "ClusterTrainingRuntime" {
+		simulation.fail("%s %s has no owner", kind, object.GetName())
+	}
+}
+
+// standing is what a status says.
+type standing struct {
+	phase           training.Phase
+	reason          training.FailureReason
+	message         string
+	completion      string
+	suspended       bool
+	succeeded, lost bool
+}
+
+func standingOf(object client.Object) (found standing) {
+	if object == nil {
+		return found
+	}
+	progress, completion := training.Progress{}, (*metav1.Time)(nil)
+	switch job := object.(type) {
+	case *v2alpha1.TrainJob:
+		progress, completion = job.Status.Progress, job.Status.CompletionTime
+		found.suspended = meta.IsStatusConditionTrue(job.Status.Conditions, v2alpha1.ConditionSuspended)
+		found.succeeded = meta.IsStatusConditionTrue(job.Status.Conditions, v2alpha1.ConditionTrainingComplete)
+		found.lost = meta.IsStatusConditionTrue(job.Status.Conditions, v2alpha1.ConditionFailed)
+	case *v2beta1.MPIJob:
+		progress, completion = job.Status.Progress, job.Status.CompletionTime
+		holds := func(kind v2beta1.JobConditionType) bool {
+			return slices.ContainsFunc(job.Status.Conditions, func(one v2beta1.JobCondition) bool { return one.Type == kind && one.Status == corev1.ConditionTrue })
+		}
+		found.suspended, found.succeeded, found.lost = holds(v2beta1.JobSuspended), holds(v2beta1.JobSucceeded), holds(v2beta1.JobFailed)
+	}
+	found.phase, found.reason, found.message = progress.Phase, progress.FailureReason, progress.FailureMessage
+	if completion != nil {
+		found.completion = completion.UTC().String()
+	}
+	return found
+}
+
+func (standing *standing) isFinal() bool {
+	return standing.phase == training.PhaseSucceeded || standing.phase == training.PhaseFailed
+}
+
+// checkStatus: what was said of an end stays said, and what is said is true.
+func (simulation *simulation) checkStatus(made change) {
+	before, after := standingOf(made.before), standingOf(made.after)
+	if before == after {
+		return
+	}
+	simulation.note("  status: %+v", after)
+	known := simulation.facts(made.after.GetUID())
+	switch {
+	case before.isFinal():
+		simulation.fail("an end was taken back: %+v became %+v", before, after)
+	case before.phase != "" && after.phase == "":
+		simulation.fail("the phase %s was taken back", before.phase)
+	case after.succeeded != (after.phase == training.PhaseSucceeded) || after.lost != (after.phase == training.PhaseFailed) || after.isFinal() != (after.completion != ""):
+		simulation.fail("the status contradicts itself: %+v", after)
+	case after.suspended && !known.suspended && !isSuspended(made.after):
+		simulation.fail("the job is said to be suspended, and nobody has done it")
+	case before.phase == training.PhaseRunning && after.phase == training.PhasePending && len(known.troubles) == 0 && !known.suspended:
+		simulation.fail("a job that ran is pending again, and nothing has happened to it")
+	case after.phase == training.PhaseSucceeded && !known.endedWell:
+		simulation.fail("the job is said to have succeeded, and no launcher has")
+	case after.phase == training.PhaseFailed:
+		simulation.checkFailure(made.after.GetUID(), after, known)
+	}
+}
+
+// checkFailure: a failure has a cause, of the kind that is told.
+func (simulation *simulation) checkFailure(job types.UID, said standing, known *facts) {
+	launcher, worker := known.troubles[training.RoleLauncher], known.troubles[training.RoleWorker]
+	isTrue := len(known.troubles) > 0
+	switch said.reason {
+	case training.FailureGangSchedulingTimeout:
+		isTrue = simulation.hasUnplaced(job)
+	case training.FailureResourceQuota:
+		isTrue = known.refused
+	case training.FailureWorker:
+		isTrue = len(worker) > 0
+	case training.FailureLauncher:
+		isTrue = len(launcher)+len(worker) > 0
+	}
+	if !isTrue {
+		simulation.fail("the job is said to have failed: %s: %s. What happened is %v, refused %t", said.reason, said.message, known.troubles, known.refused)
+	}
+	if known.wellFirst {
+		simulation.fail("the launcher had ended well before anything happened, and the job is said to have failed: %s", said.message)
+	}
+}
+
+func (simulation *simulation) hasUnplaced(job types.UID) bool {
+	return slices.ContainsFunc(simulation.server.all("Pod"), func(object client.Object) bool {
+		return simulation.roots[object.GetUID()] == job && object.(*corev1.Pod).Spec.NodeName == ""
+	})
+}
+
+func (simulation *simulation) isLauncher(pod *corev1.Pod) bool {
+	return pod.Labels[training.LabelReplicaType] == training.RoleLauncher
+}
+
+func (simulation *simulation) workersOf(*corev1.Pod) int32 { return simulation.wish.workers }
+
+// checkPods: of a job one launcher works at a time, and no worker is there twice.
+func (simulation *simulation) checkPods() {
+	launchers, workers := map[types.UID]string{}, map[string]string{}
+	for _, object := range simulation.server.all("Pod") {
+		pod := object.(*corev1.Pod)
+		if hasEnded(pod) {
+			continue
+		}
+		job := simulation.roots[pod.UID]
+		if main := mainOf(pod); simulation.isLauncher(pod) && main != nil && main.State.Running != nil {
+			if launchers[job] != "" {
+				simulation.fail("two launchers work: %s and %s", launchers[job], pod.Name)
+			}
+			launchers[job] = pod.Name
+		}
+		if pod.Labels[training.LabelReplicaType] == training.RoleWorker && pod.DeletionTimestamp == nil {
+			index := indexOf(pod)
+			which := string(job) + " " + index
+			if workers[which] != "" {
+				simulation.fail("there are two workers %s: %s and %s", index, workers[which], pod.Name)
+			}
+			workers[which] = pod.Name
+			if index >= fmt.Sprint(simulation.wish.workers) {
+				simulation.fail("worker %s was not asked for", pod.Name)
+			}
+		}
+	}
+}
+
+// indexOf is the number of a worker, of which there are fewer than ten.
+func indexOf(pod *corev1.Pod) string {
+	if index := pod.Labels["batch.kubernetes.io/job-completion-index"]; index != "" {
+		return index
+	}
+	return strings.TrimPrefix(pod.Name, name.Name+"-worker-")
+}
+
+// checkEnd: once all is quiet a job has ended, or is as its user wants it, and
+// nothing is left that it does not need.
+func (simulation *simulation) checkEnd() {
+	there := simulation.present()
+	if there == nil {
+		for _, object := range simulation.server.everything() {
+			if kindOf(object) != "ClusterTrainingRuntime" {
+				simulation.fail("the job is gone, and there is still %s %s", kindOf(object), object.GetName())
+			}
+		}
+		return
+	}
+	said := standingOf(there)
+	switch {
+	case said.isFinal():
+		simulation.checkLeft(there)
+	case isSuspended(there):
+		if !said.suspended || said.phase != training.PhasePending {
+			simulation.fail("the job is suspended, and its status does not say so: %+v", said)
+		}
+		simulation.checkNone("of a suspended job", "Pod", "Job", "JobSet", "PodGroup")
+	default:
+		simulation.fail("the job does not end: %+v", said)
+	}
+}
+
+// checkLeft looks at what is left of a job that has ended.
+func (simulation *simulation) checkLeft(there client.Object) {
+	simulation.checkNone("of a job that has ended", "Secret", "PodGroup")
+	if simulation.wish.policy == training.CleanPodPolicyAll {
+		simulation.checkNone("of a job that leaves nothing", "Pod", "Job", "JobSet")
+	}
+	for _, object := range simulation.server.all("Pod") {
+		pod := object.(*corev1.Pod)
+		keptWorker := simulation.wish.policy == training.CleanPodPolicyNone && !simulation.wish.isTrainJob() && !simulation.isLauncher(pod)
+		if !hasEnded(pod) && !keptWorker {
+			simulation.fail("the job has ended, and pod %s has not", pod.Name)
+		}
+		if simulation.roots[pod.UID] != there.GetUID() {
+			simulation.fail("pod %s is of an earlier job", pod.Name)
+		}
+	}
+}
+
+func (simulation *simulation) checkNone(of string, kinds ...string) {
+	for _, kind := range kinds {
+		for _, object := range simulation.server.all(kind) {
+			simulation.fail("%s there is still %s %s", of, kind, object.GetName())
+		}
+	}
+}
+
+func requestFor(key client.ObjectKey) ctrl.Request { return ctrl.Request{NamespacedName: key} }

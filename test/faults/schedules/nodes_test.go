@@ -1,0 +1,276 @@
+package schedules
+
+import (
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/trireme-mpi/trireme/api/training"
+)
+
+// gangLabel makes a pod a member of a PodGroup.
+const gangLabel = "scheduling.x-k8s.io/pod-group"
+
+func (simulation *simulation) changePod(pod *corev1.Pod, change func(*corev1.Pod)) {
+	next := pod.DeepCopy()
+	change(next)
+	simulation.server.replace(next)
+}
+
+func setPodCondition(pod *corev1.Pod, kind corev1.PodConditionType, status corev1.ConditionStatus, reason, message string) {
+	pod.Status.Conditions = slices.DeleteFunc(pod.Status.Conditions, func(one corev1.PodCondition) bool { return one.Type == kind })
+	pod.Status.Conditions = append(pod.Status.Conditions, corev1.PodCondition{
+		Type: kind, Status: status, Reason: reason, Message: message, LastTransitionTime: seconds(time.Now()),
+	})
+}
+
+// placePod is the scheduler's: a gang is placed once all of it is there.
+func (simulation *simulation) placePod(pod *corev1.Pod) func() {
+	if pod.Spec.NodeName != "" || pod.DeletionTimestamp != nil || hasEnded(pod) || simulation.full {
+		return nil
+	}
+	if group := pod.Labels[gangLabel]; group != "" && !simulation.isGangComplete(pod.Namespace, group) {
+		return nil
+	}
+	return func() {
+		node := simulation.nodes[simulation.dice.IntN(len(simulation.nodes))]
+		simulation.changePod(pod, func(next *corev1.Pod) {
+			next.Spec.NodeName = node
+			setPodCondition(next, corev1.PodScheduled, corev1.ConditionTrue, "", "")
+		})
+	}
+}
+
+func (simulation *simulation) isGangComplete(namespace, name string) bool {
+	group, err := simulation.server.get("PodGroup", client.ObjectKey{Namespace: namespace, Name: name})
+	if err != nil {
+		return false
+	}
+	wanted, _, _ := unstructured.NestedInt64(group.(*unstructured.Unstructured).Object, "spec", "minMember")
+	members := int64(0)
+	for _, object := range simulation.server.all("Pod") {
+		if object.GetLabels()[gangLabel] == name && object.GetDeletionTimestamp() == nil {
+			members++
+		}
+	}
+	return members >= wanted
+}
+
+// runPod is what the kubelet does next with a pod; nil for nothing.
+func (simulation *simulation) runPod(pod *corev1.Pod) func() {
+	if pod.Spec.NodeName == "" || !slices.Contains(simulation.nodes, pod.Spec.NodeName) {
+		return nil
+	}
+	main := mainOf(pod)
+	switch {
+	case pod.DeletionTimestamp != nil:
+		return simulation.stopPod(pod)
+	case hasEnded(pod):
+		return nil
+	case main == nil:
+		if !simulation.canMount(pod) {
+			return nil
+		}
+		return func() { simulation.startPod(pod) }
+	case main.State.Terminated != nil:
+		return func() { simulation.endPod(pod) }
+	case pod.Labels[training.LabelReplicaType] == training.RoleInitializer:
+		return func() { simulation.exit(pod, simulation.exitCode()) }
+	case pod.Labels[training.LabelReplicaType] == training.RoleLauncher:
+		return simulation.runLauncher(pod)
+	}
+	return nil
+}
+
+func mainOf(pod *corev1.Pod) *corev1.ContainerStatus {
+	if len(pod.Status.ContainerStatuses) == 0 {
+		return nil
+	}
+	return &pod.Status.ContainerStatuses[0]
+}
+
+// canMount: a pod waits for the Secrets and ConfigMaps that it names.
+func (simulation *simulation) canMount(pod *corev1.Pod) bool {
+	for _, volume := range pod.Spec.Volumes {
+		for _, named := range namedBy(&volume) {
+			if _, err := simulation.server.get(named.kind, client.ObjectKey{Namespace: pod.Namespace, Name: named.name}); err != nil {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+type named struct{ kind, name string }
+
+func namedBy(volume *corev1.Volume) (found []named) {
+	if volume.Secret != nil {
+		found = append(found, named{"Secret", volume.Secret.SecretName})
+	}
+	if volume.ConfigMap != nil {
+		found = append(found, named{"ConfigMap", volume.ConfigMap.Name})
+	}
+	if volume.Projected != nil {
+		for _, source := range volume.Projected.Sources {
+			if source.Secret != nil {
+				found = append(found, named{"Secret", source.Secret.Name})
+			}
+			if source.ConfigMap != nil {
+				found = append(found, named{"ConfigMap", source.ConfigMap.Name})
+			}
+		}
+	}
+	return found
+}
+
+func (simulation *simulation) startPod(pod *corev1.Pod) {
+	simulation.changePod(pod, func(next *corev1.Pod) {
+		next.Status.Phase = corev1.PodRunning
+		next.Status.StartTime = new(seconds(time.Now()))
+		next.Status.ContainerStatuses = nil
+		for _, container := range next.Spec.Containers {
+			next.Status.ContainerStatuses = append(next.Status.ContainerStatuses, corev1.ContainerStatus{
+				Name: container.Name, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: seconds(time.Now())}},
+			})
+		}
+		if pod.Labels[training.LabelReplicaType] != training.RoleLauncher {
+			setPodCondition(next, corev1.PodReady, corev1.ConditionTrue, "", "")
+		}
+	})
+}
+
+// runLauncher passes the gate when every worker is ready, and then ends. One that
+// misses workers gives up after a while.
+func (simulation *simulation) runLauncher(pod *corev1.Pod) func() {
+	ready := slices.ContainsFunc(pod.Status.Conditions, func(one corev1.PodCondition) bool { return one.Type == corev1.PodReady })
+	complete := simulation.readyWorkers(pod) >= simulation.workersOf(pod)
+	switch {
+	case ready && complete:
+		return func() { simulation.exit(pod, simulation.exitCode()) }
+	case complete:
+		return func() {
+			simulation.changePod(pod, func(next *corev1.Pod) { setPodCondition(next, corev1.PodReady, corev1.ConditionTrue, "", "") })
+		}
+	case ready || time.Since(pod.Status.StartTime.Time) > 10*time.Minute:
+		return func() { simulation.exit(pod, 1) }
+	}
+	return nil
+}
+
+// readyWorkers are those that a launcher reaches.
+func (simulation *simulation) readyWorkers(launcher *corev1.Pod) (ready int32) {
+	for _, object := range simulation.server.all("Pod") {
+		pod := object.(*corev1.Pod)
+		if pod.Labels[training.LabelReplicaType] == training.RoleWorker && simulation.roots[pod.UID] == simulation.roots[launcher.UID] &&
+			pod.Labels[restartAttempt] == launcher.Labels[restartAttempt] && pod.Status.Phase == corev1.PodRunning &&
+			slices.Contains(simulation.nodes, pod.Spec.NodeName) {
+			ready++
+		}
+	}
+	return ready
+}
+
+func (simulation *simulation) exitCode() int32 {
+	if simulation.happens(simulation.profile.failures) {
+		return 1
+	}
+	return 0
+}
+
+// exit ends the pod's command, by itself or because it was told to. A launcher that
+// may be started anew by its kubelet is.
+func (simulation *simulation) exit(pod *corev1.Pod, code int32) {
+	simulation.noteExit(pod, code)
+	ended := &corev1.ContainerStateTerminated{ExitCode: code, FinishedAt: seconds(time.Now()), StartedAt: *pod.Status.StartTime, Reason: "Completed"}
+	if code != 0 {
+		ended.Reason = "Error"
+	}
+	again := code != 0 && pod.DeletionTimestamp == nil && pod.Spec.RestartPolicy == corev1.RestartPolicyOnFailure
+	simulation.changePod(pod, func(next *corev1.Pod) {
+		for i := range next.Status.ContainerStatuses {
+			status := &next.Status.ContainerStatuses[i]
+			if status.State = (corev1.ContainerState{Terminated: ended}); again {
+				status.RestartCount++
+				status.State = corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: seconds(time.Now())}}
+				status.LastTerminationState = corev1.ContainerState{Terminated: ended}
+			}
+		}
+		if again {
+			next.Status.Conditions = slices.DeleteFunc(next.Status.Conditions, func(one corev1.PodCondition) bool { return one.Type == corev1.PodReady })
+		}
+	})
+}
+
+// endPod tells of a pod's end: the kubelet tells of its containers' before.
+func (simulation *simulation) endPod(pod *corev1.Pod) {
+	simulation.changePod(pod, func(next *corev1.Pod) {
+		next.Status.Phase = corev1.PodSucceeded
+		if mainOf(pod).State.Terminated.ExitCode != 0 {
+			next.Status.Phase = corev1.PodFailed
+		}
+		setPodCondition(next, corev1.PodReady, corev1.ConditionFalse, "PodCompleted", "")
+	})
+}
+
+// stopPod ends a pod that is being deleted. Programs that are told to stop say 0, or
+// the signal.
+func (simulation *simulation) stopPod(pod *corev1.Pod) func() {
+	main := mainOf(pod)
+	switch {
+	case hasEnded(pod) || main == nil:
+		if !isInGrace(pod) {
+			return nil
+		}
+		return func() { simulation.forget(pod) }
+	case main.State.Terminated != nil:
+		return func() { simulation.endPod(pod) }
+	default:
+		return func() { simulation.exit(pod, []int32{0, 143}[simulation.dice.IntN(2)]) }
+	}
+}
+
+// forget deletes a pod without grace.
+func (simulation *simulation) forget(pod *corev1.Pod) {
+	if mainOf(pod) == nil {
+		// One that never ran has failed.
+		next := pod.DeepCopy()
+		next.Status.Phase = corev1.PodFailed
+		pod = simulation.server.replace(next).(*corev1.Pod)
+	}
+	_ = simulation.server.delete("Pod", client.ObjectKeyFromObject(pod), client.DeleteOptions{GracePeriodSeconds: new(int64(0))})
+}
+
+// losePod is what becomes of a pod whose node is lost: it is deleted, which nobody
+// carries out, and forgotten with its node.
+func (simulation *simulation) losePod(pod *corev1.Pod) func() {
+	if pod.Spec.NodeName == "" || slices.Contains(simulation.nodes, pod.Spec.NodeName) {
+		return nil
+	}
+	switch {
+	case pod.DeletionTimestamp == nil && !hasEnded(pod):
+		return func() {
+			simulation.bad(pod, "its node is lost")
+			simulation.changePod(pod, func(next *corev1.Pod) {
+				setPodCondition(next, corev1.PodReady, corev1.ConditionFalse, "NodeLost", "")
+				setPodCondition(next, corev1.DisruptionTarget, corev1.ConditionTrue, "DeletionByTaintManager", "Taint manager: deleting due to NoExecute taint")
+			})
+			there, _ := simulation.server.get("Pod", client.ObjectKeyFromObject(pod))
+			simulation.delete(there, metav1.DeletePropagationBackground)
+		}
+	case pod.DeletionTimestamp == nil || !isInGrace(pod) && hasEnded(pod):
+		// What has ended stays until somebody deletes it; what waits for finalizers is
+		// not the node's.
+		return nil
+	default:
+		return func() {
+			if !hasEnded(pod) {
+				simulation.changePod(pod, func(next *corev1.Pod) { next.Status.Phase = corev1.PodFailed })
+			}
+			_ = simulation.server.delete("Pod", client.ObjectKeyFromObject(pod), client.DeleteOptions{GracePeriodSeconds: new(int64(0))})
+		}
+	}
+}

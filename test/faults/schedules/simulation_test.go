@@ -1,0 +1,395 @@
+package schedules
+
+import (
+	"fmt"
+	"hash/fnv"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/trireme-mpi/trireme/internal/operator"
+)
+
+// simulation is one schedule: a cluster, an operator and those who disturb them.
+type simulation struct {
+	dice    *rand.Rand
+	wish    wish
+	profile profile
+	scheme  *runtime.Scheme
+	server  *server
+	clock   *clock
+	process *process
+	// late are writes of processes that have ended, which are still on their way.
+	late []*call
+	// nodes that are there; their names are never used again.
+	nodes                     []string
+	lost, processes           int
+	webhookDown, full, faulty bool
+	creations                 int
+	writes                    int
+
+	ledger
+	trace   []string
+	failure string
+}
+
+// profile is which faults a schedule has, and how many: those that have all of them
+// never get far.
+type profile struct {
+	steps int
+	// Chances of a request, of a command and of a list.
+	refusals, lostAnswers, quota, failures, bornSuspended float64
+	lag                                                   int
+	// Weights of steps.
+	relists, leaders, clocks, webhooks, losses, crashes, rooms, suspensions, deletions, handDeletions int
+	creations                                                                                         int
+}
+
+func newProfile(dice *rand.Rand) profile {
+	chance := func(value float64) float64 { return pick(dice, 0, value) }
+	weight := func(value int) int { return pick(dice, 0, 0, value) }
+	return profile{
+		steps: 60 + dice.IntN(300), refusals: chance(0.15), lostAnswers: chance(0.1), quota: pick(dice, 0, 0, 0, 0.05), failures: chance(0.3),
+		bornSuspended: chance(0.3), lag: pick(dice, 0, 0, 5, 40),
+		relists: weight(2), leaders: weight(2), clocks: weight(2), webhooks: weight(1), losses: weight(1), crashes: weight(1), rooms: weight(1),
+		suspensions: weight(2), deletions: weight(1), handDeletions: weight(1), creations: dice.IntN(3),
+	}
+}
+
+func newSimulation(seed uint64) *simulation {
+	dice := rand.New(rand.NewPCG(seed, 0))
+	simulation := &simulation{
+		dice: dice, wish: newWish(dice), profile: newProfile(dice), scheme: scheme, clock: &clock{}, nodes: []string{"node-a", "node-b", "node-c"},
+		faulty: true, ledger: newLedger(),
+	}
+	simulation.server = &server{collections: map[string]*collection{}, wrote: simulation.check}
+	if _, err := simulation.server.create(simulation.wish.runtime()); err != nil {
+		panic(err)
+	}
+	simulation.note("%s", simulation.wish.String())
+	simulation.note("%+v", simulation.profile)
+	return simulation
+}
+
+var scheme = operator.Scheme()
+
+// note writes the history.
+func (simulation *simulation) note(format string, arguments ...any) {
+	line := fmt.Sprintf(format, arguments...)
+	simulation.trace = append(simulation.trace, fmt.Sprintf("%10.3f %s", time.Since(epoch).Seconds(), line))
+}
+
+// epoch is when time begins in a bubble.
+var epoch = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
+
+// fail ends the schedule. The first failure is the one that is told.
+func (simulation *simulation) fail(format string, arguments ...any) {
+	if simulation.failure == "" {
+		simulation.failure = fmt.Sprintf(format, arguments...)
+		simulation.note("FAILED: %s", simulation.failure)
+	}
+}
+
+// hash of the history.
+func (simulation *simulation) hash() uint64 {
+	hash := fnv.New64a()
+	_, _ = hash.Write([]byte(strings.Join(simulation.trace, "\n")))
+	return hash.Sum64()
+}
+
+func (simulation *simulation) happens(chance float64) bool {
+	return chance > 0 && simulation.dice.Float64() < chance
+}
+
+func (simulation *simulation) lagOfFirstList() int {
+	if !simulation.faulty || simulation.profile.lag == 0 {
+		return 0
+	}
+	return simulation.dice.IntN(simulation.profile.lag)
+}
+
+// run is the whole of a schedule: faults, then peace, in which everything must come
+// to its end, and rest, in which nothing may be written.
+func (simulation *simulation) run() {
+	defer simulation.shutDown()
+	for range simulation.profile.steps {
+		if !simulation.take(slices.Concat(simulation.ordinary(), simulation.faults(), simulation.user())) {
+			return
+		}
+	}
+	simulation.makePeace()
+	if !simulation.settle("after the faults") {
+		return
+	}
+	simulation.checkEnd()
+	simulation.rest()
+}
+
+// take does one of the steps that are possible, and tells whether the schedule goes
+// on.
+func (simulation *simulation) take(steps []step) bool {
+	total := 0
+	for _, one := range steps {
+		total += one.weight
+	}
+	at := simulation.dice.IntN(total)
+	for _, one := range steps {
+		if at -= one.weight; at < 0 {
+			simulation.note("%s", one.name)
+			one.do()
+			break
+		}
+	}
+	synctest.Wait()
+	if simulation.process != nil {
+		simulation.process.conclude()
+	}
+	simulation.checkPods()
+	return simulation.failure == ""
+}
+
+// ordinary are the steps of a day without faults, and time.
+func (simulation *simulation) ordinary() []step {
+	return append(simulation.work(), simulation.passing()...)
+}
+
+// work are the steps that somebody waits for.
+func (simulation *simulation) work() (steps []step) {
+	for _, request := range simulation.late {
+		steps = append(steps, step{"arrives late: " + request.String(), 2, func() { simulation.arrive(request) }})
+	}
+	process := simulation.process
+	if process == nil {
+		return append(append(steps, step{"a new leader", 6, simulation.lead}), simulation.kubernetes()...)
+	}
+	for _, informer := range process.behind() {
+		steps = append(steps, step{"hears of " + informer.kind, 8, informer.hear})
+	}
+	for _, request := range process.waiting() {
+		steps = append(steps, step{"API server: " + request.String(), 8, func() { simulation.answer(request) }})
+	}
+	if process.queue.isReady() {
+		steps = append(steps, step{"looks", 8, process.look})
+	}
+	return append(steps, simulation.kubernetes()...)
+}
+
+func (simulation *simulation) passing() []step {
+	var steps []step
+	for _, wait := range []time.Duration{10 * time.Millisecond, 300 * time.Millisecond, 2 * time.Second, 20 * time.Second} {
+		steps = append(steps, step{"time passes: " + wait.String(), 1, func() { time.Sleep(wait) }})
+	}
+	return steps
+}
+
+func (simulation *simulation) lead() {
+	simulation.processes++
+	simulation.process = newProcess(simulation, simulation.processes)
+}
+
+// arrive does what a process had asked for before it ended. Nobody hears the answer.
+func (simulation *simulation) arrive(request *call) {
+	simulation.late = slices.DeleteFunc(simulation.late, func(one *call) bool { return one == request })
+	simulation.note("answer: %v", request.do())
+}
+
+// answer does what the operator asks for, or not, and tells it, or not.
+func (simulation *simulation) answer(request *call) {
+	process := simulation.process
+	if err := simulation.refuse(request); err != nil {
+		simulation.note("answer: %v", err)
+		process.reply(request, err)
+		return
+	}
+	err := request.do()
+	if request.isWrite() {
+		simulation.writes++
+	}
+	if simulation.faulty && simulation.happens(simulation.profile.lostAnswers) {
+		err = apierrors.NewTimeoutError("the answer is lost", 0)
+	}
+	if err != nil {
+		simulation.note("answer: %v", err)
+	}
+	process.reply(request, err)
+}
+
+// refuse is what the API server says where it does not do what it is asked for.
+func (simulation *simulation) refuse(request *call) error {
+	if request.verb == "create" && request.kind == "JobSet" && simulation.webhookDown {
+		return apierrors.NewInternalError(fmt.Errorf(`failed calling webhook "mjobset.kb.io": connection refused`))
+	}
+	if !simulation.faulty {
+		return nil
+	}
+	if request.verb == "create" && request.kind == "Pod" && simulation.happens(simulation.profile.quota) {
+		simulation.facts(simulation.present().GetUID()).refused = true
+		return apierrors.NewForbidden(resource("Pod"), request.name, fmt.Errorf("exceeded quota: all, requested: pods=1, used: pods=9, limited: pods=9"))
+	}
+	if !simulation.happens(simulation.profile.refusals) {
+		return nil
+	}
+	conflict := apierrors.NewConflict(resource(request.kind), request.name, fmt.Errorf("somebody was faster"))
+	errors := []error{
+		apierrors.NewTooManyRequests("too many", 1), apierrors.NewInternalError(fmt.Errorf("etcd has no leader")), apierrors.NewTimeoutError("not done", 0),
+	}
+	if request.verb == "status" || request.verb == "patch" {
+		errors = append(errors, conflict, conflict)
+	}
+	return pick(simulation.dice, errors...)
+}
+
+// faults are the steps that nobody wants.
+func (simulation *simulation) faults() (steps []step) {
+	profile := &simulation.profile
+	add := func(name string, weight int, do func()) {
+		if weight > 0 {
+			steps = append(steps, step{"fault: " + name, weight, do})
+		}
+	}
+	if process := simulation.process; process != nil {
+		add("the leader ends", profile.leaders, simulation.endLeader)
+		for _, informer := range process.behind() {
+			add("the watch of "+informer.kind+" breaks", profile.relists, func() { informer.list(len(informer.changes())) })
+		}
+	}
+	add("the clock jumps", profile.clocks, func() {
+		simulation.clock.ahead += pick(simulation.dice, -time.Second, -3*time.Second, time.Second, 10*time.Second, 2*time.Minute, 10*time.Minute)
+		simulation.note("ahead: %s", simulation.clock.ahead)
+	})
+	add("the webhook goes or comes", profile.webhooks, func() { simulation.webhookDown = !simulation.webhookDown })
+	add("there is no room, or room again", profile.rooms, func() { simulation.full = !simulation.full })
+	add("a node is lost", profile.losses, simulation.loseNode)
+	for _, object := range simulation.server.all("Pod") {
+		pod := object.(*corev1.Pod)
+		if main := mainOf(pod); main != nil && main.State.Running != nil && pod.DeletionTimestamp == nil && slices.Contains(simulation.nodes, pod.Spec.NodeName) {
+			add("pod "+pod.Name+" crashes", profile.crashes, func() { simulation.exit(pod, 137) })
+		}
+	}
+	return steps
+}
+
+func (simulation *simulation) endLeader() {
+	simulation.late = append(simulation.late, simulation.process.end(func(*call) bool { return simulation.happens(0.5) })...)
+	simulation.process = nil
+}
+
+// loseNode takes a node away for good, and brings another.
+func (simulation *simulation) loseNode() {
+	simulation.lost++
+	at := simulation.dice.IntN(len(simulation.nodes))
+	simulation.note("lost: %s", simulation.nodes[at])
+	for _, object := range simulation.server.all("Pod") {
+		if pod := object.(*corev1.Pod); pod.Spec.NodeName == simulation.nodes[at] && !hasEnded(pod) {
+			simulation.bad(pod, "its node is lost")
+		}
+	}
+	simulation.nodes[at] = fmt.Sprintf("node-%d", simulation.lost)
+}
+
+// makePeace ends all faults. What they brought about stays.
+func (simulation *simulation) makePeace() {
+	simulation.note("peace")
+	simulation.faulty, simulation.webhookDown, simulation.full = false, false, false
+	simulation.profile.failures = 0
+	if simulation.creations == 0 {
+		simulation.create()
+	}
+}
+
+const (
+	// patience is how many steps, and how much time, everything may take to come to
+	// its end once faults have ended.
+	patience     = 5000
+	longPatience = 3 * time.Hour
+)
+
+// settle lets everything happen that somebody waits for, until nobody does.
+func (simulation *simulation) settle(when string) bool {
+	began := time.Now()
+	for range patience {
+		if steps := simulation.work(); len(steps) > 0 {
+			if !simulation.take(steps) {
+				return false
+			}
+			continue
+		}
+		wait, waits := simulation.nextChange()
+		if !waits {
+			return true
+		}
+		if time.Since(began) > longPatience {
+			break
+		}
+		time.Sleep(wait)
+	}
+	simulation.fail("%s the operator does not come to rest", when)
+	return false
+}
+
+// nextChange is when time alone brings something about: a job that is due, or a
+// launcher that gives up waiting.
+func (simulation *simulation) nextChange() (wait time.Duration, waits bool) {
+	wait, waits = simulation.process.queue.nextDue()
+	for _, object := range simulation.server.all("Pod") {
+		pod := object.(*corev1.Pod)
+		if main := mainOf(pod); main != nil && main.State.Running != nil && simulation.isLauncher(pod) && (!waits || wait > time.Minute) {
+			wait, waits = time.Minute, true
+		}
+	}
+	return max(wait, time.Millisecond), waits
+}
+
+// rest: neither a look for no reason nor a new leader writes anything.
+func (simulation *simulation) rest() {
+	simulation.writes = 0
+	simulation.note("rest")
+	simulation.process.queue.Add(requestFor(name))
+	if !simulation.settle("at rest") {
+		return
+	}
+	simulation.endLeader()
+	simulation.note("rest, with a new leader")
+	if simulation.settle("at rest with a new leader") && simulation.writes > 0 {
+		simulation.fail("at rest there are %d writes", simulation.writes)
+	}
+}
+
+// shutDown lets every goroutine come to its end.
+func (simulation *simulation) shutDown() {
+	if simulation.process != nil {
+		simulation.process.end(func(*call) bool { return false })
+	}
+	synctest.Wait()
+}
+
+// Eventf takes the operator's events.
+func (simulation *simulation) Eventf(_ runtime.Object, _ runtime.Object, _, reason, _, note string, arguments ...any) {
+	text := fmt.Sprintf(note, arguments...)
+	simulation.note("event: %s %s", reason, text)
+	simulation.checkKeys("an event", []byte(text))
+}
+
+// rootOf is the job that an object belongs to, by its owners when it was made.
+func (simulation *simulation) rootOf(object client.Object) types.UID {
+	if kindOf(object) == string(simulation.wish.kind) {
+		return object.GetUID()
+	}
+	owner := metav1.GetControllerOf(object)
+	switch {
+	case owner == nil:
+		return ""
+	case owner.Kind == string(simulation.wish.kind):
+		return owner.UID
+	}
+	return simulation.roots[owner.UID]
+}
