@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"runtime"
 	"strings"
@@ -110,6 +111,19 @@ func Read(t testing.TB, path string) []byte {
 func Repository() string {
 	_, file, _, _ := runtime.Caller(0)
 	return filepath.Join(filepath.Dir(file), "..", "..", "..")
+}
+
+// JobSetCRDs is the folder of the CRD of the JobSet that the product is built
+// against.
+func JobSetCRDs(t testing.TB) string {
+	t.Helper()
+	command := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "sigs.k8s.io/jobset")
+	command.Dir = Repository()
+	output, err := command.Output()
+	if err != nil {
+		t.Fatalf("find JobSet's module: %v", err)
+	}
+	return filepath.Join(strings.TrimSpace(string(output)), "config/components/crd/bases")
 }
 
 // FreePort is a port that nobody listens on.

@@ -7,7 +7,6 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -27,6 +26,7 @@ import (
 	"github.com/trireme-mpi/trireme/internal/operator"
 	"github.com/trireme-mpi/trireme/internal/testing/controlplane"
 	"github.com/trireme-mpi/trireme/internal/testing/deployed"
+	"github.com/trireme-mpi/trireme/internal/testing/player"
 )
 
 // withoutAdmission is the label of namespaces whose jobs are not judged, so that
@@ -43,20 +43,7 @@ type cluster struct {
 
 // withJobSet installs JobSet's CRD.
 func withJobSet(t testing.TB, environment *envtest.Environment) {
-	environment.CRDDirectoryPaths = append(environment.CRDDirectoryPaths, jobSetCRDs(t))
-}
-
-// jobSetCRDs is the folder of the CRD of the JobSet that the product is built
-// against.
-func jobSetCRDs(t testing.TB) string {
-	t.Helper()
-	command := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "sigs.k8s.io/jobset")
-	command.Dir = deployed.Repository()
-	output, err := command.Output()
-	if err != nil {
-		t.Fatalf("find JobSet's module: %v", err)
-	}
-	return filepath.Join(strings.TrimSpace(string(output)), "config/components/crd/bases")
+	environment.CRDDirectoryPaths = append(environment.CRDDirectoryPaths, deployed.JobSetCRDs(t))
 }
 
 // startCluster starts an API server and an operator, and waits until it serves.
@@ -153,8 +140,7 @@ func (cluster *cluster) create(t testing.TB, object client.Object) {
 // place is a namespace of a test's own, with what the test does in it.
 type place struct {
 	*cluster
-	*testing.T
-	namespace string
+	*player.Player
 }
 
 // newPlace makes a namespace, with the account that every namespace has.
@@ -163,7 +149,11 @@ func (cluster *cluster) newPlace(t *testing.T, labels map[string]string) *place 
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "test-", Labels: labels}}
 	cluster.create(t, namespace)
 	cluster.create(t, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: namespace.Name, Name: "default"}})
-	return &place{cluster: cluster, T: t, namespace: namespace.Name}
+	return cluster.place(t, namespace.Name)
+}
+
+func (cluster *cluster) place(t *testing.T, namespace string) *place {
+	return &place{cluster: cluster, Player: &player.Player{TB: t, Client: cluster.client, Namespace: namespace}}
 }
 
 // parallel is a place on the shared cluster, for a test that others do not
@@ -174,63 +164,21 @@ func parallel(t *testing.T) *place {
 	return sharedCluster.For(t).newPlace(t, nil)
 }
 
-func (place *place) create(object client.Object) {
-	place.Helper()
-	object.SetNamespace(place.namespace)
-	place.cluster.create(place.T, object)
-}
-
 // createEventually creates a job once the operator knows the runtime that it
 // names.
 func (place *place) createEventually(object client.Object) {
 	place.Helper()
-	object.SetNamespace(place.namespace)
-	place.eventually("the job is accepted", func() error { return place.client.Create(context.Background(), object) })
-}
-
-func (place *place) eventually(what string, holds func() error) {
-	place.Helper()
-	deployed.Eventually(place.T, what, holds)
-}
-
-func (place *place) get(object client.Object, name string) error {
-	return place.client.Get(context.Background(), client.ObjectKey{Namespace: place.namespace, Name: name}, object)
+	object.SetNamespace(place.Namespace)
+	place.Eventually("the job is accepted", func() error { return place.client.Create(context.Background(), object) })
 }
 
 // mustGet reads an object that is there.
 func mustGet[T client.Object](place *place, object T, name string) T {
 	place.Helper()
-	if err := place.get(object, name); err != nil {
+	if err := place.Get(object, name); err != nil {
 		place.Fatalf("read %T %s: %v", object, name, err)
 	}
 	return object
-}
-
-// until reads an object until something holds of it.
-func (place *place) until(what string, object client.Object, holds func() error) {
-	place.Helper()
-	place.eventually(what, func() error {
-		if err := place.get(object, object.GetName()); err != nil {
-			return err
-		}
-		return holds()
-	})
-}
-
-func (place *place) patch(object client.Object, patch string) {
-	place.Helper()
-	object.SetNamespace(place.namespace)
-	if err := place.client.Patch(context.Background(), object, client.RawPatch("application/merge-patch+json", []byte(patch))); err != nil {
-		place.Fatalf("change %T %s: %v", object, object.GetName(), err)
-	}
-}
-
-func (place *place) delete(object client.Object, options ...client.DeleteOption) {
-	place.Helper()
-	object.SetNamespace(place.namespace)
-	if err := client.IgnoreNotFound(place.client.Delete(context.Background(), object, options...)); err != nil {
-		place.Fatalf("delete %T %s: %v", object, object.GetName(), err)
-	}
 }
 
 // stays fails a test if something ceases to hold within a moment in which the
@@ -261,7 +209,7 @@ func (place *place) objects() map[string]*metav1.PartialObjectMetadata {
 	for _, kind := range kinds {
 		list := &metav1.PartialObjectMetadataList{TypeMeta: kind}
 		list.Kind += "List"
-		if err := place.client.List(context.Background(), list, client.InNamespace(place.namespace)); err != nil {
+		if err := place.client.List(context.Background(), list, client.InNamespace(place.Namespace)); err != nil {
 			place.Fatalf("list %s: %v", kind.Kind, err)
 		}
 		for i := range list.Items {
@@ -278,7 +226,7 @@ func (place *place) untilObjects(want ...string) map[string]*metav1.PartialObjec
 	place.Helper()
 	slices.Sort(want)
 	var found map[string]*metav1.PartialObjectMetadata
-	place.eventually("the job has its objects", func() error {
+	place.Eventually("the job has its objects", func() error {
 		found = place.objects()
 		if got := slices.Sorted(maps.Keys(found)); !slices.Equal(got, want) {
 			return fmt.Errorf("there are %q, want %q", got, want)

@@ -22,11 +22,11 @@ func (place *place) deleted(jobs ...client.Object) {
 	place.Helper()
 	owners := map[string]bool{}
 	for _, job := range jobs {
-		place.delete(job)
+		place.Delete(job)
 		owners[string(job.GetUID())] = true
 	}
 	var before int
-	place.eventually("nothing more is made", func() error {
+	place.Eventually("nothing more is made", func() error {
 		now := len(place.objects())
 		defer func() { before = now }()
 		if now != before {
@@ -50,18 +50,18 @@ func (place *place) deleted(jobs ...client.Object) {
 
 func TestDeletedRightAfterItsCreation(t *testing.T) {
 	place := parallel(t)
-	place.create(runtime("mpi"))
+	place.Create(runtime("mpi"))
 	place.createEventually(trainJob("", "first"))
 	var jobs []client.Object
 	for i := range 10 {
 		for _, job := range []client.Object{mpiJob(fmt.Sprintf("mpi-%d", i)), trainJob("", fmt.Sprintf("train-%d", i))} {
-			place.create(job)
-			place.delete(job)
+			place.Create(job)
+			place.Delete(job)
 			jobs = append(jobs, job)
 		}
 	}
 	first := trainJob("", "first")
-	if err := place.get(first, "first"); err != nil {
+	if err := place.Get(first, "first"); err != nil {
 		t.Fatal(err)
 	}
 	place.deleted(append(jobs, first)...)
@@ -72,9 +72,9 @@ func TestDeletedWhileItsPodsAreCreated(t *testing.T) {
 	job := mpiJob("train", func(job *v2beta1.MPIJob) {
 		job.Spec.MPIReplicaSpecs[v2beta1.MPIReplicaTypeWorker].Replicas = new(int32(60))
 	})
-	place.create(job)
-	place.eventually("a worker is there", func() error {
-		if len(place.podsOf(job, training.RoleWorker)) == 0 {
+	place.Create(job)
+	place.Eventually("a worker is there", func() error {
+		if len(place.PodsOf(job, training.RoleWorker)) == 0 {
 			return errors.New("there is none")
 		}
 		return nil
@@ -88,14 +88,14 @@ func TestDeletedWhenItRunsOrIsFinished(t *testing.T) {
 		t.Run(fmt.Sprintf("finished %t", finished), func(t *testing.T) {
 			place := parallel(t)
 			job := mpiJob("train")
-			place.create(job)
+			place.Create(job)
 			launcher, workers := place.runs(job)
 			if finished {
-				place.exit(launcher, 0, report("", 2))
+				place.Exit(launcher, 0, report("", 2))
 				place.untilPhase(job, training.PhaseSucceeded)
 			}
 			// The launcher's pod belongs to its Job.
-			place.remove(append(workers, launcher)...)
+			place.Remove(append(workers, launcher)...)
 			place.deleted(job)
 		})
 	}
@@ -110,13 +110,13 @@ func TestCreatedAgain(t *testing.T) {
 		launcher, workers := place.runs(job)
 		old := job.GetUID()
 		leftovers := place.objects()
-		place.delete(job)
+		place.Delete(job)
 		again := job.DeepCopyObject().(client.Object)
 		again.SetUID("")
 		again.SetResourceVersion("")
-		place.create(again)
+		place.Create(again)
 		place.stays("it waits", func() error {
-			if err := place.get(again, again.GetName()); err != nil || progressOf(again).Phase == training.PhaseFailed {
+			if err := place.Get(again, again.GetName()); err != nil || progressOf(again).Phase == training.PhaseFailed {
 				return fmt.Errorf("it has failed (%v): %s", err, progressOf(again).FailureMessage)
 			}
 			return nil
@@ -125,7 +125,7 @@ func TestCreatedAgain(t *testing.T) {
 		if isMPIJob(again) {
 			condition = "Pending"
 		}
-		place.until("it says what it waits for", again, func() error {
+		place.Until("it says what it waits for", again, func() error {
 			if answer, message := conditionOf(again, condition); !strings.HasSuffix(answer, " WaitingForDeletion") || !strings.Contains(message, "of an earlier job of the same name, is still going") {
 				return fmt.Errorf("it says %q: %s", answer, message)
 			}
@@ -134,16 +134,16 @@ func TestCreatedAgain(t *testing.T) {
 		// The garbage collector deletes what was the old one's, and kubelets end its pods.
 		for name, object := range leftovers {
 			if object.Kind != "Pod" {
-				place.delete(object, client.PropagationPolicy(metav1.DeletePropagationBackground))
+				place.Delete(object, client.PropagationPolicy(metav1.DeletePropagationBackground))
 			}
 			if len(object.OwnerReferences) != 1 {
 				place.Errorf("%s has the owners %v", name, object.OwnerReferences)
 			}
 		}
 		for _, pod := range append(workers, launcher) {
-			place.setStatus(pod, func(status *corev1.PodStatus) { status.Phase = corev1.PodFailed })
+			place.SetStatus(pod, func(status *corev1.PodStatus) { status.Phase = corev1.PodFailed })
 		}
-		place.remove(append(workers, launcher)...)
+		place.Remove(append(workers, launcher)...)
 		place.runs(again)
 		for name, object := range place.objects() {
 			if owner := object.OwnerReferences[0].UID; owner == old {
@@ -157,10 +157,10 @@ func TestCreatedAgain(t *testing.T) {
 func TestTimeToLive(t *testing.T) {
 	place := parallel(t)
 	job := mpiJob("train", func(job *v2beta1.MPIJob) { job.Spec.RunPolicy.TTLSecondsAfterFinished = new(int32(1)) })
-	place.create(job)
+	place.Create(job)
 	launcher, _ := place.runs(job)
-	place.exit(launcher, 0, report("", 2))
-	place.eventually("the job is gone", func() error {
+	place.Exit(launcher, 0, report("", 2))
+	place.Eventually("the job is gone", func() error {
 		if err := place.client.Get(context.Background(), client.ObjectKeyFromObject(job), job); !apierrors.IsNotFound(err) {
 			return fmt.Errorf("it is %s (%v)", job.Status.Phase, err)
 		}

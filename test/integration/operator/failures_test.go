@@ -29,19 +29,19 @@ func TestFailures(t *testing.T) {
 	}{
 		"the command fails": {
 			happens: func(place *place, launcher *corev1.Pod, _ []*corev1.Pod) {
-				place.exit(launcher, 3, report("TrainingError", 2))
+				place.Exit(launcher, 3, report("TrainingError", 2))
 			},
 			reason: training.FailureTraining, event: "JobFailed", message: "The launcher (pod ",
 		},
 		"a worker fails": {
 			happens: func(place *place, _ *corev1.Pod, workers []*corev1.Pod) {
-				place.exit(workers[1], 137, "")
+				place.Exit(workers[1], 137, "")
 			},
 			reason: training.FailureWorker, event: "WorkerFailed", message: "Worker 1 (pod ",
 		},
 		"the launcher is evicted": {
 			happens: func(place *place, launcher *corev1.Pod, _ []*corev1.Pod) {
-				place.setStatus(launcher, func(status *corev1.PodStatus) {
+				place.SetStatus(launcher, func(status *corev1.PodStatus) {
 					status.Phase, status.Reason, status.Message = corev1.PodFailed, "Evicted", "The node was low on resource: memory."
 				})
 			},
@@ -69,9 +69,9 @@ func TestFailures(t *testing.T) {
 				}
 				place.untilEvents(job, "JobSubmitted", "GangSchedulingStarted", "GangScheduled", "PodsReady", "TrainingStarted", tc.event)
 				place.wantAudit(job, string(tc.reason))
-				labels := fmt.Sprintf("{failure_reason=%q,namespace=%q}", tc.reason, place.namespace)
+				labels := fmt.Sprintf("{failure_reason=%q,namespace=%q}", tc.reason, place.Namespace)
 				if !isMPIJob(job) {
-					labels = fmt.Sprintf("{failure_reason=%q,namespace=%q,runtime=\"mpi\"}", tc.reason, place.namespace)
+					labels = fmt.Sprintf("{failure_reason=%q,namespace=%q,runtime=\"mpi\"}", tc.reason, place.Namespace)
 				}
 				place.untilMetric(metricOf(job, "failed_total"), labels, 1)
 				place.wantLeft(job, launcher, workers)
@@ -84,12 +84,12 @@ func TestFailures(t *testing.T) {
 // deletion tells, and they end in any order: the first one is named.
 func TestTheWorkerThatWasDeletedFirst(t *testing.T) {
 	place := parallel(t)
-	place.create(runtime("mpi"))
-	job := trainJob(place.namespace, "train")
+	place.Create(runtime("mpi"))
+	job := trainJob(place.Namespace, "train")
 	place.createEventually(job)
 	_, workers := place.runs(job)
-	place.delete(workers[1])
-	place.delete(workers[0])
+	place.Delete(workers[1])
+	place.Delete(workers[0])
 	place.giveUp(job)
 	place.untilPhase(job, training.PhaseFailed)
 	if progress := progressOf(job); progress.FailureReason != training.FailureWorker || !strings.HasPrefix(progress.FailureMessage, "Worker 1 (pod "+workers[1].Name) {
@@ -102,7 +102,7 @@ func TestTheWorkerThatWasDeletedFirst(t *testing.T) {
 func (place *place) giveUp(job client.Object) {
 	place.Helper()
 	if isMPIJob(job) {
-		place.endJob(job.GetName()+"-launcher", batchv1.JobFailed, "BackoffLimitExceeded", "Job has reached the specified backoff limit")
+		place.EndJob(job.GetName()+"-launcher", batchv1.JobFailed, "BackoffLimitExceeded", "Job has reached the specified backoff limit")
 		return
 	}
 	set := mustGet(place, &jobset.JobSet{}, job.GetName())
@@ -120,10 +120,10 @@ func (place *place) wantLeft(job client.Object, launcher *corev1.Pod, workers []
 	if !isMPIJob(job) {
 		return
 	}
-	place.eventually("what runs is ended, and what has ended stays", func() error {
+	place.Eventually("what runs is ended, and what has ended stays", func() error {
 		for _, pod := range append(workers, launcher) {
 			ended := pod.Status.Phase == corev1.PodFailed
-			err := place.get(pod, pod.Name)
+			err := place.Get(pod, pod.Name)
 			if pod.Labels[training.LabelReplicaType] == training.RoleLauncher {
 				continue
 			}
@@ -157,15 +157,15 @@ func TestGangSchedulingTimeout(t *testing.T) {
 	job := mpiJob("train", func(job *v2beta1.MPIJob) {
 		job.Spec.RunPolicy.SchedulingPolicy = &v2beta1.SchedulingPolicy{ScheduleTimeoutSeconds: new(int32(2))}
 	})
-	place.create(job)
-	place.startLauncher(job)
+	place.Create(job)
+	place.StartLauncher(job)
 	place.untilPhase(job, training.PhaseFailed)
 	want := "Gang scheduling timeout: Requested 3 pods, only 1 nodes available with sufficient resources"
 	if progress := progressOf(job); progress.FailureReason != training.FailureGangSchedulingTimeout || !strings.HasPrefix(progress.FailureMessage, want) {
 		t.Errorf("it failed with %s: %s", progress.FailureReason, progress.FailureMessage)
 	}
 	place.untilEvents(job, "JobSubmitted", "GangSchedulingStarted", "GangSchedulingTimeout")
-	place.eventually("its workers and its group are gone", func() error {
+	place.Eventually("its workers and its group are gone", func() error {
 		for name, object := range place.objects() {
 			if object.Kind == "PodGroup" || object.Labels[training.LabelReplicaType] == training.RoleWorker {
 				return fmt.Errorf("there is %s", name)

@@ -30,12 +30,12 @@ func fetching(job *v2alpha1.TrainJob) {
 // A job that fetches something asks for nodes only when it has it.
 func TestInitializer(t *testing.T) {
 	place := parallel(t)
-	place.create(runtime("mpi"))
+	place.Create(runtime("mpi"))
 	job := trainJob("", "train", fetching)
 	place.createEventually(job)
 	before := []string{"ControllerRevision/train-runtime", "Job/train-initializer", "PersistentVolumeClaim/train-workspace"}
 	wantOwned(t, job, "kubeflow.org/v2alpha1", "TrainJob", place.untilObjects(before...))
-	place.until("the job says what it does", job, func() error {
+	place.Until("the job says what it does", job, func() error {
 		return errors.Join(wantConditions(job, "TrainingComplete", "False Initializing"), wantSteps(progressOf(job), training.StepSubmitted))
 	})
 	claim := mustGet(place, &corev1.PersistentVolumeClaim{}, "train-workspace")
@@ -44,7 +44,7 @@ func TestInitializer(t *testing.T) {
 	}
 	place.stays("no node is asked for", func() error { return place.wantObjects(before...) })
 
-	place.endJob("train-initializer", batchv1.JobComplete, "Completed", "")
+	place.EndJob("train-initializer", batchv1.JobComplete, "Completed", "")
 	place.untilObjects(append(before[1:], trainJobObjects...)...)
 	for _, replicated := range mustGet(place, &jobset.JobSet{}, "train").Spec.ReplicatedJobs {
 		mounts := fmt.Sprint(replicated.Template.Spec.Template.Spec.Containers[0].VolumeMounts)
@@ -53,34 +53,34 @@ func TestInitializer(t *testing.T) {
 		}
 	}
 	launcher, _ := place.runs(job)
-	place.exit(launcher, 0, report("", 2))
+	place.Exit(launcher, 0, report("", 2))
 	place.untilPhase(job, training.PhaseSucceeded)
 }
 
 // What the initializer itself says is what the job says.
 func TestInitializerFails(t *testing.T) {
 	place := parallel(t)
-	place.create(runtime("mpi"))
+	place.Create(runtime("mpi"))
 	job := trainJob("", "train", fetching)
 	place.createEventually(job)
 	batch := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Name: "train-initializer"}}
-	place.until("it fetches", batch, func() error { return nil })
-	pod := place.startPod(batch, "train-initializer-", -1)
-	place.assign(pod)
-	place.exit(pod, 1, "the bucket bucket has no object data: see storageUri")
-	place.until("the job says what went wrong, and goes on", job, func() error {
+	place.Until("it fetches", batch, func() error { return nil })
+	pod := place.StartPod(batch, "train-initializer-", -1)
+	place.Assign(pod)
+	place.Exit(pod, 1, "the bucket bucket has no object data: see storageUri")
+	place.Until("the job says what went wrong, and goes on", job, func() error {
 		if _, message := conditionOf(job, "TrainingComplete"); !strings.Contains(message, "the bucket bucket has no object data") {
 			return fmt.Errorf("it says %q", message)
 		}
 		return nil
 	})
-	place.endJob("train-initializer", batchv1.JobFailed, "BackoffLimitExceeded", "Job has reached the specified backoff limit")
+	place.EndJob("train-initializer", batchv1.JobFailed, "BackoffLimitExceeded", "Job has reached the specified backoff limit")
 	place.untilPhase(job, training.PhaseFailed)
 	want := fmt.Sprintf("The initializer (pod %s on node node-0) failed: the bucket bucket has no object data: see storageUri", pod.Name)
 	if progress := progressOf(job); progress.FailureReason != training.FailureTraining || !strings.HasPrefix(progress.FailureMessage, want) {
 		t.Errorf("it failed with %s: %s", progress.FailureReason, progress.FailureMessage)
 	}
-	if err := place.get(&jobset.JobSet{}, "train"); err == nil {
+	if err := place.Get(&jobset.JobSet{}, "train"); err == nil {
 		t.Error("it has a JobSet")
 	}
 }
@@ -104,10 +104,10 @@ func TestNetworkPolicies(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			place := parallel(t)
-			place.create(runtime("mpi"))
+			place.Create(runtime("mpi"))
 			place.createEventually(tc.job)
 			policy := &networkingv1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Name: tc.policy}}
-			place.until("there is a policy", policy, func() error { return nil })
+			place.Until("there is a policy", policy, func() error { return nil })
 			if len(policy.OwnerReferences) != 1 || policy.OwnerReferences[0].UID != tc.job.GetUID() || policy.Spec.PodSelector.MatchLabels[training.LabelJobName] != "train" {
 				t.Errorf("the policy belongs to %v, and is for %v", policy.OwnerReferences, policy.Spec.PodSelector)
 			}
@@ -118,19 +118,19 @@ func TestNetworkPolicies(t *testing.T) {
 // A claim that is there is used, and never deleted.
 func TestInitializerWithAClaim(t *testing.T) {
 	place := parallel(t)
-	place.create(runtime("mpi"))
+	place.Create(runtime("mpi"))
 	claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: "data"}, Spec: corev1.PersistentVolumeClaimSpec{
 		AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteMany}, Resources: corev1.VolumeResourceRequirements{Requests: resources("storage", "1Gi")},
 	}}
-	place.create(claim)
+	place.Create(claim)
 	job := trainJob("", "train", fetching, func(job *v2alpha1.TrainJob) {
 		job.Spec.Initializer.Storage = &v2alpha1.InitializerStorage{ClaimName: "data"}
 	})
 	place.createEventually(job)
 	place.untilObjects("ControllerRevision/train-runtime", "Job/train-initializer", "PersistentVolumeClaim/data")
-	place.endJob("train-initializer", batchv1.JobComplete, "Completed", "")
+	place.EndJob("train-initializer", batchv1.JobComplete, "Completed", "")
 	launcher, _ := place.runs(job)
-	place.exit(launcher, 0, report("", 2))
+	place.Exit(launcher, 0, report("", 2))
 	place.untilPhase(job, training.PhaseSucceeded)
 	if err := place.client.Get(context.Background(), client.ObjectKeyFromObject(claim), claim); err != nil || len(claim.OwnerReferences) != 0 || claim.DeletionTimestamp != nil {
 		t.Errorf("the claim belongs to %v (%v)", claim.OwnerReferences, err)

@@ -6,98 +6,30 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/apimachinery/pkg/api/resource"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/trireme-mpi/trireme/api/training"
 	"github.com/trireme-mpi/trireme/api/v2alpha1"
 	"github.com/trireme-mpi/trireme/api/v2beta1"
+	"github.com/trireme-mpi/trireme/internal/testing/player"
 )
 
-// mpiJob is an MPIJob with two workers.
-func mpiJob(name string, change ...func(*v2beta1.MPIJob)) *v2beta1.MPIJob {
-	job := &v2beta1.MPIJob{
-		ObjectMeta: metav1.ObjectMeta{Name: name},
-		Spec: v2beta1.MPIJobSpec{MPIReplicaSpecs: map[v2beta1.MPIReplicaType]*v2beta1.ReplicaSpec{
-			v2beta1.MPIReplicaTypeLauncher: {Template: template("launcher", "mpirun", "hostname")},
-			v2beta1.MPIReplicaTypeWorker:   {Replicas: new(int32(2)), Template: template("worker")},
-		}},
-	}
-	for _, change := range change {
-		change(job)
-	}
-	return job
-}
+// The jobs that most tests are about, and what is played for them.
+var (
+	mpiJob      = player.MPIJob
+	trainJob    = player.TrainJob
+	runtime     = player.Runtime
+	runtimeSpec = player.RuntimeSpec
+	resources   = player.Resources
+	progressOf  = player.ProgressOf
+	isMPIJob    = player.IsMPIJob
+	report      = player.Report
+)
 
 // suspended creates an MPIJob as Kueue's webhook leaves it.
 func suspended(job *v2beta1.MPIJob) {
 	job.Labels = map[string]string{training.LabelQueue: "team"}
 	job.Spec.RunPolicy.Suspend = new(true)
-}
-
-// trainJob is a TrainJob with two nodes.
-func trainJob(namespace, name string, change ...func(*v2alpha1.TrainJob)) *v2alpha1.TrainJob {
-	job := &v2alpha1.TrainJob{
-		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
-		Spec: v2alpha1.TrainJobSpec{
-			RuntimeRef: v2alpha1.RuntimeRef{Kind: v2alpha1.RuntimeKindNamespaced, Name: "mpi"},
-			Trainer: v2alpha1.Trainer{
-				NumNodes: new(int32(2)), Image: "registry.example/train:1", Command: []string{"python", "train.py"},
-				ResourcesPerNode: &corev1.ResourceRequirements{Limits: resources("cpu", "1", "memory", "1Gi")},
-			},
-		},
-	}
-	for _, change := range change {
-		change(job)
-	}
-	return job
-}
-
-// runtimeSpec is what jobs of a runtime are made from.
-func runtimeSpec() v2alpha1.TrainingRuntimeSpec {
-	return v2alpha1.TrainingRuntimeSpec{
-		MLPolicy: v2alpha1.MLPolicy{MPIImplementation: v2alpha1.MPIImplementationOpenMPI},
-		Template: v2alpha1.RuntimeTemplate{Spec: v2alpha1.RuntimeTemplateSpec{ReplicatedJobs: []v2alpha1.ReplicatedJob{
-			{Name: v2alpha1.ReplicatedJobLauncher, Template: template("launcher", "mpirun")},
-			{Name: v2alpha1.ReplicatedJobWorker, Template: template("worker")},
-		}}},
-	}
-}
-
-func runtime(name string, change ...func(*v2alpha1.TrainingRuntimeSpec)) *v2alpha1.TrainingRuntime {
-	made := &v2alpha1.TrainingRuntime{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: runtimeSpec()}
-	for _, change := range change {
-		change(&made.Spec)
-	}
-	return made
-}
-
-func template(name string, command ...string) corev1.PodTemplateSpec {
-	return corev1.PodTemplateSpec{
-		ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{training.IstioInject: "false"}},
-		Spec: corev1.PodSpec{Containers: []corev1.Container{{
-			Name: name, Image: "registry.example/train:1", Command: command,
-			Resources: corev1.ResourceRequirements{Limits: resources("cpu", "1", "memory", "1Gi")},
-		}}},
-	}
-}
-
-// resources takes pairs of name and quantity.
-func resources(pairs ...string) corev1.ResourceList {
-	list := corev1.ResourceList{}
-	for i := 0; i < len(pairs); i += 2 {
-		list[corev1.ResourceName(pairs[i])] = resource.MustParse(pairs[i+1])
-	}
-	return list
-}
-
-// progressOf is how far a job of either kind has come.
-func progressOf(object client.Object) *training.Progress {
-	if mpiJob, is := object.(*v2beta1.MPIJob); is {
-		return &mpiJob.Status.Progress
-	}
-	return &object.(*v2alpha1.TrainJob).Status.Progress
 }
 
 // conditionOf is a condition of a job of either kind, as "True Reason", and its
@@ -131,7 +63,7 @@ func wantConditions(object client.Object, pairs ...string) error {
 // untilPhase waits until a job has come so far.
 func (place *place) untilPhase(object client.Object, phase training.Phase) {
 	place.Helper()
-	place.until(fmt.Sprintf("%s is %s", object.GetName(), phase), object, func() error {
+	place.Until(fmt.Sprintf("%s is %s", object.GetName(), phase), object, func() error {
 		if progress := progressOf(object); progress.Phase != phase {
 			return fmt.Errorf("it is %s: %+v", progress.Phase, progress)
 		}
@@ -153,7 +85,14 @@ func wantSteps(progress *training.Progress, want ...training.TimelineStep) error
 	return nil
 }
 
-func isMPIJob(object client.Object) bool {
-	_, is := object.(*v2beta1.MPIJob)
-	return is
+// runs has a job of either kind run: every pod is placed, runs and is ready.
+func (place *place) runs(job client.Object) (launcher *corev1.Pod, workers []*corev1.Pod) {
+	place.Helper()
+	launcher, workers = place.StartPods(job)
+	all := append([]*corev1.Pod{launcher}, workers...)
+	place.Assign(all...)
+	place.StartContainers(all...)
+	place.Ready(all...)
+	place.untilPhase(job, training.PhaseRunning)
+	return launcher, workers
 }

@@ -10,6 +10,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/trireme-mpi/trireme/api/training"
+	"github.com/trireme-mpi/trireme/internal/testing/deployed"
 )
 
 // A cluster without JobSet: MPIJobs run, TrainJobs say what they lack, and start
@@ -18,23 +19,23 @@ func TestJobSetIsInstalledLater(t *testing.T) {
 	t.Parallel()
 	cluster := startCluster(t)
 	place := cluster.newPlace(t, nil)
-	place.create(runtime("mpi"))
+	place.Create(runtime("mpi"))
 	job := trainJob("", "train")
 	place.createEventually(job)
-	place.until("the job says what it lacks", job, func() error {
+	place.Until("the job says what it lacks", job, func() error {
 		return wantConditions(job, "TrainingComplete", "False JobSetNotInstalled", "Failed", "False NotFailed")
 	})
 	if progressOf(job).Phase != training.PhasePending {
 		t.Errorf("it is %s", progressOf(job).Phase)
 	}
 	other := mpiJob("other")
-	place.create(other)
+	place.Create(other)
 	launcher, _ := place.runs(other)
-	place.exit(launcher, 0, report("", 2))
+	place.Exit(launcher, 0, report("", 2))
 	place.untilPhase(other, training.PhaseSucceeded)
 
 	installed := time.Now()
-	text, err := os.ReadFile(filepath.Join(jobSetCRDs(t), "jobset.x-k8s.io_jobsets.yaml"))
+	text, err := os.ReadFile(filepath.Join(deployed.JobSetCRDs(t), "jobset.x-k8s.io_jobsets.yaml"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -45,6 +46,6 @@ func TestJobSetIsInstalledLater(t *testing.T) {
 	cluster.create(t, kind)
 	launcher, _ = place.runs(job)
 	t.Logf("it ran %s after JobSet was installed", time.Since(installed).Round(time.Second))
-	place.exit(launcher, 0, report("", 2))
+	place.Exit(launcher, 0, report("", 2))
 	place.untilPhase(job, training.PhaseSucceeded)
 }

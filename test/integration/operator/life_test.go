@@ -24,7 +24,7 @@ func bothKinds(t *testing.T, test func(*place, client.Object)) {
 	t.Run("MPIJob", func(t *testing.T) { test(parallel(t), mpiJob("train")) })
 	t.Run("TrainJob", func(t *testing.T) {
 		place := parallel(t)
-		place.create(runtime("mpi"))
+		place.Create(runtime("mpi"))
 		test(place, trainJob("", "train"))
 	})
 }
@@ -36,16 +36,16 @@ func (place *place) createAs(user string, job client.Object) {
 	if err != nil {
 		place.Fatal(err)
 	}
-	person := place.as(place.T, identity.Config())
-	job.SetNamespace(place.namespace)
-	place.eventually("the job is accepted", func() error { return person.Create(context.Background(), job) })
+	person := place.as(place.TB, identity.Config())
+	job.SetNamespace(place.Namespace)
+	place.Eventually("the job is accepted", func() error { return person.Create(context.Background(), job) })
 }
 
 // eventsOf are the reasons of the events about a job, each once.
 func (place *place) eventsOf(job client.Object) []string {
 	place.Helper()
 	var list corev1.EventList
-	if err := place.client.List(context.Background(), &list, client.InNamespace(place.namespace)); err != nil {
+	if err := place.client.List(context.Background(), &list, client.InNamespace(place.Namespace)); err != nil {
 		place.Fatal(err)
 	}
 	reasons := map[string]bool{}
@@ -60,7 +60,7 @@ func (place *place) eventsOf(job client.Object) []string {
 func (place *place) untilEvents(job client.Object, want ...string) {
 	place.Helper()
 	slices.Sort(want)
-	place.eventually("the job has its events", func() error {
+	place.Eventually("the job has its events", func() error {
 		if got := place.eventsOf(job); !slices.Equal(got, want) {
 			return fmt.Errorf("there are %q, want %q", got, want)
 		}
@@ -73,7 +73,7 @@ func TestLife(t *testing.T) {
 	t.Parallel()
 	bothKinds(t, func(place *place, job client.Object) {
 		place.createAs("ada@example.com", job)
-		launcher, workers := place.untilPods(job)
+		launcher, workers := place.StartPods(job)
 		place.waits(job, launcher)
 		place.isPlaced(job, launcher, workers)
 		place.getsReady(job, launcher, workers)
@@ -84,25 +84,15 @@ func TestLife(t *testing.T) {
 	})
 }
 
-// untilPods waits for the pods of a job of either kind.
-func (place *place) untilPods(job client.Object) (launcher *corev1.Pod, workers []*corev1.Pod) {
-	place.Helper()
-	if isMPIJob(job) {
-		workers = place.untilWorkers(job, 2)
-		return place.startLauncher(job), workers
-	}
-	return place.startJobSet(job)
-}
-
 // waits: no pod has a place yet, and the scheduler has said why.
 func (place *place) waits(job client.Object, pod *corev1.Pod) {
 	place.Helper()
-	place.setStatus(pod, func(status *corev1.PodStatus) {
+	place.SetStatus(pod, func(status *corev1.PodStatus) {
 		status.Conditions = append(status.Conditions, corev1.PodCondition{
 			Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable, Message: "0/3 nodes are available: 3 Insufficient cpu.",
 		})
 	})
-	place.until("the job says what it waits for", job, func() error {
+	place.Until("the job says what it waits for", job, func() error {
 		if progress := progressOf(job); progress.Phase != training.PhasePending || progress.ReadyWorkers != "0/2" || len(progress.WorkerPodStatuses) != 2 {
 			return fmt.Errorf("it is %+v", progress)
 		}
@@ -125,31 +115,31 @@ func (place *place) waits(job client.Object, pod *corev1.Pod) {
 // isPlaced: each pod gets a node, and then runs.
 func (place *place) isPlaced(job client.Object, launcher *corev1.Pod, workers []*corev1.Pod) {
 	place.Helper()
-	place.assign(append(workers, launcher)...)
-	place.until("the job has started", job, func() error {
+	place.Assign(append(workers, launcher)...)
+	place.Until("the job has started", job, func() error {
 		if startOf(job) == nil {
 			return errors.New("it has no startTime")
 		}
 		return wantSteps(progressOf(job), training.StepSubmitted, training.StepAdmitted, training.StepScheduled)
 	})
-	place.run(workers...)
-	place.run(launcher)
+	place.StartContainers(workers...)
+	place.StartContainers(launcher)
 	place.untilPhase(job, training.PhaseRunning)
-	place.untilMetric(runningMetric(job), fmt.Sprintf("{namespace=%q}", place.namespace), 1)
+	place.untilMetric(runningMetric(job), fmt.Sprintf("{namespace=%q}", place.Namespace), 1)
 }
 
 // getsReady: the workers' ports answer, and the launcher reaches them.
 func (place *place) getsReady(job client.Object, launcher *corev1.Pod, workers []*corev1.Pod) {
 	place.Helper()
-	place.ready(workers...)
-	place.until("all workers are ready", job, func() error {
+	place.Ready(workers...)
+	place.Until("all workers are ready", job, func() error {
 		if progress := progressOf(job); progress.ReadyWorkers != "2/2" {
 			return fmt.Errorf("it is %+v", progress)
 		}
 		return wantSteps(progressOf(job), training.StepSubmitted, training.StepAdmitted, training.StepScheduled, training.StepPodsReady)
 	})
-	place.ready(launcher)
-	place.until("the launcher has reached the workers", job, func() error {
+	place.Ready(launcher)
+	place.Until("the launcher has reached the workers", job, func() error {
 		if isMPIJob(job) {
 			return errors.Join(wantConditions(job, "Running", "True MPIJobRunning", "Pending", "False Running"), wantReplicas(job, 1, 2, 0))
 		}
@@ -160,7 +150,7 @@ func (place *place) getsReady(job client.Object, launcher *corev1.Pod, workers [
 // succeeds: the launcher's command ends with 0, and says how it went.
 func (place *place) succeeds(job client.Object, launcher *corev1.Pod, workers []*corev1.Pod) {
 	place.Helper()
-	place.exit(launcher, 0, report("", 2))
+	place.Exit(launcher, 0, report("", 2))
 	place.untilPhase(job, training.PhaseSucceeded)
 	want := []string{"TrainingComplete", "True Succeeded", "Failed", "False NotFailed", "GangScheduling", "True Scheduled", "LauncherReady", "True WorkersReached"}
 	if isMPIJob(job) {
@@ -174,9 +164,9 @@ func (place *place) succeeds(job client.Object, launcher *corev1.Pod, workers []
 	if endOf(job) == nil || endOf(job).Before(startOf(job)) || progressOf(job).Duration == "" || progressOf(job).FailureReason != "" {
 		place.Errorf("it ended at %s, after %s: %s", endOf(job), progressOf(job).Duration, progressOf(job).FailureReason)
 	}
-	place.eventually("workers, keys and group are gone, the rest stays", func() error {
+	place.Eventually("workers, keys and group are gone, the rest stays", func() error {
 		if isMPIJob(job) {
-			place.removeDeleted(workers)
+			place.RemoveDeleted(workers...)
 			return place.wantObjects("ConfigMap/train-hostfile", "Job/train-launcher", "Service/train-worker", "Pod/"+launcher.Name)
 		}
 		// JobSet knows by itself that the job has ended.
@@ -184,25 +174,25 @@ func (place *place) succeeds(job client.Object, launcher *corev1.Pod, workers []
 			"Pod/"+launcher.Name, "Pod/"+workers[0].Name, "Pod/"+workers[1].Name)
 	})
 	if isMPIJob(job) {
-		place.until("the pods are counted", job, func() error { return wantReplicas(job, 0, 0, 1) })
+		place.Until("the pods are counted", job, func() error { return wantReplicas(job, 0, 0, 1) })
 	}
-	labels := fmt.Sprintf("{namespace=%q}", place.namespace)
+	labels := fmt.Sprintf("{namespace=%q}", place.Namespace)
 	if !isMPIJob(job) {
-		labels = fmt.Sprintf("{namespace=%q,runtime=\"mpi\"}", place.namespace)
+		labels = fmt.Sprintf("{namespace=%q,runtime=\"mpi\"}", place.Namespace)
 	}
 	for _, name := range []string{"created_total", "succeeded_total", "duration_seconds_count", "time_to_start_seconds_count", "gang_scheduling_duration_seconds_count", "mpi_init_duration_seconds_count", "ssh_connect_duration_seconds_count"} {
 		place.untilMetric(metricOf(job, name), labels, 1)
 	}
-	place.untilMetric(runningMetric(job), fmt.Sprintf("{namespace=%q}", place.namespace), 0)
+	place.untilMetric(runningMetric(job), fmt.Sprintf("{namespace=%q}", place.Namespace), 0)
 }
 
 // isOver: nothing that happens to pods changes how a job has ended.
 func (place *place) isOver(job client.Object, launcher *corev1.Pod, workers []*corev1.Pod) {
 	place.Helper()
 	before := job.DeepCopyObject().(client.Object)
-	place.remove(append(workers, launcher)...)
+	place.Remove(append(workers, launcher)...)
 	place.stays("what has ended has ended", func() error {
-		if err := place.get(job, job.GetName()); err != nil {
+		if err := place.Get(job, job.GetName()); err != nil {
 			return err
 		}
 		if progressOf(job).Phase != training.PhaseSucceeded || *endOf(job) != *endOf(before) || len(progressOf(job).Timeline) != len(progressOf(before).Timeline) {
@@ -213,16 +203,6 @@ func (place *place) isOver(job client.Object, launcher *corev1.Pod, workers []*c
 		}
 		return nil
 	})
-}
-
-// removeDeleted plays the kubelet of pods that are being deleted.
-func (place *place) removeDeleted(pods []*corev1.Pod) {
-	place.Helper()
-	for _, pod := range pods {
-		if err := place.get(pod, pod.Name); err == nil && pod.DeletionTimestamp != nil {
-			place.remove(pod)
-		}
-	}
 }
 
 func (place *place) wantObjects(want ...string) error {
@@ -238,10 +218,10 @@ func (place *place) wantObjects(want ...string) error {
 func (place *place) wantAudit(job client.Object, result string) {
 	place.Helper()
 	want := []string{"start ", "end " + result}
-	place.eventually("start and end are in the audit", func() error {
+	place.Eventually("start and end are in the audit", func() error {
 		var got []string
-		for _, line := range place.operator.Audit.About(place.T, job.GetName()) {
-			if line["uid"] == string(job.GetUID()) && line["user"] == "ada@example.com" && line["namespace"] == place.namespace {
+		for _, line := range place.operator.Audit.About(place.TB, job.GetName()) {
+			if line["uid"] == string(job.GetUID()) && line["user"] == "ada@example.com" && line["namespace"] == place.Namespace {
 				got = append(got, fmt.Sprintf("%s %s", line["verb"], line["result"]))
 			}
 		}

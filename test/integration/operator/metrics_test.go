@@ -47,7 +47,7 @@ func runningMetric(job client.Object) string {
 func (place *place) untilMetric(name, labels string, want float64) {
 	place.Helper()
 	prometheus.Do(func() { place.installPrometheus() })
-	place.eventually(name+labels, func() error {
+	place.Eventually(name+labels, func() error {
 		code, body, err := place.scrape(prometheus.token)
 		if err != nil || code != http.StatusOK {
 			return fmt.Errorf("metrics are answered with %d (%v)", code, err)
@@ -89,10 +89,10 @@ func (place *place) scrape(token string) (int, string, error) {
 func (place *place) installPrometheus() {
 	place.Helper()
 	for _, document := range deployed.Documents(place, filepath.Join(deployed.Repository(), "config/rbac/metrics.yaml")) {
-		place.cluster.create(place.T, document)
+		place.cluster.create(place.TB, document)
 	}
 	prometheus.token = place.tokenOf("prometheus")
-	place.cluster.create(place.T, &rbacv1.ClusterRoleBinding{
+	place.cluster.create(place.TB, &rbacv1.ClusterRoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Name: "prometheus"},
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "trireme-metrics-reader"},
 		Subjects:   []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: deployed.Namespace, Name: "prometheus"}},
@@ -112,7 +112,7 @@ func (place *place) installPrometheus() {
 func (place *place) tokenOf(name string) string {
 	place.Helper()
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: deployed.Namespace, Name: name}}
-	place.cluster.create(place.T, account)
+	place.cluster.create(place.TB, account)
 	request := &authenticationv1.TokenRequest{}
 	if err := place.client.SubResource("token").Create(place.Context(), account, request); err != nil {
 		place.Fatal(err)

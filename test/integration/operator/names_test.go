@@ -39,7 +39,7 @@ func TestKeys(t *testing.T) {
 	bothKinds(t, func(place *place, job client.Object) {
 		place.createEventually(job)
 		secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: secretName(job)}}
-		place.until("there are keys", secret, func() error { return nil })
+		place.Until("there are keys", secret, func() error { return nil })
 		if got, want := slices.Sorted(maps.Keys(secret.Data)), []string{"authorized_keys", "host_key", "host_key.pub", "id_rsa", "id_rsa.pub"}; !slices.Equal(got, want) || secret.Type != corev1.SecretTypeOpaque {
 			place.Errorf("the Secret of type %s has %q, want %q", secret.Type, got, want)
 		}
@@ -51,11 +51,11 @@ func TestKeys(t *testing.T) {
 			place.Errorf("another key than the user's may log in (%v)", err)
 		}
 		launcher, _ := place.runs(job)
-		place.exit(launcher, 1, "")
+		place.Exit(launcher, 1, "")
 		place.giveUp(job)
 		place.untilPhase(job, training.PhaseFailed)
-		place.eventually("the keys are gone", func() error {
-			if err := place.get(secret, secret.Name); client.IgnoreNotFound(err) != nil || err == nil {
+		place.Eventually("the keys are gone", func() error {
+			if err := place.Get(secret, secret.Name); client.IgnoreNotFound(err) != nil || err == nil {
 				return fmt.Errorf("they are not (%v)", err)
 			}
 			return nil
@@ -107,8 +107,8 @@ func TestNamesThatAreTaken(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			place := parallel(t)
-			place.create(runtime("mpi"))
-			place.create(tc.theirs)
+			place.Create(runtime("mpi"))
+			place.Create(tc.theirs)
 			version := tc.theirs.GetResourceVersion()
 			place.createEventually(tc.job)
 			place.untilPhase(tc.job, training.PhaseFailed)
@@ -116,9 +116,9 @@ func TestNamesThatAreTaken(t *testing.T) {
 			if message := progressOf(tc.job).FailureMessage; !strings.HasPrefix(message, want) {
 				t.Errorf("the job says %q, want %q", message, want)
 			}
-			place.eventually("what was made so far is gone", func() error { return place.wantNoWork(tc.theirs) })
+			place.Eventually("what was made so far is gone", func() error { return place.wantNoWork(tc.theirs) })
 			place.stays("what is theirs stays", func() error {
-				if err := place.get(tc.theirs, tc.theirs.GetName()); err != nil || tc.theirs.GetResourceVersion() != version || tc.theirs.GetDeletionTimestamp() != nil {
+				if err := place.Get(tc.theirs, tc.theirs.GetName()); err != nil || tc.theirs.GetResourceVersion() != version || tc.theirs.GetDeletionTimestamp() != nil {
 					return fmt.Errorf("it is another now (%v)", err)
 				}
 				return nil
@@ -150,12 +150,12 @@ func (place *place) wantNoWork(theirs client.Object) error {
 // what the job is made from.
 func TestARevisionOfSomebodyElses(t *testing.T) {
 	place := parallel(t)
-	place.create(runtime("mpi"))
+	place.Create(runtime("mpi"))
 	theirs := &appsv1.ControllerRevision{ObjectMeta: metav1.ObjectMeta{Name: "train-runtime", Labels: map[string]string{training.LabelJobType: "trainjob"}}, Revision: 1, Data: kuberuntime.RawExtension{Raw: []byte("{}")}}
-	place.create(theirs)
+	place.Create(theirs)
 	job := trainJob("", "train")
 	place.createEventually(job)
-	place.until("the job says what is in its way", job, func() error { return wantConditions(job, "TrainingComplete", "False NameTaken") })
+	place.Until("the job says what is in its way", job, func() error { return wantConditions(job, "TrainingComplete", "False NameTaken") })
 	if objects := place.objects(); len(objects) != 1 || objects["ControllerRevision/train-runtime"].ResourceVersion != theirs.ResourceVersion {
 		t.Errorf("there are %v", objects)
 	}
@@ -177,7 +177,7 @@ func TestPodGroupsThatAreThere(t *testing.T) {
 				group.SetAPIVersion("scheduling.x-k8s.io/v1alpha1")
 				group.SetKind("PodGroup")
 				group.SetName("train")
-				place.create(group)
+				place.Create(group)
 				version := group.GetResourceVersion()
 				place.createEventually(job)
 				if tc.want == "" {
@@ -187,7 +187,7 @@ func TestPodGroupsThatAreThere(t *testing.T) {
 					if message := progressOf(job).FailureMessage; !strings.Contains(message, tc.want) {
 						place.Errorf("the job says %q, want %q", message, tc.want)
 					}
-					place.eventually("there are no pods", func() error { return place.wantNoWork(group) })
+					place.Eventually("there are no pods", func() error { return place.wantNoWork(group) })
 				}
 				if mustGet(place, group, "train").GetResourceVersion() != version {
 					place.Error("the group has changed")
@@ -202,7 +202,7 @@ func TestPodGroupsThatAreThere(t *testing.T) {
 func TestJobsThatMPIOperatorHasBegun(t *testing.T) {
 	place := parallel(t)
 	job := mpiJob("train", suspended)
-	place.create(job)
+	place.Create(job)
 	place.untilSuspended(job)
 	job.Status = v2beta1.MPIJobStatus{Conditions: []v2beta1.JobCondition{{
 		Type: v2beta1.JobCreated, Status: corev1.ConditionTrue, Reason: "MPIJobCreated", Message: "MPIJob is created.",
@@ -211,7 +211,7 @@ func TestJobsThatMPIOperatorHasBegun(t *testing.T) {
 	if err := place.client.Status().Update(t.Context(), job); err != nil {
 		t.Fatal(err)
 	}
-	place.patch(job, `{"spec":{"runPolicy":{"suspend":false}}}`)
+	place.Patch(job, `{"spec":{"runPolicy":{"suspend":false}}}`)
 	version := job.ResourceVersion
 	place.stays("the job is left alone", func() error {
 		if mustGet(place, job, job.Name).ResourceVersion != version {
@@ -224,7 +224,7 @@ func TestJobsThatMPIOperatorHasBegun(t *testing.T) {
 // What another cluster shall do is not touched here.
 func TestJobsOfMultiKueue(t *testing.T) {
 	place := parallel(t)
-	place.create(runtime("mpi"))
+	place.Create(runtime("mpi"))
 	jobs := []client.Object{
 		mpiJob("mpi", func(job *v2beta1.MPIJob) { job.Spec.RunPolicy.ManagedBy = new(training.ManagedByMultiKueue) }),
 		trainJob("", "train", func(job *v2alpha1.TrainJob) { job.Spec.ManagedBy = new(training.ManagedByMultiKueue) }),
@@ -236,7 +236,7 @@ func TestJobsOfMultiKueue(t *testing.T) {
 		var found []error
 		for _, job := range jobs {
 			version := job.GetResourceVersion()
-			if err := place.get(job, job.GetName()); err != nil || job.GetResourceVersion() != version {
+			if err := place.Get(job, job.GetName()); err != nil || job.GetResourceVersion() != version {
 				found = append(found, fmt.Errorf("%s has changed (%v): %+v", job.GetName(), err, progressOf(job)))
 			}
 		}

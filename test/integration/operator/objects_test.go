@@ -47,7 +47,7 @@ func wantOwned(t *testing.T, job client.Object, apiVersion, kind string, objects
 func TestObjectsOfAnMPIJob(t *testing.T) {
 	place := parallel(t)
 	job := mpiJob("train", func(job *v2beta1.MPIJob) { job.Spec.SlotsPerWorker = new(int32(2)) })
-	place.create(job)
+	place.Create(job)
 	wantOwned(t, job, "kubeflow.org/v2beta1", "MPIJob", place.untilObjects(mpiJobObjects...))
 
 	for index := range 2 {
@@ -101,8 +101,8 @@ func TestObjectsOfATrainJob(t *testing.T) {
 		t.Run(kind, func(t *testing.T) {
 			place := parallel(t)
 			// A runtime of the cluster must not meet that of another test.
-			runtimeName := place.namespace
-			place.create(create(place, runtimeName))
+			runtimeName := place.Namespace
+			place.Create(create(place, runtimeName))
 			job := trainJob("", "train", func(job *v2alpha1.TrainJob) {
 				job.Spec.RuntimeRef = v2alpha1.RuntimeRef{Kind: v2alpha1.RuntimeKind(kind), Name: runtimeName}
 			})
@@ -166,7 +166,7 @@ func TestGangs(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			place := parallel(t)
-			place.create(runtime("mpi", func(spec *v2alpha1.TrainingRuntimeSpec) { spec.PodGroupPolicy = tc.policy }))
+			place.Create(runtime("mpi", func(spec *v2alpha1.TrainingRuntimeSpec) { spec.PodGroupPolicy = tc.policy }))
 			place.createEventually(trainJob("", "train"))
 			place.untilObjects(trainJobObjects...)
 			group := &unstructured.Unstructured{}
@@ -189,7 +189,7 @@ func TestNothingIsUpdated(t *testing.T) {
 	t.Parallel()
 	cluster := startCluster(t, withJobSet)
 	place := cluster.newPlace(t, nil)
-	place.create(runtime("mpi"))
+	place.Create(runtime("mpi"))
 	jobs := []client.Object{mpiJob("train"), trainJob("", "bert")}
 	var created []map[string]*metav1.PartialObjectMetadata
 	for i, job := range jobs {
@@ -214,7 +214,7 @@ func TestNothingIsUpdated(t *testing.T) {
 		launcher, workers := place.runs(job)
 		pods = append(pods, workers...)
 		// Its annotation is the one thing that is ever added.
-		place.until("the launcher knows that all workers run", launcher, func() error {
+		place.Until("the launcher knows that all workers run", launcher, func() error {
 			if launcher.Annotations["training.kubeflow.org/workers-running-at"] == "" {
 				return fmt.Errorf("its annotations are %v", launcher.Annotations)
 			}
@@ -230,10 +230,10 @@ func TestNothingIsUpdated(t *testing.T) {
 	cluster.waitUntilServed(t)
 	another := mpiJob("another")
 	place.createEventually(another)
-	place.untilWorkers(another, 2)
+	place.UntilWorkers(another, 2)
 	place.stays("jobs that run are left alone by another operator", func() error {
 		for _, job := range jobs {
-			if err := place.get(job, job.GetName()); err != nil || progressOf(job).Phase != training.PhaseRunning {
+			if err := place.Get(job, job.GetName()); err != nil || progressOf(job).Phase != training.PhaseRunning {
 				return fmt.Errorf("%s: %v: %+v", job.GetName(), err, progressOf(job))
 			}
 		}
@@ -251,7 +251,7 @@ func TestNothingIsUpdated(t *testing.T) {
 func (place *place) untilTheseObjects(want []string) map[string]*metav1.PartialObjectMetadata {
 	place.Helper()
 	found := map[string]*metav1.PartialObjectMetadata{}
-	place.eventually("the job has its objects", func() error {
+	place.Eventually("the job has its objects", func() error {
 		all := place.objects()
 		clear(found)
 		for _, name := range want {

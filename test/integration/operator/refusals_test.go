@@ -19,7 +19,7 @@ import (
 func (place *place) limitPods(pods string) {
 	place.Helper()
 	quota := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Name: "few"}, Spec: corev1.ResourceQuotaSpec{Hard: resources("pods", pods)}}
-	place.create(quota)
+	place.Create(quota)
 	quota.Status = corev1.ResourceQuotaStatus{Hard: resources("pods", pods), Used: resources("pods", "0")}
 	if err := place.client.Status().Update(context.Background(), quota); err != nil {
 		place.Fatal(err)
@@ -33,15 +33,15 @@ func TestAQuotaRefusesAWorker(t *testing.T) {
 	place := sharedCluster.For(t).newPlace(t, withoutAdmission)
 	place.limitPods("2")
 	theirs := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "theirs"}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "theirs", Image: "registry.example/theirs:1"}}}}
-	place.create(theirs)
+	place.Create(theirs)
 	if used := mustGet(place, &corev1.ResourceQuota{}, "few").Status.Used.Pods().Value(); used != 1 {
 		t.Fatalf("the quota counts %d pods", used)
 	}
 	job := mpiJob("train")
-	place.create(job)
+	place.Create(job)
 	place.untilPhase(job, training.PhaseFailed)
 	message := progressOf(job).FailureMessage
-	for _, want := range []string{"Pod train-worker-", "could not be created: ", "exceeded quota: few, requested: pods=1, used: pods=2, limited: pods=2", "kubectl describe quota -n " + place.namespace} {
+	for _, want := range []string{"Pod train-worker-", "could not be created: ", "exceeded quota: few, requested: pods=1, used: pods=2, limited: pods=2", "kubectl describe quota -n " + place.Namespace} {
 		if !strings.Contains(message, want) {
 			t.Errorf("it says %q, which lacks %q", message, want)
 		}
@@ -49,9 +49,9 @@ func TestAQuotaRefusesAWorker(t *testing.T) {
 	if reason := progressOf(job).FailureReason; reason != training.FailureResourceQuota {
 		t.Errorf("it failed with %s", reason)
 	}
-	place.eventually("what was made so far is gone", func() error { return place.wantNoWork(theirs) })
+	place.Eventually("what was made so far is gone", func() error { return place.wantNoWork(theirs) })
 	place.untilEvents(job, "JobSubmitted", "GangSchedulingStarted", "ResourceQuotaExceeded")
-	place.untilMetric("training_operator_mpijob_failed_total", fmt.Sprintf("{failure_reason=\"ResourceQuotaExceeded\",namespace=%q}", place.namespace), 1)
+	place.untilMetric("training_operator_mpijob_failed_total", fmt.Sprintf("{failure_reason=\"ResourceQuotaExceeded\",namespace=%q}", place.Namespace), 1)
 }
 
 // A job that is resumed when the quota has become too small: what was deleted when
@@ -60,17 +60,17 @@ func TestAQuotaRefusesAWorkerOnResume(t *testing.T) {
 	t.Parallel()
 	place := sharedCluster.For(t).newPlace(t, withoutAdmission)
 	job := mpiJob("train")
-	place.create(job)
+	place.Create(job)
 	place.untilObjects(mpiJobObjects...)
-	place.patch(job, `{"spec":{"runPolicy":{"suspend":true}}}`)
+	place.Patch(job, `{"spec":{"runPolicy":{"suspend":true}}}`)
 	place.untilObjects("ConfigMap/train-hostfile", "Secret/train-ssh-key", "Service/train-worker")
 	place.limitPods("1")
-	place.patch(job, `{"spec":{"runPolicy":{"suspend":false}}}`)
+	place.Patch(job, `{"spec":{"runPolicy":{"suspend":false}}}`)
 	place.untilPhase(job, training.PhaseFailed)
 	if reason := progressOf(job).FailureReason; reason != training.FailureResourceQuota {
 		t.Errorf("it failed with %s: %s", reason, progressOf(job).FailureMessage)
 	}
-	place.eventually("what was made so far is gone", func() error { return place.wantNoWork(job) })
+	place.Eventually("what was made so far is gone", func() error { return place.wantNoWork(job) })
 }
 
 // An event is what the Job controller leaves when its pods are refused.
@@ -92,14 +92,14 @@ func TestEventsOfRefusals(t *testing.T) {
 				place.createEventually(job)
 				batch := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Name: "train-launcher"}}
 				if isMPIJob(job) {
-					place.until("there is a Job", batch, func() error { return nil })
+					place.Until("there is a Job", batch, func() error { return nil })
 				} else {
-					batch = place.startJobsOf(job)[training.RoleLauncher]
+					batch = place.StartJobsOf(job)[training.RoleLauncher]
 				}
-				place.create(failedCreate(batch, tc.message))
+				place.Create(failedCreate(batch, tc.message))
 				if tc.want == "" {
 					place.stays("the job goes on", func() error {
-						if err := place.get(job, "train"); err != nil || progressOf(job).Phase != training.PhasePending {
+						if err := place.Get(job, "train"); err != nil || progressOf(job).Phase != training.PhasePending {
 							return fmt.Errorf("it is %+v (%v)", progressOf(job), err)
 						}
 						return nil
@@ -111,8 +111,8 @@ func TestEventsOfRefusals(t *testing.T) {
 				if progress := progressOf(job); progress.FailureReason != tc.want || !strings.HasPrefix(progress.FailureMessage, want) {
 					place.Errorf("it failed with %s: %s", progress.FailureReason, progress.FailureMessage)
 				}
-				place.removeJobsOf("train")
-				place.eventually("what was made so far is gone", func() error { return place.wantNoWork(job) })
+				place.RemoveJobsOf("train")
+				place.Eventually("what was made so far is gone", func() error { return place.wantNoWork(job) })
 			})
 		})
 	}
@@ -138,12 +138,12 @@ func TestPodSecurityRefusesAWorker(t *testing.T) {
 	job := mpiJob("train", func(job *v2beta1.MPIJob) {
 		job.Spec.MPIReplicaSpecs[v2beta1.MPIReplicaTypeWorker].Template.Spec.HostNetwork = true
 	})
-	place.create(job)
+	place.Create(job)
 	place.untilPhase(job, training.PhaseFailed)
 	if progress := progressOf(job); progress.FailureReason != training.FailureWorker || !strings.Contains(progress.FailureMessage, `violates PodSecurity "baseline:latest": host namespaces`) {
 		t.Errorf("it failed with %s: %s", progress.FailureReason, progress.FailureMessage)
 	}
-	place.eventually("what was made so far is gone", func() error { return place.wantNoWork(job) })
+	place.Eventually("what was made so far is gone", func() error { return place.wantNoWork(job) })
 }
 
 // A namespace gets its service account a moment after it is created, and so may
@@ -153,11 +153,11 @@ func TestNoServiceAccountYet(t *testing.T) {
 	cluster := sharedCluster.For(t)
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "new-"}}
 	cluster.create(t, namespace)
-	place := &place{cluster: cluster, T: t, namespace: namespace.Name}
+	place := cluster.place(t, namespace.Name)
 	job := mpiJob("train")
-	place.create(job)
+	place.Create(job)
 	// The API server itself waits for the account, for a second or two.
-	place.until("the job says what it waits for", job, func() error { return wantConditions(job, "Pending", "True NoServiceAccount") })
-	place.create(&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "default"}})
+	place.Until("the job says what it waits for", job, func() error { return wantConditions(job, "Pending", "True NoServiceAccount") })
+	place.Create(&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "default"}})
 	place.untilObjects(mpiJobObjects...)
 }

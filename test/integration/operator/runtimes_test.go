@@ -26,7 +26,7 @@ func TestARuntimeThatChanges(t *testing.T) {
 		}
 	}
 	made := runtime("mpi", mode("old"))
-	place.create(made)
+	place.Create(made)
 	job := trainJob("", "train")
 	place.createEventually(job)
 	place.untilObjects(trainJobObjects...)
@@ -40,7 +40,7 @@ func TestARuntimeThatChanges(t *testing.T) {
 		t.Errorf("the job has kept another runtime (-want +got):\n%s", difference)
 	}
 
-	place.patch(job, `{"spec":{"suspend":true}}`)
+	place.Patch(job, `{"spec":{"suspend":true}}`)
 	place.untilObjects("ConfigMap/train-hostfile", "ControllerRevision/train-runtime", "Secret/train-ssh")
 	mode("new")(&made.Spec)
 	if err := place.client.Update(t.Context(), made); err != nil {
@@ -48,7 +48,7 @@ func TestARuntimeThatChanges(t *testing.T) {
 	}
 	wantOld := func(when string) {
 		t.Helper()
-		place.patch(job, `{"spec":{"suspend":null}}`)
+		place.Patch(job, `{"spec":{"suspend":null}}`)
 		place.untilObjects(trainJobObjects...)
 		env := mustGet(place, &jobset.JobSet{}, "train").Spec.ReplicatedJobs[1].Template.Spec.Template.Spec.Containers[0].Env
 		if !strings.Contains(fmt.Sprint(env), "{MODE old") {
@@ -56,9 +56,9 @@ func TestARuntimeThatChanges(t *testing.T) {
 		}
 	}
 	wantOld("the runtime has changed")
-	place.patch(job, `{"spec":{"suspend":true}}`)
+	place.Patch(job, `{"spec":{"suspend":true}}`)
 	place.untilObjects("ConfigMap/train-hostfile", "ControllerRevision/train-runtime", "Secret/train-ssh")
-	place.delete(made)
+	place.Delete(made)
 	wantOld("the runtime is gone")
 }
 
@@ -67,8 +67,8 @@ func TestARuntimeThatIsGone(t *testing.T) {
 	t.Parallel()
 	place := sharedCluster.For(t).newPlace(t, withoutAdmission)
 	job := trainJob("", "train")
-	place.create(job)
-	place.until("the job says what it lacks", job, func() error {
+	place.Create(job)
+	place.Until("the job says what it lacks", job, func() error {
 		_, message := conditionOf(job, v2alpha1.ConditionTrainingComplete)
 		if want := "The TrainingRuntime mpi is gone since the job was created. Create it again, or delete the job."; message != want {
 			return fmt.Errorf("it says %q, want %q", message, want)
@@ -82,7 +82,7 @@ func TestARuntimeThatIsGone(t *testing.T) {
 	if objects := place.objects(); len(objects) != 0 {
 		t.Errorf("it has objects: %v", objects)
 	}
-	place.create(runtime("mpi"))
+	place.Create(runtime("mpi"))
 	place.untilObjects(trainJobObjects...)
-	place.until("the job waits for its pods", job, func() error { return wantConditions(job, "GangScheduling", "False CreatingPods") })
+	place.Until("the job waits for its pods", job, func() error { return wantConditions(job, "GangScheduling", "False CreatingPods") })
 }

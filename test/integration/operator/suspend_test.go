@@ -8,7 +8,6 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 
 	"github.com/trireme-mpi/trireme/api/training"
@@ -36,16 +35,16 @@ const eviction = `{"spec":{"runPolicy":{"suspend":true},"mpiReplicaSpecs":{
 func TestKueueRunsAnMPIJob(t *testing.T) {
 	place := parallel(t)
 	job := mpiJob("train", suspended)
-	place.create(job)
+	place.Create(job)
 	place.untilSuspended(job)
 	if objects := place.objects(); len(objects) != 0 {
 		t.Errorf("a job that was never started has %v", objects)
 	}
 
-	place.patch(job, admission)
+	place.Patch(job, admission)
 	launcher, workers := place.runs(job)
 	place.isWhereKueueWants(launcher, workers)
-	place.until("it runs", job, func() error {
+	place.Until("it runs", job, func() error {
 		return errors.Join(wantConditions(job, "Suspended", "False MPIJobResumed", "Running", "True MPIJobRunning"), wantReplicas(job, 1, 2, 0))
 	})
 	first := map[string]bool{}
@@ -54,7 +53,7 @@ func TestKueueRunsAnMPIJob(t *testing.T) {
 	}
 
 	place.evict(job, launcher, workers)
-	place.patch(job, admission)
+	place.Patch(job, admission)
 	launcher, workers = place.runs(job)
 	for _, pod := range append(workers, launcher) {
 		if first[string(pod.UID)] {
@@ -62,10 +61,10 @@ func TestKueueRunsAnMPIJob(t *testing.T) {
 		}
 	}
 	place.isWhereKueueWants(launcher, workers)
-	place.exit(launcher, 0, report("", 2))
+	place.Exit(launcher, 0, report("", 2))
 	place.untilPhase(job, training.PhaseSucceeded)
-	place.eventually("keys and group are gone", func() error {
-		place.removeDeleted(workers)
+	place.Eventually("keys and group are gone", func() error {
+		place.RemoveDeleted(workers...)
 		return place.wantObjects("ConfigMap/train-hostfile", "Job/train-launcher", "Service/train-worker", "Pod/"+launcher.Name)
 	})
 	place.untilEvents(job, "JobSubmitted", "JobSuspended", "JobResumed", "GangSchedulingStarted", "GangScheduled", "PodsReady", "TrainingStarted", "JobSucceeded")
@@ -74,7 +73,7 @@ func TestKueueRunsAnMPIJob(t *testing.T) {
 // untilSuspended waits until a job says that it is suspended, and has no pods.
 func (place *place) untilSuspended(job *v2beta1.MPIJob) {
 	place.Helper()
-	place.until("it is suspended", job, func() error {
+	place.Until("it is suspended", job, func() error {
 		if job.Status.StartTime != nil || job.Status.Phase != training.PhasePending {
 			return fmt.Errorf("it is %s, started at %s", job.Status.Phase, job.Status.StartTime)
 		}
@@ -103,41 +102,41 @@ func (place *place) isWhereKueueWants(launcher *corev1.Pod, workers []*corev1.Po
 func (place *place) evict(job *v2beta1.MPIJob, launcher *corev1.Pod, workers []*corev1.Pod) {
 	place.Helper()
 	// Somebody, such as a monitor, wants to look at one of them first.
-	place.patch(workers[1], `{"metadata":{"finalizers":["example.com/look"]}}`)
+	place.Patch(workers[1], `{"metadata":{"finalizers":["example.com/look"]}}`)
 	// Kueue also holds back the Job of a job that it evicts, in a step of its own, and
 	// the Job controller then deletes the launcher's pod.
-	place.patch(&batchv1.Job{ObjectMeta: metav1.ObjectMeta{Name: "train-launcher"}}, `{"spec":{"suspend":true}}`)
-	place.delete(launcher)
+	place.Patch(&batchv1.Job{ObjectMeta: metav1.ObjectMeta{Name: "train-launcher"}}, `{"spec":{"suspend":true}}`)
+	place.Delete(launcher)
 	place.stays("it has not failed", func() error {
-		if err := place.get(job, job.Name); err != nil || job.Status.Phase == training.PhaseFailed {
+		if err := place.Get(job, job.Name); err != nil || job.Status.Phase == training.PhaseFailed {
 			return fmt.Errorf("it is %+v (%v)", job.Status.Progress, err)
 		}
 		return nil
 	})
-	place.patch(job, eviction)
-	place.eventually("the launcher's Job is gone, the workers are ending", func() error {
-		if err := place.get(&batchv1.Job{}, "train-launcher"); err == nil {
+	place.Patch(job, eviction)
+	place.Eventually("the launcher's Job is gone, the workers are ending", func() error {
+		if err := place.Get(&batchv1.Job{}, "train-launcher"); err == nil {
 			return errors.New("the Job is there")
 		}
 		for _, pod := range workers {
-			if err := place.get(pod, pod.Name); err != nil || pod.DeletionTimestamp == nil {
+			if err := place.Get(pod, pod.Name); err != nil || pod.DeletionTimestamp == nil {
 				return fmt.Errorf("pod %s is not being deleted (%v)", pod.Name, err)
 			}
 		}
 		return nil
 	})
-	place.until("it is suspended, with pods that are ending", job, func() error {
+	place.Until("it is suspended, with pods that are ending", job, func() error {
 		return errors.Join(wantConditions(job, "Suspended", "True MPIJobSuspended", "Running", "False Pending"), wantReplicas(job, 1, 2, 0))
 	})
-	place.remove(launcher, workers[0], workers[1])
-	place.until("one pod is left", job, func() error { return wantReplicas(job, 0, 1, 0) })
+	place.Remove(launcher, workers[0], workers[1])
+	place.Until("one pod is left", job, func() error { return wantReplicas(job, 0, 1, 0) })
 	place.stays("it is active while the pod is there", func() error {
-		if err := place.get(job, job.Name); err != nil {
+		if err := place.Get(job, job.Name); err != nil {
 			return err
 		}
 		return wantReplicas(job, 0, 1, 0)
 	})
-	place.patch(workers[1], `{"metadata":{"finalizers":null}}`)
+	place.Patch(workers[1], `{"metadata":{"finalizers":null}}`)
 	place.untilSuspended(job)
 }
 
@@ -145,54 +144,54 @@ func (place *place) evict(job *v2beta1.MPIJob, launcher *corev1.Pod, workers []*
 func TestResumedTooEarly(t *testing.T) {
 	place := parallel(t)
 	job := mpiJob("train")
-	place.create(job)
+	place.Create(job)
 	launcher, workers := place.runs(job)
-	place.patch(workers[0], `{"metadata":{"finalizers":["example.com/look"]}}`)
-	place.patch(job, `{"spec":{"runPolicy":{"suspend":true}}}`)
-	place.until("it is suspended", job, func() error { return wantConditions(job, "Suspended", "True MPIJobSuspended") })
-	place.patch(job, `{"spec":{"runPolicy":{"suspend":false}}}`)
-	place.remove(launcher, workers[0], workers[1])
+	place.Patch(workers[0], `{"metadata":{"finalizers":["example.com/look"]}}`)
+	place.Patch(job, `{"spec":{"runPolicy":{"suspend":true}}}`)
+	place.Until("it is suspended", job, func() error { return wantConditions(job, "Suspended", "True MPIJobSuspended") })
+	place.Patch(job, `{"spec":{"runPolicy":{"suspend":false}}}`)
+	place.Remove(launcher, workers[0], workers[1])
 	place.stays("nothing is made while an old pod is there", func() error {
-		for _, pod := range place.podsOf(job, training.RoleWorker) {
+		for _, pod := range place.PodsOf(job, training.RoleWorker) {
 			if pod.UID != workers[0].UID {
 				return fmt.Errorf("there is a new pod %s", pod.Name)
 			}
 		}
 		return nil
 	})
-	place.patch(workers[0], `{"metadata":{"finalizers":null}}`)
+	place.Patch(workers[0], `{"metadata":{"finalizers":null}}`)
 	place.runs(job)
 }
 
 // Kueue and a TrainJob: it is the JobSet that waits in the queue.
 func TestKueueRunsATrainJob(t *testing.T) {
 	place := parallel(t)
-	place.create(runtime("mpi"))
+	place.Create(runtime("mpi"))
 	job := trainJob("", "train", func(job *v2alpha1.TrainJob) {
 		job.Labels = map[string]string{training.LabelQueue: "team", "kueue.x-k8s.io/priority-class": "high", "team": "vision"}
 	})
 	place.createEventually(job)
 	set := &jobset.JobSet{ObjectMeta: metav1.ObjectMeta{Name: "train"}}
-	place.until("there is a JobSet", set, func() error { return nil })
+	place.Until("there is a JobSet", set, func() error { return nil })
 	if set.Labels[training.LabelQueue] != "team" || set.Labels["kueue.x-k8s.io/priority-class"] != "high" || set.Labels["team"] != "" || set.Spec.Suspend != nil {
 		t.Errorf("the JobSet has the labels %v and suspend %v", set.Labels, set.Spec.Suspend)
 	}
 	uid := set.UID
 
-	place.patch(set, `{"spec":{"suspend":true}}`)
-	place.until("it waits in the queue", job, func() error {
+	place.Patch(set, `{"spec":{"suspend":true}}`)
+	place.Until("it waits in the queue", job, func() error {
 		return errors.Join(wantConditions(job, "Suspended", "True Queued"), wantSteps(progressOf(job), training.StepSubmitted))
 	})
-	place.patch(set, `{"spec":{"suspend":false}}`)
+	place.Patch(set, `{"spec":{"suspend":false}}`)
 	launcher, workers := place.runs(job)
 	if err := wantConditions(job, "Suspended", "False NotSuspended"); err != nil {
 		t.Error(err)
 	}
 
 	// Evicted: JobSet deletes the pods.
-	place.patch(set, `{"spec":{"suspend":true}}`)
-	place.remove(append(workers, launcher)...)
-	place.until("it waits in the queue again", job, func() error {
+	place.Patch(set, `{"spec":{"suspend":true}}`)
+	place.Remove(append(workers, launcher)...)
+	place.Until("it waits in the queue again", job, func() error {
 		if startOf(job) != nil || progressOf(job).Phase != training.PhasePending {
 			return fmt.Errorf("it is %s, started at %s", progressOf(job).Phase, startOf(job))
 		}
@@ -203,26 +202,18 @@ func TestKueueRunsATrainJob(t *testing.T) {
 	}
 
 	// The user has had enough.
-	place.patch(job, `{"spec":{"suspend":true}}`)
-	place.until("it is suspended", job, func() error { return wantConditions(job, "Suspended", "True Suspended") })
-	place.removeJobsOf("train")
+	place.Patch(job, `{"spec":{"suspend":true}}`)
+	place.Until("it is suspended", job, func() error { return wantConditions(job, "Suspended", "True Suspended") })
+	place.RemoveJobsOf("train")
 	place.untilObjects("ConfigMap/train-hostfile", "ControllerRevision/train-runtime", "Secret/train-ssh")
-	place.patch(job, `{"spec":{"suspend":false}}`)
-	place.until("there is another JobSet", set, func() error {
+	place.Patch(job, `{"spec":{"suspend":false}}`)
+	place.Until("there is another JobSet", set, func() error {
 		if set.UID == uid {
 			return errors.New("it is that of before")
 		}
 		return nil
 	})
 	launcher, _ = place.runs(job)
-	place.exit(launcher, 0, report("", 2))
+	place.Exit(launcher, 0, report("", 2))
 	place.untilPhase(job, training.PhaseSucceeded)
-}
-
-// removeJobsOf plays the garbage collector of a JobSet that is gone.
-func (place *place) removeJobsOf(name string) {
-	place.Helper()
-	for _, role := range []string{training.RoleLauncher, training.RoleWorker} {
-		place.delete(&batchv1.Job{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("%s-%s-0", name, role)}}, client.PropagationPolicy(metav1.DeletePropagationBackground))
-	}
 }

@@ -1,0 +1,285 @@
+package crash
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/trireme-mpi/trireme/api/training"
+	"github.com/trireme-mpi/trireme/internal/config"
+	"github.com/trireme-mpi/trireme/internal/operator"
+	"github.com/trireme-mpi/trireme/internal/plan"
+	"github.com/trireme-mpi/trireme/internal/testing/player"
+)
+
+// life is that of one job, in a namespace and with operators of its own.
+type life struct {
+	*player.Player
+	*journal
+	story story
+	// first is the same life without a crash; nil if this is it.
+	first *outcome
+	left  outcome
+
+	job      client.Object
+	launcher *corev1.Pod
+	workers  []*corev1.Pod
+}
+
+// outcome is what is compared between lives.
+type outcome struct {
+	writes  []string
+	states  map[string]state
+	created map[string]int
+	history []told
+	events  map[string]int
+}
+
+// live leads one life from its beginning to its end.
+func live(t *testing.T, cluster *cluster, story story, first *outcome, crash *moment) *life {
+	t.Helper()
+	life := &life{
+		Player:  &player.Player{TB: t, Client: cluster.client, Namespace: cluster.newNamespace(t)},
+		journal: &journal{crash: crash}, story: story, first: first, left: outcome{states: map[string]state{}},
+	}
+	if story.kind == trainJob {
+		life.Create(player.Runtime("mpi", story.runtime))
+	}
+	life.job = story.job()
+	life.Create(life.job)
+	end := life.employ(cluster.connection)
+	defer end()
+	story.script(life)
+	life.left.writes, life.left.created, life.left.history = life.writes, life.journal.created(), life.journal.history()
+	life.left.events = life.events()
+	return life
+}
+
+// employ has an operator at work, and another one as soon as it is stopped.
+func (life *life) employ(connection *rest.Config) (end func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	var all sync.WaitGroup
+	all.Go(func() {
+		for ctx.Err() == nil {
+			life.operate(ctx, connection, &all)
+		}
+	})
+	return func() {
+		cancel()
+		all.Wait()
+	}
+}
+
+// operate returns when the operator is stopped, and nothing that it has sent is
+// on its way any more.
+func (life *life) operate(ctx context.Context, connection *rest.Config, all *sync.WaitGroup) {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	wire := &wire{journal: life.journal, stop: stop}
+	connection = rest.CopyConfig(connection)
+	connection.QPS, connection.Burst = 500, 1000
+	connection.WarningHandlerWithContext = rest.NoWarnings{}
+	connection.Wrap(func(server http.RoundTripper) http.RoundTripper {
+		wire.server = server
+		return wire
+	})
+	settings := config.Default()
+	settings.ClusterDomain = "cluster.local"
+	settings.LeaderElection.Enabled = false
+	manager, err := operator.NewConfined(connection, operator.Options{Config: settings, ProbeAddress: "0", Audit: io.Discard}, life.Namespace)
+	if err != nil {
+		life.Errorf("start an operator: %v", err)
+		return
+	}
+	all.Go(func() {
+		if err := manager.Start(ctx); err != nil && !wire.dead.Load() {
+			life.Errorf("the operator ended: %v", err)
+		}
+	})
+	<-ctx.Done()
+	wire.underway.Wait()
+}
+
+// untilJob waits until something holds of the job.
+func (life *life) untilJob(what string, holds func(*training.Progress) bool) {
+	life.Helper()
+	life.Until(what, life.job, func() error {
+		if progress := player.ProgressOf(life.job); !holds(progress) {
+			return fmt.Errorf("it is %+v", progress)
+		}
+		return nil
+	})
+}
+
+func (life *life) untilPhase(phase training.Phase) {
+	life.Helper()
+	life.untilJob("the job is "+string(phase), func(progress *training.Progress) bool { return progress.Phase == phase })
+}
+
+func (life *life) untilStep(step training.TimelineStep) {
+	life.Helper()
+	life.untilJob("the job has reached "+string(step), func(progress *training.Progress) bool {
+		return slices.ContainsFunc(progress.Timeline, func(entry training.TimelineEntry) bool { return entry.Step == step })
+	})
+}
+
+// runs brings the job from its creation, or from its suspension, to where every
+// rank is at work.
+func (life *life) runs() {
+	life.Helper()
+	if life.story.launcherLast {
+		life.workers = life.UntilWorkers(life.job, 2)
+		life.Assign(life.workers...)
+		life.StartContainers(life.workers...)
+		life.Ready(life.workers...)
+		life.launcher = life.StartLauncher(life.job)
+		life.Assign(life.launcher)
+		life.untilStep(training.StepPodsReady)
+		life.StartContainers(life.launcher)
+	} else {
+		life.launcher, life.workers = life.StartPods(life.job)
+		life.Assign(append(slices.Clone(life.workers), life.launcher)...)
+		life.untilStep(training.StepScheduled)
+		life.StartContainers(life.workers...)
+		life.StartContainers(life.launcher)
+		life.untilPhase(training.PhaseRunning)
+		life.Ready(life.workers...)
+		life.untilStep(training.StepPodsReady)
+	}
+	life.untilPhase(training.PhaseRunning)
+	life.Until("the launcher knows that all workers run", life.launcher, func() error {
+		if life.launcher.Annotations[plan.RunningAnnotation] == "" {
+			return fmt.Errorf("its annotations are %v", life.launcher.Annotations)
+		}
+		return nil
+	})
+	life.Ready(life.launcher)
+	life.untilJob("every worker is reached", func(*training.Progress) bool { return life.isReached() })
+}
+
+// isReached tells whether the status says that the launcher is ready.
+func (life *life) isReached() bool {
+	return slices.ContainsFunc(player.ProgressOf(life.job).Timeline, func(entry training.TimelineEntry) bool {
+		return entry.Step == training.StepWorkersReached
+	})
+}
+
+// endsWell: the command has ended, and then whoever made the launcher's pod says
+// so, too.
+func (life *life) endsWell() {
+	life.Helper()
+	life.Exit(life.launcher, 0, player.Report("", 2))
+	life.untilPhase(training.PhaseSucceeded)
+}
+
+// completes writes the end of the launcher's Job, if it is still there.
+func (life *life) completes() {
+	life.Helper()
+	if life.story.kind == mpiJob {
+		life.EndJob(life.job.GetName()+"-launcher", batchv1.JobComplete, "CompletionsReached", "Reached expected number of succeeded pods")
+	}
+}
+
+const (
+	// quiet is how long nothing may happen before a state is taken for the last one.
+	quiet = 1500 * time.Millisecond
+	// again is when a state that was right is looked at once more.
+	again = 400 * time.Millisecond
+)
+
+// settles waits until what there is does not change any more: in the first life
+// because nothing happens, in others because it is what it was in the first.
+func (life *life) settles(when string) {
+	life.Helper()
+	if life.first == nil {
+		life.left.states[when] = life.lastState()
+		return
+	}
+	want := life.first.states[when]
+	life.Eventually(when+": there is what there was without a crash", func() error {
+		life.collectGarbage()
+		return differs(want, life.state())
+	})
+	time.Sleep(again)
+	if err := differs(want, life.state()); err != nil {
+		life.Errorf("%s: a moment later %v", when, err)
+	}
+}
+
+func (life *life) lastState() state {
+	life.Helper()
+	found := life.state()
+	for since := time.Now(); time.Since(since) < quiet; time.Sleep(100 * time.Millisecond) {
+		life.collectGarbage()
+		if now := life.state(); differs(found, now) != nil {
+			found, since = now, time.Now()
+		}
+	}
+	return found
+}
+
+func differs(want, got state) error {
+	if difference := cmp.Diff(want, got); difference != "" {
+		return fmt.Errorf("it is not the same (-without +with a crash):\n%s", difference)
+	}
+	return nil
+}
+
+// expires: what is left of a job that has outlived itself goes with it.
+func (life *life) expires() {
+	life.Helper()
+	patch := `{"spec":{"ttlSecondsAfterFinished":0}}`
+	if life.story.kind == mpiJob {
+		patch = `{"spec":{"runPolicy":{"ttlSecondsAfterFinished":0}}}`
+	}
+	life.Patch(life.job, patch)
+	life.Eventually("the job is gone", func() error {
+		if err := life.Get(life.job, life.job.GetName()); !apierrors.IsNotFound(err) {
+			return errors.Join(errors.New("it is there"), err)
+		}
+		return nil
+	})
+	life.Eventually("everything is gone", func() error {
+		life.collectGarbage()
+		if left := life.state(); len(left) > 0 {
+			return fmt.Errorf("there is %v", left)
+		}
+		return nil
+	})
+}
+
+// suspend has a job that runs stopped, and resume started anew.
+func (life *life) suspend(yes bool) {
+	life.Helper()
+	patch := `{"spec":{"suspend":%t}}`
+	if life.story.kind == mpiJob {
+		patch = `{"spec":{"runPolicy":{"suspend":%t}}}`
+	}
+	life.Patch(life.job, fmt.Sprintf(patch, yes))
+}
+
+// outOfMemory ends a worker as the kernel does.
+func (life *life) outOfMemory(pod *corev1.Pod) {
+	life.Helper()
+	life.SetStatus(pod, func(status *corev1.PodStatus) {
+		status.Phase = corev1.PodFailed
+		status.ContainerStatuses[0].Ready = false
+		status.ContainerStatuses[0].State = corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{
+			ExitCode: 137, Reason: "OOMKilled", StartedAt: metav1.Now(), FinishedAt: metav1.Now(),
+		}}
+	})
+}

@@ -1,0 +1,265 @@
+package crash
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	eventsv1 "k8s.io/api/events/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/trireme-mpi/trireme/api/training"
+	"github.com/trireme-mpi/trireme/api/v2alpha1"
+	"github.com/trireme-mpi/trireme/api/v2beta1"
+	"github.com/trireme-mpi/trireme/internal/operator"
+	"github.com/trireme-mpi/trireme/internal/testing/player"
+)
+
+// moment is when an operator is stopped: before a write reaches the API server, or
+// after it has, with the answer lost.
+type moment struct {
+	write string
+	after bool
+}
+
+func (moment moment) String() string {
+	if moment.after {
+		return "after " + moment.write
+	}
+	return "before " + moment.write
+}
+
+// journal is what the operators of one life have written, one after the other.
+type journal struct {
+	// crash is when the first of them is stopped.
+	crash *moment
+
+	mutex   sync.Mutex
+	crashed bool
+	// writes are all that were tried, each once, in their order.
+	writes []string
+	// done counts those that the API server took.
+	done map[string]int
+	// told are the statuses that were stored.
+	told []told
+}
+
+// told is what a status says that must never be wrong.
+type told struct {
+	phase  training.Phase
+	reason training.FailureReason
+}
+
+// begin notes a write, and tells whether it is the one to be stopped at.
+func (journal *journal) begin(write *write) bool {
+	journal.mutex.Lock()
+	defer journal.mutex.Unlock()
+	name := write.what
+	// What is made a second time is another write; a status has a name of its own.
+	if nth := journal.done[name] + 1; nth > 1 && write.status == nil {
+		name = fmt.Sprintf("%s, time %d", name, nth)
+	}
+	if !slices.Contains(journal.writes, name) {
+		journal.writes = append(journal.writes, name)
+	}
+	if journal.crashed || journal.crash == nil || journal.crash.write != name {
+		return false
+	}
+	journal.crashed = true
+	return true
+}
+
+// end notes what the API server took.
+func (journal *journal) end(write *write, response *http.Response) {
+	if response.StatusCode >= http.StatusMultipleChoices {
+		return
+	}
+	journal.mutex.Lock()
+	defer journal.mutex.Unlock()
+	if journal.done == nil {
+		journal.done = map[string]int{}
+	}
+	journal.done[write.what]++
+	if write.status != nil {
+		journal.told = append(journal.told, *write.status)
+	}
+}
+
+// created counts what was created, by kind and name.
+func (journal *journal) created() map[string]int {
+	journal.mutex.Lock()
+	defer journal.mutex.Unlock()
+	created := map[string]int{}
+	for what, number := range journal.done {
+		if strings.HasPrefix(what, "create ") && !strings.HasPrefix(what, "create events/") {
+			created[what] = number
+		}
+	}
+	return created
+}
+
+// history is what the statuses said, one after the other.
+func (journal *journal) history() []told {
+	journal.mutex.Lock()
+	defer journal.mutex.Unlock()
+	return slices.Compact(slices.Clone(journal.told))
+}
+
+// wire is the one way that an operator has to the API server.
+type wire struct {
+	journal *journal
+	server  http.RoundTripper
+	// stop ends the operator.
+	stop func()
+
+	dead     atomic.Bool
+	underway sync.WaitGroup
+}
+
+var errStopped = errors.New("the operator is no more")
+
+// RoundTrip passes requests on until the operator is stopped, and none after that.
+func (wire *wire) RoundTrip(request *http.Request) (*http.Response, error) {
+	if wire.dead.Load() {
+		return nil, errStopped
+	}
+	if request.Method == http.MethodGet {
+		return wire.server.RoundTrip(request)
+	}
+	wire.underway.Add(1)
+	defer wire.underway.Done()
+	write, err := writeOf(request)
+	if err != nil {
+		return nil, err
+	}
+	stopHere := wire.journal.begin(write)
+	if stopHere && !wire.journal.crash.after {
+		return nil, wire.die()
+	}
+	// What is on its way arrives, whatever becomes of who has sent it.
+	response, err := wire.server.RoundTrip(request.Clone(context.WithoutCancel(request.Context())))
+	if err != nil {
+		return nil, err
+	}
+	wire.journal.end(write, response)
+	if stopHere {
+		_ = response.Body.Close()
+		return nil, wire.die()
+	}
+	return response, nil
+}
+
+func (wire *wire) die() error {
+	wire.dead.Store(true)
+	wire.stop()
+	return errStopped
+}
+
+// write is one request that changes something.
+type write struct {
+	// what is the same in each life: a verb, a kind and a name, or what is told.
+	what string
+	// status is nil unless a job's is written.
+	status *told
+}
+
+var (
+	paths = regexp.MustCompile(`^/apis?/(?:[^/]+/)?v[^/]+/namespaces/[^/]+/([^/]+)(?:/([^/]+))?(?:/(.+))?$`)
+	// generated is how names end that the API server makes.
+	generated = regexp.MustCompile(`-[bcdfghjklmnpqrstvwxz2456789]{5}$`)
+	decoder   = serializer.NewCodecFactory(operator.Scheme()).UniversalDeserializer()
+	verbs     = map[string]string{http.MethodPost: "create", http.MethodPut: "update", http.MethodPatch: "patch", http.MethodDelete: "delete"}
+)
+
+func writeOf(request *http.Request) (*write, error) {
+	parts := paths.FindStringSubmatch(request.URL.Path)
+	if parts == nil {
+		return nil, fmt.Errorf("the operator writes %s %s, which is not in the job's namespace", request.Method, request.URL.Path)
+	}
+	resource, name := parts[1], generated.ReplaceAllString(parts[2], "-*")
+	made := &write{}
+	if parts[3] == "status" {
+		object, err := bodyOf(request)
+		if err != nil {
+			return nil, err
+		}
+		made.what, made.status = statusOf(object)
+		return made, nil
+	}
+	if request.Method == http.MethodPost {
+		object, err := bodyOf(request)
+		if err != nil {
+			return nil, err
+		}
+		name = object.GetName()
+		if event, is := object.(*eventsv1.Event); is {
+			name = event.Reason
+		}
+	}
+	made.what = fmt.Sprintf("%s %s/%s", verbs[request.Method], resource, name)
+	return made, nil
+}
+
+// bodyOf is the object that a request brings.
+func bodyOf(request *http.Request) (client.Object, error) {
+	body, err := io.ReadAll(request.Body)
+	if err != nil {
+		return nil, err
+	}
+	request.Body = io.NopCloser(bytes.NewReader(body))
+	if object, _, err := decoder.Decode(body, nil, nil); err == nil {
+		return object.(client.Object), nil
+	}
+	// Groups are of kinds that nobody has types for.
+	object := &metav1.PartialObjectMetadata{}
+	if err := json.Unmarshal(body, object); err != nil || object.Name == "" {
+		return nil, fmt.Errorf("%s %s: its body is not understood: %v", request.Method, request.URL.Path, err)
+	}
+	return object, nil
+}
+
+// statusOf names a status by what is the same in each life: how many pods of
+// several are seen at a moment is not.
+func statusOf(object client.Object) (string, *told) {
+	progress := player.ProgressOf(object)
+	last := "nothing"
+	if steps := progress.Timeline; len(steps) > 0 {
+		last = string(steps[len(steps)-1].Step)
+	}
+	text := fmt.Sprintf("tell generation %d: %s, %s, %s", progress.ObservedGeneration, progress.Phase, last, strings.Join(holding(object), " "))
+	if job, is := object.(*v2beta1.MPIJob); is && job.Status.CompletionTime != nil {
+		for _, role := range []v2beta1.MPIReplicaType{v2beta1.MPIReplicaTypeLauncher, v2beta1.MPIReplicaTypeWorker} {
+			text += fmt.Sprintf(", %d %s", job.Status.ReplicaStatuses[role].Active, role)
+		}
+	}
+	return text, &told{phase: progress.Phase, reason: progress.FailureReason}
+}
+
+// holding are the conditions that hold.
+func holding(object client.Object) (names []string) {
+	if job, is := object.(*v2beta1.MPIJob); is {
+		for _, condition := range job.Status.Conditions {
+			if condition.Status == "True" {
+				names = append(names, string(condition.Type))
+			}
+		}
+		return names
+	}
+	for _, condition := range object.(*v2alpha1.TrainJob).Status.Conditions {
+		if condition.Status == metav1.ConditionTrue {
+			names = append(names, condition.Type)
+		}
+	}
+	return names
+}
