@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -144,19 +145,24 @@ func runtimeObjects(found []foundRuntime) (runtime.Object, error) {
 func (environment *environment) runtimeNamed(ctx context.Context, from client.Reader, namespace, name, kind string) (*foundRuntime, error) {
 	own, ofCluster := &v2alpha1.TrainingRuntime{}, &v2alpha1.ClusterTrainingRuntime{}
 	wanted := func(each v2alpha1.RuntimeKind) bool { return kind == "" || strings.EqualFold(kind, string(each)) }
-	var err error
+	var refused error
 	if wanted(v2alpha1.RuntimeKindNamespaced) {
-		if err = from.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, own); err == nil {
+		err := from.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, own)
+		if err == nil {
 			return &foundRuntime{own, v2alpha1.RuntimeKindNamespaced, &own.Spec}, nil
 		}
+		refused = client.IgnoreNotFound(err)
 	}
 	if wanted(v2alpha1.RuntimeKindCluster) {
-		if err = from.Get(ctx, client.ObjectKey{Name: name}, ofCluster); err == nil {
+		err := from.Get(ctx, client.ObjectKey{Name: name}, ofCluster)
+		if err == nil {
 			return &foundRuntime{ofCluster, v2alpha1.RuntimeKindCluster, &ofCluster.Spec}, nil
 		}
+		refused = cmp.Or(refused, client.IgnoreNotFound(err))
 	}
-	if client.IgnoreNotFound(err) != nil {
-		return nil, err
+	if refused != nil {
+		// What may not be read is not known to be missing.
+		return nil, refused
 	}
 	return nil, &failure{code: exitNotFound, message: fmt.Sprintf("no runtime %q", name), reason: "NotFound",
 		suggestions: []string{fmt.Sprintf("See which there are: %s runtime list -n %s", environment.calledAs, namespace)}}

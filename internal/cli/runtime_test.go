@@ -48,6 +48,7 @@ func TestRuntimeListAndValidate(t *testing.T) {
 		"test no amount":          {with(noTerminal, some...), "runtime test ours --cpu much"},
 		"test of another kind":    {with(noTerminal, some...), "runtime test ours --kind ClusterTrainingRuntime"},
 		"test no kind":            {with(noTerminal, some...), "runtime test ours --kind Deployment"},
+		"test of what is hidden":  {session{objects: some, answers: forbidden("ClusterTrainingRuntime")}, "runtime test theirs --image x"},
 		"test forbidden":          {session{objects: some, answers: forbidden("ClusterTrainingRuntime")}, "runtime test mpi-openmpi-cpu --kind clustertrainingruntime --image x"},
 	})
 }
