@@ -40,12 +40,19 @@ type theJob struct {
 // newNamespace is one in which PodSecurity's level is restricted.
 func newNamespace(t *testing.T) (client.WithWatch, string) {
 	t.Helper()
+	return newNamespaceOf(t, "restricted")
+}
+
+// newNamespaceOf has its level from the start: who judges pods learns of a change a
+// moment later.
+func newNamespaceOf(t *testing.T, level string) (client.WithWatch, string) {
+	t.Helper()
 	api, err := jobClient()
 	if err != nil {
 		t.Fatal(err)
 	}
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
-		GenerateName: "job-", Labels: map[string]string{"pod-security.kubernetes.io/enforce": "restricted"},
+		GenerateName: "job-", Labels: map[string]string{"pod-security.kubernetes.io/enforce": level},
 	}}
 	if err := api.Create(t.Context(), namespace); err != nil {
 		t.Fatal(err)

@@ -85,12 +85,7 @@ func piExample(t *testing.T, file, image, program string) *v2beta1.MPIJob {
 // sshdNamespace is one that images with an sshd of their own can run in.
 func sshdNamespace(t *testing.T) (client.WithWatch, string) {
 	t.Helper()
-	api, namespace := newNamespace(t)
-	place := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}
-	if err := api.Patch(t.Context(), place, client.RawPatch("application/merge-patch+json",
-		[]byte(`{"metadata":{"labels":{"pod-security.kubernetes.io/enforce":"privileged"}}}`))); err != nil {
-		t.Fatal(err)
-	}
+	api, namespace := newNamespaceOf(t, "privileged")
 	if err := api.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "prepared"}, Data: prepared}); err != nil {
 		t.Fatal(err)
 	}

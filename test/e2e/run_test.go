@@ -58,15 +58,22 @@ type run struct {
 	hosts     []string
 }
 
-// newRun makes everything but the pods.
+// newRun makes everything but the pods, in a namespace in which PodSecurity's level is
+// restricted.
 func newRun(t *testing.T, mpiJob *v2beta1.MPIJob) *run {
+	t.Helper()
+	return newRunAt(t, "restricted", mpiJob)
+}
+
+// newRunAt is one in a namespace of another level.
+func newRunAt(t *testing.T, level string, mpiJob *v2beta1.MPIJob) *run {
 	t.Helper()
 	client, err := connect()
 	if err != nil {
 		t.Fatal(err)
 	}
 	namespace, err := client.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
-		GenerateName: "run-", Labels: map[string]string{"pod-security.kubernetes.io/enforce": "restricted"},
+		GenerateName: "run-", Labels: map[string]string{"pod-security.kubernetes.io/enforce": level},
 	}}, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)

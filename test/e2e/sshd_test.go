@@ -62,8 +62,8 @@ func TestImagesWithAnSSHDOfTheirOwn(t *testing.T) {
 					}
 				}
 				count := repeat(mpiJob, 2)
-				run := newRun(t, mpiJob)
-				run.prepareNamespace()
+				run := newRunAt(t, "privileged", mpiJob)
+				run.createPrepared()
 				run.startWorkers()
 				run.startLauncher()
 				wantRuns(t, run, count)
@@ -72,13 +72,9 @@ func TestImagesWithAnSSHDOfTheirOwn(t *testing.T) {
 	}
 }
 
-// prepareNamespace lets pods be root, and has what the images have built in.
-func (run *run) prepareNamespace() {
+// createPrepared makes what the images have built in.
+func (run *run) createPrepared() {
 	run.t.Helper()
-	patch := []byte(`{"metadata":{"labels":{"pod-security.kubernetes.io/enforce":"privileged"}}}`)
-	if _, err := run.client.CoreV1().Namespaces().Patch(run.t.Context(), run.namespace, "application/merge-patch+json", patch, metav1.PatchOptions{}); err != nil {
-		run.t.Fatal(err)
-	}
 	if _, err := run.client.CoreV1().ConfigMaps(run.namespace).Create(run.t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "prepared"}, Data: prepared}, metav1.CreateOptions{}); err != nil {
 		run.t.Fatal(err)
 	}
