@@ -2,6 +2,8 @@ package e2e
 
 import (
 	"encoding/json"
+	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -52,6 +54,24 @@ func quotaOfPods(namespace, pods string) *corev1.ResourceQuota {
 	return &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "small"}, Spec: corev1.ResourceQuotaSpec{
 		Hard: corev1.ResourceList{corev1.ResourcePods: resource.MustParse(pods)},
 	}}
+}
+
+// createQuota waits until the quota counts: until its controller has seen it, pods are
+// not held against it.
+func createQuota(t *testing.T, api client.Client, quota *corev1.ResourceQuota) {
+	t.Helper()
+	if err := api.Create(t.Context(), quota); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the quota counts", func() error {
+		if err := api.Get(t.Context(), client.ObjectKeyFromObject(quota), quota); err != nil {
+			return err
+		}
+		if len(quota.Status.Hard) == 0 {
+			return errors.New("it has no status")
+		}
+		return nil
+	})
 }
 
 func TestDiagnoseAJobThatRuns(t *testing.T) {
@@ -114,9 +134,7 @@ func TestDiagnoseAJobOverQuota(t *testing.T) {
 		job.until("it is suspended", time.Minute, func(training.Progress) bool { _, is := conditionsOf(job.object)["Suspended"]; return is })
 		stdout, _ := odh(t, 1, job.namespace, "diagnose", "train")
 		contains(t, stdout, "[certain] The job is suspended", `"suspend":false`)
-		if err := job.client.Create(t.Context(), quotaOfPods(job.namespace, "1")); err != nil {
-			t.Fatal(err)
-		}
+		createQuota(t, job.client, quotaOfPods(job.namespace, "1"))
 		job.change(setSuspend(false))
 		job.fails(training.FailureResourceQuota)
 		stdout, _ = odh(t, 6, job.namespace, "diagnose", "train")
@@ -171,18 +189,35 @@ func fileOf(t *testing.T, object client.Object) string {
 	return file
 }
 
+// untilOnANode waits until a kubelet has told of an image, which it does a while after
+// the image is there.
+func untilOnANode(t *testing.T, api client.Client, image string) {
+	t.Helper()
+	eventually(t, "a node has "+image, func() error {
+		var nodes corev1.NodeList
+		if err := api.List(t.Context(), &nodes); err != nil {
+			return err
+		}
+		for _, node := range nodes.Items {
+			if slices.ContainsFunc(node.Status.Images, func(there corev1.ContainerImage) bool { return slices.Contains(there.Names, image) }) {
+				return nil
+			}
+		}
+		return fmt.Errorf("%d nodes have not", len(nodes.Items))
+	})
+}
+
 func TestPreflight(t *testing.T) {
 	bothFail(t, 2, allreduce, func(t *testing.T, object client.Object) {
 		api, namespace := newNamespace(t)
 		file := fileOf(t, object)
+		untilOnANode(t, api, localImage)
 		stdout, _ := odh(t, 0, namespace, "preflight", "-f", file)
 		contains(t, stdout, "train in namespace "+namespace+": 16/16 checks passed", "ok         Rights", "ok         Dry run", "ok         Image", "ok         Nodes")
 		stdout, _ = odh(t, 4, namespace, "preflight", "-f", file, "--as", "mallory")
 		contains(t, stdout, "fail       Rights", "You may not create")
 
-		if err := api.Create(t.Context(), quotaOfPods(namespace, "2")); err != nil {
-			t.Fatal(err)
-		}
+		createQuota(t, api, quotaOfPods(namespace, "2"))
 		eventually(t, "admission knows the quota", func() error {
 			_, err := shell("! bin/cluster kubectl create --dry-run=server -n " + namespace + " -f " + file + " >/dev/null 2>&1")
 			return err
@@ -229,7 +264,7 @@ func TestRuntimes(t *testing.T) {
 		contains(t, stdout, "ok    pods placed", "ok    image pulled", "ok    workers reached", "ok    ranks started", "ok    every rank answered")
 		contains(t, stderr, "The runtime works.")
 	}
-	stdout, _ = odh(t, 7, namespace, append([]string{"runtime", "test", "mpi-openmpi-cpu", "--image", "trireme.local/nothing:1", "--timeout", "10s"}, small...)...)
+	stdout, _ = odh(t, 7, namespace, append([]string{"runtime", "test", "mpi-openmpi-cpu", "--image", "trireme.local/nothing:1", "--timeout", "30s"}, small...)...)
 	contains(t, stdout, "ok    pods placed", "fail  image pulled", "trireme.local/nothing:1")
 	odh(t, 3, namespace, "runtime", "test", "no-such-runtime", "--image", localImage)
 	var left v2alpha1.TrainJobList

@@ -3,6 +3,7 @@ package e2e
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"regexp"
@@ -29,8 +30,37 @@ var buildOdh = sync.OnceValue(func() error {
 	return nil
 })
 
+// printed is what a command has printed so far, and may be read while it runs.
+type printed struct {
+	mutex sync.Mutex
+	text  bytes.Buffer
+}
+
+func (printed *printed) Write(text []byte) (int, error) {
+	printed.mutex.Lock()
+	defer printed.mutex.Unlock()
+	return printed.text.Write(text)
+}
+
+func (printed *printed) String() string {
+	printed.mutex.Lock()
+	defer printed.mutex.Unlock()
+	return printed.text.String()
+}
+
+// waitFor waits until a text is among it.
+func (printed *printed) waitFor(t *testing.T, text string) {
+	t.Helper()
+	eventually(t, "it prints "+text, func() error {
+		if said := printed.String(); !strings.Contains(said, text) {
+			return fmt.Errorf("it has printed %q", said)
+		}
+		return nil
+	})
+}
+
 // odhCommand is a command line that talks to the cluster of the tests.
-func odhCommand(t *testing.T, namespace string, arguments ...string) (command *exec.Cmd, stdout, stderr *bytes.Buffer) {
+func odhCommand(t *testing.T, namespace string, arguments ...string) (command *exec.Cmd, stdout, stderr *printed) {
 	t.Helper()
 	if err := buildOdh(); err != nil {
 		t.Fatal(err)
@@ -46,7 +76,7 @@ func odhCommand(t *testing.T, namespace string, arguments ...string) (command *e
 	command = exec.CommandContext(t.Context(), "bin/odh", append([]string{"-n", namespace}, arguments...)...)
 	command.Dir = repository
 	command.Env = append(os.Environ(), "KUBECONFIG="+kubeconfig[1])
-	stdout, stderr = &bytes.Buffer{}, &bytes.Buffer{}
+	stdout, stderr = &printed{}, &printed{}
 	command.Stdout, command.Stderr = stdout, stderr
 	return command, stdout, stderr
 }
@@ -92,7 +122,13 @@ func TestOdhFollowsARealJob(t *testing.T) {
 	}
 	contains(t, stderr, "Submitted", "Scheduled", "trainjob/hello Succeeded after", "WorkersReached", "Finished")
 
-	stdout, _ = odh(t, 0, namespace, "trainjob", "describe", "hello")
+	// Events are told after the status is, and not by the same request.
+	eventually(t, "the operator has told of the end", func() error {
+		if stdout, _ = odh(t, 0, namespace, "trainjob", "describe", "hello"); !strings.Contains(stdout, "JobSucceeded") {
+			return errors.New(stdout)
+		}
+		return nil
+	})
 	contains(t, stdout, "State:     Succeeded after", "Timeline:", "Finished", "Pods:", "launcher", "worker 0", "worker 1", "Resources:", "Events:", "JobSucceeded")
 	stdout, _ = odh(t, 0, namespace, "training", "list", "-o", "wide")
 	contains(t, stdout, "hello", "TrainJob", "Succeeded", "OpenMPI", "mpi-openmpi-cpu", "trireme.local/openmpi:5")
@@ -137,25 +173,18 @@ func TestOdhDetaches(t *testing.T) {
 	if err := command.Start(); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "it prints something", func() error {
-		asked, printed, refused := odhCommand(t, namespace, "trainjob", "logs", "long")
-		if _ = asked.Run(); !strings.Contains(printed.String(), "it runs") {
-			return errors.New(refused.String())
-		}
-		return nil
-	})
-	time.Sleep(2 * time.Second) // It comes to whoever follows a moment later.
+	stdout.waitFor(t, "it runs")
 	_ = command.Process.Signal(os.Interrupt)
 	_ = command.Wait()
 	if code := command.ProcessState.ExitCode(); code != 130 {
 		t.Errorf("exit code %d, want 130", code)
 	}
-	contains(t, stdout.String(), "it runs")
 	contains(t, stderr.String(), "Detached. trainjob/long goes on.", "odh trainjob logs long -n "+namespace+" --follow")
-	var job v2alpha1.TrainJob
-	if err := api.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: "long"}, &job); err != nil || job.Status.Phase != training.PhaseRunning {
-		t.Errorf("the job is %s: %v", job.Status.Phase, err)
-	}
+	// Ranks print before the kubelet has told that their workers are ready.
+	long := &theJob{t: t, client: api, namespace: namespace, object: &v2alpha1.TrainJob{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "long"}}}
+	long.until("it goes on", time.Minute, func(progress training.Progress) bool {
+		return progress.Phase == training.PhaseRunning && progress.ReadyWorkers == "2/2"
+	})
 	stdoutText, _ := odh(t, 0, namespace, "trainjob", "describe", "long")
 	contains(t, stdoutText, "State:     Running for", "2/2 workers ready", "granted", "cpu")
 	odh(t, 0, namespace, "trainjob", "suspend", "long")
@@ -173,18 +202,7 @@ func TestOdhAndQuota(t *testing.T) {
 	api, namespace := newNamespace(t)
 	quota := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "small"},
 		Spec: corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{"requests.cpu": resource.MustParse("1")}}}
-	if err := api.Create(t.Context(), quota); err != nil {
-		t.Fatal(err)
-	}
-	eventually(t, "the quota counts", func() error {
-		if err := api.Get(t.Context(), client.ObjectKeyFromObject(quota), quota); err != nil {
-			return err
-		}
-		if len(quota.Status.Hard) == 0 {
-			return errors.New("no status")
-		}
-		return nil
-	})
+	createQuota(t, api, quota)
 	eventually(t, "admission knows the quota", func() error {
 		command, _, stderr := odhCommand(t, namespace, "mpijob", "create", "large", "--image", "trireme.local/openmpi:5", "--cpu", "2", "--dry-run=server", "--", "true")
 		if _ = command.Run(); command.ProcessState.ExitCode() != 5 {

@@ -8,7 +8,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/trireme-mpi/trireme/api/training"
@@ -139,15 +138,16 @@ func TestAGangThatCannotFit(t *testing.T) {
 		setResources(object, corev1.ResourceList{"cpu": resource.MustParse("100"), "memory": resource.MustParse("64Mi")})
 		api, namespace := newNamespace(t)
 		if mpiJob, isMPIJob := object.(*v2beta1.MPIJob); isMPIJob {
-			mpiJob.Spec.RunPolicy.SchedulingPolicy = &v2beta1.SchedulingPolicy{ScheduleTimeoutSeconds: new(int32(3))}
+			mpiJob.Spec.RunPolicy.SchedulingPolicy = &v2beta1.SchedulingPolicy{ScheduleTimeoutSeconds: new(int32(15))}
 		} else {
 			runtime := runtimeFor(namespace, v2alpha1.MPIImplementationOpenMPI)
-			runtime.Spec.PodGroupPolicy = &v2alpha1.PodGroupPolicy{Native: &v2alpha1.GangPolicy{ScheduleTimeoutSeconds: new(int32(3))}}
+			runtime.Spec.PodGroupPolicy = &v2alpha1.PodGroupPolicy{Native: &v2alpha1.GangPolicy{ScheduleTimeoutSeconds: new(int32(15))}}
 			if err := api.Create(t.Context(), runtime); err != nil {
 				t.Fatal(err)
 			}
 		}
 		job := submitTo(t, api, namespace, object)
+		// The scheduler must have looked before the time is up.
 		job.until("the scheduler's words are in a condition", time.Minute, func(training.Progress) bool {
 			return strings.Contains(fmt.Sprint(job.object), "0 of 3 pods placed; scheduler: ") && strings.Contains(fmt.Sprint(job.object), "Insufficient cpu")
 		})
@@ -170,21 +170,9 @@ func TestTheQuotaRefusesAPod(t *testing.T) {
 		// there is no room for all of it.
 		setSuspend(true)(object)
 		job := submitTo(t, api, namespace, object)
-		if err := api.Create(t.Context(), &corev1.ResourceQuota{
-			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "compute"},
-			Spec:       corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{"pods": resource.MustParse("1")}},
-		}); err != nil {
-			t.Fatal(err)
-		}
-		eventually(t, "the quota is counted", func() error {
-			quota := &corev1.ResourceQuota{}
-			if err := api.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: "compute"}, quota); err != nil || len(quota.Status.Hard) == 0 {
-				return fmt.Errorf("not yet: %v", err)
-			}
-			return nil
-		})
+		createQuota(t, api, quotaOfPods(namespace, "1"))
 		job.change(setSuspend(false))
-		ended := job.fails(training.FailureResourceQuota, "exceeded quota: compute", "kubectl describe quota")
+		ended := job.fails(training.FailureResourceQuota, "exceeded quota: small", "kubectl describe quota")
 		t.Log(ended.FailureMessage)
 	})
 }
@@ -242,12 +230,16 @@ func TestAWorkerIsEvicted(t *testing.T) {
 	bothFail(t, 2, waiting, func(t *testing.T, object client.Object) {
 		job := submit(t, object)
 		job.waitForLog("all ranks are up")
-		pod := job.pods(training.RoleWorker)[0]
-		// As the kubelet of a node without memory writes it.
-		pod.Status.Phase, pod.Status.Reason, pod.Status.Message = corev1.PodFailed, "Evicted", "The node was low on resource: memory."
-		if err := job.client.Status().Update(t.Context(), &pod); err != nil {
-			t.Fatal(err)
-		}
+		// The kubelet here has nothing more to say of a worker that is ready: it would
+		// take back what is written in its name.
+		job.until("its workers are ready", time.Minute, func(progress training.Progress) bool { return progress.ReadyWorkers == "2/2" })
+		var pod corev1.Pod
+		eventually(t, "a worker is evicted", func() error {
+			// As the kubelet of a node without memory writes it.
+			pod = job.pods(training.RoleWorker)[0]
+			pod.Status.Phase, pod.Status.Reason, pod.Status.Message = corev1.PodFailed, "Evicted", "The node was low on resource: memory."
+			return job.client.Status().Update(t.Context(), &pod)
+		})
 		ended := job.fails(training.FailureWorker, pod.Name, "evicted", "low on resource: memory", "requests as high as limits")
 		t.Log(ended.FailureMessage)
 	})
@@ -279,17 +271,18 @@ func TestAWorkerIsDeleted(t *testing.T) {
 	})
 }
 
-// A run that hangs ends by its deadline, and says where it stood.
+// A run that hangs ends by its deadline, and says where it stood. The deadline is long
+// enough for pods to start on a busy machine.
 func TestARunThatHangs(t *testing.T) {
 	bothFail(t, 2, "import time\nfrom mpi4py import MPI\nprint('up', flush=True)\ntime.sleep(600)", func(t *testing.T, object client.Object) {
 		switch object := object.(type) {
 		case *v2alpha1.TrainJob:
-			object.Spec.ActiveDeadlineSeconds = new(int64(8))
+			object.Spec.ActiveDeadlineSeconds = new(int64(30))
 		case *v2beta1.MPIJob:
-			object.Spec.RunPolicy.ActiveDeadlineSeconds = new(int64(8))
+			object.Spec.RunPolicy.ActiveDeadlineSeconds = new(int64(30))
 		}
 		job := submit(t, object)
-		ended := job.fails(training.FailureTraining, "Deadline exceeded", "activeDeadlineSeconds, 8", "had reached all 2 workers", "kubectl logs")
+		ended := job.fails(training.FailureTraining, "Deadline exceeded", "activeDeadlineSeconds, 30", "had reached all 2 workers", "kubectl logs")
 		t.Log(ended.FailureMessage)
 		eventually(t, "no pod runs", func() error {
 			for _, pod := range job.pods("") {

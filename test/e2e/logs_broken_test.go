@@ -91,7 +91,7 @@ func wiredTo(t *testing.T, kubeconfig string) (*wire, string) {
 func TestLogsFollowThroughBrokenConnections(t *testing.T) {
 	mpiJob := failFast(implementations[1].job(2, ""))
 	mpiJob.Spec.MPIReplicaSpecs[v2beta1.MPIReplicaTypeLauncher].Template.Spec.Containers[0].Command =
-		[]string{"bash", "-c", `for i in $(seq 500); do echo attempt 1 line $i; sleep 0.02; done`}
+		[]string{"bash", "-c", `for i in $(seq 500); do echo attempt 1 line $i; sleep 0.04; done`}
 	job := submit(t, mpiJob)
 	job.waitForLog("line 1")
 	command, stdout, stderr := odhCommand(t, job.namespace, "mpijob", "logs", "train", "--all", "-f")
@@ -109,7 +109,7 @@ func TestLogsFollowThroughBrokenConnections(t *testing.T) {
 	running := &following{t: t, stdout: stdout, stderr: stderr, ended: make(chan error, 1)}
 	go func() { running.ended <- command.Wait() }()
 	// It must have begun; what cannot be read at all is another matter.
-	time.Sleep(time.Second)
+	stdout.waitFor(t, " line 1\n")
 	cut := 0
 	for range 8 {
 		cut += wire.cut()

@@ -1,7 +1,6 @@
 package e2e
 
 import (
-	"bytes"
 	"fmt"
 	"regexp"
 	"slices"
@@ -96,7 +95,7 @@ func sorted(text string) []string {
 // following is a command line that runs beside the test.
 type following struct {
 	t              *testing.T
-	stdout, stderr *bytes.Buffer
+	stdout, stderr *printed
 	ended          chan error
 }
 
@@ -173,6 +172,8 @@ if MPI.COMM_WORLD.rank == 0:
     for i in range(1, 51):
         print(f"attempt {begun} line {i}", flush=True)
         time.sleep(0.02)
+    # Lines that nobody has read are gone with the pods, which go at once.
+    time.sleep(5)
     os._exit(3)
 MPI.COMM_WORLD.barrier()
 `)
@@ -197,15 +198,13 @@ func TestLogsBeforeThereArePods(t *testing.T) {
 	_, words := odh(t, 3, job.namespace, "trainjob", "logs", "train")
 	contains(t, words, "Error: trainjob/train has no pods yet", "Details: ", "uspend")
 	running := follow(t, job.namespace, "trainjob", "logs", "train", "-f", "--prefix")
-	// Long enough for it to have looked, and to wait.
-	time.Sleep(2 * time.Second)
+	running.stderr.waitFor(t, "Waiting for trainjob/train: ")
 	job.change(setSuspend(false))
-	output, notes := running.end()
+	output, _ := running.end()
 	contains(t, output, "launcher | ", "I am ")
 	if count := strings.Count(output, "I am "); count != 12 {
 		t.Errorf("%d lines of 12:\n%s", count, output)
 	}
-	contains(t, notes, "Waiting for trainjob/train: ")
 }
 
 // What fetches model and dataset is read like any other pod, before there are others.

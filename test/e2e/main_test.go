@@ -21,6 +21,11 @@ func TestMain(m *testing.M) {
 		fmt.Println("the tests start a cluster, which needs root")
 		os.Exit(1)
 	}
+	// Not while a job runs that a test is about: it may take as long as the job.
+	if err := buildOdh(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
 	os.Exit(runAll(m))
 }
 
@@ -89,7 +94,7 @@ func refused(t *testing.T, arguments string, want ...string) {
 // eventually tries until something holds.
 func eventually(t *testing.T, what string, holds func() error) {
 	t.Helper()
-	deadline := time.Now().Add(60 * time.Second)
+	deadline := time.Now().Add(2 * time.Minute)
 	for {
 		err := holds()
 		if err == nil {
