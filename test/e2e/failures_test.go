@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -18,6 +19,23 @@ import (
 
 // impatient gives workers three seconds once all of them run.
 func impatient(template *corev1.PodTemplateSpec) { impatientContainer(&template.Spec.Containers[0]) }
+
+// untilReady waits until the kubelet says that a worker answers.
+func (run *run) untilReady(host string) {
+	run.t.Helper()
+	eventually(run.t, host+" is ready", func() error {
+		pod, err := run.client.CoreV1().Pods(run.namespace).Get(run.t.Context(), host, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		if !slices.ContainsFunc(pod.Status.Conditions, func(condition corev1.PodCondition) bool {
+			return condition.Type == corev1.PodReady && condition.Status == corev1.ConditionTrue
+		}) {
+			return fmt.Errorf("it is %s: %+v", pod.Status.Phase, pod.Status.ContainerStatuses)
+		}
+		return nil
+	})
+}
 
 // wantReport fails unless the launcher ended as it should.
 func wantReport(t *testing.T, run *run, ended outcome, reason, host string, exitCode int32, words ...string) {
@@ -89,8 +107,13 @@ func TestTheGateNamesTheWorker(t *testing.T) {
 			run := newRun(t, implementations[0].job(3, allreduce))
 			tc.workers(run)
 			run.startLauncher(impatient)
+			for _, host := range run.hosts {
+				if host != tc.host {
+					run.untilReady(host)
+				}
+			}
 			run.stampClock()
-			wantReport(t, run, run.end(time.Minute), agent.ReasonSSH, tc.host, 70, tc.words...)
+			wantReport(t, run, run.end(2*time.Minute), agent.ReasonSSH, tc.host, 70, tc.words...)
 		})
 	}
 }
@@ -286,7 +309,7 @@ func TestNoMPIRunInTheImage(t *testing.T) {
 	run := newRun(t, mpiJob)
 	run.startWorkers()
 	run.startLauncher()
-	wantReport(t, run, run.end(time.Minute), agent.ReasonMPI, "", 127, "the image has no mpiexec.none")
+	wantReport(t, run, run.end(2*time.Minute), agent.ReasonMPI, "", 127, "the image has no mpiexec.none")
 }
 
 // A run that ends well on one host only: a failure where all hosts are required,
@@ -301,7 +324,7 @@ func TestARunOnOneHost(t *testing.T) {
 			run := newRun(t, mpiJob)
 			run.startWorkers()
 			run.startLauncher()
-			ended := run.end(time.Minute)
+			ended := run.end(2 * time.Minute)
 			if required {
 				wantReport(t, run, ended, agent.ReasonMPI, "train-worker-0", 71, "used only 0 of 2 hosts", "train-worker-0, train-worker-1")
 			} else if ended.exitCode != 0 || ended.Reason != "" || len(ended.Hosts.Missing) != 2 {
@@ -318,13 +341,16 @@ func TestAWorkerPullsItsImageForLong(t *testing.T) {
 	all := run.hosts
 	run.hosts = all[:1]
 	run.startWorkers()
-	run.startLauncher(impatient)
+	run.startLauncher(func(template *corev1.PodTemplateSpec) {
+		container := &template.Spec.Containers[0]
+		container.Env = append(container.Env, corev1.EnvVar{Name: agent.GateTimeoutVariable, Value: "30s"})
+	})
 	time.Sleep(125 * time.Second)
 	run.hosts = all[1:]
 	run.startWorkers()
-	run.process("train-worker-1")
+	run.untilReady("train-worker-1")
 	run.stampClock()
-	ended := run.end(time.Minute)
+	ended := run.end(2 * time.Minute)
 	if ended.exitCode != 0 || !strings.Contains(ended.log, "4 ranks on 2 hosts, sum 10") {
 		t.Errorf("exit code %d; the report says %s\n%s", ended.exitCode, ended.message, ended.log)
 	}
@@ -345,7 +371,7 @@ func TestTheGateBeforeAnEntrypoint(t *testing.T) {
 	}
 	run.startLauncher(launcher)
 	run.stampClock()
-	ended := run.end(time.Minute)
+	ended := run.end(2 * time.Minute)
 	wantReport(t, run, ended, agent.ReasonSSH, "train-worker-0", 70, "cannot reach 2 of 2 workers: train-worker-0, train-worker-1")
 }
 

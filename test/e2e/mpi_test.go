@@ -132,7 +132,7 @@ func TestTaggedOutput(t *testing.T) {
 			run := newRun(t, mpiJob)
 			run.startWorkers()
 			run.startLauncher()
-			ended := run.end(time.Minute)
+			ended := run.end(2 * time.Minute)
 			for rank := range 4 {
 				// [1,2]<stdout>: with Open MPI, [2] with the others.
 				line := regexp.MustCompile(fmt.Sprintf(`(?m)^\[(1,)?%d\](<stdout>:)? ?I am %d$`, rank, rank))
