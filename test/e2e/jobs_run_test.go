@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"fmt"
+	"os/exec"
 	"slices"
 	"strings"
 	"testing"
@@ -102,8 +103,9 @@ func TestDiscoverHostsAndEnvironment(t *testing.T) {
 	}
 }
 
+// The program runs for long enough to be suspended before it ends by itself.
 func TestSuspendAndResume(t *testing.T) {
-	bothFail(t, 2, "import time\nfrom mpi4py import MPI\nMPI.COMM_WORLD.Barrier()\nprint('all ranks are up', flush=True)\ntime.sleep(5)\nMPI.COMM_WORLD.Barrier()", func(t *testing.T, object client.Object) {
+	bothFail(t, 2, "import time\nfrom mpi4py import MPI\nMPI.COMM_WORLD.Barrier()\nprint('all ranks are up', flush=True)\ntime.sleep(20)\nMPI.COMM_WORLD.Barrier()", func(t *testing.T, object client.Object) {
 		setSuspend(true)(object)
 		job := submit(t, object)
 		job.until("it says that it is suspended", time.Minute, func(training.Progress) bool { _, is := conditionsOf(job.object)["Suspended"]; return is })
@@ -182,16 +184,34 @@ func TestKubectlWaitAndDelete(t *testing.T) {
 		}
 		kubectl(t, fmt.Sprintf("wait -n %s %s/train --for=condition=%s --timeout=60s", job.namespace, kind, running))
 		kubectl(t, fmt.Sprintf("wait -n %s %s/train --for=jsonpath='{.status.phase}'=Running --timeout=60s", job.namespace, kind))
-		output, _ := shell(fmt.Sprintf("timeout 3 bin/cluster kubectl get -n %s %s train -w", job.namespace, kind))
-		if !strings.Contains(output, "Running") || !strings.Contains(output, "2/2") {
-			t.Errorf("kubectl get -w prints:\n%s", output)
-		}
+		wantWatched(t, job, kind, "Running", "2/2")
 		// In the foreground: when it is gone, everything is.
 		kubectl(t, fmt.Sprintf("delete -n %s %s/train --cascade=foreground --timeout=60s", job.namespace, kind))
 		if pods := job.pods(""); len(pods) != 0 {
 			t.Errorf("%d pods are left", len(pods))
 		}
 		wantNothingLeft(t, job)
+	})
+}
+
+// wantWatched fails unless kubectl get -w prints a line with these words, now or later.
+func wantWatched(t *testing.T, job *theJob, kind string, words ...string) {
+	t.Helper()
+	command := exec.CommandContext(t.Context(), "bin/cluster", "kubectl", "get", "-n", job.namespace, kind, "train", "-w")
+	command.Dir = repository
+	said := &printed{}
+	command.Stdout, command.Stderr = said, said
+	if err := command.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = command.Process.Kill(); _ = command.Wait() }()
+	eventually(t, "kubectl get -w tells of it", func() error {
+		for line := range strings.Lines(said.String()) {
+			if !slices.ContainsFunc(words, func(word string) bool { return !strings.Contains(line, word) }) {
+				return nil
+			}
+		}
+		return fmt.Errorf("it prints:\n%s", said)
 	})
 }
 
