@@ -31,7 +31,7 @@ type told struct {
 func (server *theServer) listen(t *testing.T, by user, path string, header http.Header) (*websocket.Conn, *http.Response, error) {
 	t.Helper()
 	dialer := websocket.Dialer{
-		TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, HandshakeTimeout: 10 * time.Second,
+		TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, HandshakeTimeout: time.Minute,
 		Subprotocols: []string{"trireme.v1", "base64url.bearer.authorization.k8s.io." + base64.RawURLEncoding.EncodeToString([]byte(by.token))},
 	}
 	connection, response, err := dialer.DialContext(t.Context(), "wss://"+server.address+path, header)
@@ -80,9 +80,9 @@ func TestServerLive(t *testing.T) {
 	if connection.Subprotocol() != "trireme.v1" {
 		t.Errorf("the protocol is %q", connection.Subprotocol())
 	}
-	synced := readUntil(t, connection, 10*time.Second, isSynced)
+	synced := readUntil(t, connection, time.Minute, isSynced)
 	server.wants(t, ada, "POST", jobs, manifest(t, "MPIJob", "watched", waiting), 201)
-	running := readUntil(t, connection, time.Minute, func(message told) bool { return message.Changes["status"] == "Running" })
+	running := readUntil(t, connection, 2*time.Minute, func(message told) bool { return message.Changes["status"] == "Running" })
 	if running[0].Type != "ADDED" || running[0].Name != "watched" {
 		t.Errorf("the first message is %+v", running[0])
 	}
@@ -91,7 +91,7 @@ func TestServerLive(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		wantSame(t, readUntil(t, again, 10*time.Second, func(message told) bool { return message.ResourceVersion == running[len(running)-1].ResourceVersion }), running)
+		wantSame(t, readUntil(t, again, time.Minute, func(message told) bool { return message.ResourceVersion == running[len(running)-1].ResourceVersion }), running)
 	})
 	t.Run("a version that is none", func(t *testing.T) {
 		_, response, err := server.listen(t, ada, watch+"?resourceVersion=yesterday", nil)
@@ -104,7 +104,7 @@ func TestServerLive(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		readUntil(t, logs, 30*time.Second, func(message told) bool {
+		readUntil(t, logs, time.Minute, func(message told) bool {
 			return message.Type == "LOG" && message.Log.PodType == "launcher" && strings.Contains(message.Log.Message, "all ranks are up")
 		})
 		if _, response, err := server.listen(t, bob, jobs+"/watched/logs?follow=true", nil); err == nil || response.StatusCode != http.StatusForbidden {
@@ -125,7 +125,7 @@ func TestServerLive(t *testing.T) {
 		if err := rude.WriteMessage(websocket.BinaryMessage, make([]byte, 1<<20)); err != nil {
 			t.Log(err)
 		}
-		_ = rude.SetReadDeadline(time.Now().Add(10 * time.Second))
+		_ = rude.SetReadDeadline(time.Now().Add(time.Minute))
 		for err == nil {
 			_, _, err = rude.ReadMessage()
 		}
@@ -134,10 +134,10 @@ func TestServerLive(t *testing.T) {
 		}
 	})
 	server.wants(t, ada, "DELETE", jobs+"/watched", nil, 204)
-	readUntil(t, connection, 30*time.Second, func(message told) bool { return message.Type == "DELETED" })
+	readUntil(t, connection, time.Minute, func(message told) bool { return message.Type == "DELETED" })
 	kubectl(t, "delete serviceaccount scientist --namespace "+ada.namespace)
 	revoked := time.Now()
-	_ = connection.SetReadDeadline(time.Now().Add(time.Minute))
+	_ = connection.SetReadDeadline(time.Now().Add(3 * time.Minute))
 	for err == nil {
 		_, _, err = connection.ReadMessage()
 	}
@@ -164,7 +164,7 @@ func wantSame(t *testing.T, found, want []told) {
 // follow reads a stream with curl, line by line.
 func (server *theServer) follow(t *testing.T, by user, path string) *bufio.Scanner {
 	t.Helper()
-	command := exec.Command("curl", "--silent", "--show-error", "--insecure", "--no-buffer", "--max-time", "30",
+	command := exec.Command("curl", "--silent", "--show-error", "--insecure", "--no-buffer", "--max-time", "90",
 		"--header", "Authorization: Bearer "+by.token, "--header", "Accept: text/event-stream", "https://"+server.address+path)
 	output, err := command.StdoutPipe()
 	if err != nil {

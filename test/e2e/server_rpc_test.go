@@ -8,12 +8,27 @@ import (
 )
 
 // grpcurl calls a method, and returns what it prints and whether it succeeded.
-func (server *theServer) grpcurl(by user, method, message string, more ...string) (string, error) {
-	arguments := append([]string{"-insecure", "-max-time", "90", "-H", "Authorization: Bearer " + by.token, "-d", "@"}, more...)
-	command := exec.Command("bin/grpcurl", append(arguments, server.address, "training."+method)...)
-	command.Dir, command.Stdin = repository, strings.NewReader(message)
-	output, err := command.CombinedOutput()
+func (server *theServer) grpcurl(by user, method, message string) (string, error) {
+	output, err := server.grpcurlCommand(by, method, message).CombinedOutput()
 	return string(output), err
+}
+
+func (server *theServer) grpcurlCommand(by user, method, message string) *exec.Cmd {
+	command := exec.Command("bin/grpcurl", "-insecure", "-max-time", "90", "-H", "Authorization: Bearer "+by.token, "-d", "@", server.address, "training."+method)
+	command.Dir, command.Stdin = repository, strings.NewReader(message)
+	return command
+}
+
+// tells calls a method that goes on, until it has said a word.
+func (server *theServer) tells(t *testing.T, by user, method, message, word string) {
+	t.Helper()
+	command, said := server.grpcurlCommand(by, method, message), &printed{}
+	command.Stdout, command.Stderr = said, said
+	if err := command.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = command.Process.Kill(); _ = command.Wait() }()
+	said.waitFor(t, word)
 }
 
 // calls calls a method, and fails the test unless it answers with these words.
@@ -46,8 +61,9 @@ func wantWords(t *testing.T, method, output string, words []string) {
 }
 
 // specs are jobs as clients of gRPC write them: two workers, and a program that says
-// that it is up and then waits.
+// that it is up and then waits until all methods were called.
 func specs() map[string]string {
+	waiting := strings.Replace(waiting, "time.sleep(60)", "time.sleep(600)", 1)
 	container := func(name, command string) string {
 		return fmt.Sprintf(`{"spec":{"containers":[{"name":%q,"image":%q%s,"resources":{"requests":{"cpu":"10m","memory":"64Mi"}}}],"other_fields":{"terminationGracePeriodSeconds":2}}}`,
 			name, implementations[1].image, command)
@@ -96,14 +112,14 @@ func TestServerRPC(t *testing.T) {
 			server.refuses(t, ada, family+"Get"+kind+"Logs", fmt.Sprintf(`{"namespace":%q,"name":"over-rpc","pod_type":"driver"}`, ada.namespace), "InvalidArgument", "pod_type must be 'launcher' or 'worker'")
 			server.refuses(t, bob, family+"Get"+kind+"Logs", one, "PermissionDenied")
 			server.refuses(t, bob, family+"Watch"+kind+"Status", one, "PermissionDenied")
-			// A watch goes on; grpcurl gives up after a moment, with what it has seen.
-			if output, _ := server.grpcurl(ada, family+"Watch"+kind+"Status", one, "-max-time", "3"); !strings.Contains(output, `"ADDED"`) {
-				t.Errorf("the watch says\n%s", output)
-			}
-			if output, _ := server.grpcurl(ada, "JobService.WatchJobs", fmt.Sprintf(`{"kind":%q,"namespace":%q}`, kind, ada.namespace), "-max-time", "3"); !strings.Contains(output, `"SYNCED"`) {
-				t.Errorf("the watch says\n%s", output)
-			}
-			server.calls(t, ada, "JobService.ListEvents", either, "JobSubmitted")
+			server.tells(t, ada, family+"Watch"+kind+"Status", one, `"ADDED"`)
+			server.tells(t, ada, "JobService.WatchJobs", fmt.Sprintf(`{"kind":%q,"namespace":%q}`, kind, ada.namespace), `"SYNCED"`)
+			eventually(t, "the operator has told of the job", func() error {
+				if output, err := server.grpcurl(ada, "JobService.ListEvents", either); err != nil || !strings.Contains(output, "JobSubmitted") {
+					return fmt.Errorf("%v: %s", err, output)
+				}
+				return nil
+			})
 			server.calls(t, ada, "JobService.GetUsage", either, `"source"`)
 			server.calls(t, ada, "JobService.Diagnose", either, `"state": "Running"`)
 			server.refuses(t, ada, "JobService.Restart", either, "must be in Failed state")

@@ -80,7 +80,16 @@ func newUser(t *testing.T) user {
 		}
 	}
 	token := strings.TrimSpace(kubectl(t, "create token scientist --namespace "+namespace))
-	return user{name: fmt.Sprintf("system:serviceaccount:%s:scientist", namespace), namespace: namespace, token: token}
+	made := user{name: fmt.Sprintf("system:serviceaccount:%s:scientist", namespace), namespace: namespace, token: token}
+	// The server remembers for a while who may not do what.
+	eventually(t, made.name+" has rights", func() error {
+		output, err := shell("bin/cluster kubectl auth can-i create mpijobs --as " + made.name + " --namespace " + namespace)
+		if err != nil {
+			return fmt.Errorf("%w: %s", err, output)
+		}
+		return nil
+	})
+	return made
 }
 
 // curl asks the server, and returns code and body.
@@ -171,7 +180,7 @@ func TestServerREST(t *testing.T) {
 			server.wants(t, ada, "GET", jobs+"/long/logs/worker/0", nil, 200)
 			server.wants(t, ada, "GET", jobs+"/long/logs/worker/-1", nil, 400, "invalid worker index: -1")
 			server.wants(t, ada, "GET", jobs+"?limit=1&sort=-creationTime&status=Running", nil, 200, `"long"`)
-			server.wants(t, ada, "GET", jobs+"/long/events", nil, 200, `"JobSubmitted"`)
+			server.until(t, ada, jobs+"/long/events", `"JobSubmitted"`)
 			server.wants(t, ada, "GET", jobs+"/long/metrics", nil, 200, `"source"`)
 			server.wants(t, ada, "GET", jobs+"/long/diagnose", nil, 200, `"state":"Running"`)
 			server.wants(t, ada, "POST", jobs+"/long/restart", nil, 400, kind+" cannot be restarted (must be in Failed state)")
