@@ -59,7 +59,7 @@ func wantNoPlaces(job *theJob, pods int) {
 	job.t.Helper()
 	const watched = 3 * time.Second
 	var since time.Time
-	job.until("its pods wait for places", time.Minute, func(training.Progress) bool {
+	job.until("its pods wait for places", 3*time.Minute, func(training.Progress) bool {
 		there := job.pods("")
 		looked := len(there) == pods
 		for _, pod := range there {

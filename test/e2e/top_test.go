@@ -66,7 +66,9 @@ func TestTop(t *testing.T) {
 	worker := &waits.Spec.MPIReplicaSpecs[v2beta1.MPIReplicaTypeWorker].Template.Spec.Containers[0]
 	worker.Resources.Limits = corev1.ResourceList{"nvidia.com/gpu": resource.MustParse("4")}
 	waiting := submitTo(t, running.client, running.namespace, waits)
-	running.until("the job runs", 2*time.Minute, func(progress training.Progress) bool { return progress.Phase == training.PhaseRunning })
+	running.until("the job runs and its workers are ready", 2*time.Minute, func(progress training.Progress) bool {
+		return progress.Phase == training.PhaseRunning && progress.ReadyWorkers == "2/2"
+	})
 	waiting.until("the job waits", time.Minute, func(progress training.Progress) bool { return progress.Phase == training.PhasePending })
 	time.Sleep(2 * time.Second)
 

@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -48,7 +49,9 @@ func startPatient(t *testing.T) (jobs []*theJob) {
 // release tells a job to end.
 func (job *theJob) release() {
 	job.t.Helper()
-	for _, pod := range job.pods(training.RoleWorker) {
+	// Rank 0, which looks for it, is on the first worker: that one is told last, because
+	// the others may go with the job's end then.
+	for _, pod := range slices.Backward(job.pods(training.RoleWorker)) {
 		kubectl(job.t, fmt.Sprintf("exec -n %s %s -- touch /tmp/end", job.namespace, pod.Name))
 	}
 }
