@@ -106,9 +106,15 @@ func TestGangTimeout(t *testing.T) {
 			if verdict := scene.settle(); hasEnded(verdict) || len(scene.asked) > 0 || verdict.NextCheck != time.Second {
 				t.Errorf("a second before it is %s, asks for %v and is looked at in %s", verdict.Phase, scene.asked, verdict.NextCheck)
 			}
+			// The last pod may have got its place a moment ago.
 			scene.after(created + 300)
-			if verdict := Of(scene.made, scene.previous(), scene.seen); verdict.Ask != AskNodes || hasEnded(verdict) {
+			if verdict := Of(scene.made, scene.previous(), scene.seen); verdict.Ask != AskConfirmation || hasEnded(verdict) {
 				t.Errorf("it asks for %q and is %s", verdict.Ask, verdict.Phase)
+			}
+			confirmed := scene.seen
+			confirmed.Confirmed = true
+			if verdict := Of(scene.made, scene.previous(), confirmed); verdict.Ask != AskNodes || hasEnded(verdict) {
+				t.Errorf("then it asks for %q and is %s", verdict.Ask, verdict.Phase)
 			}
 			// More nodes are coming: for an hour from when the pods were there.
 			scene.coming = true

@@ -61,10 +61,11 @@ func (view *view) allMade() bool {
 	return view.seen.Workload.Exists && (view.job.Kind == job.KindTrainJob || int32(len(view.workers)) >= view.job.Worker.Replicas)
 }
 
-// judge fails the job, unless something must be found out first.
+// judge fails the job, unless something must be found out first: a cache may not know
+// that what has waited for too long goes on, or has ended well.
 func (view *view) judge(verdict *Verdict, found *failure) {
 	switch {
-	case found.doubtful && !view.seen.Confirmed:
+	case (found.doubtful || found.stopped) && !view.seen.Confirmed:
 		verdict.Ask = AskConfirmation
 	case view.mayBeExplained(found):
 		verdict.NextCheck = 200 * time.Millisecond
@@ -148,7 +149,7 @@ func (view *view) checkClocks(verdict *Verdict) {
 	if limit := view.job.Lifetime.ActiveDeadlineSeconds; limit != nil && verdict.StartTime != nil {
 		deadline := verdict.StartTime.Add(time.Duration(*limit) * time.Second)
 		if !now.Before(deadline) {
-			view.fail(verdict, view.overdue(verdict, *limit))
+			view.judge(verdict, view.overdue(verdict, *limit))
 			return
 		}
 		verdict.checkIn(deadline.Sub(now))
@@ -175,7 +176,7 @@ func (verdict *Verdict) checkIn(wait time.Duration) {
 
 // overdue is the failure of a job that ran for too long; it says where it stood.
 func (view *view) overdue(verdict *Verdict, limit int64) *failure {
-	found := &failure{at: view.seen.Now, reason: training.FailureTraining}
+	found := &failure{at: view.seen.Now, reason: training.FailureTraining, stopped: true}
 	var stood string
 	switch {
 	case !verdict.WorkersReady.Yes:
@@ -208,6 +209,11 @@ func (view *view) checkGang(verdict *Verdict) {
 	}
 	if wait := since.Add(timeout).Sub(view.seen.Now); wait > 0 {
 		verdict.checkIn(wait)
+		return
+	}
+	// The last pod may have got its place a moment ago.
+	if !view.seen.Confirmed {
+		verdict.Ask = AskConfirmation
 		return
 	}
 	if view.seen.FreeNodes == nil {

@@ -1,6 +1,7 @@
 package operator
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -109,6 +110,11 @@ func (reconciler *Reconciler) reconcile(ctx context.Context, object client.Objec
 	verdict, err := reconciler.diagnose(ctx, object, made, previous, &seen)
 	if err != nil {
 		return ctrl.Result{}, err
+	}
+	// The cache is behind what was read past it: said now, it would be taken back by
+	// the next look.
+	if seen.Confirmed && verdict.Stage != plan.Finished && !seen.ScaleUp {
+		return ctrl.Result{RequeueAfter: min(cmp.Or(verdict.NextCheck, conflictPause), deletionPause)}, nil
 	}
 	// Of a job that has ended, only a count changes with each pod that goes: it is
 	// written with the last one.
