@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -27,6 +28,7 @@ type ledger struct {
 	jobs          map[types.UID]*facts
 	deletedByUser map[types.UID]bool
 	keys          [][]byte
+	before        before
 }
 
 // facts are what really happened to a job.
@@ -34,10 +36,23 @@ type facts struct {
 	// endedWell: a launcher's command ended with 0, and wellFirst: before anything bad
 	// had happened.
 	endedWell, wellFirst bool
-	// troubles by role.
+	// troubles by role; those of Jobs and JobSets have none.
 	troubles  map[string][]string
 	refused   bool
 	suspended bool
+	// scheduled is when its first pod got a place.
+	scheduled time.Time
+}
+
+// before is what was true when the operator began to look: what happens while it
+// does is nothing that it could know.
+type before struct{ unplaced, wellFirst bool }
+
+func (simulation *simulation) noteTruth() {
+	simulation.before = before{}
+	if there := simulation.present(); there != nil {
+		simulation.before = before{simulation.hasUnplaced(there.GetUID()), simulation.facts(there.GetUID()).wellFirst}
+	}
 }
 
 func newLedger() ledger {
@@ -115,10 +130,13 @@ func (simulation *simulation) checkKeys(where string, content []byte) {
 func (simulation *simulation) checkOwner(kind string, object client.Object) {
 	root := simulation.rootOf(object)
 	simulation.roots[object.GetUID()] = root
-	if root == "" && kind != "ClusterTrainingRuntime" {
+	if root == "" && !isNobodys(kind) {
 		simulation.fail("%s %s has no owner", kind, object.GetName())
 	}
 }
+
+// isNobodys: events go by themselves, and runtimes are the platform's.
+func isNobodys(kind string) bool { return kind == "ClusterTrainingRuntime" || kind == "Event" }
 
 // standing is what a status says.
 type standing struct {
@@ -181,28 +199,30 @@ func (simulation *simulation) checkStatus(made change) {
 	case after.phase == training.PhaseSucceeded && !known.endedWell:
 		simulation.fail("the job is said to have succeeded, and no launcher has")
 	case after.phase == training.PhaseFailed:
-		simulation.checkFailure(made.after.GetUID(), after, known)
+		simulation.checkFailure(after, known)
 	}
 }
 
 // checkFailure: a failure has a cause, of the kind that is told.
-func (simulation *simulation) checkFailure(job types.UID, said standing, known *facts) {
-	launcher, worker := known.troubles[training.RoleLauncher], known.troubles[training.RoleWorker]
+func (simulation *simulation) checkFailure(said standing, known *facts) {
+	launcher, worker, maker := known.troubles[training.RoleLauncher], known.troubles[training.RoleWorker], known.troubles[""]
 	isTrue := len(known.troubles) > 0
-	switch said.reason {
-	case training.FailureGangSchedulingTimeout:
-		isTrue = simulation.hasUnplaced(job)
-	case training.FailureResourceQuota:
+	switch {
+	case strings.HasPrefix(said.message, "Deadline exceeded: "):
+		isTrue = simulation.wish.deadline != nil && simulation.clock.Now().Sub(known.scheduled) >= time.Duration(*simulation.wish.deadline)*time.Second
+	case said.reason == training.FailureGangSchedulingTimeout:
+		isTrue = simulation.before.unplaced
+	case said.reason == training.FailureResourceQuota:
 		isTrue = known.refused
-	case training.FailureWorker:
-		isTrue = len(worker) > 0
-	case training.FailureLauncher:
-		isTrue = len(launcher)+len(worker) > 0
+	case said.reason == training.FailureWorker:
+		isTrue = len(worker)+len(maker) > 0
+	case said.reason == training.FailureLauncher:
+		isTrue = len(launcher)+len(worker)+len(maker) > 0
 	}
 	if !isTrue {
 		simulation.fail("the job is said to have failed: %s: %s. What happened is %v, refused %t", said.reason, said.message, known.troubles, known.refused)
 	}
-	if known.wellFirst {
+	if simulation.before.wellFirst {
 		simulation.fail("the launcher had ended well before anything happened, and the job is said to have failed: %s", said.message)
 	}
 }
@@ -262,7 +282,7 @@ func (simulation *simulation) checkEnd() {
 	there := simulation.present()
 	if there == nil {
 		for _, object := range simulation.server.everything() {
-			if kindOf(object) != "ClusterTrainingRuntime" {
+			if !isNobodys(kindOf(object)) {
 				simulation.fail("the job is gone, and there is still %s %s", kindOf(object), object.GetName())
 			}
 		}

@@ -9,6 +9,7 @@ import (
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -283,7 +284,22 @@ func (simulation *simulation) createPod(batch *batchv1.Job, index string) {
 		pod.GenerateName += index + "-"
 		pod.Labels[batchv1.JobCompletionIndexAnnotation] = index
 	}
+	if simulation.faulty && simulation.happens(simulation.profile.quota) {
+		simulation.refusePod(batch)
+		return
+	}
 	_, _ = simulation.server.create(pod)
+}
+
+// refusePod: what the API server refuses to the Job controller is told in an event.
+func (simulation *simulation) refusePod(batch *batchv1.Job) {
+	simulation.facts(simulation.roots[batch.UID]).refused = true
+	_, _ = simulation.server.create(&corev1.Event{
+		ObjectMeta:     metav1.ObjectMeta{Namespace: batch.Namespace, GenerateName: batch.Name + "."},
+		InvolvedObject: corev1.ObjectReference{Kind: "Job", Namespace: batch.Namespace, Name: batch.Name, UID: batch.UID},
+		Reason:         "FailedCreate", LastTimestamp: seconds(time.Now()),
+		Message: fmt.Sprintf("Error creating: %v", apierrors.NewForbidden(resource("Pod"), batch.Name+"-", errQuota)),
+	})
 }
 
 // syncJobSet is what the JobSet controller does next; nil for nothing.

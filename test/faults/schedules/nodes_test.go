@@ -37,7 +37,10 @@ func (simulation *simulation) placePod(pod *corev1.Pod) func() {
 		return nil
 	}
 	return func() {
-		node := simulation.nodes[simulation.dice.IntN(len(simulation.nodes))]
+		node := pick(simulation.dice, simulation.nodes...)
+		if known := simulation.facts(simulation.roots[pod.UID]); known.scheduled.IsZero() {
+			known.scheduled = time.Now().Truncate(time.Second)
+		}
 		simulation.changePod(pod, func(next *corev1.Pod) {
 			next.Spec.NodeName = node
 			setPodCondition(next, corev1.PodScheduled, corev1.ConditionTrue, "", "")
@@ -71,7 +74,7 @@ func (simulation *simulation) runPod(pod *corev1.Pod) func() {
 		return simulation.stopPod(pod)
 	case hasEnded(pod):
 		return nil
-	case main == nil:
+	case main == nil || main.State.Waiting != nil:
 		if !simulation.canMount(pod) {
 			return nil
 		}
@@ -221,7 +224,7 @@ func (simulation *simulation) endPod(pod *corev1.Pod) {
 func (simulation *simulation) stopPod(pod *corev1.Pod) func() {
 	main := mainOf(pod)
 	switch {
-	case hasEnded(pod) || main == nil:
+	case hasEnded(pod) || main == nil || main.State.Waiting != nil:
 		if !isInGrace(pod) {
 			return nil
 		}
@@ -235,7 +238,7 @@ func (simulation *simulation) stopPod(pod *corev1.Pod) func() {
 
 // forget deletes a pod without grace.
 func (simulation *simulation) forget(pod *corev1.Pod) {
-	if mainOf(pod) == nil {
+	if !hasEnded(pod) {
 		// One that never ran has failed.
 		next := pod.DeepCopy()
 		next.Status.Phase = corev1.PodFailed

@@ -96,6 +96,7 @@ func newProcess(simulation *simulation, number int) *process {
 // look begins to reconcile the next job of the queue.
 func (process *process) look() {
 	job := process.queue.take()
+	process.simulation.noteTruth()
 	go func() {
 		found := &outcome{}
 		defer func() {

@@ -1,6 +1,7 @@
 package schedules
 
 import (
+	"errors"
 	"fmt"
 	"hash/fnv"
 	"math/rand/v2"
@@ -50,8 +51,8 @@ type profile struct {
 	refusals, lostAnswers, quota, failures, bornSuspended float64
 	lag                                                   int
 	// Weights of steps.
-	relists, leaders, clocks, webhooks, losses, crashes, rooms, suspensions, deletions, handDeletions int
-	creations                                                                                         int
+	relists, leaders, clocks, webhooks, losses, crashes, pulls, rooms, suspensions, deletions, handDeletions int
+	creations                                                                                                int
 }
 
 func newProfile(dice *rand.Rand) profile {
@@ -60,7 +61,7 @@ func newProfile(dice *rand.Rand) profile {
 	return profile{
 		steps: 60 + dice.IntN(300), refusals: chance(0.15), lostAnswers: chance(0.1), quota: pick(dice, 0, 0, 0, 0.05), failures: chance(0.3),
 		bornSuspended: chance(0.3), lag: pick(dice, 0, 0, 5, 40),
-		relists: weight(2), leaders: weight(2), clocks: weight(2), webhooks: weight(1), losses: weight(1), crashes: weight(1), rooms: weight(1),
+		relists: weight(2), leaders: weight(2), clocks: weight(2), webhooks: weight(1), losses: weight(1), crashes: weight(1), pulls: weight(1), rooms: weight(1),
 		suspensions: weight(2), deletions: weight(1), handDeletions: weight(1), creations: dice.IntN(3),
 	}
 }
@@ -233,20 +234,22 @@ func (simulation *simulation) refuse(request *call) error {
 	}
 	if request.verb == "create" && request.kind == "Pod" && simulation.happens(simulation.profile.quota) {
 		simulation.facts(simulation.present().GetUID()).refused = true
-		return apierrors.NewForbidden(resource("Pod"), request.name, fmt.Errorf("exceeded quota: all, requested: pods=1, used: pods=9, limited: pods=9"))
+		return apierrors.NewForbidden(resource("Pod"), request.name, errQuota)
 	}
 	if !simulation.happens(simulation.profile.refusals) {
 		return nil
 	}
 	conflict := apierrors.NewConflict(resource(request.kind), request.name, fmt.Errorf("somebody was faster"))
-	errors := []error{
+	answers := []error{
 		apierrors.NewTooManyRequests("too many", 1), apierrors.NewInternalError(fmt.Errorf("etcd has no leader")), apierrors.NewTimeoutError("not done", 0),
 	}
 	if request.verb == "status" || request.verb == "patch" {
-		errors = append(errors, conflict, conflict)
+		answers = append(answers, conflict, conflict)
 	}
-	return pick(simulation.dice, errors...)
+	return pick(simulation.dice, answers...)
 }
+
+var errQuota = errors.New("exceeded quota: all, requested: pods=1, used: pods=9, limited: pods=9")
 
 // faults are the steps that nobody wants.
 func (simulation *simulation) faults() (steps []step) {
@@ -271,11 +274,26 @@ func (simulation *simulation) faults() (steps []step) {
 	add("a node is lost", profile.losses, simulation.loseNode)
 	for _, object := range simulation.server.all("Pod") {
 		pod := object.(*corev1.Pod)
-		if main := mainOf(pod); main != nil && main.State.Running != nil && pod.DeletionTimestamp == nil && slices.Contains(simulation.nodes, pod.Spec.NodeName) {
+		if pod.DeletionTimestamp != nil || !slices.Contains(simulation.nodes, pod.Spec.NodeName) {
+			continue
+		}
+		if main := mainOf(pod); main == nil {
+			add("the image of pod "+pod.Name+" cannot be had", profile.pulls, func() { simulation.missImage(pod) })
+		} else if main.State.Running != nil {
 			add("pod "+pod.Name+" crashes", profile.crashes, func() { simulation.exit(pod, 137) })
 		}
 	}
 	return steps
+}
+
+// missImage has a pod wait for its image, until the kubelet has it after all.
+func (simulation *simulation) missImage(pod *corev1.Pod) {
+	simulation.bad(pod, "has to wait for its image")
+	simulation.changePod(pod, func(next *corev1.Pod) {
+		next.Status.ContainerStatuses = []corev1.ContainerStatus{{
+			Name: pod.Spec.Containers[0].Name, State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ErrImagePull", Message: "no such host"}},
+		}}
+	})
 }
 
 func (simulation *simulation) endLeader() {

@@ -25,6 +25,8 @@ type wish struct {
 	backoff int32
 	policy  training.CleanPodPolicy
 	life    *int32
+	// deadline is how long it may run.
+	deadline *int64
 	// restartPolicy and waits are of MPIJobs, fetches of TrainJobs.
 	restartPolicy v2beta1.RestartPolicy
 	waits         bool
@@ -43,6 +45,9 @@ func newWish(dice *rand.Rand) wish {
 	if dice.IntN(4) == 0 {
 		wish.life = new(dice.Int32N(120))
 	}
+	if dice.IntN(5) == 0 {
+		wish.deadline = new(20 + dice.Int64N(200))
+	}
 	return wish
 }
 
@@ -51,12 +56,15 @@ func pick[T any](dice *rand.Rand, choices ...T) T { return choices[dice.IntN(len
 func (wish *wish) isTrainJob() bool { return wish.kind == job.KindTrainJob }
 
 func (wish *wish) String() string {
-	life := "for ever"
+	life, deadline := "for ever", "for ever"
 	if wish.life != nil {
 		life = fmt.Sprintf("%d s", *wish.life)
 	}
-	return fmt.Sprintf("%s, gang %t, %d workers, backoff %d, clean %s, stays %s, restart %s, waits %t, fetches %t, guarded %t, timeout %d s", wish.kind, wish.gang,
-		wish.workers, wish.backoff, wish.policy, life, wish.restartPolicy, wish.waits, wish.fetches, wish.guarded, wish.timeout)
+	if wish.deadline != nil {
+		deadline = fmt.Sprintf("%d s", *wish.deadline)
+	}
+	return fmt.Sprintf("%s, gang %t, %d workers, backoff %d, clean %s, stays %s, runs %s, restart %s, waits %t, fetches %t, guarded %t, timeout %d s", wish.kind, wish.gang,
+		wish.workers, wish.backoff, wish.policy, life, deadline, wish.restartPolicy, wish.waits, wish.fetches, wish.guarded, wish.timeout)
 }
 
 func template(name string) corev1.PodTemplateSpec {
@@ -77,7 +85,7 @@ func (wish *wish) object(suspended bool) client.Object {
 	}
 	mpiJob := &v2beta1.MPIJob{ObjectMeta: metadata, Spec: v2beta1.MPIJobSpec{
 		CleanPodPolicy: &wish.policy, NetworkPolicy: wish.networkPolicy(),
-		RunPolicy: v2beta1.RunPolicy{BackoffLimit: &wish.backoff, TTLSecondsAfterFinished: wish.life, Suspend: &suspended,
+		RunPolicy: v2beta1.RunPolicy{BackoffLimit: &wish.backoff, TTLSecondsAfterFinished: wish.life, ActiveDeadlineSeconds: wish.deadline, Suspend: &suspended,
 			SchedulingPolicy: &v2beta1.SchedulingPolicy{ScheduleTimeoutSeconds: &wish.timeout}},
 		MPIReplicaSpecs: map[v2beta1.MPIReplicaType]*v2beta1.ReplicaSpec{
 			v2beta1.MPIReplicaTypeLauncher: {RestartPolicy: wish.restartPolicy, Template: template("launcher")},
@@ -94,7 +102,8 @@ func (wish *wish) trainJob(metadata metav1.ObjectMeta, suspended bool) *v2alpha1
 	trainJob := &v2alpha1.TrainJob{ObjectMeta: metadata, Spec: v2alpha1.TrainJobSpec{
 		RuntimeRef: v2alpha1.RuntimeRef{Kind: v2alpha1.RuntimeKindCluster, Name: "runtime"},
 		Trainer:    v2alpha1.Trainer{NumNodes: &wish.workers, Image: "registry.example.com/train:1", Command: []string{"python", "train.py"}},
-		Suspend:    &suspended, CleanPodPolicy: &wish.policy, BackoffLimit: &wish.backoff, TTLSecondsAfterFinished: wish.life, NetworkPolicy: wish.networkPolicy(),
+		Suspend:    &suspended, CleanPodPolicy: &wish.policy, BackoffLimit: &wish.backoff, TTLSecondsAfterFinished: wish.life, ActiveDeadlineSeconds: wish.deadline,
+		NetworkPolicy: wish.networkPolicy(),
 	}}
 	if wish.fetches {
 		trainJob.Spec.Initializer = &v2alpha1.Initializer{Dataset: &v2alpha1.Source{StorageURI: "s3://data/set"}}
@@ -137,15 +146,22 @@ func (simulation *simulation) user() (steps []step) {
 		add("deletes the job", profile.deletions, func() { simulation.deleteJob(there, metav1.DeletePropagationBackground) })
 		add("deletes the job in the foreground", profile.deletions, func() { simulation.deleteJob(there, metav1.DeletePropagationForeground) })
 	}
-	for _, object := range simulation.server.all("Pod") {
-		if object.GetDeletionTimestamp() == nil {
-			add("deletes pod "+object.GetName(), profile.handDeletions, func() {
-				simulation.bad(object, "deleted by hand")
-				simulation.delete(object, metav1.DeletePropagationBackground)
-			})
+	for _, kind := range []string{"Pod", "Job", "JobSet", "PodGroup"} {
+		for _, object := range simulation.server.all(kind) {
+			if object.GetDeletionTimestamp() == nil {
+				add("deletes "+kind+" "+object.GetName(), profile.handDeletions, func() { simulation.deleteByHand(object) })
+			}
 		}
 	}
 	return steps
+}
+
+// deleteByHand takes something from a job. A PodGroup is made anew, and is no harm.
+func (simulation *simulation) deleteByHand(object client.Object) {
+	if kindOf(object) != "PodGroup" {
+		simulation.bad(object, "deleted by hand")
+	}
+	simulation.delete(object, metav1.DeletePropagationBackground)
 }
 
 func (simulation *simulation) create() {
