@@ -10,10 +10,12 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/client-go/util/workqueue"
@@ -262,12 +264,15 @@ func (reconciler *Reconciler) byLabels() handler.EventHandler {
 // where it may decide over the job, else in a moment.
 func (reconciler *Reconciler) pods() handler.EventHandler {
 	type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
-	enqueue := func(queue queue, pod client.Object, gone bool) {
+	enqueue := func(ctx context.Context, queue queue, pod client.Object, gone bool) {
 		request, found := reconciler.requestFor(pod)
 		if !found {
 			return
 		}
 		reconciler.deletions.note(request.NamespacedName, pod.(*corev1.Pod), gone)
+		if gone || pod.GetDeletionTimestamp() != nil {
+			reconciler.forgetWithoutJob(ctx, request.NamespacedName)
+		}
 		switch pod := pod.(*corev1.Pod); {
 		case hasEnded(pod):
 			addFirst(queue, request)
@@ -278,10 +283,27 @@ func (reconciler *Reconciler) pods() handler.EventHandler {
 		}
 	}
 	return handler.Funcs{
-		CreateFunc:  func(_ context.Context, event event.CreateEvent, queue queue) { enqueue(queue, event.Object, false) },
-		UpdateFunc:  func(_ context.Context, event event.UpdateEvent, queue queue) { enqueue(queue, event.ObjectNew, false) },
-		DeleteFunc:  func(_ context.Context, event event.DeleteEvent, queue queue) { enqueue(queue, event.Object, true) },
-		GenericFunc: func(_ context.Context, event event.GenericEvent, queue queue) { enqueue(queue, event.Object, false) },
+		CreateFunc: func(ctx context.Context, event event.CreateEvent, queue queue) {
+			enqueue(ctx, queue, event.Object, false)
+		},
+		UpdateFunc: func(ctx context.Context, event event.UpdateEvent, queue queue) {
+			enqueue(ctx, queue, event.ObjectNew, false)
+		},
+		DeleteFunc: func(ctx context.Context, event event.DeleteEvent, queue queue) {
+			enqueue(ctx, queue, event.Object, true)
+		},
+		GenericFunc: func(ctx context.Context, event event.GenericEvent, queue queue) {
+			enqueue(ctx, queue, event.Object, false)
+		},
+	}
+}
+
+// forgetWithoutJob forgets the deleted workers of a job that is gone. They go after it,
+// and nobody would ask for them. Whoever looks first and notes then would miss a job
+// that goes in between.
+func (reconciler *Reconciler) forgetWithoutJob(ctx context.Context, job types.NamespacedName) {
+	if err := reconciler.Get(ctx, job, reconciler.kind.empty()); apierrors.IsNotFound(err) {
+		reconciler.deletions.forget(job)
 	}
 }
 
