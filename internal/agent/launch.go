@@ -242,6 +242,11 @@ func (launch *launch) environment() ([]string, error) {
 
 func (launch *launch) notStarted(err error) Report {
 	name := launch.command[0]
+	// What follows the first word may be secret, and is not what is missing.
+	if first, _, inOnePiece := strings.Cut(name, " "); inOnePiece {
+		return Report{Reason: ReasonMPI, ExitCode: exitNotFound,
+			Message: fmt.Sprintf("the command that begins with %s was written in one piece; give each of its words an item of its own, or have sh -c read it", first)}
+	}
 	if errors.Is(err, exec.ErrNotFound) || errors.Is(err, os.ErrNotExist) {
 		return Report{Reason: ReasonMPI, ExitCode: exitNotFound,
 			Message: fmt.Sprintf("the image has no %s; use an image with MPI in it, or give the full path of the command", name)}

@@ -97,6 +97,8 @@ func TestLaunch(t *testing.T) {
 			wantReport: Report{Reason: ReasonMPI, ExitCode: 127}},
 		"a command that is not there, by its path": {arguments: []string{"launch", "/nonexistent/mpirun", commandToken}, want: outcome{Status: 127}, wantMessage: "the image has no /nonexistent/mpirun",
 			wantReport: Report{Reason: ReasonMPI, ExitCode: 127}},
+		"a command in one piece, with a token": {arguments: []string{"launch", "mpirun -np 2 train --token " + commandToken}, want: outcome{Status: 127}, wantMessage: "the command that begins with mpirun was written in one piece",
+			wantReport: Report{Reason: ReasonMPI, ExitCode: 127}},
 		"a command that cannot be executed": {arguments: []string{"launch", "/etc", commandToken}, want: outcome{Status: 126}, wantMessage: "permission denied",
 			wantReport: Report{Reason: ReasonLauncher, ExitCode: 126}},
 		"one host only": {arguments: sh("ssh localhost true"), wantReport: Report{Hosts: Hosts{Expected: 2, Reached: 1, Missing: []string{"127.0.0.2"}}}},
@@ -162,7 +164,7 @@ func TestLaunchForwardsSignals(t *testing.T) {
 			if err := command.Start(); err != nil {
 				t.Fatal(err)
 			}
-			eventually(t, 10*time.Second, "the command runs", func() bool { return stdout.String() != "" })
+			eventually(t, patience, "the command runs", func() bool { return stdout.String() != "" })
 			_ = command.Process.Signal(signal)
 			_ = command.Wait()
 			if code := command.ProcessState.ExitCode(); code != 9 {
@@ -176,7 +178,7 @@ func TestLaunchForwardsSignals(t *testing.T) {
 }
 
 func TestLaunchEndsWhileItWaitsAtTheGate(t *testing.T) {
-	command, _ := prepareLaunch(t, newKeys(t), freePort(t), "127.0.0.1\n", nil, sh("true")...)
+	command, _ := prepareLaunch(t, newKeys(t), freePort(t), "127.0.0.1\n", []string{GateTimeoutVariable + "=5m"}, sh("true")...)
 	if err := command.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -184,7 +186,7 @@ func TestLaunchEndsWhileItWaitsAtTheGate(t *testing.T) {
 	began := time.Now()
 	_ = command.Process.Signal(syscall.SIGTERM)
 	_ = command.Wait()
-	if took := time.Since(began); took > 3*time.Second || command.ProcessState.Success() {
+	if took := time.Since(began); took > patience || command.ProcessState.Success() {
 		t.Errorf("after %s: %s", took, command.ProcessState)
 	}
 }
@@ -277,7 +279,7 @@ func TestLaunchNamesTheWorkerThatWasLost(t *testing.T) {
 			if err := command.Start(); err != nil {
 				t.Fatal(err)
 			}
-			eventually(t, 10*time.Second, "the rank runs", func() bool { return strings.HasSuffix(stdout.String(), "\n") })
+			eventually(t, patience, "the rank runs", func() bool { return strings.HasSuffix(stdout.String(), "\n") })
 			_ = worker.command.Process.Signal(signal)
 			_ = command.Wait()
 			_ = syscall.Kill(mustAtoi(t, stdout.String()), syscall.SIGKILL)

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"time"
 	"unicode/utf8"
+
+	"github.com/trireme-mpi/trireme/internal/redact"
 )
 
 // Report is what the launcher's termination message says, as JSON of less than
@@ -67,7 +69,8 @@ const TerminationLog = "/dev/termination-log"
 
 // write leaves the report where Kubernetes finds it, and in the log.
 func (report *Report) write(path string) {
-	report.Message = shorten(report.Message, maxMessage)
+	// It becomes the job's status, and an event.
+	report.Message = shorten(redact.Text(report.Message), maxMessage)
 	text, err := json.Marshal(report)
 	for ; err == nil && len(text) > maxReport; text, err = json.Marshal(report) {
 		if len(report.Message) <= shortMessage {

@@ -16,6 +16,7 @@ import (
 	"github.com/trireme-mpi/trireme/internal/agent"
 	"github.com/trireme-mpi/trireme/internal/job"
 	"github.com/trireme-mpi/trireme/internal/plan"
+	"github.com/trireme-mpi/trireme/internal/redact"
 )
 
 // Previous is what the job's status says.
@@ -142,7 +143,27 @@ func Of(made *job.Job, previous Previous, seen Observed) Verdict {
 	default:
 		view.running(&verdict, previous)
 	}
+	verdict.redact()
 	return verdict
+}
+
+// redact takes secrets out of all that is told. Most of it is ours; but Kubernetes, the
+// API server and the job's own programs are quoted, and they quote commands and values.
+func (verdict *Verdict) redact() {
+	texts := []*string{
+		&verdict.FailureMessage, &verdict.Gang.Message, &verdict.LauncherReady.Message, &verdict.WorkersReady.Message, &verdict.Suspension.Message, &verdict.Waiting.Message,
+	}
+	if verdict.LauncherPodStatus != nil {
+		texts = append(texts, &verdict.LauncherPodStatus.Message)
+	}
+	for i := range verdict.WorkerPodStatuses {
+		texts = append(texts, &verdict.WorkerPodStatuses[i].Message)
+	}
+	for _, text := range texts {
+		if *text != "" {
+			*text = redact.Text(*text)
+		}
+	}
 }
 
 // finishedBefore keeps everything as it was said; only the life that is left is

@@ -38,6 +38,10 @@ var reportedFailures = []failureRow{
 		reason: training.FailureTraining, who: "Rank 2 on worker 1 (pod {worker 1} on node node-1)", cause: "rank 2 exited with code 1", advice: launcherLog,
 	},
 	{
+		name: "a program left a report with a secret in it", happen: reports(agent.Report{Reason: agent.ReasonTraining, Message: "the login failed: password=hunter2", ExitCode: 1}, noWorker, judged),
+		reason: training.FailureTraining, who: theLauncher, cause: "the login failed: password=[redacted]", advice: launcherLog,
+	},
+	{
 		name: "a rank raised on the launcher itself", options: []option{func(scene *scene) { scene.made.LauncherRunsRanks = true }},
 		happen: func(scene *scene) {
 			host := plan.NamesOf(scene.made).LauncherHost + ".train-worker.team.svc"
@@ -186,6 +190,10 @@ var launcherFailures = []failureRow{
 	{
 		name: "its command is not there", happen: launcherEnds(exits(128, "StartError", `exec: "/train": permission denied`, 50)),
 		reason: training.FailureLauncher, who: theLauncher, cause: `could not be started: exec: "/train": permission denied`, advice: "be executable",
+	},
+	{
+		name: "its command is not there, and has a secret in it", happen: launcherEnds(exits(128, "StartError", `exec: "train --api-key 3q9fK2mWx7LrT5vB": no such file or directory`, 50)),
+		reason: training.FailureLauncher, who: theLauncher, cause: `exec: "train --api-key [redacted]": no such file or directory`, advice: "be executable",
 	},
 	{
 		name: "evicted by its kubelet", happen: launcherEnds(endedByNode("Evicted", "The node was low on resource: ephemeral-storage.", 50)),

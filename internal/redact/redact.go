@@ -1,19 +1,13 @@
-// Package redact takes secrets out of log lines before anybody else reads them:
-// private keys, tokens, passwords in addresses, keys of clouds.
+// Package redact takes secrets out of log lines, and out of what is told of failures,
+// before anybody else reads them: private keys, tokens, passwords in addresses, keys of
+// clouds.
 //
 // It is a net, not a wall. It knows what secrets look like and what they are called;
 // a password that is printed like any other word goes through. What it finds is
 // replaced by a mark, and the rest of the line stays.
 package redact
 
-import (
-	"iter"
-	"maps"
-	"slices"
-	"strconv"
-
-	"github.com/trireme-mpi/trireme/internal/joblog"
-)
+import "strings"
 
 // Mark stands where a secret was.
 const Mark = "[redacted]"
@@ -66,42 +60,12 @@ func (filter *Filter) Flush(source string) string {
 	return known.take("", true)
 }
 
-// Lines are lines without their secrets. Ranks of one container are told apart: they
-// may print the same key at the same time.
-func Lines(lines iter.Seq2[joblog.Line, error]) iter.Seq2[joblog.Line, error] {
-	return func(yield func(joblog.Line, error) bool) {
-		filter := New()
-		open := map[string]joblog.Line{}
-		for line, err := range lines {
-			if err != nil {
-				if flush(filter, open, yield) {
-					yield(line, err)
-				}
-				return
-			}
-			source := line.Pod + "/" + line.Container + "/" + strconv.Itoa(line.Rank)
-			line.Text = filter.Line(source, line.Text, line.Continues)
-			if line.Continues {
-				open[source] = line
-			} else {
-				delete(open, source)
-			}
-			if !yield(line, nil) {
-				return
-			}
-		}
-		flush(filter, open, yield)
+// Text is what may be shown of a text of one line or of several.
+func Text(text string) string {
+	filter := New()
+	lines := strings.Split(text, "\n")
+	for i, line := range lines {
+		lines[i] = filter.Line("", line, false)
 	}
-}
-
-// flush ends the lines that were cut off. It is false if the reader wants no more.
-func flush(filter *Filter, open map[string]joblog.Line, yield func(joblog.Line, error) bool) bool {
-	for _, source := range slices.Sorted(maps.Keys(open)) {
-		line := open[source]
-		line.Text, line.Continues = filter.Flush(source), false
-		if !yield(line, nil) {
-			return false
-		}
-	}
-	return true
+	return strings.Join(lines, "\n")
 }

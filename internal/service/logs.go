@@ -17,7 +17,6 @@ import (
 	"github.com/trireme-mpi/trireme/internal/jobview"
 	"github.com/trireme-mpi/trireme/internal/live"
 	"github.com/trireme-mpi/trireme/internal/problem"
-	"github.com/trireme-mpi/trireme/internal/redact"
 )
 
 // Logs are the lines of a job's pods in the order of their time, without secrets.
@@ -42,7 +41,7 @@ func (service *Service) Logs(ctx context.Context, job JobRef, options LogOptions
 		if options.Follow {
 			reading.Ended = service.ended(ctx, job)
 		}
-		for line, err := range redact.Lines(joblog.Stream(ctx, source, chosen, reading)) {
+		for line, err := range redacted(joblog.Stream(ctx, source, chosen, reading)) {
 			if !yield(line, explained(seen, err)) || err != nil {
 				return
 			}
