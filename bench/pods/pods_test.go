@@ -1,0 +1,84 @@
+package main
+
+import (
+	"math"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// Of every step it is the last rank that counts.
+func TestReadStamps(t *testing.T) {
+	log := "Warning: something of mpirun's\nstamps 1 10 40 50\nstamps 0 20 30 60\n"
+	stamps, err := readStamps(log, 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, want := range []int64{20, 40, 60} {
+		if got := stamps[i].UnixNano(); got != want {
+			t.Errorf("step %d was over at %d, want %d", i, got, want)
+		}
+	}
+	if _, err := readStamps(log, 3); err == nil || !strings.Contains(err.Error(), "2 of 3 ranks") {
+		t.Errorf("a rank that has printed nothing is not missed: %v", err)
+	}
+}
+
+func TestPercentile(t *testing.T) {
+	samples := []float64{5, 1, 2, 4, 3}
+	for percent, want := range map[float64]float64{50: 3, 90: 5, 95: 5, 20: 1} {
+		if got := percentile(samples, percent); got != want {
+			t.Errorf("p%.0f is %v, want %v", percent, got, want)
+		}
+	}
+}
+
+// Two MiB in half an hour are four in an hour, whatever one sample between says.
+func TestSlope(t *testing.T) {
+	begin := time.Now()
+	var prints []footprint
+	for i, memory := range []float64{10, 11, 12} {
+		prints = append(prints, footprint{at: begin.Add(time.Duration(i) * 15 * time.Minute), memory: memory})
+	}
+	if got := slope(prints, func(print footprint) float64 { return print.memory }); math.Abs(got-4) > 1e-9 {
+		t.Errorf("the slope is %v, want 4", got)
+	}
+}
+
+// A container's times are those of its own process, not of a probe that ran in it.
+func TestContainerEvents(t *testing.T) {
+	watcher := &watcher{started: map[string]time.Time{}, exited: map[string]time.Time{}}
+	watcher.readContainers(strings.NewReader(`2026-11-15 19:22:10.5 +0000 UTC k8s.io /tasks/start {"container_id":"a","pid":5826}
+2026-11-15 19:22:11.5 +0000 UTC k8s.io /tasks/exit {"container_id":"a","id":"probe","pid":1,"exited_at":{"seconds":7,"nanos":1}}
+2026-11-15 19:22:12.5 +0000 UTC k8s.io /tasks/exit {"container_id":"a","id":"a","pid":5826,"exited_at":{"seconds":8,"nanos":2}}
+`))
+	started, exited := watcher.containerTimes("a")
+	if want := time.Date(2026, 11, 15, 19, 22, 10, 5e8, time.UTC); !started.Equal(want) {
+		t.Errorf("it started at %s, want %s", started, want)
+	}
+	if want := time.Unix(8, 2); !exited.Equal(want) {
+		t.Errorf("it ended at %s, want %s", exited, want)
+	}
+}
+
+// What counts is when something was first seen, and each pod is its own job's.
+func TestSightings(t *testing.T) {
+	watcher := &watcher{pods: map[string]*podSightings{}}
+	first, second := time.Unix(1, 0), time.Unix(2, 0)
+	for _, name := range []string{"mpi-2-1-launcher-x", "mpi-2-1-worker-0", "mpi-2-10-launcher-x"} {
+		pod := &corev1.Pod{}
+		pod.Name = name
+		watcher.note(pod, first)
+		pod.Spec.NodeName = "node"
+		watcher.note(pod, second)
+	}
+	launcher, workers := watcher.podsOf("mpi-2-1")
+	if launcher == nil || launcher.name != "mpi-2-1-launcher-x" || len(workers) != 1 {
+		t.Fatalf("the pods are %+v and %+v", launcher, workers)
+	}
+	if !launcher.created.Equal(first) || !launcher.placed.Equal(second) {
+		t.Errorf("it was created at %s and placed at %s", launcher.created, launcher.placed)
+	}
+}
