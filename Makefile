@@ -115,6 +115,18 @@ bench-admission: bin/cluster ## Measure how long a job is judged, with 1,000 job
 bench-startup: bin/cluster ## Measure the start of MPI side by side with OpenSSH, on simulated hosts and real pods (root)
 	@cd bench && go run ./startup
 
+.PHONY: bench-pods
+bench-pods: bin/cluster bin/peers/mpi-operator ## Measure jobs on real pods beside mpi-operator and bare pods, and the targets of the requirements (root)
+	@cd bench && go run ./pods -repetitions $(REPETITIONS)
+
+REPETITIONS ?= 5
+
+.PHONY: bench-soak
+bench-soak: bin/cluster bin/peers/mpi-operator ## Run jobs for SOAK (20m; 24h in the field), and look at the operator's memory (root)
+	@cd bench && go run ./pods -parts soak -soak $(SOAK) -output ../bin/bench/soak.json
+
+SOAK ?= 20m
+
 .PHONY: bench-status
 bench-status: bin/cluster ## Measure how soon the end of a pod is the end of its job, on a local cluster of its own (root)
 	@go test ./test/e2e -run '^$$' -bench FinalStatus -benchtime 1x -timeout 30m
@@ -179,6 +191,9 @@ bin/protoc-gen-go: tools/go.mod tools/go.sum
 
 bin/protoc-gen-go-grpc: tools/go.mod tools/go.sum
 	@go build -C tools -buildvcs=false -o ../$@ google.golang.org/grpc/cmd/protoc-gen-go-grpc
+
+bin/peers/mpi-operator: bench/peers/mpi-operator/go.mod bench/peers/mpi-operator/go.sum
+	@go build -C bench/peers/mpi-operator -buildvcs=false -ldflags "-s -w" -o ../../../$@ github.com/kubeflow/mpi-operator/cmd/mpi-operator
 
 bin/protogen: tools/go.mod tools/go.sum tools/protogen/main.go
 	@go build -C tools -buildvcs=false -o ../$@ ./protogen
