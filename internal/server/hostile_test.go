@@ -39,7 +39,7 @@ func TestBodyThatNeverComes(t *testing.T) {
 				}
 				defer connection.Close()
 				fmt.Fprintf(connection, "%s /api/v1/namespaces/n/mpijobs HTTP/1.1\r\nHost: localhost\r\n%sContent-Length: 100\r\n\r\n", method, headers)
-				if err := connection.SetReadDeadline(time.Now().Add(5 * time.Second)); err != nil {
+				if err := connection.SetReadDeadline(time.Now().Add(time.Minute)); err != nil {
 					t.Fatal(err)
 				}
 				if _, err := io.Copy(io.Discard, connection); errors.Is(err, context.DeadlineExceeded) || isTimeout(err) {
@@ -98,12 +98,14 @@ func TestMessagesWithoutEnd(t *testing.T) {
 // What gRPC refuses by itself is in the audit as well, once.
 func TestAuditOfWhatIsNeverCalled(t *testing.T) {
 	running := start(t, api(), func(options *Options) { options.RPC = registerJobs })
-	running.messageTimeout = 200 * time.Millisecond
 	connection := running.dial(t)
 	var answer wrapperspb.StringValue
 	if err := connection.Invoke(as(t, "jane"), "/training.MPIJobService/CreateMPIJob", wrapperspb.String(strings.Repeat("x", maxBody+1)), &answer); status.Code(err) != codes.ResourceExhausted {
 		t.Error(err)
 	}
+	// From here on: the large message before must have its time.
+	patient := running.messageTimeout
+	running.messageTimeout = 200 * time.Millisecond
 	stalled, err := connection.NewStream(as(t, "max"), &grpc.StreamDesc{}, "/training.MPIJobService/CreateMPIJob")
 	if err != nil {
 		t.Fatal(err)
@@ -111,6 +113,7 @@ func TestAuditOfWhatIsNeverCalled(t *testing.T) {
 	if err := stalled.RecvMsg(&answer); err == nil {
 		t.Error("a call without a message was answered")
 	}
+	running.messageTimeout = patient
 	if err := connection.Invoke(as(t, "jane"), "/training.MPIJobService/CreateAnything", wrapperspb.String("x"), &answer); status.Code(err) != codes.Unimplemented {
 		t.Error(err)
 	}
@@ -154,14 +157,14 @@ func TestAuditOfClientsThatLeave(t *testing.T) {
 // Both doors say when to come again.
 func TestRPCSaysWhenToComeAgain(t *testing.T) {
 	running := start(t, api(), func(options *Options) {
-		options.RPC, options.Limits = registerJobs, Limits{Rate: 0.5, Burst: 1, Streams: 1}
+		options.RPC, options.Limits = registerJobs, Limits{Rate: 0.001, Burst: 1, Streams: 1}
 	})
 	connection := running.dial(t)
 	var header metadata.MD
 	for range 2 {
 		_ = connection.Invoke(as(t, "jane"), "/training.MPIJobService/GetMPIJob", wrapperspb.String("x"), &wrapperspb.StringValue{}, grpc.Header(&header))
 	}
-	if difference := cmp.Diff([]string{"2"}, header.Get("retry-after")); difference != "" || len(header.Get("x-request-id")) != 1 {
+	if after := header.Get("retry-after"); len(after) != 1 || !isAboutThousand(after[0]) || len(header.Get("x-request-id")) != 1 {
 		t.Errorf("%v", header)
 	}
 }
@@ -334,7 +337,12 @@ func TestRPCStreamThatPanics(t *testing.T) {
 			t.Errorf("the client learns %v", err)
 		}
 	}
-	if running.fair.users["jane"].streams != 0 || !strings.Contains(running.log.String(), "a mistake") {
-		t.Errorf("%d streams are left; the log says %s", running.fair.users["jane"].streams, running.log)
+	eventually(t, "no stream is left", func() bool {
+		running.fair.mutex.Lock()
+		defer running.fair.mutex.Unlock()
+		return running.fair.users["jane"].streams == 0
+	})
+	if !strings.Contains(running.log.String(), "a mistake") {
+		t.Errorf("the log says %s", running.log)
 	}
 }

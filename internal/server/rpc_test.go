@@ -151,7 +151,8 @@ func TestRPCStreamEndsWithItsToken(t *testing.T) {
 // whose message was read goes on.
 func TestRPCThatIsNeverSent(t *testing.T) {
 	running := start(t, api(), func(options *Options) { options.RPC = registerJobs })
-	running.messageTimeout = 200 * time.Millisecond
+	// Long enough for whoever does send.
+	running.messageTimeout = 2 * time.Second
 	connection := running.dial(t)
 	watching, err := connection.NewStream(as(t, "jane"), &grpc.StreamDesc{ServerStreams: true}, "/training.MPIJobService/WatchMPIJobStatus")
 	if err != nil {

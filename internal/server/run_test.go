@@ -108,7 +108,7 @@ func TestOrderlyEnd(t *testing.T) {
 		<-finish
 		_, _ = writer.Write([]byte("answered"))
 	})
-	running := start(t, mux, func(options *Options) { options.Grace = 300 * time.Millisecond })
+	running := start(t, mux, func(options *Options) { options.Grace = 3 * time.Second })
 	_, watching := running.open(t, "jane")
 	wantLine(t, watching, "watching")
 	slow := make(chan answer, 1)

@@ -122,7 +122,7 @@ func start(t *testing.T, api http.Handler, configure func(*Options)) *running {
 			if err != nil {
 				t.Errorf("the server ended with %v", err)
 			}
-		case <-time.After(20 * time.Second):
+		case <-time.After(time.Minute):
 			t.Error("the server does not end")
 		}
 	})
@@ -135,7 +135,7 @@ func (running *running) await(t *testing.T) {
 	select {
 	case err := <-running.ended:
 		running.ended <- err
-	case <-time.After(20 * time.Second):
+	case <-time.After(time.Minute):
 		t.Fatal("the server does not end")
 	}
 }
@@ -217,7 +217,7 @@ func lines(t *testing.T, stream *buffer) (lines []map[string]any) {
 // eventually waits until something holds.
 func eventually(t *testing.T, what string, holds func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(10 * time.Second); !holds(); time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); !holds(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("%s: it does not come to that", what)
 		}

@@ -25,13 +25,13 @@ func TestStreamThatIsNotRead(t *testing.T) {
 						err = http.NewResponseController(writer).Flush()
 					}
 					if i < 2 {
-						time.Sleep(300 * time.Millisecond)
+						time.Sleep(1200 * time.Millisecond)
 					}
 				}
 				ended <- err
 			})
 			running := start(t, mux, nil)
-			running.writeTimeout = 200 * time.Millisecond
+			running.writeTimeout = time.Second
 			transport := &http.Transport{Protocols: &http.Protocols{}}
 			protocols(transport.Protocols)
 			request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+running.address+"/api/v1/namespaces/n/mpijobs/hello/logs?follow=true", nil)
@@ -52,7 +52,7 @@ func TestStreamThatIsNotRead(t *testing.T) {
 				if err == nil {
 					t.Error("it ended by itself")
 				}
-			case <-time.After(5 * time.Second):
+			case <-time.After(time.Minute):
 				t.Error("the server still waits")
 			}
 		})
