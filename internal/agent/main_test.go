@@ -7,10 +7,12 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -56,9 +58,22 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// endLeft ends the processes with a mark in their environment, and names them.
+// endLeft ends the processes with a mark in their environment, and names them. What was
+// told to end may need a moment to do so.
 func endLeft(mark string) []string {
-	var left []string
+	for deadline := time.Now().Add(10 * time.Second); len(marked(mark)) > 0 && time.Now().Before(deadline); {
+		time.Sleep(50 * time.Millisecond)
+	}
+	left := marked(mark)
+	for id := range left {
+		_ = syscall.Kill(id, syscall.SIGKILL)
+	}
+	return slices.Collect(maps.Values(left))
+}
+
+// marked are the processes with a mark in their environment.
+func marked(mark string) map[int]string {
+	found := map[int]string{}
 	for _, process := range processTable() {
 		directory := filepath.Join("/proc", strconv.Itoa(process.id))
 		environment, err := os.ReadFile(filepath.Join(directory, "environ"))
@@ -66,10 +81,9 @@ func endLeft(mark string) []string {
 			continue
 		}
 		command, _ := os.ReadFile(filepath.Join(directory, "cmdline"))
-		left = append(left, fmt.Sprintf("%d %q", process.id, command))
-		_ = syscall.Kill(process.id, syscall.SIGKILL)
+		found[process.id] = fmt.Sprintf("%d %q", process.id, command)
 	}
-	return left
+	return found
 }
 
 var buildAgent = sync.OnceValues(func() (string, error) {
@@ -199,6 +213,9 @@ func (buffer *buffer) String() string {
 	return buffer.text.String()
 }
 
+// patience is for what always happens: many tests share the machine.
+const patience = 30 * time.Second
+
 // eventually waits for something that another process does.
 func eventually(t testing.TB, within time.Duration, what string, holds func() bool) {
 	t.Helper()
@@ -294,7 +311,7 @@ func (worker *workerProcess) stop(t testing.TB) {
 	_ = worker.command.Process.Signal(syscall.SIGTERM)
 	select {
 	case <-worker.ended:
-	case <-time.After(10 * time.Second):
+	case <-time.After(patience):
 		t.Error("the worker does not end")
 		_ = worker.command.Process.Kill()
 	}
@@ -376,7 +393,7 @@ func finish(t testing.TB, keys string, command *exec.Cmd) outcome {
 	t.Helper()
 	var stdout, stderr buffer
 	command.Stdout, command.Stderr = &stdout, &stderr
-	command.WaitDelay = time.Second
+	command.WaitDelay = patience
 	err := command.Run()
 	var exit *exec.ExitError
 	if err != nil && !errors.As(err, &exit) {

@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 )
@@ -83,8 +82,8 @@ func TestOpenSSHThatIsKilledLeavesNothing(t *testing.T) {
 	if err := command.Start(); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, 10*time.Second, "the command runs", func() bool { return strings.HasSuffix(stdout.String(), "\n") })
+	eventually(t, patience, "the command runs", func() bool { return strings.HasSuffix(stdout.String(), "\n") })
 	_ = command.Process.Kill()
 	_ = command.Wait()
-	eventually(t, 5*time.Second, "the command is ended", func() bool { return !alive(mustAtoi(t, stdout.String())) })
+	eventually(t, patience, "the command is ended", func() bool { return !alive(mustAtoi(t, stdout.String())) })
 }

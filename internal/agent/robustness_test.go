@@ -98,7 +98,7 @@ func (worker *localWorker) mustCalmDown(t testing.TB, base footprint) {
 	var now footprint
 	// What is not a leak: goroutines of the runtime's, and what pools keep.
 	const spareGoroutines, spareDescriptors, spareHeap = 5, 5, 16 << 20
-	for deadline := time.Now().Add(handshakeTimeout + 5*time.Second); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
+	for deadline := time.Now().Add(handshakeTimeout + patience); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
 		now = measure(t)
 		if now.goroutines <= base.goroutines+spareGoroutines && now.descriptors <= base.descriptors+spareDescriptors && now.heap <= base.heap+spareHeap {
 			t.Logf("before %+v, after %+v", base, now)
@@ -229,7 +229,7 @@ func TestHalfOpenConnections(t *testing.T) {
 	for range maxStrangers {
 		connections = append(connections, worker.dial(t))
 	}
-	eventually(t, handshakeTimeout+5*time.Second, "they are thrown out", func() bool { return allClosed(connections) })
+	eventually(t, handshakeTimeout+patience, "they are thrown out", func() bool { return allClosed(connections) })
 	for _, connection := range connections {
 		_ = connection.Close()
 	}

@@ -95,7 +95,7 @@ func TestRSHForwardsSignals(t *testing.T) {
 	if err := command.Start(); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, 5*time.Second, "the command runs", func() bool { return stdout.String() != "" })
+	eventually(t, patience, "the command runs", func() bool { return stdout.String() != "" })
 	_ = command.Process.Signal(syscall.SIGTERM)
 	_ = command.Wait()
 	if code := command.ProcessState.ExitCode(); code != 7 {
@@ -200,16 +200,16 @@ func TestRSHNoticesThatAWorkerIsLost(t *testing.T) {
 		wantWithin time.Duration
 		want       Trouble
 	}{
-		"it was killed":           {signal: syscall.SIGKILL, wantWithin: 5 * time.Second, want: Broken},
-		"it no longer answers":    {signal: syscall.SIGSTOP, wantWithin: 5*keepAlive + 5*time.Second, want: Broken},
-		"it has been told to end": {signal: syscall.SIGTERM, wantWithin: 5 * time.Second, want: Stopped},
+		"it was killed":           {signal: syscall.SIGKILL, wantWithin: patience, want: Broken},
+		"it no longer answers":    {signal: syscall.SIGSTOP, wantWithin: 5*keepAlive + patience, want: Broken},
+		"it has been told to end": {signal: syscall.SIGTERM, wantWithin: patience, want: Stopped},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			worker := startWorker(t, newKeys(t))
 			records := recordsFile(filepath.Join(t.TempDir(), "records"))
-			ctx, cancel := context.WithTimeout(t.Context(), tc.wantWithin)
+			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
 			command := exec.CommandContext(ctx, agentBinary(t), "127.0.0.1", "echo $$; exec sleep 60")
 			command.Env = agentEnvironment(worker.keys, worker.port, recordsVariable+"="+string(records))
@@ -218,8 +218,9 @@ func TestRSHNoticesThatAWorkerIsLost(t *testing.T) {
 			if err := command.Start(); err != nil {
 				t.Fatal(err)
 			}
-			eventually(t, 5*time.Second, "the command runs", func() bool { return strings.HasSuffix(stdout.String(), "\n") })
+			eventually(t, patience, "the command runs", func() bool { return strings.HasSuffix(stdout.String(), "\n") })
 			_ = worker.command.Process.Signal(tc.signal)
+			defer time.AfterFunc(tc.wantWithin, cancel).Stop()
 			_ = command.Wait()
 			if ctx.Err() != nil {
 				t.Fatalf("it has not noticed within %s", tc.wantWithin)

@@ -90,7 +90,7 @@ func TestWorkerEndsAlthoughAClientIsStuck(t *testing.T) {
 		if _, err := session.StdoutPipe(); err != nil {
 			t.Fatal(err)
 		}
-		if err := session.Start("sleep 1; exec timeout 20 yes"); err != nil {
+		if err := session.Start("sleep 1; exec timeout 120 yes"); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -100,8 +100,8 @@ func TestWorkerEndsAlthoughAClientIsStuck(t *testing.T) {
 	_ = worker.command.Process.Signal(syscall.SIGTERM)
 	select {
 	case <-worker.ended:
-	case <-time.After(6 * time.Second):
+	case <-time.After(patience):
 		_ = worker.command.Process.Kill()
-		t.Error("the worker has not ended 5 s after its grace of 1 s")
+		t.Errorf("the worker has not ended %s after its grace of 1 s", patience-time.Second)
 	}
 }

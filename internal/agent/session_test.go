@@ -87,7 +87,7 @@ func TestWorkerForwardsSignals(t *testing.T) {
 		if err := session.Signal(ssh.SIGKILL); err != nil {
 			t.Fatal(err)
 		}
-		eventually(t, 5*time.Second, "the child has ended", func() bool { return !alive(mustAtoi(t, child)) })
+		eventually(t, patience, "the child has ended", func() bool { return !alive(mustAtoi(t, child)) })
 		_ = session.Wait()
 	})
 }
@@ -177,12 +177,12 @@ func TestSessionEndsWithItsCommand(t *testing.T) {
 		command    string
 		wantStdout int
 	}{
-		"a daemon is left":                      {command: "setsid sleep 20 & printf before", wantStdout: 6},
-		"a daemon of the same group is left":    {command: "sleep 20 & printf before", wantStdout: 6},
-		"much was printed at the end":           {command: "setsid sleep 20 & head -c 60000 /dev/zero", wantStdout: 60000},
-		"10 MB were printed":                    {command: "setsid sleep 20 & head -c 10485760 /dev/zero", wantStdout: 10 << 20},
-		"nothing was printed":                   {command: "setsid sleep 20 &"},
-		"a daemon is left that goes on to talk": {command: "for i in 1 2 3 4; do setsid timeout 20 yes & done; sleep 0.3", wantStdout: -1},
+		"a daemon is left":                      {command: "setsid sleep 120 & printf before", wantStdout: 6},
+		"a daemon of the same group is left":    {command: "sleep 120 & printf before", wantStdout: 6},
+		"much was printed at the end":           {command: "setsid sleep 120 & head -c 60000 /dev/zero", wantStdout: 60000},
+		"10 MB were printed":                    {command: "setsid sleep 120 & head -c 10485760 /dev/zero", wantStdout: 10 << 20},
+		"nothing was printed":                   {command: "setsid sleep 120 &"},
+		"a daemon is left that goes on to talk": {command: "for i in 1 2 3 4; do setsid timeout 120 yes & done; sleep 0.3", wantStdout: -1},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -203,7 +203,7 @@ func TestSessionEndsWithItsCommand(t *testing.T) {
 				if err != nil {
 					t.Error(err)
 				}
-			case <-time.After(5 * time.Second):
+			case <-time.After(patience):
 				_ = session.Close()
 				t.Fatal("the session does not end")
 			}
