@@ -16,11 +16,31 @@ import (
 
 // exitedWell tells whether the launcher's command has ended with 0.
 func (view *view) exitedWell() bool {
-	if view.launcher == nil || view.launcher.Status.Phase == corev1.PodFailed {
+	if view.launcher == nil {
 		return false
 	}
 	status := mainStatus(view.launcher)
-	return status != nil && status.State.Terminated != nil && status.State.Terminated.ExitCode == 0
+	if status == nil || status.State.Terminated == nil {
+		return false
+	}
+	ended := status.State.Terminated
+	if isExitLost(ended) {
+		// Another launcher will be tried: then its end counts.
+		return view.launcher.Status.Reason == "" && view.launcherGaveUp() && saysItEndedWell(ended)
+	}
+	return view.launcher.Status.Phase != corev1.PodFailed && ended.ExitCode == 0
+}
+
+// isExitLost tells whether nobody knows how a container ended, because its node's
+// container runtime was not there when it did. The exit code is invented then.
+func isExitLost(ended *corev1.ContainerStateTerminated) bool {
+	return ended.Reason == "Unknown" || ended.Reason == "ContainerStatusUnknown"
+}
+
+// saysItEndedWell: the agent's last word outlives a container runtime.
+func saysItEndedWell(ended *corev1.ContainerStateTerminated) bool {
+	report := reportOf(ended)
+	return report != nil && report.Reason == "" && report.ExitCode == 0 && report.Hosts.Expected > 0
 }
 
 // wasStopped tells whether the launcher's command ended because its pod was
@@ -117,7 +137,7 @@ func (view *view) launcherExit(ended *corev1.ContainerStateTerminated) *failure 
 	found.cause, found.advice = exited(view.launcher, name, ended)
 	reason := training.FailureTraining
 	// What ended it came from outside of it.
-	if name == plan.GateContainer || ended.Reason == "OOMKilled" || ended.Reason == "StartError" || ended.Reason == "ContainerCannotRun" ||
+	if name == plan.GateContainer || isExitLost(ended) || ended.Reason == "OOMKilled" || ended.Reason == "StartError" || ended.Reason == "ContainerCannotRun" ||
 		ended.ExitCode > 128 && ended.ExitCode < 160 {
 		reason = training.FailureLauncher
 	}

@@ -1,6 +1,7 @@
 package diagnosis
 
 import (
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -34,6 +35,36 @@ func TestSuccess(t *testing.T) {
 			tc.happen(scene)
 			if verdict := scene.settle(); (verdict.Phase == training.PhaseSucceeded) != tc.want {
 				t.Errorf("%s, %s: it is %s: %s", name, kind, verdict.Phase, verdict.FailureMessage)
+			}
+		}
+	}
+}
+
+// A container runtime that was away invents an exit code. What the agent wrote is the
+// truth, unless another launcher will be tried.
+func TestAnExitThatIsLost(t *testing.T) {
+	const well = `{"exitCode":0,"timings":{},"hosts":{"expected":2,"reached":2}}`
+	for name, tc := range map[string]struct {
+		limit           int32
+		reason, message string
+		phase           training.Phase
+		failure         training.FailureReason
+		words           string
+	}{
+		"the agent says that it ended well":             {0, "Unknown", well, training.PhaseSucceeded, "", ""},
+		"the node has lost the container":               {0, "ContainerStatusUnknown", well, training.PhaseSucceeded, "", ""},
+		"the agent says how it failed":                  {0, "Unknown", `{"reason":"TrainingError","message":"loss is nan","exitCode":1,"hosts":{"expected":2,"reached":2}}`, training.PhaseFailed, training.FailureTraining, "loss is nan"},
+		"the agent had not spoken":                      {0, "Unknown", "", training.PhaseFailed, training.FailureLauncher, "container runtime was away"},
+		"the program left something that is no report":  {0, "Unknown", "{}", training.PhaseFailed, training.FailureLauncher, "container runtime was away"},
+		"another launcher is tried":                     {1, "Unknown", well, training.PhasePending, "", ""},
+		"an exit code that is known, beside such words": {0, "Error", well, training.PhaseFailed, training.FailureTraining, "exit code 255"},
+	} {
+		for _, kind := range kinds {
+			scene := runningScene(t, kind, backoffLimit(tc.limit))
+			scene.launcher(exits(255, tc.reason, tc.message, 50))
+			verdict := scene.settle()
+			if verdict.Phase != tc.phase || verdict.FailureReason != tc.failure || !strings.Contains(verdict.FailureMessage, tc.words) {
+				t.Errorf("%s, %s: it is %s, %q: %s", name, kind, verdict.Phase, verdict.FailureReason, verdict.FailureMessage)
 			}
 		}
 	}

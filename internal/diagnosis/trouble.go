@@ -146,6 +146,9 @@ func exited(pod *corev1.Pod, name string, ended *corev1.ContainerStateTerminated
 	case ended.Reason == "StartError" || ended.Reason == "ContainerCannotRun":
 		return fmt.Sprintf("could not be started%s: %s", container, strings.TrimSpace(ended.Message)),
 			"The command must exist in the image and be executable."
+	case isExitLost(ended):
+		return fmt.Sprintf("ended%s while its node's container runtime was away, which does not know how (%s, exit code %d)", container, ended.Reason, ended.ExitCode),
+			logAdvice(pod, name)
 	case ended.ExitCode > 128 && ended.ExitCode < 160:
 		return fmt.Sprintf("was killed by signal %d%s (exit code %d)", ended.ExitCode-128, container, ended.ExitCode), logAdvice(pod, name)
 	default:
