@@ -111,6 +111,15 @@ fuzz: ## Feed rules, protocols and parsers with nonsense, FUZZTIME (1m) each
 bench-admission: bin/cluster ## Measure how long a job is judged, with 1,000 jobs and 20 quotas in its namespace
 	@go test ./test/integration/admission -run '^$$' -bench Admission -benchtime 5s
 
+# What `make bench` runs: BENCH is for the flags of bench/objects, such as
+# BENCH="--groups burst --jobs 10 --repetitions 1".
+.PHONY: bench
+bench: bench-objects ## Measure the operator side by side with mpi-operator, Trainer and a bare client (about half an hour)
+
+.PHONY: bench-objects
+bench-objects: bin/cluster bin/operator bin/peers/mpi-operator bin/peers/trainer ## Measure how soon the objects of jobs are there, and at what cost; BENCH has flags
+	@cd bench && go run ./objects $(BENCH)
+
 .PHONY: bench-startup
 bench-startup: bin/cluster ## Measure the start of MPI side by side with OpenSSH, on simulated hosts and real pods (root)
 	@cd bench && go run ./startup
@@ -119,7 +128,7 @@ bench-startup: bin/cluster ## Measure the start of MPI side by side with OpenSSH
 bench-pods: bin/cluster bin/peers/mpi-operator ## Measure jobs on real pods beside mpi-operator and bare pods, and the targets of the requirements (root)
 	@cd bench && go run ./pods -repetitions $(REPETITIONS)
 
-REPETITIONS ?= 5
+REPETITIONS ?= 4
 
 .PHONY: bench-soak
 bench-soak: bin/cluster bin/peers/mpi-operator ## Run jobs for SOAK (20m; 24h in the field), and look at the operator's memory (root)
@@ -173,6 +182,12 @@ bin/operator bin/mpi-agent bin/initializer:
 
 bin/server:
 	@go build -buildvcs=false -ldflags "-s -w -X main.version=$(VERSION)" -o $@ ./cmd/server
+
+bin/peers/mpi-operator: bench/peers/mpi-operator/go.mod bench/peers/mpi-operator/go.sum
+	@go build -C bench/peers/mpi-operator -buildvcs=false -o ../../../$@ github.com/kubeflow/mpi-operator/cmd/mpi-operator
+
+bin/peers/trainer: bench/peers/trainer/go.mod bench/peers/trainer/go.sum
+	@go build -C bench/peers/trainer -buildvcs=false -o ../../../$@ github.com/kubeflow/trainer/v2/cmd/trainer-controller-manager
 
 bin/staticcheck: tools/go.mod tools/go.sum
 	@go build -C tools -buildvcs=false -o ../$@ honnef.co/go/tools/cmd/staticcheck

@@ -28,7 +28,7 @@ import (
 // namespace can be given other names.
 type recording struct {
 	job types.UID
-	// layers are made one after the other, because the later belong to the earlier.
+	// layers are what belongs to the job, and what belongs to that.
 	layers [][]recordedObject
 }
 
@@ -86,38 +86,42 @@ func (cluster *cluster) record(ctx context.Context, contestant contestant, worke
 // recordObjects reads all that a job consists of, but for pods that Kubernetes' own
 // controller makes.
 func (cluster *cluster) recordObjects(ctx context.Context, namespace string, job types.UID) (recording, error) {
-	made := recording{job: job}
-	for _, kinds := range [][]client.ObjectList{
-		{&corev1.ServiceList{}, &corev1.ConfigMapList{}, &corev1.SecretList{}, &networkingv1.NetworkPolicyList{}, &jobset.JobSetList{}},
-		{&batchv1.JobList{}, &corev1.PodList{}},
-	} {
-		var layer []recordedObject
-		for _, list := range kinds {
-			if err := cluster.client.List(ctx, list, client.InNamespace(namespace)); meta.IsNoMatchError(err) {
+	made := recording{job: job, layers: make([][]recordedObject, 2)}
+	for _, list := range partsOfJobs() {
+		if err := cluster.client.List(ctx, list, client.InNamespace(namespace)); meta.IsNoMatchError(err) {
+			continue
+		} else if err != nil {
+			return made, err
+		}
+		objects, err := meta.ExtractList(list)
+		if err != nil {
+			return made, err
+		}
+		for _, item := range objects {
+			object := item.(client.Object)
+			owner := metav1.GetControllerOf(object)
+			if owner == nil || owner.Kind == "Job" {
 				continue
-			} else if err != nil {
-				return made, err
 			}
-			objects, err := meta.ExtractList(list)
+			recorded, err := recordObject(object, namespace)
 			if err != nil {
 				return made, err
 			}
-			for _, item := range objects {
-				object := item.(client.Object)
-				owner := metav1.GetControllerOf(object)
-				if owner == nil || owner.Kind == "Job" {
-					continue
-				}
-				recorded, err := recordObject(object, namespace)
-				if err != nil {
-					return made, err
-				}
-				layer = append(layer, recorded)
+			layer := 1
+			if owner.UID == job {
+				layer = 0
 			}
+			made.layers[layer] = append(made.layers[layer], recorded)
 		}
-		made.layers = append(made.layers, layer)
 	}
 	return made, nil
+}
+
+// partsOfJobs are lists of what jobs are made of, owners first.
+func partsOfJobs() []client.ObjectList {
+	return []client.ObjectList{
+		&jobset.JobSetList{}, &corev1.ServiceList{}, &corev1.ConfigMapList{}, &corev1.SecretList{}, &networkingv1.NetworkPolicyList{}, &batchv1.JobList{}, &corev1.PodList{},
+	}
 }
 
 // recordObject leaves out what the API server adds.

@@ -13,17 +13,21 @@ import (
 const (
 	burstGroup = "burst"
 	largeGroup = "large"
+	lifeGroup  = "life"
 
-	timeToPods     = "time to all pods"
-	timeToSubmit   = "time to submit"
-	requestsPerJob = "requests per job"
+	timeToPods       = "time to all pods"
+	timeToSubmit     = "time to submit"
+	requestsPerJob   = "requests per job"
+	cpuOfControllers = "CPU of controllers"
 )
 
 // compare measures bursts and large jobs. Every contestant has a new cluster in every
 // repetition, and each repetition turns the order round: what the machine does beside
 // hits no one of them more than others.
 func compare(ctx context.Context, place place, settings settings, taking []contestant, results *report.Report) error {
-	results.Bases[burstGroup], results.Bases[largeGroup] = triremeOfMPI, triremeOfMPI
+	for _, group := range []string{burstGroup, largeGroup, lifeGroup} {
+		results.Bases[group] = triremeOfMPI
+	}
 	recordings, err := recordAll(ctx, place, settings, taking)
 	if err != nil {
 		return err
@@ -74,7 +78,18 @@ func compareOne(ctx context.Context, place place, settings settings, contestant 
 	}
 	defer func() { err = errors.Join(err, running.stop()) }()
 	if settings.has(burstGroup) {
-		if err := running.add(ctx, burstGroup, contestant, settings.burst, recordings, results); err != nil {
+		for _, load := range settings.bursts() {
+			// The smaller ones are for Trireme's own line.
+			if load != settings.burst && contestant.name != triremeOfMPI {
+				continue
+			}
+			if err := running.add(ctx, burstGroup, contestant, load, recordings, results); err != nil {
+				return err
+			}
+		}
+	}
+	if settings.has(lifeGroup) && contestant.recorded == "" {
+		if err := running.addLife(ctx, contestant, settings.life(), results); err != nil {
 			return err
 		}
 	}
@@ -101,22 +116,48 @@ func (cluster *cluster) add(ctx context.Context, group string, contestant contes
 	note := func(measure, unit string, value float64) {
 		results.Add(report.Result{Group: group, Case: load.String(), Contestant: contestant.name, Measure: measure, Unit: unit}, value)
 	}
-	jobs := float64(load.jobs)
 	note(timeToPods, "s", outcome.allPods)
 	if contestant.recorded == "" {
 		note(timeToSubmit, "s", outcome.submitted)
 	}
-	note(requestsPerJob, "", outcome.requests.sum(isWork)/jobs)
-	verbs := outcome.requests.byVerb()
-	for _, verb := range []string{"POST", "PUT", "PATCH", "DELETE", "GET", "LIST"} {
-		note("of them "+verb, "", verbs[verb]/jobs)
-	}
-	note("events per job", "", outcome.requests.sum(isEvent)/jobs)
+	noteRequests(note, outcome.requests, load.jobs)
 	if contestant.recorded == "" {
-		note("CPU of controllers", "s", outcome.cpu)
+		note(cpuOfControllers, "s", outcome.cpu)
 		note("peak memory of controllers", "MiB", outcome.peak)
 		note("size of a job", "B", float64(outcome.jobBytes))
 	}
 	progress("%s: %s: %.2f s to all pods (%.2f s to submit), %.2f s of CPU: %s", contestant.name, load, outcome.allPods, outcome.submitted, outcome.cpu, outcome.requests)
+	return nil
+}
+
+// noteRequests tells what was asked of the API server for each job.
+func noteRequests(note func(measure, unit string, value float64), counted requests, jobs int) {
+	note(requestsPerJob, "", counted.sum(isWork)/float64(jobs))
+	verbs := counted.byVerb()
+	for _, verb := range []string{"POST", "PUT", "PATCH", "DELETE", "GET", "LIST"} {
+		note("of them "+verb, "", verbs[verb]/float64(jobs))
+	}
+	note("events per job", "", counted.sum(isEvent)/float64(jobs))
+}
+
+// addLife counts what one job costs from its submission to its end: its pods start one
+// after the other, and the launcher ends well.
+func (cluster *cluster) addLife(ctx context.Context, contestant contestant, load load, results *report.Report) error {
+	before, err := cluster.untilQuiet(ctx)
+	if err != nil {
+		return err
+	}
+	if _, err := cluster.live(ctx, contestant, endedLife, load.workers); err != nil {
+		return fmt.Errorf("%s: a job's life: %w", contestant.name, err)
+	}
+	after, err := cluster.contestantRequests(ctx)
+	if err != nil {
+		return err
+	}
+	counted := after.minus(before)
+	noteRequests(func(measure, unit string, value float64) {
+		results.Add(report.Result{Group: lifeGroup, Case: load.String(), Contestant: contestant.name, Measure: measure, Unit: unit}, value)
+	}, counted, load.jobs)
+	progress("%s: life of %s: %s", contestant.name, load, counted)
 	return nil
 }

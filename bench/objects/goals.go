@@ -41,6 +41,25 @@ func goals(results report.Report, settings settings) []report.Goal {
 			found = append(found, goal.judge(goal.text, value, goal.limit))
 		}
 	}
+	for _, jobs := range settings.rest {
+		if result, ok := results.Find(restGroup, fmt.Sprintf("%d jobs", jobs), triremeOfMPI, writesAtRest); ok {
+			_, most := result.Spread()
+			found = append(found, report.AtMost(fmt.Sprintf("%d jobs at rest: Trireme's writes a minute", jobs), most, 0))
+		}
+	}
+	if value, ok := ratio(results, lifeGroup, settings.life().String(), requestsPerJob, triremeOfMPI, mpiOperatorTuned); ok {
+		found = append(found, report.AtMost("submit to end: Trireme's requests as a multiple of tuned mpi-operator's", value, 0.6))
+	}
+	for _, measure := range []string{timeToPods, cpuOfControllers, requestsPerJob} {
+		var sizes []load
+		for _, workers := range settings.sizes {
+			sizes = append(sizes, load{jobs: 1, workers: workers})
+		}
+		found = append(found, linearity(results, largeGroup, triremeOfMPI, measure, "workers", sizes, func(load load) int { return load.workers })...)
+		if measure != requestsPerJob {
+			found = append(found, linearity(results, burstGroup, triremeOfMPI, measure, "jobs", settings.bursts(), func(load load) int { return load.jobs })...)
+		}
+	}
 	return found
 }
 

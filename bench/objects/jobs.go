@@ -12,8 +12,8 @@ const (
 	image   = "trireme.local/openmpi:5"
 	command = "[mpirun, -np, %q, /bench/train, --epochs, \"10\"]"
 	small   = "{requests: {cpu: \"1\", memory: 1Gi}, limits: {cpu: \"1\", memory: 1Gi}}"
-	// runtime is the name of both TrainJobs' ClusterTrainingRuntime.
-	runtime = "bench"
+	// runtimeName is that of both TrainJobs' ClusterTrainingRuntime.
+	runtimeName = "bench"
 )
 
 // A jobKind writes jobs.
@@ -75,13 +75,13 @@ spec:
   runtimeRef: {kind: ClusterTrainingRuntime, name: %s}
   trainer: {numNodes: %d, slotsPerWorker: 1, image: %q, command: %s, resourcesPerNode: %s}
   launcher: {resources: %s}
-`, name, runtime, workers, image, mpirun(workers), small, small)
+`, name, runtimeName, workers, image, mpirun(workers), small, small)
 }}
 
 const triremeRuntime = `
 apiVersion: kubeflow.org/v2alpha1
 kind: ClusterTrainingRuntime
-metadata: {name: ` + runtime + `}
+metadata: {name: ` + runtimeName + `}
 spec:
   mlPolicy: {mpiImplementation: OpenMPI, slotsPerWorker: 1}
   template:
@@ -102,7 +102,7 @@ metadata: {name: %s}
 spec:
   runtimeRef: {apiGroup: trainer.kubeflow.org, kind: ClusterTrainingRuntime, name: %s}
   trainer: {numNodes: %d, numProcPerNode: 1, image: %q, command: %s, resourcesPerNode: %s}
-`, name, runtime, workers, image, mpirun(workers), small)
+`, name, runtimeName, workers, image, mpirun(workers), small)
 }}
 
 // trainerRuntime is that of its MPI examples, with one difference: the launcher does
@@ -110,7 +110,7 @@ spec:
 const trainerRuntime = `
 apiVersion: trainer.kubeflow.org/v1alpha1
 kind: ClusterTrainingRuntime
-metadata: {name: ` + runtime + `}
+metadata: {name: ` + runtimeName + `}
 spec:
   mlPolicy:
     numNodes: 1

@@ -30,7 +30,7 @@ type settings struct {
 	groups, contestants []string
 	repetitions         int
 	burst               load
-	sizes               []int
+	sizes, rest         []int
 	// slowUpTo is the most workers of one job for a contestant that is slow by its own
 	// limits.
 	slowUpTo int
@@ -46,12 +46,13 @@ func main() {
 
 func parseFlags(arguments []string) (settings, error) {
 	flags := flag.NewFlagSet("objects", flag.ContinueOnError)
-	groups := flags.String("groups", "burst,large,rest", "what is measured")
+	groups := flags.String("groups", "burst,life,large,rest", "what is measured")
 	only := flags.String("contestants", "", "who is measured, by the beginning of names with commas between; all if empty")
 	repetitions := flags.Int("repetitions", 3, "how often")
 	jobs := flags.Int("jobs", 100, "jobs of a burst")
 	workers := flags.Int("workers", 8, "workers of each of them")
 	sizes := flags.String("sizes", "64,100,500,1000", "workers of the large jobs")
+	rest := flags.String("rest", "1000,5000", "jobs at rest")
 	slowUpTo := flags.Int("slow-up-to", 100, "largest job for mpi-operator as it is shipped, which creates five objects a second")
 	output := flags.String("output", "", "file for the results as JSON; bin/bench/objects.json if empty")
 	if err := flags.Parse(arguments); err != nil {
@@ -61,17 +62,37 @@ func parseFlags(arguments []string) (settings, error) {
 	if *only != "" {
 		made.contestants = strings.Split(*only, ",")
 	}
-	for _, text := range strings.Split(*sizes, ",") {
-		size, err := strconv.Atoi(text)
-		if err != nil {
-			return settings{}, fmt.Errorf("--sizes: %w", err)
-		}
-		made.sizes = append(made.sizes, size)
+	var err error
+	if made.sizes, err = numbers(*sizes); err != nil {
+		return settings{}, fmt.Errorf("--sizes: %w", err)
+	}
+	if made.rest, err = numbers(*rest); err != nil {
+		return settings{}, fmt.Errorf("--rest: %w", err)
 	}
 	return made, nil
 }
 
+// numbers are written with commas between.
+func numbers(text string) (read []int, err error) {
+	for _, word := range strings.Split(text, ",") {
+		number, err := strconv.Atoi(word)
+		if err != nil {
+			return nil, err
+		}
+		read = append(read, number)
+	}
+	return read, nil
+}
+
 func (settings settings) has(group string) bool { return slices.Contains(settings.groups, group) }
+
+// bursts are that of the comparison, and smaller ones.
+func (settings settings) bursts() []load {
+	return []load{{settings.burst.jobs, settings.burst.workers}, {settings.burst.jobs / 2, settings.burst.workers}, {settings.burst.jobs / 4, settings.burst.workers}}
+}
+
+// life is one job that is followed to its end.
+func (settings settings) life() load { return load{jobs: 1, workers: settings.burst.workers} }
 
 // takesPart tells whether a contestant was asked for.
 func (settings settings) takesPart(contestant contestant) bool {
@@ -116,10 +137,13 @@ func measureAll(ctx context.Context, place place, settings settings, results *re
 			taking = append(taking, contestant)
 		}
 	}
-	if settings.has("burst") || settings.has("large") {
+	if settings.has(burstGroup) || settings.has(lifeGroup) || settings.has(largeGroup) {
 		if err := compare(ctx, place, settings, taking, results); err != nil {
 			return err
 		}
+	}
+	if settings.has("rest") {
+		return measureRest(ctx, place, settings, taking, results)
 	}
 	return nil
 }

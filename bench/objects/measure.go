@@ -175,8 +175,7 @@ func submit(ctx context.Context, submissions []func(context.Context) error, pods
 // prepare makes what is submitted before the clock runs. A bare client goes on with
 // what a controller would make of the job.
 func (cluster *cluster) prepare(contestant contestant, namespace string, load load, recorded recording) ([]func(context.Context) error, error) {
-	// Its requests are the contestant's, and not the benchmark's own.
-	bare, err := client.New(unlimited(cluster.environment.Config), client.Options{Scheme: operator.Scheme()})
+	bare, err := cluster.bare()
 	if err != nil {
 		return nil, err
 	}
@@ -203,6 +202,11 @@ func (cluster *cluster) prepare(contestant contestant, namespace string, load lo
 		})
 	}
 	return submissions, nil
+}
+
+// bare is a client whose requests are the contestant's, and not the benchmark's own.
+func (cluster *cluster) bare() (client.Client, error) {
+	return client.New(unlimited(cluster.environment.Config), client.Options{Scheme: operator.Scheme()})
 }
 
 // jobName is as long as the name that recordings are made under.

@@ -94,11 +94,11 @@ func (cluster *cluster) requests(ctx context.Context) (requests, error) {
 	counted := requests{}
 	for _, metric := range families["apiserver_request_total"].GetMetric() {
 		request := request{verb: label(metric, "verb"), resource: label(metric, "resource")}
-		if subresource := label(metric, "subresource"); subresource != "" {
-			request.resource += "/" + subresource
-		}
 		if request.verb == "WATCH" || request.resource == "" || request.resource == "leases" {
 			continue
+		}
+		if subresource := label(metric, "subresource"); subresource != "" {
+			request.resource += "/" + subresource
 		}
 		counted[request] += metric.GetUntyped().GetValue()
 	}
