@@ -183,9 +183,6 @@ bin/operator bin/mpi-agent bin/initializer:
 bin/server:
 	@go build -buildvcs=false -ldflags "-s -w -X main.version=$(VERSION)" -o $@ ./cmd/server
 
-bin/peers/mpi-operator: bench/peers/mpi-operator/go.mod bench/peers/mpi-operator/go.sum
-	@go build -C bench/peers/mpi-operator -buildvcs=false -o ../../../$@ github.com/kubeflow/mpi-operator/cmd/mpi-operator
-
 bin/peers/trainer: bench/peers/trainer/go.mod bench/peers/trainer/go.sum
 	@go build -C bench/peers/trainer -buildvcs=false -o ../../../$@ github.com/kubeflow/trainer/v2/cmd/trainer-controller-manager
 

@@ -185,15 +185,18 @@ func until(ctx context.Context, what string, holds func() (bool, error)) error {
 		if done && err == nil {
 			return nil
 		}
-		if ctx.Err() != nil || time.Now().After(deadline) {
-			return errors.Join(ctx.Err(), fmt.Errorf("%s: not so after two minutes", what), err)
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if time.Now().After(deadline) {
+			return errors.Join(fmt.Errorf("%s: not after two minutes", what), err)
 		}
 		time.Sleep(20 * time.Millisecond)
 	}
 }
 
 func describeMachine(ctx context.Context) map[string]string {
-	facts := map[string]string{"cores": fmt.Sprint(runtime.NumCPU()), "load before": loadAverage(), "limits of kube-controller-manager": "as the local cluster has them"}
+	facts := map[string]string{"cores": fmt.Sprint(runtime.NumCPU()), "load before": loadAverage(), "limits of kube-controller-manager": "QPS 300, burst 600 (the local cluster's own)"}
 	for name, line := range map[string]string{
 		"processor": "sed -n 's/^model name.*: //p' /proc/cpuinfo | head -1", "kernel": "uname -r", "memory": "sed -n 's/^MemTotal: *//p' /proc/meminfo",
 		"Kubernetes": "bin/cluster kubectl version -o json | sed -n '/serverVersion/,$s/.*\"gitVersion\": \"\\(.*\\)\".*/\\1/p'", "Trireme": "git rev-parse --short HEAD",

@@ -88,7 +88,7 @@ func parseFlags(arguments []string) (settings, error) {
 	var settings settings
 	flags := flag.NewFlagSet("pods", flag.ContinueOnError)
 	chosen := flags.String("parts", "startup,crowd,size,digits", "what to measure; soak is the other part")
-	flags.IntVar(&settings.repetitions, "repetitions", 5, "how often each start is measured; the rest is measured three times")
+	flags.IntVar(&settings.repetitions, "repetitions", 4, "how often each start is measured; the rest is measured three times")
 	flags.DurationVar(&settings.soak, "soak", 20*time.Minute, "how long the soak lasts")
 	flags.StringVar(&settings.output, "output", repository+"/bin/bench/pods.json", "where the report goes, as JSON")
 	if err := flags.Parse(arguments); err != nil {

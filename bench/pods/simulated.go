@@ -20,7 +20,7 @@ const (
 	// and for fifty small ones.
 	simulatedNodes = 70
 	// simulatedRun is how long a simulated launcher runs.
-	simulatedRun = 3 * time.Second
+	simulatedRun = time.Second
 	// rounds of what is measured on simulated nodes.
 	rounds = 3
 )
