@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"slices"
 	"sync"
@@ -21,6 +22,7 @@ import (
 
 	"github.com/trireme-mpi/trireme/api/training"
 	"github.com/trireme-mpi/trireme/internal/config"
+	"github.com/trireme-mpi/trireme/internal/job"
 	"github.com/trireme-mpi/trireme/internal/operator"
 	"github.com/trireme-mpi/trireme/internal/plan"
 	"github.com/trireme-mpi/trireme/internal/testing/player"
@@ -30,7 +32,8 @@ import (
 type life struct {
 	*player.Player
 	*journal
-	story story
+	cluster *cluster
+	story   story
 	// first is the same life without a crash; nil if this is it.
 	first *outcome
 	left  outcome
@@ -50,11 +53,11 @@ type outcome struct {
 }
 
 // live leads one life from its beginning to its end.
-func live(t *testing.T, cluster *cluster, story story, first *outcome, crash *moment) *life {
+func live(t *testing.T, cluster *cluster, story story, first *outcome, crashes ...moment) *life {
 	t.Helper()
 	life := &life{
 		Player:  &player.Player{TB: t, Client: cluster.client, Namespace: cluster.newNamespace(t)},
-		journal: &journal{crash: crash}, story: story, first: first, left: outcome{states: map[string]state{}},
+		journal: &journal{crashes: crashes}, cluster: cluster, story: story, first: first, left: outcome{states: map[string]state{}},
 	}
 	if story.kind == trainJob {
 		life.Create(player.Runtime("mpi", story.runtime))
@@ -196,40 +199,49 @@ func (life *life) completes() {
 
 const (
 	// quiet is how long nothing may happen before a state is taken for the last one.
-	quiet = 1500 * time.Millisecond
+	quiet = 2 * time.Second
 	// again is when a state that was right is looked at once more.
 	again = 400 * time.Millisecond
 )
 
+// left is what a job of each kind shall consist of at some moment.
+type left map[job.Kind][]string
+
 // settles waits until what there is does not change any more: in the first life
 // because nothing happens, in others because it is what it was in the first.
-func (life *life) settles(when string) {
+func (life *life) settles(when string, want left) {
 	life.Helper()
 	if life.first == nil {
-		life.left.states[when] = life.lastState()
+		life.left.states[when] = life.lastState(when, want[life.story.kind])
 		return
 	}
-	want := life.first.states[when]
-	life.Eventually(when+": there is what there was without a crash", func() error {
+	first := life.first.states[when]
+	life.Eventually(when+", there is what there was without a crash", func() error {
 		life.collectGarbage()
-		return differs(want, life.state())
+		return differs(first, life.state())
 	})
 	time.Sleep(again)
-	if err := differs(want, life.state()); err != nil {
-		life.Errorf("%s: a moment later %v", when, err)
+	if err := differs(first, life.state()); err != nil {
+		life.Errorf("a moment after it was right, %s, %v", when, err)
 	}
 }
 
-func (life *life) lastState() state {
+func (life *life) lastState(when string, want []string) (last state) {
 	life.Helper()
-	found := life.state()
-	for since := time.Now(); time.Since(since) < quiet; time.Sleep(100 * time.Millisecond) {
+	life.Eventually(when+", there is what there should be", func() error {
 		life.collectGarbage()
-		if now := life.state(); differs(found, now) != nil {
-			found, since = now, time.Now()
+		last = life.state()
+		if difference := cmp.Diff(want, slices.Sorted(maps.Keys(last))); difference != "" {
+			return fmt.Errorf("it is not (-want +got):\n%s", difference)
+		}
+		return nil
+	})
+	for since := time.Now(); time.Since(since) < quiet; time.Sleep(100 * time.Millisecond) {
+		if now := life.state(); differs(last, now) != nil {
+			last, since = now, time.Now()
 		}
 	}
-	return found
+	return last
 }
 
 func differs(want, got state) error {
@@ -262,7 +274,7 @@ func (life *life) expires() {
 	})
 }
 
-// suspend has a job that runs stopped, and resume started anew.
+// suspend has a job that runs stopped, or one that is stopped started anew.
 func (life *life) suspend(yes bool) {
 	life.Helper()
 	patch := `{"spec":{"suspend":%t}}`

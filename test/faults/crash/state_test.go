@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	eventsv1 "k8s.io/api/events/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -24,13 +25,13 @@ var kinds = []schema.GroupVersionKind{
 	{Group: "scheduling.x-k8s.io", Version: "v1alpha1", Kind: "PodGroup"}, {Group: "scheduling.k8s.io", Version: "v1alpha2", Kind: "PodGroup"},
 }
 
-// objects are all that is in the namespace.
+// objects are all that is in the namespace, as one cache for all lives shows it.
 func (life *life) objects() (found []*unstructured.Unstructured) {
 	life.Helper()
 	for _, kind := range kinds {
 		list := &unstructured.UnstructuredList{}
 		list.SetGroupVersionKind(kind)
-		if err := life.Client.List(context.Background(), list, client.InNamespace(life.Namespace)); err != nil {
+		if err := life.cluster.cache.List(context.Background(), list, client.InNamespace(life.Namespace), client.UnsafeDisableDeepCopy); err != nil {
 			life.Fatalf("list %s: %v", kind.Kind, err)
 		}
 		for i := range list.Items {
@@ -47,21 +48,14 @@ type state map[string]string
 func (life *life) state() state {
 	life.Helper()
 	objects := life.objects()
-	replace := []string{life.Namespace, "NAMESPACE"}
-	for _, object := range objects {
-		if prefix := object.GetGenerateName(); prefix != "" {
-			replace = append(replace, object.GetName(), prefix+"*")
-		}
-	}
-	names := strings.NewReplacer(replace...)
 	found := state{}
 	for _, object := range objects {
-		name := names.Replace(object.GetKind() + "/" + object.GetName())
+		name := life.withoutChance(object.GetKind() + "/" + object.GetName())
 		// Two of one name are two pods whose names the API server made.
 		for found[name] != "" {
 			name += "+"
 		}
-		found[name] = withoutChance(names.Replace(textOf(object)))
+		found[name] = life.withoutChance(textOf(object))
 	}
 	return found
 }
@@ -88,15 +82,18 @@ func textOf(object *unstructured.Unstructured) string {
 
 var chance = []struct {
 	pattern *regexp.Regexp
-	name    string
+	instead string
 }{
 	{regexp.MustCompile(`[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}`), "UID"},
 	{regexp.MustCompile(`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z`), "TIME"},
+	// Names that the API server has made.
+	{regexp.MustCompile(`(train-(?:launcher|worker)(?:-\d)*)-[bcdfghjklmnpqrstvwxz2456789]{5}\b`), "$1-*"},
 }
 
-func withoutChance(text string) string {
+func (life *life) withoutChance(text string) string {
+	text = strings.ReplaceAll(text, life.Namespace, "NAMESPACE")
 	for _, chance := range chance {
-		text = chance.pattern.ReplaceAllString(text, chance.name)
+		text = chance.pattern.ReplaceAllString(text, chance.instead)
 	}
 	return text
 }
@@ -122,8 +119,19 @@ func (life *life) collectGarbage() {
 		case isPod && object.GetDeletionTimestamp() != nil,
 			owner != nil && !there[owner.UID],
 			owner != nil && isPod && suspended[owner.UID] && phase == "Running":
-			life.Delete(object, client.GracePeriodSeconds(0), client.PropagationPolicy(metav1.DeletePropagationBackground))
+			life.take(object)
 		}
+	}
+}
+
+// take deletes an object, and not another of its name that has come since.
+func (life *life) take(object client.Object) {
+	life.Helper()
+	uid := object.GetUID()
+	err := life.Client.Delete(context.Background(), object, client.GracePeriodSeconds(0),
+		client.PropagationPolicy(metav1.DeletePropagationBackground), client.Preconditions{UID: &uid})
+	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+		life.Fatalf("delete %s %s: %v", object.GetObjectKind().GroupVersionKind().Kind, object.GetName(), err)
 	}
 }
 

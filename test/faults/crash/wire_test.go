@@ -42,11 +42,9 @@ func (moment moment) String() string {
 
 // journal is what the operators of one life have written, one after the other.
 type journal struct {
-	// crash is when the first of them is stopped.
-	crash *moment
-
-	mutex   sync.Mutex
-	crashed bool
+	mutex sync.Mutex
+	// crashes are still to come: each of them stops one operator.
+	crashes []moment
 	// writes are all that were tried, each once, in their order.
 	writes []string
 	// done counts those that the API server took.
@@ -61,8 +59,8 @@ type told struct {
 	reason training.FailureReason
 }
 
-// begin notes a write, and tells whether it is the one to be stopped at.
-func (journal *journal) begin(write *write) bool {
+// begin notes a write, and tells whether the operator is stopped at it.
+func (journal *journal) begin(write *write) *moment {
 	journal.mutex.Lock()
 	defer journal.mutex.Unlock()
 	name := write.what
@@ -73,11 +71,13 @@ func (journal *journal) begin(write *write) bool {
 	if !slices.Contains(journal.writes, name) {
 		journal.writes = append(journal.writes, name)
 	}
-	if journal.crashed || journal.crash == nil || journal.crash.write != name {
-		return false
+	for i, crash := range journal.crashes {
+		if crash.write == name {
+			journal.crashes = slices.Delete(journal.crashes, i, i+1)
+			return &crash
+		}
 	}
-	journal.crashed = true
-	return true
+	return nil
 }
 
 // end notes what the API server took.
@@ -143,8 +143,8 @@ func (wire *wire) RoundTrip(request *http.Request) (*http.Response, error) {
 	if err != nil {
 		return nil, err
 	}
-	stopHere := wire.journal.begin(write)
-	if stopHere && !wire.journal.crash.after {
+	crash := wire.journal.begin(write)
+	if crash != nil && !crash.after {
 		return nil, wire.die()
 	}
 	// What is on its way arrives, whatever becomes of who has sent it.
@@ -153,7 +153,7 @@ func (wire *wire) RoundTrip(request *http.Request) (*http.Response, error) {
 		return nil, err
 	}
 	wire.journal.end(write, response)
-	if stopHere {
+	if crash != nil {
 		_ = response.Body.Close()
 		return nil, wire.die()
 	}
