@@ -22,8 +22,6 @@ const (
 	restSeconds = 20
 	// restChanges is how many jobs end in one repetition, one after the other.
 	restChanges = 100
-	// startLimit is how long controllers may need for what they find at their start.
-	startLimit = 10 * time.Minute
 
 	writesAtRest = "writes a minute"
 	changeP50    = "a job's end to its status, p50"

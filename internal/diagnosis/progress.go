@@ -79,6 +79,9 @@ func (view *view) answer(verdict *Verdict) {
 	}
 }
 
+// CreatingPods is the reason of an answer while not all pods exist.
+const CreatingPods = "CreatingPods"
+
 // otherMember is what scheduler-plugins says of all pods of a gang but the one
 // that has no room.
 const otherMember = "optimistic rejection"
@@ -101,7 +104,7 @@ func (view *view) gangAnswer() Answer {
 	case placed == total:
 		return Answer{Yes: true, Reason: "Scheduled", Message: fmt.Sprintf("All %d pods have their place. %s", total, view.seen.GangWords)}
 	case int32(len(pods)) < view.expectedPods():
-		return Answer{Reason: "CreatingPods", Message: fmt.Sprintf("%d of %d pods exist, %d placed", len(pods), total, placed)}
+		return Answer{Reason: CreatingPods, Message: fmt.Sprintf("%d of %d pods exist, %d placed", len(pods), total, placed)}
 	case words == "":
 		return Answer{Reason: "Waiting", Message: fmt.Sprintf("%d of %d pods placed", placed, total)}
 	default:
@@ -166,12 +169,23 @@ func (view *view) recordSteps(verdict *Verdict, previous Previous) {
 		}
 	}
 	record(training.StepSubmitted, true, previous.Submitted.Time)
-	record(training.StepAdmitted, verdict.Stage != "" && view.job.Initializer == nil || view.seen.Fetching.Complete, view.seen.Now)
+	record(training.StepAdmitted, verdict.Stage != "" && view.job.Initializer == nil || view.seen.Fetching.Complete, view.admittedAt(previous))
 	record(training.StepScheduled, verdict.Gang.Yes, view.latest(view.pods(), placedAt))
 	record(training.StepPodsReady, verdict.WorkersReady.Yes, view.latest(view.inOrder(), readyAt))
 	if view.launcher != nil {
 		record(training.StepWorkersReached, verdict.LauncherReady.Yes, readyAt(view.launcher))
 	}
+}
+
+// admittedAt is now, or when the first pod was made: that is told of with the last.
+func (view *view) admittedAt(previous Previous) time.Time {
+	at := view.seen.Now
+	for _, pod := range view.pods() {
+		if !pod.CreationTimestamp.IsZero() {
+			at = earlier(at, pod.CreationTimestamp.Time)
+		}
+	}
+	return latest(at, previous.Submitted.Time)
 }
 
 // recordEnd adds the end, and what only the launcher's report tells.

@@ -135,7 +135,7 @@ func TestTimelineOfAShortJob(t *testing.T) {
 				scene := startedScene(t, kind, starts)
 				scene.launcher(exits(tc.code, "", tc.report, 9))
 				scene.settle()
-				want := map[training.TimelineStep]float64{training.StepSubmitted: 0, training.StepAdmitted: present, training.StepScheduled: placed, training.StepFinished: 9}
+				want := map[training.TimelineStep]float64{training.StepSubmitted: 0, training.StepAdmitted: created, training.StepScheduled: placed, training.StepFinished: 9}
 				maps.Copy(want, tc.want)
 				scene.wantSteps("done", want)
 				if condition := scene.condition("LauncherReady"); kind == job.KindTrainJob && strings.HasPrefix(condition, "True") != tc.ready {
@@ -181,7 +181,7 @@ func TestStepsAreInOrder(t *testing.T) {
 			scene := newScene(t, kind, 2)
 			tc.happen(scene)
 			scene.settle()
-			want := map[training.TimelineStep]float64{training.StepSubmitted: submitted, training.StepAdmitted: present, training.StepScheduled: placed}
+			want := map[training.TimelineStep]float64{training.StepSubmitted: submitted, training.StepAdmitted: created, training.StepScheduled: placed}
 			maps.Copy(want, tc.want)
 			scene.wantSteps(name+", "+string(kind), want)
 		}

@@ -60,6 +60,14 @@ func (recently *recently) has(uid types.UID, state plan.State, now time.Time) bo
 	return found && made.stage == state.Stage && made.workersReady == state.WorkersReady && now.Sub(made.at) < cachePatience
 }
 
+// age is how long ago something of a job was last created.
+func (recently *recently) age(uid types.UID, now time.Time) (age time.Duration, known bool) {
+	recently.mutex.Lock()
+	defer recently.mutex.Unlock()
+	made, known := recently.created[uid]
+	return now.Sub(made.at), known
+}
+
 // isDue tells whether something that is done from time to time is due for a job.
 // The first time it is not: the clock only starts.
 func (recently *recently) isDue(uid types.UID, now time.Time, period time.Duration) bool {

@@ -46,6 +46,9 @@ type Reconciler struct {
 const (
 	// conflictPause is how long the cache has to catch up.
 	conflictPause = 20 * time.Millisecond
+	// comingPatience is how long pods that were created may take to be seen before the
+	// status tells how many are.
+	comingPatience = time.Second
 	// deletionPause is how often it is looked whether what is being deleted is gone.
 	deletionPause = 500 * time.Millisecond
 )
@@ -116,9 +119,10 @@ func (reconciler *Reconciler) reconcile(ctx context.Context, object client.Objec
 	if seen.Confirmed && verdict.Stage != plan.Finished && !seen.ScaleUp {
 		return ctrl.Result{RequeueAfter: min(cmp.Or(verdict.NextCheck, conflictPause), deletionPause)}, nil
 	}
-	// Of a job that has ended, only a count changes with each pod that goes: it is
-	// written with the last one.
-	if !previous.Finished() || !arePodsGoing(seen) {
+	// Of a job that has ended, only a count changes with each pod that goes, and of one
+	// that starts with each pod that comes: it is written with the last one.
+	coming := reconciler.arePodsComing(made, previous, seen, &verdict)
+	if !coming && (!previous.Finished() || !arePodsGoing(seen)) {
 		if object, err = reconciler.writeStatus(ctx, object, made, previous, &verdict); err != nil {
 			return ctrl.Result{}, err
 		}
@@ -131,7 +135,30 @@ func (reconciler *Reconciler) reconcile(ctx context.Context, object client.Objec
 		// before the first one is cleared up.
 		return ctrl.Result{RequeueAfter: time.Millisecond, Priority: new(0)}, nil
 	}
-	return reconciler.carryOut(ctx, object, made, seen, verdict, in)
+	result, err := reconciler.carryOut(ctx, object, made, seen, verdict, in)
+	if coming && err != nil {
+		// They may not come at all.
+		_, unwritten := reconciler.writeStatus(ctx, object, made, previous, &verdict)
+		return ctrl.Result{}, errors.Join(err, unwritten)
+	}
+	if coming && (result.RequeueAfter == 0 || result.RequeueAfter > comingPatience) {
+		result.RequeueAfter = comingPatience
+	}
+	return result, err
+}
+
+// arePodsComing tells whether the pods of a job are about to be created, or were a
+// moment ago.
+func (reconciler *Reconciler) arePodsComing(made *job.Job, previous diagnosis.Previous, seen diagnosis.Observed, verdict *diagnosis.Verdict) bool {
+	// That a job was suspended must be unsaid before it has pods again.
+	if previous.Suspended || previous.Queued || seen.Obstacle != nil || verdict.Phase != training.PhasePending ||
+		verdict.Stage != plan.Active || verdict.Gang.Reason != diagnosis.CreatingPods {
+		return false
+	}
+	if age, known := reconciler.submitted.age(made.UID, reconciler.Clock.Now()); known {
+		return age < comingPatience
+	}
+	return previous.Phase == "" && !reconciler.isComplete(made, stateOf(made, seen, verdict), seen)
 }
 
 // carryOut makes what a verdict calls for. What the API server refuses for good

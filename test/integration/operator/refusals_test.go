@@ -98,6 +98,7 @@ func TestEventsOfRefusals(t *testing.T) {
 				}
 				place.Create(failedCreate(batch, tc.message))
 				if tc.want == "" {
+					place.untilPhase(job, training.PhasePending)
 					place.stays("the job goes on", func() error {
 						if err := place.Get(job, "train"); err != nil || progressOf(job).Phase != training.PhasePending {
 							return fmt.Errorf("it is %+v (%v)", progressOf(job), err)
