@@ -58,7 +58,12 @@ func (reconciler *Reconciler) apply(ctx context.Context, made *job.Job, seen dia
 			return nil, err
 		}
 	}
-	if reconciler.isComplete(made, state, seen) {
+	held := state.Stage == plan.Active && plan.HoldsLauncherBack(made, state, in.Surroundings)
+	if isThere(made, state, seen) || held && hasWorkers(made, seen) {
+		return nil, nil
+	}
+	if reconciler.submitted.has(made.UID, state, reconciler.Clock.Now()) {
+		lookAgain(verdict)
 		return nil, nil
 	}
 	todo := plan.Of(made, state, in.Surroundings)
@@ -71,6 +76,7 @@ func (reconciler *Reconciler) apply(ctx context.Context, made *job.Job, seen dia
 	}
 	if len(todo.Ensure) > 0 {
 		reconciler.submitted.add(made.UID, state, reconciler.Clock.Now())
+		lookAgain(verdict)
 	}
 	return nil, reconciler.remove(ctx, made, seen, todo)
 }
@@ -90,14 +96,31 @@ func missing(seen diagnosis.Observed, objects []gang.Object) []gang.Object {
 // isComplete tells whether all that a job needs is there, or was created a
 // moment ago.
 func (reconciler *Reconciler) isComplete(made *job.Job, state plan.State, seen diagnosis.Observed) bool {
+	return isThere(made, state, seen) || reconciler.submitted.has(made.UID, state, reconciler.Clock.Now())
+}
+
+// isThere tells whether the cache shows all that a job needs.
+func isThere(made *job.Job, state plan.State, seen diagnosis.Observed) bool {
 	switch state.Stage {
 	case plan.Initializing:
-		return seen.Fetching.Exists || reconciler.submitted.has(made.UID, state, reconciler.Clock.Now())
+		return seen.Fetching.Exists
 	case plan.Active:
-		there := seen.Workload.Exists && (made.Kind == job.KindTrainJob || len(seen.Workers) >= int(made.Worker.Replicas))
-		return there || reconciler.submitted.has(made.UID, state, reconciler.Clock.Now())
+		return seen.Workload.Exists && hasWorkers(made, seen)
 	default:
 		return false
+	}
+}
+
+// hasWorkers: those of a TrainJob are JobSet's to make.
+func hasWorkers(made *job.Job, seen diagnosis.Observed) bool {
+	return made.Kind == job.KindTrainJob || len(seen.Workers) >= int(made.Worker.Replicas)
+}
+
+// lookAgain: what was created and is not seen in time was deleted before anybody saw
+// it, and nothing else will tell.
+func lookAgain(verdict *diagnosis.Verdict) {
+	if verdict.NextCheck == 0 || verdict.NextCheck > cachePatience {
+		verdict.NextCheck = cachePatience
 	}
 }
 

@@ -88,12 +88,16 @@ func active(made *job.Job, state State, in Surroundings) []gang.Object {
 	for _, pod := range workerPods(made, in) {
 		objects = append(objects, pod)
 	}
-	// A gang is placed as a whole or not at all: there the gate alone holds the
-	// launcher back.
-	if made.LauncherWaits && in.Gang.Name() == gang.None && !state.WorkersReady {
+	if HoldsLauncherBack(made, state, in) {
 		return objects
 	}
 	return append(objects, launcherJob(made, in))
+}
+
+// HoldsLauncherBack tells whether the launcher comes only after its workers. A gang is
+// placed as a whole or not at all: there the gate alone holds the launcher back.
+func HoldsLauncherBack(made *job.Job, state State, in Surroundings) bool {
+	return made.Kind == job.KindMPIJob && made.LauncherWaits && in.Gang.Name() == gang.None && !state.WorkersReady
 }
 
 // finished lets go of what a job that has ended does not need. Keys always go.
