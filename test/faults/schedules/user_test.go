@@ -148,7 +148,8 @@ func (simulation *simulation) user() (steps []step) {
 	}
 	for _, kind := range []string{"Pod", "Job", "JobSet", "PodGroup"} {
 		for _, object := range simulation.server.all(kind) {
-			if object.GetDeletionTimestamp() == nil {
+			// What JobSet makes is between the two of them.
+			if owner := metav1.GetControllerOf(object); object.GetDeletionTimestamp() == nil && (kind != "Job" || owner.Kind != "JobSet") {
 				add("deletes "+kind+" "+object.GetName(), profile.handDeletions, func() { simulation.deleteByHand(object) })
 			}
 		}
