@@ -157,17 +157,29 @@ func (cluster *cluster) testCompletion(t *testing.T) {
 	kubectl := filepath.Join(cluster.environment.BinaryAssetsDirectory, "kubectl")
 	t.Setenv("PATH", plugins+":"+os.Getenv("PATH"))
 	want := "job-00000\njob-00001\njob-00002\n"
-	for name, got := range map[string]outcome{
-		"odh":       run(t, cluster.kubeconfig, "", "__complete", "trainjob", "describe", "-n", namespace, "job"),
-		"plugin":    runProgram(t, kubectl, cluster.kubeconfig, "", "__complete", "odh", "trainjob", "describe", "-n", namespace, "job"),
-		"namespace": run(t, cluster.kubeconfig, "", "__complete", "trainjob", "get", "-n", namespace[:5]),
+	for name, complete := range map[string]func() outcome{
+		"odh": func() outcome {
+			return run(t, cluster.kubeconfig, "", "__complete", "trainjob", "describe", "-n", namespace, "job")
+		},
+		"plugin": func() outcome {
+			return runProgram(t, kubectl, cluster.kubeconfig, "", "__complete", "odh", "trainjob", "describe", "-n", namespace, "job")
+		},
+		"namespace": func() outcome {
+			return run(t, cluster.kubeconfig, "", "__complete", "trainjob", "get", "-n", namespace[:len(namespace)-1])
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			want := want
 			if name == "namespace" {
 				want = namespace + "\n"
 			}
-			if !strings.HasPrefix(got.wantOK(t).stdout, want) {
+			// Whoever presses Tab is not kept waiting: on a machine that is too busy, nothing
+			// is offered.
+			got := complete().wantOK(t)
+			for tries := 1; tries < 10 && !strings.HasPrefix(got.stdout, want); tries++ {
+				got = complete().wantOK(t)
+			}
+			if !strings.HasPrefix(got.stdout, want) {
 				t.Errorf("offered:\n%s", got.stdout)
 			}
 		})
@@ -236,7 +248,7 @@ func interrupt(t *testing.T, command *exec.Cmd) {
 		if code := command.ProcessState.ExitCode(); code != 130 {
 			t.Errorf("exit code %d, want 130", code)
 		}
-	case <-time.After(10 * time.Second):
+	case <-time.After(time.Minute):
 		t.Fatal("the command does not end")
 	}
 }
