@@ -4,6 +4,7 @@ package rest
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"net"
 	"os"
@@ -15,6 +16,7 @@ import (
 	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
 	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -118,6 +120,19 @@ func (cluster *cluster) person(t testing.TB, name string) *person {
 		t.Fatal(err)
 	}
 	made.token = request.Status.Token
+	// The API server learns of rights a moment later, and the server remembers a no.
+	for resource, group := range map[string]string{"mpijobs": "kubeflow.org", "trainjobs": "kubeflow.org", "resourcequotas": ""} {
+		deployed.Eventually(t, name+" may list "+resource, func() error {
+			review, err := cluster.typed.AuthorizationV1().SubjectAccessReviews().Create(t.Context(), &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
+				User:               "system:serviceaccount:" + made.namespace + ":" + name,
+				ResourceAttributes: &authorizationv1.ResourceAttributes{Namespace: made.namespace, Verb: "list", Group: group, Resource: resource},
+			}}, metav1.CreateOptions{})
+			if err == nil && !review.Status.Allowed {
+				err = fmt.Errorf("not yet: %s", review.Status.Reason)
+			}
+			return err
+		})
+	}
 	return made
 }
 

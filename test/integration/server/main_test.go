@@ -15,6 +15,7 @@ import (
 
 	"github.com/go-logr/logr"
 	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -147,6 +148,18 @@ func (cluster *cluster) person(t testing.TB, name string) *person {
 		}
 	}
 	made.token = cluster.token(t, made)
+	// Both the API server and ours learn of rights a moment later, and ours remembers a no.
+	for _, resource := range []string{"mpijobs", "trainjobs"} {
+		deployed.Eventually(t, name+" may list "+resource, func() error {
+			review, err := cluster.typed.AuthorizationV1().SubjectAccessReviews().Create(t.Context(), &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
+				User: made.user(), ResourceAttributes: &authorizationv1.ResourceAttributes{Namespace: made.namespace, Verb: "list", Group: "kubeflow.org", Resource: resource},
+			}}, metav1.CreateOptions{})
+			if err == nil && !review.Status.Allowed {
+				err = fmt.Errorf("not yet: %s", review.Status.Reason)
+			}
+			return err
+		})
+	}
 	return made
 }
 

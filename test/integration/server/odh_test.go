@@ -82,7 +82,7 @@ func TestOdhServer(t *testing.T) {
 		if err != nil {
 			t.Errorf("odh ended with %v:\n%s", err, log)
 		}
-	case <-time.After(20 * time.Second):
+	case <-time.After(time.Minute):
 		t.Error("odh does not end")
 	}
 }
