@@ -239,9 +239,9 @@ func certificateIsMadeAnew(t *testing.T, cluster *cluster) {
 
 func nothingIsStoredUnchecked(t *testing.T, cluster *cluster, existing *v2beta1.MPIJob) {
 	existing.Finalizers = []string{"example.com/wait"}
-	if err := cluster.client.Update(t.Context(), existing); err != nil {
-		t.Fatal(err)
-	}
+	// The certificate was made anew: whoever calls and whoever is called learn of it one
+	// after the other.
+	deployed.Eventually(t, "the webhooks answer", func() error { return cluster.client.Update(t.Context(), existing) })
 	cluster.operator.Stop(t)
 	good := mpiJob(existing.Namespace, "good")
 	err := cluster.client.Create(t.Context(), good)

@@ -39,6 +39,20 @@ func refusal(t testing.TB, create func() error) error {
 	return refused
 }
 
+// refusalOf is a refusal that tells of all that the test has made: the operator watches
+// jobs, quotas and what is used of them side by side.
+func refusalOf(t testing.TB, told string, create func() error) error {
+	t.Helper()
+	var refused error
+	deployed.Eventually(t, "refusal that tells of "+told, func() error {
+		if refused = create(); !contains(refused, told) {
+			return fmt.Errorf("it is %w", refused)
+		}
+		return nil
+	})
+	return refused
+}
+
 // Three jobs use 24 of 32 GPUs; one of 20 workers with 2 GPUs asks for 40 more.
 func TestQuotaExceeded(t *testing.T) {
 	cluster := sharedCluster.For(t)
@@ -62,14 +76,14 @@ Suggestions:
 1. Reduce worker count to 4 (8 GPUs total)
 2. Wait for existing jobs to complete
 3. Request quota increase from administrator`
-	err := refusal(t, func() error {
+	err := refusalOf(t, "24 GPUs (3 running jobs)", func() error {
 		return cluster.client.Create(t.Context(), mpiJob(namespace, "big", func(job *v2beta1.MPIJob) {
 			job.Spec.MPIReplicaSpecs["Worker"].Replicas = new(int32(20))
 		}), dryRun)
 	})
 	wantCauses(t, err, wantCause{workerAt + ".replicas", "Error: Quota exceeded\n" + details})
 
-	err = refusal(t, func() error {
+	err = refusalOf(t, "24 GPUs (3 running jobs)", func() error {
 		return cluster.client.Create(t.Context(), trainJob(namespace, "big", func(job *v2alpha1.TrainJob) {
 			job.Spec.Trainer.NumNodes = new(int32(20))
 		}), dryRun)
