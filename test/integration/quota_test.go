@@ -219,7 +219,7 @@ func createPriorityClasses(t *testing.T, client kubernetes.Interface, names ...s
 
 func waitUntil(t *testing.T, done func(context.Context) bool) {
 	t.Helper()
-	err := wait.PollUntilContextTimeout(t.Context(), 10*time.Millisecond, 20*time.Second, true,
+	err := wait.PollUntilContextTimeout(t.Context(), 10*time.Millisecond, time.Minute, true,
 		func(ctx context.Context) (bool, error) { return done(ctx), nil })
 	if err != nil {
 		t.Fatalf("the API server has not caught up: %v", err)

@@ -234,7 +234,7 @@ func (cluster *cluster) createKindOfOthers(t *testing.T, name string) {
 	objects := &unstructured.UnstructuredList{}
 	objects.SetAPIVersion(group + "/v1")
 	objects.SetKind(kind + "List")
-	deadline := time.Now().Add(20 * time.Second)
+	deadline := time.Now().Add(time.Minute)
 	for cluster.client.List(t.Context(), objects) != nil {
 		if time.Now().After(deadline) {
 			t.Fatalf("%s is not served", name)
