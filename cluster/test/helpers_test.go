@@ -3,10 +3,13 @@
 package test
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"testing"
+	"time"
 
+	authorizationv1 "k8s.io/api/authorization/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -56,5 +59,15 @@ func impersonate(t *testing.T, namespace, user, verb, resource string) kubernete
 	if err != nil {
 		t.Fatal(err)
 	}
+	// The API server learns of the right a moment later.
+	eventually(t, time.Minute, func() error {
+		review, err := cluster.client.AuthorizationV1().SubjectAccessReviews().Create(t.Context(), &authorizationv1.SubjectAccessReview{
+			Spec: authorizationv1.SubjectAccessReviewSpec{User: user, ResourceAttributes: &authorizationv1.ResourceAttributes{Namespace: namespace, Verb: verb, Resource: resource}},
+		}, metav1.CreateOptions{})
+		if err == nil && !review.Status.Allowed {
+			err = fmt.Errorf("%s may not %s %s yet", user, verb, resource)
+		}
+		return err
+	})
 	return client
 }

@@ -72,7 +72,7 @@ func namespace(t *testing.T, labels map[string]string) string {
 // awaitServiceAccount, because no pod is admitted before it is there.
 func awaitServiceAccount(t *testing.T, namespace string) {
 	t.Helper()
-	eventually(t, 20*time.Second, func() error {
+	eventually(t, time.Minute, func() error {
 		_, err := cluster.client.CoreV1().ServiceAccounts(namespace).Get(t.Context(), "default", metav1.GetOptions{})
 		return err
 	})
@@ -100,7 +100,7 @@ func get(t *testing.T, namespace, name string) *corev1.Pod {
 func awaitPhase(t *testing.T, namespace, name string, want corev1.PodPhase) *corev1.Pod {
 	t.Helper()
 	var pod *corev1.Pod
-	eventually(t, time.Minute, func() error {
+	eventually(t, 2*time.Minute, func() error {
 		var err error
 		if pod, err = cluster.client.CoreV1().Pods(namespace).Get(t.Context(), name, metav1.GetOptions{}); err != nil {
 			return err
@@ -134,7 +134,7 @@ func succeed(t *testing.T, namespace string, pod *corev1.Pod) string {
 // looked at the pods it has.
 func execute(t *testing.T, namespace, pod string, command ...string) (output string) {
 	t.Helper()
-	eventually(t, 20*time.Second, func() (err error) {
+	eventually(t, time.Minute, func() (err error) {
 		output, err = tryExecute(t, namespace, pod, command...)
 		return err
 	})
