@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	discovery "k8s.io/client-go/discovery/fake"
 	clienttesting "k8s.io/client-go/testing"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -57,10 +58,12 @@ type outcome struct {
 // call is one request to the API server, which waits until the schedule lets it go.
 type call struct {
 	verb, kind, name string
-	do               func() error
-	// answer gives the caller what was stored.
-	answer chan error
+	// job is whose object it is about, if it has an owner.
+	job types.UID
+	// do has it done; fill gives the caller what came of it.
+	do     func() error
 	fill   func()
+	answer chan error
 }
 
 func (call *call) isWrite() bool { return call.verb != "get" && call.verb != "list" }
@@ -144,16 +147,16 @@ func (process *process) waiting() []*call {
 }
 
 // ask waits for the schedule to have a request done.
-func (process *process) ask(verb, kind, name string, do func() error, fill func()) error {
-	waiting := &call{verb: verb, kind: kind, name: name, do: do, fill: fill, answer: make(chan error, 1)}
+func (process *process) ask(asked *call) error {
+	asked.answer = make(chan error, 1)
 	process.mutex.Lock()
 	if process.ended {
 		process.mutex.Unlock()
 		return errEnded
 	}
-	process.requests = append(process.requests, waiting)
+	process.requests = append(process.requests, asked)
 	process.mutex.Unlock()
-	return <-waiting.answer
+	return <-asked.answer
 }
 
 // reply gives a request its answer.
@@ -169,15 +172,18 @@ func (process *process) reply(request *call, err error) {
 func (process *process) write(verb string, object client.Object, do func(sent client.Object) (client.Object, error)) error {
 	// What is on its way is not changed by the caller any more.
 	sent := object.DeepCopyObject().(client.Object)
+	asked := &call{verb: verb, kind: kindOf(object), name: object.GetName(), job: process.simulation.rootOf(sent)}
 	var stored client.Object
-	return process.ask(verb, kindOf(object), object.GetName(), func() (err error) {
+	asked.do = func() (err error) {
 		stored, err = do(sent)
 		return err
-	}, func() {
+	}
+	asked.fill = func() {
 		if stored != nil {
 			copyInto(object, stored)
 		}
-	})
+	}
+	return process.ask(asked)
 }
 
 func copyInto(object, from runtime.Object) {
@@ -247,18 +253,18 @@ type live struct{ process *process }
 
 func (live live) Get(_ context.Context, key client.ObjectKey, object client.Object, _ ...client.GetOption) error {
 	var found client.Object
-	return live.process.ask("get", kindOf(object), key.Name, func() (err error) {
+	return live.process.ask(&call{verb: "get", kind: kindOf(object), name: key.Name, do: func() (err error) {
 		found, err = live.process.simulation.server.get(kindOf(object), key)
 		return err
-	}, func() { copyInto(object, found) })
+	}, fill: func() { copyInto(object, found) }})
 }
 
 func (live live) List(_ context.Context, list client.ObjectList, options ...client.ListOption) error {
 	var found []client.Object
-	err := live.process.ask("list", kindOf(list), "", func() error {
+	err := live.process.ask(&call{verb: "list", kind: kindOf(list), do: func() error {
 		found = live.process.simulation.server.all(kindOf(list))
 		return nil
-	}, func() {})
+	}, fill: func() {}})
 	if err != nil {
 		return err
 	}

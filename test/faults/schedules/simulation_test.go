@@ -233,7 +233,7 @@ func (simulation *simulation) refuse(request *call) error {
 		return nil
 	}
 	if request.verb == "create" && request.kind == "Pod" && simulation.happens(simulation.profile.quota) {
-		simulation.facts(simulation.present().GetUID()).refused = true
+		simulation.facts(request.job).refused = true
 		return apierrors.NewForbidden(resource("Pod"), request.name, errQuota)
 	}
 	if !simulation.happens(simulation.profile.refusals) {
