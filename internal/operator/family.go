@@ -1,8 +1,11 @@
 package operator
 
 import (
+	"context"
 	"time"
 
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -60,7 +63,7 @@ func (family *family) includes(found client.Object) bool {
 	switch {
 	case owner == nil:
 		return false
-	case family.known[owner.UID] || family.known[types.UID(found.GetLabels()[jobset.JobSetUIDKey])]:
+	case family.knows(found):
 		return true
 	case owner.Kind == "Job" || owner.Kind == "JobSet":
 		// What made it is gone. It is what is left of an earlier start of the job, or
@@ -69,4 +72,25 @@ func (family *family) includes(found client.Object) bool {
 	default:
 		return false
 	}
+}
+
+// knows tells whether it is known what made a pod or a Job.
+func (family *family) knows(found client.Object) bool {
+	owner := metav1.GetControllerOf(found)
+	return owner != nil && (family.known[owner.UID] || family.known[types.UID(found.GetLabels()[jobset.JobSetUIDKey])])
+}
+
+// isForeign tells whether a pod of a Job that nobody knows is that of somebody else's:
+// anybody can run a Job whose pods have a job's labels. Ours have an owner, also those
+// that are left of an earlier start.
+func (reconciler *Reconciler) isForeign(ctx context.Context, pod *corev1.Pod) (bool, error) {
+	owner := metav1.GetControllerOf(pod)
+	if owner == nil || owner.Kind != "Job" {
+		return false, nil
+	}
+	maker := &batchv1.Job{}
+	if err := reconciler.Live.Get(ctx, client.ObjectKey{Namespace: pod.Namespace, Name: owner.Name}, maker); err != nil {
+		return false, client.IgnoreNotFound(err)
+	}
+	return maker.UID == owner.UID && metav1.GetControllerOf(maker) == nil, nil
 }

@@ -7,6 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	"github.com/trireme-mpi/trireme/api/v2beta1"
 	"github.com/trireme-mpi/trireme/internal/diagnosis"
@@ -49,5 +50,30 @@ func TestFamily(t *testing.T) {
 				t.Errorf("%v are remembered of a job that is gone", left)
 			}
 		})
+	}
+}
+
+// Anybody can run a Job whose pods have the labels of a job.
+func TestForeignPods(t *testing.T) {
+	foreign := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "own-work", UID: "1"}}
+	ours := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "train-worker-0", UID: "2", OwnerReferences: []metav1.OwnerReference{
+		{APIVersion: "jobset.x-k8s.io/v1alpha2", Kind: "JobSet", Name: "train", UID: "an earlier start", Controller: new(true)},
+	}}}
+	reconciler := &Reconciler{Live: fake.NewClientBuilder().WithScheme(Scheme()).WithObjects(foreign, ours).Build()}
+	for name, test := range map[string]struct {
+		maker *batchv1.Job
+		want  bool
+	}{
+		"somebody's own Job":                    {foreign, true},
+		"one that was left of an earlier start": {ours, false},
+		"one that is gone":                      {&batchv1.Job{ObjectMeta: metav1.ObjectMeta{Name: "gone", UID: "3"}}, false},
+		"one that is gone, and its name taken":  {&batchv1.Job{ObjectMeta: metav1.ObjectMeta{Name: "own-work", UID: "4"}}, false},
+	} {
+		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "team", OwnerReferences: []metav1.OwnerReference{
+			*metav1.NewControllerRef(test.maker, batchv1.SchemeGroupVersion.WithKind("Job")),
+		}}}
+		if found, err := reconciler.isForeign(t.Context(), pod); err != nil || found != test.want {
+			t.Errorf("%s: %t, %v", name, found, err)
+		}
 	}
 }

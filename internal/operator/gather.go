@@ -56,6 +56,15 @@ func (reconciler *Reconciler) gatherFrom(ctx context.Context, reader client.Read
 		if !family.includes(pod) {
 			continue
 		}
+		if !family.knows(pod) {
+			foreign, err := reconciler.isForeign(ctx, pod)
+			if err != nil {
+				return seen, fmt.Errorf("read the Job of pod %s/%s: %w", pod.Namespace, pod.Name, err)
+			}
+			if foreign {
+				continue
+			}
+		}
 		switch pod.Labels[training.LabelReplicaType] {
 		case training.RoleLauncher:
 			seen.Launchers = append(seen.Launchers, pod)
