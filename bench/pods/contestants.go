@@ -44,7 +44,9 @@ const (
 // contestants of the start. Ours are what any user may run: no root, a user that no
 // image knows, no sshd. mpi-operator's need root, and an image with an sshd. Bare
 // pods are the limit: a client makes all of them at once, with keys, Service and
-// hosts that are there before, and mpirun starts as soon as every sshd answers.
+// hosts that are there before, and mpirun starts as soon as every sshd answers. Bare
+// pods with the agent are the stricter limit: exactly the pods that the operator
+// would make, without the operator.
 var contestants = []contestant{
 	{name: asMPIJob, short: "mpi", namespace: restricted, operator: &trireme, submit: oneObject(ourMPIJob)},
 	{name: asTrainJob, short: "train", namespace: restricted, operator: &trireme, submit: oneObject(ourTrainJob)},
@@ -126,7 +128,7 @@ var sshd = []string{"sh", "-c", "mkdir -p -m 0755 /run/sshd && exec /usr/sbin/ss
 // fails, and the launcher is started again and again, which would be measured.
 func afterSSH(hosts []string, command []string) []string {
 	script := `printf 'StrictHostKeyChecking no\nUserKnownHostsFile /dev/null\nLogLevel ERROR\n' >/etc/ssh/ssh_config.d/bench.conf
-for host in ` + strings.Join(hosts, " ") + `; do until (exec 3<>/dev/tcp/$host/22) 2>/dev/null; do sleep 0.02; done; done
+for host in ` + strings.Join(hosts, " ") + `; do until (exec 3<>/dev/tcp/$host/22) 2>/dev/null; do sleep 0.05; done; done
 exec "$@"`
 	return slices.Concat([]string{"bash", "-c", script, "launcher"}, command)
 }

@@ -79,7 +79,8 @@ func digitsJob(name string, workers int32) *v2alpha1.TrainJob {
 	trainer.Image = "trireme.local/digits:1"
 	trainer.Command = []string{"mpirun", "-np", fmt.Sprint(workers), "--bind-to", "none", "python3", "-m", "mpi4py", "/bench/digits.py"}
 	trainer.Env = []corev1.EnvVar{{Name: "OMP_NUM_THREADS", Value: "1"}, {Name: "OMPI_MCA_mpi_yield_when_idle", Value: "1"}}
-	trainer.ResourcesPerNode.Requests["memory"] = resource.MustParse("128Mi")
+	// Whoever asks for a larger part of the machine gets it, also while others are busy.
+	trainer.ResourcesPerNode.Requests = corev1.ResourceList{"cpu": resource.MustParse("300m"), "memory": resource.MustParse("128Mi")}
 	trainer.Volumes = []corev1.Volume{{Name: "script", VolumeSource: corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: "digits"}}}}}
 	trainer.VolumeMounts = []corev1.VolumeMount{{Name: "script", MountPath: "/bench", ReadOnly: true}}
 	return trainJob
