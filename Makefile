@@ -95,7 +95,8 @@ test-peers: bin/gotestsum bin/cluster ## Kueue, scheduler-plugins and Volcano, b
 	@test/run peers
 
 .PHONY: test-all
-test-all: test ## The same, and the peers
+test-all: export TRIREME_SEEDS = 2000
+test-all: test ## The same with more random schedules, and the peers
 	@test/run peers
 
 FUZZTIME ?= 1m

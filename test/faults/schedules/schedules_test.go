@@ -3,6 +3,7 @@ package schedules
 import (
 	"fmt"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -14,6 +15,8 @@ const (
 	usual = 50
 	// told is how many lines of a history are shown when a schedule fails.
 	told = 80
+	// together is how many schedules are one test.
+	together = 25
 )
 
 // onceFailed are seeds that have found something. They are run first.
@@ -22,19 +25,25 @@ var onceFailed = []uint64{}
 // TestSchedules runs as many seeds as TRIREME_SEEDS says, or the one of
 // TRIREME_SEED.
 func TestSchedules(t *testing.T) {
-	for _, seed := range seeds(t) {
-		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+	for some := range slices.Chunk(seeds(t), together) {
+		t.Run(fmt.Sprintf("%d-%d", some[0], some[len(some)-1]), func(t *testing.T) {
 			t.Parallel()
-			simulation := play(t, seed)
-			if simulation.failure != "" {
-				history := simulation.trace
-				if os.Getenv("TRIREME_SEED") == "" {
-					history = history[max(0, len(history)-told):]
+			for _, seed := range some {
+				if played := play(t, seed); played.failure != "" {
+					t.Error(played.report(seed))
 				}
-				t.Errorf("%s\n%s\nAgain: TRIREME_SEED=%d go test ./test/faults/schedules -run TestSchedules -v", simulation.failure, strings.Join(history, "\n"), seed)
 			}
 		})
 	}
+}
+
+// report is what whoever mends it must know.
+func (simulation *simulation) report(seed uint64) string {
+	history := simulation.trace
+	if os.Getenv("TRIREME_SEED") == "" {
+		history = history[max(0, len(history)-told):]
+	}
+	return fmt.Sprintf("seed %d: %s\n%s\nAgain: TRIREME_SEED=%d go test ./test/faults/schedules -run TestSchedules -v", seed, simulation.failure, strings.Join(history, "\n"), seed)
 }
 
 func seeds(t *testing.T) (seeds []uint64) {
