@@ -12,6 +12,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	k8sruntime "k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
@@ -151,11 +152,19 @@ func (cluster *cluster) makeNamespaces(ctx context.Context) error {
 }
 
 func (cluster *cluster) deleteNamespaces(ctx context.Context) error {
-	var failures []error
 	for _, name := range []string{restricted, privileged} {
-		failures = append(failures, cluster.Delete(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}))
+		namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
+		if err := until(ctx, "namespace "+name+" is gone", func() (bool, error) {
+			err := cluster.Delete(ctx, namespace)
+			if apierrors.IsNotFound(err) {
+				return true, nil
+			}
+			return false, err
+		}); err != nil {
+			return err
+		}
 	}
-	return errors.Join(failures...)
+	return nil
 }
 
 // make creates objects that may be there from an earlier run.
