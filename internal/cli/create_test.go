@@ -116,7 +116,7 @@ func TestOtherVerbs(t *testing.T) {
 		"delete as an odd trial":       {with, "trainjob delete digits --dry-run=perhaps"},
 		"delete known and unknown":     {with, "trainjob delete nope digits"},
 		"delete unknown jobs":          {with, "trainjob delete nope neither"},
-		"delete one that is stuck":     {session{objects: someJobs(), answers: slowly}, "trainjob delete digits bert --timeout 200ms"},
+		"delete one that is stuck":     {session{objects: someJobs(), answers: slowly}, "trainjob delete digits bert --timeout 3s"},
 		"help":                         {with, ""},
 		"help of a kind":               {with, "mpijob"},
 	})

@@ -148,7 +148,7 @@ func (trial *trial) trainJob() *v2alpha1.TrainJob {
 
 func (trial *trial) run(ctx context.Context) error {
 	made := trial.trainJob()
-	if err := trial.api.Create(ctx, made); err != nil {
+	if err := trial.create(ctx, made); err != nil {
 		return err
 	}
 	if !trial.keep {
@@ -170,6 +170,14 @@ func (trial *trial) run(ctx context.Context) error {
 		return err
 	}
 	return progress.end(ctx, timedOut)
+}
+
+// create makes the job. Ctrl-C does not end the request: a job that is made although
+// nobody has learned its name could not be cleaned up.
+func (trial *trial) create(ctx context.Context, made *v2alpha1.TrainJob) error {
+	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), cleanupPatience)
+	defer stop()
+	return trial.api.Create(ctx, made)
 }
 
 // cleanUp deletes the job, and waits until it is gone with all that belongs to it.

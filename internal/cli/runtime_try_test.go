@@ -124,7 +124,7 @@ func TestTrial(t *testing.T) {
 		"broken":           {change: broken},
 		"broken narrow":    {change: broken, on: narrow},
 		"broken yaml":      {change: broken, line: "-o yaml"},
-		"too slow":         {change: waiting, line: "--timeout 100ms"},
+		"too slow":         {change: waiting, line: "--timeout 2s"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var out, errOut bytes.Buffer
@@ -163,6 +163,30 @@ func TestTrialIsInterrupted(t *testing.T) {
 	t.Setenv("KUBECONFIG", filepath.Join(t.TempDir(), "none"))
 	ctx, interrupt := context.WithCancel(t.Context())
 	time.AfterFunc(200*time.Millisecond, interrupt)
+	if code := run(ctx, environment, []string{"runtime", "test", "mpi-openmpi-cpu", "--image", "x"}); code != exitInterrupted {
+		t.Errorf("exit code %d: %s", code, errOut.String())
+	}
+	var left v2alpha1.TrainJobList
+	if err := plain.List(t.Context(), &left); err != nil || len(left.Items) > 0 {
+		t.Errorf("%d jobs are left, %v", len(left.Items), err)
+	}
+}
+
+// Ctrl-C while the cluster stores the job: it is known, and cleaned up.
+func TestTrialIsInterruptedAtOnce(t *testing.T) {
+	var out, errOut bytes.Buffer
+	environment := newEnvironment(genericiooptions.IOStreams{Out: &out, ErrOut: &errOut})
+	plain := fake.NewClientBuilder().WithScheme(scheme()).WithObjects(runtimeNamed("mpi-openmpi-cpu")).Build()
+	ctx, interrupt := context.WithCancel(t.Context())
+	environment.cluster = interceptor.NewClient(plain, interceptor.Funcs{Create: func(ctx context.Context, api client.WithWatch, object client.Object, options ...client.CreateOption) error {
+		object.SetName("runtime-test-abcde")
+		if err := api.Create(ctx, object, options...); err != nil {
+			return err
+		}
+		interrupt()
+		return ctx.Err()
+	}})
+	t.Setenv("KUBECONFIG", filepath.Join(t.TempDir(), "none"))
 	if code := run(ctx, environment, []string{"runtime", "test", "mpi-openmpi-cpu", "--image", "x"}); code != exitInterrupted {
 		t.Errorf("exit code %d: %s", code, errOut.String())
 	}
