@@ -112,11 +112,14 @@ func TestTwoAtOnce(t *testing.T) {
 		return false
 	}
 	runner := newRunner(t, server.environment())
+	runner.told = &lockedBuffer{}
 	done := make(chan result, 2)
 	for range 2 {
 		go func() { done <- runner.fetch("s3://data/set") }()
 	}
-	time.Sleep(200 * time.Millisecond)
+	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline) && !strings.Contains(runner.told.String(), "another initializer"); {
+		time.Sleep(10 * time.Millisecond)
+	}
 	close(proceed)
 	var output string
 	for range 2 {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"io"
 	"io/fs"
 	"net/http"
 	"os"
@@ -36,6 +37,8 @@ type runner struct {
 	environment map[string]string
 	timing      timing
 	context     context.Context
+	// told is what all runs have said so far, for tests that look on.
+	told *lockedBuffer
 }
 
 func newRunner(t *testing.T, environment map[string]string) *runner {
@@ -52,7 +55,12 @@ func (runner *runner) run(arguments ...string) result {
 		return runner.environment[name]
 	}
 	var output lockedBuffer
-	got := result{code: run(runner.context, arguments, lookup, &output, runner.timing), output: output.String()}
+	said := io.Writer(&output)
+	if runner.told != nil {
+		said = io.MultiWriter(&output, runner.told)
+	}
+	got := result{code: run(runner.context, arguments, lookup, said, runner.timing)}
+	got.output = output.String()
 	if text, err := os.ReadFile(log); err == nil {
 		got.message = string(text)
 	}

@@ -173,7 +173,7 @@ func TestFaultsOfTheHub(t *testing.T) {
 			hub := newHubServer(t, "datasets/owner/name", repositoryFiles())
 			hub.before, hub.spoil = tc.before, tc.spoil
 			runner := newRunner(t, hub.environment())
-			runner.timing.stall = 500 * time.Millisecond
+			runner.timing.stall = 3 * time.Second
 			runner.fetched("hf://owner/name")
 			if diff := cmp.Diff(repositoryFiles(), runner.files()); diff != "" {
 				t.Errorf("files (-want +got):\n%s", diff)
@@ -311,7 +311,7 @@ func TestPagesOfTheHubGoOn(t *testing.T) {
 		return false
 	}
 	environment := server.environment()
-	hub, err := newHub(location{scheme: schemeHub, container: "owner/name", repositories: Dataset, revision: "main"}, func(name string) string { return environment[name] }, 300*time.Millisecond)
+	hub, err := newHub(location{scheme: schemeHub, container: "owner/name", repositories: Dataset, revision: "main"}, func(name string) string { return environment[name] }, 3*time.Second)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -340,7 +340,7 @@ func TestListsGoOn(t *testing.T) {
 		return false
 	}
 	environment := server.environment()
-	bucket, err := newBucket(location{scheme: schemeS3, container: "data", path: "many"}, func(name string) string { return environment[name] }, 300*time.Millisecond)
+	bucket, err := newBucket(location{scheme: schemeS3, container: "data", path: "many"}, func(name string) string { return environment[name] }, 3*time.Second)
 	if err != nil {
 		t.Fatal(err)
 	}
