@@ -24,6 +24,8 @@ import (
 // contestant is a way to run the same ranks on the same image.
 type contestant struct {
 	name, short, namespace string
+	// how it runs, for who reads the table.
+	how string
 	// operator that looks after it; none for bare pods.
 	operator *installation
 	// prepare makes what is there before the clock starts; nil if nothing is.
@@ -48,11 +50,16 @@ const (
 // pods with the agent are the stricter limit: exactly the pods that the operator
 // would make, without the operator.
 var contestants = []contestant{
-	{name: asMPIJob, short: "mpi", namespace: restricted, operator: &trireme, submit: oneObject(ourMPIJob)},
-	{name: asTrainJob, short: "train", namespace: restricted, operator: &trireme, submit: oneObject(ourTrainJob)},
-	{name: asPeer, short: "peer", namespace: privileged, operator: &peer, submit: oneObject(peerMPIJob)},
-	{name: asBare, short: "bare", namespace: privileged, prepare: bareSupport, submit: barePods},
-	{name: asBareAgent, short: "agent", namespace: privileged, prepare: agentSupport, submit: agentPods},
+	{name: asMPIJob, short: "mpi", how: "restricted, random user, no sshd in the image",
+		namespace: restricted, operator: &trireme, submit: oneObject(ourMPIJob)},
+	{name: asTrainJob, short: "train", how: "restricted, random user, no sshd in the image; through JobSet",
+		namespace: restricted, operator: &trireme, submit: oneObject(ourTrainJob)},
+	{name: asPeer, short: "peer", how: "as root, OpenSSH; the launcher waits until each sshd answers, since mpirun would fail before",
+		namespace: privileged, operator: &peer, submit: oneObject(peerMPIJob)},
+	{name: asBare, short: "bare", how: "as root, OpenSSH; all pods made at once by a client, keys, Service and host names there before; waits as mpi-operator's",
+		namespace: privileged, prepare: bareSupport, submit: barePods},
+	{name: asBareAgent, short: "agent", how: "the pods that Trireme makes of the MPIJob, made at once by a client, with all else there before",
+		namespace: privileged, prepare: agentSupport, submit: agentPods},
 }
 
 func oneObject[T client.Object](make func(string, int32) T) func(string, int32) []client.Object {

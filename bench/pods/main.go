@@ -35,11 +35,14 @@ type bench struct {
 	report   report.Report
 }
 
-// parts in the order in which they run.
-var parts = []struct {
+// part is something that can be measured by itself.
+type part struct {
 	name string
 	run  func(*bench, context.Context) error
-}{
+}
+
+// parts in the order in which they run.
+var parts = []part{
 	{"startup", (*bench).measureStartup},
 	{"crowd", (*bench).measureCrowds},
 	{"size", (*bench).measureSizes},
@@ -96,12 +99,7 @@ func parseFlags(arguments []string) (settings, error) {
 	}
 	settings.parts = strings.Split(*chosen, ",")
 	for _, name := range settings.parts {
-		if !slices.ContainsFunc(parts, func(part struct {
-			name string
-			run  func(*bench, context.Context) error
-		}) bool {
-			return part.name == name
-		}) {
+		if !slices.ContainsFunc(parts, func(part part) bool { return part.name == name }) {
 			return settings, fmt.Errorf("-parts: there is no part %q", name)
 		}
 	}

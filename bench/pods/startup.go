@@ -102,7 +102,11 @@ func (bench *bench) takeTurn(ctx context.Context, repetition int, operator insta
 func (bench *bench) addStart(contestant contestant, workers int32, times map[string]float64) {
 	example := fmt.Sprintf("%d workers", workers)
 	for _, measure := range []string{toBarrier, ofObjects, ofScheduling, ofPodStart, ofConnect, ofInit, ofBarrier} {
-		bench.report.Add(report.Result{Group: startGroup, Case: example, Contestant: contestant.name, Measure: measure, Unit: "s"}, times[measure])
+		result := report.Result{Group: startGroup, Case: example, Contestant: contestant.name, Measure: measure, Unit: "s"}
+		if measure == toBarrier && workers == numbersOfWorkers[0] {
+			result.Note = contestant.how
+		}
+		bench.report.Add(result, times[measure])
 	}
 	measures := []string{toFinal, ofKubelet, ofStatus}
 	if contestant.operator == nil {
