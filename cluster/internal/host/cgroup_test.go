@@ -74,7 +74,7 @@ func TestControlGroup(t *testing.T) {
 		t.Errorf("processes (-want +got):\n%s", diff)
 	}
 
-	if err := Kill(func() []int { return InCgroup(testGroup) }, 5*time.Second); err != nil {
+	if err := Kill(func() []int { return InCgroup(testGroup) }, time.Minute); err != nil {
 		t.Fatal(err)
 	}
 	if Alive(below) {

@@ -75,7 +75,7 @@ func start(t *testing.T, name string, arguments ...string) *exec.Cmd {
 // await polls, because no duration is right on every machine.
 func await(t *testing.T, what string, reached func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(10 * time.Second); !reached(); time.Sleep(2 * time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); !reached(); time.Sleep(2 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("waited in vain until %s", what)
 		}

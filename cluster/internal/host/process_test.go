@@ -158,7 +158,7 @@ func TestKill(t *testing.T) {
 		}
 		// One that a dying parent started.
 		return []int{os.Getpid(), stubborn, late, dead}
-	}, 5*time.Second)
+	}, time.Minute)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -200,7 +200,7 @@ func TestInNetworkNamespace(t *testing.T) {
 	if len(got) != 1 || got[0] != child {
 		t.Errorf("processes %v are in the namespace, want %d alone", got, child)
 	}
-	if err := Kill(func() []int { return InNetworkNamespace(namespace) }, 5*time.Second); err != nil {
+	if err := Kill(func() []int { return InNetworkNamespace(namespace) }, time.Minute); err != nil {
 		t.Fatal(err)
 	}
 	if Alive(child) {

@@ -35,7 +35,7 @@ func (s *screen) String() string {
 func (s *screen) await(t *testing.T, pattern string) {
 	t.Helper()
 	expression := regexp.MustCompile(pattern)
-	for deadline := time.Now().Add(5 * time.Second); ; time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
 		if expression.MatchString(s.String()) {
 			return
 		}

@@ -92,7 +92,7 @@ func run(t *testing.T, s *Supervisor) (stop func()) {
 			if err != nil {
 				t.Errorf("supervisor: %v", err)
 			}
-		case <-time.After(20 * time.Second):
+		case <-time.After(time.Minute):
 			t.Error("the supervisor does not end")
 		}
 	}
@@ -102,7 +102,7 @@ func run(t *testing.T, s *Supervisor) (stop func()) {
 
 func await(t *testing.T, what string, reached func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(15 * time.Second); !reached(); time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); !reached(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("waited in vain until %s", what)
 		}
