@@ -93,6 +93,9 @@ func (player *Player) StartJobSet(job client.Object) (launcher *corev1.Pod, work
 	return player.StartPod(jobs[training.RoleLauncher], job.GetName()+"-launcher-0-0-", 0), workers
 }
 
+// restartAttempt is JobSet's label for how often it has begun anew.
+const restartAttempt = "jobset.sigs.k8s.io/restart-attempt"
+
 // StartJobsOf does what JobSet does: it creates a Job for each role.
 func (player *Player) StartJobsOf(job client.Object) map[string]*batchv1.Job {
 	player.Helper()
@@ -109,6 +112,7 @@ func (player *Player) StartJobsOf(job client.Object) map[string]*batchv1.Job {
 		}
 		for _, labels := range []map[string]string{batch.Labels, batch.Spec.Template.Labels} {
 			labels[jobset.JobSetNameKey], labels[jobset.JobSetUIDKey] = set.Name, string(set.UID)
+			labels[restartAttempt] = fmt.Sprint(set.Status.Restarts)
 		}
 		player.Create(batch)
 		made[replicated.Name] = batch
@@ -233,6 +237,20 @@ func (player *Player) RemoveJobsOf(name string) {
 	for _, role := range []string{training.RoleLauncher, training.RoleWorker} {
 		player.Delete(&batchv1.Job{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("%s-%s-0", name, role)}}, client.PropagationPolicy(metav1.DeletePropagationBackground))
 	}
+}
+
+// RestartJobSet does what JobSet does when one of its Jobs has failed and it may
+// begin anew: the Jobs of before go, with their pods.
+func (player *Player) RestartJobSet(name string, pods ...*corev1.Pod) {
+	player.Helper()
+	set := &jobset.JobSet{}
+	player.MustGet(set, name)
+	set.Status.Restarts++
+	if err := player.Client.Status().Update(context.Background(), set); err != nil {
+		player.Fatalf("restart JobSet %s: %v", name, err)
+	}
+	player.RemoveJobsOf(name)
+	player.Remove(pods...)
 }
 
 // EndJob writes the end of a Job.

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime/debug"
+	"strings"
 	"testing"
 
 	"github.com/go-logr/logr"
@@ -114,8 +115,10 @@ type story struct {
 	gang bool
 	// launcherLast: the launcher is made when the workers are ready.
 	launcherLast bool
-	clean        training.CleanPodPolicy
-	script       func(*life)
+	// restarts is how often it may be started anew.
+	restarts int32
+	clean    training.CleanPodPolicy
+	script   func(*life)
 }
 
 // plainScheduler is one that is not known to place pods together.
@@ -123,10 +126,12 @@ const plainScheduler = "plain-scheduler"
 
 func (story *story) job() client.Object {
 	if story.kind == trainJob {
-		return player.TrainJob("", "train", func(job *v2alpha1.TrainJob) { job.Spec.CleanPodPolicy = &story.clean })
+		return player.TrainJob("", "train", func(job *v2alpha1.TrainJob) {
+			job.Spec.CleanPodPolicy, job.Spec.BackoffLimit = &story.clean, &story.restarts
+		})
 	}
 	return player.MPIJob("train", func(job *v2beta1.MPIJob) {
-		job.Spec.RunPolicy.CleanPodPolicy = &story.clean
+		job.Spec.RunPolicy.CleanPodPolicy, job.Spec.RunPolicy.BackoffLimit = &story.clean, &story.restarts
 		if story.launcherLast {
 			job.Spec.LauncherCreationPolicy = v2beta1.LauncherCreationPolicyWaitForWorkersReady
 		}
@@ -155,6 +160,7 @@ func stories() (all []story) {
 			for _, one := range []story{
 				{name: "succeeds", clean: training.CleanPodPolicyRunning, script: succeeds},
 				{name: "fails", clean: training.CleanPodPolicyRunning, script: fails},
+				{name: "is started anew and fails again", clean: training.CleanPodPolicyRunning, restarts: 1, script: isStartedAnew},
 				{name: "is suspended and resumed", clean: training.CleanPodPolicyAll, script: isSuspended},
 			} {
 				one.kind, one.gang = kind, gang
@@ -185,16 +191,25 @@ func succeeds(life *life) {
 func fails(life *life) {
 	life.runs()
 	life.outOfMemory(life.workers[1])
-	life.untilPhase(training.PhaseFailed)
-	life.settles("when it has failed", left{
+	life.hasFailed(training.FailureWorker, left{
 		// The launcher's Job is suspended, so that its pod ends.
 		mpiJob: {"ConfigMap/train-hostfile", "Job/train-launcher", "MPIJob/train", "Pod/train-worker-1", "Service/train-worker"},
 		trainJob: {"ConfigMap/train-hostfile", "ControllerRevision/train-runtime", "Job/train-launcher-0", "Job/train-worker-0", "JobSet/train",
 			"Pod/train-launcher-0-0-*", "Pod/train-worker-0-0-*", "Pod/train-worker-0-1-*", "TrainJob/train"},
 	})
-	if reason := player.ProgressOf(life.job).FailureReason; reason != training.FailureWorker {
-		life.Errorf("it has failed with %s", reason)
-	}
+}
+
+// isStartedAnew: its command fails, and once more when it is tried again.
+func isStartedAnew(life *life) {
+	life.runs()
+	life.commandFails()
+	life.startsAnew()
+	life.commandFails()
+	life.hasFailed(training.FailureTraining, left{
+		mpiJob: {"ConfigMap/train-hostfile", "Job/train-launcher", "MPIJob/train", "Pod/train-launcher-*", "Pod/train-launcher-*+", "Service/train-worker"},
+		trainJob: {"ConfigMap/train-hostfile", "ControllerRevision/train-runtime", "Job/train-launcher-0", "Job/train-worker-0", "JobSet/train",
+			"Pod/train-launcher-0-0-*", "Pod/train-worker-0-0-*", "Pod/train-worker-0-1-*", "TrainJob/train"},
+	})
 }
 
 // isSuspended: it runs twice, and of the first time nothing is left.
@@ -228,7 +243,7 @@ func TestCrashAtEveryWrite(t *testing.T) {
 				moments = append(moments, moment{write: write}, moment{write: write, after: true})
 			}
 			lives := (len(moments) + crashesInALife - 1) / crashesInALife
-			t.Logf("%d writes, %d crashes in %d lives", len(first.writes), len(moments), lives)
+			t.Logf("%d crashes in %d lives, at %d writes:\n%s", len(moments), lives, len(first.writes), strings.Join(first.writes, "\n"))
 			for begin := range lives {
 				t.Run(fmt.Sprintf("life %d of %d", begin+1, lives), func(t *testing.T) {
 					t.Parallel()

@@ -164,21 +164,22 @@ func (life *life) runs() {
 		life.untilStep(training.StepPodsReady)
 	}
 	life.untilPhase(training.PhaseRunning)
+	life.Ready(life.launcher)
+	life.untilReached()
+}
+
+// untilReached waits until the launcher knows that all workers run, and the job
+// that the launcher has reached them.
+func (life *life) untilReached() {
+	life.Helper()
 	life.Until("the launcher knows that all workers run", life.launcher, func() error {
 		if life.launcher.Annotations[plan.RunningAnnotation] == "" {
 			return fmt.Errorf("its annotations are %v", life.launcher.Annotations)
 		}
 		return nil
 	})
-	life.Ready(life.launcher)
-	life.untilJob("every worker is reached", func(*training.Progress) bool { return life.isReached() })
-}
-
-// isReached tells whether the status says that the launcher is ready.
-func (life *life) isReached() bool {
-	return slices.ContainsFunc(player.ProgressOf(life.job).Timeline, func(entry training.TimelineEntry) bool {
-		return entry.Step == training.StepWorkersReached
-	})
+	life.untilStep(training.StepWorkersReached)
+	life.untilPhase(training.PhaseRunning)
 }
 
 // endsWell: the command has ended, and then whoever made the launcher's pod says
@@ -294,4 +295,53 @@ func (life *life) outOfMemory(pod *corev1.Pod) {
 			ExitCode: 137, Reason: "OOMKilled", StartedAt: metav1.Now(), FinishedAt: metav1.Now(),
 		}}
 	})
+}
+
+// commandFails: the launcher's command has failed, and the job says so.
+func (life *life) commandFails() {
+	life.Helper()
+	life.Exit(life.launcher, 3, player.Report(string(training.FailureTraining), 2))
+	life.untilLauncher("it is told that the command has failed", func(status *training.PodStatus) bool {
+		return status.Reason == string(training.FailureTraining)
+	})
+}
+
+// untilLauncher waits until the job says something of its launcher's pod.
+func (life *life) untilLauncher(what string, holds func(*training.PodStatus) bool) {
+	life.Helper()
+	life.untilJob(what, func(progress *training.Progress) bool {
+		status := progress.LauncherPodStatus
+		return status != nil && status.Name == life.launcher.Name && holds(status)
+	})
+}
+
+// startsAnew: the Job's controller has another launcher for an MPIJob, and JobSet
+// all pods of a TrainJob.
+func (life *life) startsAnew() {
+	life.Helper()
+	anew := []*corev1.Pod{}
+	if life.story.kind == mpiJob {
+		life.launcher = life.StartLauncher(life.job)
+	} else {
+		life.RestartJobSet(life.job.GetName(), append(life.workers, life.launcher)...)
+		life.launcher, life.workers = life.StartJobSet(life.job)
+		anew = life.workers
+	}
+	anew = append(anew, life.launcher)
+	life.Assign(anew...)
+	life.untilLauncher("the launcher has another place", func(status *training.PodStatus) bool { return status.Node != "" })
+	life.StartContainers(anew...)
+	life.untilLauncher("the launcher runs again", func(status *training.PodStatus) bool { return status.Phase == string(corev1.PodRunning) })
+	life.Ready(anew...)
+	life.untilReached()
+}
+
+// hasFailed: the job has, for the reason that it should.
+func (life *life) hasFailed(want training.FailureReason, what left) {
+	life.Helper()
+	life.untilPhase(training.PhaseFailed)
+	life.settles("when it has failed", what)
+	if reason := player.ProgressOf(life.job).FailureReason; reason != want {
+		life.Errorf("it has failed with %s, want %s", reason, want)
+	}
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 
 	eventsv1 "k8s.io/api/events/v1"
@@ -48,14 +49,19 @@ type state map[string]string
 func (life *life) state() state {
 	life.Helper()
 	objects := life.objects()
-	found := state{}
+	texts := map[string][]string{}
 	for _, object := range objects {
-		name := life.withoutChance(object.GetKind() + "/" + object.GetName())
-		// Two of one name are two pods whose names the API server made.
-		for found[name] != "" {
+		name := life.normal(object.GetKind() + "/" + object.GetName())
+		texts[name] = append(texts[name], life.normal(textOf(object)))
+	}
+	found := state{}
+	for name, texts := range texts {
+		// Several of one name are pods whose names the API server has made.
+		slices.Sort(texts)
+		for _, text := range texts {
+			found[name] = text
 			name += "+"
 		}
-		found[name] = life.withoutChance(textOf(object))
 	}
 	return found
 }
@@ -90,7 +96,7 @@ var chance = []struct {
 	{regexp.MustCompile(`(train-(?:launcher|worker)(?:-\d)*)-[bcdfghjklmnpqrstvwxz2456789]{5}\b`), "$1-*"},
 }
 
-func (life *life) withoutChance(text string) string {
+func (life *life) normal(text string) string {
 	text = strings.ReplaceAll(text, life.Namespace, "NAMESPACE")
 	for _, chance := range chance {
 		text = chance.pattern.ReplaceAllString(text, chance.instead)

@@ -20,7 +20,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/trireme-mpi/trireme/api/training"
-	"github.com/trireme-mpi/trireme/api/v2alpha1"
 	"github.com/trireme-mpi/trireme/api/v2beta1"
 	"github.com/trireme-mpi/trireme/internal/operator"
 	"github.com/trireme-mpi/trireme/internal/testing/player"
@@ -47,6 +46,9 @@ type journal struct {
 	crashes []moment
 	// writes are all that were tried, each once, in their order.
 	writes []string
+	// names are those that the API server has made, in the order in which they were
+	// written to.
+	names []string
 	// done counts those that the API server took.
 	done map[string]int
 	// told are the statuses that were stored.
@@ -63,9 +65,13 @@ type told struct {
 func (journal *journal) begin(write *write) *moment {
 	journal.mutex.Lock()
 	defer journal.mutex.Unlock()
+	write.what = journal.withoutChance(write.what)
 	name := write.what
-	// What is made a second time is another write; a status has a name of its own.
-	if nth := journal.done[name] + 1; nth > 1 && write.status == nil {
+	if isReminder(name) {
+		return nil
+	}
+	// What is made or deleted a second time is another write.
+	if nth := journal.done[name] + 1; nth > 1 && !write.again {
 		name = fmt.Sprintf("%s, time %d", name, nth)
 	}
 	if !slices.Contains(journal.writes, name) {
@@ -79,6 +85,22 @@ func (journal *journal) begin(write *write) *moment {
 	}
 	return nil
 }
+
+// withoutChance numbers names that the API server has made.
+func (journal *journal) withoutChance(what string) string {
+	prefix := generated.ReplaceAllString(what, "")
+	if prefix == what {
+		return what
+	}
+	if !slices.Contains(journal.names, what) {
+		journal.names = append(journal.names, what)
+	}
+	return fmt.Sprintf("%s-#%d", prefix, slices.Index(journal.names, what)+1)
+}
+
+// isReminder tells whether a scheduler is reminded of a gang that has waited for 15
+// seconds: on a machine that is busy, that happens here and there.
+func isReminder(what string) bool { return strings.HasPrefix(what, "patch podgroups/") }
 
 // end notes what the API server took.
 func (journal *journal) end(write *write, response *http.Response) {
@@ -170,6 +192,8 @@ func (wire *wire) die() error {
 type write struct {
 	// what is the same in each life: a verb, a kind and a name, or what is told.
 	what string
+	// again: it may be written several times in a row, depending on what is seen when.
+	again bool
 	// status is nil unless a job's is written.
 	status *told
 }
@@ -187,8 +211,8 @@ func writeOf(request *http.Request) (*write, error) {
 	if parts == nil {
 		return nil, fmt.Errorf("the operator writes %s %s, which is not in the job's namespace", request.Method, request.URL.Path)
 	}
-	resource, name := parts[1], generated.ReplaceAllString(parts[2], "-*")
-	made := &write{}
+	resource, name := parts[1], parts[2]
+	made := &write{again: request.Method == http.MethodPut || request.Method == http.MethodPatch}
 	if parts[3] == "status" {
 		object, err := bodyOf(request)
 		if err != nil {
@@ -237,29 +261,24 @@ func statusOf(object client.Object) (string, *told) {
 	if steps := progress.Timeline; len(steps) > 0 {
 		last = string(steps[len(steps)-1].Step)
 	}
-	text := fmt.Sprintf("tell generation %d: %s, %s, %s", progress.ObservedGeneration, progress.Phase, last, strings.Join(holding(object), " "))
-	if job, is := object.(*v2beta1.MPIJob); is && job.Status.CompletionTime != nil {
-		for _, role := range []v2beta1.MPIReplicaType{v2beta1.MPIReplicaTypeLauncher, v2beta1.MPIReplicaTypeWorker} {
-			text += fmt.Sprintf(", %d %s", job.Status.ReplicaStatuses[role].Active, role)
-		}
+	text := fmt.Sprintf("tell generation %d: %s, %s", progress.ObservedGeneration, progress.Phase, last)
+	if job, is := object.(*v2beta1.MPIJob); is && shallHaveNoPods(job) && !hasPods(job) {
+		text += ", no pods"
 	}
 	return text, &told{phase: progress.Phase, reason: progress.FailureReason}
 }
 
-// holding are the conditions that hold.
-func holding(object client.Object) (names []string) {
-	if job, is := object.(*v2beta1.MPIJob); is {
-		for _, condition := range job.Status.Conditions {
-			if condition.Status == "True" {
-				names = append(names, string(condition.Type))
-			}
-		}
-		return names
-	}
-	for _, condition := range object.(*v2alpha1.TrainJob).Status.Conditions {
-		if condition.Status == metav1.ConditionTrue {
-			names = append(names, condition.Type)
+func shallHaveNoPods(job *v2beta1.MPIJob) bool {
+	suspend := job.Spec.RunPolicy.Suspend
+	return job.Status.CompletionTime != nil || suspend != nil && *suspend
+}
+
+// hasPods tells whether pods of a job are counted that have not ended.
+func hasPods(job *v2beta1.MPIJob) bool {
+	for _, role := range job.Status.ReplicaStatuses {
+		if role.Active > 0 {
+			return true
 		}
 	}
-	return names
+	return false
 }
