@@ -287,7 +287,7 @@ func (client *client) reach(ctx context.Context, host string, port int, before f
 			return session, took, nil
 		}
 		// A try that was cut short tells less than the one before it.
-		if last == nil || ctx.Err() == nil {
+		if last == nil || !isOver(ctx) {
 			last = err
 		}
 		select {
@@ -296,4 +296,11 @@ func (client *client) reach(ctx context.Context, host string, port int, before f
 		case <-time.After(pause):
 		}
 	}
+}
+
+// isOver tells whether the time is up. A connection that has the context's deadline
+// ends a moment before the context has noticed.
+func isOver(ctx context.Context) bool {
+	deadline, limited := ctx.Deadline()
+	return ctx.Err() != nil || limited && !time.Now().Before(deadline)
 }

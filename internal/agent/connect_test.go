@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -266,6 +267,24 @@ func TestReachReportsTheLastTroubleThatMeansSomething(t *testing.T) {
 	mustBeTrouble(t, err, Refused, "127.0.0.1")
 	if took := time.Since(began); took > patience {
 		t.Errorf("it gave up after %s", took)
+	}
+}
+
+// The deadline of a connection passes a moment before its context has noticed.
+func TestReachForgetsATryThatTheEndCutShort(t *testing.T) {
+	t.Parallel()
+	var calls atomic.Int32
+	port := answerWith(t, func(connection net.Conn) {
+		if calls.Add(1) == 1 {
+			_ = connection.Close()
+		}
+	})
+	for range 20 {
+		calls.Store(0)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		_, _, err := newTestClient(t, newKeys(t)).reach(ctx, "127.0.0.1", port, func() func() { return func() {} })
+		cancel()
+		mustBeTrouble(t, err, Broken, "127.0.0.1")
 	}
 }
 
