@@ -14,7 +14,8 @@ import (
 	"github.com/trireme-mpi/trireme/internal/diagnosis"
 )
 
-// workload is a JobSet or a Job as it is seen.
+// workload is a JobSet or a Job as it is seen. That of an earlier job of the same
+// name does not exist for this one, and is known.
 type workload struct {
 	diagnosis.Workload
 	uid types.UID
@@ -27,32 +28,31 @@ func newWorkload(object client.Object, suspend *bool) workload {
 // family tells what belongs to a job. Labels alone do not: an earlier job of the
 // same name had the same, and anybody can copy them.
 type family struct {
-	// known are the job and those of its objects that make pods.
+	// known are the job and those of its objects that make pods; false are others of
+	// their names, of an earlier job.
 	known map[types.UID]bool
 	// since is when the job was created.
 	since time.Time
 	// saw notes what makes pods.
-	saw func(maker types.UID)
+	saw func(maker types.UID, own bool)
 }
 
 // familyOf begins with what was known before. A fresh process has only times to go by
 // for pods whose maker is gone, and they tell no more than the second.
 func (reconciler *Reconciler) familyOf(object client.Object) family {
 	uid := object.GetUID()
-	known := map[types.UID]bool{uid: true}
-	for _, maker := range reconciler.submitted.makersOf(uid) {
-		known[maker] = true
-	}
+	known := reconciler.submitted.makersOf(uid)
+	known[uid] = true
 	return family{
 		known: known, since: object.GetCreationTimestamp().Time,
-		saw: func(maker types.UID) { reconciler.submitted.sawMaker(uid, maker) },
+		saw: func(maker types.UID, own bool) { reconciler.submitted.sawMaker(uid, maker, own) },
 	}
 }
 
 func (family *family) add(found workload) diagnosis.Workload {
-	if found.Exists {
-		family.known[found.uid] = true
-		family.saw(found.uid)
+	if found.uid != "" {
+		family.known[found.uid] = found.Exists
+		family.saw(found.uid, found.Exists)
 	}
 	return found.Workload
 }
@@ -65,6 +65,8 @@ func (family *family) includes(found client.Object) bool {
 		return false
 	case family.knows(found):
 		return true
+	case family.isEarlier(found):
+		return false
 	case owner.Kind == "Job" || owner.Kind == "JobSet":
 		// What made it is gone. It is what is left of an earlier start of the job, or
 		// else of an earlier job of its name.
@@ -78,6 +80,16 @@ func (family *family) includes(found client.Object) bool {
 func (family *family) knows(found client.Object) bool {
 	owner := metav1.GetControllerOf(found)
 	return owner != nil && (family.known[owner.UID] || family.known[types.UID(found.GetLabels()[jobset.JobSetUIDKey])])
+}
+
+// isEarlier tells whether what made a pod is known to be an earlier job's of the name:
+// it may have made the pod after the job was created.
+func (family *family) isEarlier(found client.Object) bool {
+	own, known := family.known[metav1.GetControllerOf(found).UID]
+	if set := types.UID(found.GetLabels()[jobset.JobSetUIDKey]); set != "" && !known {
+		own, known = family.known[set]
+	}
+	return known && !own
 }
 
 // isForeign tells whether a pod of a Job that nobody knows is that of somebody else's:

@@ -21,14 +21,16 @@ func TestFamily(t *testing.T) {
 	tests := map[string]struct {
 		maker   types.UID
 		created metav1.Time
-		// seen: the Job was there when the job was looked at before.
+		// seen: the Job was there when the job was looked at before, and was its own.
 		seen bool
+		own  bool
 		want bool
 	}{
-		"its Job is gone":                                      {makerUID, second, true, true},
-		"its Job is gone, and nobody saw it":                   {makerUID, later, false, true},
-		"of the job's second, by a Job that nobody saw":        {makerUID, second, false, false},
-		"an earlier job's, by another Job, in the same second": {"another Job", second, true, false},
+		"its Job is gone":                                                {makerUID, second, true, true, true},
+		"its Job is gone, and nobody saw it":                             {makerUID, later, false, false, true},
+		"of the job's second, by a Job that nobody saw":                  {makerUID, second, false, false, false},
+		"an earlier job's, by another Job, in the same second":           {"another Job", second, true, true, false},
+		"an earlier job's, which its Job made after the job was created": {makerUID, later, true, false, false},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -36,7 +38,7 @@ func TestFamily(t *testing.T) {
 			job := &v2beta1.MPIJob{ObjectMeta: metav1.ObjectMeta{UID: jobUID, CreationTimestamp: second}}
 			if test.seen {
 				family := reconciler.familyOf(job)
-				family.add(workload{Workload: diagnosis.Workload{Exists: true}, uid: makerUID})
+				family.add(workload{Workload: diagnosis.Workload{Exists: test.own}, uid: makerUID})
 			}
 			pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{CreationTimestamp: test.created, OwnerReferences: []metav1.OwnerReference{
 				*metav1.NewControllerRef(&batchv1.Job{ObjectMeta: metav1.ObjectMeta{UID: test.maker}}, batchv1.SchemeGroupVersion.WithKind("Job")),

@@ -21,7 +21,7 @@ func TestEverythingIsForgotten(t *testing.T) {
 	memory.isDue("a", now, time.Second)
 	memory.removed("a", &corev1.Secret{})
 	memory.wrote(&v2beta1.MPIJob{ObjectMeta: metav1.ObjectMeta{UID: "a"}})
-	memory.sawMaker("a", "b")
+	memory.sawMaker("a", "b", true)
 	memory.obstruct("a", &notYet{})
 	lengths := func() map[string]int {
 		found := map[string]int{}

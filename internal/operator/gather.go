@@ -92,7 +92,7 @@ func (reconciler *Reconciler) workload(ctx context.Context, reader client.Reader
 		return workload{}, client.IgnoreNotFound(err)
 	}
 	if !isOwned(set, made) {
-		return workload{}, nil
+		return workload{uid: set.UID}, nil
 	}
 	found := newWorkload(set, set.Spec.Suspend)
 	if complete := meta.FindStatusCondition(set.Status.Conditions, string(jobset.JobSetCompleted)); complete != nil && complete.Status == "True" {
@@ -110,7 +110,7 @@ func batchJob(ctx context.Context, reader client.Reader, made *job.Job, name str
 		return workload{}, client.IgnoreNotFound(err)
 	}
 	if !isOwned(batch, made) {
-		return workload{}, nil
+		return workload{uid: batch.UID}, nil
 	}
 	found := newWorkload(batch, batch.Spec.Suspend)
 	for _, condition := range batch.Status.Conditions {

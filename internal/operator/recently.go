@@ -2,7 +2,7 @@ package operator
 
 import (
 	"fmt"
-	"slices"
+	"maps"
 	"sync"
 	"time"
 
@@ -26,9 +26,9 @@ type recently struct {
 	nudged map[types.UID]time.Time
 	// obstacles are what the last look at a job met.
 	obstacles map[types.UID]*notYet
-	// makers are the Jobs and JobSets that have made pods of a job: their pods may be
-	// there longer than they are.
-	makers map[types.UID][]types.UID
+	// makers are the Jobs and JobSets that have made pods of a job, and those of earlier
+	// jobs of its name, which are not its own: pods may be there longer than they are.
+	makers map[types.UID]map[types.UID]bool
 }
 
 type creation struct {
@@ -150,22 +150,26 @@ func (recently *recently) forgetAll(uid types.UID) {
 }
 
 // sawMaker remembers what makes the pods of a job.
-func (recently *recently) sawMaker(uid, maker types.UID) {
+func (recently *recently) sawMaker(uid, maker types.UID, own bool) {
 	recently.mutex.Lock()
 	defer recently.mutex.Unlock()
 	if recently.makers == nil {
-		recently.makers = map[types.UID][]types.UID{}
+		recently.makers = map[types.UID]map[types.UID]bool{}
 	}
-	if !slices.Contains(recently.makers[uid], maker) {
-		recently.makers[uid] = append(recently.makers[uid], maker)
+	if recently.makers[uid] == nil {
+		recently.makers[uid] = map[types.UID]bool{}
 	}
+	recently.makers[uid][maker] = own
 }
 
-// makersOf are all that have made pods of a job, whether they are there or not.
-func (recently *recently) makersOf(uid types.UID) []types.UID {
+// makersOf are all that have made pods under a job's name, whether they are there or
+// not, and whether they are its own.
+func (recently *recently) makersOf(uid types.UID) map[types.UID]bool {
 	recently.mutex.Lock()
 	defer recently.mutex.Unlock()
-	return slices.Clone(recently.makers[uid])
+	makers := map[types.UID]bool{}
+	maps.Copy(makers, recently.makers[uid])
+	return makers
 }
 
 // obstruct remembers what a job waits for, nil for nothing: the next look says it
