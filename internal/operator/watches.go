@@ -229,16 +229,26 @@ func (reconciler *Reconciler) jobs() handler.EventHandler {
 	return handler.Funcs{
 		CreateFunc: enqueue.Create, GenericFunc: enqueue.Generic,
 		UpdateFunc: func(ctx context.Context, changed event.UpdateEvent, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+			// Where a watch broke, a job that was made anew under its name is a changed one.
+			anew := changed.ObjectOld.GetUID() != changed.ObjectNew.GetUID()
+			if anew {
+				reconciler.forget(changed.ObjectOld)
+			}
 			reconciler.submitted.newest(changed.ObjectNew)
-			if meaningful.Update(changed) {
+			if anew || meaningful.Update(changed) {
 				enqueue.Update(ctx, changed, queue)
 			}
 		},
 		DeleteFunc: func(_ context.Context, gone event.DeleteEvent, _ workqueue.TypedRateLimitingInterface[reconcile.Request]) {
-			reconciler.submitted.forgetAll(gone.Object.GetUID())
-			reconciler.deletions.forget(client.ObjectKeyFromObject(gone.Object))
+			reconciler.forget(gone.Object)
 		},
 	}
+}
+
+// forget is for a job that is gone.
+func (reconciler *Reconciler) forget(gone client.Object) {
+	reconciler.submitted.forgetAll(gone.GetUID())
+	reconciler.deletions.forget(client.ObjectKeyFromObject(gone))
 }
 
 // requestFor is the job that an object belongs to by its labels.
