@@ -27,8 +27,8 @@ type informer struct {
 	next int
 }
 
-// newInformer knows what the operator's own choice lets it see. The first list may
-// come from an API server that lags behind.
+// newInformer knows what the operator's own choice lets it see. What it begins with is
+// the present: client-go asks for no less (WatchListClient).
 func newInformer(process *process, object client.Object, handler handler.EventHandler) *informer {
 	informer := &informer{process: process, kind: kindOf(object), handler: handler, objects: map[client.ObjectKey]client.Object{}}
 	for one, chosen := range operator.CachedKinds() {
@@ -36,8 +36,7 @@ func newInformer(process *process, object client.Object, handler handler.EventHa
 			informer.chosen = chosen
 		}
 	}
-	end := len(informer.changes())
-	informer.list(max(0, end-process.simulation.lagOfFirstList()))
+	informer.list(len(informer.changes()))
 	return informer
 }
 

@@ -194,19 +194,13 @@ func (simulation *simulation) checkStatus(made change) {
 		simulation.fail("the status contradicts itself: %+v", after)
 	case after.suspended && !known.suspended && !isSuspended(made.after):
 		simulation.fail("the job is said to be suspended, and nobody has done it")
-	case before.phase == training.PhaseRunning && after.phase == training.PhasePending && len(known.troubles) == 0 && !known.suspended && !simulation.mayHaveListedThePast():
+	case before.phase == training.PhaseRunning && after.phase == training.PhasePending && len(known.troubles) == 0 && !known.suspended:
 		simulation.fail("a job that ran is pending again, and nothing has happened to it")
 	case after.phase == training.PhaseSucceeded && !known.endedWell:
 		simulation.fail("the job is said to have succeeded, and no launcher has")
 	case after.phase == training.PhaseFailed:
 		simulation.checkFailure(after, known)
 	}
-}
-
-// mayHaveListedThePast: a new leader whose first list is older than what the one
-// before knew says for a moment what was true then.
-func (simulation *simulation) mayHaveListedThePast() bool {
-	return simulation.profile.lag > 0 && simulation.processes > 1
 }
 
 // checkFailure: a failure has a cause, of the kind that is told.

@@ -47,9 +47,8 @@ type simulation struct {
 // never get far.
 type profile struct {
 	steps int
-	// Chances of a request, of a command and of a list.
+	// Chances of a request, of a command and of a new job.
 	refusals, lostAnswers, quota, failures, bornSuspended float64
-	lag                                                   int
 	// Weights of steps.
 	relists, leaders, clocks, webhooks, losses, crashes, pulls, rooms, suspensions, deletions, handDeletions int
 	creations                                                                                                int
@@ -60,8 +59,8 @@ func newProfile(dice *rand.Rand) profile {
 	weight := func(value int) int { return pick(dice, 0, 0, value) }
 	return profile{
 		steps: 60 + dice.IntN(300), refusals: chance(0.15), lostAnswers: chance(0.1), quota: pick(dice, 0, 0, 0, 0.05), failures: chance(0.3),
-		bornSuspended: chance(0.3), lag: pick(dice, 0, 0, 5, 40),
-		relists: weight(2), leaders: weight(2), clocks: weight(2), webhooks: weight(1), losses: weight(1), crashes: weight(1), pulls: weight(1), rooms: weight(1),
+		bornSuspended: chance(0.3),
+		relists:       weight(2), leaders: weight(2), clocks: weight(2), webhooks: weight(1), losses: weight(1), crashes: weight(1), pulls: weight(1), rooms: weight(1),
 		suspensions: weight(2), deletions: weight(1), handDeletions: weight(1), creations: dice.IntN(3),
 	}
 }
@@ -109,13 +108,6 @@ func (simulation *simulation) hash() uint64 {
 
 func (simulation *simulation) happens(chance float64) bool {
 	return chance > 0 && simulation.dice.Float64() < chance
-}
-
-func (simulation *simulation) lagOfFirstList() int {
-	if !simulation.faulty || simulation.profile.lag == 0 {
-		return 0
-	}
-	return simulation.dice.IntN(simulation.profile.lag)
 }
 
 // run is the whole of a schedule: faults, then peace, in which everything must come
