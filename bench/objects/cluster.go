@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -46,6 +47,8 @@ type place struct {
 	repository string
 	// kubernetes is the folder of the cluster tool's build.
 	kubernetes string
+	// programs is the folder of what is built of this repository and of the peers.
+	programs string
 	// keep is where logs go, for those who want to read them.
 	keep string
 }
@@ -56,24 +59,25 @@ func findPlace() (place, error) {
 		return place{}, fmt.Errorf("find the repository: %w", err)
 	}
 	found := place{repository: strings.TrimSpace(string(output))}
-	command := exec.Command(filepath.Join(found.repository, "bin/cluster"), "assets")
+	found.programs = filepath.Join(found.repository, "bin")
+	command := exec.Command(filepath.Join(found.programs, "cluster"), "assets")
 	command.Stderr = os.Stderr
 	if output, err = command.Output(); err != nil {
 		return place{}, fmt.Errorf("build the API server: %w", err)
 	}
 	found.kubernetes = strings.TrimSpace(string(output))
-	found.keep = filepath.Join(found.repository, "bin/bench/logs")
+	found.keep = filepath.Join(found.programs, "bench/logs")
 	return found, os.MkdirAll(found.keep, 0o755)
 }
 
 // program is one that `make bench` built.
 func (place place) program(name string) string {
-	return filepath.Join(place.repository, "bin", name)
+	return filepath.Join(place.programs, name)
 }
 
 // startCluster starts etcd and an API server with the defaults of Kubernetes, and
 // what a contestant has to have installed.
-func startCluster(ctx context.Context, place place, contestant contestant) (made *cluster, err error) {
+func startCluster(place place, contestant contestant) (made *cluster, err error) {
 	directory, err := os.MkdirTemp("", "trireme-bench-")
 	if err != nil {
 		return nil, err
@@ -135,7 +139,7 @@ func (cluster *cluster) stop() error {
 }
 
 // startManager runs kube-controller-manager, with all of its controllers.
-func (cluster *cluster) startManager(ctx context.Context, place place) error {
+func (cluster *cluster) startManager(place place) error {
 	port, err := freePort()
 	if err != nil {
 		return err
@@ -181,6 +185,25 @@ func (cluster *cluster) usage() (usage, error) {
 			return usage{}, fmt.Errorf("%s: %w: %s", controller.name, err, controller.lastWords())
 		}
 		sum.cpu, sum.memory, sum.peak = sum.cpu+used.cpu, sum.memory+used.memory, sum.peak+used.peak
+	}
+	return sum, nil
+}
+
+// kubernetesCPU is the seconds that all other programs of ours have used: API server,
+// etcd and kube-controller-manager.
+func (cluster *cluster) kubernetesCPU() (float64, error) {
+	folders, err := filepath.Glob("/proc/[0-9]*")
+	if err != nil {
+		return 0, err
+	}
+	sum := 0.0
+	for _, folder := range folders {
+		parent, used, err := readStat(folder)
+		isController := slices.ContainsFunc(cluster.controllers, func(process *process) bool { return process.folder() == folder })
+		// Other processes come and go.
+		if err == nil && parent == os.Getpid() && !isController {
+			sum += used
+		}
 	}
 	return sum, nil
 }

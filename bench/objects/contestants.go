@@ -200,7 +200,9 @@ func startTrainer(ctx context.Context, place place, cluster *cluster) error {
 	settings["webhook"] = map[string]any{"port": serving.LocalServingPort, "host": serving.LocalServingHost}
 	settings["metrics"] = map[string]any{"bindAddress": "0"}
 	settings["health"] = map[string]any{"healthProbeBindAddress": fmt.Sprintf("localhost:%d", probes)}
-	settings["leaderElection"] = map[string]any{"leaderElect": true, "resourceName": "trainer.kubeflow.org", "resourceNamespace": "default"}
+	if election, has := settings["leaderElection"].(map[string]any); has {
+		election["resourceNamespace"] = "default"
+	}
 	file, err := cluster.write("trainer.yaml", settings)
 	if err != nil {
 		return err

@@ -33,8 +33,8 @@ type settings struct {
 	sizes, rest         []int
 	// slowUpTo is the most workers of one job for a contestant that is slow by its own
 	// limits.
-	slowUpTo int
-	output   string
+	slowUpTo, slowRepetitions int
+	output                    string
 }
 
 func main() {
@@ -53,12 +53,13 @@ func parseFlags(arguments []string) (settings, error) {
 	workers := flags.Int("workers", 8, "workers of each of them")
 	sizes := flags.String("sizes", "64,100,500,1000", "workers of the large jobs")
 	rest := flags.String("rest", "1000,5000", "jobs at rest")
-	slowUpTo := flags.Int("slow-up-to", 100, "largest job for mpi-operator as it is shipped, which creates five objects a second")
+	slowRepetitions := flags.Int("slow-repetitions", 3, "how often for mpi-operator as it is shipped, which takes minutes each time")
+	slowUpTo := flags.Int("slow-up-to", 64, "largest job for mpi-operator as it is shipped, which creates five objects a second")
 	output := flags.String("output", "", "file for the results as JSON; bin/bench/objects.json if empty")
 	if err := flags.Parse(arguments); err != nil {
 		return settings{}, err
 	}
-	made := settings{groups: strings.Split(*groups, ","), repetitions: *repetitions, burst: load{jobs: *jobs, workers: *workers}, slowUpTo: *slowUpTo, output: *output}
+	made := settings{groups: strings.Split(*groups, ","), repetitions: *repetitions, burst: load{jobs: *jobs, workers: *workers}, slowUpTo: *slowUpTo, slowRepetitions: *slowRepetitions, output: *output}
 	if *only != "" {
 		made.contestants = strings.Split(*only, ",")
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -37,32 +38,52 @@ func (load load) pods() int { return load.jobs * (load.workers + 1) }
 type outcome struct {
 	submitted, allPods float64 // seconds
 	requests           requests
-	cpu                float64 // seconds
+	cpu, kubernetesCPU float64 // seconds
 	peak               float64 // MiB
 	jobBytes           int
 }
 
 // open starts a cluster with a contestant's controllers, which have had a job already.
-func open(ctx context.Context, place place, contestant contestant) (running *cluster, err error) {
-	running, err = startCluster(ctx, place, contestant)
+func open(ctx context.Context, place place, contestant contestant) (*cluster, error) {
+	running, err := startCluster(place, contestant)
 	if err != nil {
 		return nil, err
 	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(fmt.Errorf("%s: %w", contestant.name, err), running.stop())
+	if err := running.begin(ctx, place, contestant); err != nil {
+		return nil, errors.Join(fmt.Errorf("%s: %w", contestant.name, err), running.stop())
+	}
+	return running, nil
+}
+
+func (cluster *cluster) begin(ctx context.Context, place place, contestant contestant) error {
+	if err := cluster.startManager(place); err != nil {
+		return err
+	}
+	if err := contestant.start(ctx, place, cluster); err != nil {
+		return err
+	}
+	if contestant.recorded == "" {
+		if err := cluster.warm(ctx, contestant); err != nil {
+			return err
 		}
-	}()
-	if err := running.startManager(ctx, place); err != nil {
-		return nil, err
 	}
-	if err := contestant.start(ctx, place, running); err != nil {
-		return nil, err
+	return cluster.untilManaged(ctx)
+}
+
+// untilManaged waits until kube-controller-manager has seen to a namespace, and to what
+// else it does at its start.
+func (cluster *cluster) untilManaged(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
+	defer cancel()
+	err := poll(ctx, 200*time.Millisecond, func() error {
+		_, err := cluster.clientset.CoreV1().ConfigMaps("default").Get(ctx, "kube-root-ca.crt", metav1.GetOptions{})
+		return err
+	})
+	if err != nil {
+		return err
 	}
-	if contestant.recorded != "" {
-		return running, nil
-	}
-	return running, running.warm(ctx, contestant)
+	_, err = cluster.untilQuiet(ctx)
+	return err
 }
 
 func (cluster *cluster) warm(ctx context.Context, contestant contestant) error {
@@ -90,8 +111,7 @@ func (cluster *cluster) warm(ctx context.Context, contestant contestant) error {
 	if _, err = pods.until(ctx, warmUpWorkers+1); err != nil {
 		return fmt.Errorf("the first job: %w", err)
 	}
-	_, err = cluster.untilQuiet(ctx)
-	return err
+	return nil
 }
 
 // createManifest creates an object that a webhook of a moment ago judges.
@@ -123,7 +143,8 @@ func (cluster *cluster) measure(ctx context.Context, contestant contestant, load
 		return outcome{}, err
 	}
 	defer pods.stop()
-	requestsBefore, err := cluster.untilQuiet(ctx)
+	// All is at rest since the load before, or since the first job.
+	requestsBefore, err := cluster.contestantRequests(ctx)
 	if err != nil {
 		return outcome{}, err
 	}
@@ -131,10 +152,20 @@ func (cluster *cluster) measure(ctx context.Context, contestant contestant, load
 	if err != nil {
 		return outcome{}, err
 	}
+	kubernetesBefore, err := cluster.kubernetesCPU()
+	if err != nil {
+		return outcome{}, err
+	}
 	var result outcome
 	if result.submitted, result.allPods, err = submit(ctx, submissions, pods, load.pods()); err != nil {
 		return outcome{}, err
 	}
+	// Until the last pod: to ask whether there is rest is work, too.
+	kubernetes, err := cluster.kubernetesCPU()
+	if err != nil {
+		return outcome{}, err
+	}
+	result.kubernetesCPU = kubernetes - kubernetesBefore
 	requestsAfter, err := cluster.untilQuiet(ctx)
 	if err != nil {
 		return outcome{}, err

@@ -82,28 +82,41 @@ type usage struct {
 // ticksPerSecond is the unit of times in /proc, on every Linux that Go knows.
 const ticksPerSecond = 100
 
+func (process *process) folder() string { return fmt.Sprintf("/proc/%d", process.command.Process.Pid) }
+
 func (process *process) usage() (usage, error) {
-	directory := fmt.Sprintf("/proc/%d", process.command.Process.Pid)
-	stat, err := os.ReadFile(directory + "/stat")
-	if err != nil {
+	var found usage
+	var err error
+	if _, found.cpu, err = readStat(process.folder()); err != nil {
 		return usage{}, err
 	}
-	// The name, in brackets, may have blanks in it.
-	fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
-	var found usage
-	for _, field := range fields[11:13] { // user and system time
-		ticks, err := strconv.ParseFloat(field, 64)
-		if err != nil {
-			return usage{}, err
-		}
-		found.cpu += ticks / ticksPerSecond
-	}
-	status, err := os.ReadFile(directory + "/status")
+	status, err := os.ReadFile(process.folder() + "/status")
 	if err != nil {
 		return usage{}, err
 	}
 	found.memory, found.peak = mebibytes(status, "VmRSS:"), mebibytes(status, "VmHWM:")
 	return found, nil
+}
+
+// readStat tells of a process who started it, and the seconds of CPU that it has used.
+func readStat(folder string) (parent int, cpu float64, err error) {
+	stat, err := os.ReadFile(folder + "/stat")
+	if err != nil {
+		return 0, 0, err
+	}
+	// The name, in brackets, may have blanks in it.
+	fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
+	if parent, err = strconv.Atoi(fields[1]); err != nil {
+		return 0, 0, err
+	}
+	for _, field := range fields[11:13] { // user and system time
+		ticks, err := strconv.ParseFloat(field, 64)
+		if err != nil {
+			return 0, 0, err
+		}
+		cpu += ticks / ticksPerSecond
+	}
+	return parent, cpu, nil
 }
 
 // mebibytes reads a line of /proc/PID/status, which counts in kibibytes.

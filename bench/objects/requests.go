@@ -126,10 +126,12 @@ func (cluster *cluster) contestantRequests(ctx context.Context) (requests, error
 	return counted, nil
 }
 
+// quietPause is how often it is looked whether anything was written.
+var quietPause = time.Second
+
 const (
-	quietPause = time.Second
 	// quietRounds is for how many pauses nothing may have been written.
-	quietRounds = 3
+	quietRounds = 2
 	quietLimit  = 5 * time.Minute
 )
 
