@@ -23,6 +23,7 @@ import (
 type kind interface {
 	name() job.Kind
 	empty() client.Object
+	emptyList() client.ObjectList
 	// model is the job that an object describes. An obstacle says why there is
 	// none yet.
 	model(ctx context.Context, object client.Object) (*job.Job, *diagnosis.Answer, error)
@@ -38,6 +39,8 @@ type mpiJobs struct{ defaults job.Defaults }
 
 func (mpiJobs) name() job.Kind       { return job.KindMPIJob }
 func (mpiJobs) empty() client.Object { return &v2beta1.MPIJob{} }
+
+func (mpiJobs) emptyList() client.ObjectList { return &v2beta1.MPIJobList{} }
 
 func (kind mpiJobs) model(_ context.Context, object client.Object) (*job.Job, *diagnosis.Answer, error) {
 	return job.FromMPIJob(object.(*v2beta1.MPIJob), kind.defaults), nil, nil
@@ -70,6 +73,8 @@ type trainJobs struct {
 
 func (trainJobs) name() job.Kind       { return job.KindTrainJob }
 func (trainJobs) empty() client.Object { return &v2alpha1.TrainJob{} }
+
+func (trainJobs) emptyList() client.ObjectList { return &v2alpha1.TrainJobList{} }
 
 func (trainJobs) previous(object client.Object) diagnosis.Previous {
 	return diagnosis.FromTrainJob(object.(*v2alpha1.TrainJob))

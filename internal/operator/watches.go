@@ -35,7 +35,6 @@ import (
 	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 
 	"github.com/trireme-mpi/trireme/api/training"
-	"github.com/trireme-mpi/trireme/api/v2alpha1"
 	"github.com/trireme-mpi/trireme/internal/admission"
 	"github.com/trireme-mpi/trireme/internal/config"
 	"github.com/trireme-mpi/trireme/internal/job"
@@ -185,7 +184,9 @@ func (reconciler *Reconciler) building(manager ctrl.Manager, workers int) *build
 		WithOptions(controller.Options{
 			MaxConcurrentReconciles: workers,
 			RateLimiter:             RetryPauses(),
-		})
+			NewQueue:                newLeadersQueue(manager.Elected()),
+		}).
+		WatchesRawSource(source.Func(reconciler.lookAtAll(manager.Elected())))
 	for _, watched := range reconciler.Watches() {
 		building = building.Watches(watched.Object, watched.Handler)
 	}
@@ -379,21 +380,9 @@ func (watch *jobSetWatch) Start(ctx context.Context) error {
 		return fmt.Errorf("watch JobSets: %w", err)
 	}
 	watch.reconciler.cluster.jobSets.Store(true)
-	if err := watch.controller.Watch(source.Func(watch.enqueueAll)); err != nil {
+	if err := watch.controller.Watch(source.Func(watch.reconciler.enqueueAll)); err != nil {
 		return fmt.Errorf("look at the TrainJobs that waited for JobSet: %w", err)
 	}
 	<-ctx.Done()
-	return nil
-}
-
-// enqueueAll has every TrainJob looked at.
-func (watch *jobSetWatch) enqueueAll(ctx context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
-	var waiting v2alpha1.TrainJobList
-	if err := watch.cache.List(ctx, &waiting); err != nil {
-		return err
-	}
-	for i := range waiting.Items {
-		queue.Add(reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&waiting.Items[i])})
-	}
 	return nil
 }
