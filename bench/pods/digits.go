@@ -42,7 +42,7 @@ func (bench *bench) measureDigits(ctx context.Context) error {
 	if err := bench.makeRuntime(ctx, openMPIRuntime()); err != nil {
 		return err
 	}
-	for round := range rounds {
+	for round := range bench.settings.rounds {
 		for _, lesson := range lessons {
 			if err := bench.trainDigits(ctx, fmt.Sprintf("digits-%d-%d-%d", lesson.batch, lesson.workers, round), lesson); err != nil {
 				return err

@@ -23,6 +23,7 @@ import (
 type settings struct {
 	parts       []string
 	repetitions int
+	rounds      int
 	soak        time.Duration
 	output      string
 }
@@ -91,7 +92,8 @@ func parseFlags(arguments []string) (settings, error) {
 	var settings settings
 	flags := flag.NewFlagSet("pods", flag.ContinueOnError)
 	chosen := flags.String("parts", "startup,crowd,size,digits", "what to measure; soak is the other part")
-	flags.IntVar(&settings.repetitions, "repetitions", 4, "how often each start is measured; the rest is measured three times")
+	flags.IntVar(&settings.repetitions, "repetitions", 4, "how often each start is measured")
+	flags.IntVar(&settings.rounds, "rounds", 3, "how often everything else is measured")
 	flags.DurationVar(&settings.soak, "soak", 20*time.Minute, "how long the soak lasts")
 	flags.StringVar(&settings.output, "output", repository+"/bin/bench/pods.json", "where the report goes, as JSON")
 	if err := flags.Parse(arguments); err != nil {
@@ -103,8 +105,8 @@ func parseFlags(arguments []string) (settings, error) {
 			return settings, fmt.Errorf("-parts: there is no part %q", name)
 		}
 	}
-	if settings.repetitions < 1 {
-		return settings, errors.New("-repetitions must be at least 1")
+	if settings.repetitions < 1 || settings.rounds < 1 {
+		return settings, errors.New("-repetitions and -rounds must be at least 1")
 	}
 	return settings, nil
 }

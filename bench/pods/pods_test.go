@@ -7,6 +7,8 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/trireme-mpi/trireme/bench/report"
 )
 
 // Of every step it is the last rank that counts.
@@ -80,5 +82,50 @@ func TestSightings(t *testing.T) {
 	}
 	if !launcher.created.Equal(first) || !launcher.placed.Equal(second) {
 		t.Errorf("it was created at %s and placed at %s", launcher.created, launcher.placed)
+	}
+}
+
+// Twice the speed on two workers is all that there is to gain.
+func TestJudgeDigits(t *testing.T) {
+	bench := &bench{}
+	for _, lesson := range lessons {
+		for measure, value := range map[string]float64{digitsSpeed: 100 * float64(lesson.workers), digitsShare: 10} {
+			if lesson.workers == 2 && lesson.batch == smallBatch && measure == digitsSpeed {
+				value = 150
+			}
+			bench.report.Add(report.Result{Group: digitsGroup, Case: lesson.String(), Contestant: asTrainJob, Measure: measure}, value)
+		}
+	}
+	bench.judgeDigits()
+	met := map[bool]int{}
+	for _, goal := range bench.report.Goals {
+		met[goal.Met]++
+	}
+	if met[true] != 3 || met[false] != 1 || bench.report.Goals[0].Value != 75 {
+		t.Errorf("the goals are %+v", bench.report.Goals)
+	}
+}
+
+// What fills caches in the beginning is no leak; what grows on is one.
+func TestJudgeSoak(t *testing.T) {
+	for name, test := range map[string]struct {
+		memory func(sample int) float64
+		met    bool
+	}{
+		"settles": {func(sample int) float64 { return math.Min(50, 10*float64(sample)) }, true},
+		"grows":   {func(sample int) float64 { return 50 + float64(sample) }, false},
+	} {
+		bench := &bench{}
+		var prints []footprint
+		for i := range 40 {
+			prints = append(prints, footprint{at: time.Unix(int64(i)*20, 0), memory: test.memory(i), goroutines: 300})
+		}
+		bench.judgeSoak(prints, 100, 0)
+		if goal := bench.report.Goals[0]; goal.Met != test.met {
+			t.Errorf("%s: %+v", name, goal)
+		}
+		if failures := bench.report.Goals[2]; !failures.Met || failures.Value != 0 {
+			t.Errorf("%s: %+v", name, failures)
+		}
 	}
 }

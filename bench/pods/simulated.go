@@ -21,8 +21,6 @@ const (
 	simulatedNodes = 70
 	// simulatedRun is how long a simulated launcher runs.
 	simulatedRun = time.Second
-	// rounds of what is measured on simulated nodes.
-	rounds = 3
 )
 
 // simulate makes the pods of a template simulated ones. Nothing runs in them.
@@ -66,7 +64,7 @@ func (bench *bench) measureCrowds(ctx context.Context) error {
 		return err
 	}
 	var submissions []float64
-	for round := range rounds {
+	for round := range bench.settings.rounds {
 		for _, count := range []int{10, 20, 50} {
 			took, err := bench.crowd(ctx, fmt.Sprintf("crowd-%d-%d", count, round), count)
 			if err != nil {
@@ -118,7 +116,7 @@ func (bench *bench) measureSizes(ctx context.Context) error {
 		return err
 	}
 	slowest := 0.0
-	for round := range rounds {
+	for round := range bench.settings.rounds {
 		for _, workers := range []int32{2, 4, 8, 16, 32, 64} {
 			for kind := range 2 {
 				placed, err := bench.size(ctx, fmt.Sprintf("size-%d-%d-%d", workers, kind, round), kind, workers)
