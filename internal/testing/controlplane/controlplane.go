@@ -30,6 +30,7 @@ func Start(t testing.TB, environment *envtest.Environment) *envtest.Environment 
 	environment.BinaryAssetsDirectory = assets(t)
 	// A machine that does other things besides takes its time.
 	environment.ControlPlaneStartTimeout = startTimeout
+	environment.CRDInstallOptions.MaxTime = startTimeout
 	flags := environment.ControlPlane.GetAPIServer().Configure()
 	// As on the local cluster: gangs can be described, and an owner reference
 	// needs rights on the owner, as it does on OpenShift.
