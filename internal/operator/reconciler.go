@@ -256,7 +256,9 @@ func arePodsGoing(seen diagnosis.Observed) bool {
 func stateOf(made *job.Job, seen diagnosis.Observed, verdict *diagnosis.Verdict) plan.State {
 	return plan.State{
 		Stage: verdict.Stage, WorkersReady: verdict.WorkersReady.Yes, Workers: seen.Workers,
-		LauncherActive:    verdict.Phase == training.PhaseFailed && seen.Workload.Exists && !seen.Workload.Complete && seen.Workload.Failed == "" && !diagnosis.LauncherEnded(made, seen),
+		// A launcher that was done may be lost with its node before its Job knows: the Job
+		// would try another.
+		LauncherActive:    verdict.Stage == plan.Finished && seen.Workload.Exists && !seen.Workload.Complete && seen.Workload.Failed == "" && !diagnosis.LauncherEnded(made, seen),
 		InitializerActive: seen.Fetching.Exists && !seen.Fetching.Complete && seen.Fetching.Failed == "",
 		WorkloadEnds:      seen.Workload.Complete || seen.Workload.Failed != "" || diagnosis.EndsByItself(made, seen),
 	}
