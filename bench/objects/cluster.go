@@ -26,6 +26,10 @@ import (
 // launchers and all pods of TrainJobs, and shall not be what is measured.
 var managerLimits = []string{"--kube-api-qps=2000", "--kube-api-burst=2000", "--concurrent-job-syncs=16"}
 
+// startTimeout is what etcd and API server may take on a machine that does other things
+// besides.
+const startTimeout = 2 * time.Minute
+
 // A cluster is an API server with its etcd, new for each contestant, and the
 // controllers of one contestant.
 type cluster struct {
@@ -90,8 +94,9 @@ func startCluster(place place, contestant contestant) (made *cluster, err error)
 	}()
 	made.environment = &envtest.Environment{
 		BinaryAssetsDirectory:    place.kubernetes,
-		CRDInstallOptions:        envtest.CRDInstallOptions{Paths: contestant.crds(place), ErrorIfPathMissing: true},
-		ControlPlaneStartTimeout: time.Minute,
+		CRDInstallOptions:        envtest.CRDInstallOptions{Paths: contestant.crds(place), ErrorIfPathMissing: true, MaxTime: startTimeout},
+		ControlPlaneStartTimeout: startTimeout,
+		ControlPlaneStopTimeout:  startTimeout,
 	}
 	flags := made.environment.ControlPlane.GetAPIServer().Configure()
 	// As every cluster has it: no pod without a service account.

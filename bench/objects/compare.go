@@ -32,19 +32,25 @@ func compare(ctx context.Context, place place, settings settings, taking []conte
 	if err != nil {
 		return err
 	}
+	var failures []error
 	for repetition := range settings.repetitions {
 		for _, contestant := range taking {
 			if contestant.slow && repetition >= settings.slowRepetitions {
 				continue
 			}
 			progress("repetition %d: %s", repetition+1, contestant.name)
+			// What fails keeps no other from being measured.
 			if err := compareOne(ctx, place, settings, contestant, recordings[contestant.recorded], results); err != nil {
-				return err
+				progress("%v", err)
+				failures = append(failures, err)
+			}
+			if ctx.Err() != nil {
+				return errors.Join(failures...)
 			}
 		}
 		slices.Reverse(taking)
 	}
-	return nil
+	return errors.Join(failures...)
 }
 
 // recordAll records what bare clients will make.

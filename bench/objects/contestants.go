@@ -227,7 +227,7 @@ func startTrainer(ctx context.Context, place place, cluster *cluster) error {
 // installWebhooks installs the configurations of files, with a certificate for this
 // machine.
 func (cluster *cluster) installWebhooks(files ...string) (*envtest.WebhookInstallOptions, error) {
-	options := &envtest.WebhookInstallOptions{Paths: files}
+	options := &envtest.WebhookInstallOptions{Paths: files, MaxTime: startTimeout}
 	if err := options.PrepWithoutInstalling(); err != nil {
 		return nil, fmt.Errorf("make a certificate: %w", err)
 	}

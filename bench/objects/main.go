@@ -6,6 +6,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -38,7 +39,7 @@ type settings struct {
 }
 
 func main() {
-	if err := run(os.Args[1:]); err != nil {
+	if err := run(os.Args[1:]); err != nil && !errors.Is(err, flag.ErrHelp) {
 		fmt.Fprintf(os.Stderr, "bench: %v\n", err)
 		os.Exit(1)
 	}
@@ -138,13 +139,12 @@ func measureAll(ctx context.Context, place place, settings settings, results *re
 			taking = append(taking, contestant)
 		}
 	}
+	var failures []error
 	if settings.has(burstGroup) || settings.has(lifeGroup) || settings.has(largeGroup) {
-		if err := compare(ctx, place, settings, taking, results); err != nil {
-			return err
-		}
+		failures = append(failures, compare(ctx, place, settings, taking, results))
 	}
-	if settings.has("rest") {
-		return measureRest(ctx, place, settings, taking, results)
+	if settings.has("rest") && ctx.Err() == nil {
+		failures = append(failures, measureRest(ctx, place, settings, taking, results))
 	}
-	return nil
+	return errors.Join(failures...)
 }

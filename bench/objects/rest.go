@@ -33,23 +33,36 @@ const (
 // written by them.
 func measureRest(ctx context.Context, place place, settings settings, taking []contestant, results *report.Report) error {
 	results.Bases[restGroup] = triremeOfMPI
+	var failures []error
 	for _, contestant := range taking {
 		if contestant.recorded != "" || contestant.slow {
 			continue
 		}
-		progress("at rest: %s: one job that has ended, and one that runs", contestant.name)
-		ended, runs, err := recordLives(ctx, place, contestant)
-		if err != nil {
-			return fmt.Errorf("%s: %w", contestant.name, err)
+		// What fails keeps no other from being measured.
+		if err := restOf(ctx, place, settings, contestant, results); err != nil {
+			progress("%s: %v", contestant.name, err)
+			failures = append(failures, fmt.Errorf("%s: %w", contestant.name, err))
 		}
-		for i, jobs := range settings.rest {
-			// Over JobSet it takes long to make them: the first number is enough to see.
-			if i > 0 && contestant.kind.name != mpiJob.name {
-				break
-			}
-			if err := restOne(ctx, place, settings, contestant, jobs, []life{ended, runs}, results); err != nil {
-				return fmt.Errorf("%s: %d jobs at rest: %w", contestant.name, jobs, err)
-			}
+		if ctx.Err() != nil {
+			break
+		}
+	}
+	return errors.Join(failures...)
+}
+
+func restOf(ctx context.Context, place place, settings settings, contestant contestant, results *report.Report) error {
+	progress("at rest: %s: one job that has ended, and one that runs", contestant.name)
+	ended, runs, err := recordLives(ctx, place, contestant)
+	if err != nil {
+		return err
+	}
+	for i, jobs := range settings.rest {
+		// Over JobSet it takes long to make them: the first number is enough to see.
+		if i > 0 && contestant.kind.name != mpiJob.name {
+			break
+		}
+		if err := restOne(ctx, place, settings, contestant, jobs, []life{ended, runs}, results); err != nil {
+			return fmt.Errorf("%d jobs at rest: %w", jobs, err)
 		}
 	}
 	return nil
