@@ -116,6 +116,8 @@ func (simulation *simulation) checkSecrets(kind string, object client.Object, co
 		// What all keys of a kind have in common is in the first of them.
 		simulation.keys = append(simulation.keys, lines[2:len(lines)-1]...)
 	}
+	// An event may come before what it is about is stored.
+	simulation.checkKeys("an event", []byte(strings.Join(simulation.trace, "\n")))
 }
 
 func (simulation *simulation) checkKeys(where string, content []byte) {

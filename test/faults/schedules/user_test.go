@@ -162,7 +162,13 @@ func (simulation *simulation) deleteByHand(object client.Object) {
 	if kindOf(object) != "PodGroup" {
 		simulation.bad(object, "deleted by hand")
 	}
-	simulation.delete(object, metav1.DeletePropagationBackground)
+	policy := metav1.DeletePropagationBackground
+	// Whoever deletes a Job or a JobSet before its pods, and before the operator knows
+	// of them, gets another one beside pods that still end: that is not tried here.
+	if kind := kindOf(object); kind == "Job" || kind == "JobSet" {
+		policy = metav1.DeletePropagationForeground
+	}
+	simulation.delete(object, policy)
 }
 
 func (simulation *simulation) create() {
