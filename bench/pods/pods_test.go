@@ -129,3 +129,23 @@ func TestJudgeSoak(t *testing.T) {
 		}
 	}
 }
+
+// A leader that has just begun does not hide what the one before has lost.
+func TestSoakOverALeadersEnd(t *testing.T) {
+	bench := &bench{}
+	var prints []footprint
+	for i := range 60 {
+		print := footprint{at: time.Unix(int64(i)*20, 0), process: "first", memory: 50 + float64(i), goroutines: 300}
+		if i >= 40 {
+			print.process, print.memory = "second", 50
+		}
+		prints = append(prints, print)
+	}
+	bench.judgeSoak(prints, 100, 0)
+	if goal := bench.report.Goals[0]; goal.Met {
+		t.Errorf("the first process lost memory until it ended: %+v", goal)
+	}
+	if changes, _ := bench.report.Find(soakGroup, "0s", "Trireme", "changes of the operator's leader"); changes.Median() != 1 {
+		t.Errorf("the leader changed %v times", changes.Samples)
+	}
+}

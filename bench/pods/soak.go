@@ -27,7 +27,9 @@ const (
 
 // footprint is what the operator that leads takes.
 type footprint struct {
-	at                 time.Time
+	at time.Time
+	// process is the one that led; another one is no continuation of it.
+	process            string
 	memory, goroutines float64
 }
 
@@ -126,8 +128,12 @@ func (bench *bench) judgeSoak(prints []footprint, succeeded, failed int) {
 	}
 	add("jobs that succeeded", "", float64(succeeded))
 	add("jobs that did not", "", float64(failed))
-	// Caches fill in the first quarter.
-	settled := prints[len(prints)/4:]
+	changes, longest := leaders(prints)
+	add("changes of the operator's leader", "", float64(changes))
+	add("longest time under one leader", "min", longest[len(longest)-1].at.Sub(longest[0].at).Minutes())
+	// A process that has just begun would hide what an earlier one has lost. Caches
+	// fill in the first quarter.
+	settled := longest[len(longest)/4:]
 	for _, kind := range []struct {
 		name, unit string
 		of         func(footprint) float64
@@ -147,6 +153,22 @@ func (bench *bench) judgeSoak(prints []footprint, succeeded, failed int) {
 		bench.goal(report.AtMost("soak of "+result.Case+": "+kind.name+", last third to first, after the first quarter", growth, kind.limit))
 	}
 	bench.goal(report.AtMost("soak of "+result.Case+": jobs that did not succeed", float64(failed), 0))
+}
+
+// leaders tells how often another process came to lead, and what was seen of the one
+// that led longest.
+func leaders(prints []footprint) (changes int, longest []footprint) {
+	begin := 0
+	for i := range prints {
+		if prints[i].process != prints[begin].process {
+			begin = i
+			changes++
+		}
+		if i+1-begin > len(longest) {
+			longest = prints[begin : i+1]
+		}
+	}
+	return changes, longest
 }
 
 // slope is by how much a value grows in an hour: the line that is nearest to all of
@@ -216,9 +238,10 @@ func (meter *meter) read(ctx context.Context) (footprint, error) {
 	if err != nil {
 		return footprint{}, err
 	}
-	memory, goroutines := families["process_resident_memory_bytes"], families["go_goroutines"]
-	if memory == nil || goroutines == nil {
-		return footprint{}, errors.New("the metrics of " + leader.Name + " do not tell its memory and goroutines")
+	memory, goroutines, begun := families["process_resident_memory_bytes"], families["go_goroutines"], families["process_start_time_seconds"]
+	if memory == nil || goroutines == nil || begun == nil {
+		return footprint{}, errors.New("the metrics of " + leader.Name + " do not tell its memory, goroutines and start")
 	}
-	return footprint{at: time.Now(), memory: memory.Metric[0].GetGauge().GetValue() / mebibyte, goroutines: goroutines.Metric[0].GetGauge().GetValue()}, nil
+	process := fmt.Sprint(leader.Name, " of ", begun.Metric[0].GetGauge().GetValue())
+	return footprint{at: time.Now(), process: process, memory: memory.Metric[0].GetGauge().GetValue() / mebibyte, goroutines: goroutines.Metric[0].GetGauge().GetValue()}, nil
 }
