@@ -144,8 +144,9 @@ func (cluster *cluster) add(ctx context.Context, group string, contestant contes
 // noteRequests tells what was asked of the API server for each job.
 func noteRequests(note func(measure, unit string, value float64), counted requests, jobs int) {
 	note(requestsPerJob, "", counted.sum(isWork)/float64(jobs))
+	note("without endpoints of Services", "", counted.sum(func(request request) bool { return isWork(request) && !isOfServices(request) })/float64(jobs))
 	verbs := counted.byVerb()
-	for _, verb := range []string{"POST", "PUT", "PATCH", "DELETE", "GET", "LIST"} {
+	for _, verb := range []string{"POST", "PUT", "PATCH", "APPLY", "DELETE", "GET", "LIST"} {
 		note("of them "+verb, "", verbs[verb]/float64(jobs))
 	}
 	note("events per job", "", counted.sum(isEvent)/float64(jobs))

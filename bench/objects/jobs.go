@@ -48,6 +48,8 @@ kind: MPIJob
 metadata: {name: %s}
 spec:
   slotsPerWorker: 1
+  # Both have another default.
+  runPolicy: {cleanPodPolicy: Running}
   mpiReplicaSpecs:
     Launcher:
       replicas: 1

@@ -46,6 +46,13 @@ func (counted requests) sum(pick func(request) bool) float64 {
 
 func isEvent(request request) bool { return request.resource == "events" }
 func isWork(request request) bool  { return !isEvent(request) }
+
+// isOfServices is what kube-controller-manager writes for a job's Service while pods come
+// and go, whoever made them.
+func isOfServices(request request) bool {
+	return request.resource == "endpoints" || request.resource == "endpointslices"
+}
+
 func isWrite(request request) bool {
 	return isWork(request) && slices.Contains([]string{"POST", "PUT", "PATCH", "APPLY", "DELETE", "DELETECOLLECTION"}, request.verb)
 }
