@@ -33,8 +33,8 @@ type ledger struct {
 
 // facts are what really happened to a job.
 type facts struct {
-	// endedWell: a launcher's command ended with 0, and wellFirst: before anything bad
-	// had happened.
+	// endedWell: a launcher's command ended with 0. wellFirst: its pod ended so before
+	// anything bad had happened.
 	endedWell, wellFirst bool
 	// troubles by role; those of Jobs and JobSets have none.
 	troubles  map[string][]string
@@ -78,9 +78,17 @@ func (ledger *ledger) noteExit(pod *corev1.Pod, code int32) {
 	switch {
 	case code == 0 && pod.Labels[training.LabelReplicaType] == training.RoleLauncher:
 		known.endedWell = true
-		known.wellFirst = known.wellFirst || len(known.troubles) == 0 && pod.DeletionTimestamp == nil
 	case code != 0 && pod.DeletionTimestamp == nil:
 		ledger.bad(pod, fmt.Sprintf("ended with %d", code))
+	}
+}
+
+// noteEnd: a launcher has ended well once its pod has. One that is lost with its node
+// before has failed for Kubernetes, too.
+func (ledger *ledger) noteEnd(pod *corev1.Pod, code int32) {
+	known := ledger.facts(ledger.roots[pod.UID])
+	if code == 0 && pod.Labels[training.LabelReplicaType] == training.RoleLauncher && pod.DeletionTimestamp == nil && len(known.troubles) == 0 {
+		known.wellFirst = true
 	}
 }
 

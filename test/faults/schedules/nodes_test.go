@@ -210,6 +210,7 @@ func (simulation *simulation) exit(pod *corev1.Pod, code int32) {
 
 // endPod tells of a pod's end: the kubelet tells of its containers' before.
 func (simulation *simulation) endPod(pod *corev1.Pod) {
+	simulation.noteEnd(pod, mainOf(pod).State.Terminated.ExitCode)
 	simulation.changePod(pod, func(next *corev1.Pod) {
 		next.Status.Phase = corev1.PodSucceeded
 		if mainOf(pod).State.Terminated.ExitCode != 0 {
