@@ -37,14 +37,15 @@ func Start(t testing.TB, environment *envtest.Environment) *envtest.Environment 
 	flags.Append("feature-gates", "GenericWorkload=true", "GangScheduling=true")
 	flags.Append("runtime-config", "scheduling.k8s.io/v1alpha2=true")
 	flags.Append("enable-admission-plugins", "OwnerReferencesPermissionEnforcement")
-	if _, err := environment.Start(); err != nil {
-		t.Fatalf("start the API server: %v", err)
-	}
+	// Also if it has started in part.
 	t.Cleanup(func() {
 		if err := environment.Stop(); err != nil {
 			t.Errorf("stop the API server: %v", err)
 		}
 	})
+	if _, err := environment.Start(); err != nil {
+		t.Fatalf("start the API server: %v", err)
+	}
 	return environment
 }
 
