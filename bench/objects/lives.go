@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -303,12 +304,14 @@ func (cluster *cluster) completeJob(ctx context.Context, name string) error {
 	return err
 }
 
-// hasSucceeded: Succeeded for MPIJobs, Complete for TrainJobs.
+// succeeded are the conditions by which MPIJobs, our TrainJobs and Trainer's tell it.
+var succeeded = []any{"Succeeded", "TrainingComplete", "Complete"}
+
 func hasSucceeded(job *unstructured.Unstructured) bool {
 	conditions, _, _ := unstructured.NestedSlice(job.Object, "status", "conditions")
 	for _, entry := range conditions {
 		condition, _ := entry.(map[string]any)
-		if (condition["type"] == "Succeeded" || condition["type"] == "Complete") && condition["status"] == "True" {
+		if slices.Contains(succeeded, condition["type"]) && condition["status"] == "True" {
 			return true
 		}
 	}
