@@ -89,9 +89,12 @@ func (border *border) tryNamesOfOthers(t *testing.T, submit func(client.Object, 
 	container := &withSecret.Spec.MPIReplicaSpecs[v2beta1.MPIReplicaTypeLauncher].Template.Spec.Containers[0]
 	container.EnvFrom = []corev1.EnvFromSource{{SecretRef: &corev1.SecretEnvSource{LocalObjectReference: corev1.LocalObjectReference{Name: "hidden-mpijob-ssh-key"}}}}
 	withPath := failFast(implementations[1].job(2, waiting))
-	withPath.Spec.MPIReplicaSpecs[v2beta1.MPIReplicaTypeLauncher].Template.Spec.Volumes = []corev1.Volume{{
+	launcher := &withPath.Spec.MPIReplicaSpecs[v2beta1.MPIReplicaTypeLauncher].Template.Spec
+	launcher.Volumes = []corev1.Volume{{
 		Name: "theirs", VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: "../../" + border.owner.namespace + "/secrets/hidden"}},
 	}}
+	// The kubelet fetches what is mounted, and nothing else.
+	launcher.Containers[0].VolumeMounts = append(launcher.Containers[0].VolumeMounts, corev1.VolumeMount{Name: "theirs", MountPath: "/theirs"})
 	withAccount := failFast(implementations[1].job(2, waiting))
 	for _, replica := range withAccount.Spec.MPIReplicaSpecs {
 		replica.Template.Spec.ServiceAccountName = "hidden"
@@ -296,7 +299,8 @@ func (border *border) trySSH(t *testing.T) {
 	}
 	var script strings.Builder
 	for what, attempt := range attempts {
-		fmt.Fprintf(&script, "{ out=$(timeout 30 ssh -F /dev/null -p 2222 -o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null -o LogLevel=INFO -o NumberOfPasswordPrompts=1 %s < /dev/null 2>&1); echo \"=== %s === $? $out\"; } &\n", attempt.line, what)
+		// In one line: bash writes lines, and those of others would come between.
+		fmt.Fprintf(&script, "{ out=$(timeout 30 ssh -F /dev/null -p 2222 -o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null -o LogLevel=INFO -o NumberOfPasswordPrompts=1 %s < /dev/null 2>&1); code=$?; echo \"=== %s === $code ${out//$'\\n'/ }\"; } &\n", attempt.line, what)
 	}
 	output, err := inPod(script.String() + "wait")
 	if err != nil {
