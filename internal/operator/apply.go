@@ -203,13 +203,17 @@ func (reconciler *Reconciler) whose(ctx context.Context, made *job.Job, in aroun
 	there := object.DeepCopyObject().(client.Object)
 	what := describe(reconciler.Scheme(), object)
 	err := reconciler.Live.Get(ctx, client.ObjectKeyFromObject(object), there)
-	if client.IgnoreNotFound(err) != nil {
+	if apierrors.IsNotFound(err) {
+		// It went in between.
+		return nil, waitFor(what)
+	}
+	if err != nil {
 		return nil, fmt.Errorf("read %s: %w", what, err)
 	}
 	if isOwned(there, made) && there.GetDeletionTimestamp() == nil {
 		return nil, nil
 	}
-	if err != nil || isOwned(there, made) || isLeftover(there, made) {
+	if isOwned(there, made) || isLeftover(there, made) {
 		return nil, waitFor(what)
 	}
 	if isGroup(in, object) {
