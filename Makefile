@@ -96,7 +96,8 @@ test-peers: bin/gotestsum bin/cluster ## Kueue, scheduler-plugins and Volcano, b
 
 .PHONY: test-all
 test-all: export TRIREME_SEEDS = 2000
-test-all: test ## The same with more random schedules, and the peers
+test-all: export LEAK_JOBS = 2000
+test-all: test ## The same with more random schedules and more jobs in search of leaks, and the peers
 	@test/run peers
 
 FUZZTIME ?= 1m
@@ -115,7 +116,7 @@ bench-admission: bin/cluster ## Measure how long a job is judged, with 1,000 job
 # What `make bench` runs: BENCH is for the flags of bench/objects, such as
 # BENCH="--groups burst --jobs 10 --repetitions 1".
 .PHONY: bench
-bench: bench-objects ## Measure the operator side by side with mpi-operator, Trainer and a bare client (about half an hour)
+bench: bench-objects bench-pods ## Measure jobs side by side with mpi-operator, Trainer, bare clients and bare pods (root, about an hour)
 
 .PHONY: bench-objects
 bench-objects: bin/cluster bin/operator bin/peers/mpi-operator bin/peers/trainer ## Measure how soon the objects of jobs are there, and at what cost; BENCH has flags
