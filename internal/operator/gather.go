@@ -113,6 +113,9 @@ func batchJob(ctx context.Context, reader client.Reader, made *job.Job, name str
 		return workload{uid: batch.UID}, nil
 	}
 	found := newWorkload(batch, batch.Spec.Suspend)
+	// One pod is all that our Jobs want. It may be gone before Kubernetes calls the Job
+	// complete.
+	found.Complete = batch.Status.Succeeded > 0
 	for _, condition := range batch.Status.Conditions {
 		switch {
 		case condition.Status != corev1.ConditionTrue:
