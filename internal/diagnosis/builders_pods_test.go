@@ -115,6 +115,15 @@ func exitsFirst(code int32, reason, message string, second float64) podOption {
 	}
 }
 
+// withoutTime is a pod whose container has ended, nobody says when.
+func withoutTime(pod *corev1.Pod) { container(pod).State.Terminated.FinishedAt.Reset() }
+
+// neverRan is a pod that its kubelet gave up before any container began.
+func neverRan(pod *corev1.Pod) {
+	pod.Status.Phase, pod.Status.ContainerStatuses = corev1.PodFailed, nil
+	podCondition(corev1.PodReady, corev1.ConditionFalse, placed, "ContainersNotReady", "")(pod)
+}
+
 func outOfMemory(second float64) podOption { return exits(137, "OOMKilled", "", second) }
 
 // restarts is a pod whose container has ended and runs again.

@@ -44,6 +44,24 @@ func TestTheFirstCauseWins(t *testing.T) {
 			},
 			training.PhaseFailed, training.FailureWorker, "used more memory",
 		},
+		"a worker out of memory, and one that is deleted for it before it ran": {
+			func(scene *scene) {
+				scene.worker(0, deleted(51), neverRan)
+				scene.worker(1, outOfMemory(50))
+			},
+			training.PhaseFailed, training.FailureWorker, "used more memory",
+		},
+		"a worker out of memory, and one that is deleted for it before its container began": {
+			func(scene *scene) {
+				scene.worker(0, deleted(51), exits(137, "ContainerStatusUnknown", "The container could not be located", 51), withoutTime)
+				scene.worker(1, outOfMemory(50))
+			},
+			training.PhaseFailed, training.FailureWorker, "used more memory",
+		},
+		"a worker that is deleted before it ran": {
+			func(scene *scene) { scene.worker(0, deleted(50), neverRan) },
+			training.PhaseFailed, training.FailureWorker, "{worker 0} on node node-0) was deleted while the job ran",
+		},
 		"a worker that failed a second before it was deleted": {
 			func(scene *scene) {
 				scene.worker(1, exits(4, "Error", "", 50), deleted(51))
@@ -177,10 +195,7 @@ func TestCompletionTime(t *testing.T) {
 		"its own deadline":             {runs, []option{deadline(100)}, later(120, func(*scene) {}), 120},
 		"a refusal":                    {nothing, nil, refused(Refusal{Object: "Pod x", Message: "no"}), present},
 		"an end that is still to come": {runs, nil, launcherEnds(exits(0, "Completed", "", 90)), present},
-		"an end without a time": {runs, nil, happensTo(func(pod *corev1.Pod) {
-			exits(1, "Error", "", 0)(pod)
-			pod.Status.ContainerStatuses[0].State.Terminated.FinishedAt.Reset()
-		}), present},
+		"an end without a time":        {runs, nil, happensTo(exits(1, "Error", "", 0), withoutTime), present},
 	} {
 		for _, kind := range kinds {
 			t.Run(name+"/"+string(kind), func(t *testing.T) {

@@ -71,15 +71,19 @@ func failed(pod *corev1.Pod) *trouble {
 			return found
 		}
 	}
+	if pod.DeletionTimestamp != nil && pod.Status.Message == "" {
+		// It never ran.
+		return deletion(pod)
+	}
 	found.reason, found.cause = "Failed", "failed: "+orElse(pod.Status.Message, "Kubernetes does not say why")
 	found.advice = describeAdvice(pod)
 	return found
 }
 
-// deletion is the trouble of a pod that somebody deletes.
 // reasonDeleted is the trouble of a pod that somebody deleted.
 const reasonDeleted = "Deleted"
 
+// deletion is the trouble of a pod that somebody deletes.
 func deletion(pod *corev1.Pod) *trouble {
 	return &trouble{
 		pod: pod, reason: reasonDeleted, ended: true, at: deletedAt(pod),
@@ -88,10 +92,11 @@ func deletion(pod *corev1.Pod) *trouble {
 }
 
 // isAftermath tells whether it is its deletion that ended a pod. What runs out
-// of memory, or is evicted, is not ended by being deleted.
+// of memory, or is evicted, is not ended by being deleted. Of a container that had
+// not begun when its pod was deleted the kubelet says an end without a time.
 func (found *trouble) isAftermath() bool {
 	return found.ended && found.reason != "OOMKilled" && found.pod.Status.Reason == "" && !holds(found.pod, corev1.DisruptionTarget) &&
-		wasDeletedBy(found.pod, found.at)
+		(wasDeletedBy(found.pod, found.at) || found.pod.DeletionTimestamp != nil && found.at.IsZero())
 }
 
 // wasDeletedBy tells whether a pod was already being deleted at a time.
