@@ -92,6 +92,14 @@ func (family *family) isEarlier(found client.Object) bool {
 	return known && !own
 }
 
+// isOfEarlierStart tells whether a pod was made for a JobSet that another one has
+// followed: of a job that is suspended and resumed within a moment, the Job controller
+// may make a pod when the JobSet is gone and its Jobs are not yet.
+func isOfEarlierStart(pod *corev1.Pod, current workload) bool {
+	set := types.UID(pod.Labels[jobset.JobSetUIDKey])
+	return current.Exists && set != "" && set != current.uid
+}
+
 // isForeign tells whether a pod of a Job that nobody knows is that of somebody else's:
 // anybody can run a Job whose pods have a job's labels. Ours have an owner, also those
 // that are left of an earlier start.

@@ -53,7 +53,7 @@ func (reconciler *Reconciler) gatherFrom(ctx context.Context, reader client.Read
 	}
 	for i := range pods.Items {
 		pod := &pods.Items[i]
-		if !family.includes(pod) {
+		if !family.includes(pod) || isOfEarlierStart(pod, workload) {
 			continue
 		}
 		if !family.knows(pod) {

@@ -6,8 +6,13 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 
+	"github.com/trireme-mpi/trireme/api/training"
+	"github.com/trireme-mpi/trireme/api/v2alpha1"
 	"github.com/trireme-mpi/trireme/internal/job"
 	"github.com/trireme-mpi/trireme/internal/plan"
 )
@@ -36,6 +41,35 @@ func TestJobIsComplete(t *testing.T) {
 		reader := fake.NewClientBuilder().WithScheme(Scheme()).WithObjects(launcher).Build()
 		if found, err := batchJob(t.Context(), reader, made, launcher.Name); err != nil || found.Complete != test.want {
 			t.Errorf("%s: complete %t, %v", name, found.Complete, err)
+		}
+	}
+}
+
+// What is left of an earlier start says nothing of the present one. Before there is
+// another, it must still be gone.
+func TestPodsOfAnEarlierStart(t *testing.T) {
+	object := &v2alpha1.TrainJob{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "train", UID: "job"}}
+	made := &job.Job{Kind: job.KindTrainJob, Namespace: "team", Name: "train", UID: "job"}
+	labels := plan.RoleSelector(made, training.RoleWorker)
+	labels[jobset.JobSetUIDKey] = "before"
+	left := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "team", Name: "train-worker-0-0-abcde", Labels: labels, CreationTimestamp: metav1.Now(), OwnerReferences: []metav1.OwnerReference{
+			{APIVersion: "batch/v1", Kind: "Job", Name: "train-worker-0", UID: "worker's Job", Controller: new(true)},
+		},
+	}}
+	present := &jobset.JobSet{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "train", UID: "now", OwnerReferences: []metav1.OwnerReference{plan.OwnerOf(made)}}}
+	for name, test := range map[string]struct {
+		objects []client.Object
+		want    int
+	}{
+		"its JobSet is gone":      {[]client.Object{left}, 1},
+		"there is another JobSet": {[]client.Object{left, present}, 0},
+	} {
+		reader := fake.NewClientBuilder().WithScheme(Scheme()).WithObjects(test.objects...).Build()
+		reconciler := &Reconciler{Client: reader, Live: reader, Clock: clock.RealClock{}, cluster: &surroundings{}}
+		reconciler.cluster.jobSets.Store(true)
+		if seen, err := reconciler.gather(t.Context(), object, made); err != nil || len(seen.Workers) != test.want {
+			t.Errorf("%s: %d workers are seen, %v", name, len(seen.Workers), err)
 		}
 	}
 }
