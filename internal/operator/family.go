@@ -12,6 +12,7 @@ import (
 	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 
 	"github.com/trireme-mpi/trireme/internal/diagnosis"
+	"github.com/trireme-mpi/trireme/internal/job"
 )
 
 // workload is a JobSet or a Job as it is seen. That of an earlier job of the same
@@ -102,8 +103,9 @@ func isOfEarlierStart(pod *corev1.Pod, current workload) bool {
 
 // isForeign tells whether a pod of a Job that nobody knows is that of somebody else's:
 // anybody can run a Job whose pods have a job's labels. Ours have an owner, also those
-// that are left of an earlier start.
-func (reconciler *Reconciler) isForeign(ctx context.Context, pod *corev1.Pod) (bool, error) {
+// that are left of an earlier start. That of an earlier job of the name is remembered:
+// its pods outlive it, and it may have made them after the job was created.
+func (reconciler *Reconciler) isForeign(ctx context.Context, made *job.Job, family *family, pod *corev1.Pod) (bool, error) {
 	owner := metav1.GetControllerOf(pod)
 	if owner == nil || owner.Kind != "Job" {
 		return false, nil
@@ -112,5 +114,12 @@ func (reconciler *Reconciler) isForeign(ctx context.Context, pod *corev1.Pod) (b
 	if err := reconciler.Live.Get(ctx, client.ObjectKey{Namespace: pod.Namespace, Name: owner.Name}, maker); err != nil {
 		return false, client.IgnoreNotFound(err)
 	}
-	return maker.UID == owner.UID && metav1.GetControllerOf(maker) == nil, nil
+	if maker.UID != owner.UID {
+		return false, nil
+	}
+	if isLeftover(maker, made) {
+		family.saw(maker.UID, false)
+		return true, nil
+	}
+	return metav1.GetControllerOf(maker) == nil, nil
 }

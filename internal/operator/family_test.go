@@ -11,6 +11,7 @@ import (
 
 	"github.com/trireme-mpi/trireme/api/v2beta1"
 	"github.com/trireme-mpi/trireme/internal/diagnosis"
+	"github.com/trireme-mpi/trireme/internal/job"
 )
 
 // Pods outlive the Job that made them, and times tell only the second.
@@ -35,15 +36,15 @@ func TestFamily(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			reconciler := &Reconciler{}
-			job := &v2beta1.MPIJob{ObjectMeta: metav1.ObjectMeta{UID: jobUID, CreationTimestamp: second}}
+			mpiJob := &v2beta1.MPIJob{ObjectMeta: metav1.ObjectMeta{UID: jobUID, CreationTimestamp: second}}
 			if test.seen {
-				family := reconciler.familyOf(job)
+				family := reconciler.familyOf(mpiJob)
 				family.add(workload{Workload: diagnosis.Workload{Exists: test.own}, uid: makerUID})
 			}
 			pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{CreationTimestamp: test.created, OwnerReferences: []metav1.OwnerReference{
 				*metav1.NewControllerRef(&batchv1.Job{ObjectMeta: metav1.ObjectMeta{UID: test.maker}}, batchv1.SchemeGroupVersion.WithKind("Job")),
 			}}}
-			family := reconciler.familyOf(job)
+			family := reconciler.familyOf(mpiJob)
 			if family.includes(pod) != test.want {
 				t.Errorf("it belongs to the job: %t", !test.want)
 			}
@@ -55,27 +56,39 @@ func TestFamily(t *testing.T) {
 	}
 }
 
-// Anybody can run a Job whose pods have the labels of a job.
+// Anybody can run a Job whose pods have the labels of a job, and an earlier job of the
+// name had the same.
 func TestForeignPods(t *testing.T) {
-	foreign := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "own-work", UID: "1"}}
-	ours := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "train-worker-0", UID: "2", OwnerReferences: []metav1.OwnerReference{
-		{APIVersion: "jobset.x-k8s.io/v1alpha2", Kind: "JobSet", Name: "train", UID: "an earlier start", Controller: new(true)},
-	}}}
-	reconciler := &Reconciler{Live: fake.NewClientBuilder().WithScheme(Scheme()).WithObjects(foreign, ours).Build()}
+	ownedBy := func(uid types.UID, kind, owner string) *batchv1.Job {
+		return &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: string(uid), UID: uid, OwnerReferences: []metav1.OwnerReference{
+			{Kind: kind, Name: "train", UID: types.UID(owner), Controller: new(true)},
+		}}}
+	}
+	foreign := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "own-work", UID: "own work"}}
+	ours, earlier := ownedBy("worker", "JobSet", "an earlier start"), ownedBy("launcher", "MPIJob", "an earlier job")
+	mpiJob := &v2beta1.MPIJob{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "train", UID: "job"}}
+	made := &job.Job{Kind: job.KindMPIJob, Namespace: "team", Name: "train", UID: "job"}
 	for name, test := range map[string]struct {
 		maker *batchv1.Job
-		want  bool
+		// later: it is still known when the Job is gone.
+		want, later bool
 	}{
-		"somebody's own Job":                    {foreign, true},
-		"one that was left of an earlier start": {ours, false},
-		"one that is gone":                      {&batchv1.Job{ObjectMeta: metav1.ObjectMeta{Name: "gone", UID: "3"}}, false},
-		"one that is gone, and its name taken":  {&batchv1.Job{ObjectMeta: metav1.ObjectMeta{Name: "own-work", UID: "4"}}, false},
+		"somebody's own Job":                    {foreign, true, false},
+		"one that was left of an earlier start": {ours, false, false},
+		"an earlier job's":                      {earlier, true, true},
+		"one that is gone":                      {&batchv1.Job{ObjectMeta: metav1.ObjectMeta{Name: "gone", UID: "3"}}, false, false},
+		"one that is gone, and its name taken":  {&batchv1.Job{ObjectMeta: metav1.ObjectMeta{Name: "own-work", UID: "4"}}, false, false},
 	} {
-		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "team", OwnerReferences: []metav1.OwnerReference{
+		reconciler := &Reconciler{Live: fake.NewClientBuilder().WithScheme(Scheme()).WithObjects(foreign, ours, earlier).Build()}
+		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "team", CreationTimestamp: metav1.Now(), OwnerReferences: []metav1.OwnerReference{
 			*metav1.NewControllerRef(test.maker, batchv1.SchemeGroupVersion.WithKind("Job")),
 		}}}
-		if found, err := reconciler.isForeign(t.Context(), pod); err != nil || found != test.want {
+		family := reconciler.familyOf(mpiJob)
+		if found, err := reconciler.isForeign(t.Context(), made, &family, pod); err != nil || found != test.want {
 			t.Errorf("%s: %t, %v", name, found, err)
+		}
+		if again := reconciler.familyOf(mpiJob); again.includes(pod) == test.later {
+			t.Errorf("%s: it belongs to the job: %t", name, test.later)
 		}
 	}
 }

@@ -3,6 +3,7 @@ package operator
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -40,6 +41,7 @@ func (reconciler *Reconciler) gatherFrom(ctx context.Context, reader client.Read
 		return seen, err
 	}
 	seen.Workload = family.add(workload)
+	seen.Deleted = slices.DeleteFunc(seen.Deleted, func(pod *corev1.Pod) bool { return isOfEarlierStart(pod, workload) })
 	if made.Initializer != nil {
 		fetching, err := batchJob(ctx, reader, made, plan.NamesOf(made).Initializer)
 		if err != nil {
@@ -57,7 +59,7 @@ func (reconciler *Reconciler) gatherFrom(ctx context.Context, reader client.Read
 			continue
 		}
 		if !family.knows(pod) {
-			foreign, err := reconciler.isForeign(ctx, pod)
+			foreign, err := reconciler.isForeign(ctx, made, &family, pod)
 			if err != nil {
 				return seen, fmt.Errorf("read the Job of pod %s/%s: %w", pod.Namespace, pod.Name, err)
 			}

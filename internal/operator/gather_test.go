@@ -68,8 +68,12 @@ func TestPodsOfAnEarlierStart(t *testing.T) {
 		reader := fake.NewClientBuilder().WithScheme(Scheme()).WithObjects(test.objects...).Build()
 		reconciler := &Reconciler{Client: reader, Live: reader, Clock: clock.RealClock{}, cluster: &surroundings{}}
 		reconciler.cluster.jobSets.Store(true)
-		if seen, err := reconciler.gather(t.Context(), object, made); err != nil || len(seen.Workers) != test.want {
-			t.Errorf("%s: %d workers are seen, %v", name, len(seen.Workers), err)
+		deleted := left.DeepCopy()
+		deleted.UID = "earlier"
+		reconciler.deletions.note(client.ObjectKeyFromObject(object), deleted, true)
+		seen, err := reconciler.gather(t.Context(), object, made)
+		if err != nil || len(seen.Workers) != test.want || len(seen.Deleted) != test.want {
+			t.Errorf("%s: %d workers are seen, and %d deletions, %v", name, len(seen.Workers), len(seen.Deleted), err)
 		}
 	}
 }
