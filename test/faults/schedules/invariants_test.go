@@ -28,7 +28,9 @@ type ledger struct {
 	jobs          map[types.UID]*facts
 	deletedByUser map[types.UID]bool
 	keys          [][]byte
-	before        before
+	// before is of the look that the present write is of: one that arrives late tells
+	// what was true when its process looked.
+	before *before
 }
 
 // facts are what really happened to a job.
@@ -44,15 +46,17 @@ type facts struct {
 	scheduled time.Time
 }
 
-// before is what was true when the operator began to look: what happens while it
-// does is nothing that it could know.
+// before is what was true when the operator began to look, and which pods it saw when
+// it looked past its cache: whatever else happens while it looks is nothing that it
+// could know.
 type before struct{ unplaced, wellFirst bool }
 
-func (simulation *simulation) noteTruth() {
-	simulation.before = before{}
-	if there := simulation.present(); there != nil {
-		simulation.before = before{simulation.hasUnplaced(there.GetUID()), simulation.facts(there.GetUID()).wellFirst}
+func (simulation *simulation) truth() *before {
+	there := simulation.present()
+	if there == nil {
+		return &before{}
 	}
+	return &before{simulation.hasUnplaced(there.GetUID()), simulation.facts(there.GetUID()).wellFirst}
 }
 
 func newLedger() ledger {

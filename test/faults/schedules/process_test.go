@@ -41,6 +41,8 @@ type process struct {
 	reconciler *operator.Reconciler
 	informers  []*informer
 	queue      *queue
+	// before is what was true before its last look.
+	before *before
 	// ended: nothing that it asks for is done any more.
 	ended bool
 
@@ -60,6 +62,8 @@ type call struct {
 	verb, kind, name string
 	// job is whose object it is about, if it has an owner.
 	job types.UID
+	// before is what was true before the look that it is of.
+	before *before
 	// do has it done; fill gives the caller what came of it.
 	do     func() error
 	fill   func()
@@ -99,7 +103,7 @@ func newProcess(simulation *simulation, number int) *process {
 // look begins to reconcile the next job of the queue.
 func (process *process) look() {
 	job := process.queue.take()
-	process.simulation.noteTruth()
+	process.before = process.simulation.truth()
 	go func() {
 		found := &outcome{}
 		defer func() {
@@ -148,7 +152,7 @@ func (process *process) waiting() []*call {
 
 // ask waits for the schedule to have a request done.
 func (process *process) ask(asked *call) error {
-	asked.answer = make(chan error, 1)
+	asked.answer, asked.before = make(chan error, 1), process.before
 	process.mutex.Lock()
 	if process.ended {
 		process.mutex.Unlock()
@@ -263,6 +267,9 @@ func (live live) List(_ context.Context, list client.ObjectList, options ...clie
 	var found []client.Object
 	err := live.process.ask(&call{verb: "list", kind: kindOf(list), do: func() error {
 		found = live.process.simulation.server.all(kindOf(list))
+		if now := live.process.simulation.truth(); now.unplaced && kindOf(list) == "Pod" {
+			live.process.before.unplaced = true
+		}
 		return nil
 	}, fill: func() {}})
 	if err != nil {

@@ -20,7 +20,7 @@ const (
 )
 
 // onceFailed are seeds that have found something. They are run first.
-var onceFailed = []uint64{180, 163, 119, 179, 221, 964, 8625, 8170, 4756}
+var onceFailed = []uint64{180, 163, 119, 179, 221, 964, 8625, 8170, 4756, 5800, 6737, 9875, 9979, 7795}
 
 // TestSchedules runs as many seeds as TRIREME_SEEDS says, or the one of
 // TRIREME_SEED.
