@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"testing"
 
@@ -275,9 +276,13 @@ func liveWithCrashes(t *testing.T, cluster *cluster, story story, first *outcome
 		if err := wantEvents(life.left.events, first.events); err != nil {
 			t.Error(err)
 		}
-		if crashes = life.crashes; len(crashes) == 0 || t.Failed() {
+		if crashes = slices.DeleteFunc(life.crashes, isLeftOut); len(crashes) == 0 || t.Failed() {
 			return
 		}
 	}
 	t.Errorf("in %d lives the operator has never come to: %s", attempts, crashes)
 }
+
+// isLeftOut tells of a write that is made only where pods take more than a second to
+// come: a busy machine makes it in the first life, and not in the next.
+func isLeftOut(moment moment) bool { return strings.HasSuffix(moment.write, "Pending, Admitted") }
