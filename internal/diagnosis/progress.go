@@ -23,7 +23,7 @@ func (view *view) progress(previous Previous) training.Progress {
 	progress.ReadyWorkers = fmt.Sprintf("%d/%d", view.readyWorkers(), view.job.Worker.Replicas)
 	if view.launcher != nil {
 		progress.LauncherPodStatus = new(view.podStatus(view.launcher))
-		view.explainLauncher(progress.LauncherPodStatus)
+		view.explainLauncher(progress.LauncherPodStatus, previous.LauncherPodStatus)
 	} else if known := previous.LauncherPodStatus; known != nil && isFailureReason(known.Reason) && !view.job.Suspended && !previous.Suspended && !view.heldByQueue() {
 		// The pod is being replaced; why is all that is left of it.
 		progress.LauncherPodStatus = known.DeepCopy()
@@ -58,9 +58,15 @@ func (view *view) podStatus(pod *corev1.Pod) training.PodStatus {
 }
 
 // explainLauncher says why the launcher's command failed, now or the last time:
-// its pod may be gone when the job has.
-func (view *view) explainLauncher(status *training.PodStatus) {
-	if ended := view.launcherEnd(); ended != nil && ended.ExitCode != 0 {
+// its pod may be gone when the job has. What was told of it before it was deleted
+// stays: an end and a deletion within one second cannot be told apart.
+func (view *view) explainLauncher(status, known *training.PodStatus) {
+	ended := view.launcherEnd()
+	switch {
+	case ended == nil || ended.ExitCode == 0:
+	case known != nil && known.Name == status.Name && isFailureReason(known.Reason) && wasDeletedBy(view.launcher, ended.FinishedAt.Time):
+		status.Reason, status.Message = known.Reason, known.Message
+	default:
 		found := view.launcherExit(ended)
 		status.Reason, status.Message = string(found.reason), found.message
 	}

@@ -189,3 +189,32 @@ func TestALauncherLosesItsPlace(t *testing.T) {
 }
 
 func hasEnded(verdict Verdict) bool { return (&Previous{Progress: verdict.Progress}).Finished() }
+
+// JobSet deletes the pods of an attempt that has failed within the second in which it
+// did. Its cause was told, and stays.
+func TestWhyAnAttemptFailedStaysWhenItsPodsGo(t *testing.T) {
+	scene := runningScene(t, job.KindTrainJob, backoffLimit(1))
+	scene.launcher(exits(1, "Error", rankDied, 50.2))
+	told := scene.settle().LauncherPodStatus
+	if told.Reason != string(training.FailureTraining) {
+		t.Fatalf("it is told as %+v", told)
+	}
+	scene.everyPod(deleted(50.4))
+	if now := scene.settle().LauncherPodStatus; *now != *told {
+		t.Errorf("it was told as %+v, and is now %+v", told, now)
+	}
+}
+
+// Of two launchers that were made within one second the one that has not ended is the
+// newer, whatever their names are.
+func TestTwoLaunchersOfOneSecond(t *testing.T) {
+	for _, name := range []string{"a", "z"} {
+		scene := runningScene(t, job.KindMPIJob, backoffLimit(1))
+		ended := scene.newPod(training.RoleLauncher, 0, named(name), runs, exits(1, "Error", "", 50))
+		ended.CreationTimestamp = scene.seen.Launchers[0].CreationTimestamp
+		scene.seen.Launchers = append(scene.seen.Launchers, ended)
+		if verdict := scene.settle(); verdict.LauncherPodStatus.Name == name || hasEnded(verdict) {
+			t.Errorf("%s with launcher %+v", verdict.Phase, verdict.LauncherPodStatus)
+		}
+	}
+}

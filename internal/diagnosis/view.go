@@ -57,7 +57,15 @@ func newer(one, other *corev1.Pod) bool {
 	if order := one.CreationTimestamp.Compare(other.CreationTimestamp.Time); order != 0 {
 		return order > 0
 	}
+	// Within one second: what has not ended came after what has.
+	if one, other := isOver(one), isOver(other); one != other {
+		return other
+	}
 	return one.Name > other.Name
+}
+
+func isOver(pod *corev1.Pod) bool {
+	return pod.Status.Phase == corev1.PodFailed || pod.Status.Phase == corev1.PodSucceeded
 }
 
 // AttemptOf is how often JobSet had begun anew when it made a pod.

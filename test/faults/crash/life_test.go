@@ -321,6 +321,8 @@ func (life *life) startsAnew() {
 	life.Helper()
 	anew := []*corev1.Pod{}
 	if life.story.kind == mpiJob {
+		// Kubernetes waits for ten seconds. Pods of one second are not told apart.
+		time.Sleep(time.Until(life.launcher.CreationTimestamp.Add(time.Second)))
 		life.launcher = life.StartLauncher(life.job)
 	} else {
 		life.RestartJobSet(life.job.GetName(), append(life.workers, life.launcher)...)
