@@ -156,7 +156,7 @@ func TestCreatedAgain(t *testing.T) {
 // A finished job goes when its time is over.
 func TestTimeToLive(t *testing.T) {
 	place := parallel(t)
-	job := mpiJob("train", func(job *v2beta1.MPIJob) { job.Spec.RunPolicy.TTLSecondsAfterFinished = new(int32(1)) })
+	job := mpiJob("train", func(job *v2beta1.MPIJob) { job.Spec.RunPolicy.TTLSecondsAfterFinished = new(int32(5)) })
 	place.Create(job)
 	launcher, _ := place.runs(job)
 	place.Exit(launcher, 0, report("", 2))
