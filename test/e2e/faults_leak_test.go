@@ -29,8 +29,9 @@ const (
 	goroutinesOfChance = 15
 	// heapOfChance is what the heap may grow by with 1,000 jobs.
 	heapOfChance = 2 << 20
-	// heapOfEvents is what it grows by with 1,000 jobs for a while: client-go keeps each
-	// event for six to twelve minutes, to count how often it repeats.
+	// heapOfEvents is what it may grow by with 1,000 jobs for a while, twice the 7 to 8 MiB
+	// that were seen: client-go keeps each event for six to twelve minutes, to count how
+	// often it repeats, and that is probably it.
 	heapOfEvents = 16 << 20
 	// untilEventsAreForgotten is the longest that client-go keeps one, and a little.
 	untilEventsAreForgotten = 13 * time.Minute
