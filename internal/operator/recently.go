@@ -35,6 +35,9 @@ type creation struct {
 	stage        plan.Stage
 	workersReady bool
 	at           time.Time
+	// told is how many pods the status tells of, and unsaid since when there are others.
+	told   int
+	unsaid time.Time
 }
 
 // begin forgets what was deleted of a job that is about to be made, or made anew.
@@ -50,7 +53,7 @@ func (recently *recently) add(uid types.UID, state plan.State, now time.Time) {
 	if recently.created == nil {
 		recently.created = map[types.UID]creation{}
 	}
-	recently.created[uid] = creation{state.Stage, state.WorkersReady, now}
+	recently.created[uid] = creation{stage: state.Stage, workersReady: state.WorkersReady, at: now, told: recently.created[uid].told, unsaid: now}
 }
 
 func (recently *recently) has(uid types.UID, state plan.State, now time.Time) bool {
@@ -60,12 +63,27 @@ func (recently *recently) has(uid types.UID, state plan.State, now time.Time) bo
 	return found && made.stage == state.Stage && made.workersReady == state.WorkersReady && now.Sub(made.at) < cachePatience
 }
 
-// age is how long ago something of a job was last created.
-func (recently *recently) age(uid types.UID, now time.Time) (age time.Duration, known bool) {
+// areNews tells whether the number of a job's pods changed less than a moment ago, or
+// that nothing is known of it.
+func (recently *recently) areNews(uid types.UID, pods int, now time.Time) (news, known bool) {
 	recently.mutex.Lock()
 	defer recently.mutex.Unlock()
 	made, known := recently.created[uid]
-	return now.Sub(made.at), known
+	if known && made.unsaid.IsZero() && pods != made.told {
+		made.unsaid = now
+		recently.created[uid] = made
+	}
+	return !made.unsaid.IsZero() && now.Sub(made.unsaid) < comingPatience, known
+}
+
+// tell remembers how many pods the status tells of.
+func (recently *recently) tell(uid types.UID, pods int) {
+	recently.mutex.Lock()
+	defer recently.mutex.Unlock()
+	if made, known := recently.created[uid]; known {
+		made.told, made.unsaid = pods, time.Time{}
+		recently.created[uid] = made
+	}
 }
 
 // isDue tells whether something that is done from time to time is due for a job.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/trireme-mpi/trireme/api/training"
 	"github.com/trireme-mpi/trireme/api/v2beta1"
+	"github.com/trireme-mpi/trireme/internal/plan"
 )
 
 func storedJob(uid types.UID, version string, phase training.Phase) *v2beta1.MPIJob {
@@ -89,5 +90,39 @@ func TestIsDue(t *testing.T) {
 	recently.forgetAll("a")
 	if recently.isDue("a", begin.Add(time.Hour), 15*time.Second) {
 		t.Error("due for a job that was never looked at")
+	}
+}
+
+// How many pods there are is written when it has been true for a moment, and not with
+// each of them.
+func TestAreNews(t *testing.T) {
+	recently := &recently{}
+	start := time.Unix(1_700_000_000, 0)
+	if _, known := recently.areNews("a", 0, start); known {
+		t.Error("a job of which nothing was created is known")
+	}
+	recently.add("a", plan.State{Stage: plan.Active}, start)
+	steps := []struct {
+		after time.Duration
+		pods  int
+		told  bool
+		want  bool
+	}{
+		{after: 0, pods: 0, want: true},
+		{after: comingPatience - 1, pods: 1, want: true},
+		{after: comingPatience, pods: 1, told: true, want: false},
+		{after: 10 * comingPatience, pods: 1, want: false},
+		{after: 11 * comingPatience, pods: 2, want: true},
+		{after: 12*comingPatience - 1, pods: 5, want: true},
+		{after: 12 * comingPatience, pods: 6, told: true, want: false},
+		{after: 12*comingPatience + 1, pods: 6, want: false},
+	}
+	for i, step := range steps {
+		if news, known := recently.areNews("a", step.pods, start.Add(step.after)); news != step.want || !known {
+			t.Errorf("step %d, %d pods after %s: news %t, known %t, want %t", i, step.pods, step.after, news, known, step.want)
+		}
+		if step.told {
+			recently.tell("a", step.pods)
+		}
 	}
 }

@@ -46,8 +46,8 @@ type Reconciler struct {
 const (
 	// conflictPause is how long the cache has to catch up.
 	conflictPause = 20 * time.Millisecond
-	// comingPatience is how long pods that were created may take to be seen before the
-	// status tells how many are.
+	// comingPatience is how long the status of a job that starts may be behind the number
+	// of its pods.
 	comingPatience = time.Second
 	// deletionPause is how often it is looked whether what is being deleted is gone.
 	deletionPause = 500 * time.Millisecond
@@ -126,6 +126,7 @@ func (reconciler *Reconciler) reconcile(ctx context.Context, object client.Objec
 		if object, err = reconciler.writeStatus(ctx, object, made, previous, &verdict); err != nil {
 			return ctrl.Result{}, err
 		}
+		reconciler.submitted.tell(made.UID, podsOf(seen))
 	}
 	if verdict.Stage == plan.Finished || verdict.Stage == plan.Suspended {
 		reconciler.deletions.forget(client.ObjectKeyFromObject(object))
@@ -155,8 +156,8 @@ func (reconciler *Reconciler) arePodsComing(made *job.Job, previous diagnosis.Pr
 		verdict.Stage != plan.Active || verdict.Gang.Reason != diagnosis.CreatingPods {
 		return false
 	}
-	if age, known := reconciler.submitted.age(made.UID, reconciler.Clock.Now()); known {
-		return age < comingPatience
+	if news, known := reconciler.submitted.areNews(made.UID, podsOf(seen), reconciler.Clock.Now()); known {
+		return news
 	}
 	return previous.Phase == "" && !reconciler.isComplete(made, stateOf(made, seen, verdict), seen)
 }
@@ -247,6 +248,8 @@ func (reconciler *Reconciler) hindered(ctx context.Context, object client.Object
 	_, err := reconciler.writeStatus(ctx, object, bare, previous, &verdict)
 	return ctrl.Result{RequeueAfter: verdict.NextCheck}, err
 }
+
+func podsOf(seen diagnosis.Observed) int { return len(seen.Launchers) + len(seen.Workers) }
 
 func arePodsGoing(seen diagnosis.Observed) bool {
 	return slices.ContainsFunc(slices.Concat(seen.Launchers, seen.Workers), func(pod *corev1.Pod) bool { return pod.DeletionTimestamp != nil })
