@@ -11,6 +11,7 @@ import (
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -22,6 +23,9 @@ import (
 
 	"github.com/trireme-mpi/trireme/internal/operator"
 )
+
+// nodeName is where pods are said to run.
+const nodeName = "node"
 
 // A life is a job with all that belongs to it, statuses included, at one point of its
 // life.
@@ -85,15 +89,31 @@ func (cluster *cluster) live(ctx context.Context, contestant contestant, name st
 	return cluster.recordLife(ctx, namespace, name, job)
 }
 
+// makeNode: a Service that leaves pods out which are not ready leaves those out too whose
+// node nobody knows, and its endpoints would cost nothing.
+func (cluster *cluster) makeNode(ctx context.Context) error {
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: nodeName}, Status: corev1.NodeStatus{
+		Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue, LastHeartbeatTime: metav1.Now(), LastTransitionTime: metav1.Now()}},
+	}}
+	_, err := cluster.clientset.CoreV1().Nodes().Create(ctx, node, metav1.CreateOptions{})
+	if apierrors.IsAlreadyExists(err) {
+		return nil
+	}
+	return err
+}
+
 // runPods gives every pod a node, and has it run.
 func (cluster *cluster) runPods(ctx context.Context, namespace string) error {
+	if err := cluster.makeNode(ctx); err != nil {
+		return err
+	}
 	pods, err := cluster.clientset.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return err
 	}
 	for i := range pods.Items {
 		pod := &pods.Items[i]
-		binding := &corev1.Binding{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: pod.Name}, Target: corev1.ObjectReference{Kind: "Node", Name: "node"}}
+		binding := &corev1.Binding{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: pod.Name}, Target: corev1.ObjectReference{Kind: "Node", Name: nodeName}}
 		if err := cluster.clientset.CoreV1().Pods(namespace).Bind(ctx, binding, metav1.CreateOptions{}); err != nil {
 			return err
 		}

@@ -78,8 +78,8 @@ func (counted requests) String() string {
 	return strings.Join(lines, ", ")
 }
 
-// requests asks the API server what it was asked, by whomever. Leases are left out:
-// they are renewed whether or not there is work. So are watches, which are counted
+// requests asks the API server what it was asked, by whomever. Leases and nodes are left
+// out: they are written whether or not there is work. So are watches, which are counted
 // when they end.
 func (cluster *cluster) requests(ctx context.Context) (requests, error) {
 	text, err := cluster.clientset.RESTClient().Get().AbsPath("/metrics").DoRaw(ctx)
@@ -101,7 +101,7 @@ func (cluster *cluster) requests(ctx context.Context) (requests, error) {
 	counted := requests{}
 	for _, metric := range families["apiserver_request_total"].GetMetric() {
 		request := request{verb: label(metric, "verb"), resource: label(metric, "resource")}
-		if request.verb == "WATCH" || request.resource == "" || request.resource == "leases" {
+		if request.verb == "WATCH" || slices.Contains([]string{"", "leases", "nodes"}, request.resource) {
 			continue
 		}
 		if subresource := label(metric, "subresource"); subresource != "" {
@@ -133,32 +133,37 @@ func (cluster *cluster) contestantRequests(ctx context.Context) (requests, error
 	return counted, nil
 }
 
-// quietPause is how often it is looked whether anything was written.
+// quietPause is how often it is looked whether anything was asked for.
 var quietPause = time.Second
 
 const (
-	// quietRounds is for how many pauses nothing may have been written.
+	// quietRounds is for how many pauses nothing may have been.
 	quietRounds = 2
 	quietLimit  = 5 * time.Minute
 )
 
 // untilQuiet waits until nobody writes any more, and tells what was asked until then.
 func (cluster *cluster) untilQuiet(ctx context.Context) (requests, error) {
+	return cluster.untilNoMore(ctx, isWrite)
+}
+
+// untilNoMore waits until there are no more requests of some kind.
+func (cluster *cluster) untilNoMore(ctx context.Context, awaited func(request) bool) (requests, error) {
 	ctx, cancel := context.WithTimeout(ctx, quietLimit)
 	defer cancel()
-	writes, rounds := -1.0, 0
+	before, rounds := -1.0, 0
 	for {
 		counted, err := cluster.contestantRequests(ctx)
 		if err != nil {
 			return nil, fmt.Errorf("wait for the controllers to come to rest: %w", err)
 		}
-		now := counted.sum(isWrite)
-		if now != writes {
+		now := counted.sum(awaited)
+		if now != before {
 			rounds = 0
 		} else if rounds++; rounds == quietRounds {
 			return counted, nil
 		}
-		writes = now
+		before = now
 		select {
 		case <-time.After(quietPause):
 		case <-ctx.Done():

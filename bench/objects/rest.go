@@ -89,11 +89,14 @@ func restOne(ctx context.Context, place place, settings settings, contestant con
 	if err := contestant.start(ctx, place, running); err != nil {
 		return err
 	}
-	after, err := running.untilQuiet(ctx)
+	// Whoever starts looks at every job: that is not rest yet, also if it only reads.
+	after, err := running.untilNoMore(ctx, isWork)
 	if err != nil {
 		return err
 	}
-	note("writes at the start", "", after.minus(before).sum(isWrite))
+	atStart := after.minus(before)
+	note("writes at the start", "", atStart.sum(isWrite))
+	progress("at rest: %s: %d jobs: at the start: %s", contestant.name, jobs, atStart)
 	for range settings.repetitions {
 		if err := running.restWindow(ctx, note); err != nil {
 			return err
@@ -133,6 +136,7 @@ func (cluster *cluster) restWindow(ctx context.Context, note func(measure, unit 
 	}
 	const windows = 60.0 / restSeconds
 	during := requestsAfter.minus(requestsBefore)
+	progress("at rest: in %d seconds: %s", restSeconds, during)
 	note(writesAtRest, "", windows*during.sum(isWrite))
 	note("all requests a minute", "", windows*during.sum(isWork))
 	note("CPU of controllers a minute", "s", windows*(used.cpu-usedBefore.cpu))
