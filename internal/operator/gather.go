@@ -27,10 +27,12 @@ import (
 
 // gather is what is seen of a job in the cache.
 func (reconciler *Reconciler) gather(ctx context.Context, object client.Object, made *job.Job) (diagnosis.Observed, error) {
-	return reconciler.gatherFrom(ctx, reconciler.Client, object, made)
+	return reconciler.gatherFrom(ctx, reconciler.Client, object, made, partsOf(made))
 }
 
-func (reconciler *Reconciler) gatherFrom(ctx context.Context, reader client.Reader, object client.Object, made *job.Job) (diagnosis.Observed, error) {
+// gatherFrom looks where it is told; options say how a reader finds pods faster than by
+// their labels.
+func (reconciler *Reconciler) gatherFrom(ctx context.Context, reader client.Reader, object client.Object, made *job.Job, options ...client.ListOption) (diagnosis.Observed, error) {
 	seen := diagnosis.Observed{
 		Now: reconciler.Clock.Now(), ImagePatience: reconciler.ImagePatience,
 		Deleted: reconciler.deletions.of(client.ObjectKeyFromObject(object)),
@@ -50,7 +52,8 @@ func (reconciler *Reconciler) gatherFrom(ctx context.Context, reader client.Read
 		seen.Fetching = family.add(fetching)
 	}
 	var pods corev1.PodList
-	if err := reader.List(ctx, &pods, client.InNamespace(made.Namespace), client.MatchingLabels(plan.Selector(made))); err != nil {
+	options = append(options, client.InNamespace(made.Namespace), client.MatchingLabels(plan.Selector(made)))
+	if err := reader.List(ctx, &pods, options...); err != nil {
 		return seen, fmt.Errorf("list the pods of %s %s/%s: %w", made.Kind, made.Namespace, made.Name, err)
 	}
 	for i := range pods.Items {
@@ -143,7 +146,7 @@ func isOwned(object client.Object, made *job.Job) bool {
 // own Job controller: it says so in an event and nowhere else.
 func (reconciler *Reconciler) refusedByEvents(ctx context.Context, made *job.Job, family *family) (*diagnosis.Refusal, error) {
 	var jobs batchv1.JobList
-	if err := reconciler.List(ctx, &jobs, client.InNamespace(made.Namespace), client.MatchingLabels(plan.Selector(made))); err != nil {
+	if err := reconciler.List(ctx, &jobs, client.InNamespace(made.Namespace), partsOf(made)); err != nil {
 		return nil, fmt.Errorf("list the Jobs of %s %s/%s: %w", made.Kind, made.Namespace, made.Name, err)
 	}
 	for i := range jobs.Items {

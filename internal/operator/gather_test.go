@@ -38,7 +38,7 @@ func TestJobIsComplete(t *testing.T) {
 			ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "train-launcher", OwnerReferences: []metav1.OwnerReference{plan.OwnerOf(made)}},
 			Status:     test.status,
 		}
-		reader := fake.NewClientBuilder().WithScheme(Scheme()).WithObjects(launcher).Build()
+		reader := cacheOf(launcher)
 		if found, err := batchJob(t.Context(), reader, made, launcher.Name); err != nil || found.Complete != test.want {
 			t.Errorf("%s: complete %t, %v", name, found.Complete, err)
 		}
@@ -65,7 +65,7 @@ func TestPodsOfAnEarlierStart(t *testing.T) {
 		"its JobSet is gone":      {[]client.Object{left}, 1},
 		"there is another JobSet": {[]client.Object{left, present}, 0},
 	} {
-		reader := fake.NewClientBuilder().WithScheme(Scheme()).WithObjects(test.objects...).Build()
+		reader := cacheOf(test.objects...)
 		reconciler := &Reconciler{Client: reader, Live: reader, Clock: clock.RealClock{}, cluster: &surroundings{}}
 		reconciler.cluster.jobSets.Store(true)
 		deleted := left.DeepCopy()
@@ -76,4 +76,13 @@ func TestPodsOfAnEarlierStart(t *testing.T) {
 			t.Errorf("%s: %d workers are seen, and %d deletions, %v", name, len(seen.Workers), len(seen.Deleted), err)
 		}
 	}
+}
+
+// cacheOf is a client that finds objects by the operator's indexes.
+func cacheOf(objects ...client.Object) client.Client {
+	builder := fake.NewClientBuilder().WithScheme(Scheme()).WithObjects(objects...)
+	for _, index := range Indexes() {
+		builder = builder.WithIndex(index.Object, index.Field, index.Values)
+	}
+	return builder.Build()
 }

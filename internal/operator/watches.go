@@ -41,8 +41,6 @@ import (
 )
 
 const (
-	// eventSubject is the index of events by what they are about.
-	eventSubject = "involvedObject.uid"
 	// jobSetPeriod is how often a cluster without JobSet is asked for it.
 	jobSetPeriod = 15 * time.Second
 	// settling is how long what happens to workers is collected before a job is
@@ -93,9 +91,7 @@ func addReconcilers(manager ctrl.Manager, settings *config.Config, audit *admiss
 	if err != nil {
 		return err
 	}
-	if err := manager.GetFieldIndexer().IndexField(context.Background(), &corev1.Event{}, eventSubject, func(object client.Object) []string {
-		return []string{string(object.(*corev1.Event).InvolvedObject.UID)}
-	}); err != nil {
+	if err := addIndexes(manager.GetFieldIndexer()); err != nil {
 		return err
 	}
 	reconcilers, err := NewReconcilers(Parts{

@@ -2,6 +2,7 @@ package schedules
 
 import (
 	"context"
+	"reflect"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -120,8 +121,8 @@ func (informer *informer) tell(before, after client.Object) {
 	}
 }
 
-// matches tells whether selectors let an object through. Only events are asked for by
-// fields.
+// matches tells whether selectors let an object through. Fields are those that events
+// are watched by, and those of the operator's indexes.
 func matches(object client.Object, byLabel labels.Selector, byField fields.Selector) bool {
 	if byLabel != nil && !byLabel.Matches(labels.Set(object.GetLabels())) {
 		return false
@@ -129,10 +130,16 @@ func matches(object client.Object, byLabel labels.Selector, byField fields.Selec
 	if byField == nil || byField.Empty() {
 		return true
 	}
-	about, isEvent := object.(*corev1.Event)
-	return isEvent && byField.Matches(fields.Set{
-		"reason": about.Reason, "involvedObject.kind": about.InvolvedObject.Kind, "involvedObject.uid": string(about.InvolvedObject.UID),
-	})
+	known := fields.Set{}
+	if about, isEvent := object.(*corev1.Event); isEvent {
+		known["reason"], known["involvedObject.kind"] = about.Reason, about.InvolvedObject.Kind
+	}
+	for _, index := range operator.Indexes() {
+		if reflect.TypeOf(index.Object) == reflect.TypeOf(object) {
+			known[index.Field] = index.Values(object)[0]
+		}
+	}
+	return byField.Matches(known)
 }
 
 // behind are the informers that have something to hear.
