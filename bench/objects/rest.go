@@ -96,6 +96,11 @@ func restOne(ctx context.Context, place place, settings settings, contestant con
 	}
 	atStart := after.minus(before)
 	note("writes at the start", "", atStart.sum(isWrite))
+	used, err := running.usage()
+	if err != nil {
+		return err
+	}
+	note("CPU of controllers at the start", "s", used.cpu)
 	progress("at rest: %s: %d jobs: at the start: %s", contestant.name, jobs, atStart)
 	for range settings.repetitions {
 		if err := running.restWindow(ctx, note); err != nil {
