@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"golang.org/x/sync/errgroup"
+	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
@@ -120,7 +121,7 @@ func (cluster *cluster) recordObjects(ctx context.Context, namespace string, job
 // partsOfJobs are lists of what jobs are made of, owners first.
 func partsOfJobs() []client.ObjectList {
 	return []client.ObjectList{
-		&jobset.JobSetList{}, &corev1.ServiceList{}, &corev1.ConfigMapList{}, &corev1.SecretList{}, &networkingv1.NetworkPolicyList{}, &batchv1.JobList{}, &corev1.PodList{},
+		&appsv1.ControllerRevisionList{}, &jobset.JobSetList{}, &corev1.ServiceList{}, &corev1.ConfigMapList{}, &corev1.SecretList{}, &networkingv1.NetworkPolicyList{}, &batchv1.JobList{}, &corev1.PodList{},
 	}
 }
 

@@ -151,23 +151,24 @@ func (cluster *cluster) untilQuiet(ctx context.Context) (requests, error) {
 func (cluster *cluster) untilNoMore(ctx context.Context, awaited func(request) bool) (requests, error) {
 	ctx, cancel := context.WithTimeout(ctx, quietLimit)
 	defer cancel()
-	before, rounds := -1.0, 0
+	var before requests
+	rounds := 0
 	for {
 		counted, err := cluster.contestantRequests(ctx)
 		if err != nil {
 			return nil, fmt.Errorf("wait for the controllers to come to rest: %w", err)
 		}
-		now := counted.sum(awaited)
-		if now != before {
+		if before == nil || counted.minus(before).sum(awaited) > 0 {
 			rounds = 0
 		} else if rounds++; rounds == quietRounds {
 			return counted, nil
 		}
-		before = now
 		select {
 		case <-time.After(quietPause):
 		case <-ctx.Done():
+			return nil, fmt.Errorf("wait for the controllers to come to rest: %w; the last that was asked: %s", ctx.Err(), counted.minus(before))
 		}
+		before = counted
 	}
 }
 

@@ -29,9 +29,10 @@ const (
 	goroutinesOfChance = 15
 	// heapOfChance is what the heap may grow by with 1,000 jobs.
 	heapOfChance = 2 << 20
-	// heapOfEvents is what it may grow by with 1,000 jobs for a while, twice the 7 to 8 MiB
+	// heapOfEvents is what it may grow by with 1,000 jobs for a while, twice the 4 to 8 MiB
 	// that were seen: client-go keeps each event for six to twelve minutes, to count how
-	// often it repeats, and that is probably it.
+	// often it repeats. After 2,000 jobs and a minute and a half of rest 1 MiB was left for
+	// 1,000 of them.
 	heapOfEvents = 16 << 20
 	// untilEventsAreForgotten is the longest that client-go keeps one, and a little.
 	untilEventsAreForgotten = 13 * time.Minute
