@@ -26,13 +26,12 @@ func imageCommand(o *options) *cobra.Command {
 }
 
 func imageMPICommand(o *options) *cobra.Command {
-	byDefault, demo := image.MPI(), image.Digits()
-	names := append(definitionNames(byDefault), demo.Name)
+	byDefault := definitionNames(image.MPI())
 	return &cobra.Command{
 		Use: "mpi [NAME...]",
-		Short: fmt.Sprintf("Build and load MPI images (default: %s), or the one of the demonstration (%s)",
-			strings.Join(definitionNames(byDefault), ", "), demo.Name),
-		ValidArgs: names,
+		Short: fmt.Sprintf("Build and load MPI images (default: %s), that of the demonstration (%s) or of a benchmark (%s)",
+			strings.Join(byDefault, ", "), image.Digits().Name, image.Horovod().Name),
+		ValidArgs: definitionNames(allImages()),
 		RunE: o.onCluster(func(ctx context.Context, c *local.Cluster, arguments []string) error {
 			wanted, err := wantedImages(arguments)
 			if err != nil {
@@ -43,12 +42,14 @@ func imageMPICommand(o *options) *cobra.Command {
 	}
 }
 
-// wantedImages are those that are named, else every MPI but not the demonstration.
+func allImages() []image.Definition { return append(image.MPI(), image.Digits(), image.Horovod()) }
+
+// wantedImages are those that are named, else every MPI and nothing else.
 func wantedImages(names []string) ([]image.Definition, error) {
 	if len(names) == 0 {
 		return image.MPI(), nil
 	}
-	all := append(image.MPI(), image.Digits())
+	all := allImages()
 	for _, name := range names {
 		if known := definitionNames(all); !slices.Contains(known, name) {
 			return nil, fmt.Errorf("no MPI image %q; there are: %s", name, strings.Join(known, ", "))

@@ -67,7 +67,7 @@ func TestBadWordsGetHelp(t *testing.T) {
 		want      string
 	}{
 		"a component that is none":      {[]string{"logs", "kubelt"}, `no component "kubelt"; there are: etcd, kube-apiserver`},
-		"an image that is none":         {[]string{"image", "mpi", "openmpi6"}, `no MPI image "openmpi6"; there are: openmpi4, openmpi5, mpich, intelmpi, digits`},
+		"an image that is none":         {[]string{"image", "mpi", "openmpi6"}, `no MPI image "openmpi6"; there are: openmpi4, openmpi5, mpich, intelmpi, digits, horovod`},
 		"a name that does not fit":      {[]string{"--name", "Trireme", "status"}, `cluster name "Trireme" must be trireme, or trireme- and up to 6`},
 		"a block of another size":       {[]string{"--network", "10.1.2.0/24", "up"}, `network "10.1.2.0/24" must be the start of an IPv4 /16`},
 		"a command that is none":        {[]string{"upp"}, `unknown command "upp"`},

@@ -129,6 +129,12 @@ func rootfsCommand(def Definition) []string {
 		// system would make; mmdebstrap would empty /run after the hooks.
 		"--skip=cleanup/run",
 		`--customize-hook=mkdir -p "$1/run/sshd"`,
+	}
+	// Before the hook that takes away resolv.conf: they may need the network.
+	for _, hook := range def.Hooks {
+		command = append(command, "--customize-hook="+hook)
+	}
+	command = append(command,
 		// Keys in an image are no secret: who runs sshd brings or makes his own.
 		`--customize-hook=rm -f "$1"/etc/ssh/ssh_host_*`,
 		// mmdebstrap copies these two from the host.
@@ -139,7 +145,7 @@ func rootfsCommand(def Definition) []string {
 		"--dpkgopt=path-exclude=/usr/share/lintian/*",
 		"--dpkgopt=path-exclude=/usr/share/doc/*",
 		"--dpkgopt=path-include=/usr/share/doc/*/copyright",
-	}
+	)
 	for _, pattern := range def.Exclude {
 		command = append(command, "--dpkgopt=path-exclude="+pattern)
 	}

@@ -41,6 +41,9 @@ type Definition struct {
 	// wheels. MPI runtimes bring benchmarks, tuning tools and compilers for GPUs
 	// that are larger than themselves.
 	Exclude []string
+	// Hooks are run by a shell of the host when all packages are there, with the
+	// root file system's path as $1. They are for what is neither a package nor a wheel.
+	Hooks []string `json:",omitempty"` // Images without any keep their hashes.
 	// Env is the environment of every container, as NAME=value.
 	Env []string
 }

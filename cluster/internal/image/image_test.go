@@ -44,6 +44,7 @@ func TestHash(t *testing.T) {
 		"another wheel is another image":          {func(d *Definition) { d.Pip = []string{"demo==2"} }, true},
 		"another Python is another image":         {func(d *Definition) { d.Python = "3.11" }, true},
 		"other files left out are another image":  {func(d *Definition) { d.Exclude = nil }, true},
+		"another hook is another image":           {func(d *Definition) { d.Hooks = []string{"true"} }, true},
 		"another environment is another image":    {func(d *Definition) { d.Env = []string{"PATH=/bin"} }, true},
 		"another reference needs another tarball": {func(d *Definition) { d.Ref = "example.test/sample:2" }, true},
 	}
@@ -92,7 +93,7 @@ func TestHostTools(t *testing.T) {
 
 func TestDefinitions(t *testing.T) {
 	got := map[string]string{}
-	for _, def := range append(MPI(), Digits()) {
+	for _, def := range append(MPI(), Digits(), Horovod()) {
 		got[def.Name] = def.Ref
 		if len(def.Pip) > 0 && def.Python == "" {
 			t.Errorf("image %s has wheels but no Python version", def.Name)
@@ -109,6 +110,7 @@ func TestDefinitions(t *testing.T) {
 		"mpich":    "trireme.local/mpich:4",
 		"intelmpi": "trireme.local/intelmpi:2021",
 		"digits":   "trireme.local/digits:1",
+		"horovod":  "trireme.local/horovod:0.28.1",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("references by name (-want +got):\n%s", diff)

@@ -68,6 +68,30 @@ func Digits() Definition {
 	}
 }
 
+// Horovod returns the image of its benchmark: Keras, and a Horovod that speaks MPI
+// only. Horovod has no wheels, so it is compiled in the image itself, against the
+// MPI, Python and TensorFlow that it will meet.
+func Horovod() Definition {
+	return Definition{
+		Name:     "horovod",
+		Ref:      "trireme.local/horovod:0.28.1",
+		Suite:    "bookworm", // The last TensorFlow that Horovod knows is for its Python.
+		Packages: []string{"openmpi-bin", "libopenmpi-dev", "python3", "python3-dev", "python3-pip", "cmake", "make", "g++", "ca-certificates"},
+		Hooks: []string{
+			// The host's package index may have a certificate that only the host trusts.
+			`cp /etc/ssl/certs/ca-certificates.crt "$1/etc/ssl/certs/"`,
+			`chroot "$1" python3 -m pip install --no-cache-dir --break-system-packages --progress-bar=off ` +
+				`tensorflow-cpu==2.12.1 cloudpickle==3.1.2 packaging==26.3 psutil==7.2.2 pyyaml==6.0.3`,
+			`chroot "$1" env HOROVOD_WITH_MPI=1 HOROVOD_WITHOUT_GLOO=1 HOROVOD_WITH_TENSORFLOW=1 HOROVOD_WITHOUT_PYTORCH=1 HOROVOD_WITHOUT_MXNET=1 ` +
+				`MAKEFLAGS=-j$(nproc) python3 -m pip install --no-cache-dir --break-system-packages --no-deps --no-build-isolation horovod==0.28.1`,
+			// What only the compiler needs.
+			`rm -rf "$1"/usr/lib/gcc "$1"/usr/include "$1"/usr/share/cmake* "$1"/usr/bin/cmake ` +
+				`"$1"/usr/local/lib/python3*/dist-packages/*/include "$1"/tmp/*`,
+		},
+		Env: commonEnv("SHELL=/bin/bash"),
+	}
+}
+
 // gpuCompiler are libraries that UCX of trixie wants for AMD's GPUs: LLVM and
 // what goes with it, half of the image. UCX does without the modules that need
 // them.
