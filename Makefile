@@ -132,6 +132,10 @@ bench-pods: bin/cluster bin/peers/mpi-operator ## Measure jobs on real pods besi
 
 REPETITIONS ?= 4
 
+.PHONY: bench-horovod
+bench-horovod: bin/cluster bin/peers/mpi-operator ## Measure Keras with Horovod, which is compiled first, with one and two ranks (root)
+	@cd bench && go run ./pods -parts horovod -output ../bin/bench/horovod.json
+
 .PHONY: bench-soak
 bench-soak: bin/cluster bin/peers/mpi-operator ## Run jobs for SOAK (20m; 24h in the field), and look at the operator's memory (root)
 	@cd bench && go run ./pods -parts soak -soak $(SOAK) -output ../bin/bench/soak.json

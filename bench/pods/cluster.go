@@ -214,7 +214,6 @@ func describeMachine(ctx context.Context) map[string]string {
 			facts[name] = string(bytes.TrimSpace([]byte(output)))
 		}
 	}
-	facts["Horovod"] = "not run: version 0.28.1, its last, comes as source alone, and no image of the local cluster has a framework that it builds against"
 	facts["mpi-operator"] = "v0.8.2, QPS and burst 2000, 16 threads"
 	return facts
 }

@@ -48,6 +48,7 @@ var parts = []part{
 	{"crowd", (*bench).measureCrowds},
 	{"size", (*bench).measureSizes},
 	{"digits", (*bench).measureDigits},
+	{"horovod", (*bench).measureHorovod},
 	{"soak", (*bench).soak},
 }
 
@@ -91,7 +92,7 @@ func run(ctx context.Context) (err error) {
 func parseFlags(arguments []string) (settings, error) {
 	var settings settings
 	flags := flag.NewFlagSet("pods", flag.ContinueOnError)
-	chosen := flags.String("parts", "startup,crowd,size,digits", "what to measure; soak is the other part")
+	chosen := flags.String("parts", "startup,crowd,size,digits", "what to measure; horovod and soak are the other parts")
 	flags.IntVar(&settings.repetitions, "repetitions", 4, "how often each start is measured")
 	flags.IntVar(&settings.rounds, "rounds", 3, "how often everything else is measured")
 	flags.DurationVar(&settings.soak, "soak", 20*time.Minute, "how long the soak lasts")

@@ -149,3 +149,13 @@ func TestSoakOverALeadersEnd(t *testing.T) {
 		t.Errorf("the leader changed %v times", changes.Samples)
 	}
 }
+
+func TestReadHorovod(t *testing.T) {
+	speed, err := readHorovod("trireme: 2 workers reached in 0.06 s\nrank 0 of 2 on h-worker-0, user 1000680000\nhorovod 3136.7\n")
+	if err != nil || speed != 3136.7 {
+		t.Errorf("it reads %v, %v", speed, err)
+	}
+	if _, err := readHorovod("Traceback (most recent call last):\nModuleNotFoundError: No module named 'horovod'\n"); err == nil {
+		t.Error("a training that says nothing of its speed is one")
+	}
+}
