@@ -12,12 +12,18 @@ const (
 	LabelJobType = "training.kubeflow.org/job-type"
 	// LabelReplicaType is the role of a pod: launcher, worker or initializer.
 	LabelReplicaType = "training.kubeflow.org/replica-type"
-	// LabelReplicaIndex is the number of a worker of an MPIJob, from 0.
+	// LabelReplicaIndex is the number of a worker, from 0.
 	LabelReplicaIndex = "training.kubeflow.org/replica-index"
 	// LabelJobRole and LabelOperatorName are mpi-operator's; Kueue and people's
 	// scripts select by them.
 	LabelJobRole      = "training.kubeflow.org/job-role"
 	LabelOperatorName = "training.kubeflow.org/operator-name"
+	// LabelRestart is the number of the restart that a pod was created for, 0 for the
+	// first start.
+	LabelRestart = "training.kubeflow.org/restart"
+	// LabelJobUID is the UID of the job that a pod belongs to, on pods that a JobSet
+	// or a batch Job controls.
+	LabelJobUID = "training.kubeflow.org/job-uid"
 	// LabelQueue names the queue of Kueue that a job waits in.
 	LabelQueue = "kueue.x-k8s.io/queue-name"
 )
@@ -48,6 +54,14 @@ const IstioInject = "sidecar.istio.io/inject"
 // AnnotationTagOutput on a job, if "true", puts the rank in front of every line
 // that the ranks print.
 const AnnotationTagOutput = "training.kubeflow.org/tag-output"
+
+// ManagedByTrireme is the managedBy of the JobSets and batch Jobs that stand for our
+// jobs: their own controllers leave them alone.
+const ManagedByTrireme = "training.kubeflow.org/trireme"
+
+// FinalizerLauncher keeps a launcher's pod until its end is in the job's status: a
+// launcher that finishes while no operator runs still decides its job.
+const FinalizerLauncher = "training.kubeflow.org/launcher"
 
 // ManagedByMultiKueue is the managedBy of a job that runs in another cluster.
 const ManagedByMultiKueue = "kueue.x-k8s.io/multikueue"

@@ -68,6 +68,15 @@ type Progress struct {
 	// +optional
 	FailureMessage string `json:"failureMessage,omitempty"`
 
+	// restart is set once the job was restarted after a failure, or is about to be.
+	// +optional
+	Restart *Restart `json:"restart,omitempty"`
+
+	// quotaWait is set while a ResourceQuota of the namespace refuses a part of the
+	// job, and the job waits for others to free it.
+	// +optional
+	QuotaWait *QuotaWait `json:"quotaWait,omitempty"`
+
 	// duration is the time from startTime to completionTime, such as 5m30s.
 	// It is set when the job has ended.
 	// +optional
@@ -82,6 +91,45 @@ type Progress struct {
 	// observedGeneration is the generation of the job that this status describes.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+}
+
+// Restart is how often a job was restarted, and why the last time.
+type Restart struct {
+	// count is how often the job was restarted, the restart that is due included.
+	// backoffLimit is the most.
+	// +required
+	Count int32 `json:"count"`
+
+	// reason is the cause of the last failure, in one word.
+	// +required
+	Reason FailureReason `json:"reason"`
+
+	// message names the pod or rank that failed the last time, the cause, and what to do.
+	// +optional
+	Message string `json:"message,omitempty"`
+
+	// dueTime is when the restart is due: 10 seconds after the first failure, twice as
+	// long after each of the next, at most 6 minutes. The restart also waits until the
+	// old pods are deleted.
+	// +required
+	DueTime metav1.Time `json:"dueTime"`
+}
+
+// QuotaWait is a ResourceQuota that a job waits for.
+type QuotaWait struct {
+	// name of the ResourceQuota; empty if the API server does not say.
+	// +optional
+	Name string `json:"name,omitempty"`
+
+	// since is when the quota first refused a part of the job. The job fails with
+	// ResourceQuotaExceeded if the quota is still exceeded after the time that the
+	// operator is configured with (60 seconds).
+	// +required
+	Since metav1.Time `json:"since"`
+
+	// message is what the API server says.
+	// +optional
+	Message string `json:"message,omitempty"`
 }
 
 // PodStatus is the state of one pod.

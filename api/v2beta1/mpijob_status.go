@@ -96,7 +96,7 @@ const (
 	JobPending JobConditionType = "Pending"
 	// JobRunning surfaces while the launcher and every worker run.
 	JobRunning JobConditionType = "Running"
-	// JobRestarting is kept where another operator has set it.
+	// JobRestarting surfaces when the launcher failed and is about to be restarted.
 	JobRestarting JobConditionType = "Restarting"
 	// JobSuspended surfaces while the job may have no pods.
 	JobSuspended JobConditionType = "Suspended"

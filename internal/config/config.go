@@ -169,6 +169,12 @@ type Failures struct {
 	// ImagePullSeconds is how long a pod that cannot get its image may hold the
 	// others.
 	ImagePullSeconds int32 `json:"imagePullSeconds"`
+	// QuotaSeconds is how long a job waits for others to free a ResourceQuota that
+	// refuses a part of it.
+	QuotaSeconds int32 `json:"quotaSeconds"`
+	// RestartSeconds is the pause before the first restart of a job; each of the next
+	// is twice as long, at most 6 minutes.
+	RestartSeconds int32 `json:"restartSeconds"`
 }
 
 // Reconcile is how the operator works on jobs.
@@ -246,7 +252,7 @@ func Default() *Config {
 		Initializer:    Initializer{Image: DefaultInitializerImage},
 		Gang:           Gang{CoschedulerName: "scheduler-plugins-scheduler"},
 		Network:        Network{EgressPorts: []int32{443}},
-		Failures:       Failures{ImagePullSeconds: 300},
+		Failures:       Failures{ImagePullSeconds: 300, QuotaSeconds: 60, RestartSeconds: 10},
 		Reconcile:      Reconcile{Workers: 16},
 		Client:         Client{QPS: 500, Burst: 1000},
 		Metrics:        Metrics{BindAddress: ":8443"},

@@ -56,6 +56,8 @@ func (config *Config) validateNumbers(found *faults) {
 		{"limits.maxObjectBytes", limits.MaxBytes, 1},
 		{"defaults.scheduleTimeoutSeconds", config.Defaults.ScheduleTimeoutSeconds, 1},
 		{"failures.imagePullSeconds", config.Failures.ImagePullSeconds, 1},
+		{"failures.quotaSeconds", config.Failures.QuotaSeconds, 1},
+		{"failures.restartSeconds", config.Failures.RestartSeconds, 1},
 		{"reconcile.workers", config.Reconcile.Workers, 1},
 		{"client.burst", config.Client.Burst, 1},
 	} {

@@ -7,6 +7,7 @@
 package diagnosis
 
 import (
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -38,13 +39,8 @@ func (previous *Previous) Finished() bool {
 type Observed struct {
 	Now                              time.Time
 	Launchers, Workers, Initializers []*corev1.Pod
-	// Deleted are the workers that were seen to be deleted, the first one first, and
-	// whether they are gone or not: pods themselves tell only the second.
-	Deleted []*corev1.Pod
-	// Workload is the JobSet, or the batch Job of an MPIJob's launcher.
+	// Workload is what stands for the pods.
 	Workload Workload
-	// Fetching is the initializer's Job.
-	Fetching Workload
 	// Refusal is a pod or another object that the API server did not take.
 	Refusal *Refusal
 	// Obstacle keeps the job from having pods, until somebody removes it.
@@ -58,19 +54,26 @@ type Observed struct {
 	ScaleUp bool
 	// Confirmed: what is missing was looked for again, past any cache.
 	Confirmed bool
-	// ImagePatience is how long a pod may wait for its image.
-	ImagePatience time.Duration
+	// OlderWaits: an older job of the namespace waits for the same quota.
+	OlderWaits bool
+	Patience   Patience
 }
 
-// Workload is something that makes pods.
+// Patience is how long a job may wait for things that may come by themselves.
+type Patience struct {
+	// Image is how long a pod may wait for its image.
+	Image time.Duration
+	// Quota is how long a job may wait for others to free a quota.
+	Quota time.Duration
+	// Restart is the pause before the first restart; each of the next is twice as long.
+	Restart time.Duration
+}
+
+// Workload is the object that stands for the pods of a job.
 type Workload struct {
 	Exists bool
 	// Suspended: a queue holds it back.
 	Suspended bool
-	Complete  bool
-	// Failed says why it gave up.
-	Failed   string
-	FailedAt time.Time
 }
 
 // Refusal is an object that the API server did not take.
@@ -79,8 +82,9 @@ type Refusal struct {
 	Role    string
 	Object  string
 	Message string
-	// Quota: the namespace's quota is the cause.
-	Quota bool
+	// Quota: a ResourceQuota of the namespace is the cause; its name, if it is known.
+	Quota     bool
+	QuotaName string
 }
 
 // Ask is what must be found out before a verdict can be given.
@@ -123,12 +127,12 @@ type Answer struct {
 	Reason, Message string
 }
 
-// Counts are numbers of pods.
-type Counts struct{ Active, Succeeded, Failed int32 }
+// Counts are numbers of pods. Those that are ready are active, too.
+type Counts struct{ Active, Ready, Succeeded, Failed int32 }
 
 // Of is the verdict on a job.
 func Of(made *job.Job, previous Previous, seen Observed) Verdict {
-	view := newView(made, &seen)
+	view := newView(made, &previous, &seen)
 	if previous.Finished() {
 		return view.finishedBefore(previous)
 	}
@@ -140,6 +144,8 @@ func Of(made *job.Job, previous Previous, seen Observed) Verdict {
 		verdict.suspended(previous)
 	case plan.Initializing:
 		view.initializing(&verdict, previous)
+	case plan.Restarting:
+		view.restarting(&verdict, previous)
 	default:
 		view.running(&verdict, previous)
 	}
@@ -188,30 +194,37 @@ func Expired(made *job.Job, previous Previous, now time.Time) bool {
 
 // stage is where the job stands, as far as its objects are concerned.
 func (view *view) stage(previous Previous) plan.Stage {
-	made, seen := view.job, view.seen
+	seen := view.seen
+	hasPods := len(seen.Launchers)+len(seen.Workers) > 0
 	switch {
 	// A launcher that was done before anybody stopped it is done.
 	case view.exitedWell() && !view.wasStopped():
 		return plan.Active
-	case made.Suspended:
+	case view.job.Suspended:
 		return plan.Suspended
-	// What a queue held back goes on as it is.
-	case previous.Queued && seen.Workload.Exists:
-		return plan.Active
-	// What was made before the suspension must be gone before anything is made anew.
-	case previous.Suspended && !view.heldByQueue() && (len(seen.Launchers)+len(seen.Workers) > 0 || seen.Workload.Exists):
+	case view.heldByQueue(), previous.Queued && seen.Workload.Exists && hasPods, view.yields(previous):
+		return plan.Held
+	// What was created before the suspension must be gone before anything is
+	// created again.
+	case previous.Suspended && !previous.Queued && (hasPods || seen.Workload.Exists):
 		return plan.Suspended
-	case made.Initializer != nil && !seen.Fetching.Complete && !seen.Workload.Exists:
+	case view.mustWaitForRestart(previous):
+		return plan.Restarting
+	case view.job.Initializer != nil && !view.hasFetched() && !seen.Workload.Exists:
 		return plan.Initializing
 	default:
 		return plan.Active
 	}
 }
 
-// heldByQueue tells whether Kueue keeps a TrainJob's JobSet from having pods.
+// heldByQueue tells whether a queue keeps the job from having pods.
 func (view *view) heldByQueue() bool {
-	workload := view.seen.Workload
-	return view.job.Kind == job.KindTrainJob && workload.Exists && workload.Suspended && !workload.Complete && workload.Failed == ""
+	return view.seen.Workload.Exists && view.seen.Workload.Suspended
+}
+
+// hasFetched tells whether the initializer is done.
+func (view *view) hasFetched() bool {
+	return slices.ContainsFunc(view.seen.Initializers, func(pod *corev1.Pod) bool { return pod.Status.Phase == corev1.PodSucceeded })
 }
 
 // reasonQueued surfaces when a queue holds a job back.

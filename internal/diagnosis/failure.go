@@ -11,7 +11,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 
 	"github.com/trireme-mpi/trireme/api/training"
-	"github.com/trireme-mpi/trireme/internal/job"
 	"github.com/trireme-mpi/trireme/internal/plan"
 )
 
@@ -28,6 +27,8 @@ type failure struct {
 	// doubtful: it looks like somebody's deletion, and a cache may not know yet
 	// whose and what for.
 	doubtful bool
+	// restarts: another start may succeed.
+	restarts bool
 	// pod that failed, if it is one that is there.
 	pod *corev1.Pod
 }
@@ -72,20 +73,16 @@ func (view *view) firstFailure(previous Previous) *failure {
 }
 
 // deletedBefore is the failure by the worker that was deleted first, where the one
-// that is seen to have failed was deleted too: whoever makes the pods deletes the
-// others when one is missing, and they may end before it does.
+// that is seen to have failed was deleted too, and may have ended before it.
 func (view *view) deletedBefore(first *failure, previous Previous) *failure {
 	if !first.doubtful || first.reason != training.FailureWorker || first.pod == nil || previous.Suspended {
 		return nil
-	}
-	if seen := view.seenDeletedFirst(); seen != nil {
-		return &failure{reason: training.FailureWorker, at: first.at, doubtful: true, pod: seen, message: view.sentence(deletion(seen))}
 	}
 	isOfThisAttempt := func(status training.WorkerPodStatus) bool { return status.Name == first.pod.Name }
 	if slices.ContainsFunc(previous.WorkerPodStatuses, isOfThisAttempt) {
 		for _, status := range previous.WorkerPodStatuses {
 			if status.Name != "" && view.workers[status.Index] == nil {
-				return &failure{reason: training.FailureWorker, at: first.at, doubtful: true,
+				return &failure{reason: training.FailureWorker, at: first.at, doubtful: true, restarts: first.restarts,
 					message: fmt.Sprintf("Worker %d (pod %s) was deleted while the job ran. Start the job again.", status.Index, status.Name)}
 			}
 		}
@@ -95,20 +92,7 @@ func (view *view) deletedBefore(first *failure, previous Previous) *failure {
 	if earliest == first.pod {
 		return nil
 	}
-	return &failure{reason: training.FailureWorker, at: first.at, doubtful: true, pod: earliest, message: view.sentence(deletion(earliest))}
-}
-
-// seenDeletedFirst is the worker of this attempt whose deletion was seen before
-// that of others; nil if none was seen.
-func (view *view) seenDeletedFirst() *corev1.Pod {
-	for _, pod := range view.seen.Deleted {
-		index, known := WorkerIndex(view.job, pod)
-		there := view.workers[index]
-		if known && AttemptOf(pod) >= view.attempt && (there == nil || there.UID == pod.UID) {
-			return pod
-		}
-	}
-	return nil
+	return &failure{reason: training.FailureWorker, at: first.at, doubtful: true, restarts: first.restarts, pod: earliest, message: view.sentence(deletion(earliest))}
 }
 
 // compareDeletions orders deletions of the same second by what was written last of
@@ -127,19 +111,14 @@ func compareDeletions(a, b *corev1.Pod) int {
 // refusal is the failure of a job one of whose pods the API server did not take.
 func (view *view) refusal() *failure {
 	refused := view.seen.Refusal
-	if refused == nil {
+	if refused == nil || refused.Quota {
 		return nil
 	}
 	found := &failure{at: view.seen.Now, reason: training.FailureLauncher}
 	if refused.Role == training.RoleWorker {
 		found.reason = training.FailureWorker
 	}
-	advice := "Change what the job asks for, or what refuses it, and create the job again."
-	if refused.Quota {
-		found.reason = training.FailureResourceQuota
-		advice = fmt.Sprintf("Wait until other jobs of the namespace have ended, ask for less, or have the quota raised: kubectl describe quota -n %s.", view.job.Namespace)
-	}
-	found.message = fmt.Sprintf("%s could not be created: %s. %s", refused.Object, trimmed(refused.Message), advice)
+	found.message = fmt.Sprintf("%s could not be created: %s. Change what the job asks for, or what refuses it, and create the job again.", refused.Object, trimmed(refused.Message))
 	return found
 }
 
@@ -149,8 +128,7 @@ func trimmed(text string) string { return strings.TrimRight(text, ". \n") }
 // workerFailure is the failure of a job by one of its workers.
 func (view *view) workerFailure(pod *corev1.Pod) *failure {
 	found := troubleWith(pod)
-	// JobSet itself says if it misses a pod.
-	if found == nil && pod.DeletionTimestamp != nil && view.job.Kind == job.KindMPIJob {
+	if found == nil && pod.DeletionTimestamp != nil {
 		found = deletion(pod)
 	}
 	if found == nil || !view.fatal(found) {
@@ -168,7 +146,10 @@ func (view *view) failureOf(found *trouble, reason training.FailureReason, rank 
 	if aftermath && rank == rankWorker {
 		rank = rankAftermath
 	}
-	return &failure{reason: reason, message: view.sentence(found), at: found.at, rank: rank, stopped: !found.ended, doubtful: aftermath, pod: found.pod}
+	return &failure{
+		reason: reason, message: view.sentence(found), at: found.at, rank: rank, stopped: !found.ended, doubtful: aftermath, pod: found.pod,
+		restarts: found.ended && view.restartsAfter(rank),
+	}
 }
 
 // sentence tells the whole of a pod's trouble.
@@ -180,18 +161,13 @@ func capital(text string) string { return strings.ToUpper(text[:1]) + text[1:] }
 
 // fatal tells whether a job with a pod in such trouble has failed.
 func (view *view) fatal(found *trouble) bool {
-	limit := view.job.Lifetime.BackoffLimit
-	gaveUp := view.seen.Workload.Failed != ""
 	switch {
-	case found.ended:
-		// JobSet begins the whole anew as often as the job allows it.
-		return view.job.Kind == job.KindMPIJob || view.attempt >= limit || gaveUp
-	case found.forGood:
+	case found.ended, found.forGood:
 		return true
 	case found.reason == crashLoop:
-		return restarts(found.pod) > limit || gaveUp
+		return restarts(found.pod) > view.job.Lifetime.BackoffLimit
 	default:
-		return view.seen.Now.Sub(found.at) >= view.seen.ImagePatience
+		return view.seen.Now.Sub(found.at) >= view.seen.Patience.Image
 	}
 }
 
@@ -202,23 +178,30 @@ func restarts(pod *corev1.Pod) (most int32) {
 	return most
 }
 
+// restartsAfter tells whether a job is restarted when such a pod has failed. Where
+// workers outlive a restart, one that failed cannot be replaced.
+func (view *view) restartsAfter(rank int) bool {
+	return rank == rankLauncher || view.job.Kind.Traits().RestartsAsWhole
+}
+
 // missing is the failure of a job whose parts are gone.
 func (view *view) missing(previous Previous) *failure {
+	launcher := view.knownLauncher(previous)
 	switch {
-	case view.seen.Workload.Failed != "":
-		return view.workloadFailure(previous)
-	case previous.Suspended:
-		// What was there before is gone on purpose.
+	case previous.Suspended, previous.QuotaWait != nil:
+		// What existed before is gone on purpose.
 		return nil
-	case !view.seen.Workload.Exists && view.knownLauncher(previous) != "":
+	case !view.seen.Workload.Exists && launcher != "":
 		return &failure{reason: training.FailureLauncher, at: view.seen.Now, doubtful: true,
-			message: fmt.Sprintf("The %s was deleted while the job ran, and with it the launcher (pod %s). Start the job again.", view.workloadName(), view.knownLauncher(previous))}
-	case view.job.Kind == job.KindTrainJob:
-		return nil
+			message: fmt.Sprintf("The %s %s was deleted while the job ran, and with it the launcher (pod %s). Start the job again.",
+				view.job.Kind.Traits().Workload, plan.NamesOf(view.job).Workload, launcher)}
+	case view.launcher == nil && launcher == plan.PodName(view.job, training.RoleLauncher, 0, view.restart):
+		return &failure{reason: training.FailureLauncher, at: view.seen.Now, doubtful: true, restarts: true,
+			message: fmt.Sprintf("The launcher (pod %s) is gone: somebody deleted it, or its node was lost. Start the job again.", launcher)}
 	}
 	for _, status := range previous.WorkerPodStatuses {
-		if status.Name != "" && view.workers[status.Index] == nil {
-			return &failure{reason: training.FailureWorker, at: view.seen.Now, doubtful: true,
+		if status.Name == plan.PodName(view.job, training.RoleWorker, status.Index, view.restart) && view.workers[status.Index] == nil {
+			return &failure{reason: training.FailureWorker, at: view.seen.Now, doubtful: true, restarts: view.restartsAfter(rankWorker),
 				message: fmt.Sprintf("Worker %d (pod %s) is gone: somebody deleted it, or its node was lost. Start the job again.", status.Index, status.Name)}
 		}
 	}
@@ -234,54 +217,6 @@ func (view *view) knownLauncher(previous Previous) string {
 		return previous.LauncherPodStatus.Name
 	}
 	return ""
-}
-
-func (view *view) workloadName() string {
-	names := plan.NamesOf(view.job)
-	if view.job.Kind == job.KindMPIJob {
-		return "Job " + names.Launcher
-	}
-	return "JobSet " + names.JobSet
-}
-
-// workloadFailure is the failure of a job whose JobSet or Job gave up, where no
-// pod is left to say why: what was known of the pods is all there is.
-func (view *view) workloadFailure(previous Previous) *failure {
-	found := &failure{reason: training.FailureLauncher, at: view.seen.Workload.FailedAt}
-	if known := previous.LauncherPodStatus; known != nil && isFailureReason(known.Reason) {
-		found.reason, found.message = training.FailureReason(known.Reason), known.Message
-		return found
-	}
-	if message := view.lostWorker(previous); message != "" && !view.launcherFailedFirst() {
-		found.reason, found.message = training.FailureWorker, message
-		return found
-	}
-	who := "The launcher"
-	if name := view.knownLauncher(previous); name != "" {
-		who = fmt.Sprintf("The launcher (pod %s)", name)
-	}
-	found.message = fmt.Sprintf("%s ended unexpectedly: %s. Look at its events: kubectl get events -n %s.", who, trimmed(view.seen.Workload.Failed), view.job.Namespace)
-	return found
-}
-
-// lostWorker tells of the worker that was deleted first, as far as it is known.
-func (view *view) lostWorker(previous Previous) string {
-	if seen := view.seenDeletedFirst(); seen != nil {
-		return view.sentence(deletion(seen))
-	}
-	for _, worker := range previous.WorkerPodStatuses {
-		pod := view.workers[worker.Index]
-		if worker.Name != "" && (pod == nil || pod.DeletionTimestamp != nil) {
-			return fmt.Sprintf("Worker %d (pod %s) was deleted while the job ran. Start the job again.", worker.Index, worker.Name)
-		}
-	}
-	return ""
-}
-
-// launcherFailedFirst: JobSet names the first of its Jobs that failed, and then
-// deletes the others.
-func (view *view) launcherFailedFirst() bool {
-	return view.job.Kind == job.KindTrainJob && strings.Contains(view.seen.Workload.Failed, fmt.Sprintf("first failed job: %s-%s-", view.job.Name, training.RoleLauncher))
 }
 
 func isFailureReason(text string) bool {

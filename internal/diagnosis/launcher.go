@@ -10,7 +10,6 @@ import (
 
 	"github.com/trireme-mpi/trireme/api/training"
 	"github.com/trireme-mpi/trireme/internal/agent"
-	"github.com/trireme-mpi/trireme/internal/job"
 	"github.com/trireme-mpi/trireme/internal/plan"
 )
 
@@ -25,8 +24,7 @@ func (view *view) exitedWell() bool {
 	}
 	ended := status.State.Terminated
 	if isExitLost(ended) {
-		// Another launcher will be tried: then its end counts.
-		return view.launcher.Status.Reason == "" && view.launcherGaveUp() && saysItEndedWell(ended)
+		return view.launcher.Status.Reason == "" && saysItEndedWell(ended)
 	}
 	return view.launcher.Status.Phase != corev1.PodFailed && ended.ExitCode == 0
 }
@@ -50,13 +48,6 @@ func (view *view) wasStopped() bool {
 	return ended != nil && wasDeletedBy(view.launcher, ended.FinishedAt.Time)
 }
 
-// launcherSucceeded: success is read from the launcher's container, because Job
-// and JobSet say so only a second later. Only of a launcher that was stopped it
-// is theirs to say.
-func (view *view) launcherSucceeded() bool {
-	return view.exitedWell() && (!view.wasStopped() || view.seen.Workload.Complete && !view.seen.Workload.Suspended)
-}
-
 // launcherFailure is the failure of a job by its launcher.
 func (view *view) launcherFailure() *failure {
 	if view.launcher == nil {
@@ -64,29 +55,17 @@ func (view *view) launcherFailure() *failure {
 	}
 	ended, found := view.launcherEnd(), troubleWith(view.launcher)
 	lostPlace := found != nil && found.ended && found.exit == nil
-	if ended != nil && ended.ExitCode != 0 && !lostPlace && view.launcherGaveUp() {
+	if ended != nil && ended.ExitCode != 0 && !lostPlace {
 		return view.launcherExit(ended)
 	}
 	// How its command ended was judged above.
 	if found == nil || found.exit != nil && found.exit == ended {
 		return nil
 	}
-	if found.ended && !view.launcherGaveUp() || !found.ended && !view.fatal(found) {
+	if !view.fatal(found) {
 		return nil
 	}
 	return view.failureOf(found, training.FailureLauncher, rankLauncher)
-}
-
-// launcherGaveUp tells whether no other launcher will be tried.
-func (view *view) launcherGaveUp() bool {
-	if view.seen.Workload.Failed != "" {
-		return true
-	}
-	if view.job.Kind == job.KindTrainJob {
-		return view.attempt >= view.job.Lifetime.BackoffLimit
-	}
-	return count(view.seen.Launchers).Failed > view.job.Lifetime.BackoffLimit ||
-		view.job.Lifetime.BackoffLimit == 0 && view.launcher.Spec.RestartPolicy == corev1.RestartPolicyNever
 }
 
 // launcherContainer is the state of the container that decides: a gate that was
@@ -130,7 +109,7 @@ func (view *view) launcherExit(ended *corev1.ContainerStateTerminated) *failure 
 	}
 	// A program may leave what looks like a report.
 	if report := reportOf(ended); report != nil && isFailureReason(report.Reason) && ended.Reason != "OOMKilled" {
-		failure := &failure{at: found.at, rank: rankLauncher}
+		failure := &failure{at: found.at, rank: rankLauncher, restarts: true}
 		failure.reason, failure.message = view.reported(report, found.at)
 		return failure
 	}
@@ -148,8 +127,10 @@ func (view *view) launcherExit(ended *corev1.ContainerStateTerminated) *failure 
 func (view *view) reported(report *agent.Report, at time.Time) (training.FailureReason, string) {
 	reason := training.FailureReason(report.Reason)
 	pod := view.byHost(report.Host)
-	if found := view.explained(pod, reason, at); found != nil {
-		return training.FailureWorker, view.sentence(found)
+	if pod != nil {
+		if found := explanation(pod, reason, at); found != nil {
+			return training.FailureWorker, view.sentence(found)
+		}
 	}
 	advice := "The launcher's log says more: " + logCommand(view.launcher, view.launcherContainer().Name) + "."
 	if pod == nil {
@@ -183,20 +164,6 @@ func killedAdvice(pod *corev1.Pod) string {
 		most = "its container's limit of " + limit
 	}
 	return fmt.Sprintf("What is killed so has most often used more memory than %s. %s", most, memoryAdvice(pod, container))
-}
-
-// explained is what is known of the worker that the launcher names, nil if it is
-// gone. Where that one was deleted, others may have been before it.
-func (view *view) explained(pod *corev1.Pod, reported training.FailureReason, at time.Time) *trouble {
-	var found *trouble
-	if pod != nil {
-		found = explanation(pod, reported, at)
-	}
-	isDeletion := pod == nil && reported == training.FailureWorker || found != nil && found.reason == reasonDeleted
-	if seen := view.seenDeletedFirst(); isDeletion && seen != nil && wasDeletedBy(seen, at) {
-		return deletion(seen)
-	}
-	return found
 }
 
 // explanation is what the pod of a worker says of why the launcher, which ended

@@ -16,7 +16,7 @@ import (
 
 // progress is how far the job has come, as its pods show it.
 func (view *view) progress(previous Previous) training.Progress {
-	progress := training.Progress{Phase: training.PhasePending, Timeline: previous.Timeline}
+	progress := training.Progress{Phase: training.PhasePending, Timeline: previous.Timeline, Restart: previous.Restart}
 	if view.podsRun() {
 		progress.Phase = training.PhaseRunning
 	}
@@ -175,7 +175,7 @@ func (view *view) recordSteps(verdict *Verdict, previous Previous) {
 		}
 	}
 	record(training.StepSubmitted, true, previous.Submitted.Time)
-	record(training.StepAdmitted, verdict.Stage != "" && view.job.Initializer == nil || view.seen.Fetching.Complete, view.admittedAt(previous))
+	record(training.StepAdmitted, view.job.Initializer == nil || view.hasFetched() || view.seen.Workload.Exists, view.admittedAt(previous))
 	record(training.StepScheduled, verdict.Gang.Yes, view.latest(view.pods(), placedAt))
 	record(training.StepPodsReady, verdict.WorkersReady.Yes, view.latest(view.inOrder(), readyAt))
 	if view.launcher != nil {

@@ -20,11 +20,19 @@ const (
 	// explanationPatience is how long a launcher that lost a worker waits for what
 	// the worker's own pod has to say.
 	explanationPatience = 2 * time.Second
+	// initializerRestarts is how often the kubelet may restart the initializer, after
+	// the retries that it makes by itself.
+	initializerRestarts = 2
 )
 
 // running is the verdict on a job that has, or shall have, its pods.
 func (view *view) running(verdict *Verdict, previous Previous) {
-	if view.heldByQueue() && !view.launcherSucceeded() {
+	if verdict.Stage == plan.Held && view.yields(previous) {
+		verdict.StartTime = previous.StartTime
+		view.waitForQuota(verdict, previous)
+		return
+	}
+	if verdict.Stage == plan.Held {
 		verdict.suspend(Answer{Yes: true, Reason: reasonQueued, Message: "Kueue holds the job back until there is room in its queue"}, previous)
 		return
 	}
@@ -33,44 +41,41 @@ func (view *view) running(verdict *Verdict, previous Previous) {
 	if verdict.StartTime == nil && verdict.Gang.Yes {
 		verdict.StartTime = stepTime(verdict.Timeline, training.StepScheduled)
 	}
-	if view.launcherSucceeded() {
+	if view.exitedWell() {
 		view.end(verdict, training.PhaseSucceeded, view.launcherEnd().FinishedAt.Time)
 		return
 	}
-	// The launcher's pod may be gone, but its Job knows how it ended.
-	if view.launcher == nil && view.seen.Workload.Complete {
-		if verdict.Ask = AskConfirmation; view.seen.Confirmed {
-			verdict.Ask = AskNothing
-			view.end(verdict, training.PhaseSucceeded, view.seen.Now)
-		}
-		return
-	}
 	if found := view.firstFailure(previous); found != nil {
-		view.judge(verdict, found)
+		view.judge(verdict, previous, found)
 		return
 	}
-	view.checkClocks(verdict)
+	view.checkClocks(verdict, previous)
+	if verdict.Stage == plan.Active && verdict.Ask == AskNothing {
+		view.waitForQuota(verdict, previous)
+	}
 	if obstacle := view.seen.Obstacle; obstacle != nil && !view.allMade() && verdict.Stage != plan.Finished {
 		verdict.hinder(*obstacle)
 	}
 }
 
-// allMade tells whether there is everything that the operator makes: the workers
-// of an MPIJob stand beside its launcher's Job.
+// allMade tells whether everything exists that the operator creates at this stage.
 func (view *view) allMade() bool {
-	return view.seen.Workload.Exists && (view.job.Kind == job.KindTrainJob || int32(len(view.workers)) >= view.job.Worker.Replicas)
+	if view.job.Initializer != nil && !view.hasFetched() && !view.seen.Workload.Exists {
+		return len(view.seen.Initializers) > 0
+	}
+	return view.seen.Workload.Exists && len(view.pods()) >= int(view.expectedPods())
 }
 
-// judge fails the job, unless something must be found out first: a cache may not know
-// that what has waited for too long goes on, or has ended well.
-func (view *view) judge(verdict *Verdict, found *failure) {
+// judge fails or restarts the job, unless something must be found out first: a cache
+// may not know that what has waited for too long goes on, or has succeeded.
+func (view *view) judge(verdict *Verdict, previous Previous, found *failure) {
 	switch {
 	case (found.doubtful || found.stopped) && !view.seen.Confirmed:
 		verdict.Ask = AskConfirmation
 	case view.mayBeExplained(found):
 		verdict.NextCheck = 200 * time.Millisecond
 	default:
-		view.fail(verdict, found)
+		view.conclude(verdict, previous, found)
 	}
 }
 
@@ -144,17 +149,9 @@ func (view *view) concludeLauncher(verdict *Verdict) {
 }
 
 // checkClocks fails a job whose time is up.
-func (view *view) checkClocks(verdict *Verdict) {
-	now := view.seen.Now
-	if limit := view.job.Lifetime.ActiveDeadlineSeconds; limit != nil && verdict.StartTime != nil {
-		deadline := verdict.StartTime.Add(time.Duration(*limit) * time.Second)
-		if !now.Before(deadline) {
-			view.judge(verdict, view.overdue(verdict, *limit))
-			return
-		}
-		verdict.checkIn(deadline.Sub(now))
-	}
-	if !verdict.Gang.Yes {
+func (view *view) checkClocks(verdict *Verdict, previous Previous) {
+	view.checkDeadline(verdict, previous)
+	if !verdict.Gang.Yes && verdict.Ask == AskNothing && verdict.Stage != plan.Finished {
 		view.checkGang(verdict)
 	}
 	if verdict.Stage == plan.Finished {
@@ -162,9 +159,23 @@ func (view *view) checkClocks(verdict *Verdict) {
 	}
 	for _, pod := range view.pods() {
 		if found := troubleWith(pod); found != nil && !found.ended && found.reason != crashLoop {
-			verdict.checkIn(found.at.Add(view.seen.ImagePatience).Sub(now))
+			verdict.checkIn(found.at.Add(view.seen.Patience.Image).Sub(view.seen.Now))
 		}
 	}
+}
+
+// checkDeadline fails a job that ran for longer than it may.
+func (view *view) checkDeadline(verdict *Verdict, previous Previous) {
+	limit := view.job.Lifetime.ActiveDeadlineSeconds
+	if limit == nil || verdict.StartTime == nil {
+		return
+	}
+	deadline := verdict.StartTime.Add(time.Duration(*limit) * time.Second)
+	if wait := deadline.Sub(view.seen.Now); wait > 0 {
+		verdict.checkIn(wait)
+		return
+	}
+	view.judge(verdict, previous, view.overdue(verdict, *limit))
 }
 
 // checkIn has the job looked at again, no later than this.
@@ -182,7 +193,7 @@ func (view *view) overdue(verdict *Verdict, limit int64) *failure {
 	case !verdict.WorkersReady.Yes:
 		found.reason = training.FailureWorker
 		stood = "not all workers were ready: " + verdict.WorkersReady.Message
-	case !verdict.LauncherReady.Yes:
+	case view.launcher == nil || !verdict.LauncherReady.Yes:
 		found.reason = training.FailureSSHConnection
 		stood = "all workers were ready, but the launcher had not reached all of them: " + verdict.LauncherReady.Message
 	default:
@@ -194,24 +205,25 @@ func (view *view) overdue(verdict *Verdict, limit int64) *failure {
 	return found
 }
 
-// checkGang fails a job whose pods did not all get a place in time. No scheduler
-// ever does.
+// checkGang fails a job whose pods were not all scheduled in time. No scheduler
+// ever does. The clock starts with the first pod that exists.
 func (view *view) checkGang(verdict *Verdict) {
 	timeout := time.Duration(view.job.Gang.TimeoutSeconds) * time.Second
-	since, complete := view.waitingSince()
-	unplaced := slices.IndexFunc(view.pods(), func(pod *corev1.Pod) bool { return !isPlaced(pod) })
-	// Workers that all have a place may take their time until the launcher comes.
-	if timeout <= 0 || !complete || unplaced < 0 {
+	pods := view.pods()
+	unplaced := slices.IndexFunc(pods, func(pod *corev1.Pod) bool { return !isPlaced(pod) })
+	isComplete := len(pods) >= int(view.expectedPods())
+	// Workers that are all scheduled may take their time until the launcher comes.
+	if timeout <= 0 || len(pods) == 0 || isComplete && unplaced < 0 {
 		return
 	}
 	if view.seen.ScaleUp {
 		timeout = max(timeout, scaleUpTimeout)
 	}
-	if wait := since.Add(timeout).Sub(view.seen.Now); wait > 0 {
+	if wait := view.firstCreated(pods).Add(timeout).Sub(view.seen.Now); wait > 0 {
 		verdict.checkIn(wait)
 		return
 	}
-	// The last pod may have got its place a moment ago.
+	// The last pod may have been scheduled a moment ago.
 	if !view.seen.Confirmed {
 		verdict.Ask = AskConfirmation
 		return
@@ -220,28 +232,30 @@ func (view *view) checkGang(verdict *Verdict) {
 		verdict.Ask = AskNodes
 		return
 	}
+	first := ""
+	if unplaced >= 0 {
+		first = fmt.Sprintf(" The first without a place is %s.", view.who(pods[unplaced]))
+	}
 	view.fail(verdict, &failure{
 		reason: training.FailureGangSchedulingTimeout, at: view.seen.Now,
-		message: fmt.Sprintf("Gang scheduling timeout: Requested %d pods, only %d nodes available with sufficient resources. After %s: %s. The first without a place is %s. Ask for fewer or smaller nodes, or try again when others have ended.",
-			view.job.Pods(), *view.seen.FreeNodes, timeout, trimmed(verdict.Gang.Message), view.who(view.pods()[unplaced])),
+		message: fmt.Sprintf("Gang scheduling timeout: Requested %d pods, only %d nodes available with sufficient resources. After %s: %s.%s Ask for fewer or smaller nodes, or try again when others have ended.",
+			view.job.Pods(), *view.seen.FreeNodes, timeout, trimmed(verdict.Gang.Message), first),
 	})
 }
 
-// waitingSince is when the last of the pods came to exist.
-func (view *view) waitingSince() (since time.Time, complete bool) {
-	pods := view.pods()
+func (view *view) firstCreated(pods []*corev1.Pod) (first time.Time) {
 	for _, pod := range pods {
-		if pod.CreationTimestamp.After(since) {
-			since = pod.CreationTimestamp.Time
+		if first.IsZero() || pod.CreationTimestamp.Time.Before(first) {
+			first = pod.CreationTimestamp.Time
 		}
 	}
-	return since, len(pods) == int(view.expectedPods())
+	return first
 }
 
 // expectedPods is how many pods there shall be now: a launcher that waits for
 // its workers comes later.
 func (view *view) expectedPods() int32 {
-	if view.job.LauncherWaits && view.launcher == nil && !view.seen.Workload.Exists {
+	if view.job.LauncherWaits && view.launcher == nil {
 		return view.job.Worker.Replicas
 	}
 	return view.job.Pods()
@@ -255,25 +269,27 @@ func (view *view) initializing(verdict *Verdict, previous Previous) {
 		view.fail(verdict, refused)
 		return
 	}
-	if obstacle := view.seen.Obstacle; obstacle != nil && !view.seen.Fetching.Exists {
+	if obstacle := view.seen.Obstacle; obstacle != nil && !view.allMade() {
 		verdict.hinder(*obstacle)
 		return
 	}
-	gaveUp := view.seen.Fetching.Failed != ""
-	if found := view.initializerTrouble(); found != nil {
-		verdict.wait(Answer{Reason: orElse(found.reason, "Failed"), Message: view.initializerSentence(found)})
-		if gaveUp || !found.ended && view.fatal(found) {
-			view.fail(verdict, &failure{reason: training.FailureTraining, message: verdict.Waiting.Message, at: found.at, stopped: !found.ended})
-			return
-		}
-		if !found.ended {
-			verdict.checkIn(found.at.Add(view.seen.ImagePatience).Sub(view.seen.Now))
-		}
+	found := view.initializerTrouble()
+	if found == nil {
+		view.waitForQuota(verdict, previous)
 		return
 	}
-	if gaveUp {
-		view.fail(verdict, &failure{reason: training.FailureTraining, at: view.seen.Fetching.FailedAt,
-			message: fmt.Sprintf("The initializer (Job %s) failed: %s. Start the job again.", plan.NamesOf(view.job).Initializer, trimmed(view.seen.Fetching.Failed))})
+	verdict.wait(Answer{Reason: orElse(found.reason, "Failed"), Message: view.initializerSentence(found)})
+	isFatal := found.ended || found.forGood
+	if found.reason == crashLoop {
+		isFatal = restarts(found.pod) > initializerRestarts
+	} else if !isFatal {
+		isFatal = view.fatal(found)
+		verdict.checkIn(found.at.Add(view.seen.Patience.Image).Sub(view.seen.Now))
+	}
+	if isFatal {
+		view.conclude(verdict, previous, &failure{
+			reason: training.FailureTraining, message: verdict.Waiting.Message, at: found.at, stopped: !found.ended, restarts: found.ended || found.reason == crashLoop,
+		})
 	}
 }
 
@@ -319,18 +335,18 @@ func (view *view) workersRun() bool {
 }
 
 // WorkersRunning tells since when all workers run, for the gate's clock.
-func WorkersRunning(made *job.Job, seen Observed) (launcher *corev1.Pod, running bool) {
-	view := newView(made, &seen)
+func WorkersRunning(made *job.Job, previous Previous, seen Observed) (launcher *corev1.Pod, running bool) {
+	view := newView(made, &previous, &seen)
 	return view.launcher, view.launcher != nil && view.workersRun()
 }
 
 // LauncherEnded tells whether the launcher has come to its end by itself.
-func LauncherEnded(made *job.Job, seen Observed) bool {
-	view := newView(made, &seen)
+func LauncherEnded(made *job.Job, previous Previous, seen Observed) bool {
+	view := newView(made, &previous, &seen)
 	if view.exitedWell() {
 		return true
 	}
-	return view.launcher != nil && view.launcherGaveUp() && (view.launcher.Status.Phase == corev1.PodFailed || willFail(view.launcher))
+	return view.launcher != nil && (view.launcher.Status.Phase == corev1.PodFailed || willFail(view.launcher))
 }
 
 // willFail tells whether a pod has nothing left that runs, or will. Kubelet tells of
@@ -339,19 +355,4 @@ func willFail(pod *corev1.Pod) bool {
 	statuses := pod.Status.ContainerStatuses
 	return pod.Spec.RestartPolicy == corev1.RestartPolicyNever && len(statuses) == len(pod.Spec.Containers) &&
 		!slices.ContainsFunc(statuses, func(status corev1.ContainerStatus) bool { return status.State.Terminated == nil })
-}
-
-// EndsByItself tells whether a pod has ended, so that whatever made it will
-// notice and end the others.
-func EndsByItself(made *job.Job, seen Observed) bool {
-	view := newView(made, &seen)
-	if view.exitedWell() {
-		return true
-	}
-	for _, pod := range view.pods() {
-		if failed(pod) != nil {
-			return true
-		}
-	}
-	return false
 }

@@ -92,6 +92,12 @@ func (verdict *Verdict) MPIJobStatus(made *job.Job, status *v2beta1.MPIJobStatus
 	} else if wasSuspended {
 		set(v2beta1.JobSuspended, Answer{Reason: "MPIJobResumed", Message: "The job is not suspended"})
 	}
+	wasRestarted := slices.ContainsFunc(status.Conditions, func(condition v2beta1.JobCondition) bool { return condition.Type == v2beta1.JobRestarting })
+	if verdict.Stage == plan.Restarting {
+		set(v2beta1.JobRestarting, Answer{Yes: true, Reason: "MPIJobRestarting", Message: verdict.Waiting.Message})
+	} else if wasRestarted {
+		set(v2beta1.JobRestarting, Answer{Reason: "MPIJobRestarted", Message: "The job is not being restarted"})
+	}
 	set(v2beta1.JobPending, verdict.pending())
 	set(v2beta1.JobRunning, verdict.runs())
 	switch verdict.Phase {

@@ -7,15 +7,12 @@ import (
 	"strconv"
 	"strings"
 
-	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/trireme-mpi/trireme/api/training"
 	"github.com/trireme-mpi/trireme/internal/job"
+	"github.com/trireme-mpi/trireme/internal/plan"
 )
-
-// restartAttempt is JobSet's label for how often it has begun anew.
-const restartAttempt = "jobset.sigs.k8s.io/restart-attempt"
 
 // view is what is seen of a job, in order.
 type view struct {
@@ -25,25 +22,23 @@ type view struct {
 	launcher *corev1.Pod
 	// workers by index, as far as they are there.
 	workers map[int32]*corev1.Pod
-	// attempt is how often JobSet has begun anew.
-	attempt int32
+	// restart is the number of the present start, as the status counts them.
+	restart int32
 }
 
-func newView(made *job.Job, seen *Observed) *view {
+func newView(made *job.Job, previous *Previous, seen *Observed) *view {
 	view := &view{job: made, seen: seen, workers: map[int32]*corev1.Pod{}}
-	for _, pods := range [][]*corev1.Pod{seen.Launchers, seen.Workers} {
-		for _, pod := range pods {
-			view.attempt = max(view.attempt, AttemptOf(pod))
-		}
+	if previous.Restart != nil {
+		view.restart = previous.Restart.Count
 	}
 	for _, pod := range seen.Launchers {
-		if AttemptOf(pod) == view.attempt && (view.launcher == nil || newer(pod, view.launcher)) {
+		if plan.RestartOf(pod) == view.restart && (view.launcher == nil || newer(pod, view.launcher)) {
 			view.launcher = pod
 		}
 	}
 	for _, pod := range seen.Workers {
 		index, known := WorkerIndex(made, pod)
-		if !known || AttemptOf(pod) != view.attempt {
+		if !known || made.Kind.Traits().RestartsAsWhole && plan.RestartOf(pod) != view.restart {
 			continue
 		}
 		if there := view.workers[index]; there == nil || newer(pod, there) {
@@ -68,23 +63,12 @@ func isOver(pod *corev1.Pod) bool {
 	return pod.Status.Phase == corev1.PodFailed || pod.Status.Phase == corev1.PodSucceeded
 }
 
-// AttemptOf is how often JobSet had begun anew when it made a pod.
-func AttemptOf(pod *corev1.Pod) int32 {
-	attempt, err := strconv.ParseInt(pod.Labels[restartAttempt], 10, 32)
-	if err != nil {
-		return 0
-	}
-	return int32(attempt)
-}
-
-// WorkerIndex is the number of a worker, from 0.
+// WorkerIndex is the number of a worker, from 0. The host name has it; what the
+// label of replicas counts from differs.
 func WorkerIndex(made *job.Job, pod *corev1.Pod) (int32, bool) {
-	text := pod.Labels[batchv1.JobCompletionIndexAnnotation]
-	if made.Kind == job.KindMPIJob {
-		text = strings.TrimPrefix(pod.Name, made.Name+"-worker-")
-	}
+	text, isWorker := strings.CutPrefix(pod.Spec.Hostname, made.Name+made.Kind.Traits().WorkerHostInfix)
 	index, err := strconv.ParseInt(text, 10, 32)
-	return int32(index), err == nil && index >= 0 && int32(index) < made.Worker.Replicas
+	return int32(index), isWorker && err == nil && index >= 0 && int32(index) < made.Worker.Replicas
 }
 
 // inOrder are the workers that are there, by index.
@@ -139,6 +123,9 @@ func count(pods []*corev1.Pod) (counts Counts) {
 			counts.Failed++
 		default:
 			counts.Active++
+			if isReady(pod) {
+				counts.Ready++
+			}
 		}
 	}
 	return counts

@@ -55,9 +55,6 @@ func askedFor(made *job.Job, available *Available) (Backend, error) {
 			return nil, fmt.Errorf("the runtime asks for %s, but this cluster does not serve %s: %s, or change the runtime's podGroupPolicy",
 				asked, candidate.api(), candidate.remedy)
 		}
-		if asked == job.Native && kueueDropsNative(made) {
-			return nil, fmt.Errorf("the runtime asks for native, but %s: use a runtime with coscheduling, or no queue", kueueWords(made))
-		}
 		scheduler, err := podScheduler(made)
 		if err != nil {
 			return nil, fmt.Errorf("the runtime asks for %s, but %w: name the same in both templates, or none", asked, err)
@@ -84,9 +81,6 @@ func discovered(made *job.Job, available *Available) (Backend, string) {
 	for _, candidate := range available.candidates() {
 		if !candidate.there {
 			continue
-		}
-		if candidate.name == job.Native && kueueDropsNative(made) {
-			return none{}, kueueWords(made)
 		}
 		return candidate.backend(""), fmt.Sprintf("this cluster serves %s", candidate.api())
 	}
@@ -128,15 +122,4 @@ func schedulerOf(template *corev1.PodTemplateSpec) string {
 		return name
 	}
 	return ""
-}
-
-// kueueDropsNative tells whether pods would lose their group on the way. A
-// TrainJob's go through a JobSet that Kueue (0.16) rewrites without the field
-// that it does not know; an MPIJob's are made by us, after Kueue.
-func kueueDropsNative(made *job.Job) bool {
-	return made.Kind == job.KindTrainJob && made.Queue != ""
-}
-
-func kueueWords(made *job.Job) string {
-	return fmt.Sprintf("Kueue, in whose queue %s the job waits, drops the field that makes pods members of a native gang", made.Queue)
 }

@@ -8,6 +8,7 @@ package job
 
 import (
 	"fmt"
+	"maps"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -51,22 +52,6 @@ type Job struct {
 	NetworkPolicy training.NetworkPolicyTemplate
 	Gang          Gang
 	Lifetime      Lifetime
-}
-
-// Kind is the API that a job was written for.
-type Kind string
-
-const (
-	KindTrainJob Kind = "TrainJob"
-	KindMPIJob   Kind = "MPIJob"
-)
-
-// Type is the value of the label training.LabelJobType.
-func (kind Kind) Type() string {
-	if kind == KindMPIJob {
-		return training.JobTypeMPIJob
-	}
-	return training.JobTypeTrainJob
 }
 
 // MPI is an implementation of MPI.
@@ -199,30 +184,26 @@ func queueLabels(labels map[string]string) map[string]string {
 }
 
 // WorkerName is the name of a worker of an MPIJob, and its host name.
-func WorkerName(job string, index int32) string { return fmt.Sprintf("%s-worker-%d", job, index) }
+func WorkerName(job string, index int32) string {
+	return fmt.Sprintf("%s%s%d", job, traits[KindMPIJob].WorkerHostInfix, index)
+}
 
-// LauncherPodName is how JobSet names the launcher's pod of a TrainJob: the
-// longest name that is made of a TrainJob's. JobSet checks its length with a
-// suffix as Kubernetes appends it.
-func LauncherPodName(job string) string { return job + "-launcher-0-0-xxxxx" }
+// LauncherPodName is the longest name that is derived from a TrainJob's. JobSet's
+// webhook checks its length with a suffix of this size.
+func LauncherPodName(job string) string {
+	return job + traits[KindTrainJob].LauncherHostSuffix + "-xxxxx"
+}
 
 // Objects are the numbers of the objects that a job is made of besides its
 // pods, by the names that a ResourceQuota counts them under.
 func (job *Job) Objects() map[corev1.ResourceName]int64 {
-	objects := map[corev1.ResourceName]int64{"services": 1, "secrets": 1, "configmaps": 1, "count/jobs.batch": 1}
-	if job.Kind == KindTrainJob {
-		objects["count/jobs.batch"] = 2
-		objects["count/jobsets.jobset.x-k8s.io"] = 1
-		objects["count/controllerrevisions.apps"] = 1
-	}
+	objects := map[corev1.ResourceName]int64{"services": 1, "secrets": 1, "configmaps": 1}
+	maps.Copy(objects, job.Kind.Traits().Objects)
 	for _, name := range []corev1.ResourceName{"services", "secrets", "configmaps"} {
 		objects["count/"+name] = objects[name]
 	}
 	if job.NetworkPolicy != "" {
 		objects["count/networkpolicies.networking.k8s.io"] = 1
-	}
-	if job.Initializer != nil {
-		objects["count/jobs.batch"]++
 	}
 	if job.Initializer != nil && job.Initializer.ClaimName == "" {
 		objects["persistentvolumeclaims"], objects["count/persistentvolumeclaims"] = 1, 1

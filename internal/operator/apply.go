@@ -4,13 +4,12 @@ import (
 	"context"
 	"crypto/rand"
 	"fmt"
+	"reflect"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
-	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -18,7 +17,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 
 	"github.com/trireme-mpi/trireme/api/training"
 	"github.com/trireme-mpi/trireme/internal/agent"
@@ -41,79 +39,68 @@ const (
 	cachePatience = 5 * time.Second
 )
 
-// apply makes what the plan says. A refusal is what the API server will not take
-// however often it is asked.
-func (reconciler *Reconciler) apply(ctx context.Context, made *job.Job, seen diagnosis.Observed, verdict *diagnosis.Verdict, in around) (*diagnosis.Refusal, error) {
-	state := stateOf(made, seen, verdict)
+// apply does what the plan says. A refusal is what the API server will not take.
+func (reconciler *Reconciler) apply(ctx context.Context, scope *scope, verdict *diagnosis.Verdict) (*diagnosis.Refusal, error) {
+	state := stateOf(scope, verdict)
+	if err := reconciler.release(ctx, plan.Released(state)); err != nil {
+		return nil, err
+	}
+	in := scope.in
 	if in.Gang == nil {
-		// Nothing can be made before the obstacle is out of the way; what is there
-		// can go.
+		// Nothing can be created before the obstacle is removed; what exists can be
+		// deleted.
 		if state.Stage == plan.Active || state.Stage == plan.Initializing {
 			return nil, nil
 		}
 		in = in.withoutGang()
 	}
 	if state.Stage == plan.Active {
-		if err := reconciler.stampClock(ctx, made, seen); err != nil {
+		if err := reconciler.stampClock(ctx, scope); err != nil {
 			return nil, err
 		}
 	}
-	held := state.Stage == plan.Active && plan.HoldsLauncherBack(made, state, in.Surroundings)
-	if isThere(made, state, seen) || held && hasWorkers(made, seen) {
+	if scope.hasAll(state, in) {
 		return nil, nil
 	}
-	if reconciler.submitted.has(made.UID, state, reconciler.Clock.Now()) {
+	if reconciler.submitted.has(scope.job.UID, state, reconciler.Clock.Now()) {
 		lookAgain(verdict)
 		return nil, nil
 	}
-	todo := plan.Of(made, state, in.Surroundings)
-	if len(todo.Ensure) > 0 {
-		reconciler.submitted.begin(made.UID)
+	todo := plan.Of(scope.job, state, in.Surroundings)
+	if len(todo.Ensure)+len(todo.Pods) == 0 {
+		return nil, reconciler.remove(ctx, scope, todo.Remove)
 	}
-	refusal, err := reconciler.ensure(ctx, made, in, missing(seen, todo.Ensure))
+	reconciler.submitted.begin(scope.job.UID)
+	refusal, err := reconciler.ensure(ctx, scope, state, in, todo)
 	if refusal != nil || err != nil {
 		return refusal, err
 	}
-	if len(todo.Ensure) > 0 {
-		reconciler.submitted.add(made.UID, state, reconciler.Clock.Now())
-		lookAgain(verdict)
-	}
-	return nil, reconciler.remove(ctx, made, seen, todo)
+	reconciler.submitted.add(scope.job.UID, state, reconciler.Clock.Now())
+	lookAgain(verdict)
+	return nil, nil
 }
 
-// missing are the objects that the cache does not show.
-func missing(seen diagnosis.Observed, objects []gang.Object) []gang.Object {
-	workers := map[string]bool{}
-	for _, pod := range seen.Workers {
-		workers[pod.Name] = true
-	}
-	return slices.DeleteFunc(objects, func(object gang.Object) bool {
-		_, isPod := object.(*corev1.Pod)
-		return isPod && workers[object.GetName()]
-	})
+// isComplete tells whether all that a job needs exists, or was created a moment ago.
+func (reconciler *Reconciler) isComplete(scope *scope, state plan.State) bool {
+	return scope.hasAll(state, scope.in) || reconciler.submitted.has(scope.job.UID, state, reconciler.Clock.Now())
 }
 
-// isComplete tells whether all that a job needs is there, or was created a
-// moment ago.
-func (reconciler *Reconciler) isComplete(made *job.Job, state plan.State, seen diagnosis.Observed) bool {
-	return isThere(made, state, seen) || reconciler.submitted.has(made.UID, state, reconciler.Clock.Now())
-}
-
-// isThere tells whether the cache shows all that a job needs.
-func isThere(made *job.Job, state plan.State, seen diagnosis.Observed) bool {
+// hasAll tells whether the cache shows all that a job needs.
+func (scope *scope) hasAll(state plan.State, in around) bool {
 	switch state.Stage {
 	case plan.Initializing:
-		return seen.Fetching.Exists
+		return scope.hasPod(state.Initializers, plan.PodName(scope.job, training.RoleInitializer, 0, state.Restart))
 	case plan.Active:
-		return seen.Workload.Exists && hasWorkers(made, seen)
+		held := in.Gang != nil && plan.HoldsLauncherBack(scope.job, state, in.Surroundings)
+		return scope.workload != nil && len(state.Workers) >= int(scope.job.Worker.Replicas) &&
+			(held || scope.hasPod(state.Launchers, plan.PodName(scope.job, training.RoleLauncher, 0, state.Restart)))
 	default:
 		return false
 	}
 }
 
-// hasWorkers: those of a TrainJob are JobSet's to make.
-func hasWorkers(made *job.Job, seen diagnosis.Observed) bool {
-	return made.Kind == job.KindTrainJob || len(seen.Workers) >= int(made.Worker.Replicas)
+func (scope *scope) hasPod(pods []*corev1.Pod, name string) bool {
+	return slices.ContainsFunc(pods, func(pod *corev1.Pod) bool { return pod.Name == name })
 }
 
 // lookAgain: what was created and is not seen in time was deleted before anybody saw
@@ -124,20 +111,72 @@ func lookAgain(verdict *diagnosis.Verdict) {
 	}
 }
 
-// ensure creates what is not there: first what pods refer to, then the pods. What
-// fails keeps nothing else from being made.
-func (reconciler *Reconciler) ensure(ctx context.Context, made *job.Job, in around, objects []gang.Object) (*diagnosis.Refusal, error) {
+// ensure creates what does not exist: first what pods refer to and what stands for
+// them, then the pods.
+func (reconciler *Reconciler) ensure(ctx context.Context, scope *scope, state plan.State, in around, todo plan.Plan) (*diagnosis.Refusal, error) {
+	// Where a pod of this start exists, so does all that it refers to.
+	if scope.workload == nil || podsOf(scope.seen) == 0 {
+		if refusal, err := reconciler.createAll(ctx, scope, todo.Ensure, len(todo.Ensure)); refusal != nil || err != nil {
+			return refusal, err
+		}
+	}
+	if state.Stage == plan.Active && scope.workload == nil {
+		if err := reconciler.takeCreated(ctx, scope, todo.Ensure); err != nil {
+			return nil, err
+		}
+		if scope.seen.Workload.Suspended {
+			return nil, nil
+		}
+		state.Workload = scope.workload.GetUID()
+		todo = plan.Of(scope.job, state, in.Surroundings)
+	}
+	var pods []gang.Object
+	for _, pod := range todo.Pods {
+		if !scope.hasPod(slices.Concat(scope.seen.Launchers, scope.seen.Workers), pod.Name) {
+			pods = append(pods, pod)
+		}
+	}
+	// While a quota is exceeded, one pod tries it for all.
+	if scope.previous.QuotaWait != nil && len(pods) > 0 {
+		if refusal, err := reconciler.createAll(ctx, scope, pods[:1], 1); refusal != nil || err != nil {
+			return refusal, err
+		}
+		pods = pods[1:]
+	}
+	return reconciler.createAll(ctx, scope, pods, parallelCreates)
+}
+
+// takeCreated takes the workload as it was stored: a queue may hold it back from its
+// first moment on.
+func (reconciler *Reconciler) takeCreated(ctx context.Context, scope *scope, created []gang.Object) error {
+	workload := reconciler.kind.emptyWorkload()
+	for _, object := range created {
+		if object.GetName() == plan.NamesOf(scope.job).Workload && reflect.TypeOf(object) == reflect.TypeOf(workload) && object.GetUID() != "" {
+			scope.take(reconciler.kind, object)
+			return nil
+		}
+	}
+	// It existed already, and the cache has not seen it yet.
+	key := client.ObjectKey{Namespace: scope.job.Namespace, Name: plan.NamesOf(scope.job).Workload}
+	if err := reconciler.Live.Get(ctx, key, workload); err != nil {
+		return fmt.Errorf("read %s %s: %w", scope.job.Kind.Traits().Workload, key, err)
+	}
+	scope.take(reconciler.kind, workload)
+	return nil
+}
+
+// createAll creates objects at the same time. What fails keeps nothing else from
+// being created, but what a quota refuses stops the others.
+func (reconciler *Reconciler) createAll(ctx context.Context, scope *scope, objects []gang.Object, parallel int) (*diagnosis.Refusal, error) {
 	refusals := &firstRefusal{}
 	group := errgroup.Group{}
-	group.SetLimit(parallelCreates)
-	for i, object := range objects {
-		if i > 0 && makesPods(object) && !makesPods(objects[i-1]) {
-			if err := group.Wait(); err != nil || refusals.found != nil {
-				return refusals.found, err
-			}
-		}
+	group.SetLimit(max(parallel, 1))
+	for _, object := range objects {
 		group.Go(func() error {
-			refusal, err := reconciler.create(ctx, made, in, object)
+			if refusals.isQuota() {
+				return nil
+			}
+			refusal, err := reconciler.create(ctx, scope, object)
 			refusals.set(refusal)
 			return err
 		})
@@ -160,46 +199,43 @@ func (first *firstRefusal) set(refusal *diagnosis.Refusal) {
 	}
 }
 
-func makesPods(object gang.Object) bool {
-	switch object.(type) {
-	case *corev1.Pod, *batchv1.Job, *jobset.JobSet:
-		return true
-	}
-	return false
+func (first *firstRefusal) isQuota() bool {
+	first.mutex.Lock()
+	defer first.mutex.Unlock()
+	return first.found != nil && first.found.Quota
 }
 
-func (reconciler *Reconciler) create(ctx context.Context, made *job.Job, in around, object client.Object) (*diagnosis.Refusal, error) {
+func (reconciler *Reconciler) create(ctx context.Context, scope *scope, object client.Object) (*diagnosis.Refusal, error) {
 	if secret, isSecret := object.(*corev1.Secret); isSecret {
 		if err := fillKeys(secret); err != nil {
 			return nil, err
 		}
 	}
 	err := reconciler.Create(ctx, object)
+	what := describe(reconciler.Scheme(), object)
 	switch {
 	case err == nil:
 		return nil, nil
 	case apierrors.IsAlreadyExists(err):
-		return reconciler.whose(ctx, made, in, object)
-	case apierrors.IsForbidden(err) || apierrors.IsInvalid(err):
-		// A namespace that is going away takes nothing, and takes the job with it.
-		if apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
-			return nil, nil
-		}
-		what := describe(reconciler.Scheme(), object)
-		if lacksAccount(err.Error()) {
-			return nil, &notYet{"NoServiceAccount", fmt.Sprintf("%s could not be created: %s. The job goes on when the account is there", what, err)}
-		}
-		if !lacksRight(err.Error()) {
-			return &diagnosis.Refusal{
-				Role: object.GetLabels()[training.LabelReplicaType], Object: what, Message: err.Error(), Quota: strings.Contains(err.Error(), exceededQuota),
-			}, nil
-		}
+		return reconciler.whose(ctx, scope, object)
+	case !apierrors.IsForbidden(err) && !apierrors.IsInvalid(err) || lacksRight(err.Error()):
+		return nil, fmt.Errorf("create %s: %w", what, err)
+	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
+		// A namespace that is being deleted takes nothing, and takes the job with it.
+		return nil, nil
 	}
-	return nil, fmt.Errorf("create %s: %w", describe(reconciler.Scheme(), object), err)
+	if reason, passes := passesByItself(err.Error()); passes {
+		return nil, &notYet{reason, fmt.Sprintf("%s could not be created: %s. It is tried again", what, err)}
+	}
+	name, isQuota := quotaOf(err.Error())
+	return &diagnosis.Refusal{
+		Role: object.GetLabels()[training.LabelReplicaType], Object: what, Message: err.Error(), Quota: isQuota, QuotaName: name,
+	}, nil
 }
 
-// whose tells whether an object that is there already is the job's own.
-func (reconciler *Reconciler) whose(ctx context.Context, made *job.Job, in around, object client.Object) (*diagnosis.Refusal, error) {
+// whose tells whether an object that exists already is the job's own.
+func (reconciler *Reconciler) whose(ctx context.Context, scope *scope, object client.Object) (*diagnosis.Refusal, error) {
+	made := scope.job
 	there := object.DeepCopyObject().(client.Object)
 	what := describe(reconciler.Scheme(), object)
 	err := reconciler.Live.Get(ctx, client.ObjectKeyFromObject(object), there)
@@ -210,14 +246,15 @@ func (reconciler *Reconciler) whose(ctx context.Context, made *job.Job, in aroun
 	if err != nil {
 		return nil, fmt.Errorf("read %s: %w", what, err)
 	}
-	if isOwned(there, made) && there.GetDeletionTimestamp() == nil {
+	isOurs := hasSameController(there, object)
+	if isOurs && there.GetDeletionTimestamp() == nil {
 		return nil, nil
 	}
-	if isOwned(there, made) || isLeftover(there, made) {
+	if isOurs || isLeftover(there, made) {
 		return nil, waitFor(what)
 	}
-	if isGroup(in, object) {
-		if found, known := in.Gang.MinMember(there); !known || found != made.Gang.MinMember {
+	if isGroup(scope.in, object) {
+		if found, known := scope.in.Gang.MinMember(there); !known || found != made.Gang.MinMember {
 			return &diagnosis.Refusal{Object: what, Message: fmt.Sprintf("PodGroup minMember mismatch: expected %d, got %d", made.Gang.MinMember, found)}, nil
 		}
 		return nil, nil
@@ -225,12 +262,21 @@ func (reconciler *Reconciler) whose(ctx context.Context, made *job.Job, in aroun
 	return &diagnosis.Refusal{Object: what, Message: "there is one of this name that does not belong to the job. Delete it, or give the job another name"}, nil
 }
 
-// isLeftover tells whether an object belonged to an earlier job of the same name.
-// Whoever deletes a job and creates it anew need not wait for the garbage
-// collector: we do.
+func hasSameController(one, other client.Object) bool {
+	owner, wanted := metav1.GetControllerOf(one), metav1.GetControllerOf(other)
+	return owner != nil && wanted != nil && owner.UID == wanted.UID
+}
+
+// isLeftover tells whether an object belonged to an earlier job of the same name, or
+// to an earlier start of this one. Whoever deletes a job and creates it again need
+// not wait for the garbage collector: we do.
 func isLeftover(object client.Object, made *job.Job) bool {
 	owner := metav1.GetControllerOf(object)
-	return owner != nil && owner.Kind == string(made.Kind) && owner.Name == made.Name && owner.UID != made.UID
+	if owner == nil {
+		return false
+	}
+	isJobs := owner.Kind == string(made.Kind) && owner.Name == made.Name && owner.UID != made.UID
+	return isJobs || owner.Kind == string(made.Kind.Traits().Workload) && owner.Name == plan.NamesOf(made).Workload
 }
 
 // notYet is an obstacle that goes away by itself.
@@ -276,27 +322,28 @@ func fillKeys(secret *corev1.Secret) error {
 	return nil
 }
 
-// remove deletes what must go, if it is the job's.
-func (reconciler *Reconciler) remove(ctx context.Context, made *job.Job, seen diagnosis.Observed, todo plan.Plan) error {
-	if len(todo.Remove) > 0 {
-		reconciler.submitted.forget(made.UID)
-	}
-	if todo.StopLauncher {
-		if err := reconciler.stopLauncher(ctx, made, seen); err != nil {
-			return err
-		}
+// remove deletes what must not exist.
+func (reconciler *Reconciler) remove(ctx context.Context, scope *scope, objects []gang.Object) error {
+	uid := scope.job.UID
+	if len(objects) > 0 {
+		reconciler.submitted.forget(uid)
 	}
 	group := errgroup.Group{}
 	group.SetLimit(parallelCreates)
-	for _, object := range todo.Remove {
+	for _, object := range objects {
 		group.Go(func() error {
-			gone, err := reconciler.isGone(ctx, made, seen, object)
+			gone, err := reconciler.isGone(ctx, scope, object)
 			if gone || err != nil {
 				return err
 			}
-			err = reconciler.Delete(ctx, object, client.PropagationPolicy(metav1.DeletePropagationBackground))
-			if apierrors.IsNotFound(err) || err == nil {
-				reconciler.submitted.removed(made.UID, object)
+			options := []client.DeleteOption{client.PropagationPolicy(metav1.DeletePropagationBackground)}
+			if known := object.GetUID(); known != "" {
+				options = append(options, client.Preconditions{UID: &known})
+			}
+			err = reconciler.Delete(ctx, object, options...)
+			// Of another UID it is not the one that must go.
+			if err == nil || apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
+				reconciler.submitted.removed(uid, object)
 				return nil
 			}
 			return fmt.Errorf("delete %s: %w", describe(reconciler.Scheme(), object), err)
@@ -307,25 +354,13 @@ func (reconciler *Reconciler) remove(ctx context.Context, made *job.Job, seen di
 
 // isGone tells whether there is nothing to delete, so that a job at rest costs
 // nothing.
-func (reconciler *Reconciler) isGone(ctx context.Context, made *job.Job, seen diagnosis.Observed, object client.Object) (bool, error) {
-	switch object := object.(type) {
-	case *corev1.Pod:
-		for _, pod := range seen.Workers {
-			if pod.Name == object.Name {
-				return pod.DeletionTimestamp != nil || reconciler.submitted.wasRemoved(made.UID, object), nil
-			}
-		}
+func (reconciler *Reconciler) isGone(ctx context.Context, scope *scope, object client.Object) (bool, error) {
+	if reconciler.submitted.wasRemoved(scope.job.UID, object) {
 		return true, nil
-	case *batchv1.Job:
-		if object.Name == plan.NamesOf(made).Initializer {
-			return !seen.Fetching.Exists, nil
-		}
-		return !seen.Workload.Exists, nil
-	case *jobset.JobSet:
-		return !seen.Workload.Exists, nil
 	}
-	if reconciler.submitted.wasRemoved(made.UID, object) {
-		return true, nil
+	if object.GetUID() != "" {
+		isWorkload := scope.workload != nil && scope.workload.GetUID() == object.GetUID()
+		return isWorkload && scope.workload.GetDeletionTimestamp() != nil, nil
 	}
 	// Keys and groups are not in the cache.
 	there := object.DeepCopyObject().(client.Object)
@@ -333,31 +368,18 @@ func (reconciler *Reconciler) isGone(ctx context.Context, made *job.Job, seen di
 	if client.IgnoreNotFound(err) != nil {
 		return false, fmt.Errorf("read %s: %w", describe(reconciler.Scheme(), object), err)
 	}
-	if err != nil || !isOwned(there, made) {
-		reconciler.submitted.removed(made.UID, object)
+	if err != nil || !isOwned(there, scope.job) {
+		reconciler.submitted.removed(scope.job.UID, object)
 		return true, nil
 	}
+	object.SetUID(there.GetUID())
 	return false, nil
-}
-
-// stopLauncher suspends the launcher's Job: what runs of it ends, and what has
-// ended stays.
-func (reconciler *Reconciler) stopLauncher(ctx context.Context, made *job.Job, seen diagnosis.Observed) error {
-	if seen.Workload.Suspended {
-		return nil
-	}
-	batch := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: made.Namespace, Name: plan.NamesOf(made).Launcher}}
-	patch := client.RawPatch(types.MergePatchType, []byte(`{"spec":{"suspend":true}}`))
-	if err := reconciler.Patch(ctx, batch, patch); client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("stop the launcher of %s/%s: %w", made.Namespace, made.Name, err)
-	}
-	return nil
 }
 
 // stampClock tells the launcher that all workers run: from there on they must be
 // reached in time.
-func (reconciler *Reconciler) stampClock(ctx context.Context, made *job.Job, seen diagnosis.Observed) error {
-	launcher, running := diagnosis.WorkersRunning(made, seen)
+func (reconciler *Reconciler) stampClock(ctx context.Context, scope *scope) error {
+	launcher, running := diagnosis.WorkersRunning(scope.job, scope.previous, scope.seen)
 	if !running || launcher.Annotations[plan.RunningAnnotation] != "" || launcher.DeletionTimestamp != nil ||
 		launcher.Status.Phase == corev1.PodSucceeded || launcher.Status.Phase == corev1.PodFailed {
 		return nil

@@ -3,19 +3,20 @@ package operator
 import (
 	"context"
 
-	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/trireme-mpi/trireme/api/training"
+	"github.com/trireme-mpi/trireme/api/v2alpha1"
+	"github.com/trireme-mpi/trireme/api/v2beta1"
 	"github.com/trireme-mpi/trireme/internal/job"
 )
 
 const (
-	// eventSubject is the index of events by what they are about.
-	eventSubject = "involvedObject.uid"
-	// partOf is the index of pods and Jobs by the job whose labels they have.
+	// partOf is the index of pods by the job whose labels they have.
 	partOf = "training.kubeflow.org/job"
+	// waitsForQuota is the index of the jobs that wait for a quota.
+	waitsForQuota = "status.quotaWait"
 )
 
 // Index finds objects in the cache without a look at all of their namespace: with
@@ -29,12 +30,24 @@ type Index struct {
 // Indexes are those that the reconcilers ask by.
 func Indexes() []Index {
 	return []Index{
-		{&corev1.Event{}, eventSubject, func(object client.Object) []string {
-			return []string{string(object.(*corev1.Event).InvolvedObject.UID)}
-		}},
 		{&corev1.Pod{}, partOf, jobOfPart},
-		{&batchv1.Job{}, partOf, jobOfPart},
+		{&v2alpha1.TrainJob{}, waitsForQuota, func(object client.Object) []string {
+			return ofQuotaWait(&object.(*v2alpha1.TrainJob).Status.Progress)
+		}},
+		{&v2beta1.MPIJob{}, waitsForQuota, func(object client.Object) []string {
+			return ofQuotaWait(&object.(*v2beta1.MPIJob).Status.Progress)
+		}},
 	}
+}
+
+// isWaiting is the one value of the index waitsForQuota.
+const isWaiting = "true"
+
+func ofQuotaWait(progress *training.Progress) []string {
+	if progress.QuotaWait == nil {
+		return nil
+	}
+	return []string{isWaiting}
 }
 
 func jobOfPart(object client.Object) []string {

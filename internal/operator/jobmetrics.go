@@ -9,8 +9,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/trireme-mpi/trireme/api/training"
-	"github.com/trireme-mpi/trireme/api/v2alpha1"
-	"github.com/trireme-mpi/trireme/api/v2beta1"
 	"github.com/trireme-mpi/trireme/internal/diagnosis"
 	"github.com/trireme-mpi/trireme/internal/job"
 )
@@ -36,7 +34,7 @@ func metricName(kind job.Kind, name string) string {
 // newJobMetrics are the metrics of a kind. Only TrainJobs have runtimes.
 func newJobMetrics(kind job.Kind) *jobMetrics {
 	labels := []string{"namespace"}
-	if kind == job.KindTrainJob {
+	if kind.Traits().HasRuntime {
 		labels = append(labels, "runtime")
 	}
 	counter := func(name, help string, more ...string) *prometheus.CounterVec {
@@ -71,7 +69,7 @@ func (metrics *jobMetrics) register(to prometheus.Registerer) error {
 // note counts what has become new in a job.
 func (metrics *jobMetrics) note(runtime string, made *job.Job, previous diagnosis.Previous, verdict *diagnosis.Verdict) {
 	labels := []string{made.Namespace}
-	if made.Kind == job.KindTrainJob {
+	if made.Kind.Traits().HasRuntime {
 		labels = append(labels, runtime)
 	}
 	if previous.Phase == "" {
@@ -111,19 +109,15 @@ func (metrics *jobMetrics) noteEnd(labels []string, verdict *diagnosis.Verdict) 
 // kept would be wrong after each restart.
 type census struct {
 	reader          client.Reader
-	kind            job.Kind
+	kind            kind
 	running, queued *prometheus.Desc
 }
 
 // newCensus: that of MPIJobs ends in _total, although it is a gauge, because
 // dashboards know it by that name.
-func newCensus(reader client.Reader, kind job.Kind) *census {
-	suffix := ""
-	if kind == job.KindMPIJob {
-		suffix = "_total"
-	}
+func newCensus(reader client.Reader, kind kind) *census {
 	describe := func(name, help string) *prometheus.Desc {
-		return prometheus.NewDesc(metricName(kind, name+suffix), help, []string{"namespace"}, nil)
+		return prometheus.NewDesc(metricName(kind.name(), name+kind.name().Traits().GaugeSuffix), help, []string{"namespace"}, nil)
 	}
 	return &census{
 		reader: reader, kind: kind,
@@ -161,22 +155,12 @@ func (census *census) Collect(found chan<- prometheus.Metric) {
 // each calls for every job of the kind, as the cache has it.
 func (census *census) each(visit func(namespace string, phase training.Phase)) error {
 	// The list is only read, and large.
-	if census.kind == job.KindMPIJob {
-		var list v2beta1.MPIJobList
-		if err := census.reader.List(context.Background(), &list, client.UnsafeDisableDeepCopy); err != nil {
-			return err
-		}
-		for i := range list.Items {
-			visit(list.Items[i].Namespace, list.Items[i].Status.Phase)
-		}
-		return nil
-	}
-	var list v2alpha1.TrainJobList
-	if err := census.reader.List(context.Background(), &list, client.UnsafeDisableDeepCopy); err != nil {
+	list := census.kind.emptyList()
+	if err := census.reader.List(context.Background(), list, client.UnsafeDisableDeepCopy); err != nil {
 		return err
 	}
-	for i := range list.Items {
-		visit(list.Items[i].Namespace, list.Items[i].Status.Phase)
+	for _, object := range census.kind.items(list) {
+		visit(object.GetNamespace(), census.kind.previous(object).Phase)
 	}
 	return nil
 }

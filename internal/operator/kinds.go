@@ -6,11 +6,14 @@ import (
 	"fmt"
 
 	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 
+	"github.com/trireme-mpi/trireme/api/training"
 	"github.com/trireme-mpi/trireme/api/v2alpha1"
 	"github.com/trireme-mpi/trireme/api/v2beta1"
 	"github.com/trireme-mpi/trireme/internal/diagnosis"
@@ -32,6 +35,18 @@ type kind interface {
 	isForeign(object client.Object) bool
 	// setStatus writes a verdict into an object.
 	setStatus(object client.Object, made *job.Job, verdict *diagnosis.Verdict, now metav1.Time)
+	// items are the jobs of a list.
+	items(list client.ObjectList) []client.Object
+
+	// hasWorkloads tells whether the cluster serves the kind of the workload.
+	hasWorkloads() bool
+	emptyWorkload() client.Object
+	// isSuspended tells whether a queue holds a workload back.
+	isSuspended(workload client.Object) bool
+	// adopt takes the templates of a workload into the model.
+	adopt(made *job.Job, workload client.Object)
+	// setWorkloadStatus writes a verdict into a workload.
+	setWorkloadStatus(workload client.Object, made *job.Job, verdict *diagnosis.Verdict, now metav1.Time)
 }
 
 // mpiJobs is the kind MPIJob.
@@ -64,11 +79,68 @@ func (mpiJobs) setStatus(object client.Object, made *job.Job, verdict *diagnosis
 	verdict.MPIJobStatus(made, &object.(*v2beta1.MPIJob).Status, object.GetGeneration(), now)
 }
 
+func (mpiJobs) items(list client.ObjectList) []client.Object {
+	return pointers[v2beta1.MPIJob](list.(*v2beta1.MPIJobList).Items)
+}
+
+func (mpiJobs) hasWorkloads() bool           { return true }
+func (mpiJobs) emptyWorkload() client.Object { return &batchv1.Job{} }
+
+func (mpiJobs) isSuspended(workload client.Object) bool {
+	suspend := workload.(*batchv1.Job).Spec.Suspend
+	return suspend != nil && *suspend
+}
+
+// adopt: Kueue edits the templates of the MPIJob itself.
+func (mpiJobs) adopt(*job.Job, client.Object) {}
+
+func (mpiJobs) setWorkloadStatus(workload client.Object, _ *job.Job, verdict *diagnosis.Verdict, now metav1.Time) {
+	verdict.BatchJobStatus(workload.(*batchv1.Job), now)
+}
+
+func pointers[T any, P interface {
+	*T
+	client.Object
+}](items []T) (objects []client.Object) {
+	for i := range items {
+		objects = append(objects, P(&items[i]))
+	}
+	return objects
+}
+
 // trainJobs is the kind TrainJob.
 type trainJobs struct {
 	client.Client
 	live     client.Reader
 	defaults job.Defaults
+	cluster  *surroundings
+}
+
+func (trainJobs) items(list client.ObjectList) []client.Object {
+	return pointers[v2alpha1.TrainJob](list.(*v2alpha1.TrainJobList).Items)
+}
+
+func (kind trainJobs) hasWorkloads() bool      { return kind.cluster.hasJobSet() }
+func (trainJobs) emptyWorkload() client.Object { return &jobset.JobSet{} }
+
+func (trainJobs) isSuspended(workload client.Object) bool {
+	suspend := workload.(*jobset.JobSet).Spec.Suspend
+	return suspend != nil && *suspend
+}
+
+// adopt: Kueue edits the templates of the JobSet while it is suspended.
+func (trainJobs) adopt(made *job.Job, workload client.Object) {
+	roles := map[string]*job.Role{training.RoleLauncher: &made.Launcher, training.RoleWorker: &made.Worker}
+	for i := range workload.(*jobset.JobSet).Spec.ReplicatedJobs {
+		replicated := &workload.(*jobset.JobSet).Spec.ReplicatedJobs[i]
+		if role := roles[replicated.Name]; role != nil {
+			role.Template = *replicated.Template.Spec.Template.DeepCopy()
+		}
+	}
+}
+
+func (trainJobs) setWorkloadStatus(workload client.Object, made *job.Job, verdict *diagnosis.Verdict, now metav1.Time) {
+	verdict.JobSetStatus(made, workload.(*jobset.JobSet), now)
 }
 
 func (trainJobs) name() job.Kind       { return job.KindTrainJob }

@@ -29,8 +29,9 @@ const (
 // minutes, whatever room there is meanwhile. A PodGroup that is gone, because a job
 // was suspended and resumed within a moment or because somebody deleted it, is made
 // anew: pods wait for it for ever.
-func (reconciler *Reconciler) nudge(ctx context.Context, made *job.Job, seen diagnosis.Observed, verdict *diagnosis.Verdict, in around) error {
-	waits := verdict.Stage == plan.Active && !verdict.Gang.Yes && !verdict.Suspension.Yes && seen.Workload.Exists
+func (reconciler *Reconciler) nudge(ctx context.Context, scope *scope, verdict *diagnosis.Verdict) error {
+	made, in := scope.job, scope.in
+	waits := verdict.Stage == plan.Active && !verdict.Gang.Yes && !verdict.Suspension.Yes && scope.seen.Workload.Exists
 	if !waits || in.Gang == nil || in.Gang.Group(made, nil) == nil {
 		return nil
 	}

@@ -2,7 +2,6 @@ package operator
 
 import (
 	"fmt"
-	"maps"
 	"sync"
 	"time"
 
@@ -20,15 +19,17 @@ type recently struct {
 	mutex   sync.Mutex
 	created map[types.UID]creation
 	deleted map[types.UID]map[string]bool
-	// written are jobs as they were stored with a status.
-	written map[types.UID]client.Object
+	// written are jobs and their workloads as they were stored with a status.
+	written map[writtenKey]client.Object
 	// nudged is when a job's gang was last brought to its scheduler's mind.
 	nudged map[types.UID]time.Time
 	// obstacles are what the last look at a job met.
 	obstacles map[types.UID]*notYet
-	// makers are the Jobs and JobSets that have made pods of a job, and those of earlier
-	// jobs of its name, which are not its own: pods may be there longer than they are.
-	makers map[types.UID]map[types.UID]bool
+}
+
+type writtenKey struct {
+	job        types.UID
+	isWorkload bool
 }
 
 type creation struct {
@@ -126,30 +127,31 @@ func (recently *recently) wasRemoved(uid types.UID, object client.Object) bool {
 	return recently.deleted[uid][typeAndName(object)]
 }
 
-// wrote remembers a job as it is stored now.
-func (recently *recently) wrote(object client.Object) {
+// wrote remembers a job, or its workload, as it is stored now.
+func (recently *recently) wrote(key writtenKey, object client.Object) {
 	recently.mutex.Lock()
 	defer recently.mutex.Unlock()
 	if recently.written == nil {
-		recently.written = map[types.UID]client.Object{}
+		recently.written = map[writtenKey]client.Object{}
 	}
 	kept := object.DeepCopyObject().(client.Object)
 	// As the cache has it.
 	kept.SetManagedFields(nil)
-	recently.written[object.GetUID()] = kept
+	recently.written[key] = kept
 }
 
-// newest is a job as the cache has it, or as it was stored since: what is written
-// on top of the former would be refused.
-func (recently *recently) newest(cached client.Object) client.Object {
+// newest is an object as the cache has it, or as it was stored since: what is
+// written on top of the former would be refused.
+func (recently *recently) newest(key writtenKey, cached client.Object) client.Object {
 	recently.mutex.Lock()
 	defer recently.mutex.Unlock()
-	written := recently.written[cached.GetUID()]
+	written := recently.written[key]
 	if written == nil {
 		return cached
 	}
-	if order, err := resourceversion.CompareResourceVersion(cached.GetResourceVersion(), written.GetResourceVersion()); err != nil || order >= 0 {
-		delete(recently.written, cached.GetUID())
+	order, err := resourceversion.CompareResourceVersion(cached.GetResourceVersion(), written.GetResourceVersion())
+	if err != nil || order >= 0 || cached.GetUID() != written.GetUID() {
+		delete(recently.written, key)
 		return cached
 	}
 	return written.DeepCopyObject().(client.Object)
@@ -161,33 +163,10 @@ func (recently *recently) forgetAll(uid types.UID) {
 	defer recently.mutex.Unlock()
 	delete(recently.created, uid)
 	delete(recently.deleted, uid)
-	delete(recently.written, uid)
+	delete(recently.written, writtenKey{job: uid})
+	delete(recently.written, writtenKey{job: uid, isWorkload: true})
 	delete(recently.nudged, uid)
 	delete(recently.obstacles, uid)
-	delete(recently.makers, uid)
-}
-
-// sawMaker remembers what makes the pods of a job.
-func (recently *recently) sawMaker(uid, maker types.UID, own bool) {
-	recently.mutex.Lock()
-	defer recently.mutex.Unlock()
-	if recently.makers == nil {
-		recently.makers = map[types.UID]map[types.UID]bool{}
-	}
-	if recently.makers[uid] == nil {
-		recently.makers[uid] = map[types.UID]bool{}
-	}
-	recently.makers[uid][maker] = own
-}
-
-// makersOf are all that have made pods under a job's name, whether they are there or
-// not, and whether they are its own.
-func (recently *recently) makersOf(uid types.UID) map[types.UID]bool {
-	recently.mutex.Lock()
-	defer recently.mutex.Unlock()
-	makers := map[types.UID]bool{}
-	maps.Copy(makers, recently.makers[uid])
-	return makers
 }
 
 // obstruct remembers what a job waits for, nil for nothing: the next look says it
@@ -214,4 +193,6 @@ func (recently *recently) obstacle(uid types.UID) *diagnosis.Answer {
 	return nil
 }
 
-func typeAndName(object client.Object) string { return fmt.Sprintf("%T %s", object, object.GetName()) }
+func typeAndName(object client.Object) string {
+	return fmt.Sprintf("%T %s %s", object, object.GetName(), object.GetUID())
+}

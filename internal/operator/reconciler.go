@@ -32,15 +32,16 @@ type Reconciler struct {
 	Live client.Reader
 	// Clock is the operator's time; tests have another.
 	Clock clock.PassiveClock
-	// ImagePatience is how long a pod may wait for its image.
-	ImagePatience time.Duration
+	// Patience is how long jobs may wait for what may come by itself.
+	Patience diagnosis.Patience
 
-	kind      kind
+	kind kind
+	// kinds are all kinds of jobs: those of one namespace share its quotas.
+	kinds     []kind
 	cluster   *surroundings
 	recorder  events.EventRecorder
 	record    *record
 	submitted recently
-	deletions deletions
 }
 
 const (
@@ -61,12 +62,18 @@ const (
 func (reconciler *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
 	object := reconciler.kind.empty()
 	if err := reconciler.Get(ctx, request.NamespacedName, object); err != nil {
-		return ctrl.Result{}, client.IgnoreNotFound(err)
+		if apierrors.IsNotFound(err) {
+			err = reconciler.releaseAll(ctx, request.NamespacedName)
+		}
+		return ctrl.Result{}, err
 	}
-	object = reconciler.submitted.newest(object)
-	// What belongs to a job that is being deleted goes with it, by its owner
+	// What belongs to a job that is being deleted is deleted with it, by its owner
 	// references.
-	if object.GetDeletionTimestamp() != nil || reconciler.kind.isForeign(object) {
+	if object.GetDeletionTimestamp() != nil {
+		return ctrl.Result{}, reconciler.releaseAll(ctx, request.NamespacedName)
+	}
+	object = reconciler.submitted.newest(writtenKey{job: object.GetUID()}, object)
+	if reconciler.kind.isForeign(object) {
 		return ctrl.Result{}, nil
 	}
 	result, err := reconciler.look(ctx, object)
@@ -94,80 +101,79 @@ func (reconciler *Reconciler) look(ctx context.Context, object client.Object) (c
 }
 
 func (reconciler *Reconciler) reconcile(ctx context.Context, object client.Object, made *job.Job) (ctrl.Result, error) {
-	previous := reconciler.kind.previous(object)
-	if diagnosis.Expired(made, previous, reconciler.Clock.Now()) {
+	scope := &scope{object: object, job: made, previous: reconciler.kind.previous(object)}
+	if diagnosis.Expired(made, scope.previous, reconciler.Clock.Now()) {
 		return ctrl.Result{}, reconciler.expire(ctx, object)
 	}
-	seen, err := reconciler.gather(ctx, object, made)
-	if err != nil {
+	if err := reconciler.gather(ctx, scope); err != nil {
 		return ctrl.Result{}, err
 	}
-	in, obstacle, err := reconciler.cluster.of(ctx, made, previous)
-	if err != nil {
+	var err error
+	if scope.in, scope.seen.Obstacle, err = reconciler.cluster.of(ctx, made, scope.previous); err != nil {
 		return ctrl.Result{}, err
 	}
-	if obstacle == nil {
-		obstacle = reconciler.submitted.obstacle(made.UID)
+	if scope.seen.Obstacle == nil {
+		scope.seen.Obstacle = reconciler.submitted.obstacle(made.UID)
 	}
-	seen.GangWords, seen.Obstacle = in.gangWords, obstacle
-	verdict, err := reconciler.diagnose(ctx, object, made, previous, &seen)
+	scope.seen.GangWords = scope.in.gangWords
+	verdict, err := reconciler.diagnose(ctx, scope)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
 	// The cache is behind what was read past it: said now, it would be taken back by
 	// the next look.
-	if seen.Confirmed && verdict.Stage != plan.Finished && !seen.ScaleUp {
+	if scope.seen.Confirmed && verdict.Stage != plan.Finished && verdict.Stage != plan.Restarting && !scope.seen.ScaleUp {
 		return ctrl.Result{RequeueAfter: min(cmp.Or(verdict.NextCheck, conflictPause), deletionPause)}, nil
 	}
-	// Of a job that has ended, only a count changes with each pod that goes, and of one
-	// that starts with each pod that comes: it is written with the last one.
-	coming := reconciler.arePodsComing(made, previous, seen, &verdict)
-	if !coming && (!previous.Finished() || !arePodsGoing(seen)) {
-		if object, err = reconciler.writeStatus(ctx, object, made, previous, &verdict); err != nil {
+	// Of a job that has finished, only a count changes with each pod that is deleted, and
+	// of one that starts with each pod that is created: it is written with the last one.
+	coming := reconciler.arePodsComing(scope, &verdict)
+	if !coming && (!scope.previous.Finished() || !arePodsGoing(scope.seen)) {
+		if err := reconciler.writeStatus(ctx, scope, &verdict); err != nil {
 			return ctrl.Result{}, err
 		}
-		reconciler.submitted.tell(made.UID, podsOf(seen))
+		reconciler.submitted.tell(made.UID, podsOf(scope.seen))
 	}
-	if verdict.Stage == plan.Finished || verdict.Stage == plan.Suspended {
-		reconciler.deletions.forget(client.ObjectKeyFromObject(object))
-	}
-	if !previous.Finished() && verdict.Stage == plan.Finished {
-		// Many jobs may end at the same moment, when a node is lost: all are told
-		// before the first one is cleared up.
+	if !scope.previous.Finished() && verdict.Stage == plan.Finished {
+		// Many jobs may finish at the same moment, when a node is lost: all are told
+		// before the first one is cleaned up.
 		return ctrl.Result{RequeueAfter: time.Millisecond, Priority: new(0)}, nil
 	}
-	result, err := reconciler.carryOut(ctx, object, made, seen, verdict, in)
+	result, err := reconciler.carryOut(ctx, scope, verdict)
 	if coming && err != nil {
 		// They may not come at all.
-		_, unwritten := reconciler.writeStatus(ctx, object, made, previous, &verdict)
-		return ctrl.Result{}, errors.Join(err, unwritten)
+		return ctrl.Result{}, errors.Join(err, reconciler.writeStatus(ctx, scope, &verdict))
 	}
 	if coming && (result.RequeueAfter == 0 || result.RequeueAfter > comingPatience) {
 		result.RequeueAfter = comingPatience
+	}
+	if err == nil && !coming {
+		err = reconciler.writeWorkloadStatus(ctx, scope, &verdict)
 	}
 	return result, err
 }
 
 // arePodsComing tells whether the pods of a job are about to be created, or were a
 // moment ago.
-func (reconciler *Reconciler) arePodsComing(made *job.Job, previous diagnosis.Previous, seen diagnosis.Observed, verdict *diagnosis.Verdict) bool {
+func (reconciler *Reconciler) arePodsComing(scope *scope, verdict *diagnosis.Verdict) bool {
+	previous := &scope.previous
 	// That a job was suspended must be unsaid before it has pods again.
-	if previous.Suspended || previous.Queued || seen.Obstacle != nil || verdict.Phase != training.PhasePending ||
+	if previous.Suspended || previous.QuotaWait != nil || scope.seen.Obstacle != nil || verdict.Phase != training.PhasePending ||
 		verdict.Stage != plan.Active || verdict.Gang.Reason != diagnosis.CreatingPods {
 		return false
 	}
-	if news, known := reconciler.submitted.areNews(made.UID, podsOf(seen), reconciler.Clock.Now()); known {
+	if news, known := reconciler.submitted.areNews(scope.job.UID, podsOf(scope.seen), reconciler.Clock.Now()); known {
 		return news
 	}
-	return previous.Phase == "" && !reconciler.isComplete(made, stateOf(made, seen, verdict), seen)
+	return previous.Phase == "" && !reconciler.isComplete(scope, stateOf(scope, verdict))
 }
 
-// carryOut makes what a verdict calls for. What the API server refuses for good
-// makes another verdict.
-func (reconciler *Reconciler) carryOut(ctx context.Context, object client.Object, made *job.Job, seen diagnosis.Observed, verdict diagnosis.Verdict, in around) (ctrl.Result, error) {
-	refusal, err := reconciler.apply(ctx, made, seen, &verdict, in)
+// carryOut does what a verdict calls for. What the API server refuses makes another
+// verdict.
+func (reconciler *Reconciler) carryOut(ctx context.Context, scope *scope, verdict diagnosis.Verdict) (ctrl.Result, error) {
+	refusal, err := reconciler.apply(ctx, scope, &verdict)
 	wait, hindered := errors.AsType[*notYet](err)
-	reconciler.submitted.obstruct(made.UID, wait)
+	reconciler.submitted.obstruct(scope.job.UID, wait)
 	if hindered {
 		return ctrl.Result{RequeueAfter: deletionPause}, nil
 	}
@@ -175,18 +181,18 @@ func (reconciler *Reconciler) carryOut(ctx context.Context, object client.Object
 		return ctrl.Result{}, err
 	}
 	if refusal != nil {
-		seen.Refusal = refusal
-		previous := reconciler.kind.previous(object)
-		verdict = diagnosis.Of(made, previous, seen)
-		if _, err = reconciler.writeStatus(ctx, object, made, previous, &verdict); err != nil {
+		scope.seen.Refusal = refusal
+		scope.previous = reconciler.kind.previous(scope.object)
+		verdict = diagnosis.Of(scope.job, scope.previous, scope.seen)
+		if err := reconciler.writeStatus(ctx, scope, &verdict); err != nil {
 			return ctrl.Result{}, err
 		}
-		// What was made so far goes, now that the reason is written down.
-		if _, err = reconciler.apply(ctx, made, seen, &verdict, in); err != nil {
-			return ctrl.Result{}, err
+		if verdict.Stage != plan.Active {
+			// What was created so far is deleted, now that the reason is stored.
+			return ctrl.Result{RequeueAfter: time.Millisecond}, nil
 		}
 	}
-	err = reconciler.nudge(ctx, made, seen, &verdict, in)
+	err = reconciler.nudge(ctx, scope, &verdict)
 	return ctrl.Result{RequeueAfter: verdict.NextCheck}, err
 }
 
@@ -198,15 +204,15 @@ func (reconciler *Reconciler) expire(ctx context.Context, object client.Object) 
 }
 
 // diagnose asks what must be found out until the verdict stands.
-func (reconciler *Reconciler) diagnose(ctx context.Context, object client.Object, made *job.Job, previous diagnosis.Previous, seen *diagnosis.Observed) (diagnosis.Verdict, error) {
+func (reconciler *Reconciler) diagnose(ctx context.Context, scope *scope) (diagnosis.Verdict, error) {
 	for {
-		verdict := diagnosis.Of(made, previous, *seen)
+		verdict := diagnosis.Of(scope.job, scope.previous, scope.seen)
 		var err error
 		switch verdict.Ask {
 		case diagnosis.AskNodes:
-			err = reconciler.countNodes(ctx, made, seen)
+			err = reconciler.countNodes(ctx, scope.job, &scope.seen)
 		case diagnosis.AskConfirmation:
-			err = reconciler.confirm(ctx, object, made, seen)
+			err = reconciler.confirm(ctx, scope)
 		default:
 			return verdict, nil
 		}
@@ -217,12 +223,13 @@ func (reconciler *Reconciler) diagnose(ctx context.Context, object client.Object
 }
 
 // writeStatus stores a verdict if it says something new, and tells those who
-// want to know. It returns the object as it is stored.
-func (reconciler *Reconciler) writeStatus(ctx context.Context, object client.Object, made *job.Job, previous diagnosis.Previous, verdict *diagnosis.Verdict) (client.Object, error) {
-	changed := object.DeepCopyObject().(client.Object)
+// want to know.
+func (reconciler *Reconciler) writeStatus(ctx context.Context, scope *scope, verdict *diagnosis.Verdict) error {
+	made := scope.job
+	changed := scope.object.DeepCopyObject().(client.Object)
 	reconciler.kind.setStatus(changed, made, verdict, metav1.Time{Time: reconciler.Clock.Now()})
-	if apiequality.Semantic.DeepEqual(object, changed) {
-		return object, nil
+	if apiequality.Semantic.DeepEqual(scope.object, changed) {
+		return nil
 	}
 	err := reconciler.Status().Update(ctx, changed)
 	if apierrors.IsNotFound(err) {
@@ -230,23 +237,23 @@ func (reconciler *Reconciler) writeStatus(ctx context.Context, object client.Obj
 		err = apierrors.NewConflict(groupResource(made), made.Name, err)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("write the status of %s %s/%s: %w", made.Kind, made.Namespace, made.Name, err)
+		return fmt.Errorf("write the status of %s %s/%s: %w", made.Kind, made.Namespace, made.Name, err)
 	}
-	reconciler.submitted.wrote(changed)
-	reconciler.record.note(changed, made, previous, verdict, reconciler.recorder)
-	return changed, nil
+	reconciler.submitted.wrote(writtenKey{job: made.UID}, changed)
+	reconciler.record.note(changed, made, scope.previous, verdict, reconciler.recorder)
+	scope.object = changed
+	return nil
 }
 
 // hindered says why a job cannot begin, and looks again later.
 func (reconciler *Reconciler) hindered(ctx context.Context, object client.Object, obstacle diagnosis.Answer) (ctrl.Result, error) {
 	bare := &job.Job{Kind: reconciler.kind.name(), Namespace: object.GetNamespace(), Name: object.GetName(), UID: object.GetUID()}
-	previous := reconciler.kind.previous(object)
-	if previous.Finished() {
+	scope := &scope{object: object, job: bare, previous: reconciler.kind.previous(object)}
+	if scope.previous.Finished() {
 		return ctrl.Result{}, nil
 	}
-	verdict := diagnosis.Hindered(previous, obstacle)
-	_, err := reconciler.writeStatus(ctx, object, bare, previous, &verdict)
-	return ctrl.Result{RequeueAfter: verdict.NextCheck}, err
+	verdict := diagnosis.Hindered(scope.previous, obstacle)
+	return ctrl.Result{RequeueAfter: verdict.NextCheck}, reconciler.writeStatus(ctx, scope, &verdict)
 }
 
 func podsOf(seen diagnosis.Observed) int { return len(seen.Launchers) + len(seen.Workers) }
@@ -256,13 +263,18 @@ func arePodsGoing(seen diagnosis.Observed) bool {
 }
 
 // stateOf is what the plan must know of the pods.
-func stateOf(made *job.Job, seen diagnosis.Observed, verdict *diagnosis.Verdict) plan.State {
-	return plan.State{
-		Stage: verdict.Stage, WorkersReady: verdict.WorkersReady.Yes, Workers: seen.Workers,
-		// A launcher that was done may be lost with its node before its Job knows: the Job
-		// would try another.
-		LauncherActive:    verdict.Stage == plan.Finished && seen.Workload.Exists && !seen.Workload.Complete && seen.Workload.Failed == "" && !diagnosis.LauncherEnded(made, seen),
-		InitializerActive: seen.Fetching.Exists && !seen.Fetching.Complete && seen.Fetching.Failed == "",
-		WorkloadEnds:      seen.Workload.Complete || seen.Workload.Failed != "" || diagnosis.EndsByItself(made, seen),
+func stateOf(scope *scope, verdict *diagnosis.Verdict) plan.State {
+	seen := &scope.seen
+	state := plan.State{
+		Stage: verdict.Stage, WorkersReady: verdict.WorkersReady.Yes,
+		LauncherDone: verdict.Stage == plan.Finished && diagnosis.LauncherEnded(scope.job, scope.previous, *seen),
+		Launchers:    seen.Launchers, Workers: seen.Workers, Initializers: seen.Initializers,
 	}
+	if verdict.Restart != nil {
+		state.Restart = verdict.Restart.Count
+	}
+	if scope.workload != nil {
+		state.Workload = scope.workload.GetUID()
+	}
+	return state
 }

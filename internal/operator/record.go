@@ -44,8 +44,8 @@ type record struct {
 	metrics *jobMetrics
 }
 
-func newRecord(kind job.Kind, reader client.Reader, audit *admission.Audit, registry prometheus.Registerer) (*record, error) {
-	record := &record{audit: audit, metrics: newJobMetrics(kind)}
+func newRecord(kind kind, reader client.Reader, audit *admission.Audit, registry prometheus.Registerer) (*record, error) {
+	record := &record{audit: audit, metrics: newJobMetrics(kind.name())}
 	return record, errors.Join(record.metrics.register(registry), registry.Register(newCensus(reader, kind)))
 }
 

@@ -97,8 +97,8 @@ func (cluster *surroundings) of(ctx context.Context, made *job.Job, previous dia
 	if err != nil {
 		return in, &diagnosis.Answer{Reason: "NoGangScheduler", Message: err.Error()}, nil
 	}
-	if made.Kind == job.KindTrainJob && !cluster.hasJobSet() && !previous.Finished() {
-		return in, &diagnosis.Answer{Reason: "JobSetNotInstalled", Message: "This cluster has no JobSet (jobset.x-k8s.io), of which TrainJobs are made. Install it; the job then starts by itself."}, nil
+	if made.Kind.Traits().Workload == job.WorkloadJobSet && !cluster.hasJobSet() && !previous.Finished() {
+		return in, &diagnosis.Answer{Reason: "JobSetNotInstalled", Message: "This cluster does not have the JobSet API (jobset.x-k8s.io), which TrainJobs need. Install its CRD; the job then starts by itself."}, nil
 	}
 	in.Gang, in.gangWords = backend, words
 	return in, nil, nil

@@ -10,12 +10,9 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/client-go/util/workqueue"
@@ -37,7 +34,7 @@ import (
 	"github.com/trireme-mpi/trireme/api/training"
 	"github.com/trireme-mpi/trireme/internal/admission"
 	"github.com/trireme-mpi/trireme/internal/config"
-	"github.com/trireme-mpi/trireme/internal/job"
+	"github.com/trireme-mpi/trireme/internal/diagnosis"
 )
 
 const (
@@ -59,13 +56,12 @@ func CachedKinds() map[client.Object]cache.ByObject {
 	if err != nil {
 		panic(err) // a constant
 	}
-	refused := fields.SelectorFromSet(fields.Set{"reason": "FailedCreate", "involvedObject.kind": "Job"})
 	return map[client.Object]cache.ByObject{
 		&corev1.Node{}:               {Transform: keepWhatIsRead},
 		&corev1.Pod{}:                {Label: ours, Transform: keepStatus},
 		&batchv1.Job{}:               {Label: ours},
+		&jobset.JobSet{}:             {Label: ours},
 		&appsv1.ControllerRevision{}: {Label: ours},
-		&corev1.Event{}:              {Field: refused},
 	}
 }
 
@@ -101,7 +97,14 @@ func addReconcilers(manager ctrl.Manager, settings *config.Config, audit *admiss
 	if err != nil {
 		return err
 	}
+	// Whether the cluster has JobSet must be known before the first job is looked at,
+	// because a job that runs is not one without a JobSet.
+	there, err := servesJobSet(manager.GetRESTMapper())
+	if err != nil {
+		return fmt.Errorf("ask the API server for JobSet: %w", err)
+	}
 	for _, reconciler := range reconcilers {
+		reconciler.cluster.jobSets.Store(there)
 		if err := reconciler.addTo(manager, int(settings.Reconcile.Workers)); err != nil {
 			return fmt.Errorf("set up the reconciler of %s: %w", reconciler.kind.name(), err)
 		}
@@ -131,15 +134,20 @@ func NewReconcilers(parts Parts) (reconcilers []*Reconciler, err error) {
 	}
 	cluster.jobSets.Store(parts.HasJobSet)
 	defaults := parts.Settings.JobDefaults()
-	for _, kind := range []kind{mpiJobs{defaults}, trainJobs{parts.Client, parts.Live, defaults}} {
-		record, err := newRecord(kind.name(), parts.Client, parts.Audit, parts.Registry)
+	patience := diagnosis.Patience{
+		Image:   time.Duration(parts.Settings.Failures.ImagePullSeconds) * time.Second,
+		Quota:   time.Duration(parts.Settings.Failures.QuotaSeconds) * time.Second,
+		Restart: time.Duration(parts.Settings.Failures.RestartSeconds) * time.Second,
+	}
+	kinds := []kind{mpiJobs{defaults}, trainJobs{parts.Client, parts.Live, defaults, cluster}}
+	for _, kind := range kinds {
+		record, err := newRecord(kind, parts.Client, parts.Audit, parts.Registry)
 		if err != nil {
 			return nil, err
 		}
 		reconcilers = append(reconcilers, &Reconciler{
-			Client: parts.Client, Live: parts.Live, Clock: parts.Clock,
-			ImagePatience: time.Duration(parts.Settings.Failures.ImagePullSeconds) * time.Second,
-			kind:          kind, cluster: cluster, recorder: parts.Recorder, record: record,
+			Client: parts.Client, Live: parts.Live, Clock: parts.Clock, Patience: patience,
+			kind: kind, kinds: kinds, cluster: cluster, recorder: parts.Recorder, record: record,
 		})
 	}
 	return reconcilers, nil
@@ -151,27 +159,26 @@ type Watched struct {
 	Handler handler.EventHandler
 }
 
-// Watches are what has jobs looked at. JobSets come last: not every cluster has them.
+// Watches are what has jobs looked at. The workload comes last: not every cluster has
+// JobSet.
 func (reconciler *Reconciler) Watches() []Watched {
 	watched := []Watched{
 		{reconciler.kind.empty(), reconciler.jobs()},
 		{&corev1.Pod{}, reconciler.pods()},
-		{&batchv1.Job{}, reconciler.byLabels()},
-		{&corev1.Event{}, reconciler.refusals()},
 	}
-	if reconciler.kind.name() == job.KindTrainJob && reconciler.cluster.hasJobSet() {
-		watched = append(watched, Watched{&jobset.JobSet{}, reconciler.byLabels()})
+	if reconciler.kind.hasWorkloads() {
+		watched = append(watched, Watched{reconciler.kind.emptyWorkload(), reconciler.workloads()})
 	}
 	return watched
 }
 
 // addTo has the reconciler called for its jobs and for what belongs to them.
 func (reconciler *Reconciler) addTo(manager ctrl.Manager, workers int) error {
-	if reconciler.kind.name() != job.KindTrainJob {
-		_, err := reconciler.building(manager, workers).Build(reconciler)
+	running, err := reconciler.building(manager, workers).Build(reconciler)
+	if err != nil || reconciler.kind.hasWorkloads() {
 		return err
 	}
-	return reconciler.watchJobSets(manager, workers)
+	return manager.Add(&jobSetWatch{reconciler: reconciler, controller: running, cache: manager.GetCache(), mapper: manager.GetRESTMapper()})
 }
 
 func (reconciler *Reconciler) building(manager ctrl.Manager, workers int) *builder.Builder {
@@ -192,21 +199,6 @@ func (reconciler *Reconciler) building(manager ctrl.Manager, workers int) *build
 // RetryPauses are how long a job that met an error is left alone.
 func RetryPauses() workqueue.TypedRateLimiter[reconcile.Request] {
 	return workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](5*time.Millisecond, longestRetry)
-}
-
-// watchJobSets: whether the cluster has JobSet must be known before the first job
-// is looked at, because a job that runs is not one without a JobSet.
-func (reconciler *Reconciler) watchJobSets(manager ctrl.Manager, workers int) error {
-	there, err := servesJobSet(manager.GetRESTMapper())
-	if err != nil {
-		return fmt.Errorf("ask the API server for JobSet: %w", err)
-	}
-	reconciler.cluster.jobSets.Store(there)
-	running, err := reconciler.building(manager, workers).Build(reconciler)
-	if err != nil || there {
-		return err
-	}
-	return manager.Add(&jobSetWatch{reconciler: reconciler, controller: running, cache: manager.GetCache(), mapper: manager.GetRESTMapper()})
 }
 
 func servesJobSet(mapper meta.RESTMapper) (bool, error) {
@@ -231,7 +223,7 @@ func (reconciler *Reconciler) jobs() handler.EventHandler {
 			if anew {
 				reconciler.forget(changed.ObjectOld)
 			}
-			reconciler.submitted.newest(changed.ObjectNew)
+			reconciler.submitted.newest(writtenKey{job: changed.ObjectNew.GetUID()}, changed.ObjectNew)
 			if anew || meaningful.Update(changed) {
 				enqueue.Update(ctx, changed, queue)
 			}
@@ -245,7 +237,6 @@ func (reconciler *Reconciler) jobs() handler.EventHandler {
 // forget is for a job that is gone.
 func (reconciler *Reconciler) forget(gone client.Object) {
 	reconciler.submitted.forgetAll(gone.GetUID())
-	reconciler.deletions.forget(client.ObjectKeyFromObject(gone))
 }
 
 // requestFor is the job that an object belongs to by its labels.
@@ -258,13 +249,26 @@ func (reconciler *Reconciler) requestFor(object client.Object) (request reconcil
 	return request, true
 }
 
-func (reconciler *Reconciler) byLabels() handler.EventHandler {
-	return handler.EnqueueRequestsFromMapFunc(func(_ context.Context, object client.Object) []reconcile.Request {
+// workloads has a job looked at when somebody else than us changes its workload.
+func (reconciler *Reconciler) workloads() handler.EventHandler {
+	enqueue := handler.EnqueueRequestsFromMapFunc(func(_ context.Context, object client.Object) []reconcile.Request {
 		if request, found := reconciler.requestFor(object); found {
 			return []reconcile.Request{request}
 		}
 		return nil
 	})
+	type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
+	return handler.Funcs{
+		CreateFunc: enqueue.Create, DeleteFunc: enqueue.Delete, GenericFunc: enqueue.Generic,
+		UpdateFunc: func(ctx context.Context, changed event.UpdateEvent, queue queue) {
+			// A status is our own work.
+			isStatus := changed.ObjectOld.GetUID() == changed.ObjectNew.GetUID() && changed.ObjectOld.GetGeneration() == changed.ObjectNew.GetGeneration() &&
+				changed.ObjectNew.GetDeletionTimestamp() == nil
+			if !isStatus {
+				enqueue.Update(ctx, changed, queue)
+			}
+		},
+	}
 }
 
 // pods has a job looked at when something happens to one of its pods: at once
@@ -275,10 +279,6 @@ func (reconciler *Reconciler) pods() handler.EventHandler {
 		request, found := reconciler.requestFor(pod)
 		if !found {
 			return
-		}
-		reconciler.deletions.note(request.NamespacedName, pod.(*corev1.Pod), gone)
-		if gone || pod.GetDeletionTimestamp() != nil {
-			reconciler.forgetWithoutJob(ctx, request.NamespacedName)
 		}
 		switch pod := pod.(*corev1.Pod); {
 		case hasEnded(pod):
@@ -305,15 +305,6 @@ func (reconciler *Reconciler) pods() handler.EventHandler {
 	}
 }
 
-// forgetWithoutJob forgets the deleted workers of a job that is gone. They go after it,
-// and nobody would ask for them. Whoever looks first and notes then would miss a job
-// that goes in between.
-func (reconciler *Reconciler) forgetWithoutJob(ctx context.Context, job types.NamespacedName) {
-	if err := reconciler.Get(ctx, job, reconciler.kind.empty()); apierrors.IsNotFound(err) {
-		reconciler.deletions.forget(job)
-	}
-}
-
 // hasEnded tells whether a pod may decide over its job.
 func hasEnded(pod *corev1.Pod) bool {
 	if pod.Status.Phase == corev1.PodFailed || pod.Status.Phase == corev1.PodSucceeded {
@@ -330,21 +321,6 @@ func addFirst(queue workqueue.TypedRateLimitingInterface[reconcile.Request], req
 		return
 	}
 	queue.Add(request)
-}
-
-// refusals are events about Jobs whose pods were not taken.
-func (reconciler *Reconciler) refusals() handler.EventHandler {
-	return handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, object client.Object) []reconcile.Request {
-		subject := object.(*corev1.Event).InvolvedObject
-		batch := &batchv1.Job{}
-		if err := reconciler.Get(ctx, client.ObjectKey{Namespace: subject.Namespace, Name: subject.Name}, batch); err != nil {
-			return nil
-		}
-		if request, found := reconciler.requestFor(batch); found {
-			return []reconcile.Request{request}
-		}
-		return nil
-	})
 }
 
 // jobSetWatch waits until the cluster has JobSet, and watches it from then on.
@@ -372,7 +348,7 @@ func (watch *jobSetWatch) Start(ctx context.Context) error {
 		case <-time.After(jobSetPeriod):
 		}
 	}
-	if err := watch.controller.Watch(source.Kind[client.Object](watch.cache, &jobset.JobSet{}, watch.reconciler.byLabels())); err != nil {
+	if err := watch.controller.Watch(source.Kind[client.Object](watch.cache, &jobset.JobSet{}, watch.reconciler.workloads())); err != nil {
 		return fmt.Errorf("watch JobSets: %w", err)
 	}
 	watch.reconciler.cluster.jobSets.Store(true)

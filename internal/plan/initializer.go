@@ -2,11 +2,12 @@ package plan
 
 import (
 	"path"
+	"strconv"
 	"strings"
 
-	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/trireme-mpi/trireme/api/training"
 	"github.com/trireme-mpi/trireme/internal/gang"
@@ -15,10 +16,7 @@ import (
 
 const (
 	workspaceVolume = "trireme-workspace"
-	// initializerRetries is how often a download is tried by another pod, after
-	// the retries that it makes by itself.
-	initializerRetries = 2
-	claimScheme        = "pvc://"
+	claimScheme     = "pvc://"
 	// sourceDirectory is where the initializer finds a claim that it copies from.
 	sourceDirectory = "/source"
 )
@@ -35,7 +33,7 @@ func initializing(made *job.Job, in Surroundings) []gang.Object {
 	if made.Initializer.ClaimName == "" {
 		objects = append(objects, workspace(made))
 	}
-	return append(objects, initializerJob(made, in))
+	return objects
 }
 
 // workspace is a claim that goes with the job.
@@ -57,13 +55,14 @@ func workspace(made *job.Job) *corev1.PersistentVolumeClaim {
 	return claim
 }
 
-// initializerJob fetches model and dataset at the same time, as two containers
-// of one pod.
-func initializerJob(made *job.Job, in Surroundings) *batchv1.Job {
+// initializerPod fetches model and dataset at the same time, as two containers of
+// one pod. The kubelet restarts a container that fails; how often is the
+// diagnosis's to say.
+func initializerPod(made *job.Job, restart int32, in Surroundings) *corev1.Pod {
 	names := NamesOf(made)
 	worker := made.Worker.Template.Spec.DeepCopy()
 	pod := corev1.PodSpec{
-		RestartPolicy:                corev1.RestartPolicyNever,
+		RestartPolicy:                corev1.RestartPolicyOnFailure,
 		AutomountServiceAccountToken: new(false),
 		ServiceAccountName:           worker.ServiceAccountName,
 		ImagePullSecrets:             worker.ImagePullSecrets,
@@ -80,13 +79,12 @@ func initializerJob(made *job.Job, in Surroundings) *batchv1.Job {
 			addFetch(&pod, in.InitializerImage, source.kind, source.Source)
 		}
 	}
-	template := corev1.PodTemplateSpec{Spec: pod}
-	template.Labels = PodLabels(made, training.RoleInitializer)
-	template.Annotations = map[string]string{training.IstioInject: "false"}
-	return &batchv1.Job{
-		ObjectMeta: object(made, names.Initializer),
-		Spec:       batchv1.JobSpec{BackoffLimit: new(int32(initializerRetries)), Template: template},
-	}
+	metadata := object(made, PodName(made, training.RoleInitializer, 0, restart))
+	metadata.Labels = PodLabels(made, training.RoleInitializer)
+	metadata.Labels[training.LabelRestart] = strconv.Itoa(int(restart))
+	metadata.Annotations = map[string]string{training.IstioInject: "false"}
+	metadata.OwnerReferences = []metav1.OwnerReference{OwnerOf(made)}
+	return &corev1.Pod{ObjectMeta: metadata, Spec: pod}
 }
 
 // ownVolumes lets a pod that runs as another user than root write to its volumes.
@@ -122,11 +120,4 @@ func addFetch(pod *corev1.PodSpec, image, kind string, source *job.Source) {
 	}
 	container.Command = append(container.Command, source.URI, path.Join(job.WorkspaceDirectory, kind))
 	pod.Containers = append(pod.Containers, container)
-}
-
-func initializerKeys(made *job.Job) []gang.Object {
-	if made.Initializer == nil {
-		return nil
-	}
-	return []gang.Object{&batchv1.Job{ObjectMeta: key(made, NamesOf(made).Initializer)}}
 }

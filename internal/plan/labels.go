@@ -28,9 +28,7 @@ func PodLabels(made *job.Job, role string) map[string]string {
 	labels := RoleSelector(made, role)
 	labels[training.LabelJobRole] = role
 	labels[training.IstioInject] = "false"
-	if made.Kind == job.KindMPIJob {
-		labels[training.LabelOperatorName] = training.OperatorNameMPI
-	}
+	maps.Copy(labels, made.Kind.Traits().PodLabels)
 	return labels
 }
 

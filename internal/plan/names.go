@@ -3,25 +3,22 @@ package plan
 import (
 	"fmt"
 
+	"github.com/trireme-mpi/trireme/api/training"
 	"github.com/trireme-mpi/trireme/internal/job"
 )
 
 // Names of the objects that a job is made of. They differ by kind, as users of
 // either know them.
 type Names struct {
-	// Service is also the subdomain that hosts are found under. A TrainJob's is
-	// made by JobSet.
+	// Service is also the subdomain that hosts are found under.
 	Service       string
 	Hostfile      string
 	Secret        string
 	NetworkPolicy string
-	// Launcher is the batch Job of an MPIJob's launcher.
-	Launcher string
+	// Workload is the JobSet of a TrainJob, and the launcher's batch Job of an MPIJob.
+	Workload string
 	// LauncherHost is the launcher's host name.
 	LauncherHost string
-	// JobSet of a TrainJob.
-	JobSet      string
-	Initializer string
 	// Workspace is the claim that the initializer fetches to.
 	Workspace string
 	// Snapshot is the runtime as it was when the TrainJob was created.
@@ -30,23 +27,16 @@ type Names struct {
 
 // NamesOf are the names of a job's objects.
 func NamesOf(made *job.Job) Names {
+	traits := made.Kind.Traits()
 	names := Names{
-		Service:     made.Name + "-worker",
-		Hostfile:    made.Name + "-hostfile",
-		Initializer: made.Name + "-initializer",
-		Snapshot:    made.Name + "-runtime",
+		Service:       made.Name + "-worker",
+		Hostfile:      made.Name + "-hostfile",
+		Secret:        made.Name + traits.SecretSuffix,
+		NetworkPolicy: traits.NetworkPolicyPrefix + made.Name + traits.NetworkPolicySuffix,
+		Workload:      made.Name + traits.WorkloadSuffix,
+		LauncherHost:  made.Name + traits.LauncherHostSuffix,
+		Snapshot:      made.Name + "-runtime",
 	}
-	if made.Kind == job.KindMPIJob {
-		names.Secret = made.Name + "-ssh-key"
-		names.NetworkPolicy = "mpijob-" + made.Name
-		names.Launcher = made.Name + "-launcher"
-		names.LauncherHost = names.Launcher
-		return names
-	}
-	names.Secret = made.Name + "-ssh"
-	names.NetworkPolicy = "trainjob-" + made.Name + "-network"
-	names.JobSet = made.Name
-	names.LauncherHost = made.Name + "-launcher-0-0"
 	if made.Initializer != nil {
 		names.Workspace = made.Initializer.ClaimName
 		if names.Workspace == "" {
@@ -56,13 +46,9 @@ func NamesOf(made *job.Job) Names {
 	return names
 }
 
-// WorkerHost is the host name of a worker: for an MPIJob it is the pod's name,
-// for a TrainJob what JobSet and the Indexed Job make of it.
+// WorkerHost is the host name of a worker.
 func WorkerHost(made *job.Job, index int32) string {
-	if made.Kind == job.KindMPIJob {
-		return job.WorkerName(made.Name, index)
-	}
-	return fmt.Sprintf("%s-worker-0-%d", made.Name, index)
+	return fmt.Sprintf("%s%s%d", made.Name, made.Kind.Traits().WorkerHostInfix, index)
 }
 
 // Hosts are the host names that ranks run on, in the order of the hostfile.
@@ -75,4 +61,20 @@ func Hosts(made *job.Job) []string {
 		hosts = append(hosts, WorkerHost(made, index))
 	}
 	return hosts
+}
+
+// PodName is the name of a pod. It is fixed by role, index and restart, so that no
+// pod can exist twice.
+func PodName(made *job.Job, role string, index, restart int32) string {
+	switch role {
+	case training.RoleLauncher:
+		return fmt.Sprintf("%s-r%d", NamesOf(made).LauncherHost, restart)
+	case training.RoleInitializer:
+		return fmt.Sprintf("%s-initializer-r%d", made.Name, restart)
+	}
+	name := WorkerHost(made, index)
+	if made.Kind.Traits().RestartsAsWhole {
+		name = fmt.Sprintf("%s-r%d", name, restart)
+	}
+	return name
 }

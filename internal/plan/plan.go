@@ -2,12 +2,13 @@ package plan
 
 import (
 	"slices"
+	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/trireme-mpi/trireme/api/v2alpha1"
-	"github.com/trireme-mpi/trireme/api/v2beta1"
+	"github.com/trireme-mpi/trireme/api/training"
 	"github.com/trireme-mpi/trireme/internal/gang"
 	"github.com/trireme-mpi/trireme/internal/job"
 )
@@ -16,13 +17,18 @@ import (
 type Stage string
 
 const (
-	// Initializing: data is fetched, and no node is asked for yet.
+	// Initializing: data is fetched, and no node is requested yet.
 	Initializing Stage = "Initializing"
-	// Suspended: there must be no pods.
+	// Suspended: nothing of the job may run, and its workload is deleted.
 	Suspended Stage = "Suspended"
-	// Active: launcher and workers run, or wait for their places.
+	// Held: a queue or a quota holds the job back. There must be no pods; the
+	// workload stays.
+	Held Stage = "Held"
+	// Restarting: the pods of the last start must be gone before the next.
+	Restarting Stage = "Restarting"
+	// Active: launcher and workers run, or wait to be scheduled.
 	Active Stage = "Active"
-	// Finished: what is no longer needed goes.
+	// Finished: what is no longer needed is deleted.
 	Finished Stage = "Finished"
 )
 
@@ -40,92 +46,131 @@ type Surroundings struct {
 // State is what the plan must know of the job's pods.
 type State struct {
 	Stage Stage
+	// Restart is how often the job was restarted.
+	Restart int32
+	// Workload is the UID of the job's workload; empty if it does not exist.
+	Workload types.UID
 	// WorkersReady: a launcher that waits for them may start.
 	WorkersReady bool
-	// Workers that are there, as far as they matter to what must go.
-	Workers []*corev1.Pod
-	// LauncherActive: the launcher has not ended.
-	LauncherActive bool
-	// InitializerActive: the initializer has not ended.
-	InitializerActive bool
-	// WorkloadEnds: JobSet knows by itself that the job has ended.
-	WorkloadEnds bool
+	// LauncherDone: the launcher's command has finished, whether or not its pod has.
+	LauncherDone bool
+	// Pods that exist.
+	Launchers, Workers, Initializers []*corev1.Pod
 }
 
-// Plan is what must exist, in the order in which it must come to exist, and what
-// must go. What exists is never changed: templates are immutable, Kueue edits
-// them, and a newer operator must not touch running work.
+// Plan is what must exist and what must not. What exists is never changed:
+// templates are immutable, Kueue edits them, and a newer operator must not touch
+// running work.
 type Plan struct {
+	// Ensure is created first, in any order; Pods once that exists.
 	Ensure []gang.Object
+	Pods   []*corev1.Pod
 	Remove []gang.Object
-	// StopLauncher suspends the batch Job of an MPIJob's launcher: what has ended
-	// of it stays, for its logs.
-	StopLauncher bool
 }
 
 // Of is the plan of a job.
 func Of(made *job.Job, state State, in Surroundings) Plan {
+	var plan Plan
 	switch state.Stage {
 	case Initializing:
-		return Plan{Ensure: own(made, initializing(made, in))}
+		plan.Ensure = own(made, initializing(made, in))
+		plan.Pods = []*corev1.Pod{initializerPod(made, state.Restart, in)}
 	case Suspended:
-		return Plan{Remove: slices.Concat(workloadKeys(made, state), groupKeys(made, in), initializerKeys(made))}
+		plan.Remove = slices.Concat(workloadKey(made, state), keys(made, allPods(state)), groupKeys(made, in))
+	case Held:
+		plan.Remove = keys(made, slices.Concat(state.Launchers, state.Workers))
+	case Restarting:
+		plan.Remove = keys(made, replaced(made, state))
 	case Finished:
-		return finished(made, state, in)
+		plan.Remove = finished(made, state, in)
 	default:
-		return Plan{Ensure: own(made, active(made, state, in))}
+		plan.Ensure = own(made, active(made, in))
+		plan.Pods = startPods(made, state, in)
 	}
+	return plan
 }
 
-func active(made *job.Job, state State, in Surroundings) []gang.Object {
+// active is all that pods of a job refer to, and what stands for them.
+func active(made *job.Job, in Surroundings) []gang.Object {
 	objects := support(made, in)
 	if group := in.Gang.Group(made, Selector(made)); group != nil {
 		objects = append(objects, group)
 	}
-	if made.Kind == job.KindTrainJob {
-		return append(objects, jobSet(made, in))
-	}
-	for _, pod := range workerPods(made, in) {
-		objects = append(objects, pod)
-	}
-	if HoldsLauncherBack(made, state, in) {
-		return objects
-	}
-	return append(objects, launcherJob(made, in))
+	return append(objects, workload(made))
 }
 
 // HoldsLauncherBack tells whether the launcher comes only after its workers. A gang is
-// placed as a whole or not at all: there the gate alone holds the launcher back.
+// scheduled as a whole or not at all: there the gate alone holds the launcher back.
 func HoldsLauncherBack(made *job.Job, state State, in Surroundings) bool {
-	return made.Kind == job.KindMPIJob && made.LauncherWaits && in.Gang.Name() == gang.None && !state.WorkersReady
+	return made.LauncherWaits && in.Gang.Name() == gang.None && !state.WorkersReady
 }
 
-// finished lets go of what a job that has ended does not need. Keys always go.
-func finished(made *job.Job, state State, in Surroundings) Plan {
-	names := NamesOf(made)
-	plan := Plan{Remove: append(groupKeys(made, in), &corev1.Secret{ObjectMeta: key(made, names.Secret)})}
-	plan.StopLauncher = state.LauncherActive && made.Kind == job.KindMPIJob
-	switch {
-	case made.Lifetime.CleanPodPolicy == cleanAll:
-		plan.Remove = append(plan.Remove, workloadKeys(made, state)...)
-		plan.StopLauncher = false
-	case made.Kind == job.KindTrainJob:
-		// JobSet ends what still runs, unless the operator ended the job: then
-		// JobSet does not know.
-		if !state.WorkloadEnds {
-			plan.Remove = append(plan.Remove, workloadKeys(made, state)...)
-		}
-	case made.Lifetime.CleanPodPolicy == cleanRunning:
-		for _, pod := range state.Workers {
-			if pod.Status.Phase != corev1.PodSucceeded && pod.Status.Phase != corev1.PodFailed {
-				plan.Remove = append(plan.Remove, &corev1.Pod{ObjectMeta: key(made, pod.Name)})
-			}
+// replaced are the pods that must be gone before a restart. A launcher that has
+// finished is kept for its log where the workers stay.
+func replaced(made *job.Job, state State) []*corev1.Pod {
+	if made.Kind.Traits().RestartsAsWhole {
+		return slices.Concat(state.Launchers, state.Workers)
+	}
+	return slices.DeleteFunc(slices.Clone(state.Launchers), isOver)
+}
+
+// finished is what a finished job does not need. Keys always go.
+func finished(made *job.Job, state State, in Surroundings) []gang.Object {
+	remove := append(groupKeys(made, in), &corev1.Secret{ObjectMeta: key(made, NamesOf(made).Secret)})
+	if made.Lifetime.CleanPodPolicy == cleanAll {
+		return slices.Concat(remove, workloadKey(made, state), keys(made, allPods(state)))
+	}
+	var pods []*corev1.Pod
+	if !state.LauncherDone {
+		pods = append(pods, state.Launchers...)
+	}
+	if made.Lifetime.CleanPodPolicy == cleanRunning {
+		pods = append(pods, state.Workers...)
+	}
+	pods = append(pods, state.Initializers...)
+	return append(remove, keys(made, slices.DeleteFunc(pods, isOver))...)
+}
+
+// Released are the launchers whose end is known, so that they need their finalizer
+// no longer.
+func Released(state State) (pods []*corev1.Pod) {
+	for _, pod := range state.Launchers {
+		known := state.Stage != Active && state.Stage != Initializing || RestartOf(pod) < state.Restart
+		if known && slices.Contains(pod.Finalizers, training.FinalizerLauncher) {
+			pods = append(pods, pod)
 		}
 	}
-	if state.InitializerActive || made.Lifetime.CleanPodPolicy == cleanAll {
-		plan.Remove = append(plan.Remove, initializerKeys(made)...)
+	return pods
+}
+
+// RestartOf is the number of the restart that a pod was created for.
+func RestartOf(pod *corev1.Pod) int32 {
+	number, err := strconv.ParseInt(pod.Labels[training.LabelRestart], 10, 32)
+	if err != nil || number < 0 {
+		return 0
 	}
-	return plan
+	return int32(number)
+}
+
+func isOver(pod *corev1.Pod) bool {
+	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
+}
+
+func allPods(state State) []*corev1.Pod {
+	return slices.Concat(state.Launchers, state.Workers, state.Initializers)
+}
+
+// keys name pods to delete, and no others of their names.
+func keys(made *job.Job, pods []*corev1.Pod) (keys []gang.Object) {
+	for _, pod := range pods {
+		if pod.DeletionTimestamp != nil {
+			continue
+		}
+		one := &corev1.Pod{ObjectMeta: key(made, pod.Name)}
+		one.UID = pod.UID
+		keys = append(keys, one)
+	}
+	return keys
 }
 
 func groupKeys(made *job.Job, in Surroundings) []gang.Object {
@@ -156,12 +201,11 @@ func own(made *job.Job, objects []gang.Object) []gang.Object {
 
 // OwnerOf is the reference by which objects belong to a job.
 func OwnerOf(made *job.Job) metav1.OwnerReference {
-	version := v2alpha1.GroupVersion
-	if made.Kind == job.KindMPIJob {
-		version = v2beta1.GroupVersion
-	}
+	return controller(made.Kind.Traits().APIVersion, string(made.Kind), made.Name, made.UID)
+}
+
+func controller(version, kind, name string, uid types.UID) metav1.OwnerReference {
 	return metav1.OwnerReference{
-		APIVersion: version.String(), Kind: string(made.Kind), Name: made.Name, UID: made.UID,
-		Controller: new(true), BlockOwnerDeletion: new(true),
+		APIVersion: version, Kind: kind, Name: name, UID: uid, Controller: new(true), BlockOwnerDeletion: new(true),
 	}
 }

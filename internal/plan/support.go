@@ -26,17 +26,15 @@ func support(made *job.Job, in Surroundings) []gang.Object {
 	if made.NetworkPolicy != "" {
 		objects = append(objects, NetworkPolicy(made, in.EgressPorts))
 	}
-	if made.Kind == job.KindMPIJob {
-		objects = append(objects, &corev1.Service{
+	return append(objects,
+		&corev1.Service{
 			ObjectMeta: object(made, names.Service),
 			Spec: corev1.ServiceSpec{
 				ClusterIP: corev1.ClusterIPNone, Selector: Selector(made),
 				// Hosts are called before they are ready: that is what the gate is for.
 				PublishNotReadyAddresses: true,
 			},
-		})
-	}
-	return append(objects,
+		},
 		&corev1.ConfigMap{
 			ObjectMeta: object(made, names.Hostfile),
 			Data:       map[string]string{hostfileFile: Hostfile(made, Hosts(made)), discoverFile: discoverHosts},

@@ -4,10 +4,8 @@ import (
 	"fmt"
 	"strconv"
 
-	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 
 	"github.com/trireme-mpi/trireme/api/training"
 	"github.com/trireme-mpi/trireme/internal/gang"
@@ -23,9 +21,6 @@ const (
 	// upstreamRoleVariable is mpi-operator's.
 	upstreamRoleVariable = "K_MPI_JOB_ROLE"
 )
-
-// completionIndex is where a pod of an Indexed Job finds its number.
-const completionIndex = "metadata.annotations['" + batchv1.JobCompletionIndexAnnotation + "']"
 
 // launcherTemplate is the complete template of the launcher.
 func launcherTemplate(made *job.Job, in Surroundings) corev1.PodTemplateSpec {
@@ -118,113 +113,103 @@ func claimVolume(name, claim string, readOnly bool) corev1.Volume {
 	}}
 }
 
-// workerPods are the workers of an MPIJob.
-func workerPods(made *job.Job, in Surroundings) []*corev1.Pod {
-	// A launcher that does the work itself has none, and no template of one.
-	if made.Worker.Replicas < 1 {
+// startPods are the pods of one start of a job, once its workload exists.
+func startPods(made *job.Job, state State, in Surroundings) []*corev1.Pod {
+	if state.Workload == "" {
 		return nil
 	}
-	template := workerTemplate(made, in)
-	subdomain := NamesOf(made).Service
-	// mpi-operator numbers the launcher 0 where it runs ranks, and so does Kueue.
-	first := int32(0)
-	if made.LauncherRunsRanks {
-		first = 1
-	}
-	pods := make([]*corev1.Pod, made.Worker.Replicas)
-	for index := range made.Worker.Replicas {
-		one := template.DeepCopy()
-		name := job.WorkerName(made.Name, index)
-		one.Labels[training.LabelReplicaIndex] = strconv.Itoa(int(first + index))
-		one.Spec.Hostname, one.Spec.Subdomain = name, subdomain
-		tellNumber(&one.Spec, corev1.EnvVar{Value: strconv.Itoa(int(index))})
-		pods[index] = &corev1.Pod{
-			ObjectMeta: metav1.ObjectMeta{Namespace: made.Namespace, Name: name, Labels: one.Labels, Annotations: one.Annotations},
-			Spec:       one.Spec,
+	start := start{made: made, state: state}
+	pods := make([]*corev1.Pod, 0, made.Pods())
+	// A launcher that does the work itself has no workers, and no template of one.
+	if made.Worker.Replicas > 0 {
+		template := workerTemplate(made, in)
+		for index := range made.Worker.Replicas {
+			pods = append(pods, start.worker(template.DeepCopy(), index))
 		}
+	}
+	if !HoldsLauncherBack(made, state, in) {
+		pods = append(pods, start.launcher(launcherTemplate(made, in)))
 	}
 	return pods
 }
 
-// launcherJob is the launcher of an MPIJob: a batch Job starts it anew if need
-// be.
-func launcherJob(made *job.Job, in Surroundings) *batchv1.Job {
-	names := NamesOf(made)
-	template := launcherTemplate(made, in)
-	template.Spec.Hostname, template.Spec.Subdomain = names.LauncherHost, names.Service
-	if made.LauncherRunsRanks {
+// start is one start of a job.
+type start struct {
+	made  *job.Job
+	state State
+}
+
+func (start start) worker(template *corev1.PodTemplateSpec, index int32) *corev1.Pod {
+	number := index
+	if start.made.Kind.Traits().NumbersFromLauncher && start.made.LauncherRunsRanks {
+		number++
+	}
+	template.Labels[training.LabelReplicaIndex] = strconv.Itoa(int(number))
+	if len(template.Spec.Containers) > 0 {
+		setVariable(&template.Spec.Containers[0], indexVariable, strconv.Itoa(int(index)))
+	}
+	template.Spec.Hostname = WorkerHost(start.made, index)
+	pod := start.pod(template, training.RoleWorker, index)
+	if !start.made.Kind.Traits().WorkloadOwnsWorkers {
+		pod.OwnerReferences = []metav1.OwnerReference{OwnerOf(start.made)}
+		return pod
+	}
+	start.join(pod, training.RoleWorker, index)
+	return pod
+}
+
+func (start start) launcher(template corev1.PodTemplateSpec) *corev1.Pod {
+	if start.made.Kind.Traits().NumbersFromLauncher && start.made.LauncherRunsRanks {
 		template.Labels[training.LabelReplicaIndex] = "0"
 	}
-	if made.Lifetime.BackoffLimit == 0 {
-		// Kubelet would start it anew before the Job notices that it must not.
-		template.Spec.RestartPolicy = corev1.RestartPolicyNever
-	}
-	return &batchv1.Job{
-		ObjectMeta: object(made, names.Launcher),
-		Spec: batchv1.JobSpec{
-			BackoffLimit: new(made.Lifetime.BackoffLimit), Template: template,
-			// Two launchers at a time would fight over the workers.
-			PodReplacementPolicy: new(batchv1.Failed),
+	// Restarts are ours: the kubelet would restart it before the failure is known.
+	template.Spec.RestartPolicy = corev1.RestartPolicyNever
+	template.Spec.Hostname = NamesOf(start.made).LauncherHost
+	pod := start.pod(&template, training.RoleLauncher, 0)
+	pod.Finalizers = []string{training.FinalizerLauncher}
+	start.join(pod, training.RoleLauncher, 0)
+	return pod
+}
+
+func (start start) pod(template *corev1.PodTemplateSpec, role string, index int32) *corev1.Pod {
+	template.Labels[training.LabelRestart] = strconv.Itoa(int(start.state.Restart))
+	template.Spec.Subdomain = NamesOf(start.made).Service
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: start.made.Namespace, Name: PodName(start.made, role, index, start.state.Restart),
+			Labels: template.Labels, Annotations: template.Annotations,
 		},
+		Spec: template.Spec,
 	}
 }
 
-// jobSet is launcher and workers of a TrainJob.
-func jobSet(made *job.Job, in Surroundings) *jobset.JobSet {
-	names := NamesOf(made)
-	worker := workerTemplate(made, in)
-	tellNumber(&worker.Spec, corev1.EnvVar{ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: completionIndex}}})
-	metadata := object(made, names.JobSet)
-	metadata.Labels = with(metadata.Labels, made.QueueLabels)
-	return &jobset.JobSet{
-		ObjectMeta: metadata,
-		Spec: jobset.JobSetSpec{
-			Network: &jobset.Network{EnableDNSHostnames: new(true), Subdomain: names.Service, PublishNotReadyAddresses: new(true)},
-			SuccessPolicy: &jobset.SuccessPolicy{
-				Operator: jobset.OperatorAll, TargetReplicatedJobs: []string{training.RoleLauncher},
-			},
-			// The old workers must be gone before a new launcher calls.
-			FailurePolicy: &jobset.FailurePolicy{MaxRestarts: made.Lifetime.BackoffLimit, RestartStrategy: jobset.BlockingRecreate},
-			ReplicatedJobs: []jobset.ReplicatedJob{
-				replicatedJob(made, training.RoleLauncher, 1, launcherTemplate(made, in)),
-				replicatedJob(made, training.RoleWorker, made.Worker.Replicas, worker),
-			},
-		},
+// join makes the workload the controller of a pod, and gives the pod what the
+// workload's own controller would.
+func (start start) join(pod *corev1.Pod, role string, index int32) {
+	pod.Labels[training.LabelJobUID] = string(start.made.UID)
+	if start.made.Kind.Traits().Workload == job.WorkloadJobSet {
+		start.joinJobSet(pod, role, index)
+		return
 	}
+	start.joinBatchJob(pod)
 }
 
-// replicatedJob is one Indexed Job for all pods of a role: a pod that fails ends
-// it, and JobSet decides what becomes of the whole.
-func replicatedJob(made *job.Job, role string, pods int32, template corev1.PodTemplateSpec) jobset.ReplicatedJob {
-	return jobset.ReplicatedJob{
-		Name: role, GroupName: "default", Replicas: 1,
-		Template: batchv1.JobTemplateSpec{
-			ObjectMeta: metav1.ObjectMeta{Labels: Selector(made)},
-			Spec: batchv1.JobSpec{
-				Parallelism: &pods, Completions: &pods, CompletionMode: new(batchv1.IndexedCompletion),
-				BackoffLimit: new(int32(0)), Template: template,
-			},
-		},
+// workload is what stands for the pods of a job. Its templates are those of the
+// model: what starts MPI is added when pods are created, so that what Kueue edits
+// is what users know.
+func workload(made *job.Job) gang.Object {
+	if made.Kind.Traits().Workload == job.WorkloadJobSet {
+		return jobSet(made)
 	}
+	return batchJob(made)
 }
 
-// tellNumber tells a worker which one it is.
-func tellNumber(pod *corev1.PodSpec, number corev1.EnvVar) {
-	number.Name = indexVariable
-	if len(pod.Containers) > 0 {
-		addVariable(&pod.Containers[0], number)
+// workloadKey names the workload, if there is one to delete.
+func workloadKey(made *job.Job, state State) []gang.Object {
+	if state.Workload == "" {
+		return nil
 	}
-}
-
-// workloadKeys name launcher and workers as they were made.
-func workloadKeys(made *job.Job, state State) []gang.Object {
-	names := NamesOf(made)
-	if made.Kind == job.KindTrainJob {
-		return []gang.Object{&jobset.JobSet{ObjectMeta: key(made, names.JobSet)}}
-	}
-	keys := []gang.Object{&batchv1.Job{ObjectMeta: key(made, names.Launcher)}}
-	for _, pod := range state.Workers {
-		keys = append(keys, &corev1.Pod{ObjectMeta: key(made, pod.Name)})
-	}
-	return keys
+	object := workload(made)
+	object.SetUID(state.Workload)
+	return []gang.Object{object}
 }

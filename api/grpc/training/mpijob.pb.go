@@ -1555,9 +1555,13 @@ type MPIJobStatus struct {
 	Timeline           []*TimelineEntry       `protobuf:"bytes,12,rep,name=timeline,proto3" json:"timeline,omitempty"`
 	ObservedGeneration int64                  `protobuf:"varint,13,opt,name=observed_generation,json=observedGeneration,proto3" json:"observed_generation,omitempty"`
 	LastReconcileTime  *timestamppb.Timestamp `protobuf:"bytes,14,opt,name=last_reconcile_time,json=lastReconcileTime,proto3" json:"last_reconcile_time,omitempty"`
-	OtherFields        *structpb.Struct       `protobuf:"bytes,100,opt,name=other_fields,json=otherFields,proto3" json:"other_fields,omitempty"`
-	unknownFields      protoimpl.UnknownFields
-	sizeCache          protoimpl.SizeCache
+	// restart is set once the job was restarted after a failure, or is about to be.
+	Restart *Restart `protobuf:"bytes,15,opt,name=restart,proto3" json:"restart,omitempty"`
+	// quota_wait is set while a ResourceQuota refuses a part of the job.
+	QuotaWait     *QuotaWait       `protobuf:"bytes,16,opt,name=quota_wait,json=quotaWait,proto3" json:"quota_wait,omitempty"`
+	OtherFields   *structpb.Struct `protobuf:"bytes,100,opt,name=other_fields,json=otherFields,proto3" json:"other_fields,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *MPIJobStatus) Reset() {
@@ -1688,6 +1692,20 @@ func (x *MPIJobStatus) GetLastReconcileTime() *timestamppb.Timestamp {
 	return nil
 }
 
+func (x *MPIJobStatus) GetRestart() *Restart {
+	if x != nil {
+		return x.Restart
+	}
+	return nil
+}
+
+func (x *MPIJobStatus) GetQuotaWait() *QuotaWait {
+	if x != nil {
+		return x.QuotaWait
+	}
+	return nil
+}
+
 func (x *MPIJobStatus) GetOtherFields() *structpb.Struct {
 	if x != nil {
 		return x.OtherFields
@@ -1797,6 +1815,156 @@ func (x *Condition) GetOtherFields() *structpb.Struct {
 	return nil
 }
 
+// Restart is how often a job was restarted, and why the last time.
+type Restart struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// count is how often the job was restarted, the restart that is due included.
+	Count int32 `protobuf:"varint,1,opt,name=count,proto3" json:"count,omitempty"`
+	// reason is the cause of the last failure, in one word.
+	Reason        string                 `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
+	Message       string                 `protobuf:"bytes,3,opt,name=message,proto3" json:"message,omitempty"`
+	DueTime       *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=due_time,json=dueTime,proto3" json:"due_time,omitempty"`
+	OtherFields   *structpb.Struct       `protobuf:"bytes,100,opt,name=other_fields,json=otherFields,proto3" json:"other_fields,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Restart) Reset() {
+	*x = Restart{}
+	mi := &file_training_mpijob_proto_msgTypes[21]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Restart) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Restart) ProtoMessage() {}
+
+func (x *Restart) ProtoReflect() protoreflect.Message {
+	mi := &file_training_mpijob_proto_msgTypes[21]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Restart.ProtoReflect.Descriptor instead.
+func (*Restart) Descriptor() ([]byte, []int) {
+	return file_training_mpijob_proto_rawDescGZIP(), []int{21}
+}
+
+func (x *Restart) GetCount() int32 {
+	if x != nil {
+		return x.Count
+	}
+	return 0
+}
+
+func (x *Restart) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *Restart) GetMessage() string {
+	if x != nil {
+		return x.Message
+	}
+	return ""
+}
+
+func (x *Restart) GetDueTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.DueTime
+	}
+	return nil
+}
+
+func (x *Restart) GetOtherFields() *structpb.Struct {
+	if x != nil {
+		return x.OtherFields
+	}
+	return nil
+}
+
+// QuotaWait is a ResourceQuota that a job waits for.
+type QuotaWait struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// name of the ResourceQuota.
+	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// since is when the quota first refused a part of the job.
+	Since         *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=since,proto3" json:"since,omitempty"`
+	Message       string                 `protobuf:"bytes,3,opt,name=message,proto3" json:"message,omitempty"`
+	OtherFields   *structpb.Struct       `protobuf:"bytes,100,opt,name=other_fields,json=otherFields,proto3" json:"other_fields,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *QuotaWait) Reset() {
+	*x = QuotaWait{}
+	mi := &file_training_mpijob_proto_msgTypes[22]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *QuotaWait) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*QuotaWait) ProtoMessage() {}
+
+func (x *QuotaWait) ProtoReflect() protoreflect.Message {
+	mi := &file_training_mpijob_proto_msgTypes[22]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use QuotaWait.ProtoReflect.Descriptor instead.
+func (*QuotaWait) Descriptor() ([]byte, []int) {
+	return file_training_mpijob_proto_rawDescGZIP(), []int{22}
+}
+
+func (x *QuotaWait) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *QuotaWait) GetSince() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Since
+	}
+	return nil
+}
+
+func (x *QuotaWait) GetMessage() string {
+	if x != nil {
+		return x.Message
+	}
+	return ""
+}
+
+func (x *QuotaWait) GetOtherFields() *structpb.Struct {
+	if x != nil {
+		return x.OtherFields
+	}
+	return nil
+}
+
 // ReplicaStatus counts the pods of one role.
 type ReplicaStatus struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
@@ -1812,7 +1980,7 @@ type ReplicaStatus struct {
 
 func (x *ReplicaStatus) Reset() {
 	*x = ReplicaStatus{}
-	mi := &file_training_mpijob_proto_msgTypes[21]
+	mi := &file_training_mpijob_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1824,7 +1992,7 @@ func (x *ReplicaStatus) String() string {
 func (*ReplicaStatus) ProtoMessage() {}
 
 func (x *ReplicaStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_training_mpijob_proto_msgTypes[21]
+	mi := &file_training_mpijob_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1837,7 +2005,7 @@ func (x *ReplicaStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReplicaStatus.ProtoReflect.Descriptor instead.
 func (*ReplicaStatus) Descriptor() ([]byte, []int) {
-	return file_training_mpijob_proto_rawDescGZIP(), []int{21}
+	return file_training_mpijob_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *ReplicaStatus) GetActive() int32 {
@@ -2050,7 +2218,7 @@ const file_training_mpijob_proto_rawDesc = "" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01B\x10\n" +
 	"\x0e_min_availableB\x1b\n" +
-	"\x19_schedule_timeout_seconds\"\x9d\a\n" +
+	"\x19_schedule_timeout_seconds\"\xfe\a\n" +
 	"\fMPIJobStatus\x123\n" +
 	"\n" +
 	"conditions\x18\x01 \x03(\v2\x13.training.ConditionR\n" +
@@ -2069,7 +2237,10 @@ const file_training_mpijob_proto_rawDesc = "" +
 	"\bduration\x18\v \x01(\tR\bduration\x123\n" +
 	"\btimeline\x18\f \x03(\v2\x17.training.TimelineEntryR\btimeline\x12/\n" +
 	"\x13observed_generation\x18\r \x01(\x03R\x12observedGeneration\x12J\n" +
-	"\x13last_reconcile_time\x18\x0e \x01(\v2\x1a.google.protobuf.TimestampR\x11lastReconcileTime\x12:\n" +
+	"\x13last_reconcile_time\x18\x0e \x01(\v2\x1a.google.protobuf.TimestampR\x11lastReconcileTime\x12+\n" +
+	"\arestart\x18\x0f \x01(\v2\x11.training.RestartR\arestart\x122\n" +
+	"\n" +
+	"quota_wait\x18\x10 \x01(\v2\x13.training.QuotaWaitR\tquotaWait\x12:\n" +
 	"\fother_fields\x18d \x01(\v2\x17.google.protobuf.StructR\votherFields\x1a[\n" +
 	"\x14ReplicaStatusesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12-\n" +
@@ -2082,6 +2253,17 @@ const file_training_mpijob_proto_rawDesc = "" +
 	"\x14last_transition_time\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\x12lastTransitionTime\x12D\n" +
 	"\x10last_update_time\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\x0elastUpdateTime\x12/\n" +
 	"\x13observed_generation\x18\a \x01(\x03R\x12observedGeneration\x12:\n" +
+	"\fother_fields\x18d \x01(\v2\x17.google.protobuf.StructR\votherFields\"\xc4\x01\n" +
+	"\aRestart\x12\x14\n" +
+	"\x05count\x18\x01 \x01(\x05R\x05count\x12\x16\n" +
+	"\x06reason\x18\x02 \x01(\tR\x06reason\x12\x18\n" +
+	"\amessage\x18\x03 \x01(\tR\amessage\x125\n" +
+	"\bdue_time\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\adueTime\x12:\n" +
+	"\fother_fields\x18d \x01(\v2\x17.google.protobuf.StructR\votherFields\"\xa7\x01\n" +
+	"\tQuotaWait\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x120\n" +
+	"\x05since\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\x12\x18\n" +
+	"\amessage\x18\x03 \x01(\tR\amessage\x12:\n" +
 	"\fother_fields\x18d \x01(\v2\x17.google.protobuf.StructR\votherFields\"\xb5\x01\n" +
 	"\rReplicaStatus\x12\x16\n" +
 	"\x06active\x18\x01 \x01(\x05R\x06active\x12\x1c\n" +
@@ -2110,7 +2292,7 @@ func file_training_mpijob_proto_rawDescGZIP() []byte {
 	return file_training_mpijob_proto_rawDescData
 }
 
-var file_training_mpijob_proto_msgTypes = make([]protoimpl.MessageInfo, 29)
+var file_training_mpijob_proto_msgTypes = make([]protoimpl.MessageInfo, 31)
 var file_training_mpijob_proto_goTypes = []any{
 	(*CreateMPIJobRequest)(nil),      // 0: training.CreateMPIJobRequest
 	(*CreateMPIJobResponse)(nil),     // 1: training.CreateMPIJobResponse
@@ -2133,86 +2315,94 @@ var file_training_mpijob_proto_goTypes = []any{
 	(*SchedulingPolicy)(nil),         // 18: training.SchedulingPolicy
 	(*MPIJobStatus)(nil),             // 19: training.MPIJobStatus
 	(*Condition)(nil),                // 20: training.Condition
-	(*ReplicaStatus)(nil),            // 21: training.ReplicaStatus
-	nil,                              // 22: training.CreateMPIJobRequest.LabelsEntry
-	nil,                              // 23: training.CreateMPIJobRequest.AnnotationsEntry
-	nil,                              // 24: training.MPIJob.LabelsEntry
-	nil,                              // 25: training.MPIJob.AnnotationsEntry
-	nil,                              // 26: training.MPIJobSpec.MpiReplicaSpecsEntry
-	nil,                              // 27: training.SchedulingPolicy.MinResourcesEntry
-	nil,                              // 28: training.MPIJobStatus.ReplicaStatusesEntry
-	(*timestamppb.Timestamp)(nil),    // 29: google.protobuf.Timestamp
-	(*structpb.Struct)(nil),          // 30: google.protobuf.Struct
-	(*NetworkPolicy)(nil),            // 31: training.NetworkPolicy
-	(*PodTemplateSpec)(nil),          // 32: training.PodTemplateSpec
-	(*PodStatus)(nil),                // 33: training.PodStatus
-	(*WorkerPodStatus)(nil),          // 34: training.WorkerPodStatus
-	(*TimelineEntry)(nil),            // 35: training.TimelineEntry
+	(*Restart)(nil),                  // 21: training.Restart
+	(*QuotaWait)(nil),                // 22: training.QuotaWait
+	(*ReplicaStatus)(nil),            // 23: training.ReplicaStatus
+	nil,                              // 24: training.CreateMPIJobRequest.LabelsEntry
+	nil,                              // 25: training.CreateMPIJobRequest.AnnotationsEntry
+	nil,                              // 26: training.MPIJob.LabelsEntry
+	nil,                              // 27: training.MPIJob.AnnotationsEntry
+	nil,                              // 28: training.MPIJobSpec.MpiReplicaSpecsEntry
+	nil,                              // 29: training.SchedulingPolicy.MinResourcesEntry
+	nil,                              // 30: training.MPIJobStatus.ReplicaStatusesEntry
+	(*timestamppb.Timestamp)(nil),    // 31: google.protobuf.Timestamp
+	(*structpb.Struct)(nil),          // 32: google.protobuf.Struct
+	(*NetworkPolicy)(nil),            // 33: training.NetworkPolicy
+	(*PodTemplateSpec)(nil),          // 34: training.PodTemplateSpec
+	(*PodStatus)(nil),                // 35: training.PodStatus
+	(*WorkerPodStatus)(nil),          // 36: training.WorkerPodStatus
+	(*TimelineEntry)(nil),            // 37: training.TimelineEntry
 }
 var file_training_mpijob_proto_depIdxs = []int32{
 	15, // 0: training.CreateMPIJobRequest.spec:type_name -> training.MPIJobSpec
-	22, // 1: training.CreateMPIJobRequest.labels:type_name -> training.CreateMPIJobRequest.LabelsEntry
-	23, // 2: training.CreateMPIJobRequest.annotations:type_name -> training.CreateMPIJobRequest.AnnotationsEntry
-	29, // 3: training.CreateMPIJobResponse.created_at:type_name -> google.protobuf.Timestamp
+	24, // 1: training.CreateMPIJobRequest.labels:type_name -> training.CreateMPIJobRequest.LabelsEntry
+	25, // 2: training.CreateMPIJobRequest.annotations:type_name -> training.CreateMPIJobRequest.AnnotationsEntry
+	31, // 3: training.CreateMPIJobResponse.created_at:type_name -> google.protobuf.Timestamp
 	14, // 4: training.CreateMPIJobResponse.mpijob:type_name -> training.MPIJob
 	14, // 5: training.GetMPIJobResponse.mpijob:type_name -> training.MPIJob
 	14, // 6: training.ListMPIJobsResponse.items:type_name -> training.MPIJob
 	19, // 7: training.GetMPIJobStatusResponse.status:type_name -> training.MPIJobStatus
 	19, // 8: training.MPIJobStatusEvent.status:type_name -> training.MPIJobStatus
-	29, // 9: training.MPIJobStatusEvent.timestamp:type_name -> google.protobuf.Timestamp
-	29, // 10: training.GetMPIJobLogsRequest.since_time:type_name -> google.protobuf.Timestamp
-	29, // 11: training.LogMessage.timestamp:type_name -> google.protobuf.Timestamp
-	24, // 12: training.MPIJob.labels:type_name -> training.MPIJob.LabelsEntry
-	25, // 13: training.MPIJob.annotations:type_name -> training.MPIJob.AnnotationsEntry
-	29, // 14: training.MPIJob.created_at:type_name -> google.protobuf.Timestamp
+	31, // 9: training.MPIJobStatusEvent.timestamp:type_name -> google.protobuf.Timestamp
+	31, // 10: training.GetMPIJobLogsRequest.since_time:type_name -> google.protobuf.Timestamp
+	31, // 11: training.LogMessage.timestamp:type_name -> google.protobuf.Timestamp
+	26, // 12: training.MPIJob.labels:type_name -> training.MPIJob.LabelsEntry
+	27, // 13: training.MPIJob.annotations:type_name -> training.MPIJob.AnnotationsEntry
+	31, // 14: training.MPIJob.created_at:type_name -> google.protobuf.Timestamp
 	15, // 15: training.MPIJob.spec:type_name -> training.MPIJobSpec
 	19, // 16: training.MPIJob.status:type_name -> training.MPIJobStatus
-	29, // 17: training.MPIJob.deleted_at:type_name -> google.protobuf.Timestamp
-	30, // 18: training.MPIJob.other_fields:type_name -> google.protobuf.Struct
-	26, // 19: training.MPIJobSpec.mpi_replica_specs:type_name -> training.MPIJobSpec.MpiReplicaSpecsEntry
+	31, // 17: training.MPIJob.deleted_at:type_name -> google.protobuf.Timestamp
+	32, // 18: training.MPIJob.other_fields:type_name -> google.protobuf.Struct
+	28, // 19: training.MPIJobSpec.mpi_replica_specs:type_name -> training.MPIJobSpec.MpiReplicaSpecsEntry
 	17, // 20: training.MPIJobSpec.run_policy:type_name -> training.RunPolicy
-	31, // 21: training.MPIJobSpec.network_policy:type_name -> training.NetworkPolicy
-	30, // 22: training.MPIJobSpec.other_fields:type_name -> google.protobuf.Struct
-	32, // 23: training.ReplicaSpec.template:type_name -> training.PodTemplateSpec
-	30, // 24: training.ReplicaSpec.other_fields:type_name -> google.protobuf.Struct
+	33, // 21: training.MPIJobSpec.network_policy:type_name -> training.NetworkPolicy
+	32, // 22: training.MPIJobSpec.other_fields:type_name -> google.protobuf.Struct
+	34, // 23: training.ReplicaSpec.template:type_name -> training.PodTemplateSpec
+	32, // 24: training.ReplicaSpec.other_fields:type_name -> google.protobuf.Struct
 	18, // 25: training.RunPolicy.scheduling_policy:type_name -> training.SchedulingPolicy
-	30, // 26: training.RunPolicy.other_fields:type_name -> google.protobuf.Struct
-	27, // 27: training.SchedulingPolicy.min_resources:type_name -> training.SchedulingPolicy.MinResourcesEntry
-	30, // 28: training.SchedulingPolicy.other_fields:type_name -> google.protobuf.Struct
+	32, // 26: training.RunPolicy.other_fields:type_name -> google.protobuf.Struct
+	29, // 27: training.SchedulingPolicy.min_resources:type_name -> training.SchedulingPolicy.MinResourcesEntry
+	32, // 28: training.SchedulingPolicy.other_fields:type_name -> google.protobuf.Struct
 	20, // 29: training.MPIJobStatus.conditions:type_name -> training.Condition
-	29, // 30: training.MPIJobStatus.start_time:type_name -> google.protobuf.Timestamp
-	29, // 31: training.MPIJobStatus.completion_time:type_name -> google.protobuf.Timestamp
-	28, // 32: training.MPIJobStatus.replica_statuses:type_name -> training.MPIJobStatus.ReplicaStatusesEntry
-	33, // 33: training.MPIJobStatus.launcher_pod_status:type_name -> training.PodStatus
-	34, // 34: training.MPIJobStatus.worker_pod_statuses:type_name -> training.WorkerPodStatus
-	35, // 35: training.MPIJobStatus.timeline:type_name -> training.TimelineEntry
-	29, // 36: training.MPIJobStatus.last_reconcile_time:type_name -> google.protobuf.Timestamp
-	30, // 37: training.MPIJobStatus.other_fields:type_name -> google.protobuf.Struct
-	29, // 38: training.Condition.last_transition_time:type_name -> google.protobuf.Timestamp
-	29, // 39: training.Condition.last_update_time:type_name -> google.protobuf.Timestamp
-	30, // 40: training.Condition.other_fields:type_name -> google.protobuf.Struct
-	30, // 41: training.ReplicaStatus.other_fields:type_name -> google.protobuf.Struct
-	16, // 42: training.MPIJobSpec.MpiReplicaSpecsEntry.value:type_name -> training.ReplicaSpec
-	21, // 43: training.MPIJobStatus.ReplicaStatusesEntry.value:type_name -> training.ReplicaStatus
-	0,  // 44: training.MPIJobService.CreateMPIJob:input_type -> training.CreateMPIJobRequest
-	2,  // 45: training.MPIJobService.GetMPIJob:input_type -> training.GetMPIJobRequest
-	4,  // 46: training.MPIJobService.ListMPIJobs:input_type -> training.ListMPIJobsRequest
-	6,  // 47: training.MPIJobService.DeleteMPIJob:input_type -> training.DeleteMPIJobRequest
-	8,  // 48: training.MPIJobService.GetMPIJobStatus:input_type -> training.GetMPIJobStatusRequest
-	10, // 49: training.MPIJobService.WatchMPIJobStatus:input_type -> training.WatchMPIJobStatusRequest
-	12, // 50: training.MPIJobService.GetMPIJobLogs:input_type -> training.GetMPIJobLogsRequest
-	1,  // 51: training.MPIJobService.CreateMPIJob:output_type -> training.CreateMPIJobResponse
-	3,  // 52: training.MPIJobService.GetMPIJob:output_type -> training.GetMPIJobResponse
-	5,  // 53: training.MPIJobService.ListMPIJobs:output_type -> training.ListMPIJobsResponse
-	7,  // 54: training.MPIJobService.DeleteMPIJob:output_type -> training.DeleteMPIJobResponse
-	9,  // 55: training.MPIJobService.GetMPIJobStatus:output_type -> training.GetMPIJobStatusResponse
-	11, // 56: training.MPIJobService.WatchMPIJobStatus:output_type -> training.MPIJobStatusEvent
-	13, // 57: training.MPIJobService.GetMPIJobLogs:output_type -> training.LogMessage
-	51, // [51:58] is the sub-list for method output_type
-	44, // [44:51] is the sub-list for method input_type
-	44, // [44:44] is the sub-list for extension type_name
-	44, // [44:44] is the sub-list for extension extendee
-	0,  // [0:44] is the sub-list for field type_name
+	31, // 30: training.MPIJobStatus.start_time:type_name -> google.protobuf.Timestamp
+	31, // 31: training.MPIJobStatus.completion_time:type_name -> google.protobuf.Timestamp
+	30, // 32: training.MPIJobStatus.replica_statuses:type_name -> training.MPIJobStatus.ReplicaStatusesEntry
+	35, // 33: training.MPIJobStatus.launcher_pod_status:type_name -> training.PodStatus
+	36, // 34: training.MPIJobStatus.worker_pod_statuses:type_name -> training.WorkerPodStatus
+	37, // 35: training.MPIJobStatus.timeline:type_name -> training.TimelineEntry
+	31, // 36: training.MPIJobStatus.last_reconcile_time:type_name -> google.protobuf.Timestamp
+	21, // 37: training.MPIJobStatus.restart:type_name -> training.Restart
+	22, // 38: training.MPIJobStatus.quota_wait:type_name -> training.QuotaWait
+	32, // 39: training.MPIJobStatus.other_fields:type_name -> google.protobuf.Struct
+	31, // 40: training.Condition.last_transition_time:type_name -> google.protobuf.Timestamp
+	31, // 41: training.Condition.last_update_time:type_name -> google.protobuf.Timestamp
+	32, // 42: training.Condition.other_fields:type_name -> google.protobuf.Struct
+	31, // 43: training.Restart.due_time:type_name -> google.protobuf.Timestamp
+	32, // 44: training.Restart.other_fields:type_name -> google.protobuf.Struct
+	31, // 45: training.QuotaWait.since:type_name -> google.protobuf.Timestamp
+	32, // 46: training.QuotaWait.other_fields:type_name -> google.protobuf.Struct
+	32, // 47: training.ReplicaStatus.other_fields:type_name -> google.protobuf.Struct
+	16, // 48: training.MPIJobSpec.MpiReplicaSpecsEntry.value:type_name -> training.ReplicaSpec
+	23, // 49: training.MPIJobStatus.ReplicaStatusesEntry.value:type_name -> training.ReplicaStatus
+	0,  // 50: training.MPIJobService.CreateMPIJob:input_type -> training.CreateMPIJobRequest
+	2,  // 51: training.MPIJobService.GetMPIJob:input_type -> training.GetMPIJobRequest
+	4,  // 52: training.MPIJobService.ListMPIJobs:input_type -> training.ListMPIJobsRequest
+	6,  // 53: training.MPIJobService.DeleteMPIJob:input_type -> training.DeleteMPIJobRequest
+	8,  // 54: training.MPIJobService.GetMPIJobStatus:input_type -> training.GetMPIJobStatusRequest
+	10, // 55: training.MPIJobService.WatchMPIJobStatus:input_type -> training.WatchMPIJobStatusRequest
+	12, // 56: training.MPIJobService.GetMPIJobLogs:input_type -> training.GetMPIJobLogsRequest
+	1,  // 57: training.MPIJobService.CreateMPIJob:output_type -> training.CreateMPIJobResponse
+	3,  // 58: training.MPIJobService.GetMPIJob:output_type -> training.GetMPIJobResponse
+	5,  // 59: training.MPIJobService.ListMPIJobs:output_type -> training.ListMPIJobsResponse
+	7,  // 60: training.MPIJobService.DeleteMPIJob:output_type -> training.DeleteMPIJobResponse
+	9,  // 61: training.MPIJobService.GetMPIJobStatus:output_type -> training.GetMPIJobStatusResponse
+	11, // 62: training.MPIJobService.WatchMPIJobStatus:output_type -> training.MPIJobStatusEvent
+	13, // 63: training.MPIJobService.GetMPIJobLogs:output_type -> training.LogMessage
+	57, // [57:64] is the sub-list for method output_type
+	50, // [50:57] is the sub-list for method input_type
+	50, // [50:50] is the sub-list for extension type_name
+	50, // [50:50] is the sub-list for extension extendee
+	0,  // [0:50] is the sub-list for field type_name
 }
 
 func init() { file_training_mpijob_proto_init() }
@@ -2236,7 +2426,7 @@ func file_training_mpijob_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_training_mpijob_proto_rawDesc), len(file_training_mpijob_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   29,
+			NumMessages:   31,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -1710,9 +1710,13 @@ type TrainJobStatus struct {
 	Duration           string           `protobuf:"bytes,10,opt,name=duration,proto3" json:"duration,omitempty"`
 	Timeline           []*TimelineEntry `protobuf:"bytes,11,rep,name=timeline,proto3" json:"timeline,omitempty"`
 	ObservedGeneration int64            `protobuf:"varint,12,opt,name=observed_generation,json=observedGeneration,proto3" json:"observed_generation,omitempty"`
-	OtherFields        *structpb.Struct `protobuf:"bytes,100,opt,name=other_fields,json=otherFields,proto3" json:"other_fields,omitempty"`
-	unknownFields      protoimpl.UnknownFields
-	sizeCache          protoimpl.SizeCache
+	// restart is set once the job was restarted after a failure, or is about to be.
+	Restart *Restart `protobuf:"bytes,13,opt,name=restart,proto3" json:"restart,omitempty"`
+	// quota_wait is set while a ResourceQuota refuses a part of the job.
+	QuotaWait     *QuotaWait       `protobuf:"bytes,14,opt,name=quota_wait,json=quotaWait,proto3" json:"quota_wait,omitempty"`
+	OtherFields   *structpb.Struct `protobuf:"bytes,100,opt,name=other_fields,json=otherFields,proto3" json:"other_fields,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *TrainJobStatus) Reset() {
@@ -1827,6 +1831,20 @@ func (x *TrainJobStatus) GetObservedGeneration() int64 {
 		return x.ObservedGeneration
 	}
 	return 0
+}
+
+func (x *TrainJobStatus) GetRestart() *Restart {
+	if x != nil {
+		return x.Restart
+	}
+	return nil
+}
+
+func (x *TrainJobStatus) GetQuotaWait() *QuotaWait {
+	if x != nil {
+		return x.QuotaWait
+	}
+	return nil
 }
 
 func (x *TrainJobStatus) GetOtherFields() *structpb.Struct {
@@ -2014,7 +2032,7 @@ const file_training_trainjob_proto_rawDesc = "" +
 	"\x12storage_class_name\x18\x03 \x01(\tH\x01R\x10storageClassName\x88\x01\x01\x12:\n" +
 	"\fother_fields\x18d \x01(\v2\x17.google.protobuf.StructR\votherFieldsB\a\n" +
 	"\x05_sizeB\x15\n" +
-	"\x13_storage_class_name\"\x9e\x05\n" +
+	"\x13_storage_class_name\"\xff\x05\n" +
 	"\x0eTrainJobStatus\x123\n" +
 	"\n" +
 	"conditions\x18\x01 \x03(\v2\x13.training.ConditionR\n" +
@@ -2031,7 +2049,10 @@ const file_training_trainjob_proto_rawDesc = "" +
 	"\bduration\x18\n" +
 	" \x01(\tR\bduration\x123\n" +
 	"\btimeline\x18\v \x03(\v2\x17.training.TimelineEntryR\btimeline\x12/\n" +
-	"\x13observed_generation\x18\f \x01(\x03R\x12observedGeneration\x12:\n" +
+	"\x13observed_generation\x18\f \x01(\x03R\x12observedGeneration\x12+\n" +
+	"\arestart\x18\r \x01(\v2\x11.training.RestartR\arestart\x122\n" +
+	"\n" +
+	"quota_wait\x18\x0e \x01(\v2\x13.training.QuotaWaitR\tquotaWait\x12:\n" +
 	"\fother_fields\x18d \x01(\v2\x17.google.protobuf.StructR\votherFields2\xe2\x04\n" +
 	"\x0fTrainJobService\x12S\n" +
 	"\x0eCreateTrainJob\x12\x1f.training.CreateTrainJobRequest\x1a .training.CreateTrainJobResponse\x12J\n" +
@@ -2094,7 +2115,9 @@ var file_training_trainjob_proto_goTypes = []any{
 	(*PodStatus)(nil),                  // 35: training.PodStatus
 	(*WorkerPodStatus)(nil),            // 36: training.WorkerPodStatus
 	(*TimelineEntry)(nil),              // 37: training.TimelineEntry
-	(*LogMessage)(nil),                 // 38: training.LogMessage
+	(*Restart)(nil),                    // 38: training.Restart
+	(*QuotaWait)(nil),                  // 39: training.QuotaWait
+	(*LogMessage)(nil),                 // 40: training.LogMessage
 }
 var file_training_trainjob_proto_depIdxs = []int32{
 	14, // 0: training.CreateTrainJobRequest.spec:type_name -> training.TrainJobSpec
@@ -2143,26 +2166,28 @@ var file_training_trainjob_proto_depIdxs = []int32{
 	35, // 43: training.TrainJobStatus.launcher_pod_status:type_name -> training.PodStatus
 	36, // 44: training.TrainJobStatus.worker_pod_statuses:type_name -> training.WorkerPodStatus
 	37, // 45: training.TrainJobStatus.timeline:type_name -> training.TimelineEntry
-	28, // 46: training.TrainJobStatus.other_fields:type_name -> google.protobuf.Struct
-	0,  // 47: training.TrainJobService.CreateTrainJob:input_type -> training.CreateTrainJobRequest
-	2,  // 48: training.TrainJobService.GetTrainJob:input_type -> training.GetTrainJobRequest
-	4,  // 49: training.TrainJobService.ListTrainJobs:input_type -> training.ListTrainJobsRequest
-	6,  // 50: training.TrainJobService.DeleteTrainJob:input_type -> training.DeleteTrainJobRequest
-	8,  // 51: training.TrainJobService.GetTrainJobStatus:input_type -> training.GetTrainJobStatusRequest
-	10, // 52: training.TrainJobService.WatchTrainJobStatus:input_type -> training.WatchTrainJobStatusRequest
-	12, // 53: training.TrainJobService.GetTrainJobLogs:input_type -> training.GetTrainJobLogsRequest
-	1,  // 54: training.TrainJobService.CreateTrainJob:output_type -> training.CreateTrainJobResponse
-	3,  // 55: training.TrainJobService.GetTrainJob:output_type -> training.GetTrainJobResponse
-	5,  // 56: training.TrainJobService.ListTrainJobs:output_type -> training.ListTrainJobsResponse
-	7,  // 57: training.TrainJobService.DeleteTrainJob:output_type -> training.DeleteTrainJobResponse
-	9,  // 58: training.TrainJobService.GetTrainJobStatus:output_type -> training.GetTrainJobStatusResponse
-	11, // 59: training.TrainJobService.WatchTrainJobStatus:output_type -> training.TrainJobStatusEvent
-	38, // 60: training.TrainJobService.GetTrainJobLogs:output_type -> training.LogMessage
-	54, // [54:61] is the sub-list for method output_type
-	47, // [47:54] is the sub-list for method input_type
-	47, // [47:47] is the sub-list for extension type_name
-	47, // [47:47] is the sub-list for extension extendee
-	0,  // [0:47] is the sub-list for field type_name
+	38, // 46: training.TrainJobStatus.restart:type_name -> training.Restart
+	39, // 47: training.TrainJobStatus.quota_wait:type_name -> training.QuotaWait
+	28, // 48: training.TrainJobStatus.other_fields:type_name -> google.protobuf.Struct
+	0,  // 49: training.TrainJobService.CreateTrainJob:input_type -> training.CreateTrainJobRequest
+	2,  // 50: training.TrainJobService.GetTrainJob:input_type -> training.GetTrainJobRequest
+	4,  // 51: training.TrainJobService.ListTrainJobs:input_type -> training.ListTrainJobsRequest
+	6,  // 52: training.TrainJobService.DeleteTrainJob:input_type -> training.DeleteTrainJobRequest
+	8,  // 53: training.TrainJobService.GetTrainJobStatus:input_type -> training.GetTrainJobStatusRequest
+	10, // 54: training.TrainJobService.WatchTrainJobStatus:input_type -> training.WatchTrainJobStatusRequest
+	12, // 55: training.TrainJobService.GetTrainJobLogs:input_type -> training.GetTrainJobLogsRequest
+	1,  // 56: training.TrainJobService.CreateTrainJob:output_type -> training.CreateTrainJobResponse
+	3,  // 57: training.TrainJobService.GetTrainJob:output_type -> training.GetTrainJobResponse
+	5,  // 58: training.TrainJobService.ListTrainJobs:output_type -> training.ListTrainJobsResponse
+	7,  // 59: training.TrainJobService.DeleteTrainJob:output_type -> training.DeleteTrainJobResponse
+	9,  // 60: training.TrainJobService.GetTrainJobStatus:output_type -> training.GetTrainJobStatusResponse
+	11, // 61: training.TrainJobService.WatchTrainJobStatus:output_type -> training.TrainJobStatusEvent
+	40, // 62: training.TrainJobService.GetTrainJobLogs:output_type -> training.LogMessage
+	56, // [56:63] is the sub-list for method output_type
+	49, // [49:56] is the sub-list for method input_type
+	49, // [49:49] is the sub-list for extension type_name
+	49, // [49:49] is the sub-list for extension extendee
+	0,  // [0:49] is the sub-list for field type_name
 }
 
 func init() { file_training_trainjob_proto_init() }

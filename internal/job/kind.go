@@ -1,0 +1,85 @@
+package job
+
+import (
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/trireme-mpi/trireme/api/training"
+	"github.com/trireme-mpi/trireme/api/v2alpha1"
+	"github.com/trireme-mpi/trireme/api/v2beta1"
+)
+
+// Kind is the API that a job was written for.
+type Kind string
+
+const (
+	KindTrainJob Kind = "TrainJob"
+	KindMPIJob   Kind = "MPIJob"
+)
+
+// Traits are what differs between the kinds after the model is built. They are
+// data, so that no code downstream has to ask for the kind.
+type Traits struct {
+	// Type is the value of the label training.LabelJobType.
+	Type string
+	// APIVersion is the group and version of the job object.
+	APIVersion string
+	// Workload is the object that stands for the job's pods, to people, to Kueue
+	// and to kubectl wait.
+	Workload Workload
+	// WorkloadOwnsWorkers: the workload controls every pod. Otherwise it controls
+	// the launcher, and the job controls its workers.
+	WorkloadOwnsWorkers bool
+	// RestartsAsWhole: a restart replaces every pod. Otherwise it replaces the
+	// launcher, and a worker that fails ends the job.
+	RestartsAsWhole bool
+	// NumbersFromLauncher: the launcher is replica 0 where it runs ranks, and
+	// workers count from 1. mpi-operator and Kueue count the replicas of MPIJobs so.
+	NumbersFromLauncher bool
+	// HasRuntime: the job was built from a runtime.
+	HasRuntime bool
+	// GaugeSuffix is what names of gauges end in. That of MPIJobs is _total, because
+	// dashboards know them by that name.
+	GaugeSuffix string
+	// PodLabels are on every pod.
+	PodLabels map[string]string
+	// Objects are what a ResourceQuota counts of a job besides what every job has.
+	Objects map[corev1.ResourceName]int64
+
+	// Parts of names; see package plan.
+	SecretSuffix, WorkloadSuffix, LauncherHostSuffix, WorkerHostInfix string
+	NetworkPolicyPrefix, NetworkPolicySuffix                          string
+}
+
+// Workload is a kind of object that stands for pods.
+type Workload string
+
+const (
+	// WorkloadJobSet is a JobSet with the replicated jobs launcher and worker.
+	WorkloadJobSet Workload = "JobSet"
+	// WorkloadBatchJob is a batch Job of the launcher.
+	WorkloadBatchJob Workload = "Job"
+)
+
+var traits = map[Kind]Traits{
+	KindTrainJob: {
+		Type: training.JobTypeTrainJob, APIVersion: v2alpha1.GroupVersion.String(),
+		Workload: WorkloadJobSet, WorkloadOwnsWorkers: true, RestartsAsWhole: true, HasRuntime: true,
+		Objects:      map[corev1.ResourceName]int64{"count/jobsets.jobset.x-k8s.io": 1, "count/controllerrevisions.apps": 1},
+		SecretSuffix: "-ssh", LauncherHostSuffix: "-launcher-0-0", WorkerHostInfix: "-worker-0-",
+		NetworkPolicyPrefix: "trainjob-", NetworkPolicySuffix: "-network",
+	},
+	KindMPIJob: {
+		Type: training.JobTypeMPIJob, APIVersion: v2beta1.GroupVersion.String(),
+		Workload: WorkloadBatchJob, NumbersFromLauncher: true, GaugeSuffix: "_total",
+		PodLabels:    map[string]string{training.LabelOperatorName: training.OperatorNameMPI},
+		Objects:      map[corev1.ResourceName]int64{"count/jobs.batch": 1},
+		SecretSuffix: "-ssh-key", WorkloadSuffix: "-launcher", LauncherHostSuffix: "-launcher", WorkerHostInfix: "-worker-",
+		NetworkPolicyPrefix: "mpijob-",
+	},
+}
+
+// Traits of a kind.
+func (kind Kind) Traits() Traits { return traits[kind] }
+
+// Type is the value of the label training.LabelJobType.
+func (kind Kind) Type() string { return traits[kind].Type }

@@ -1,0 +1,78 @@
+package operator
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/trireme-mpi/trireme/api/training"
+	"github.com/trireme-mpi/trireme/internal/diagnosis"
+	"github.com/trireme-mpi/trireme/internal/job"
+	"github.com/trireme-mpi/trireme/internal/plan"
+)
+
+// +kubebuilder:rbac:groups=batch,resources=jobs/status,verbs=update
+// +kubebuilder:rbac:groups=batch,resources=jobs/finalizers,verbs=update
+// +kubebuilder:rbac:groups=jobset.x-k8s.io,resources=jobsets/status;jobsets/finalizers,verbs=update
+
+// writeWorkloadStatus tells those who look at the workload how the job stands.
+func (reconciler *Reconciler) writeWorkloadStatus(ctx context.Context, scope *scope, verdict *diagnosis.Verdict) error {
+	if scope.workload == nil || scope.workload.GetDeletionTimestamp() != nil {
+		return nil
+	}
+	changed := scope.workload.DeepCopyObject().(client.Object)
+	reconciler.kind.setWorkloadStatus(changed, scope.job, verdict, metav1.NewTime(reconciler.Clock.Now()))
+	if apiequality.Semantic.DeepEqual(scope.workload, changed) {
+		return nil
+	}
+	if err := reconciler.Status().Update(ctx, changed); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("write the status of %s: %w", describe(reconciler.Scheme(), changed), err)
+	}
+	reconciler.submitted.wrote(writtenKey{job: scope.job.UID, isWorkload: true}, changed)
+	return nil
+}
+
+// release lets go of launchers whose end is in the job's status.
+func (reconciler *Reconciler) release(ctx context.Context, pods []*corev1.Pod) error {
+	for _, pod := range pods {
+		patch := fmt.Sprintf(`{"metadata":{"uid":%q,"$deleteFromPrimitiveList/finalizers":[%q]}}`, pod.UID, training.FinalizerLauncher)
+		one := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name}}
+		err := reconciler.Patch(ctx, one, client.RawPatch(types.StrategicMergePatchType, []byte(patch)))
+		if client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("remove the finalizer of pod %s/%s: %w", pod.Namespace, pod.Name, err)
+		}
+	}
+	return nil
+}
+
+// releaseAll lets go of the launchers of a job that is being deleted, or is gone.
+func (reconciler *Reconciler) releaseAll(ctx context.Context, key client.ObjectKey) error {
+	gone := &job.Job{Kind: reconciler.kind.name(), Namespace: key.Namespace, Name: key.Name}
+	var pods corev1.PodList
+	if err := reconciler.List(ctx, &pods, client.InNamespace(key.Namespace), partsOf(gone)); err != nil {
+		return fmt.Errorf("list the pods of %s %s, which is gone: %w", gone.Kind, key, err)
+	}
+	state := plan.State{Stage: plan.Finished}
+	for i := range pods.Items {
+		state.Launchers = append(state.Launchers, &pods.Items[i])
+	}
+	released := plan.Released(state)
+	if len(released) == 0 {
+		return nil
+	}
+	// A job that was created a moment ago may have pods before the cache has it.
+	current := reconciler.kind.empty()
+	err := reconciler.Live.Get(ctx, key, current)
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("read %s %s: %w", gone.Kind, key, err)
+	}
+	if err == nil && current.GetDeletionTimestamp() == nil {
+		return nil
+	}
+	return reconciler.release(ctx, released)
+}
