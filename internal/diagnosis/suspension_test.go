@@ -114,7 +114,7 @@ func TestAQueueHoldsATrainJob(t *testing.T) {
 	scene := newScene(t, job.KindTrainJob, 2)
 	scene.wantStage("submitted", plan.Active)
 	scene.seen.Workload = Workload{Exists: true, Suspended: true}
-	verdict := scene.wantStage("queued", plan.Active)
+	verdict := scene.wantStage("queued", plan.Held)
 	if want := (Answer{Yes: true, Reason: "Queued", Message: "Kueue holds the job back until there is room in its queue"}); verdict.Suspension != want {
 		t.Errorf("%+v", verdict.Suspension)
 	}
@@ -143,30 +143,18 @@ func TestAQueueHoldsATrainJob(t *testing.T) {
 	scene.after(80)
 	scene.seen.Workload.Suspended = true
 	scene.everyPod(deleted(79), exits(143, "Error", rankDied, 80))
-	if verdict = scene.wantStage("evicted", plan.Active); verdict.StartTime != nil || !verdict.Suspension.Yes {
+	if verdict = scene.wantStage("evicted", plan.Held); verdict.StartTime != nil || !verdict.Suspension.Yes {
 		t.Errorf("%+v", verdict)
 	}
-	scene.seen.Launchers, scene.seen.Workers = nil, nil
-	scene.wantStage("evicted, and its pods are gone", plan.Active)
 	scene.seen.Workload.Suspended = false
+	scene.wantStage("admitted again, and its old pods are not gone", plan.Held)
+	scene.seen.Workload.Suspended = true
+	scene.seen.Launchers, scene.seen.Workers = nil, nil
+	scene.wantStage("evicted, and its pods are gone", plan.Held)
+	scene.seen.Workload.Suspended = false
+	scene.wantStage("admitted again", plan.Active)
 	scene.addPods(runs)
 	if verdict = scene.wantStage("admitted again", plan.Active); verdict.Phase != training.PhaseRunning {
-		t.Errorf("%+v", verdict)
-	}
-}
-
-// Of an MPIJob it is the job itself that Kueue suspends. It may suspend the
-// launcher's Job before, which is then deleted; that alone says nothing.
-func TestASuspendedLauncherJob(t *testing.T) {
-	scene := runningScene(t, job.KindMPIJob)
-	scene.seen.Workload.Suspended = true
-	if verdict := scene.wantStage("with a suspended Job", plan.Active); verdict.Suspension.Yes || verdict.Phase != training.PhaseRunning {
-		t.Errorf("%+v", verdict)
-	}
-	scene.seen.Launchers = nil
-	scene.wantStage("with a suspended Job that has no pod", plan.Active)
-	scene.made.Suspended = true
-	if verdict := scene.wantStage("suspended", plan.Suspended); !verdict.Suspension.Yes {
 		t.Errorf("%+v", verdict)
 	}
 }
@@ -186,7 +174,7 @@ func TestEndsThatAreLookedAtAgain(t *testing.T) {
 		}
 		// That is what the API server knows and the cache did not.
 		scene.seen.Workload.Suspended, scene.seen.Confirmed = true, true
-		scene.wantStage(name, plan.Active)
+		scene.wantStage(name, plan.Held)
 	}
 }
 
@@ -225,20 +213,6 @@ func TestSuspensionForgetsTheLauncher(t *testing.T) {
 	}
 }
 
-// A queue that holds a JobSet which has ended holds nothing.
-func TestAQueueHoldsWhatHasEnded(t *testing.T) {
-	for want, workload := range map[training.Phase]Workload{
-		training.PhaseSucceeded: {Exists: true, Suspended: true, Complete: true},
-		training.PhaseFailed:    {Exists: true, Suspended: true, Failed: "jobset failed", FailedAt: at(50)},
-	} {
-		scene := runningScene(t, job.KindTrainJob)
-		gone(workload)(scene)
-		if verdict := scene.look(); verdict.Phase != want {
-			t.Errorf("%s, want %s", verdict.Phase, want)
-		}
-	}
-}
-
 func TestInitializing(t *testing.T) {
 	for _, kind := range kinds {
 		t.Run(string(kind), func(t *testing.T) {
@@ -248,27 +222,39 @@ func TestInitializing(t *testing.T) {
 				t.Errorf("%+v", verdict)
 			}
 			scene.wantSteps("submitted", map[training.TimelineStep]float64{training.StepSubmitted: submitted})
-			scene.seen.Fetching.Exists = true
 			scene.seen.Initializers = []*corev1.Pod{scene.newPod(training.RoleInitializer, 0, runs)}
 			scene.wantStage("fetching", plan.Initializing)
 
-			// One try may fail; the next pod is the one that counts, wherever the cache lists it.
-			scene.seen.Initializers[0] = scene.newPod(training.RoleInitializer, 0, runs, exits(1, "Error", "no route to host", 40))
-			if verdict = scene.wantStage("after a try", plan.Initializing); verdict.Waiting.Reason != "Error" {
+			// The kubelet restarts it a few times.
+			scene.seen.Initializers[0] = scene.newPod(training.RoleInitializer, 0, runs, crashes(1, 2, 40))
+			if verdict = scene.wantStage("crashed twice", plan.Initializing); verdict.Waiting.Reason != "CrashLoopBackOff" {
 				t.Errorf("%+v", verdict.Waiting)
 			}
-			scene.seen.Initializers = append([]*corev1.Pod{scene.newPod(training.RoleInitializer, 0, runs, named("second"), createdAt(45))}, scene.seen.Initializers...)
-			if verdict = scene.wantStage("the second try", plan.Initializing); verdict.Waiting.Reason != "Initializing" {
+			scene.seen.Initializers[0] = scene.newPod(training.RoleInitializer, 0, runs, restarted(1, "", 2, 40))
+			if verdict = scene.wantStage("running again", plan.Initializing); verdict.Waiting.Reason != "Initializing" {
 				t.Errorf("%+v", verdict.Waiting)
 			}
 
 			scene.after(70)
-			scene.seen.Fetching.Complete = true
+			scene.seen.Initializers[0] = scene.newPod(training.RoleInitializer, 0, runs, exits(0, "Completed", "", 69))
 			scene.wantStage("fetched", plan.Active)
 			scene.wantSteps("fetched", map[training.TimelineStep]float64{training.StepSubmitted: submitted, training.StepAdmitted: 70})
 			scene.addPods(runs)
-			scene.seen.Fetching = Workload{}
-			scene.wantStage("running, and the initializer's Job is gone", plan.Active)
+			scene.seen.Initializers = nil
+			scene.wantStage("running, and the initializer's pod is gone", plan.Active)
 		})
 	}
+}
+
+// What was fetched is not fetched again by a restart.
+func TestRestartKeepsWhatWasFetched(t *testing.T) {
+	scene := newScene(t, job.KindTrainJob, 2, initialized, backoffLimit(1))
+	scene.seen.Initializers = []*corev1.Pod{scene.newPod(training.RoleInitializer, 0, runs, exits(0, "Completed", "", 20))}
+	scene.addPods(runs)
+	scene.settle()
+	scene.worker(1, outOfMemory(50))
+	scene.wantStage("failed", plan.Restarting)
+	scene.after(present + 10)
+	scene.seen.Launchers, scene.seen.Workers = nil, nil
+	scene.wantStage("restarted", plan.Active)
 }
