@@ -202,7 +202,7 @@ func (view *view) stage(previous Previous) plan.Stage {
 		return plan.Active
 	case view.job.Suspended:
 		return plan.Suspended
-	case view.heldByQueue(), previous.Queued && seen.Workload.Exists && hasPods, view.yields(previous):
+	case view.heldByQueue(), previous.Queued && hasPods, view.yields(previous):
 		return plan.Held
 	// What was created before the suspension must be gone before anything is
 	// created again.

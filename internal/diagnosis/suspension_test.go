@@ -159,6 +159,20 @@ func TestAQueueHoldsATrainJob(t *testing.T) {
 	}
 }
 
+// Where the JobSet of a queued job is deleted, its old pods must be gone before another
+// one is created; they have not failed.
+func TestQueuedJobSetIsDeleted(t *testing.T) {
+	scene := runningScene(t, job.KindTrainJob)
+	scene.seen.Workload.Suspended = true
+	scene.wantStage("evicted", plan.Held)
+	scene.seen.Workload = Workload{}
+	scene.everyPod(deleted(present))
+	scene.wantStage("its JobSet is deleted", plan.Held)
+	scene.seen.Launchers, scene.seen.Workers = nil, nil
+	scene.wantStage("its pods are gone", plan.Active)
+	scene.wantStage("looked at again", plan.Active)
+}
+
 // The cache may show pods that end before it shows who ended them.
 func TestEndsThatAreLookedAtAgain(t *testing.T) {
 	for name, happen := range map[string]func(*scene){
