@@ -76,7 +76,7 @@ func TestTerminalIsTerminal(t *testing.T) {
 	})
 	// Else the property would say little.
 	t.Logf("phases %v, reasons %v", phases, reasons)
-	if len(phases) != 4 || len(reasons) != 7 {
+	if len(phases) != 4 || len(reasons) != 8 {
 		t.Errorf("only phases %v and reasons %v came up", phases, reasons)
 	}
 }

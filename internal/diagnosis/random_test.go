@@ -23,6 +23,8 @@ type chance struct {
 	wild int
 	// restart is how often the status says that the job was restarted.
 	restart int32
+	// isFull: a quota is exceeded.
+	isFull bool
 }
 
 func newChance(seed uint64, kind job.Kind) *chance {
@@ -63,10 +65,17 @@ func (chance *chance) stamp() metav1.Time {
 func (chance *chance) look() Observed {
 	chance.now += float64(chance.IntN(60))
 	chance.wild = either(chance, 0, 0, 10, 30, 100)
-	seen := Observed{Now: at(chance.now), Patience: patience, Confirmed: chance.once(2), ScaleUp: chance.once(4), GangWords: "."}
+	seen := Observed{Now: at(chance.now), Patience: patience, Confirmed: chance.once(2), OlderWaits: chance.once(3), ScaleUp: chance.once(4), GangWords: "."}
 	seen.Workload = chance.workload()
 	if chance.isWild() && chance.once(5) {
-		seen.Refusal = &Refusal{Role: either(chance, "", training.RoleWorker, training.RoleLauncher), Object: "Pod x", Message: either(chance, exceeded, "no.")}
+		seen.Refusal = &Refusal{Role: either(chance, "", training.RoleWorker, training.RoleLauncher), Object: "Pod x", Message: either(chance, exceeded, "no."), Quota: chance.once(2), QuotaName: either(chance, "", "compute")}
+	}
+	// A quota refuses for a while.
+	if chance.once(8) {
+		chance.isFull = !chance.isFull
+	}
+	if chance.isFull {
+		seen.Refusal = &Refusal{Role: training.RoleWorker, Object: "Pod x", Message: exceeded, Quota: true, QuotaName: "compute"}
 	}
 	if chance.isWild() && chance.once(5) {
 		seen.Obstacle = &Answer{Reason: "NoGangScheduler", Message: "Install one."}
