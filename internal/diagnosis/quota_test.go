@@ -1,6 +1,7 @@
 package diagnosis
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -209,6 +210,16 @@ func TestQuotaRefusesARestart(t *testing.T) {
 				t.Errorf("%s after %+v", verdict.Phase, verdict.Restart)
 			}
 		})
+	}
+}
+
+// What the API server says may quote what has secrets in it.
+func TestQuotaWaitIsRedacted(t *testing.T) {
+	scene := overQuotaScene(t, job.KindTrainJob)
+	scene.seen.Refusal = &Refusal{Object: "Pod x", Message: "exceeded quota: compute, password=hunter2", Quota: true}
+	scene.settle()
+	if wait := scene.previous().QuotaWait; wait == nil || strings.Contains(wait.Message, "hunter2") {
+		t.Errorf("it waits for %+v", wait)
 	}
 }
 

@@ -367,3 +367,15 @@ func TestReasonOfARestartStays(t *testing.T) {
 		t.Errorf("it was %+v, and is now %+v", told, now)
 	}
 }
+
+// What a program wrote may have secrets in it, also in what is kept of a restart.
+func TestRestartIsRedacted(t *testing.T) {
+	for _, kind := range kinds {
+		scene := runningScene(t, kind, backoffLimit(1))
+		scene.launcher(exits(1, "Error", `{"reason":"TrainingError","message":"the login failed: password=hunter2"}`, 50))
+		scene.settle()
+		if restart := scene.previous().Restart; restart == nil || strings.Contains(restart.Message, "hunter2") || !strings.Contains(restart.Message, "password=[redacted]") {
+			t.Errorf("%s: restart %+v", kind, restart)
+		}
+	}
+}
