@@ -35,16 +35,17 @@ func TestRestarts(t *testing.T) {
 		reason  training.FailureReason
 		message string
 	}{
-		"launcher fails":                  {launcherEnds(exits(1, "Error", rankDied, 50)), kinds, training.FailureTraining, "rank 1 exited with code 1"},
-		"launcher is evicted":             {launcherEnds(endedByNode("Evicted", "", 50)), kinds, training.FailureLauncher, "was evicted from its node"},
-		"launcher is preempted":           {launcherEnds(interrupted("PreemptionByScheduler", "preempting", 50)), kinds, training.FailureLauncher, "preempting"},
-		"launcher's init container fails": {launcherEnds(initExits("unpack", 1, "Error", "", 50)), kinds, training.FailureLauncher, "in its container unpack"},
-		"launcher is deleted":             {launcherEnds(deleted(50), exits(143, "Error", "", 51)), kinds, training.FailureLauncher, "was deleted while the job ran"},
-		"launcher is gone":                {func(scene *scene) { scene.seen.Launchers = nil }, kinds, training.FailureLauncher, "is gone: somebody deleted it"},
-		"worker fails":                    {happensTo(outOfMemory(50)), onlyTrainJob, training.FailureWorker, "used more memory"},
-		"worker is deleted":               {happensTo(deleted(50)), onlyTrainJob, training.FailureWorker, "was deleted while the job ran"},
-		"worker is gone":                  {func(scene *scene) { scene.seen.Workers = scene.seen.Workers[:1] }, onlyTrainJob, training.FailureWorker, "Worker 1 (pod {worker 1}) is gone"},
-		"worker is drained":               {happensTo(interrupted("EvictionByEvictionAPI", "evicting", 50), deleted(50)), onlyTrainJob, training.FailureWorker, "Its node is being drained"},
+		"launcher fails":                     {launcherEnds(exits(1, "Error", rankDied, 50)), kinds, training.FailureTraining, "rank 1 exited with code 1"},
+		"launcher is evicted":                {launcherEnds(endedByNode("Evicted", "", 50)), kinds, training.FailureLauncher, "was evicted from its node"},
+		"launcher is preempted":              {launcherEnds(interrupted("PreemptionByScheduler", "preempting", 50)), kinds, training.FailureLauncher, "preempting"},
+		"launcher's init container fails":    {launcherEnds(initExits("unpack", 1, "Error", "", 50)), kinds, training.FailureLauncher, "in its container unpack"},
+		"launcher is deleted":                {launcherEnds(deleted(50), exits(143, "Error", "", 51)), kinds, training.FailureLauncher, "was deleted while the job ran"},
+		"launcher is gone":                   {func(scene *scene) { scene.seen.Launchers = nil }, kinds, training.FailureLauncher, "is gone: somebody deleted it"},
+		"launcher is deleted, not scheduled": {launcherEnds(deletedUnscheduled(50)), kinds, training.FailureLauncher, "was deleted while the job ran"},
+		"worker fails":                       {happensTo(outOfMemory(50)), onlyTrainJob, training.FailureWorker, "used more memory"},
+		"worker is deleted":                  {happensTo(deleted(50)), onlyTrainJob, training.FailureWorker, "was deleted while the job ran"},
+		"worker is gone":                     {func(scene *scene) { scene.seen.Workers = scene.seen.Workers[:1] }, onlyTrainJob, training.FailureWorker, "Worker 1 (pod {worker 1}) is gone"},
+		"worker is drained":                  {happensTo(interrupted("EvictionByEvictionAPI", "evicting", 50), deleted(50)), onlyTrainJob, training.FailureWorker, "Its node is being drained"},
 		"worker is gone, the other one ended": {func(scene *scene) {
 			scene.worker(0, deleted(51), exits(143, "Error", "", 51))
 			scene.seen.Workers = scene.seen.Workers[:1]
@@ -85,6 +86,16 @@ func TestRestarts(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// deletedUnscheduled is a pod that was deleted before it had a node: nobody but us
+// removes its finalizer.
+func deletedUnscheduled(second float64) podOption {
+	return func(pod *corev1.Pod) {
+		pod.Spec.NodeName, pod.Status = "", corev1.PodStatus{Phase: corev1.PodPending}
+		deleted(second)(pod)
+		pod.DeletionTimestamp, pod.DeletionGracePeriodSeconds = new(stamp(second)), new(int64(0))
 	}
 }
 
