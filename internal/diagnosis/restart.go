@@ -65,5 +65,5 @@ func (view *view) mustWaitForRestart(previous Previous) bool {
 		return true
 	}
 	atWork := func(pod *corev1.Pod) bool { return isOld(pod) && !isOver(pod) }
-	return slices.ContainsFunc(view.seen.Launchers, atWork) || view.seen.Now.Before(previous.Restart.DueTime.Time)
+	return slices.ContainsFunc(slices.Concat(view.seen.Launchers, view.seen.Initializers), atWork) || view.seen.Now.Before(previous.Restart.DueTime.Time)
 }

@@ -61,7 +61,7 @@ func (view *view) running(verdict *Verdict, previous Previous) {
 // allMade tells whether everything exists that the operator creates at this stage.
 func (view *view) allMade() bool {
 	if view.job.Initializer != nil && !view.hasFetched() && !view.seen.Workload.Exists {
-		return len(view.seen.Initializers) > 0
+		return view.initializer() != nil
 	}
 	return view.seen.Workload.Exists && len(view.pods()) >= int(view.expectedPods())
 }
@@ -293,19 +293,22 @@ func (view *view) initializing(verdict *Verdict, previous Previous) {
 	}
 }
 
-// initializerTrouble is that of the newest of the initializer's pods: the others
-// were tried before it.
-func (view *view) initializerTrouble() *trouble {
-	var newest *corev1.Pod
+// initializer is the initializer's pod of this start: those of the starts before it
+// have failed, and are kept for their logs.
+func (view *view) initializer() (found *corev1.Pod) {
 	for _, pod := range view.seen.Initializers {
-		if newest == nil || newer(pod, newest) {
-			newest = pod
+		if plan.RestartOf(pod) == view.restart && (found == nil || newer(pod, found)) {
+			found = pod
 		}
 	}
-	if newest == nil {
-		return nil
+	return found
+}
+
+func (view *view) initializerTrouble() *trouble {
+	if pod := view.initializer(); pod != nil {
+		return troubleWith(pod)
 	}
-	return troubleWith(newest)
+	return nil
 }
 
 // initializerSentence prefers what the initializer itself says.

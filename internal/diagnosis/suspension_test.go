@@ -2,6 +2,7 @@ package diagnosis
 
 import (
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -256,6 +257,45 @@ func TestInitializing(t *testing.T) {
 			scene.addPods(runs)
 			scene.seen.Initializers = nil
 			scene.wantStage("running, and the initializer's pod is gone", plan.Active)
+		})
+	}
+}
+
+// An initializer's pod that failed is replaced, as often as the job may restart.
+func TestInitializerIsRestarted(t *testing.T) {
+	for name, state := range map[string]podOption{
+		"evicted":              endedByNode("Evicted", "low on memory", 50),
+		"preempted":            interrupted("PreemptionByScheduler", "preempting", 50),
+		"crashed in its pod":   crashes(1, 3, 50),
+		"its pod failed":       exits(1, "Error", "no route to host", 50),
+		"failed, then deleted": together(exits(1, "Error", "", 50), deleted(51)),
+	} {
+		t.Run(name, func(t *testing.T) {
+			scene := newScene(t, job.KindTrainJob, 2, initialized, backoffLimit(1))
+			scene.settle()
+			scene.seen.Initializers = []*corev1.Pod{scene.newPod(training.RoleInitializer, 0, runs, state)}
+			verdict := scene.wantStage("failed", plan.Restarting)
+			if restart := scene.previous().Restart; restart == nil || restart.Count != 1 || restart.Reason != training.FailureTraining || !restart.DueTime.Time.Equal(at(present+10)) || verdict.NextCheck != 10*time.Second {
+				t.Fatalf("restart %+v, looks again in %s", restart, verdict.NextCheck)
+			}
+			scene.wantStage("looked at again", plan.Restarting)
+			scene.after(present + 10)
+			if !isOver(scene.seen.Initializers[0]) {
+				scene.wantStage("due, and the old pod still runs", plan.Restarting)
+				scene.seen.Initializers = nil
+			}
+			// A pod that has finished is kept for its log.
+			scene.wantStage("due", plan.Initializing)
+			scene.start = 1
+			scene.seen.Initializers = append(scene.seen.Initializers, scene.newPod(training.RoleInitializer, 0, runs))
+			if verdict = scene.wantStage("the second pod runs", plan.Initializing); verdict.Waiting.Reason != "Initializing" {
+				t.Errorf("it waits for %+v", verdict.Waiting)
+			}
+			last := len(scene.seen.Initializers) - 1
+			scene.seen.Initializers[last] = scene.newPod(training.RoleInitializer, 0, runs, exits(1, "Error", "no route to host", present+20))
+			if verdict = scene.settle(); verdict.Phase != training.PhaseFailed || verdict.FailureReason != training.FailureTraining {
+				t.Errorf("the second pod failed: %s, stage %s", verdict.Phase, verdict.Stage)
+			}
 		})
 	}
 }
