@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/trireme-mpi/trireme/api/training"
 	"github.com/trireme-mpi/trireme/internal/job"
 	"github.com/trireme-mpi/trireme/internal/plan"
@@ -256,5 +258,26 @@ func TestGangClockStartsWithTheFirstPod(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// A launcher that comes long after its workers has its own clock.
+func TestGangClockOfALauncherThatComesLater(t *testing.T) {
+	scene := newScene(t, job.KindMPIJob, 2, func(scene *scene) { scene.made.LauncherWaits = true })
+	scene.addPods(runs)
+	scene.everyPod(podCondition(corev1.PodReady, corev1.ConditionTrue, 1000, "", ""))
+	scene.seen.Launchers = nil
+	scene.after(1001)
+	if verdict := scene.settle(); hasEnded(verdict) || len(scene.asked) > 0 || verdict.NextCheck != 0 {
+		t.Errorf("without a launcher it is %s, asks for %v and looks again in %s: %s", verdict.Phase, scene.asked, verdict.NextCheck, verdict.FailureMessage)
+	}
+	scene.seen.Launchers = []*corev1.Pod{scene.newPod(training.RoleLauncher, 0, createdAt(1002))}
+	scene.after(1010)
+	if verdict := scene.settle(); hasEnded(verdict) || len(scene.asked) > 0 || verdict.NextCheck != 292*time.Second {
+		t.Errorf("with a launcher that is not scheduled it is %s, asks for %v and looks again in %s: %s", verdict.Phase, scene.asked, verdict.NextCheck, verdict.FailureMessage)
+	}
+	scene.after(1302)
+	if verdict := scene.settle(); verdict.FailureReason != training.FailureGangSchedulingTimeout {
+		t.Errorf("after five minutes it is %s", verdict.Phase)
 	}
 }

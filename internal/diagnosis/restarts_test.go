@@ -1,6 +1,7 @@
 package diagnosis
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -303,6 +304,47 @@ func TestConditionRestarting(t *testing.T) {
 	scene.settle()
 	if found := scene.condition("Restarting"); !strings.HasPrefix(found, "False") {
 		t.Errorf("succeeded: %s", found)
+	}
+}
+
+// The workers of an MPIJob outlive the restart of its launcher, and its old pod is kept
+// for its log.
+func TestRestartOfALauncher(t *testing.T) {
+	for _, limit := range []int32{0, 1, 3} {
+		t.Run(fmt.Sprint(limit), func(t *testing.T) {
+			scene := runningScene(t, job.KindMPIJob, backoffLimit(limit))
+			for try := range limit {
+				now := float64(1000 * (try + 1))
+				scene.launcher(exits(1, "Error", rankDied, now))
+				scene.after(now)
+				if verdict := scene.settle(); verdict.Stage != plan.Restarting {
+					t.Fatalf("after %d of %d it is %s: %s", try, limit, verdict.Phase, verdict.FailureMessage)
+				}
+				if status := scene.previous().LauncherPodStatus; status.Reason != string(training.FailureTraining) || !strings.Contains(status.Message, "rank 1") {
+					t.Errorf("the launcher's status is %+v", status)
+				}
+				scene.after(now + 500)
+				if verdict := scene.settle(); verdict.Stage != plan.Active || verdict.Phase != training.PhasePending || verdict.ReadyWorkers != "2/2" || len(scene.asked) > 0 {
+					t.Fatalf("before launcher %d is created it is %s, asks for %v, %s workers: %s", try+1, verdict.Phase, scene.asked, verdict.ReadyWorkers, verdict.FailureMessage)
+				}
+				scene.nextStart(nothing)
+				if verdict := scene.settle(); hasEnded(verdict) || verdict.NextCheck != 300*time.Second {
+					t.Fatalf("launcher %d waits to be scheduled: %s, looks again in %s: %s", try+1, verdict.Phase, verdict.NextCheck, verdict.FailureMessage)
+				}
+				scene.launcher(runs)
+				if verdict := scene.settle(); verdict.Phase != training.PhaseRunning || verdict.Launcher != (Counts{Active: 1, Ready: 1, Failed: try + 1}) {
+					t.Fatalf("launcher %d is %s with %+v", try+1, verdict.Phase, verdict.Launcher)
+				}
+				if name := scene.previous().LauncherPodStatus.Name; name != fmt.Sprintf("train-launcher-r%d", try+1) {
+					t.Errorf("the launcher is %s", name)
+				}
+			}
+			scene.after(9000)
+			scene.launcher(exits(1, "Error", rankDied, 8999))
+			if verdict := scene.settle(); verdict.FailureReason != training.FailureTraining || !verdict.CompletionTime.Time.Equal(at(8999)) {
+				t.Errorf("%s %s: %s", verdict.Phase, verdict.FailureReason, verdict.FailureMessage)
+			}
+		})
 	}
 }
 

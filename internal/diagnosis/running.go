@@ -206,20 +206,21 @@ func (view *view) overdue(verdict *Verdict, limit int64) *failure {
 }
 
 // checkGang fails a job whose pods were not all scheduled in time. No scheduler
-// ever does. The clock starts with the first pod that exists.
+// ever does.
 func (view *view) checkGang(verdict *Verdict) {
 	timeout := time.Duration(view.job.Gang.TimeoutSeconds) * time.Second
 	pods := view.pods()
 	unplaced := slices.IndexFunc(pods, func(pod *corev1.Pod) bool { return !isPlaced(pod) })
 	isComplete := len(pods) >= int(view.expectedPods())
-	// Workers that are all scheduled may take their time until the launcher comes.
-	if timeout <= 0 || len(pods) == 0 || isComplete && unplaced < 0 {
+	// The clock of a launcher that comes after its workers starts when it exists.
+	comesLater := view.launcher == nil && view.workersPlaced() && (view.job.LauncherWaits || view.restart > 0)
+	if timeout <= 0 || len(pods) == 0 || isComplete && unplaced < 0 || comesLater {
 		return
 	}
 	if view.seen.ScaleUp {
 		timeout = max(timeout, scaleUpTimeout)
 	}
-	if wait := view.firstCreated(pods).Add(timeout).Sub(view.seen.Now); wait > 0 {
+	if wait := view.waitingSince().Add(timeout).Sub(view.seen.Now); wait > 0 {
 		verdict.checkIn(wait)
 		return
 	}
@@ -243,8 +244,23 @@ func (view *view) checkGang(verdict *Verdict) {
 	})
 }
 
-func (view *view) firstCreated(pods []*corev1.Pod) (first time.Time) {
-	for _, pod := range pods {
+// waitingSince is when the clock of the gang started: with its first pod, or with a
+// launcher that is created, or restarted, after all workers were scheduled.
+func (view *view) waitingSince() time.Time {
+	since := view.firstCreated()
+	if view.launcher != nil && view.workersPlaced() {
+		return latest(since, view.launcher.CreationTimestamp.Time)
+	}
+	return since
+}
+
+func (view *view) workersPlaced() bool {
+	workers := view.inOrder()
+	return len(workers) == int(view.job.Worker.Replicas) && !slices.ContainsFunc(workers, func(pod *corev1.Pod) bool { return !isPlaced(pod) })
+}
+
+func (view *view) firstCreated() (first time.Time) {
+	for _, pod := range view.pods() {
 		if first.IsZero() || pod.CreationTimestamp.Time.Before(first) {
 			first = pod.CreationTimestamp.Time
 		}
