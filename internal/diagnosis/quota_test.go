@@ -143,6 +143,27 @@ func TestQuotaIsFree(t *testing.T) {
 	}
 }
 
+// A launcher that waits for its workers may be refused when they are ready.
+func TestQuotaRefusesALauncherThatWaits(t *testing.T) {
+	scene := newScene(t, job.KindMPIJob, 2, func(scene *scene) { scene.made.LauncherWaits = true })
+	scene.addPods(runs)
+	scene.seen.Launchers = nil
+	scene.settle()
+	scene.seen.Refusal = &Refusal{Role: training.RoleLauncher, Object: "Pod train-launcher-r0", Message: exceeded, Quota: true, QuotaName: "compute"}
+	scene.wantStage("refused", plan.Active)
+	scene.after(present + 30)
+	scene.seen.Refusal = nil
+	scene.wantStage("not tried again yet", plan.Active)
+	if wait := scene.previous().QuotaWait; wait == nil || !wait.Since.Time.Equal(at(present)) {
+		t.Errorf("it waits for %+v", wait)
+	}
+	scene.after(present + 60)
+	scene.seen.Refusal = overQuota
+	if verdict := scene.settle(); verdict.FailureReason != training.FailureResourceQuota {
+		t.Errorf("%s %s", verdict.Phase, verdict.FailureReason)
+	}
+}
+
 // The initializer's pod is refused like any other.
 func TestQuotaRefusesTheInitializer(t *testing.T) {
 	refused := &Refusal{Role: training.RoleInitializer, Object: "Pod train-initializer-r0", Message: exceeded, Quota: true, QuotaName: "compute"}

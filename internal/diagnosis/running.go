@@ -269,9 +269,9 @@ func (view *view) firstCreated() (first time.Time) {
 }
 
 // expectedPods is how many pods there shall be now: a launcher that waits for
-// its workers comes later.
+// its workers comes when they are ready.
 func (view *view) expectedPods() int32 {
-	if view.job.LauncherWaits && view.launcher == nil {
+	if view.job.LauncherWaits && view.launcher == nil && view.readyWorkers() < int(view.job.Worker.Replicas) {
 		return view.job.Worker.Replicas
 	}
 	return view.job.Pods()
