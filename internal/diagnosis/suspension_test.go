@@ -174,6 +174,29 @@ func TestQueuedJobSetIsDeleted(t *testing.T) {
 	scene.wantStage("looked at again", plan.Active)
 }
 
+// Of an MPIJob it is the job itself that Kueue suspends. Where somebody suspends the
+// launcher's Job, the job is held back until it is released, and nothing is recreated.
+func TestASuspendedLauncherJob(t *testing.T) {
+	scene := runningScene(t, job.KindMPIJob)
+	scene.seen.Workload.Suspended = true
+	if verdict := scene.wantStage("with a suspended Job", plan.Held); !verdict.Suspension.Yes || verdict.Phase != training.PhasePending {
+		t.Errorf("%+v", verdict)
+	}
+	scene.everyPod(deleted(present))
+	scene.seen.Workload.Suspended = false
+	scene.wantStage("released with its old pods", plan.Held)
+	scene.seen.Launchers, scene.seen.Workers = nil, nil
+	if verdict := scene.wantStage("released", plan.Active); verdict.Suspension.Yes {
+		t.Errorf("%+v", verdict)
+	}
+	scene.made.Suspended = true
+	if verdict := scene.wantStage("suspended", plan.Suspended); !verdict.Suspension.Yes {
+		t.Errorf("%+v", verdict)
+	}
+	scene.made.Suspended = false
+	scene.wantStage("resumed with its old Job", plan.Suspended)
+}
+
 // The cache may show pods that end before it shows who ended them.
 func TestEndsThatAreLookedAtAgain(t *testing.T) {
 	for name, happen := range map[string]func(*scene){
