@@ -42,7 +42,8 @@ func (verdict *Verdict) JobSetStatus(made *job.Job, set *jobset.JobSet, now meta
 	switch verdict.Phase {
 	case training.PhaseSucceeded:
 		status.TerminalState = string(jobset.JobSetCompleted)
-		status.ReplicatedJobsStatus[0].Succeeded, status.ReplicatedJobsStatus[0].Failed = 1, 0
+		launcher := &status.ReplicatedJobsStatus[0]
+		launcher.Ready, launcher.Succeeded, launcher.Failed = 0, 1, 0
 		mark(jobset.JobSetCompleted, true, "AllJobsCompleted", verdict.complete().Message)
 	case training.PhaseFailed:
 		status.TerminalState = string(jobset.JobSetFailed)
@@ -66,9 +67,11 @@ func childStatus(role string, pods int32, counts Counts, suspended bool) jobset.
 		}
 		return 0
 	}
+	// Kueue adds those that are ready to those that succeeded: no Job is both.
+	succeeded := counts.Succeeded >= pods
 	return jobset.ReplicatedJobStatus{
-		Name: role, Ready: one(counts.Ready+counts.Succeeded >= pods), Active: one(counts.Active > 0),
-		Succeeded: one(counts.Succeeded >= pods), Failed: one(counts.Failed > 0), Suspended: one(suspended),
+		Name: role, Ready: one(!succeeded && counts.Ready+counts.Succeeded >= pods), Active: one(counts.Active > 0),
+		Succeeded: one(succeeded), Failed: one(counts.Failed > 0), Suspended: one(suspended),
 	}
 }
 

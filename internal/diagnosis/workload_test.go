@@ -3,6 +3,7 @@ package diagnosis
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -44,12 +45,17 @@ func TestJobSetCounts(t *testing.T) {
 		happen           func(*scene)
 		launcher, worker jobset.ReplicatedJobStatus
 	}{
-		"no pods":                     {func(scene *scene) { scene.seen.Launchers, scene.seen.Workers = nil, nil }, role("launcher", 0, 0, 0, 0, 0), role("worker", 0, 0, 0, 0, 0)},
-		"pods that wait":              {func(*scene) {}, role("launcher", 0, 0, 0, 0, 1), role("worker", 0, 0, 0, 0, 1)},
-		"one worker is ready":         {func(scene *scene) { scene.worker(0, runs) }, role("launcher", 0, 0, 0, 0, 1), role("worker", 0, 0, 0, 0, 1)},
-		"all workers are ready":       {func(scene *scene) { scene.worker(0, runs); scene.worker(1, runs) }, role("launcher", 0, 0, 0, 0, 1), role("worker", 1, 0, 0, 0, 1)},
-		"all are ready":               {func(scene *scene) { scene.everyPod(runs) }, role("launcher", 1, 0, 0, 0, 1), role("worker", 1, 0, 0, 0, 1)},
-		"one worker succeeded":        {func(scene *scene) { scene.everyPod(runs); scene.worker(1, exits(0, "", "", 50)) }, role("launcher", 1, 0, 0, 0, 1), role("worker", 1, 0, 0, 0, 1)},
+		"no pods":               {func(scene *scene) { scene.seen.Launchers, scene.seen.Workers = nil, nil }, role("launcher", 0, 0, 0, 0, 0), role("worker", 0, 0, 0, 0, 0)},
+		"pods that wait":        {func(*scene) {}, role("launcher", 0, 0, 0, 0, 1), role("worker", 0, 0, 0, 0, 1)},
+		"one worker is ready":   {func(scene *scene) { scene.worker(0, runs) }, role("launcher", 0, 0, 0, 0, 1), role("worker", 0, 0, 0, 0, 1)},
+		"all workers are ready": {func(scene *scene) { scene.worker(0, runs); scene.worker(1, runs) }, role("launcher", 0, 0, 0, 0, 1), role("worker", 1, 0, 0, 0, 1)},
+		"all are ready":         {func(scene *scene) { scene.everyPod(runs) }, role("launcher", 1, 0, 0, 0, 1), role("worker", 1, 0, 0, 0, 1)},
+		"one worker succeeded":  {func(scene *scene) { scene.everyPod(runs); scene.worker(1, exits(0, "", "", 50)) }, role("launcher", 1, 0, 0, 0, 1), role("worker", 1, 0, 0, 0, 1)},
+		"all workers succeeded": {func(scene *scene) {
+			scene.everyPod(runs)
+			scene.worker(0, exits(0, "", "", 50))
+			scene.worker(1, exits(0, "", "", 50))
+		}, role("launcher", 1, 0, 0, 0, 1), role("worker", 0, 1, 0, 0, 0)},
 		"one worker is being deleted": {func(scene *scene) { scene.everyPod(runs); scene.worker(1, deleted(50)) }, role("launcher", 1, 0, 0, 0, 1), role("worker", 0, 0, 0, 0, 1)},
 		"only one is left, being deleted": {func(scene *scene) {
 			scene.everyPod(runs, deleted(50))
@@ -57,6 +63,8 @@ func TestJobSetCounts(t *testing.T) {
 		}, role("launcher", 0, 0, 0, 0, 0), role("worker", 0, 0, 0, 0, 1)},
 		"one worker failed":                 {func(scene *scene) { scene.everyPod(runs); scene.worker(1, outOfMemory(50)) }, role("launcher", 1, 0, 0, 0, 1), role("worker", 0, 0, 1, 0, 1)},
 		"launcher failed":                   {func(scene *scene) { scene.everyPod(runs); scene.launcher(exits(1, "Error", "", 50)) }, role("launcher", 0, 0, 1, 0, 0), role("worker", 1, 0, 0, 0, 1)},
+		"launcher succeeded":                {func(scene *scene) { scene.everyPod(runs); scene.launcher(exits(0, "Completed", "", 50)) }, role("launcher", 0, 1, 0, 0, 0), role("worker", 1, 0, 0, 0, 1)},
+		"launcher's command succeeded":      {func(scene *scene) { scene.everyPod(runs); scene.launcher(exitsFirst(0, "Completed", "", 50)) }, role("launcher", 0, 1, 0, 0, 1), role("worker", 1, 0, 0, 0, 1)},
 		"suspended, pods are being ended":   {suspendSet(func(scene *scene) { scene.everyPod(runs, deleted(50)) }), role("launcher", 0, 0, 0, 1, 1), role("worker", 0, 0, 0, 1, 1)},
 		"suspended, all pods are gone":      {suspendSet(func(scene *scene) { scene.seen.Launchers, scene.seen.Workers = nil, nil }), role("launcher", 0, 0, 0, 1, 0), role("worker", 0, 0, 0, 1, 0)},
 		"suspended, a pod has failed by it": {suspendSet(func(scene *scene) { scene.everyPod(runs); scene.worker(1, deleted(50), exits(143, "Error", "", 51)) }), role("launcher", 1, 0, 0, 1, 1), role("worker", 0, 0, 1, 1, 1)},
@@ -69,6 +77,12 @@ func TestJobSetCounts(t *testing.T) {
 			tell(scene, set)
 			if diff := cmp.Diff([]jobset.ReplicatedJobStatus{tc.launcher, tc.worker}, set.Status.ReplicatedJobsStatus); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
+			}
+			// Kueue adds what is ready to what succeeded, and compares it with two roles.
+			for _, status := range set.Status.ReplicatedJobsStatus {
+				if status.Ready+status.Succeeded > 1 {
+					t.Errorf("Kueue counts %s twice: %+v", status.Name, status)
+				}
 			}
 		})
 	}
@@ -110,6 +124,62 @@ func TestJobSetConditions(t *testing.T) {
 				t.Errorf("terminal state %q", set.Status.TerminalState)
 			}
 		})
+	}
+}
+
+// The status of a JobSet over the life of a job: held by a queue, restarted, done, and
+// cleaned up.
+func TestJobSetStatusOfALife(t *testing.T) {
+	scene := newScene(t, job.KindTrainJob, 2, backoffLimit(1))
+	set := &jobset.JobSet{Spec: jobset.JobSetSpec{Suspend: new(true)}}
+	scene.seen.Workload = Workload{Exists: true, Suspended: true}
+	tell(scene, set)
+	if found := jobSetCondition(set, jobset.JobSetSuspended); !strings.HasPrefix(found, "True ") {
+		t.Errorf("queued: %s", found)
+	}
+	scene.after(70)
+	set.Spec.Suspend, scene.seen.Workload.Suspended = new(false), false
+	tell(scene, set)
+	scene.addPods(runs)
+	tell(scene, set)
+	if found := jobSetCondition(set, jobset.JobSetSuspended); found != "False ResumeJobs: jobset is resumed" {
+		t.Errorf("running: %s", found)
+	}
+	before := set.DeepCopy()
+	tell(scene, set)
+	if !equality.Semantic.DeepEqual(before, set) {
+		t.Errorf("a JobSet at rest is written (-before +after):\n%s", cmp.Diff(before, set))
+	}
+
+	scene.worker(1, outOfMemory(70))
+	tell(scene, set)
+	if set.Status.Restarts != 1 || set.Status.RestartsCountTowardsMax != 1 || set.Status.TerminalState != "" {
+		t.Errorf("restarting: %+v", set.Status)
+	}
+	scene.after(80)
+	scene.nextStart(runs)
+	tell(scene, set)
+	if worker := set.Status.ReplicatedJobsStatus[1]; !equality.Semantic.DeepEqual(worker, role("worker", 1, 0, 0, 0, 1)) {
+		t.Errorf("restarted: %+v", worker)
+	}
+
+	scene.after(100)
+	scene.launcher(exits(0, "Completed", "", 99))
+	tell(scene, set)
+	done := jobSetCondition(set, jobset.JobSetCompleted)
+	scene.seen.Workers = nil
+	tell(scene, set)
+	want := []jobset.ReplicatedJobStatus{role("launcher", 0, 1, 0, 0, 0), role("worker", 0, 0, 0, 0, 0)}
+	if diff := cmp.Diff(want, set.Status.ReplicatedJobsStatus); diff != "" {
+		t.Errorf("workers are deleted (-want +got):\n%s", diff)
+	}
+	scene.seen.Launchers = nil
+	tell(scene, set)
+	if diff := cmp.Diff(want, set.Status.ReplicatedJobsStatus); diff != "" {
+		t.Errorf("the launcher is deleted (-want +got):\n%s", diff)
+	}
+	if found := jobSetCondition(set, jobset.JobSetCompleted); found != done || set.Status.TerminalState != "Completed" || set.Status.Restarts != 1 {
+		t.Errorf("afterwards: %s, %+v", found, set.Status)
 	}
 }
 
