@@ -182,6 +182,7 @@ func TestQuotaRefusesTheInitializer(t *testing.T) {
 		"its pod exists, an older job waits":   {after: present + 20, older: true, happen: fetching(nothing), stage: plan.Initializing},
 		"its time is over, refused":            {after: present + 60, refused: true, stage: plan.Finished, reason: training.FailureResourceQuota},
 		"its time is over, an older job waits": {after: present + 60, older: true, stage: plan.Finished, reason: training.FailureResourceQuota},
+		"something else is in its way":         {after: present + 20, happen: func(scene *scene) { scene.seen.Obstacle = &Answer{Reason: "WaitingForDeletion", Message: "Wait."} }, stage: plan.Initializing, waits: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			scene := newScene(t, job.KindTrainJob, 2, initialized, backoffLimit(3))

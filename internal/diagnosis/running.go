@@ -285,13 +285,12 @@ func (view *view) initializing(verdict *Verdict, previous Previous) {
 		view.fail(verdict, refused)
 		return
 	}
-	if obstacle := view.seen.Obstacle; obstacle != nil && !view.allMade() {
-		verdict.hinder(*obstacle)
-		return
-	}
 	found := view.initializerTrouble()
 	if found == nil {
 		view.waitForQuota(verdict, previous)
+		if obstacle := view.seen.Obstacle; obstacle != nil && !view.allMade() && verdict.Stage != plan.Finished {
+			verdict.hinder(*obstacle)
+		}
 		return
 	}
 	verdict.wait(Answer{Reason: orElse(found.reason, "Failed"), Message: view.initializerSentence(found)})
