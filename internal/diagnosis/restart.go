@@ -20,7 +20,7 @@ const reasonRestarting = "Restarting"
 
 // conclude ends a job that has failed, or has it restarted.
 func (view *view) conclude(verdict *Verdict, previous Previous, found *failure) {
-	if !found.restarts || view.restart >= view.job.Lifetime.BackoffLimit {
+	if !found.restarts || view.restart >= view.job.Lifetime.BackoffLimit || view.isOverdue(previous.StartTime) {
 		view.fail(verdict, found)
 		return
 	}

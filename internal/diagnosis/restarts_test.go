@@ -248,6 +248,19 @@ func TestDeadlineBetweenStarts(t *testing.T) {
 	}
 }
 
+// A failure after the deadline ends the job, and counts no restart.
+func TestFailureAfterTheDeadline(t *testing.T) {
+	for _, kind := range kinds {
+		scene := runningScene(t, kind, backoffLimit(5), deadline(present+5-placed))
+		scene.launcher(exits(1, "Error", rankDied, present+6))
+		scene.after(present + 6)
+		verdict := scene.settle()
+		if verdict.Phase != training.PhaseFailed || verdict.FailureReason != training.FailureTraining || !strings.Contains(verdict.FailureMessage, "rank 1 exited") || verdict.Restart != nil {
+			t.Errorf("%s: %s %s, restart %+v: %s", kind, verdict.Phase, verdict.FailureReason, verdict.Restart, verdict.FailureMessage)
+		}
+	}
+}
+
 // Suspending a job takes back nothing of its restarts.
 func TestSuspensionKeepsRestarts(t *testing.T) {
 	for _, kind := range kinds {

@@ -170,12 +170,20 @@ func (view *view) checkDeadline(verdict *Verdict, previous Previous) {
 	if limit == nil || verdict.StartTime == nil {
 		return
 	}
-	deadline := verdict.StartTime.Add(time.Duration(*limit) * time.Second)
-	if wait := deadline.Sub(view.seen.Now); wait > 0 {
-		verdict.checkIn(wait)
+	if !view.isOverdue(verdict.StartTime) {
+		verdict.checkIn(view.deadline(verdict.StartTime).Sub(view.seen.Now))
 		return
 	}
 	view.judge(verdict, previous, view.overdue(verdict, *limit))
+}
+
+// isOverdue tells whether a job that started then has run for longer than it may.
+func (view *view) isOverdue(start *metav1.Time) bool {
+	return view.job.Lifetime.ActiveDeadlineSeconds != nil && start != nil && !view.seen.Now.Before(view.deadline(start))
+}
+
+func (view *view) deadline(start *metav1.Time) time.Time {
+	return start.Add(time.Duration(*view.job.Lifetime.ActiveDeadlineSeconds) * time.Second)
 }
 
 // checkIn has the job looked at again, no later than this.
