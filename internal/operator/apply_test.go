@@ -192,12 +192,17 @@ func refusesPods(object client.Object) error {
 // A quota is tried twice a second, by one pod for all, until the job may wait no longer.
 func TestQuotaIsTried(t *testing.T) {
 	train, runtime := trainJob("job")
+	withInitializer, _ := trainJob("job")
+	withInitializer.Spec.Initializer = &v2alpha1.Initializer{
+		Dataset: &v2alpha1.Source{StorageURI: "s3://data/set"}, Storage: &v2alpha1.InitializerStorage{ClaimName: "data"},
+	}
 	for name, test := range map[string]struct {
 		objects []client.Object
 		pods    []string
 	}{
-		"TrainJob": {[]client.Object{train, runtime}, []string{"train-launcher-0-0-r0", "train-worker-0-0-r0", "train-worker-0-1-r0"}},
-		"MPIJob":   {[]client.Object{mpiJob("job")}, []string{"train-launcher-r0", "train-worker-0", "train-worker-1"}},
+		"TrainJob":    {[]client.Object{train, runtime}, []string{"train-launcher-0-0-r0", "train-worker-0-0-r0", "train-worker-0-1-r0"}},
+		"MPIJob":      {[]client.Object{mpiJob("job")}, []string{"train-launcher-r0", "train-worker-0", "train-worker-1"}},
+		"initializer": {[]client.Object{withInitializer, runtime}, []string{"train-initializer-r0"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			lab := newLab(t, test.objects...)
