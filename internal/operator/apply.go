@@ -45,6 +45,9 @@ func (reconciler *Reconciler) apply(ctx context.Context, scope *scope, verdict *
 	if err := reconciler.release(ctx, plan.Released(state)); err != nil {
 		return nil, err
 	}
+	if err := reconciler.releaseLeftovers(ctx, scope); err != nil {
+		return nil, err
+	}
 	in := scope.in
 	if in.Gang == nil {
 		// Nothing can be created before the obstacle is removed; what exists can be

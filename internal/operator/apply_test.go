@@ -260,6 +260,37 @@ func TestQuotaIsTried(t *testing.T) {
 	})
 }
 
+// A job that was deleted and created again at once waits for what the earlier one left.
+// Nobody else removes the finalizer of the earlier launcher.
+func TestLaunchersOfAnEarlierJobAreReleased(t *testing.T) {
+	train, runtime := trainJob("job")
+	for name, test := range map[string]struct {
+		kind    job.Kind
+		owner   []metav1.OwnerReference
+		pod     string
+		objects []client.Object
+	}{
+		"TrainJob": {job.KindTrainJob, controlled("JobSet", "train", "earlier set"), "train-launcher-0-0-r0", []client.Object{train, runtime}},
+		"MPIJob":   {job.KindMPIJob, controlled("Job", "train-launcher", "earlier Job"), "train-launcher-r0", []client.Object{mpiJob("job")}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			left := labelled(podOf(test.kind, training.RoleLauncher, test.pod, test.owner), training.LabelJobUID, "earlier")
+			left.Finalizers, left.DeletionTimestamp = []string{training.FinalizerLauncher}, new(metav1.Now())
+			lab := newLab(t, append(test.objects, left)...)
+			reconciler := lab.train
+			if test.kind == job.KindMPIJob {
+				reconciler = lab.mpi
+			}
+			for range 4 {
+				lab.reconcile(reconciler, time.Second)
+			}
+			if pod := lab.pods()[test.pod]; pod == nil || pod.Labels[training.LabelJobUID] != "job" {
+				t.Errorf("the launcher is %+v", pod)
+			}
+		})
+	}
+}
+
 // The finalizer stays on launchers whose end is not known yet, and on those of others.
 func TestLaunchersAreKept(t *testing.T) {
 	lab := newLab(t, mpiJob("job"))

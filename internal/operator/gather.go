@@ -27,7 +27,9 @@ type scope struct {
 	seen     diagnosis.Observed
 	// workload stands for the pods; nil if it does not exist.
 	workload client.Object
-	in       around
+	// leftovers are pods with the job's labels that are not the job's.
+	leftovers []*corev1.Pod
+	in        around
 }
 
 // gather reads what is seen of a job in the cache.
@@ -57,10 +59,11 @@ func (reconciler *Reconciler) gatherFrom(ctx context.Context, reader client.Read
 	if err := reader.List(ctx, &pods, options...); err != nil {
 		return fmt.Errorf("list the pods of %s %s/%s: %w", made.Kind, made.Namespace, made.Name, err)
 	}
-	seen.Launchers, seen.Workers, seen.Initializers = nil, nil, nil
+	seen.Launchers, seen.Workers, seen.Initializers, scope.leftovers = nil, nil, nil, nil
 	for i := range pods.Items {
 		pod := &pods.Items[i]
 		if !scope.owns(pod) {
+			scope.leftovers = append(scope.leftovers, pod)
 			continue
 		}
 		switch pod.Labels[training.LabelReplicaType] {

@@ -50,6 +50,31 @@ func (reconciler *Reconciler) release(ctx context.Context, pods []*corev1.Pod) e
 	return nil
 }
 
+// releaseLeftovers lets go of the launchers of an earlier job of the same name that are
+// being deleted: the job waits for their names, and nobody else looks at them.
+func (reconciler *Reconciler) releaseLeftovers(ctx context.Context, scope *scope) error {
+	state := plan.State{Stage: plan.Finished}
+	for _, pod := range scope.leftovers {
+		if pod.DeletionTimestamp != nil && pod.Labels[training.LabelJobUID] != string(scope.job.UID) {
+			state.Launchers = append(state.Launchers, pod)
+		}
+	}
+	released := plan.Released(state)
+	if len(released) == 0 {
+		return nil
+	}
+	// The cache may still have the earlier job, and the pods of the present one.
+	current := reconciler.kind.empty()
+	key := client.ObjectKeyFromObject(scope.object)
+	if err := reconciler.Live.Get(ctx, key, current); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("read %s %s: %w", scope.job.Kind, key, err)
+	}
+	if current.GetUID() != scope.job.UID {
+		return nil
+	}
+	return reconciler.release(ctx, released)
+}
+
 // releaseAll lets go of the launchers of a job that is being deleted, or is gone.
 func (reconciler *Reconciler) releaseAll(ctx context.Context, key client.ObjectKey) error {
 	gone := &job.Job{Kind: reconciler.kind.name(), Namespace: key.Namespace, Name: key.Name}
