@@ -139,8 +139,9 @@ func TestAJobAtRestIsNotWritten(t *testing.T) {
 func atRest(t *testing.T, scene *scene) {
 	t.Helper()
 	first := scene.settle()
-	if first.Stage == plan.Restarting {
-		// The look at a failure tells of the pods that failed; the next one does not.
+	// The look at a failure tells of the pods that failed, the next one does not; and pods
+	// are given up only after the status says that the job waits for a quota.
+	if first.Stage == plan.Restarting || first.QuotaWait != nil {
 		first = scene.settle()
 	}
 	trainJob, mpiJob := *scene.trainJob.DeepCopy(), *scene.mpiJob.DeepCopy()
