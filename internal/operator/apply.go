@@ -75,7 +75,10 @@ func (reconciler *Reconciler) apply(ctx context.Context, scope *scope, verdict *
 	if refusal != nil || err != nil {
 		return refusal, err
 	}
-	reconciler.submitted.add(scope.job.UID, state, reconciler.Clock.Now())
+	// What a queue holds back has no pods yet, and gets them at any moment.
+	if !scope.seen.Workload.Suspended {
+		reconciler.submitted.add(scope.job.UID, state, reconciler.Clock.Now())
+	}
 	lookAgain(verdict)
 	return nil, nil
 }
