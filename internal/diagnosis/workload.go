@@ -42,7 +42,8 @@ func (verdict *Verdict) JobSetStatus(made *job.Job, set *jobset.JobSet, now meta
 	switch verdict.Phase {
 	case training.PhaseSucceeded:
 		status.TerminalState = string(jobset.JobSetCompleted)
-		status.ReplicatedJobsStatus[0].Succeeded, status.ReplicatedJobsStatus[0].Failed = 1, 0
+		launcher := &status.ReplicatedJobsStatus[0]
+		launcher.Succeeded, launcher.Ready, launcher.Failed = 1, 0, 0
 		mark(jobset.JobSetCompleted, true, "AllJobsCompleted", verdict.complete().Message)
 	case training.PhaseFailed:
 		status.TerminalState = string(jobset.JobSetFailed)
@@ -54,11 +55,13 @@ func (verdict *Verdict) JobSetStatus(made *job.Job, set *jobset.JobSet, now meta
 	for i := range status.ReplicatedJobsStatus {
 		if now := &status.ReplicatedJobsStatus[i]; i < len(earlier) {
 			now.Succeeded, now.Failed = max(now.Succeeded, earlier[i].Succeeded), max(now.Failed, earlier[i].Failed)
+			now.Ready = min(now.Ready, 1-now.Succeeded)
 		}
 	}
 }
 
-// childStatus is that of the one child Job of a role.
+// childStatus is that of the one child Job of a role. One that has succeeded is no
+// longer ready: Kueue adds the two up.
 func childStatus(role string, pods int32, counts Counts, suspended bool) jobset.ReplicatedJobStatus {
 	one := func(is bool) int32 {
 		if is {
@@ -66,9 +69,10 @@ func childStatus(role string, pods int32, counts Counts, suspended bool) jobset.
 		}
 		return 0
 	}
+	succeeded := counts.Succeeded >= pods
 	return jobset.ReplicatedJobStatus{
-		Name: role, Ready: one(counts.Ready+counts.Succeeded >= pods), Active: one(counts.Active > 0),
-		Succeeded: one(counts.Succeeded >= pods), Failed: one(counts.Failed > 0), Suspended: one(suspended),
+		Name: role, Ready: one(!succeeded && counts.Ready+counts.Succeeded >= pods), Active: one(counts.Active > 0),
+		Succeeded: one(succeeded), Failed: one(counts.Failed > 0), Suspended: one(suspended),
 	}
 }
 
