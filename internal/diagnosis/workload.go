@@ -77,13 +77,15 @@ func childStatus(role string, pods int32, counts Counts, suspended bool) jobset.
 }
 
 // BatchJobStatus writes the verdict into the status of the launcher's batch Job, as
-// Kubernetes' own controller would. A Job that has finished is never changed again.
+// Kubernetes' own controller would, but for the number of ready pods, which is one
+// write more and which nobody waits for. A Job that has finished is never changed
+// again.
 func (verdict *Verdict) BatchJobStatus(batch *batchv1.Job, now metav1.Time) {
 	status := &batch.Status
 	if isFinished(status) {
 		return
 	}
-	status.Active, status.Ready = verdict.Launcher.Active, new(verdict.Launcher.Ready)
+	status.Active = verdict.Launcher.Active
 	if verdict.Restart != nil {
 		status.Failed = max(status.Failed, verdict.Restart.Count)
 	}
