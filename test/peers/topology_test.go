@@ -6,16 +6,19 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 // rackLabel is the node label that names the rack of a node.
 const rackLabel = "trireme.local/rack"
 
-// The first simulated node is alone in smallRack; all others are in largeRack.
+// The first simulated node is alone in smallRack; all others are in largeRack. Kueue
+// prefers the first of equal nodes in the order of these names, so that a job that
+// requires no rack starts in the small one and does not fit there.
 const (
-	smallRack = "small"
-	largeRack = "large"
+	smallRack = "rack-1"
+	largeRack = "rack-2"
 )
 
 // halfNodePod is the CPUs of a pod of which two fit on a simulated node: three
@@ -84,6 +87,57 @@ func (place *place) isInRack(pods []corev1.Pod, rack string) error {
 	return nil
 }
 
+// podSet is what the tests read of a pod set of a Workload.
+type podSet struct {
+	Name            string `json:"name"`
+	Count           int    `json:"count"`
+	TopologyRequest struct {
+		PodIndexLabel      string `json:"podIndexLabel"`
+		SubGroupIndexLabel string `json:"subGroupIndexLabel"`
+	} `json:"topologyRequest"`
+}
+
+// hasRanks checks that the workers have distinct indexes in the labels by which
+// Kueue gives neighbouring ranks neighbouring nodes. Kueue ignores the order of the
+// whole pod set if one pod lacks them. The rank of a single pod does not matter.
+func (kind jobKind) hasRanks(place *place, name string) error {
+	workload, err := kind.workload(place, name)
+	if err != nil {
+		return err
+	}
+	var admitted struct {
+		Spec struct {
+			PodSets []podSet `json:"podSets"`
+		} `json:"spec"`
+	}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(workload.Object, &admitted); err != nil {
+		return err
+	}
+	for _, set := range admitted.Spec.PodSets {
+		if set.Count == 1 {
+			continue
+		}
+		if set.TopologyRequest.PodIndexLabel == "" {
+			return fmt.Errorf("Kueue names no label for the indexes of pod set %s", set.Name)
+		}
+		pods := map[string]string{}
+		for _, pod := range place.pods(client.MatchingLabels{"kueue.x-k8s.io/podset": set.Name}) {
+			index, group := pod.Labels[set.TopologyRequest.PodIndexLabel], pod.Labels[set.TopologyRequest.SubGroupIndexLabel]
+			if index == "" || group == "" && set.TopologyRequest.SubGroupIndexLabel != "" {
+				return fmt.Errorf("pod %s lacks one of the labels %+v", pod.Name, set.TopologyRequest)
+			}
+			if other, taken := pods[group+"/"+index]; taken {
+				return fmt.Errorf("pods %s and %s have the same rank", pod.Name, other)
+			}
+			pods[group+"/"+index] = pod.Name
+		}
+		if len(pods) != set.Count {
+			return fmt.Errorf("pod set %s has %d pods, want %d", set.Name, len(pods), set.Count)
+		}
+	}
+	return nil
+}
+
 // runsInOneRack requires one rack, where the scheduler alone would choose three
 // nodes, because it prefers empty ones.
 func (kind jobKind) runsInOneRack(t *testing.T) {
@@ -92,6 +146,9 @@ func (kind jobKind) runsInOneRack(t *testing.T) {
 	kind.submit(place, jobShape{name: "job", cpus: halfNodePod, topology: rackLabel})
 	place.eventually("the job runs", kind.runs(place, "job"))
 	if err := place.isInRack(place.pods(kind.pods("job")), largeRack); err != nil {
+		t.Error(err)
+	}
+	if err := kind.hasRanks(place, "job"); err != nil {
 		t.Error(err)
 	}
 }
