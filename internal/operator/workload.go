@@ -52,7 +52,7 @@ func (reconciler *Reconciler) release(ctx context.Context, pods []*corev1.Pod) e
 }
 
 // releaseLeftovers removes the finalizer of launchers whose workload does not exist any
-// more: nobody waits for their end, and a job may need their names.
+// more, or is being deleted: nobody waits for their end, and a job may need their names.
 func (reconciler *Reconciler) releaseLeftovers(ctx context.Context, made *job.Job, pods []*corev1.Pod) error {
 	if len(pods) == 0 {
 		return nil
@@ -65,7 +65,9 @@ func (reconciler *Reconciler) releaseLeftovers(ctx context.Context, made *job.Jo
 		if client.IgnoreNotFound(err) != nil {
 			return fmt.Errorf("read %s %s: %w", made.Kind.Traits().Workload, key, err)
 		}
-		present = workload.GetUID()
+		if workload.GetDeletionTimestamp() == nil {
+			present = workload.GetUID()
+		}
 	}
 	return reconciler.release(ctx, slices.DeleteFunc(slices.Clone(pods), func(pod *corev1.Pod) bool {
 		owner := metav1.GetControllerOf(pod)
