@@ -254,10 +254,20 @@ func (simulation *simulation) checkFailure(said standing, known *facts) {
 	}
 }
 
+// hasUnplaced tells whether a pod of a job is not scheduled, or does not exist.
 func (simulation *simulation) hasUnplaced(job types.UID) bool {
-	return slices.ContainsFunc(simulation.server.all("Pod"), func(object client.Object) bool {
-		return simulation.roots[object.GetUID()] == job && object.(*corev1.Pod).Spec.NodeName == ""
-	})
+	hosts := map[string]bool{}
+	for _, object := range simulation.server.all("Pod") {
+		pod := object.(*corev1.Pod)
+		if simulation.roots[pod.UID] != job || hasEnded(pod) || pod.Spec.Hostname == "" {
+			continue
+		}
+		if pod.Spec.NodeName == "" {
+			return true
+		}
+		hosts[pod.Spec.Hostname] = true
+	}
+	return int32(len(hosts)) < simulation.wish.workers+1
 }
 
 func (simulation *simulation) isLauncher(pod *corev1.Pod) bool {
