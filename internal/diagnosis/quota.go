@@ -33,7 +33,7 @@ func (view *view) waitForQuota(verdict *Verdict, previous Previous) {
 		}
 		wait = &training.QuotaWait{Name: refused.QuotaName, Since: since, Message: fmt.Sprintf("%s could not be created: %s", refused.Object, trimmed(refused.Message))}
 	}
-	if wait == nil || !isRefused && view.allMade() {
+	if wait == nil || !isRefused && !view.yields(previous) && view.allMade() {
 		return
 	}
 	// Whoever may try again is not failed before it is refused again.
@@ -57,7 +57,8 @@ func (view *view) yields(previous Previous) bool {
 		return false
 	}
 	isEnding := func(pod *corev1.Pod) bool { return pod.DeletionTimestamp != nil }
-	return view.seen.OlderWaits || slices.ContainsFunc(slices.Concat(view.seen.Launchers, view.seen.Workers), isEnding)
+	// Whoever has all of its pods waits no longer.
+	return view.seen.OlderWaits && !view.allMade() || slices.ContainsFunc(slices.Concat(view.seen.Launchers, view.seen.Workers), isEnding)
 }
 
 func (view *view) quotaFailure(wait *training.QuotaWait) *failure {

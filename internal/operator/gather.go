@@ -27,6 +27,9 @@ type scope struct {
 	seen     diagnosis.Observed
 	// workload stands for the pods; nil if it does not exist.
 	workload client.Object
+	// leftovers are launchers of an earlier workload, or of an earlier job of the same
+	// name, that wait for their finalizer to be removed.
+	leftovers []*corev1.Pod
 	in       around
 }
 
@@ -57,10 +60,13 @@ func (reconciler *Reconciler) gatherFrom(ctx context.Context, reader client.Read
 	if err := reader.List(ctx, &pods, options...); err != nil {
 		return fmt.Errorf("list the pods of %s %s/%s: %w", made.Kind, made.Namespace, made.Name, err)
 	}
-	seen.Launchers, seen.Workers, seen.Initializers = nil, nil, nil
+	seen.Launchers, seen.Workers, seen.Initializers, scope.leftovers = nil, nil, nil, nil
 	for i := range pods.Items {
 		pod := &pods.Items[i]
 		if !scope.owns(pod) {
+			if hasFinalizer(pod) {
+				scope.leftovers = append(scope.leftovers, pod)
+			}
 			continue
 		}
 		switch pod.Labels[training.LabelReplicaType] {

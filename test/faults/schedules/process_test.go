@@ -24,6 +24,8 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/trireme-mpi/trireme/api/v2alpha1"
+	"github.com/trireme-mpi/trireme/api/v2beta1"
 	"github.com/trireme-mpi/trireme/internal/admission"
 	"github.com/trireme-mpi/trireme/internal/config"
 	"github.com/trireme-mpi/trireme/internal/operator"
@@ -97,6 +99,12 @@ func newProcess(simulation *simulation, number int) *process {
 		process.informers = append(process.informers, newInformer(process, watched.Object, watched.Handler))
 	}
 	process.informers = append(process.informers, newInformer(process, &appsv1.ControllerRevision{}, nil))
+	// Jobs of the other kind share the namespace's quota.
+	var other client.Object = &v2alpha1.TrainJob{}
+	if simulation.wish.isTrainJob() {
+		other = &v2beta1.MPIJob{}
+	}
+	process.informers = append(process.informers, newInformer(process, other, nil))
 	return process
 }
 
@@ -212,7 +220,7 @@ func (process *process) Patch(_ context.Context, object client.Object, patch cli
 		return err
 	}
 	return process.write("patch", object, func(sent client.Object) (client.Object, error) {
-		return process.simulation.server.patch(sent, content)
+		return process.simulation.server.patch(sent, patch.Type(), content)
 	})
 }
 
