@@ -1,7 +1,7 @@
 package diagnosis
 
 import (
-	"strconv"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -37,11 +37,7 @@ func onNode(second float64) podOption {
 	return func(pod *corev1.Pod) {
 		pod.Spec.NodeName = "node-launcher"
 		if pod.Labels[training.LabelReplicaType] == training.RoleWorker {
-			for index := range 5 {
-				if number := strconv.Itoa(index); pod.Labels["batch.kubernetes.io/job-completion-index"] == number || pod.Name == "train-worker-"+number {
-					pod.Spec.NodeName = "node-" + number
-				}
-			}
+			pod.Spec.NodeName = "node-" + pod.Spec.Hostname[strings.LastIndex(pod.Spec.Hostname, "-")+1:]
 		}
 		podCondition(corev1.PodScheduled, corev1.ConditionTrue, second, "", "")(pod)
 	}
@@ -190,13 +186,15 @@ func deleted(second float64) podOption {
 	}
 }
 
-// ofAttempt is a pod of a JobSet that has begun anew.
-func ofAttempt(attempt int) podOption {
-	return func(pod *corev1.Pod) { pod.Labels[restartAttempt] = strconv.Itoa(attempt) }
-}
-
 func createdAt(second float64) podOption {
 	return func(pod *corev1.Pod) { pod.CreationTimestamp = stamp(second) }
 }
 
 func named(name string) podOption { return func(pod *corev1.Pod) { pod.Name = name } }
+
+func withHost(name string) podOption { return func(pod *corev1.Pod) { pod.Spec.Hostname = name } }
+
+// ofRestart is a pod that was created for another restart.
+func ofRestart(number string) podOption {
+	return func(pod *corev1.Pod) { pod.Labels[training.LabelRestart] = number }
+}

@@ -8,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -39,6 +38,9 @@ func at(second float64) time.Time {
 
 func stamp(second float64) metav1.Time { return metav1.Time{Time: at(second)} }
 
+// patience is that of the default configuration.
+var patience = Patience{Image: 5 * time.Minute, Quota: time.Minute, Restart: 10 * time.Second}
+
 // scene is a job, its object as the API server has it, and what is seen of it.
 type scene struct {
 	t        testing.TB
@@ -52,6 +54,8 @@ type scene struct {
 	coming bool
 	// asked is what had to be found out for the last verdict.
 	asked []Ask
+	// start is the number of the restart that new pods are created for.
+	start int32
 }
 
 type option func(*scene)
@@ -69,7 +73,7 @@ func newScene(t testing.TB, kind job.Kind, workers int32, options ...option) *sc
 		Launcher: job.Role{Replicas: 1, Template: template("1Gi")}, Worker: job.Role{Replicas: workers, Template: template("4Gi")},
 		Gang: job.Gang{MinMember: workers + 1, TimeoutSeconds: 300},
 	}}
-	scene.seen = Observed{Now: at(present), ImagePatience: 5 * time.Minute, GangWords: "The scheduler places them one by one."}
+	scene.seen = Observed{Now: at(present), Patience: patience, GangWords: "The scheduler places them one by one."}
 	scene.trainJob.CreationTimestamp, scene.mpiJob.CreationTimestamp = stamp(submitted), stamp(submitted)
 	for _, option := range options {
 		option(scene)
@@ -99,20 +103,9 @@ func (scene *scene) addPods(state podOption) {
 	}
 }
 
-// podName is how the kind's own makers of pods name them.
+// podName is the name of a pod of the present start.
 func (scene *scene) podName(role string, index int32) string {
-	switch {
-	case role == training.RoleInitializer:
-		return "train-initializer-9tq4x"
-	case scene.made.Kind == job.KindMPIJob && role == training.RoleLauncher:
-		return "train-launcher-k7d2p"
-	case scene.made.Kind == job.KindMPIJob:
-		return fmt.Sprintf("train-worker-%d", index)
-	case role == training.RoleLauncher:
-		return "train-launcher-0-0-k7d2p"
-	default:
-		return fmt.Sprintf("train-worker-0-%d-w%d4zm", index, index)
-	}
+	return plan.PodName(scene.made, role, index, scene.start)
 }
 
 // expand puts the names of pods into a text: {launcher}, {worker 1}, {initializer}.
@@ -140,11 +133,14 @@ func (scene *scene) newPod(role string, index int32, options ...podOption) *core
 		Status: corev1.PodStatus{Phase: corev1.PodPending},
 	}
 	if role == training.RoleInitializer {
-		pod.Spec.Containers[0].Name = "dataset"
+		pod.Spec.Containers[0].Name, pod.Spec.RestartPolicy = "dataset", corev1.RestartPolicyOnFailure
 	}
-	if scene.made.Kind == job.KindTrainJob && role != training.RoleInitializer {
-		pod.Labels[batchv1.JobCompletionIndexAnnotation] = strconv.Itoa(int(index))
-		pod.Labels[restartAttempt] = "0"
+	pod.Labels[training.LabelRestart] = strconv.Itoa(int(scene.start))
+	switch role {
+	case training.RoleLauncher:
+		pod.Spec.Hostname = plan.NamesOf(scene.made).LauncherHost
+	case training.RoleWorker:
+		pod.Spec.Hostname = plan.WorkerHost(scene.made, index)
 	}
 	for _, option := range options {
 		option(pod)

@@ -9,6 +9,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
 
 	"github.com/trireme-mpi/trireme/api/training"
 	"github.com/trireme-mpi/trireme/api/v2beta1"
@@ -304,14 +305,14 @@ func TestObstacles(t *testing.T) {
 		if verdict = scene.settle(); verdict.Waiting != obstacle || verdict.NextCheck != obstaclePatience {
 			t.Errorf("%s with an initializer waits for %+v", kind, verdict.Waiting)
 		}
-		scene.seen.Fetching.Exists = true
+		scene.seen.Initializers = []*corev1.Pod{scene.newPod(training.RoleInitializer, 0, runs)}
 		if verdict = scene.settle(); verdict.Waiting.Reason != "Initializing" {
 			t.Errorf("%s whose initializer is there waits for %+v", kind, verdict.Waiting)
 		}
 		scene.made.Initializer = nil
 		scene.seen.Workload.Exists = true
-		if verdict = scene.settle(); (verdict.Waiting == obstacle) != (kind == job.KindMPIJob) {
-			t.Errorf("%s whose workers are nobody else's to make waits for %+v", kind, verdict.Waiting)
+		if verdict = scene.settle(); verdict.Waiting != obstacle {
+			t.Errorf("%s that has no pods yet waits for %+v", kind, verdict.Waiting)
 		}
 		scene.addPods(runs)
 		if verdict = scene.settle(); verdict.Phase != training.PhaseRunning || verdict.NextCheck != 0 {

@@ -165,6 +165,15 @@ func (verdict *Verdict) redact() {
 	for i := range verdict.WorkerPodStatuses {
 		texts = append(texts, &verdict.WorkerPodStatuses[i].Message)
 	}
+	// Both may be those of the status, which is not ours to change.
+	if verdict.Restart != nil {
+		verdict.Restart = verdict.Restart.DeepCopy()
+		texts = append(texts, &verdict.Restart.Message)
+	}
+	if verdict.QuotaWait != nil {
+		verdict.QuotaWait = verdict.QuotaWait.DeepCopy()
+		texts = append(texts, &verdict.QuotaWait.Message)
+	}
 	for _, text := range texts {
 		if *text != "" {
 			*text = redact.Text(*text)
@@ -202,7 +211,7 @@ func (view *view) stage(previous Previous) plan.Stage {
 		return plan.Active
 	case view.job.Suspended:
 		return plan.Suspended
-	case view.heldByQueue(), previous.Queued && seen.Workload.Exists && hasPods, view.yields(previous):
+	case view.heldByQueue(), previous.Queued && hasPods, view.yields(previous):
 		return plan.Held
 	// What was created before the suspension must be gone before anything is
 	// created again.

@@ -14,26 +14,28 @@ func refused(refusal Refusal) func(*scene) {
 	}
 }
 
+// refusedUntil is a part of a job that the API server refuses, now and later.
+func refusedUntil(second float64, refusal Refusal) func(*scene) {
+	return func(scene *scene) {
+		if len(scene.seen.Workers) > 0 {
+			scene.seen.Workers = scene.seen.Workers[:1]
+		}
+		scene.forgetPods()
+		scene.seen.Refusal = &refusal
+		scene.settle()
+		scene.after(second)
+		scene.seen.Refusal = &refusal
+	}
+}
+
 const exceeded = `pods "train-worker-0" is forbidden: exceeded quota: compute, requested: pods=1, used: pods=8, limited: pods=8`
 
 // refusedFailures are objects that the API server does not take.
 var refusedFailures = []failureRow{
 	{
-		name: "the quota refuses a worker", kinds: onlyMPIJob, start: nothing,
-		happen: refused(Refusal{Role: training.RoleWorker, Object: "Pod train-worker-0", Message: exceeded, Quota: true}),
-		reason: training.FailureResourceQuota, who: "Pod train-worker-0 could not be created", cause: exceeded, advice: "kubectl describe quota -n team",
-	},
-	{
-		name: "the quota refuses a pod of a Job, which says so in an event", kinds: onlyTrainJob, start: nothing,
-		happen: refused(Refusal{Role: training.RoleLauncher, Object: "A pod of Job train-launcher-0", Message: exceeded + ".", Quota: true}),
-		reason: training.FailureResourceQuota, who: "A pod of Job train-launcher-0 could not be created", cause: "exceeded quota: compute", advice: "Wait until other jobs",
-	},
-	{
-		name: "the quota refuses the last of the workers", kinds: onlyMPIJob,
-		happen: func(scene *scene) {
-			scene.seen.Refusal = &Refusal{Role: training.RoleWorker, Object: "Pod train-worker-1", Message: exceeded, Quota: true}
-		},
-		reason: training.FailureResourceQuota, who: "Pod train-worker-1", cause: "exceeded quota", advice: "have the quota raised",
+		name: "a quota refuses a worker for longer than the job may wait", start: nothing,
+		happen: refusedUntil(present+60, Refusal{Role: training.RoleWorker, Object: "Pod train-worker-1", Message: exceeded, Quota: true, QuotaName: "compute"}),
+		reason: training.FailureResourceQuota, who: "Pod train-worker-1 could not be created", cause: exceeded + ". The quota was exceeded for 1m0s", advice: "kubectl describe quota -n team",
 	},
 	{
 		name: "PodSecurity refuses a worker", start: nothing,
@@ -42,8 +44,8 @@ var refusedFailures = []failureRow{
 	},
 	{
 		name: "PodSecurity refuses the launcher", start: nothing,
-		happen: refused(Refusal{Role: training.RoleLauncher, Object: "A pod of Job train-launcher", Message: `pods "x" is forbidden: violates PodSecurity "restricted:latest"`}),
-		reason: training.FailureLauncher, who: "A pod of Job train-launcher", cause: `violates PodSecurity "restricted:latest"`, advice: "Change what the job asks for",
+		happen: refused(Refusal{Role: training.RoleLauncher, Object: "Pod train-launcher-r0", Message: `pods "x" is forbidden: violates PodSecurity "restricted:latest"`}),
+		reason: training.FailureLauncher, who: "Pod train-launcher-r0", cause: `violates PodSecurity "restricted:latest"`, advice: "Change what the job asks for",
 	},
 	{
 		name: "an object is not valid", start: nothing,
@@ -101,15 +103,17 @@ var goneFailures = []failureRow{
 		reason: training.FailureLauncher, who: "The Job train-launcher", cause: "was deleted while the job ran", advice: "Start the job again",
 	},
 	{
-		name: "JobSet gave up on a worker that is gone", kinds: onlyTrainJob,
-		happen: func(scene *scene) {
-			scene.seen.Workload.Failed, scene.seen.Workload.FailedAt = "jobset failed due to one or more job failures (first failed job: train-worker-0)", at(52)
-			scene.seen.Workers = scene.seen.Workers[:1]
-		},
-		reason: training.FailureWorker, who: "Worker 1 (pod {worker 1})", cause: "was deleted while the job ran", advice: "Start the job again",
+		name:   "the launcher's pod is gone",
+		happen: func(scene *scene) { scene.seen.Launchers = nil },
+		reason: training.FailureLauncher, who: "The launcher (pod {launcher})", cause: "is gone: somebody deleted it, or its node was lost", advice: "Start the job again",
 	},
 	{
-		name: "a worker is gone, and the other one was deleted because of it", kinds: onlyTrainJob,
+		name:   "a worker's pod is gone",
+		happen: func(scene *scene) { scene.seen.Workers = scene.seen.Workers[:1] },
+		reason: training.FailureWorker, who: "Worker 1 (pod {worker 1})", cause: "is gone: somebody deleted it, or its node was lost", advice: "Start the job again",
+	},
+	{
+		name: "a worker is gone, and the other one was deleted because of it",
 		happen: func(scene *scene) {
 			scene.worker(0, deleted(51), exits(143, "Error", "", 51))
 			scene.seen.Workers = scene.seen.Workers[:1]
@@ -126,7 +130,7 @@ var goneFailures = []failureRow{
 		reason: training.FailureLauncher, who: "The JobSet train was deleted while the job ran", cause: "was deleted", advice: "Start the job again",
 	},
 	{
-		name: "a worker is being deleted, and the other one, deleted because of it, has ended first", kinds: onlyTrainJob,
+		name: "a worker is being deleted, and the other one, deleted because of it, has ended first",
 		happen: func(scene *scene) {
 			scene.worker(0, deleted(51), exits(143, "Error", "", 51))
 			scene.worker(1, deleted(50))
@@ -134,71 +138,13 @@ var goneFailures = []failureRow{
 		reason: training.FailureWorker, who: secondWorker, cause: "was deleted while the job ran", advice: "Start the job again",
 	},
 	{
-		name: "two workers were deleted in the same second, one because of the other", kinds: onlyTrainJob,
+		name: "two workers were deleted in the same second, one because of the other",
 		happen: func(scene *scene) {
 			scene.worker(0, deleted(50), exits(143, "Error", "", 50)).ResourceVersion = "1002"
 			scene.worker(1, deleted(50), exits(143, "Error", "", 50)).ResourceVersion = "999"
 		},
 		reason: training.FailureWorker, who: secondWorker, cause: "was deleted while the job ran", advice: "Start the job again",
 	},
-	{
-		name: "two workers were deleted in the same second, and the one that was seen first was written last", kinds: onlyTrainJob,
-		happen: func(scene *scene) {
-			scene.worker(0, deleted(50), exits(143, "Error", "", 50)).ResourceVersion = "999"
-			scene.seen.Deleted = []*corev1.Pod{scene.worker(1, deleted(50)), scene.worker(0)}
-			scene.worker(1).ResourceVersion = "1002"
-		},
-		reason: training.FailureWorker, who: secondWorker, cause: "was deleted while the job ran", advice: "Start the job again",
-	},
-	{
-		name: "the worker that was deleted first is gone, and so is the other one", kinds: onlyTrainJob,
-		happen: func(scene *scene) {
-			scene.seen.Workload.Failed, scene.seen.Workload.FailedAt = "jobset failed due to one or more job failures (first failed job: train-worker-0)", at(52)
-			scene.seen.Deleted = []*corev1.Pod{scene.worker(1, deleted(50)), scene.worker(0, deleted(50))}
-			scene.seen.Workers = nil
-		},
-		reason: training.FailureWorker, who: secondWorker, cause: "was deleted while the job ran", advice: "Start the job again",
-	},
-	{
-		name: "JobSet gave up on workers of which the second was deleted first", kinds: onlyTrainJob,
-		happen: func(scene *scene) {
-			scene.seen.Workload.Failed, scene.seen.Workload.FailedAt = "jobset failed due to one or more job failures (first failed job: train-worker-0)", at(52)
-			stranger := scene.worker(0).DeepCopy()
-			stranger.UID = "an earlier worker 0"
-			scene.seen.Deleted = []*corev1.Pod{stranger, scene.worker(1, deleted(50)), scene.worker(0, deleted(50))}
-		},
-		reason: training.FailureWorker, who: secondWorker, cause: "was deleted while the job ran", advice: "Start the job again",
-	},
-	{
-		name: "JobSet gave up on a launcher that is gone, and deletes the workers", kinds: onlyTrainJob,
-		happen: func(scene *scene) {
-			scene.seen.Workload.Failed, scene.seen.Workload.FailedAt = "jobset failed due to one or more job failures (first failed job: train-launcher-0)", at(52)
-			scene.seen.Launchers = nil
-			scene.everyPod(deleted(53))
-		},
-		reason: training.FailureLauncher, who: "The launcher (pod {launcher})", cause: "first failed job: train-launcher-0", advice: "kubectl get events -n team",
-	},
-	{
-		name:   "JobSet or Job gave up, and why is known from before",
-		happen: gaveUpAfter("TrainingError", "Rank 2 on worker 1 (pod {worker 1}): loss is nan. The launcher's log says more."),
-		reason: training.FailureTraining, who: "Rank 2 on worker 1 (pod {worker 1})", cause: "loss is nan", advice: "log says more",
-	},
-	{
-		name:   "JobSet or Job gave up on a launcher of which nothing is known",
-		start:  nothing,
-		happen: func(scene *scene) { gaveUpAfter("", "")(scene); scene.forgetPods() },
-		reason: training.FailureLauncher, who: "The launcher ended unexpectedly", cause: "backoff limit", advice: "kubectl get events -n team",
-	},
-}
-
-// gaveUpAfter is a JobSet or Job that failed, with what the status had said of
-// the launcher by then.
-func gaveUpAfter(reason, message string) func(*scene) {
-	return func(scene *scene) {
-		known := training.PodStatus{Name: scene.expand("{launcher}"), Reason: reason, Message: scene.expand(message)}
-		scene.trainJob.Status.LauncherPodStatus, scene.mpiJob.Status.LauncherPodStatus = &known, &known
-		gone(Workload{Exists: true, Failed: "Job has reached the specified backoff limit.", FailedAt: at(52)})(scene)
-	}
 }
 
 func (scene *scene) forgetPods() {
@@ -240,8 +186,8 @@ var timeFailures = []failureRow{
 		reason: training.FailureWorker, who: secondWorker, cause: pullFailure, advice: "Raise activeDeadlineSeconds",
 	},
 	{
-		name: "a worker had no pod", kinds: onlyTrainJob, options: []option{deadline(100)},
-		happen: pastDeadline(func(scene *scene) { scene.seen.Workers = scene.seen.Workers[:1] }),
+		name: "a worker had no pod", options: []option{deadline(100)},
+		happen: pastDeadline(func(scene *scene) { scene.seen.Workers = scene.seen.Workers[:1]; scene.forgetPods() }),
 		reason: training.FailureWorker, who: "Worker 1 has no pod", cause: "not all workers were ready", advice: "Raise activeDeadlineSeconds",
 	},
 	{
@@ -258,12 +204,10 @@ var timeFailures = []failureRow{
 }
 
 // fetching is a job that has no pods but its initializer's.
-func fetching(workload Workload, options ...podOption) func(*scene) {
+func fetching(options ...podOption) func(*scene) {
 	return func(scene *scene) {
 		gone(Workload{})(scene)
 		scene.forgetPods()
-		workload.Exists = true
-		scene.seen.Fetching = workload
 		if len(options) > 0 {
 			scene.seen.Initializers = []*corev1.Pod{scene.newPod(training.RoleInitializer, 0, options...)}
 		}
@@ -272,50 +216,55 @@ func fetching(workload Workload, options ...podOption) func(*scene) {
 
 const theInitializer = "The initializer (pod {initializer} on node node-launcher)"
 
-// gaveUp is the initializer's Job after its last try.
-var gaveUp = Workload{Failed: "Job has reached the specified backoff limit", FailedAt: at(52)}
-
 // initializerFailures are jobs that do not get what they start from.
 var initializerFailures = []failureRow{
 	{
 		name: "nothing at the address", options: []option{initialized},
-		happen: fetching(gaveUp, runs, exits(1, "Error", "s3://data/set: no such bucket; correct storageUri", 50)),
+		happen: fetching(runs, exits(1, "Error", "s3://data/set: no such bucket; correct storageUri", 50)),
 		reason: training.FailureTraining, who: theInitializer, cause: "failed: s3://data/set: no such bucket", advice: "correct storageUri",
 	},
 	{
-		name: "ended without words", options: []option{initialized}, happen: fetching(gaveUp, runs, exits(2, "Error", "", 50)),
+		name: "ended without words", options: []option{initialized}, happen: fetching(runs, exits(2, "Error", "", 50)),
 		reason: training.FailureTraining, who: theInitializer, cause: "ended with exit code 2", advice: "kubectl logs {initializer} -c dataset -n team",
 	},
 	{
-		name: "killed for its memory", options: []option{initialized}, happen: fetching(gaveUp, runs, outOfMemory(50)),
+		name: "killed for its memory", options: []option{initialized}, happen: fetching(runs, outOfMemory(50)),
 		reason: training.FailureTraining, who: theInitializer, cause: "used more memory than its limit", advice: "kubectl logs {initializer} -c dataset -n team",
 	},
 	{
-		name: "its Job gave up and no pod is left", options: []option{initialized}, happen: fetching(gaveUp),
-		reason: training.FailureTraining, who: "The initializer (Job train-initializer)", cause: "failed: Job has reached the specified backoff limit", advice: "Start the job again",
-	},
-	{
-		name: "its image is not there", options: []option{initialized}, happen: later(impatient, fetching(Workload{}, places, waits("ImagePullBackOff", pullFailure))),
+		name: "its image is not there", options: []option{initialized}, happen: later(impatient, fetching(places, waits("ImagePullBackOff", pullFailure))),
 		reason: training.FailureTraining, who: theInitializer, cause: "cannot get its image registry.example.com/train:1: " + pullFailure, advice: "imagePullSecrets",
 	},
 	{
-		name: "its Secret is not there", options: []option{initialized}, happen: later(impatient, fetching(Workload{}, places, waits("CreateContainerConfigError", `secret "s3" not found`))),
+		name: "its Secret is not there", options: []option{initialized}, happen: later(impatient, fetching(places, waits("CreateContainerConfigError", `secret "s3" not found`))),
 		reason: training.FailureTraining, who: theInitializer, cause: `secret "s3" not found`, advice: "Create the Secret or ConfigMap",
 	},
 	{
-		name: "the quota refuses it", options: []option{initialized},
+		name: "it crashes more often than the kubelet may restart it", options: []option{initialized}, happen: fetching(runs, crashes(1, 3, 50)),
+		reason: training.FailureTraining, who: theInitializer, cause: "ended with exit code 1, 3 times so far (CrashLoopBackOff)", advice: "kubectl logs --previous {initializer} -c dataset -n team",
+	},
+	{
+		name: "it is evicted", options: []option{initialized}, happen: fetching(runs, endedByNode("Evicted", "The node was low on resource: memory.", 50)),
+		reason: training.FailureTraining, who: theInitializer, cause: "was evicted from its node", advice: "requests as high as limits",
+	},
+	{
+		name: "no such name of its image", options: []option{initialized}, happen: fetching(places, waits("InvalidImageName", `couldn't parse image name "A:B:C"`)),
+		reason: training.FailureTraining, who: theInitializer, cause: `couldn't parse image name "A:B:C"`, advice: "Correct the image's name",
+	},
+	{
+		name: "a quota refuses it for longer than the job may wait", options: []option{initialized},
 		happen: func(scene *scene) {
-			fetching(Workload{})(scene)
-			scene.seen.Refusal = &Refusal{Role: training.RoleInitializer, Object: "A pod of Job train-initializer", Message: exceeded, Quota: true}
+			fetching()(scene)
+			refusedUntil(present+60, Refusal{Role: training.RoleInitializer, Object: "Pod train-initializer-r0", Message: exceeded, Quota: true, QuotaName: "compute"})(scene)
 		},
-		reason: training.FailureResourceQuota, who: "A pod of Job train-initializer could not be created", cause: "exceeded quota: compute", advice: "kubectl describe quota -n team",
+		reason: training.FailureResourceQuota, who: "Pod train-initializer-r0 could not be created", cause: "exceeded quota: compute", advice: "kubectl describe quota -n team",
 	},
 	{
 		name: "PodSecurity refuses it", options: []option{initialized},
 		happen: func(scene *scene) {
-			fetching(Workload{})(scene)
-			scene.seen.Refusal = &Refusal{Role: training.RoleInitializer, Object: "Job train-initializer", Message: `pods "x" is forbidden: violates PodSecurity "restricted:latest"`}
+			fetching()(scene)
+			scene.seen.Refusal = &Refusal{Role: training.RoleInitializer, Object: "Pod train-initializer-r0", Message: `pods "x" is forbidden: violates PodSecurity "restricted:latest"`}
 		},
-		reason: training.FailureLauncher, who: "Job train-initializer could not be created", cause: "violates PodSecurity", advice: "Change what the job asks for",
+		reason: training.FailureLauncher, who: "Pod train-initializer-r0 could not be created", cause: "violates PodSecurity", advice: "Change what the job asks for",
 	},
 }

@@ -1,8 +1,6 @@
 package diagnosis
 
 import (
-	corev1 "k8s.io/api/core/v1"
-
 	"github.com/trireme-mpi/trireme/api/training"
 	"github.com/trireme-mpi/trireme/internal/agent"
 	"github.com/trireme-mpi/trireme/internal/plan"
@@ -121,23 +119,6 @@ var reportedFailures = []failureRow{
 		reason: training.FailureWorker, who: secondWorker, cause: "was deleted while the job ran", advice: "Start the job again",
 	},
 	{
-		name: "a worker was lost because it was deleted, after another one",
-		happen: func(scene *scene) {
-			reports(agent.Report{Reason: agent.ReasonWorker, Message: "lost worker train-worker-0: it was told to end; its pod says why"}, 0, judged)(scene)
-			scene.seen.Deleted = []*corev1.Pod{scene.worker(1, deleted(judged)), scene.worker(0, deleted(judged))}
-		},
-		reason: training.FailureWorker, who: secondWorker, cause: "was deleted while the job ran", advice: "Start the job again",
-	},
-	{
-		name: "a worker was lost and is gone, because another one was deleted", kinds: onlyTrainJob,
-		happen: func(scene *scene) {
-			reports(agent.Report{Reason: agent.ReasonWorker, Message: "lost worker train-worker-0: it was told to end; its pod says why"}, 0, judged)(scene)
-			scene.seen.Deleted = []*corev1.Pod{scene.worker(1, deleted(judged)), scene.worker(0, deleted(judged))}
-			scene.seen.Workers = nil
-		},
-		reason: training.FailureWorker, who: secondWorker, cause: "was deleted while the job ran", advice: "Start the job again",
-	},
-	{
 		name: "the agent could not begin", happen: reports(agent.Report{Reason: agent.ReasonLauncher, Message: "read the hostfile: no such file", ExitCode: 2}, noWorker, judged),
 		reason: training.FailureLauncher, who: theLauncher, cause: "read the hostfile: no such file", advice: launcherLog,
 	},
@@ -239,25 +220,5 @@ var launcherFailures = []failureRow{
 	{
 		name: "its gate failed without a report", start: places, happen: launcherEnds(gateExits(2, "Error", "", 50)),
 		reason: training.FailureLauncher, who: theLauncher, cause: "ended with exit code 2 in its container " + plan.GateContainer, advice: "kubectl logs {launcher} -c " + plan.GateContainer,
-	},
-	{
-		name: "its Job gave up on a container that was started again and again", kinds: onlyMPIJob,
-		options: []option{backoffLimit(2), restartPolicies(corev1.RestartPolicyOnFailure, corev1.RestartPolicyNever)},
-		happen: func(scene *scene) {
-			scene.launcher(restarted(6, "", 2, 50))
-			scene.seen.Workload.Failed, scene.seen.Workload.FailedAt = "Job has reached the specified backoff limit", at(52)
-		},
-		reason: training.FailureTraining, who: theLauncher, cause: "ended with exit code 6", advice: launcherLog,
-	},
-	{
-		name: "its Job gave up on an init container that crashes", kinds: onlyMPIJob, start: places,
-		options: []option{backoffLimit(2), restartPolicies(corev1.RestartPolicyOnFailure, corev1.RestartPolicyNever)},
-		happen: func(scene *scene) {
-			status := initContainer(scene.launcher(), "unpack")
-			status.LastTerminationState, status.RestartCount = terminated(9, "Error", "", 50), 2
-			status.State.Waiting = &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff"}
-			scene.seen.Workload.Failed, scene.seen.Workload.FailedAt = "Job has reached the specified backoff limit", at(52)
-		},
-		reason: training.FailureLauncher, who: theLauncher, cause: "ended with exit code 9 in its container unpack, 2 times so far", advice: "kubectl logs --previous {launcher} -c unpack -n team",
 	},
 }

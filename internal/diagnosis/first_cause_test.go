@@ -135,9 +135,16 @@ func TestTheFirstCauseWins(t *testing.T) {
 		"a refusal before everything": {
 			func(scene *scene) {
 				scene.worker(1, outOfMemory(50))
+				scene.seen.Refusal = &Refusal{Role: training.RoleLauncher, Object: "Pod x", Message: "violates PodSecurity"}
+			},
+			training.PhaseFailed, training.FailureLauncher, "violates PodSecurity",
+		},
+		"a worker that fails before a quota": {
+			func(scene *scene) {
+				scene.worker(1, outOfMemory(50))
 				scene.seen.Refusal = &Refusal{Object: "Pod x", Message: exceeded, Quota: true}
 			},
-			training.PhaseFailed, training.FailureResourceQuota, "exceeded quota",
+			training.PhaseFailed, training.FailureWorker, "used more memory",
 		},
 		"success, then a worker that fails": {
 			func(scene *scene) { scene.launcher(exits(0, "Completed", "", 50)); scene.worker(1, outOfMemory(51)) },

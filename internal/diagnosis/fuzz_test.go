@@ -4,18 +4,20 @@ import (
 	"encoding/json"
 	"slices"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/trireme-mpi/trireme/api/training"
 )
 
 // seenPods are pods as an API server would send them.
 type seenPods struct {
 	Launchers, Workers, Initializers []*corev1.Pod
-	Workload, Fetching               Workload
+	Workload                         Workload
 	Suspended, Confirmed             bool
-	Limit                            uint8
+	Limit, Restarts                  uint8
+	QuotaWait, OlderWaits            bool
 }
 
 // FuzzOf feeds the diagnosis with pods that anybody might have written. Whatever
@@ -37,6 +39,8 @@ func FuzzOf(f *testing.F) {
 		}
 	}
 	f.Add([]byte(`{"Launchers":[{}],"Workers":[{},{"metadata":{"name":"train-worker-0"}}],"Initializers":[{"status":{"phase":"Failed"}}]}`), uint16(0))
+	f.Add([]byte(`{"Launchers":[{"metadata":{"labels":{"training.kubeflow.org/restart":"1"}}}],"Workload":{"Exists":true},"Restarts":1,"Limit":2}`), uint16(40))
+	f.Add([]byte(`{"Workers":[{"metadata":{"deletionTimestamp":"2026-03-01T10:00:00Z"}}],"Workload":{"Exists":true},"QuotaWait":true,"OlderWaits":true}`), uint16(70))
 	f.Fuzz(func(t *testing.T, text []byte, second uint16) {
 		var pods seenPods
 		if json.Unmarshal(text, &pods) != nil || len(pods.Launchers)+len(pods.Workers)+len(pods.Initializers) > 20 {
@@ -47,9 +51,17 @@ func FuzzOf(f *testing.F) {
 			for _, options := range [][]option{{backoffLimit(int32(pods.Limit))}, {initialized, deadline(10), timeToLive(5)}} {
 				scene := newScene(t, kind, 3, options...)
 				scene.settle()
+				for _, progress := range []*training.Progress{&scene.trainJob.Status.Progress, &scene.mpiJob.Status.Progress} {
+					if pods.Restarts > 0 {
+						progress.Restart = &training.Restart{Count: int32(pods.Restarts), Reason: training.FailureWorker, DueTime: stamp(30)}
+					}
+					if pods.QuotaWait {
+						progress.QuotaWait = &training.QuotaWait{Name: "compute", Since: stamp(present), Message: "refused"}
+					}
+				}
 				scene.made.Suspended = pods.Suspended
 				scene.seen = Observed{
-					Now: at(float64(second)), ImagePatience: time.Minute, Workload: pods.Workload, Fetching: pods.Fetching, Confirmed: pods.Confirmed,
+					Now: at(float64(second)), Patience: patience, Workload: pods.Workload, Confirmed: pods.Confirmed, OlderWaits: pods.OlderWaits,
 					Launchers: slices.DeleteFunc(slices.Clone(pods.Launchers), isNil), Workers: slices.DeleteFunc(slices.Clone(pods.Workers), isNil),
 					Initializers: slices.DeleteFunc(slices.Clone(pods.Initializers), isNil),
 				}
@@ -58,9 +70,8 @@ func FuzzOf(f *testing.F) {
 				if diff := cmp.Diff(before.Launchers, scene.seen.Launchers) + cmp.Diff(before.Workers, scene.seen.Workers); diff != "" {
 					t.Errorf("the pods were changed (-before +after):\n%s", diff)
 				}
-				WorkersRunning(scene.made, scene.seen)
-				LauncherEnded(scene.made, scene.seen)
-				EndsByItself(scene.made, scene.seen)
+				WorkersRunning(scene.made, scene.previous(), scene.seen)
+				LauncherEnded(scene.made, scene.previous(), scene.seen)
 			}
 		}
 	})

@@ -58,6 +58,10 @@ func (view *view) launcherFailure() *failure {
 	if ended != nil && ended.ExitCode != 0 && !lostPlace {
 		return view.launcherExit(ended)
 	}
+	// Nobody ends a pod that has no node, and its finalizer keeps it.
+	if found == nil && view.launcher.DeletionTimestamp != nil && !isPlaced(view.launcher) {
+		found = deletion(view.launcher)
+	}
 	// How its command ended was judged above.
 	if found == nil || found.exit != nil && found.exit == ended {
 		return nil

@@ -28,10 +28,10 @@ func TestPhases(t *testing.T) {
 		"a worker does not run":           {happensTo(func(pod *corev1.Pod) { pod.Status.Phase = corev1.PodUnknown }), training.PhasePending, "2/2"},
 		"a worker has ended well":         {happensTo(exits(0, "Completed", "", 50)), training.PhaseRunning, "1/2"},
 		"the launcher has ended well":     {launcherEnds(exits(0, "Completed", "", 50)), training.PhaseSucceeded, "2/2"},
-		"a pod that is no worker's":       {func(scene *scene) { scene.worker(1, named("other"), withIndex("7")) }, training.PhasePending, "1/2"},
-		"a pod without a number":          {func(scene *scene) { scene.worker(1, named("train-worker-x"), withIndex("x")) }, training.PhasePending, "1/2"},
-		"a pod with a huge number":        {func(scene *scene) { scene.worker(1, named("train-worker-99999999999"), withIndex("99999999999")) }, training.PhasePending, "1/2"},
-		"a pod with a negative number":    {func(scene *scene) { scene.worker(1, named("train-worker--1"), withIndex("-1")) }, training.PhasePending, "1/2"},
+		"a pod that is no worker's":       {func(scene *scene) { scene.worker(1, withHost("other-worker-0-7")) }, training.PhasePending, "1/2"},
+		"a pod without a number":          {func(scene *scene) { scene.worker(1, withHost(hostOf(scene, "x"))) }, training.PhasePending, "1/2"},
+		"a pod with a huge number":        {func(scene *scene) { scene.worker(1, withHost(hostOf(scene, "99999999999"))) }, training.PhasePending, "1/2"},
+		"a pod with a negative number":    {func(scene *scene) { scene.worker(1, withHost(hostOf(scene, "-1"))) }, training.PhasePending, "1/2"},
 	} {
 		for _, kind := range kinds {
 			t.Run(name+"/"+string(kind), func(t *testing.T) {
@@ -47,8 +47,9 @@ func TestPhases(t *testing.T) {
 	}
 }
 
-func withIndex(index string) podOption {
-	return func(pod *corev1.Pod) { pod.Labels["batch.kubernetes.io/job-completion-index"] = index }
+// hostOf is the host name of a worker, whatever its number.
+func hostOf(scene *scene, number string) string {
+	return scene.made.Name + scene.made.Kind.Traits().WorkerHostInfix + number
 }
 
 // A job without workers runs on its launcher alone.
@@ -194,9 +195,9 @@ func TestReadinessAnswers(t *testing.T) {
 				". Check the image's name and tag, that the node reaches the registry, and imagePullSecrets."},
 			Answer{Reason: "Waiting", Message: "The launcher has no pod yet"},
 		},
-		"one is going": {
+		"one is not ready": {
 			func(scene *scene) {
-				scene.worker(1, deleted(50))
+				scene.worker(1, starts)
 				scene.launcher(waits("CreateContainerConfigError", `secret "a" not found`))
 			},
 			Answer{Reason: "Waiting", Message: "1 of 2 workers are ready. " + secondWorker + " is not"},
@@ -233,7 +234,7 @@ func TestCounts(t *testing.T) {
 		scene.worker(4, outOfMemory(50))
 		scene.worker(5, func(pod *corev1.Pod) { pod.Status.Phase = corev1.PodUnknown })
 		verdict := scene.look()
-		if want := (Counts{Active: 4, Succeeded: 1, Failed: 1}); verdict.Worker != want {
+		if want := (Counts{Active: 4, Ready: 1, Succeeded: 1, Failed: 1}); verdict.Worker != want {
 			t.Errorf("%s: workers %+v, want %+v", kind, verdict.Worker, want)
 		}
 		if want := (Counts{Active: 1}); verdict.Launcher != want {

@@ -33,7 +33,7 @@ func (view *view) waitForQuota(verdict *Verdict, previous Previous) {
 		}
 		wait = &training.QuotaWait{Name: refused.QuotaName, Since: since, Message: fmt.Sprintf("%s could not be created: %s", refused.Object, trimmed(refused.Message))}
 	}
-	if wait == nil || !isRefused && !view.yields(previous) && view.allMade() {
+	if wait == nil || !isRefused && view.allMade() && !view.isEnding() {
 		return
 	}
 	// Whoever may try again is not failed before it is refused again.
@@ -56,9 +56,12 @@ func (view *view) yields(previous Previous) bool {
 	if previous.QuotaWait == nil || view.heldByQueue() {
 		return false
 	}
-	isEnding := func(pod *corev1.Pod) bool { return pod.DeletionTimestamp != nil }
-	// Whoever has all of its pods waits no longer.
-	return view.seen.OlderWaits && !view.allMade() || slices.ContainsFunc(slices.Concat(view.seen.Launchers, view.seen.Workers), isEnding)
+	return view.seen.OlderWaits && !view.allMade() || view.isEnding()
+}
+
+// isEnding tells whether a pod of the job is being deleted.
+func (view *view) isEnding() bool {
+	return slices.ContainsFunc(slices.Concat(view.seen.Launchers, view.seen.Workers), func(pod *corev1.Pod) bool { return pod.DeletionTimestamp != nil })
 }
 
 func (view *view) quotaFailure(wait *training.QuotaWait) *failure {

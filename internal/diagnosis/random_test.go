@@ -4,9 +4,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"strconv"
-	"time"
 
-	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -23,6 +21,10 @@ type chance struct {
 	now  float64
 	// wild is how many of a hundred pods, Jobs and JobSets are not as they should be.
 	wild int
+	// restart is how often the status says that the job was restarted.
+	restart int32
+	// isFull: a quota is exceeded.
+	isFull bool
 }
 
 func newChance(seed uint64, kind job.Kind) *chance {
@@ -63,28 +65,37 @@ func (chance *chance) stamp() metav1.Time {
 func (chance *chance) look() Observed {
 	chance.now += float64(chance.IntN(60))
 	chance.wild = either(chance, 0, 0, 10, 30, 100)
-	seen := Observed{Now: at(chance.now), ImagePatience: time.Minute, Confirmed: chance.once(2), ScaleUp: chance.once(4), GangWords: "."}
-	seen.Workload, seen.Fetching = chance.workload(), chance.workload()
+	seen := Observed{Now: at(chance.now), Patience: patience, Confirmed: chance.once(2), OlderWaits: chance.once(3), ScaleUp: chance.once(4), GangWords: "."}
+	seen.Workload = chance.workload()
 	if chance.isWild() && chance.once(5) {
-		seen.Refusal = &Refusal{Role: either(chance, "", training.RoleWorker, training.RoleLauncher), Object: "Pod x", Message: either(chance, exceeded, "no."), Quota: chance.once(2)}
+		seen.Refusal = &Refusal{Role: either(chance, "", training.RoleWorker, training.RoleLauncher), Object: "Pod x", Message: either(chance, exceeded, "no."), Quota: chance.once(2), QuotaName: either(chance, "", "compute")}
+	}
+	// A quota refuses for a while.
+	if chance.once(8) {
+		chance.isFull = !chance.isFull
+	}
+	if chance.isFull {
+		seen.Refusal = &Refusal{Role: training.RoleWorker, Object: "Pod x", Message: exceeded, Quota: true, QuotaName: "compute"}
 	}
 	if chance.isWild() && chance.once(5) {
 		seen.Obstacle = &Answer{Reason: "NoGangScheduler", Message: "Install one."}
 	}
-	for try := range chance.IntN(3) {
-		seen.Launchers = append(seen.Launchers, chance.pod(training.RoleLauncher, fmt.Sprintf("train-launcher-%d", try), 0))
+	for restart := chance.restart; restart >= 0 && !chance.once(3); restart-- {
+		seen.Launchers = append(seen.Launchers, chance.pod(training.RoleLauncher, 0, restart))
 	}
 	for index := range chance.made.Worker.Replicas {
 		if chance.isWild() && chance.once(6) {
 			continue
 		}
-		seen.Workers = append(seen.Workers, chance.pod(training.RoleWorker, job.WorkerName("train", index), index))
+		seen.Workers = append(seen.Workers, chance.pod(training.RoleWorker, index, chance.restart))
 	}
 	if chance.isWild() && chance.once(5) {
-		seen.Workers = append(seen.Workers, chance.pod(training.RoleWorker, either(chance, "", "x", "train-worker-", "train-worker-99999999999", "train-worker--1"), -1))
+		stranger := chance.pod(training.RoleWorker, 0, chance.restart)
+		stranger.Spec.Hostname = either(chance, "", "x", "train-worker-", "train-worker-99999999999", "train-worker-0--1")
+		seen.Workers = append(seen.Workers, stranger)
 	}
-	for try := range chance.IntN(3) {
-		seen.Initializers = append(seen.Initializers, chance.pod(training.RoleInitializer, fmt.Sprintf("train-initializer-%d", try), 0))
+	for restart := chance.restart; restart >= 0 && !chance.once(3); restart-- {
+		seen.Initializers = append(seen.Initializers, chance.pod(training.RoleInitializer, 0, restart))
 	}
 	return seen
 }
@@ -95,20 +106,20 @@ func (chance *chance) workload() Workload {
 	if !chance.isWild() {
 		return Workload{Exists: true}
 	}
-	workload := Workload{Exists: !chance.once(5), Suspended: chance.once(8), Complete: chance.once(8)}
-	if chance.once(8) {
-		workload.Failed, workload.FailedAt = either(chance, "gave up.", "(first failed job: train-launcher-0)"), chance.stamp().Time
-	}
-	return workload
+	return Workload{Exists: !chance.once(5), Suspended: chance.once(8)}
 }
 
-func (chance *chance) pod(role, name string, index int32) *corev1.Pod {
-	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: name, CreationTimestamp: chance.stamp()}}
+func (chance *chance) pod(role string, index, restart int32) *corev1.Pod {
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: plan.PodName(chance.made, role, index, restart), CreationTimestamp: chance.stamp()}}
 	if chance.isWild() && chance.once(40) {
 		return pod
 	}
 	pod.Labels = plan.RoleSelector(chance.made, role)
-	pod.Labels[batchv1.JobCompletionIndexAnnotation] = strconv.Itoa(int(index))
+	pod.Labels[training.LabelRestart] = strconv.Itoa(int(restart))
+	pod.Spec.Hostname = plan.NamesOf(chance.made).LauncherHost
+	if role == training.RoleWorker {
+		pod.Spec.Hostname = plan.WorkerHost(chance.made, index)
+	}
 	if !chance.isWild() {
 		pod.Spec.RestartPolicy, pod.Spec.Containers = corev1.RestartPolicyNever, []corev1.Container{{Name: "main"}}
 		change(pod, []podOption{either(chance, nothing, places, starts, runs, runs, runs)})
@@ -118,7 +129,9 @@ func (chance *chance) pod(role, name string, index int32) *corev1.Pod {
 		}
 		return pod
 	}
-	pod.Labels[restartAttempt] = either(chance, "0", "0", "0", "1", "2", "-1", "x", "99999999999999")
+	if chance.once(3) {
+		pod.Labels[training.LabelRestart] = either(chance, "0", "0", "1", "2", "-1", "x", "99999999999999")
+	}
 	pod.Spec.RestartPolicy = either(chance, corev1.RestartPolicyNever, corev1.RestartPolicyOnFailure, "")
 	pod.Spec.NodeName = either(chance, "node-1", "node-1", "")
 	if !chance.once(20) {

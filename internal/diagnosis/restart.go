@@ -20,7 +20,7 @@ const reasonRestarting = "Restarting"
 
 // conclude ends a job that has failed, or has it restarted.
 func (view *view) conclude(verdict *Verdict, previous Previous, found *failure) {
-	if !found.restarts || view.restart >= view.job.Lifetime.BackoffLimit {
+	if !found.restarts || view.restart >= view.job.Lifetime.BackoffLimit || view.isOverdue(previous.StartTime) {
 		view.fail(verdict, found)
 		return
 	}
@@ -65,5 +65,5 @@ func (view *view) mustWaitForRestart(previous Previous) bool {
 		return true
 	}
 	atWork := func(pod *corev1.Pod) bool { return isOld(pod) && !isOver(pod) }
-	return slices.ContainsFunc(view.seen.Launchers, atWork) || view.seen.Now.Before(previous.Restart.DueTime.Time)
+	return slices.ContainsFunc(slices.Concat(view.seen.Launchers, view.seen.Initializers), atWork) || view.seen.Now.Before(previous.Restart.DueTime.Time)
 }

@@ -61,7 +61,7 @@ func (view *view) running(verdict *Verdict, previous Previous) {
 // allMade tells whether everything exists that the operator creates at this stage.
 func (view *view) allMade() bool {
 	if view.job.Initializer != nil && !view.hasFetched() && !view.seen.Workload.Exists {
-		return len(view.seen.Initializers) > 0
+		return view.initializer() != nil
 	}
 	return view.seen.Workload.Exists && len(view.pods()) >= int(view.expectedPods())
 }
@@ -170,12 +170,20 @@ func (view *view) checkDeadline(verdict *Verdict, previous Previous) {
 	if limit == nil || verdict.StartTime == nil {
 		return
 	}
-	deadline := verdict.StartTime.Add(time.Duration(*limit) * time.Second)
-	if wait := deadline.Sub(view.seen.Now); wait > 0 {
-		verdict.checkIn(wait)
+	if !view.isOverdue(verdict.StartTime) {
+		verdict.checkIn(view.deadline(verdict.StartTime).Sub(view.seen.Now))
 		return
 	}
 	view.judge(verdict, previous, view.overdue(verdict, *limit))
+}
+
+// isOverdue tells whether a job that started then has run for longer than it may.
+func (view *view) isOverdue(start *metav1.Time) bool {
+	return view.job.Lifetime.ActiveDeadlineSeconds != nil && start != nil && !view.seen.Now.Before(view.deadline(start))
+}
+
+func (view *view) deadline(start *metav1.Time) time.Time {
+	return start.Add(time.Duration(*view.job.Lifetime.ActiveDeadlineSeconds) * time.Second)
 }
 
 // checkIn has the job looked at again, no later than this.
@@ -206,20 +214,21 @@ func (view *view) overdue(verdict *Verdict, limit int64) *failure {
 }
 
 // checkGang fails a job whose pods were not all scheduled in time. No scheduler
-// ever does. The clock starts with the first pod that exists.
+// ever does.
 func (view *view) checkGang(verdict *Verdict) {
 	timeout := time.Duration(view.job.Gang.TimeoutSeconds) * time.Second
 	pods := view.pods()
 	unplaced := slices.IndexFunc(pods, func(pod *corev1.Pod) bool { return !isPlaced(pod) })
 	isComplete := len(pods) >= int(view.expectedPods())
-	// Workers that are all scheduled may take their time until the launcher comes.
-	if timeout <= 0 || len(pods) == 0 || isComplete && unplaced < 0 {
+	// The clock of a launcher that comes after its workers starts when it exists.
+	comesLater := view.launcher == nil && view.workersPlaced() && (view.job.LauncherWaits || view.restart > 0)
+	if timeout <= 0 || len(pods) == 0 || isComplete && unplaced < 0 || comesLater {
 		return
 	}
 	if view.seen.ScaleUp {
 		timeout = max(timeout, scaleUpTimeout)
 	}
-	if wait := view.firstCreated(pods).Add(timeout).Sub(view.seen.Now); wait > 0 {
+	if wait := view.waitingSince().Add(timeout).Sub(view.seen.Now); wait > 0 {
 		verdict.checkIn(wait)
 		return
 	}
@@ -243,8 +252,23 @@ func (view *view) checkGang(verdict *Verdict) {
 	})
 }
 
-func (view *view) firstCreated(pods []*corev1.Pod) (first time.Time) {
-	for _, pod := range pods {
+// waitingSince is when the clock of the gang started: with its first pod, or with a
+// launcher that is created, or restarted, after all workers were scheduled.
+func (view *view) waitingSince() time.Time {
+	since := view.firstCreated()
+	if view.launcher != nil && view.workersPlaced() {
+		return latest(since, view.launcher.CreationTimestamp.Time)
+	}
+	return since
+}
+
+func (view *view) workersPlaced() bool {
+	workers := view.inOrder()
+	return len(workers) == int(view.job.Worker.Replicas) && !slices.ContainsFunc(workers, func(pod *corev1.Pod) bool { return !isPlaced(pod) })
+}
+
+func (view *view) firstCreated() (first time.Time) {
+	for _, pod := range view.pods() {
 		if first.IsZero() || pod.CreationTimestamp.Time.Before(first) {
 			first = pod.CreationTimestamp.Time
 		}
@@ -253,9 +277,9 @@ func (view *view) firstCreated(pods []*corev1.Pod) (first time.Time) {
 }
 
 // expectedPods is how many pods there shall be now: a launcher that waits for
-// its workers comes later.
+// its workers comes when they are ready.
 func (view *view) expectedPods() int32 {
-	if view.job.LauncherWaits && view.launcher == nil {
+	if view.job.LauncherWaits && view.launcher == nil && view.readyWorkers() < int(view.job.Worker.Replicas) {
 		return view.job.Worker.Replicas
 	}
 	return view.job.Pods()
@@ -269,13 +293,12 @@ func (view *view) initializing(verdict *Verdict, previous Previous) {
 		view.fail(verdict, refused)
 		return
 	}
-	if obstacle := view.seen.Obstacle; obstacle != nil && !view.allMade() {
-		verdict.hinder(*obstacle)
-		return
-	}
 	found := view.initializerTrouble()
 	if found == nil {
 		view.waitForQuota(verdict, previous)
+		if obstacle := view.seen.Obstacle; obstacle != nil && !view.allMade() && verdict.Stage != plan.Finished {
+			verdict.hinder(*obstacle)
+		}
 		return
 	}
 	verdict.wait(Answer{Reason: orElse(found.reason, "Failed"), Message: view.initializerSentence(found)})
@@ -293,19 +316,22 @@ func (view *view) initializing(verdict *Verdict, previous Previous) {
 	}
 }
 
-// initializerTrouble is that of the newest of the initializer's pods: the others
-// were tried before it.
-func (view *view) initializerTrouble() *trouble {
-	var newest *corev1.Pod
+// initializer is the initializer's pod of this start: those of the starts before it
+// have failed, and are kept for their logs.
+func (view *view) initializer() (found *corev1.Pod) {
 	for _, pod := range view.seen.Initializers {
-		if newest == nil || newer(pod, newest) {
-			newest = pod
+		if plan.RestartOf(pod) == view.restart && (found == nil || newer(pod, found)) {
+			found = pod
 		}
 	}
-	if newest == nil {
-		return nil
+	return found
+}
+
+func (view *view) initializerTrouble() *trouble {
+	if pod := view.initializer(); pod != nil {
+		return troubleWith(pod)
 	}
-	return troubleWith(newest)
+	return nil
 }
 
 // initializerSentence prefers what the initializer itself says.

@@ -32,13 +32,15 @@ func FromTrainJob(trainJob *v2alpha1.TrainJob) Previous {
 // FromMPIJob is what an MPIJob's status says.
 func FromMPIJob(mpiJob *v2beta1.MPIJob) Previous {
 	status := &mpiJob.Status
-	return Previous{
-		Progress: status.Progress, StartTime: status.StartTime, CompletionTime: status.CompletionTime,
-		Suspended: slices.ContainsFunc(status.Conditions, func(condition v2beta1.JobCondition) bool {
-			return condition.Type == v2beta1.JobSuspended && condition.Status == corev1.ConditionTrue
-		}),
-		Submitted: mpiJob.CreationTimestamp,
+	previous := Previous{
+		Progress: status.Progress, StartTime: status.StartTime, CompletionTime: status.CompletionTime, Submitted: mpiJob.CreationTimestamp,
 	}
+	for i := range status.Conditions {
+		if suspended := &status.Conditions[i]; suspended.Type == v2beta1.JobSuspended && suspended.Status == corev1.ConditionTrue {
+			previous.Suspended, previous.Queued = true, suspended.Reason == reasonQueued
+		}
+	}
+	return previous
 }
 
 // TrainJobStatus writes the verdict into a TrainJob's status.
@@ -87,7 +89,9 @@ func (verdict *Verdict) MPIJobStatus(made *job.Job, status *v2beta1.MPIJobStatus
 	}
 	set(v2beta1.JobCreated, Answer{Yes: true, Reason: "MPIJobCreated", Message: "The operator has taken the job on"})
 	wasSuspended := slices.ContainsFunc(status.Conditions, func(condition v2beta1.JobCondition) bool { return condition.Type == v2beta1.JobSuspended })
-	if verdict.Suspension.Yes {
+	if verdict.Suspension.Yes && verdict.Suspension.Reason == reasonQueued {
+		set(v2beta1.JobSuspended, verdict.Suspension)
+	} else if verdict.Suspension.Yes {
 		set(v2beta1.JobSuspended, Answer{Yes: true, Reason: "MPIJobSuspended", Message: verdict.Suspension.Message})
 	} else if wasSuspended {
 		set(v2beta1.JobSuspended, Answer{Reason: "MPIJobResumed", Message: "The job is not suspended"})

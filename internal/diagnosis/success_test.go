@@ -10,25 +10,26 @@ import (
 	"github.com/trireme-mpi/trireme/internal/job"
 )
 
-// Success is the launcher's; where its pod is gone or was stopped, its Job's.
+// Success is what the launcher's command says, also of a pod that is being deleted:
+// its finalizer keeps it until that is known.
 func TestSuccess(t *testing.T) {
-	complete := func(scene *scene) { scene.seen.Workload.Complete = true }
-	stopped := together(deleted(50), exits(0, "Completed", "", 51))
 	for name, tc := range map[string]struct {
 		happen func(*scene)
 		want   bool
 	}{
-		"it ended well":                                {launcherEnds(exits(0, "Completed", "", 50)), true},
-		"it ended well, the phase follows":             {launcherEnds(exitsFirst(0, "Completed", "", 50)), true},
-		"it ended well and was deleted later":          {launcherEnds(exits(0, "Completed", "", 50), deleted(51)), true},
-		"it runs":                                      {func(*scene) {}, false},
-		"it was stopped and knows how to stop":         {launcherEnds(stopped), false},
-		"it was stopped, and its Job counts it":        {func(scene *scene) { scene.launcher(stopped); complete(scene) }, true},
-		"it was stopped because its Job is suspended":  {func(scene *scene) { scene.launcher(stopped); complete(scene); scene.seen.Workload.Suspended = true }, false},
-		"its container ended well and its pod did not": {launcherEnds(exits(0, "Completed", "", 50), func(pod *corev1.Pod) { pod.Status.Phase = corev1.PodFailed }), false},
-		"its pod is gone and its Job is complete":      {func(scene *scene) { scene.seen.Launchers = nil; complete(scene) }, true},
-		"its pod is gone and its Job is not complete":  {func(scene *scene) { scene.seen.Launchers = nil }, false},
-		"its pod lags behind its Job":                  {complete, false},
+		"exits with 0":                      {launcherEnds(exits(0, "Completed", "", 50)), true},
+		"exits with 0, the phase follows":   {launcherEnds(exitsFirst(0, "Completed", "", 50)), true},
+		"exits with 0 and is deleted later": {launcherEnds(exits(0, "Completed", "", 50), deleted(51)), true},
+		"deleted, and then exits with 0":    {launcherEnds(deleted(50), exits(0, "Completed", "", 51)), true},
+		"runs":                              {func(*scene) {}, false},
+		"deleted, and still runs":           {launcherEnds(deleted(50)), false},
+		"exits with 0, but its pod fails":   {launcherEnds(exits(0, "Completed", "", 50), func(pod *corev1.Pod) { pod.Status.Phase = corev1.PodFailed }), false},
+		"its pod is gone":                   {func(scene *scene) { scene.seen.Launchers = nil }, false},
+		"its pod is of an earlier start":    {launcherEnds(exits(0, "Completed", "", 50), ofRestart("1")), false},
+		"the workload is suspended, it was stopped": {func(scene *scene) {
+			scene.launcher(deleted(50), exits(0, "Completed", "", 51))
+			scene.seen.Workload.Suspended = true
+		}, false},
 	} {
 		for _, kind := range kinds {
 			scene := runningScene(t, kind, backoffLimit(1))
@@ -41,7 +42,7 @@ func TestSuccess(t *testing.T) {
 }
 
 // A container runtime that was away invents an exit code. What the agent wrote is the
-// truth, unless another launcher will be tried.
+// truth.
 func TestAnExitThatIsLost(t *testing.T) {
 	const well = `{"exitCode":0,"timings":{},"hosts":{"expected":2,"reached":2}}`
 	for name, tc := range map[string]struct {
@@ -56,7 +57,8 @@ func TestAnExitThatIsLost(t *testing.T) {
 		"the agent says how it failed":                  {0, "Unknown", `{"reason":"TrainingError","message":"loss is nan","exitCode":1,"hosts":{"expected":2,"reached":2}}`, training.PhaseFailed, training.FailureTraining, "loss is nan"},
 		"the agent had not spoken":                      {0, "Unknown", "", training.PhaseFailed, training.FailureLauncher, "container runtime was away"},
 		"the program left something that is no report":  {0, "Unknown", "{}", training.PhaseFailed, training.FailureLauncher, "container runtime was away"},
-		"another launcher is tried":                     {1, "Unknown", well, training.PhasePending, "", ""},
+		"it ended well, and restarts are left":          {1, "Unknown", well, training.PhaseSucceeded, "", ""},
+		"it is restarted":                               {1, "Unknown", "", training.PhasePending, "", ""},
 		"an exit code that is known, beside such words": {0, "Error", well, training.PhaseFailed, training.FailureTraining, "exit code 255"},
 	} {
 		for _, kind := range kinds {
@@ -66,21 +68,6 @@ func TestAnExitThatIsLost(t *testing.T) {
 			if verdict.Phase != tc.phase || verdict.FailureReason != tc.failure || !strings.Contains(verdict.FailureMessage, tc.words) {
 				t.Errorf("%s, %s: it is %s, %q: %s", name, kind, verdict.Phase, verdict.FailureReason, verdict.FailureMessage)
 			}
-		}
-	}
-}
-
-// The operator does not believe at once that the pod of a Job that is complete
-// has gone: the cache may not have it yet.
-func TestSuccessWithoutAPodIsConfirmed(t *testing.T) {
-	for _, kind := range kinds {
-		scene := runningScene(t, kind)
-		scene.seen.Launchers, scene.seen.Workload.Complete = nil, true
-		if verdict := Of(scene.made, scene.previous(), scene.seen); verdict.Ask != AskConfirmation || hasEnded(verdict) {
-			t.Errorf("%s: asks for %q and is %s", kind, verdict.Ask, verdict.Phase)
-		}
-		if verdict := scene.settle(); verdict.Phase != training.PhaseSucceeded || !verdict.CompletionTime.Time.Equal(at(present)) {
-			t.Errorf("%s: %s at %v", kind, verdict.Phase, verdict.CompletionTime)
 		}
 	}
 }
@@ -96,6 +83,9 @@ func TestWhatIsMissingIsConfirmed(t *testing.T) {
 		"the launcher's Job":   {job.KindMPIJob, func(scene *scene) { scene.seen.Launchers, scene.seen.Workload = nil, Workload{} }},
 		"the JobSet":           {job.KindTrainJob, gone(Workload{})},
 		"a launcher that went": {job.KindTrainJob, launcherEnds(deleted(50), exits(143, "Error", "", 51))},
+		"the launcher":         {job.KindTrainJob, func(scene *scene) { scene.seen.Launchers = nil }},
+		"an MPIJob's launcher": {job.KindMPIJob, func(scene *scene) { scene.seen.Launchers = nil }},
+		"a TrainJob's worker":  {job.KindTrainJob, func(scene *scene) { scene.seen.Workers = scene.seen.Workers[1:] }},
 	} {
 		scene := runningScene(t, tc.kind)
 		tc.happen(scene)
@@ -143,7 +133,7 @@ func TestWorkersRunning(t *testing.T) {
 		for _, kind := range kinds {
 			scene := runningScene(t, kind)
 			tc.happen(scene)
-			launcher, running := WorkersRunning(scene.made, scene.seen)
+			launcher, running := WorkersRunning(scene.made, scene.previous(), scene.seen)
 			if running != tc.want || running && launcher != scene.launcher() {
 				t.Errorf("%s, %s: %v with launcher %v", name, kind, running, launcher)
 			}
@@ -151,39 +141,31 @@ func TestWorkersRunning(t *testing.T) {
 	}
 }
 
-// What ends by itself is left to end.
-func TestEndsByItself(t *testing.T) {
+// A launcher that has finished is kept for its log.
+func TestLauncherEnded(t *testing.T) {
 	for name, tc := range map[string]struct {
-		happen                  func(*scene)
-		launcherEnded, byItself bool
+		happen func(*scene)
+		want   bool
 	}{
-		"all run":                       {func(*scene) {}, false, false},
-		"the launcher ended well":       {launcherEnds(exits(0, "", "", 50)), true, true},
-		"the launcher failed":           {launcherEnds(exits(1, "Error", "", 50)), true, true},
-		"the launcher is about to fail": {launcherEnds(exitsFirst(1, "Error", "", 50)), true, true},
-		"its sidecar goes on": {launcherEnds(func(pod *corev1.Pod) {
+		"all run":                       {func(*scene) {}, false},
+		"the launcher succeeded":        {launcherEnds(exits(0, "", "", 50)), true},
+		"the launcher failed":           {launcherEnds(exits(1, "Error", "", 50)), true},
+		"the launcher is about to fail": {launcherEnds(exitsFirst(1, "Error", "", 50)), true},
+		"its sidecar still runs": {launcherEnds(func(pod *corev1.Pod) {
 			exitsFirst(1, "Error", "", 50)(pod)
 			pod.Spec.Containers = append(pod.Spec.Containers, corev1.Container{Name: "sidecar"})
 			pod.Status.ContainerStatuses = append(pod.Status.ContainerStatuses, corev1.ContainerStatus{Name: "sidecar", State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}})
-		}), false, true},
-		"a worker failed":       {happensTo(outOfMemory(50)), false, true},
-		"a worker cannot start": {happensTo(waits("InvalidImageName", "")), false, false},
-		"there is nothing":      {func(scene *scene) { scene.seen = Observed{} }, false, false},
+		}), false},
+		"a worker failed":                    {happensTo(outOfMemory(50)), false},
+		"there is nothing":                   {func(scene *scene) { scene.seen = Observed{} }, false},
+		"a launcher of another start failed": {launcherEnds(exits(1, "Error", "", 50), ofRestart("1")), false},
 	} {
 		for _, kind := range kinds {
 			scene := runningScene(t, kind)
 			tc.happen(scene)
-			if got := LauncherEnded(scene.made, scene.seen); got != tc.launcherEnded {
-				t.Errorf("%s, %s: the launcher has ended: %v", name, kind, got)
-			}
-			if got := EndsByItself(scene.made, scene.seen); got != tc.byItself {
-				t.Errorf("%s, %s: it ends by itself: %v", name, kind, got)
+			if got := LauncherEnded(scene.made, scene.previous(), scene.seen); got != tc.want {
+				t.Errorf("%s, %s: the launcher has finished: %v", name, kind, got)
 			}
 		}
-	}
-	again := runningScene(t, job.KindMPIJob, backoffLimit(1))
-	again.launcher(exits(1, "Error", "", 50))
-	if LauncherEnded(again.made, again.seen) {
-		t.Error("a launcher that is tried again has not ended")
 	}
 }

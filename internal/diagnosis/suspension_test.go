@@ -2,6 +2,7 @@ package diagnosis
 
 import (
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -114,7 +115,7 @@ func TestAQueueHoldsATrainJob(t *testing.T) {
 	scene := newScene(t, job.KindTrainJob, 2)
 	scene.wantStage("submitted", plan.Active)
 	scene.seen.Workload = Workload{Exists: true, Suspended: true}
-	verdict := scene.wantStage("queued", plan.Active)
+	verdict := scene.wantStage("queued", plan.Held)
 	if want := (Answer{Yes: true, Reason: "Queued", Message: "Kueue holds the job back until there is room in its queue"}); verdict.Suspension != want {
 		t.Errorf("%+v", verdict.Suspension)
 	}
@@ -143,32 +144,57 @@ func TestAQueueHoldsATrainJob(t *testing.T) {
 	scene.after(80)
 	scene.seen.Workload.Suspended = true
 	scene.everyPod(deleted(79), exits(143, "Error", rankDied, 80))
-	if verdict = scene.wantStage("evicted", plan.Active); verdict.StartTime != nil || !verdict.Suspension.Yes {
+	if verdict = scene.wantStage("evicted", plan.Held); verdict.StartTime != nil || !verdict.Suspension.Yes {
 		t.Errorf("%+v", verdict)
 	}
-	scene.seen.Launchers, scene.seen.Workers = nil, nil
-	scene.wantStage("evicted, and its pods are gone", plan.Active)
 	scene.seen.Workload.Suspended = false
+	scene.wantStage("admitted again, and its old pods are not gone", plan.Held)
+	scene.seen.Workload.Suspended = true
+	scene.seen.Launchers, scene.seen.Workers = nil, nil
+	scene.wantStage("evicted, and its pods are gone", plan.Held)
+	scene.seen.Workload.Suspended = false
+	scene.wantStage("admitted again", plan.Active)
 	scene.addPods(runs)
 	if verdict = scene.wantStage("admitted again", plan.Active); verdict.Phase != training.PhaseRunning {
 		t.Errorf("%+v", verdict)
 	}
 }
 
-// Of an MPIJob it is the job itself that Kueue suspends. It may suspend the
-// launcher's Job before, which is then deleted; that alone says nothing.
+// Where the JobSet of a queued job is deleted, its old pods must be gone before another
+// one is created; they have not failed.
+func TestQueuedJobSetIsDeleted(t *testing.T) {
+	scene := runningScene(t, job.KindTrainJob)
+	scene.seen.Workload.Suspended = true
+	scene.wantStage("evicted", plan.Held)
+	scene.seen.Workload = Workload{}
+	scene.everyPod(deleted(present))
+	scene.wantStage("its JobSet is deleted", plan.Held)
+	scene.seen.Launchers, scene.seen.Workers = nil, nil
+	scene.wantStage("its pods are gone", plan.Active)
+	scene.wantStage("looked at again", plan.Active)
+}
+
+// Of an MPIJob it is the job itself that Kueue suspends. Where somebody suspends the
+// launcher's Job, the job is held back until it is released, and nothing is recreated.
 func TestASuspendedLauncherJob(t *testing.T) {
 	scene := runningScene(t, job.KindMPIJob)
 	scene.seen.Workload.Suspended = true
-	if verdict := scene.wantStage("with a suspended Job", plan.Active); verdict.Suspension.Yes || verdict.Phase != training.PhaseRunning {
+	if verdict := scene.wantStage("with a suspended Job", plan.Held); !verdict.Suspension.Yes || verdict.Phase != training.PhasePending {
 		t.Errorf("%+v", verdict)
 	}
-	scene.seen.Launchers = nil
-	scene.wantStage("with a suspended Job that has no pod", plan.Active)
+	scene.everyPod(deleted(present))
+	scene.seen.Workload.Suspended = false
+	scene.wantStage("released with its old pods", plan.Held)
+	scene.seen.Launchers, scene.seen.Workers = nil, nil
+	if verdict := scene.wantStage("released", plan.Active); verdict.Suspension.Yes {
+		t.Errorf("%+v", verdict)
+	}
 	scene.made.Suspended = true
 	if verdict := scene.wantStage("suspended", plan.Suspended); !verdict.Suspension.Yes {
 		t.Errorf("%+v", verdict)
 	}
+	scene.made.Suspended = false
+	scene.wantStage("resumed with its old Job", plan.Suspended)
 }
 
 // The cache may show pods that end before it shows who ended them.
@@ -186,7 +212,7 @@ func TestEndsThatAreLookedAtAgain(t *testing.T) {
 		}
 		// That is what the API server knows and the cache did not.
 		scene.seen.Workload.Suspended, scene.seen.Confirmed = true, true
-		scene.wantStage(name, plan.Active)
+		scene.wantStage(name, plan.Held)
 	}
 }
 
@@ -225,20 +251,6 @@ func TestSuspensionForgetsTheLauncher(t *testing.T) {
 	}
 }
 
-// A queue that holds a JobSet which has ended holds nothing.
-func TestAQueueHoldsWhatHasEnded(t *testing.T) {
-	for want, workload := range map[training.Phase]Workload{
-		training.PhaseSucceeded: {Exists: true, Suspended: true, Complete: true},
-		training.PhaseFailed:    {Exists: true, Suspended: true, Failed: "jobset failed", FailedAt: at(50)},
-	} {
-		scene := runningScene(t, job.KindTrainJob)
-		gone(workload)(scene)
-		if verdict := scene.look(); verdict.Phase != want {
-			t.Errorf("%s, want %s", verdict.Phase, want)
-		}
-	}
-}
-
 func TestInitializing(t *testing.T) {
 	for _, kind := range kinds {
 		t.Run(string(kind), func(t *testing.T) {
@@ -248,27 +260,78 @@ func TestInitializing(t *testing.T) {
 				t.Errorf("%+v", verdict)
 			}
 			scene.wantSteps("submitted", map[training.TimelineStep]float64{training.StepSubmitted: submitted})
-			scene.seen.Fetching.Exists = true
 			scene.seen.Initializers = []*corev1.Pod{scene.newPod(training.RoleInitializer, 0, runs)}
 			scene.wantStage("fetching", plan.Initializing)
 
-			// One try may fail; the next pod is the one that counts, wherever the cache lists it.
-			scene.seen.Initializers[0] = scene.newPod(training.RoleInitializer, 0, runs, exits(1, "Error", "no route to host", 40))
-			if verdict = scene.wantStage("after a try", plan.Initializing); verdict.Waiting.Reason != "Error" {
+			// The kubelet restarts it a few times.
+			scene.seen.Initializers[0] = scene.newPod(training.RoleInitializer, 0, runs, crashes(1, 2, 40))
+			if verdict = scene.wantStage("crashed twice", plan.Initializing); verdict.Waiting.Reason != "CrashLoopBackOff" {
 				t.Errorf("%+v", verdict.Waiting)
 			}
-			scene.seen.Initializers = append([]*corev1.Pod{scene.newPod(training.RoleInitializer, 0, runs, named("second"), createdAt(45))}, scene.seen.Initializers...)
-			if verdict = scene.wantStage("the second try", plan.Initializing); verdict.Waiting.Reason != "Initializing" {
+			scene.seen.Initializers[0] = scene.newPod(training.RoleInitializer, 0, runs, restarted(1, "", 2, 40))
+			if verdict = scene.wantStage("running again", plan.Initializing); verdict.Waiting.Reason != "Initializing" {
 				t.Errorf("%+v", verdict.Waiting)
 			}
 
 			scene.after(70)
-			scene.seen.Fetching.Complete = true
+			scene.seen.Initializers[0] = scene.newPod(training.RoleInitializer, 0, runs, exits(0, "Completed", "", 69))
 			scene.wantStage("fetched", plan.Active)
 			scene.wantSteps("fetched", map[training.TimelineStep]float64{training.StepSubmitted: submitted, training.StepAdmitted: 70})
 			scene.addPods(runs)
-			scene.seen.Fetching = Workload{}
-			scene.wantStage("running, and the initializer's Job is gone", plan.Active)
+			scene.seen.Initializers = nil
+			scene.wantStage("running, and the initializer's pod is gone", plan.Active)
 		})
 	}
+}
+
+// An initializer's pod that failed is replaced, as often as the job may restart.
+func TestInitializerIsRestarted(t *testing.T) {
+	for name, state := range map[string]podOption{
+		"evicted":              endedByNode("Evicted", "low on memory", 50),
+		"preempted":            interrupted("PreemptionByScheduler", "preempting", 50),
+		"crashed in its pod":   crashes(1, 3, 50),
+		"its pod failed":       exits(1, "Error", "no route to host", 50),
+		"failed, then deleted": together(exits(1, "Error", "", 50), deleted(51)),
+	} {
+		t.Run(name, func(t *testing.T) {
+			scene := newScene(t, job.KindTrainJob, 2, initialized, backoffLimit(1))
+			scene.settle()
+			scene.seen.Initializers = []*corev1.Pod{scene.newPod(training.RoleInitializer, 0, runs, state)}
+			verdict := scene.wantStage("failed", plan.Restarting)
+			if restart := scene.previous().Restart; restart == nil || restart.Count != 1 || restart.Reason != training.FailureTraining || !restart.DueTime.Time.Equal(at(present+10)) || verdict.NextCheck != 10*time.Second {
+				t.Fatalf("restart %+v, looks again in %s", restart, verdict.NextCheck)
+			}
+			scene.wantStage("looked at again", plan.Restarting)
+			scene.after(present + 10)
+			if !isOver(scene.seen.Initializers[0]) {
+				scene.wantStage("due, and the old pod still runs", plan.Restarting)
+				scene.seen.Initializers = nil
+			}
+			// A pod that has finished is kept for its log.
+			scene.wantStage("due", plan.Initializing)
+			scene.start = 1
+			scene.seen.Initializers = append(scene.seen.Initializers, scene.newPod(training.RoleInitializer, 0, runs))
+			if verdict = scene.wantStage("the second pod runs", plan.Initializing); verdict.Waiting.Reason != "Initializing" {
+				t.Errorf("it waits for %+v", verdict.Waiting)
+			}
+			last := len(scene.seen.Initializers) - 1
+			scene.seen.Initializers[last] = scene.newPod(training.RoleInitializer, 0, runs, exits(1, "Error", "no route to host", present+20))
+			if verdict = scene.settle(); verdict.Phase != training.PhaseFailed || verdict.FailureReason != training.FailureTraining {
+				t.Errorf("the second pod failed: %s, stage %s", verdict.Phase, verdict.Stage)
+			}
+		})
+	}
+}
+
+// What was fetched is not fetched again by a restart.
+func TestRestartKeepsWhatWasFetched(t *testing.T) {
+	scene := newScene(t, job.KindTrainJob, 2, initialized, backoffLimit(1))
+	scene.seen.Initializers = []*corev1.Pod{scene.newPod(training.RoleInitializer, 0, runs, exits(0, "Completed", "", 20))}
+	scene.addPods(runs)
+	scene.settle()
+	scene.worker(1, outOfMemory(50))
+	scene.wantStage("failed", plan.Restarting)
+	scene.after(present + 10)
+	scene.seen.Launchers, scene.seen.Workers = nil, nil
+	scene.wantStage("restarted", plan.Active)
 }

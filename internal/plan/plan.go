@@ -107,13 +107,14 @@ func HoldsLauncherBack(made *job.Job, state State, in Surroundings) bool {
 	return made.LauncherWaits && in.Gang.Name() == gang.None && !state.WorkersReady
 }
 
-// replaced are the pods that must be gone before a restart. A launcher that has
-// finished is kept for its log where the workers stay.
+// replaced are the pods that must be gone before a restart. An initializer that has
+// finished is kept for its log, and so is a launcher where the workers stay.
 func replaced(made *job.Job, state State) []*corev1.Pod {
 	if made.Kind.Traits().RestartsAsWhole {
-		return slices.Concat(state.Launchers, state.Workers)
+		initializers := slices.DeleteFunc(slices.Clone(state.Initializers), isOver)
+		return slices.Concat(state.Launchers, state.Workers, initializers)
 	}
-	return slices.DeleteFunc(slices.Clone(state.Launchers), isOver)
+	return slices.DeleteFunc(slices.Concat(state.Launchers, state.Initializers), isOver)
 }
 
 // finished is what a finished job does not need. Keys always go.
