@@ -246,7 +246,7 @@ func (reconciler *Reconciler) whose(ctx context.Context, scope *scope, object cl
 	if err != nil {
 		return nil, fmt.Errorf("read %s: %w", what, err)
 	}
-	isOurs := hasSameController(there, object)
+	isOurs := hasSameController(there, object) && reconciler.hasSameManager(there, object)
 	if isOurs && there.GetDeletionTimestamp() == nil {
 		return nil, nil
 	}
@@ -265,6 +265,14 @@ func (reconciler *Reconciler) whose(ctx context.Context, scope *scope, object cl
 func hasSameController(one, other client.Object) bool {
 	owner, wanted := metav1.GetControllerOf(one), metav1.GetControllerOf(other)
 	return owner != nil && wanted != nil && owner.UID == wanted.UID
+}
+
+// hasSameManager: where another controller creates the pods of a workload, we do not.
+func (reconciler *Reconciler) hasSameManager(one, other client.Object) bool {
+	if reflect.TypeOf(one) != reflect.TypeOf(reconciler.kind.emptyWorkload()) {
+		return true
+	}
+	return reconciler.kind.managerOf(one) == reconciler.kind.managerOf(other)
 }
 
 // isLeftover tells whether an object belonged to an earlier job of the same name, or
