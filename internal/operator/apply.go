@@ -72,7 +72,8 @@ func (reconciler *Reconciler) apply(ctx context.Context, scope *scope, verdict *
 	}
 	reconciler.submitted.begin(scope.job.UID)
 	refusal, err := reconciler.ensure(ctx, scope, state, in, todo)
-	if refusal != nil || err != nil {
+	// Where a queue holds a new workload back there are no pods to wait for.
+	if refusal != nil || err != nil || scope.seen.Workload.Suspended {
 		return refusal, err
 	}
 	reconciler.submitted.add(scope.job.UID, state, reconciler.Clock.Now())
