@@ -93,7 +93,7 @@ func (reconciler *Reconciler) gatherWorkload(ctx context.Context, reader client.
 	if err := reader.Get(ctx, key, found); err != nil {
 		return client.IgnoreNotFound(err)
 	}
-	if isOwned(found, scope.job) {
+	if isOwned(found, scope.job) && reconciler.kind.managerOf(found) == training.ManagedByTrireme {
 		scope.take(reconciler.kind, reconciler.submitted.newest(writtenKey{job: scope.job.UID, isWorkload: true}, found))
 	}
 	return nil

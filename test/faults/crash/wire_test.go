@@ -187,7 +187,7 @@ type write struct {
 }
 
 var (
-	paths = regexp.MustCompile(`^/apis?/(?:[^/]+/)?v[^/]+/namespaces/[^/]+/([^/]+)(?:/([^/]+))?(?:/(.+))?$`)
+	paths   = regexp.MustCompile(`^/apis?/(?:[^/]+/)?v[^/]+/namespaces/[^/]+/([^/]+)(?:/([^/]+))?(?:/(.+))?$`)
 	decoder = serializer.NewCodecFactory(operator.Scheme()).UniversalDeserializer()
 	verbs   = map[string]string{http.MethodPost: "create", http.MethodPut: "update", http.MethodPatch: "patch", http.MethodDelete: "delete"}
 )

@@ -215,6 +215,8 @@ func (simulation *simulation) checkStatus(made change) {
 		simulation.fail("an end was taken back: %+v became %+v", before, after)
 	case after.restarts < before.restarts || after.restarts > simulation.wish.backoff:
 		simulation.fail("restart %d of at most %d follows restart %d", after.restarts, simulation.wish.backoff, before.restarts)
+	case after.restarts > before.restarts && simulation.before.wellFirst:
+		simulation.fail("the launcher had ended well before anything happened, and the job is restarted")
 	case before.phase != "" && after.phase == "":
 		simulation.fail("the phase %s was taken back", before.phase)
 	case after.succeeded != (after.phase == training.PhaseSucceeded) || after.lost != (after.phase == training.PhaseFailed) || after.isFinal() != (after.completion != ""):

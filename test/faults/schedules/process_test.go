@@ -203,7 +203,10 @@ func copyInto(object, from runtime.Object) {
 }
 
 func (process *process) Create(_ context.Context, object client.Object, _ ...client.CreateOption) error {
-	return process.write("create", object, process.simulation.server.create)
+	return process.write("create", object, func(sent client.Object) (client.Object, error) {
+		process.simulation.admit(sent)
+		return process.simulation.server.create(sent)
+	})
 }
 
 func (process *process) Delete(_ context.Context, object client.Object, options ...client.DeleteOption) error {

@@ -95,6 +95,16 @@ func isHeld(workload client.Object) bool {
 	return suspend != nil && *suspend
 }
 
+// admit is the queue's webhook: it may hold a JobSet back from its first moment on.
+func (simulation *simulation) admit(object client.Object) {
+	set, is := object.(*jobset.JobSet)
+	if !is || !simulation.faulty || !simulation.happens(simulation.profile.bornHeld) {
+		return
+	}
+	set.Spec.Suspend = new(true)
+	simulation.facts(simulation.rootOf(set)).suspended = true
+}
+
 // flavor is the label of nodes that a queue sends pods to.
 const flavor = "flavor"
 

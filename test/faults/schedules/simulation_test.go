@@ -55,7 +55,7 @@ type simulation struct {
 type profile struct {
 	steps int
 	// Chances of a request, of a command and of a new job.
-	refusals, lostAnswers, quota, failures, bornSuspended float64
+	refusals, lostAnswers, quota, failures, bornSuspended, bornHeld float64
 	// Weights of steps.
 	relists, leaders, clocks, webhooks, losses, crashes, pulls, rooms, suspensions, deletions, handDeletions int
 	quotas, rivals, holds, cleanups                                                                          int
@@ -67,8 +67,8 @@ func newProfile(dice *rand.Rand) profile {
 	weight := func(value int) int { return pick(dice, 0, 0, value) }
 	return profile{
 		steps: 60 + dice.IntN(300), refusals: chance(0.15), lostAnswers: chance(0.1), quota: pick(dice, 0, 0, 0, 0.05), failures: chance(0.3),
-		bornSuspended: chance(0.3),
-		relists:       weight(2), leaders: weight(2), clocks: weight(2), webhooks: weight(1), losses: weight(1), crashes: weight(1), pulls: weight(1), rooms: weight(1),
+		bornSuspended: chance(0.3), bornHeld: pick(dice, 0, 0, 0.5),
+		relists: weight(2), leaders: weight(2), clocks: weight(2), webhooks: weight(1), losses: weight(1), crashes: weight(1), pulls: weight(1), rooms: weight(1),
 		suspensions: weight(2), deletions: weight(1), handDeletions: weight(1), creations: dice.IntN(3),
 		quotas: weight(1), rivals: weight(1), holds: weight(1), cleanups: weight(2),
 	}
