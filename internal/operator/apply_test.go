@@ -3,8 +3,13 @@ package operator
 import (
 	"context"
 	"errors"
+	"maps"
+	"slices"
+	"strings"
 	"testing"
+	"time"
 
+	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -13,7 +18,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 
+	"github.com/trireme-mpi/trireme/api/training"
+	"github.com/trireme-mpi/trireme/api/v2alpha1"
 	"github.com/trireme-mpi/trireme/api/v2beta1"
 	"github.com/trireme-mpi/trireme/internal/config"
 	"github.com/trireme-mpi/trireme/internal/diagnosis"
@@ -49,8 +57,8 @@ func TestWhose(t *testing.T) {
 			builder = builder.WithObjects(test.there)
 		}
 		reader := builder.Build()
-		reconciler := &Reconciler{Client: reader, Live: reader}
-		refusal, err := reconciler.whose(t.Context(), made, around{}, ownedBy("job"))
+		reconciler := &Reconciler{Client: reader, Live: reader, kind: mpiJobs{}}
+		refusal, err := reconciler.whose(t.Context(), &scope{job: made}, ownedBy("job"))
 		_, waits := errors.AsType[*notYet](err)
 		if waits != test.waits || (err != nil) != test.waits || (refusal != nil) != test.refused {
 			t.Errorf("%s: %v, refused %v", name, err, refusal)
@@ -58,29 +66,100 @@ func TestWhose(t *testing.T) {
 	}
 }
 
+// What is left of an earlier job of the same name, or of an earlier start, is waited for;
+// what belongs to somebody else is not.
+func TestIsLeftover(t *testing.T) {
+	for name, test := range map[string]struct {
+		kind   job.Kind
+		owners []metav1.OwnerReference
+		want   bool
+	}{
+		"earlier TrainJob's":                   {job.KindTrainJob, controlled("TrainJob", "train", "earlier"), true},
+		"this TrainJob's":                      {job.KindTrainJob, controlled("TrainJob", "train", "job"), false},
+		"another TrainJob's":                   {job.KindTrainJob, controlled("TrainJob", "other", "earlier"), false},
+		"an MPIJob's of the same name":         {job.KindTrainJob, controlled("MPIJob", "train", "earlier"), false},
+		"pod of an earlier JobSet":             {job.KindTrainJob, controlled("JobSet", "train", "earlier set"), true},
+		"pod of another JobSet":                {job.KindTrainJob, controlled("JobSet", "other", "set"), false},
+		"pod of a Job of the JobSet's name":    {job.KindTrainJob, controlled("Job", "train", "set"), false},
+		"launcher of an earlier MPIJob":        {job.KindMPIJob, controlled("Job", "train-launcher", "earlier Job"), true},
+		"worker of an earlier MPIJob":          {job.KindMPIJob, controlled("MPIJob", "train", "earlier"), true},
+		"pod of a Job of the MPIJob's name":    {job.KindMPIJob, controlled("Job", "train", "other"), false},
+		"pod of a ReplicaSet":                  {job.KindMPIJob, controlled("ReplicaSet", "train-launcher", "other"), false},
+		"no owner":                             {job.KindMPIJob, nil, false},
+		"an owner that is no controller":       {job.KindMPIJob, []metav1.OwnerReference{{Kind: "MPIJob", Name: "train", UID: "earlier"}}, false},
+		"TrainJob's, looked at for an MPIJob":  {job.KindMPIJob, controlled("TrainJob", "train", "earlier"), false},
+		"JobSet's pod, looked at by an MPIJob": {job.KindMPIJob, controlled("JobSet", "train", "earlier set"), false},
+	} {
+		made := &job.Job{Kind: test.kind, Namespace: "team", Name: "train", UID: "job"}
+		if got := isLeftover(podOf(test.kind, training.RoleWorker, "x", test.owners), made); got != test.want {
+			t.Errorf("%s: %t", name, got)
+		}
+	}
+}
+
+// hasAll spares a look at the API server, and must not be wrong.
+func TestHasAll(t *testing.T) {
+	pods := func(names ...string) (found []*corev1.Pod) {
+		for _, name := range names {
+			found = append(found, podOf(job.KindTrainJob, "", name, nil))
+		}
+		return found
+	}
+	workers, launcher := pods("train-worker-0-0-r0", "train-worker-0-1-r0"), pods("train-launcher-0-0-r0")
+	for name, test := range map[string]struct {
+		state     plan.State
+		hasNoSet  bool
+		waits     bool
+		initialer bool
+		want      bool
+	}{
+		"all":                                  {state: plan.State{Stage: plan.Active, Launchers: launcher, Workers: workers}, want: true},
+		"no workload":                          {state: plan.State{Stage: plan.Active, Launchers: launcher, Workers: workers}, hasNoSet: true},
+		"a worker is missing":                  {state: plan.State{Stage: plan.Active, Launchers: launcher, Workers: workers[:1]}},
+		"no launcher":                          {state: plan.State{Stage: plan.Active, Workers: workers}},
+		"the launcher of the last start":       {state: plan.State{Stage: plan.Active, Restart: 1, Launchers: launcher, Workers: workers}},
+		"the launcher of this start":           {state: plan.State{Stage: plan.Active, Restart: 1, Launchers: pods("train-launcher-0-0-r0", "train-launcher-0-0-r1"), Workers: workers}, want: true},
+		"no launcher, it waits for workers":    {state: plan.State{Stage: plan.Active, Workers: workers}, waits: true, want: true},
+		"no launcher, and workers are ready":   {state: plan.State{Stage: plan.Active, Workers: workers, WorkersReady: true}, waits: true},
+		"a launcher, and workers are ready":    {state: plan.State{Stage: plan.Active, Launchers: launcher, Workers: workers, WorkersReady: true}, waits: true, want: true},
+		"the initializer":                      {state: plan.State{Stage: plan.Initializing, Initializers: pods("train-initializer-r0")}, want: true},
+		"no initializer":                       {state: plan.State{Stage: plan.Initializing}},
+		"the initializer of the last start":    {state: plan.State{Stage: plan.Initializing, Restart: 1, Initializers: pods("train-initializer-r0")}},
+		"held: there may be something to end":  {state: plan.State{Stage: plan.Held, Launchers: launcher, Workers: workers}},
+		"finished, there may be something too": {state: plan.State{Stage: plan.Finished, Launchers: launcher, Workers: workers}},
+		"between two starts":                   {state: plan.State{Stage: plan.Restarting}},
+		"suspended":                            {state: plan.State{Stage: plan.Suspended}},
+	} {
+		made := &job.Job{Kind: job.KindTrainJob, Name: "train", LauncherWaits: test.waits, Worker: job.Role{Replicas: 2}}
+		scope := &scope{job: made, workload: &jobset.JobSet{}}
+		if test.hasNoSet {
+			scope.workload = nil
+		}
+		if got := scope.hasAll(test.state, around{}.withoutGang()); got != test.want {
+			t.Errorf("%s: %t", name, got)
+		}
+	}
+}
+
 // What is there when it is created, and gone when it is looked at, is made at the next
 // look: that comes soon, and nothing is made before that would wait for it.
 func TestWhatGoesInBetweenIsWaitedFor(t *testing.T) {
-	template := corev1.PodTemplateSpec{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "main", Image: "registry.example/train:1"}}}}
-	object := &v2beta1.MPIJob{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "train", UID: "job"},
-		Spec: v2beta1.MPIJobSpec{MPIReplicaSpecs: map[v2beta1.MPIReplicaType]*v2beta1.ReplicaSpec{
-			v2beta1.MPIReplicaTypeLauncher: {Template: template}, v2beta1.MPIReplicaTypeWorker: {Replicas: new(int32(2)), Template: template},
-		}},
-	}
-	made := job.FromMPIJob(object, config.Default().JobDefaults())
+	object := mpiJob("job")
 	going := true
 	api := fake.NewClientBuilder().WithScheme(Scheme()).WithInterceptorFuncs(interceptor.Funcs{
 		Create: func(ctx context.Context, api client.WithWatch, created client.Object, options ...client.CreateOption) error {
 			if _, is := created.(*corev1.ConfigMap); is && going {
 				return apierrors.NewAlreadyExists(corev1.Resource("configmaps"), created.GetName())
 			}
+			created.SetUID(types.UID(created.GetName()))
 			return api.Create(ctx, created, options...)
 		},
 	}).Build()
-	reconciler := &Reconciler{Client: api, Live: api, Clock: clock.RealClock{}}
+	reconciler := &Reconciler{Client: api, Live: api, Clock: clock.RealClock{}, kind: mpiJobs{}}
 	look := func() (wait bool, configMaps, pods int) {
-		result, err := reconciler.carryOut(t.Context(), object, made, diagnosis.Observed{}, diagnosis.Verdict{Stage: plan.Active}, around{}.withoutGang())
+		made := job.FromMPIJob(object, config.Default().JobDefaults())
+		scope := &scope{object: object, job: made, in: around{}.withoutGang()}
+		result, err := reconciler.carryOut(t.Context(), scope, diagnosis.Verdict{Stage: plan.Active})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -91,11 +170,182 @@ func TestWhatGoesInBetweenIsWaitedFor(t *testing.T) {
 		}
 		return result.RequeueAfter == deletionPause, len(maps.Items), len(workers.Items)
 	}
-	if wait, configMaps, pods := look(); !wait || configMaps+pods > 0 || reconciler.submitted.obstacle(made.UID) == nil {
+	if wait, configMaps, pods := look(); !wait || configMaps+pods > 0 || reconciler.submitted.obstacle("job") == nil {
 		t.Errorf("the job waits: %t; there are %d ConfigMaps and %d pods", wait, configMaps, pods)
 	}
 	going = false
-	if wait, configMaps, pods := look(); wait || configMaps != 1 || pods != 2 || reconciler.submitted.obstacle(made.UID) != nil {
+	if wait, configMaps, pods := look(); wait || configMaps != 1 || pods != 3 || reconciler.submitted.obstacle("job") != nil {
 		t.Errorf("the job waits: %t; there are %d ConfigMaps and %d pods", wait, configMaps, pods)
+	}
+}
+
+const fullQuota = "exceeded quota: compute, requested: pods=1, used: pods=8, limited: pods=8"
+
+// refusesPods is an API server whose quota is exceeded.
+func refusesPods(object client.Object) error {
+	if pod, is := object.(*corev1.Pod); is {
+		return apierrors.NewForbidden(corev1.Resource("pods"), pod.Name, errors.New(fullQuota))
+	}
+	return nil
+}
+
+// A quota is tried twice a second, by one pod for all, until the job may wait no longer.
+func TestQuotaIsTried(t *testing.T) {
+	train, runtime := trainJob("job")
+	withInitializer, _ := trainJob("job")
+	withInitializer.Spec.Initializer = &v2alpha1.Initializer{
+		Dataset: &v2alpha1.Source{StorageURI: "s3://data/set"}, Storage: &v2alpha1.InitializerStorage{ClaimName: "data"},
+	}
+	for name, test := range map[string]struct {
+		objects []client.Object
+		pods    []string
+	}{
+		"TrainJob":    {[]client.Object{train, runtime}, []string{"train-launcher-0-0-r0", "train-worker-0-0-r0", "train-worker-0-1-r0"}},
+		"MPIJob":      {[]client.Object{mpiJob("job")}, []string{"train-launcher-r0", "train-worker-0", "train-worker-1"}},
+		"initializer": {[]client.Object{withInitializer, runtime}, []string{"train-initializer-r0"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			lab := newLab(t, test.objects...)
+			reconciler, status := lab.train, func() training.Progress {
+				found := &v2alpha1.TrainJob{}
+				lab.get(found, "train")
+				return found.Status.Progress
+			}
+			if name == "MPIJob" {
+				reconciler, status = lab.mpi, func() training.Progress {
+					found := &v2beta1.MPIJob{}
+					lab.get(found, "train")
+					return found.Status.Progress
+				}
+			}
+			tried := 0
+			lab.refuses = func(object client.Object) error {
+				err := refusesPods(object)
+				if err != nil {
+					tried++
+				}
+				return err
+			}
+			if result := lab.reconcile(reconciler, 0); result.RequeueAfter != 500*time.Millisecond {
+				t.Errorf("after the first refusal it is looked at in %s", result.RequeueAfter)
+			}
+			if wait := status().QuotaWait; wait == nil || wait.Name != "compute" || !strings.Contains(wait.Message, fullQuota) {
+				t.Fatalf("it waits for %+v", wait)
+			}
+			tried = 0
+			if result := lab.reconcile(reconciler, 500*time.Millisecond); result.RequeueAfter != 500*time.Millisecond || tried != 1 {
+				t.Errorf("then it is looked at in %s, and %d pods were tried", result.RequeueAfter, tried)
+			}
+			lab.refuses = nil
+			lab.reconcile(reconciler, 500*time.Millisecond)
+			if diff := cmp.Diff(test.pods, slices.Sorted(maps.Keys(lab.pods()))); diff != "" {
+				t.Errorf("pods (-want +got):\n%s", diff)
+			}
+			lab.reconcile(reconciler, 500*time.Millisecond)
+			if wait := status().QuotaWait; wait != nil {
+				t.Errorf("all pods exist, and it waits for %+v", wait)
+			}
+		})
+	}
+	t.Run("for too long", func(t *testing.T) {
+		lab := newLab(t, mpiJob("job"))
+		lab.refuses = refusesPods
+		lab.reconcile(lab.mpi, 0)
+		lab.reconcile(lab.mpi, time.Minute)
+		found := &v2beta1.MPIJob{}
+		lab.get(found, "train")
+		if found.Status.FailureReason != training.FailureResourceQuota || found.Status.QuotaWait != nil {
+			t.Errorf("%s %s, waits for %+v", found.Status.Phase, found.Status.FailureReason, found.Status.QuotaWait)
+		}
+	})
+}
+
+// A job that was deleted and created again at once waits for what the earlier one left.
+// Nobody else removes the finalizer of the earlier launcher.
+func TestLaunchersOfAnEarlierJobAreReleased(t *testing.T) {
+	train, runtime := trainJob("job")
+	for name, test := range map[string]struct {
+		kind    job.Kind
+		owner   []metav1.OwnerReference
+		pod     string
+		objects []client.Object
+	}{
+		"TrainJob": {job.KindTrainJob, controlled("JobSet", "train", "earlier set"), "train-launcher-0-0-r0", []client.Object{train, runtime}},
+		"MPIJob":   {job.KindMPIJob, controlled("Job", "train-launcher", "earlier Job"), "train-launcher-r0", []client.Object{mpiJob("job")}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			left := labelled(podOf(test.kind, training.RoleLauncher, test.pod, test.owner), training.LabelJobUID, "earlier")
+			left.Finalizers, left.DeletionTimestamp = []string{training.FinalizerLauncher}, new(metav1.Now())
+			lab := newLab(t, append(test.objects, left)...)
+			reconciler := lab.train
+			if test.kind == job.KindMPIJob {
+				reconciler = lab.mpi
+			}
+			for range 4 {
+				lab.reconcile(reconciler, time.Second)
+			}
+			if pod := lab.pods()[test.pod]; pod == nil || pod.Labels[training.LabelJobUID] != "job" {
+				t.Errorf("the launcher is %+v", pod)
+			}
+		})
+	}
+}
+
+// The finalizer stays on launchers whose end is not known yet, and on those of others.
+func TestLaunchersAreKept(t *testing.T) {
+	lab := newLab(t, mpiJob("job"))
+	lab.reconcile(lab.mpi, 0)
+	lab.reconcile(lab.mpi, time.Second)
+	launcher := lab.pods()["train-launcher-r0"]
+	if err := lab.api.Delete(t.Context(), launcher); err != nil {
+		t.Fatal(err)
+	}
+	launcher = lab.pods()["train-launcher-r0"]
+	launcher.Spec.NodeName = "node"
+	if err := lab.api.Update(t.Context(), launcher); err != nil {
+		t.Fatal(err)
+	}
+	launcher.Status.Phase = corev1.PodRunning
+	if err := lab.api.Status().Update(t.Context(), launcher); err != nil {
+		t.Fatal(err)
+	}
+	lab.reconcile(lab.mpi, time.Second)
+	if launcher = lab.pods()["train-launcher-r0"]; launcher == nil || !slices.Contains(launcher.Finalizers, training.FinalizerLauncher) {
+		t.Fatalf("a launcher that is being ended is released: %+v", launcher)
+	}
+	launcher.Status.Phase = corev1.PodSucceeded
+	launcher.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "main", State: corev1.ContainerState{
+		Terminated: &corev1.ContainerStateTerminated{FinishedAt: metav1.NewTime(lab.clock.Now())},
+	}}}
+	if err := lab.api.Status().Update(t.Context(), launcher); err != nil {
+		t.Fatal(err)
+	}
+	lab.reconcile(lab.mpi, time.Second)
+	found := &v2beta1.MPIJob{}
+	lab.get(found, "train")
+	if found.Status.Phase != training.PhaseSucceeded {
+		t.Errorf("the job is %s", found.Status.Phase)
+	}
+	lab.reconcile(lab.mpi, time.Second)
+	if launcher = lab.pods()["train-launcher-r0"]; launcher != nil {
+		t.Errorf("the launcher of a job that has succeeded is kept: %+v", launcher.Finalizers)
+	}
+}
+
+// An initializer that crashes in its pod is deleted before the next one is created.
+func TestRestartDeletesTheInitializer(t *testing.T) {
+	pod := func(name string, phase corev1.PodPhase) *corev1.Pod {
+		found := podOf(job.KindTrainJob, training.RoleInitializer, name, nil)
+		found.Status.Phase = phase
+		return found
+	}
+	made := &job.Job{Kind: job.KindTrainJob, Namespace: "team", Name: "train"}
+	state := plan.State{Stage: plan.Restarting, Initializers: []*corev1.Pod{pod("runs", corev1.PodRunning), pod("failed", corev1.PodFailed), pod("waits", corev1.PodPending)}}
+	var removed []string
+	for _, object := range plan.Of(made, state, around{}.withoutGang().Surroundings).Remove {
+		removed = append(removed, object.GetName())
+	}
+	if diff := cmp.Diff([]string{"runs", "waits"}, removed); diff != "" {
+		t.Errorf("deleted (-want +got):\n%s", diff)
 	}
 }

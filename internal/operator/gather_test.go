@@ -2,10 +2,12 @@ package operator
 
 import (
 	"testing"
+	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
@@ -13,34 +15,53 @@ import (
 
 	"github.com/trireme-mpi/trireme/api/training"
 	"github.com/trireme-mpi/trireme/api/v2alpha1"
+	"github.com/trireme-mpi/trireme/api/v2beta1"
 	"github.com/trireme-mpi/trireme/internal/job"
-	"github.com/trireme-mpi/trireme/internal/plan"
 )
 
-// A Job knows that its pod has ended well before it is called complete, and the pod may
-// be gone by then.
-func TestJobIsComplete(t *testing.T) {
-	made := &job.Job{Kind: job.KindMPIJob, Namespace: "team", Name: "train", UID: "job"}
-	condition := func(kind batchv1.JobConditionType) []batchv1.JobCondition {
-		return []batchv1.JobCondition{{Type: kind, Status: corev1.ConditionTrue}}
+// Labels do not make a pod the job's: UIDs do.
+func TestOwns(t *testing.T) {
+	set := &jobset.JobSet{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "train", UID: "set"}}
+	batch := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "train-launcher", UID: "batch"}}
+	ofJobSet := func(uid types.UID) *corev1.Pod {
+		return podOf(job.KindTrainJob, training.RoleWorker, "x", controlled("JobSet", "train", uid))
 	}
+	withUID := func(pod *corev1.Pod) *corev1.Pod { return labelled(pod, training.LabelJobUID, "job") }
 	for name, test := range map[string]struct {
-		status batchv1.JobStatus
-		want   bool
+		kind     job.Kind
+		workload client.Object
+		pod      *corev1.Pod
+		want     bool
 	}{
-		"it runs":                 {batchv1.JobStatus{Active: 1}, false},
-		"its pod has ended well":  {batchv1.JobStatus{Succeeded: 1}, true},
-		"it is called complete":   {batchv1.JobStatus{Succeeded: 1, Conditions: condition(batchv1.JobComplete)}, true},
-		"its pod has failed":      {batchv1.JobStatus{Failed: 1}, false},
-		"it is said to have lost": {batchv1.JobStatus{Failed: 1, Conditions: condition(batchv1.JobFailed)}, false},
+		"initializer of the job":                      {job.KindTrainJob, set, podOf(job.KindTrainJob, training.RoleInitializer, "x", controlled("TrainJob", "train", "job")), true},
+		"initializer of an earlier job":               {job.KindTrainJob, set, podOf(job.KindTrainJob, training.RoleInitializer, "x", controlled("TrainJob", "train", "earlier")), false},
+		"pod of the JobSet":                           {job.KindTrainJob, set, ofJobSet("set"), true},
+		"pod of an earlier JobSet":                    {job.KindTrainJob, set, ofJobSet("earlier set"), false},
+		"pod of an earlier JobSet of this job":        {job.KindTrainJob, set, withUID(ofJobSet("earlier set")), false},
+		"JobSet is gone, pod of this job":             {job.KindTrainJob, nil, withUID(ofJobSet("set")), true},
+		"JobSet is gone, pod of an earlier job":       {job.KindTrainJob, nil, labelled(ofJobSet("set"), training.LabelJobUID, "earlier"), false},
+		"JobSet is gone, pod without a job":           {job.KindTrainJob, nil, ofJobSet("set"), false},
+		"JobSet is gone, pod of another JobSet":       {job.KindTrainJob, nil, withUID(podOf(job.KindTrainJob, training.RoleWorker, "x", controlled("JobSet", "other", "set"))), false},
+		"JobSet is gone, pod of a Job of its name":    {job.KindTrainJob, nil, withUID(podOf(job.KindTrainJob, training.RoleWorker, "x", controlled("Job", "train", "set"))), false},
+		"forged labels, no owner":                     {job.KindTrainJob, set, withUID(podOf(job.KindTrainJob, training.RoleWorker, "x", nil)), false},
+		"forged labels, no owner, JobSet is gone":     {job.KindTrainJob, nil, withUID(podOf(job.KindTrainJob, training.RoleWorker, "x", nil)), false},
+		"forged labels, pod of a ReplicaSet":          {job.KindTrainJob, set, withUID(podOf(job.KindTrainJob, training.RoleWorker, "x", controlled("ReplicaSet", "train", "other"))), false},
+		"owner is no controller":                      {job.KindTrainJob, set, withUID(podOf(job.KindTrainJob, training.RoleWorker, "x", []metav1.OwnerReference{{Kind: "JobSet", Name: "train", UID: "set"}})), false},
+		"worker of the MPIJob":                        {job.KindMPIJob, batch, podOf(job.KindMPIJob, training.RoleWorker, "x", controlled("MPIJob", "train", "job")), true},
+		"worker of an earlier MPIJob":                 {job.KindMPIJob, batch, podOf(job.KindMPIJob, training.RoleWorker, "x", controlled("MPIJob", "train", "earlier")), false},
+		"launcher of the MPIJob":                      {job.KindMPIJob, batch, podOf(job.KindMPIJob, training.RoleLauncher, "x", controlled("Job", "train-launcher", "batch")), true},
+		"launcher of an earlier Job":                  {job.KindMPIJob, batch, withUID(podOf(job.KindMPIJob, training.RoleLauncher, "x", controlled("Job", "train-launcher", "earlier"))), false},
+		"Job is gone, launcher of this MPIJob":        {job.KindMPIJob, nil, withUID(podOf(job.KindMPIJob, training.RoleLauncher, "x", controlled("Job", "train-launcher", "batch"))), true},
+		"Job is gone, launcher of an earlier MPIJob":  {job.KindMPIJob, nil, labelled(podOf(job.KindMPIJob, training.RoleLauncher, "x", controlled("Job", "train-launcher", "batch")), training.LabelJobUID, "earlier"), false},
+		"Job is gone, worker of the MPIJob":           {job.KindMPIJob, nil, podOf(job.KindMPIJob, training.RoleWorker, "x", controlled("MPIJob", "train", "job")), true},
+		"Job is gone, pod of somebody's Job of a job": {job.KindMPIJob, nil, withUID(podOf(job.KindMPIJob, training.RoleLauncher, "x", controlled("Job", "train", "other"))), false},
 	} {
-		launcher := &batchv1.Job{
-			ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "train-launcher", OwnerReferences: []metav1.OwnerReference{plan.OwnerOf(made)}},
-			Status:     test.status,
+		scope := &scope{job: &job.Job{Kind: test.kind, Namespace: "team", Name: "train", UID: "job"}}
+		if test.workload != nil {
+			scope.workload = test.workload
 		}
-		reader := cacheOf(launcher)
-		if found, err := batchJob(t.Context(), reader, made, launcher.Name); err != nil || found.Complete != test.want {
-			t.Errorf("%s: complete %t, %v", name, found.Complete, err)
+		if got := scope.owns(test.pod); got != test.want {
+			t.Errorf("%s: %t", name, got)
 		}
 	}
 }
@@ -48,32 +69,90 @@ func TestJobIsComplete(t *testing.T) {
 // What is left of an earlier start says nothing of the present one. Before there is
 // another, it must still be gone.
 func TestPodsOfAnEarlierStart(t *testing.T) {
-	object := &v2alpha1.TrainJob{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "train", UID: "job"}}
 	made := &job.Job{Kind: job.KindTrainJob, Namespace: "team", Name: "train", UID: "job"}
-	labels := plan.RoleSelector(made, training.RoleWorker)
-	labels[jobset.JobSetUIDKey] = "before"
-	left := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
-		Namespace: "team", Name: "train-worker-0-0-abcde", Labels: labels, CreationTimestamp: metav1.Now(), OwnerReferences: []metav1.OwnerReference{
-			{APIVersion: "batch/v1", Kind: "Job", Name: "train-worker-0", UID: "worker's Job", Controller: new(true)},
-		},
-	}}
-	present := &jobset.JobSet{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "train", UID: "now", OwnerReferences: []metav1.OwnerReference{plan.OwnerOf(made)}}}
+	left := labelled(podOf(job.KindTrainJob, training.RoleWorker, "train-worker-0-0-r0", controlled("JobSet", "train", "before")), training.LabelJobUID, "job")
+	of := func(owner types.UID) *jobset.JobSet {
+		return &jobset.JobSet{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "train", UID: "now", OwnerReferences: controlled("TrainJob", "train", owner)},
+			Spec:       jobset.JobSetSpec{Suspend: new(true), ManagedBy: new(training.ManagedByTrireme)},
+		}
+	}
 	for name, test := range map[string]struct {
-		objects []client.Object
-		want    int
+		objects   []client.Object
+		want      int
+		hasJobSet bool
 	}{
-		"its JobSet is gone":      {[]client.Object{left}, 1},
-		"there is another JobSet": {[]client.Object{left, present}, 0},
+		"its JobSet is gone":               {[]client.Object{left}, 1, false},
+		"there is another JobSet":          {[]client.Object{left, of("job")}, 0, true},
+		"there is an earlier job's JobSet": {[]client.Object{left, of("earlier")}, 1, false},
 	} {
 		reader := cacheOf(test.objects...)
-		reconciler := &Reconciler{Client: reader, Live: reader, Clock: clock.RealClock{}, cluster: &surroundings{}}
-		reconciler.cluster.jobSets.Store(true)
-		deleted := left.DeepCopy()
-		deleted.UID = "earlier"
-		reconciler.deletions.note(client.ObjectKeyFromObject(object), deleted, true)
-		seen, err := reconciler.gather(t.Context(), object, made)
-		if err != nil || len(seen.Workers) != test.want || len(seen.Deleted) != test.want {
-			t.Errorf("%s: %d workers are seen, and %d deletions, %v", name, len(seen.Workers), len(seen.Deleted), err)
+		cluster := &surroundings{}
+		cluster.jobSets.Store(true)
+		reconciler := &Reconciler{Client: reader, Live: reader, Clock: clock.RealClock{}, cluster: cluster, kind: trainJobs{cluster: cluster}}
+		scope := &scope{job: made}
+		if err := reconciler.gather(t.Context(), scope); err != nil || len(scope.seen.Workers) != test.want {
+			t.Errorf("%s: %d workers are seen, %v", name, len(scope.seen.Workers), err)
+		}
+		if workload := scope.seen.Workload; workload.Exists != test.hasJobSet || workload.Suspended != test.hasJobSet || (scope.workload != nil) != test.hasJobSet {
+			t.Errorf("%s: the workload is %+v", name, workload)
+		}
+	}
+}
+
+// Of jobs that wait for the same quota the oldest goes first.
+func TestOlderWaits(t *testing.T) {
+	begin := time.Date(2026, 3, 1, 10, 0, 0, 0, time.UTC)
+	progress := func(quota string, phase training.Phase) training.Progress {
+		return training.Progress{Phase: phase, QuotaWait: &training.QuotaWait{Name: quota}}
+	}
+	waiting := progress("compute", training.PhasePending)
+	train := func(uid types.UID, age time.Duration, progress training.Progress) *v2alpha1.TrainJob {
+		found := &v2alpha1.TrainJob{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "other", UID: uid, CreationTimestamp: metav1.NewTime(begin.Add(-age))}}
+		found.Status.Progress = progress
+		return found
+	}
+	mpi := func(uid types.UID, age time.Duration, progress training.Progress) *v2beta1.MPIJob {
+		found := &v2beta1.MPIJob{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "other", UID: uid, CreationTimestamp: metav1.NewTime(begin.Add(-age))}}
+		found.Status.Progress = progress
+		return found
+	}
+	elsewhere := train("a", time.Minute, waiting)
+	elsewhere.Namespace = "other-team"
+	ending := train("a", time.Minute, waiting)
+	ending.DeletionTimestamp, ending.Finalizers = new(metav1.Now()), []string{"example.com/kept"}
+	for name, test := range map[string]struct {
+		other client.Object
+		want  bool
+	}{
+		"nobody else":                           {nil, false},
+		"older TrainJob":                        {train("z", time.Second, waiting), true},
+		"older MPIJob":                          {mpi("z", time.Second, waiting), true},
+		"younger TrainJob":                      {train("a", -time.Second, waiting), false},
+		"younger MPIJob":                        {mpi("a", -time.Second, waiting), false},
+		"same second, lower UID":                {train("a", 0, waiting), true},
+		"same second, higher UID":               {train("z", 0, waiting), false},
+		"older, in another namespace":           {elsewhere, false},
+		"older, for another quota":              {train("a", time.Minute, progress("gpus", training.PhasePending)), false},
+		"older, for a quota that is not known":  {train("a", time.Minute, progress("", training.PhasePending)), true},
+		"older, does not wait":                  {train("a", time.Minute, training.Progress{Phase: training.PhaseRunning}), false},
+		"older, has failed":                     {train("a", time.Minute, progress("compute", training.PhaseFailed)), false},
+		"older, has succeeded":                  {train("a", time.Minute, progress("compute", training.PhaseSucceeded)), false},
+		"older, is being deleted":               {ending, false},
+		"itself, as the cache has it":           {train("job", time.Minute, waiting), false},
+		"older, restarts and waits for a quota": {train("a", time.Minute, training.Progress{Phase: training.PhasePending, QuotaWait: waiting.QuotaWait, Restart: &training.Restart{Count: 1}}), true},
+	} {
+		objects := []client.Object{}
+		if test.other != nil {
+			objects = append(objects, test.other)
+		}
+		reader := cacheOf(objects...)
+		reconciler := &Reconciler{Client: reader, kinds: []kind{mpiJobs{}, trainJobs{}}}
+		own := train("job", 0, waiting)
+		scope := &scope{object: own, job: &job.Job{Namespace: "team", Name: "train", UID: "job"}}
+		scope.previous.Progress = own.Status.Progress
+		if got, err := reconciler.olderWaits(t.Context(), scope); err != nil || got != test.want {
+			t.Errorf("%s: %t, %v", name, got, err)
 		}
 	}
 }

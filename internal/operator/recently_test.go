@@ -12,6 +12,8 @@ import (
 	"github.com/trireme-mpi/trireme/internal/plan"
 )
 
+var ofJob = writtenKey{job: "a"}
+
 func storedJob(uid types.UID, version string, phase training.Phase) *v2beta1.MPIJob {
 	stored := &v2beta1.MPIJob{ObjectMeta: metav1.ObjectMeta{
 		UID: uid, ResourceVersion: version, ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "trireme"}},
@@ -37,8 +39,8 @@ func TestNewest(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			recently := &recently{}
-			recently.wrote(storedJob("a", "100", written))
-			found := recently.newest(storedJob(test.uid, test.version, cached)).(*v2beta1.MPIJob)
+			recently.wrote(ofJob, storedJob("a", "100", written))
+			found := recently.newest(ofJob, storedJob(test.uid, test.version, cached)).(*v2beta1.MPIJob)
 			if found.Status.Phase != test.want {
 				t.Errorf("it is %s, want %s", found.Status.Phase, test.want)
 			}
@@ -49,15 +51,31 @@ func TestNewest(t *testing.T) {
 	}
 }
 
+// A job and its workload are remembered apart.
+func TestNewestWorkload(t *testing.T) {
+	recently := &recently{}
+	ofWorkload := writtenKey{job: "a", isWorkload: true}
+	recently.wrote(ofWorkload, storedJob("w", "100", training.PhaseRunning))
+	if found := recently.newest(ofJob, storedJob("a", "99", training.PhasePending)).(*v2beta1.MPIJob); found.UID != "a" {
+		t.Errorf("instead of the job it is %s", found.UID)
+	}
+	if found := recently.newest(ofWorkload, storedJob("w", "99", training.PhasePending)).(*v2beta1.MPIJob); found.Status.Phase != training.PhaseRunning {
+		t.Errorf("the workload is %s", found.Status.Phase)
+	}
+	if found := recently.newest(ofWorkload, storedJob("another", "1", training.PhasePending)).(*v2beta1.MPIJob); found.UID != "another" {
+		t.Errorf("instead of another workload it is %s", found.UID)
+	}
+}
+
 // What the cache has shown is not kept: there may be many jobs.
 func TestNewestIsForgotten(t *testing.T) {
 	for name, forget := range map[string]func(*recently){
-		"when the cache shows it": func(recently *recently) { recently.newest(storedJob("a", "100", "")) },
+		"when the cache shows it": func(recently *recently) { recently.newest(ofJob, storedJob("a", "100", "")) },
 		"when the job is gone":    func(recently *recently) { recently.forgetAll("a") },
 	} {
 		t.Run(name, func(t *testing.T) {
 			recently := &recently{}
-			recently.wrote(storedJob("a", "100", ""))
+			recently.wrote(ofJob, storedJob("a", "100", ""))
 			forget(recently)
 			if len(recently.written) != 0 {
 				t.Errorf("%d jobs are kept", len(recently.written))
@@ -69,9 +87,9 @@ func TestNewestIsForgotten(t *testing.T) {
 // Who gets a job must be free to change it.
 func TestNewestIsACopy(t *testing.T) {
 	recently := &recently{}
-	recently.wrote(storedJob("a", "100", training.PhaseRunning))
-	recently.newest(storedJob("a", "99", "")).(*v2beta1.MPIJob).Status.Phase = training.PhaseFailed
-	if phase := recently.newest(storedJob("a", "99", "")).(*v2beta1.MPIJob).Status.Phase; phase != training.PhaseRunning {
+	recently.wrote(ofJob, storedJob("a", "100", training.PhaseRunning))
+	recently.newest(ofJob, storedJob("a", "99", "")).(*v2beta1.MPIJob).Status.Phase = training.PhaseFailed
+	if phase := recently.newest(ofJob, storedJob("a", "99", "")).(*v2beta1.MPIJob).Status.Phase; phase != training.PhaseRunning {
 		t.Errorf("it is %s after somebody else has changed their copy", phase)
 	}
 }

@@ -190,7 +190,7 @@ func (reconciler *Reconciler) carryOut(ctx context.Context, scope *scope, verdic
 		if err := reconciler.writeStatus(ctx, scope, &verdict); err != nil {
 			return ctrl.Result{}, err
 		}
-		if verdict.Stage != plan.Active {
+		if verdict.Stage != plan.Active && verdict.Stage != plan.Initializing {
 			// What was created so far is deleted, now that the reason is stored.
 			return ctrl.Result{RequeueAfter: time.Millisecond}, nil
 		}

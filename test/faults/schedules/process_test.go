@@ -19,6 +19,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/version"
 	discovery "k8s.io/client-go/discovery/fake"
 	clienttesting "k8s.io/client-go/testing"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -85,7 +86,7 @@ func newProcess(simulation *simulation, number int) *process {
 	settings.ClusterDomain, settings.Agent.Delivery = "cluster.local", config.DeliveryInitContainer
 	reconcilers, err := operator.NewReconcilers(operator.Parts{
 		Client: process, Live: live{process}, Clock: simulation.clock, Settings: settings, Recorder: simulation,
-		Discovery: &discovery.FakeDiscovery{Fake: &clienttesting.Fake{Resources: simulation.served()}},
+		Discovery: &discovery.FakeDiscovery{Fake: &clienttesting.Fake{Resources: simulation.served()}, FakedServerVersion: &version.Info{GitVersion: "v1.36.5"}},
 		Audit:     admission.NewAudit(io.Discard), Registry: prometheus.NewRegistry(), HasJobSet: true,
 	})
 	if err != nil {
