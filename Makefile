@@ -97,7 +97,8 @@ test-peers: bin/gotestsum bin/cluster ## Kueue, scheduler-plugins and Volcano, b
 .PHONY: test-all
 test-all: export TRIREME_SEEDS = 2000
 test-all: export LEAK_JOBS = 2000
-test-all: test ## The same with more random schedules and more jobs in search of leaks, and the peers
+test-all: export QUOTA_JOBS = 50
+test-all: test ## The same with more random schedules, more jobs in search of leaks and in a quota, and the peers
 	@test/run peers
 
 FUZZTIME ?= 1m

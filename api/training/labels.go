@@ -51,6 +51,10 @@ const AnnotationCreatedBy = "training.kubeflow.org/created-by"
 // whether a pod gets a sidecar. MPI does not work through one.
 const IstioInject = "sidecar.istio.io/inject"
 
+// AnnotationExclusiveTopology asks JobSet for a topology domain of its own. It is
+// refused: JobSet's webhook and a gang would wait for each other.
+const AnnotationExclusiveTopology = "alpha.jobset.sigs.k8s.io/exclusive-topology"
+
 // AnnotationTagOutput on a job, if "true", puts the rank in front of every line
 // that the ranks print.
 const AnnotationTagOutput = "training.kubeflow.org/tag-output"

@@ -84,8 +84,7 @@ func (cluster *cluster) record(ctx context.Context, contestant contestant, worke
 	return cluster.recordObjects(ctx, namespace, job.GetUID())
 }
 
-// recordObjects reads all that a job consists of, but for pods that Kubernetes' own
-// controller makes.
+// recordObjects reads all that a job consists of.
 func (cluster *cluster) recordObjects(ctx context.Context, namespace string, job types.UID) (recording, error) {
 	made := recording{job: job, layers: make([][]recordedObject, 2)}
 	for _, list := range partsOfJobs() {
@@ -101,7 +100,7 @@ func (cluster *cluster) recordObjects(ctx context.Context, namespace string, job
 		for _, item := range objects {
 			object := item.(client.Object)
 			owner := metav1.GetControllerOf(object)
-			if owner == nil || owner.Kind == "Job" {
+			if owner == nil {
 				continue
 			}
 			recorded, err := recordObject(object, namespace)

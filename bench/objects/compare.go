@@ -19,6 +19,7 @@ const (
 	timeToSubmit     = "time to submit"
 	requestsPerJob   = "requests per job"
 	cpuOfControllers = "CPU of controllers"
+	peakMemory       = "peak memory of controllers"
 )
 
 // compare measures bursts and large jobs. Every contestant has a new cluster in every
@@ -134,7 +135,7 @@ func (cluster *cluster) add(ctx context.Context, group string, contestant contes
 	note("CPU of Kubernetes until then", "s", outcome.kubernetesCPU)
 	if contestant.recorded == "" {
 		note(cpuOfControllers, "s", outcome.cpu)
-		note("peak memory of controllers", "MiB", outcome.peak)
+		note(peakMemory, "MiB", outcome.peak)
 		note("size of a job", "B", float64(outcome.jobBytes))
 	}
 	progress("%s: %s: %.2f s to all pods (%.2f s to submit), %.2f s of CPU, %.2f s of Kubernetes': %s", contestant.name, load, outcome.allPods, outcome.submitted, outcome.cpu, outcome.kubernetesCPU, outcome.requests)

@@ -22,6 +22,7 @@ const (
 	mpiOperatorTuned = "mpi-operator tuned"
 	bareTrainJob     = "bare client (TrainJob)"
 	triremeOfTrain   = "Trireme TrainJob"
+	triremeBeside    = "Trireme TrainJob beside JobSet"
 	trainer          = "Trainer"
 )
 
@@ -48,7 +49,8 @@ func contestants() []contestant {
 		{name: mpiOperatorTuned, kind: mpiJob, crds: mpiOperatorCRDs, start: startMPIOperator(
 			"--kube-api-qps=2000", "--kube-api-burst=2000", "--threadiness=16", "--controller-queue-rate-limit=2000", "--controller-queue-burst=2000")},
 		{name: bareTrainJob, kind: triremeTrainJob, crds: triremeWithJobSetCRDs, start: startNothing, recorded: triremeOfTrain},
-		{name: triremeOfTrain, kind: triremeTrainJob, crds: triremeWithJobSetCRDs, start: startTriremeWithJobSet},
+		{name: triremeOfTrain, kind: triremeTrainJob, crds: triremeWithJobSetCRDs, start: startTriremeWithRuntime},
+		{name: triremeBeside, kind: triremeTrainJob, crds: triremeWithJobSetCRDs, start: startTriremeBesideJobSet},
 		{name: trainer, kind: trainerTrainJob, crds: trainerCRDs, start: startTrainer},
 	}
 }
@@ -120,10 +122,17 @@ func startTrireme(ctx context.Context, place place, cluster *cluster) error {
 		"--config", file, "--namespace", namespace, "--health-probe-bind-address", fmt.Sprintf("localhost:%d", probes))
 }
 
-func startTriremeWithJobSet(ctx context.Context, place place, cluster *cluster) error {
+// startTriremeBesideJobSet: JobSet's webhooks see every JobSet and every pod of one,
+// although its controller leaves them alone.
+func startTriremeBesideJobSet(ctx context.Context, place place, cluster *cluster) error {
 	if err := startJobSet(ctx, place, cluster); err != nil {
 		return err
 	}
+	return startTriremeWithRuntime(ctx, place, cluster)
+}
+
+// startTriremeWithRuntime needs nothing of JobSet but its CRD.
+func startTriremeWithRuntime(ctx context.Context, place place, cluster *cluster) error {
 	if err := startTrireme(ctx, place, cluster); err != nil {
 		return err
 	}

@@ -32,13 +32,24 @@ func goals(results report.Report, settings settings) []report.Goal {
 	}{
 		{"burst: mpi-operator's time as a multiple of Trireme's", timeToPods, mpiOperator, triremeOfMPI, report.AtLeast, 10},
 		{"burst: Trireme's time as a multiple of tuned mpi-operator's", timeToPods, triremeOfMPI, mpiOperatorTuned, report.AtMost, 1},
-		{"burst: Trireme's time as a multiple of the bare client's", timeToPods, triremeOfMPI, bareMPIJob, report.AtMost, 1.3},
+		{"burst: Trireme's time as a multiple of the bare client's", timeToPods, triremeOfMPI, bareMPIJob, report.AtMost, 1.15},
 		{"burst: Trireme's requests as a multiple of tuned mpi-operator's", requestsPerJob, triremeOfMPI, mpiOperatorTuned, report.AtMost, 0.6},
-		{"burst: TrainJob's time as a multiple of Trainer's", timeToPods, triremeOfTrain, trainer, report.AtMost, 1},
+		{"burst: TrainJob's time as a multiple of Trainer's", timeToPods, triremeOfTrain, trainer, report.AtMost, 0.5},
 		{"burst: TrainJob's time as a multiple of the bare client's", timeToPods, triremeOfTrain, bareTrainJob, report.AtMost, 1.3},
+		{"burst: TrainJob's time as a multiple of MPIJob's", timeToPods, triremeOfTrain, triremeOfMPI, report.AtMost, 1.2},
+		{"burst: TrainJob's memory as a multiple of MPIJob's", peakMemory, triremeOfTrain, triremeOfMPI, report.AtMost, 1.3},
+		{"burst: TrainJob's time beside JobSet as a multiple of MPIJob's", timeToPods, triremeBeside, triremeOfMPI, report.AtMost, 1.2},
 	} {
 		if value, ok := ratio(results, burstGroup, burst, goal.measure, goal.one, goal.other); ok {
 			found = append(found, goal.judge(goal.text, value, goal.limit))
+		}
+	}
+	if result, ok := results.Find(burstGroup, burst, triremeOfTrain, requestsPerJob); ok {
+		found = append(found, report.AtMost("burst: TrainJob's requests a job", result.Median(), 20))
+	}
+	for _, workers := range settings.sizes {
+		if value, ok := ratio(results, largeGroup, load{jobs: 1, workers: workers}.String(), timeToPods, triremeOfTrain, triremeOfMPI); ok {
+			found = append(found, report.AtMost(fmt.Sprintf("%d workers: TrainJob's time as a multiple of MPIJob's", workers), value, 1.2))
 		}
 	}
 	for _, jobs := range settings.rest {

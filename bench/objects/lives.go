@@ -284,8 +284,10 @@ func (cluster *cluster) endJob(ctx context.Context, contestant contestant, name 
 	if err := cluster.setPodStatus(ctx, launcher, corev1.PodSucceeded, exited()); err != nil {
 		return 0, err
 	}
-	if err := cluster.completeJob(ctx, metav1.GetControllerOf(launcher).Name); err != nil {
-		return 0, err
+	if owner := metav1.GetControllerOf(launcher); owner.Kind == "Job" {
+		if err := cluster.completeJob(ctx, owner.Name); err != nil {
+			return 0, err
+		}
 	}
 	for event := range watched.ResultChan() {
 		if object, is := event.Object.(*unstructured.Unstructured); is && hasSucceeded(object) {
@@ -308,11 +310,15 @@ func (cluster *cluster) watchJob(ctx context.Context, job *unstructured.Unstruct
 	return watching.Resource(mapping.Resource).Namespace(job.GetNamespace()).Watch(ctx, metav1.ListOptions{FieldSelector: "metadata.name=" + job.GetName()})
 }
 
-// completeJob writes what kube-controller-manager would of a Job whose pod has ended well.
+// completeJob writes what kube-controller-manager would of a Job whose pod has
+// succeeded, unless the Job is somebody else's to manage.
 func (cluster *cluster) completeJob(ctx context.Context, name string) error {
 	batch, err := cluster.clientset.BatchV1().Jobs(seeded).Get(ctx, name, metav1.GetOptions{})
 	if err != nil {
 		return err
+	}
+	if batch.Spec.ManagedBy != nil {
+		return nil
 	}
 	batch.Status.Active, batch.Status.Ready, batch.Status.Succeeded, batch.Status.CompletionTime = 0, new(int32(0)), 1, new(metav1.Now())
 	for _, condition := range []batchv1.JobConditionType{batchv1.JobSuccessCriteriaMet, batchv1.JobComplete} {

@@ -87,9 +87,9 @@ func (facts *Facts) warnings() []*warning {
 	return order[:min(len(order), mostEvents)]
 }
 
-// consequences are what Kubernetes and JobSet say of a job whose pods have failed, and
-// what kubelets say of pods that have not begun or are being removed.
-var consequences = []string{"BackoffLimitExceeded", "ReachedMaxRestarts", "Unhealthy"}
+// consequences are what kubelets say of pods that have not started yet or are being
+// deleted.
+var consequences = []string{"Unhealthy"}
 
 // followsFromFailure tells whether an event says no more than that the job failed.
 func (facts *Facts) followsFromFailure(event *corev1.Event) bool {

@@ -34,7 +34,7 @@ func (facts *Facts) service() []Finding {
 	case facts.Service.Unknown != "":
 		return unknown("The job's Service", facts.Service.Unknown)
 	case facts.Service.Value == nil:
-		finding.Title, finding.Cause = "The job's Service is missing", "Without it no worker's host name is found. The operator, or JobSet, makes it again if it works."
+		finding.Title, finding.Cause = "The job's Service is missing", "Without it no worker's host name is found. The operator recreates it if it runs."
 		finding.Fix = facts.operatorLog()
 	case facts.Endpoints.Unknown != "":
 		return unknown("Endpoints of the job's Service", facts.Endpoints.Unknown)
@@ -47,13 +47,7 @@ func (facts *Facts) service() []Finding {
 	return []Finding{finding}
 }
 
-// serviceName: that of a TrainJob is made by JobSet, and has its subdomain's name.
-func (facts *Facts) serviceName() string {
-	if pods := facts.podsOf(training.RoleWorker); len(pods) > 0 && pods[0].Spec.Subdomain != "" {
-		return pods[0].Spec.Subdomain
-	}
-	return plan.NamesOf(facts.bare()).Service
-}
+func (facts *Facts) serviceName() string { return plan.NamesOf(facts.bare()).Service }
 
 // bare is the job without what it says: enough for names and labels.
 func (facts *Facts) bare() *job.Job {

@@ -130,7 +130,7 @@ func TestEvents(t *testing.T) {
 		"a job that runs":              {change: all(runs, happened(event("Pod", "job-worker-0", "Unhealthy", "x", 5, 1))), want: []string{"note: Warning: Unhealthy"}},
 		"what was said of the failure": {change: all(fails(training.FailureWorker, "OOM"), happened(event("MPIJob", "job", "WorkerFailed", "WorkerFailed: OOM", 5, 1)))},
 		"what follows from a failure": {change: all(fails(training.FailureTraining, "exit code 3"), func(facts *Facts) { facts.Previous.CompletionTime = new(ago(10)) },
-			happened(event("Job", "job-launcher", "BackoffLimitExceeded", "x", 11, 1), event("Pod", "job-worker-0", "FailedMount", "the Secret is gone", 5, 3)))},
+			happened(event("Pod", "job-worker-0", "Unhealthy", "x", 11, 1), event("Pod", "job-worker-0", "FailedMount", "the Secret is gone", 5, 3)))},
 		"what came before a failure": {change: all(fails(training.FailureTraining, "exit code 3"), func(facts *Facts) { facts.Previous.CompletionTime = new(ago(10)) },
 			happened(event("Pod", "job-worker-0", "NodeNotReady", "x", 11, 1))), want: []string{"possible: Warning: NodeNotReady"}},
 		"of six the newest five": {change: happened(event("Pod", "p", "A", "a", 1, 1), event("Pod", "p", "B", "b", 2, 1), event("Pod", "p", "C", "c", 3, 1), event("Pod", "p", "D", "d", 4, 1), event("Pod", "p", "E", "e", 5, 1), event("Pod", "p", "F", "f", 6, 1)),

@@ -44,13 +44,17 @@ func (facts *Facts) failure() Finding {
 	}
 }
 
-// failureFix is where to look first, by reason. The message itself has the advice.
 func (facts *Facts) failureFix() string {
+	return facts.fixFor(facts.Previous.FailureReason, facts.Previous.FailureMessage)
+}
+
+// fixFor is where to look first, by reason. The message itself has the advice.
+func (facts *Facts) fixFor(reason training.FailureReason, message string) string {
 	command := fmt.Sprintf("odh %s logs %s -n %s", resourceOf(facts.Kind), facts.Name, facts.Namespace)
-	if strings.Contains(facts.Previous.FailureMessage, "cannot get its image") {
+	if strings.Contains(message, "cannot get its image") {
 		return "Correct the image's name or tag, or its imagePullSecrets, and create the job anew"
 	}
-	switch facts.Previous.FailureReason {
+	switch reason {
 	case training.FailureGangSchedulingTimeout:
 		return "kubectl describe nodes"
 	case training.FailureResourceQuota:
@@ -95,16 +99,44 @@ func (facts *Facts) suspension() Finding {
 // waiting is what the job waits for, in the operator's words. They are a finding of
 // their own only if nobody but a person can help: everything else has a check.
 func (facts *Facts) waiting() []Finding {
+	if facts.Previous.Phase == training.PhasePending && facts.Previous.QuotaWait != nil {
+		return []Finding{facts.quotaWait()}
+	}
+	var findings []Finding
+	if facts.Previous.Phase == training.PhasePending && facts.Previous.Restart != nil {
+		findings = append(findings, facts.restart())
+	}
 	answer := facts.waitsFor()
-	if answer == nil {
-		return nil
+	if answer == nil || len(findings) > 0 && !slices.Contains(obstacles, answer.Reason) {
+		return findings
 	}
 	finding := Finding{Rank: Note, Title: "The job waits", Cause: answer.Message, Object: resourceOf(facts.Kind) + "/" + facts.Name, Documentation: pageFailures}
 	if slices.Contains(obstacles, answer.Reason) {
 		finding.Rank, finding.Title = Certain, "The operator cannot start the job: "+answer.Reason
 		finding.Fix = facts.obstacleFix(answer.Reason)
 	}
-	return []Finding{finding}
+	return append(findings, finding)
+}
+
+// quotaWait: the API server has named the quota, so there is no need to guess.
+func (facts *Facts) quotaWait() Finding {
+	wait, object := facts.Previous.QuotaWait, "resourcequota"
+	if wait.Name != "" {
+		object += "/" + wait.Name
+	}
+	return Finding{
+		Rank: Certain, Title: "The job waits for quota", Cause: wait.Message, Object: object, Documentation: pageFailures,
+		Fix: "Wait for other jobs to finish, request less, or have the quota raised; see kubectl describe resourcequota -n " + facts.Namespace,
+	}
+}
+
+// restart: what failed before may fail again.
+func (facts *Facts) restart() Finding {
+	restart := facts.Previous.Restart
+	return Finding{
+		Rank: Likely, Title: fmt.Sprintf("The job failed and is restarted (restart %d): %s", restart.Count, restart.Reason), Cause: restart.Message,
+		Object: resourceOf(facts.Kind) + "/" + facts.Name, Documentation: pageFailures, Fix: facts.fixFor(restart.Reason, restart.Message),
+	}
 }
 
 func (facts *Facts) obstacleFix(reason string) string {
@@ -114,7 +146,7 @@ func (facts *Facts) obstacleFix(reason string) string {
 	case "NoGangScheduler":
 		return "Install the scheduler that the runtime asks for, or take podGroupPolicy out of the runtime"
 	case "JobSetNotInstalled":
-		return "Have an administrator install JobSet (jobset.x-k8s.io)"
+		return "Have an administrator install the CRD of JobSet (jobset.x-k8s.io); its controller is not needed"
 	default:
 		return fmt.Sprintf("kubectl get all,controllerrevisions -n %s -l %s=%s", facts.Namespace, training.LabelJobName, facts.Name)
 	}

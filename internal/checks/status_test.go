@@ -22,16 +22,31 @@ func waits(reason, message string) func(*Facts) {
 	}
 }
 
+func waitsForQuota(name string) func(*Facts) {
+	return func(facts *Facts) {
+		facts.Previous.QuotaWait = &training.QuotaWait{Name: name, Since: ago(10), Message: "Pod job-worker-1 could not be created: exceeded quota"}
+	}
+}
+
+func restarts(facts *Facts) {
+	facts.Previous.Restart = &training.Restart{Count: 1, Reason: training.FailureWorker, Message: "Worker 1 was OOMKilled", DueTime: ago(-5)}
+}
+
 func TestStatus(t *testing.T) {
 	suspended := func(facts *Facts) { facts.Previous.Suspended, facts.Job.Suspended = true, true }
 	table(t, status, pending, map[string]tableCase{
-		"a job that says nothing": {},
-		"a job that waits":        {change: waits("Waiting", "1 of 3 pods placed"), want: []string{"note: The job waits"}},
-		"a runtime that is gone":  {change: waits("RuntimeNotFound", "gone"), want: []string{"certain: The operator cannot start the job: RuntimeNotFound"}, fix: "odh runtime list -n team"},
-		"no gang scheduler":       {change: waits("NoGangScheduler", "none"), want: []string{"certain: The operator cannot start the job: NoGangScheduler"}, fix: "podGroupPolicy"},
-		"no JobSet":               {change: waits("JobSetNotInstalled", "none"), want: []string{"certain: The operator cannot start the job: JobSetNotInstalled"}, fix: "install JobSet"},
-		"a name that is taken":    {change: waits("NameTaken", "taken"), want: []string{"certain: The operator cannot start the job: NameTaken"}, fix: "kubectl get all,controllerrevisions -n team"},
-		"a job that is suspended": {change: suspended, want: []string{"certain: The job is suspended"}, fix: `"suspend":false`},
+		"a job that says nothing":    {},
+		"a job that waits":           {change: waits("Waiting", "1 of 3 pods placed"), want: []string{"note: The job waits"}},
+		"a runtime that is gone":     {change: waits("RuntimeNotFound", "gone"), want: []string{"certain: The operator cannot start the job: RuntimeNotFound"}, fix: "odh runtime list -n team"},
+		"no gang scheduler":          {change: waits("NoGangScheduler", "none"), want: []string{"certain: The operator cannot start the job: NoGangScheduler"}, fix: "podGroupPolicy"},
+		"no JobSet":                  {change: waits("JobSetNotInstalled", "none"), want: []string{"certain: The operator cannot start the job: JobSetNotInstalled"}, fix: "install the CRD of JobSet"},
+		"a job that waits for quota": {change: all(waits("WaitingForQuota", "x"), waitsForQuota("team")), want: []string{"certain: The job waits for quota"}, fix: "kubectl describe resourcequota -n team"},
+		"a job that is restarted":    {change: all(waits("Restarting", "x"), restarts), want: []string{"likely: The job failed and is restarted (restart 1): WorkerFailed"}, fix: "--all"},
+		"a restart without a runtime": {change: all(waits("RuntimeNotFound", "gone"), restarts), want: []string{
+			"likely: The job failed and is restarted (restart 1): WorkerFailed", "certain: The operator cannot start the job: RuntimeNotFound"}},
+		"a job that was restarted": {change: all(restarts, func(facts *Facts) { facts.Previous.Phase = training.PhaseRunning })},
+		"a name that is taken":     {change: waits("NameTaken", "taken"), want: []string{"certain: The operator cannot start the job: NameTaken"}, fix: "kubectl get all,controllerrevisions -n team"},
+		"a job that is suspended":  {change: suspended, want: []string{"certain: The job is suspended"}, fix: `"suspend":false`},
 		"a job in a queue": {change: func(facts *Facts) {
 			suspended(facts)
 			facts.Job.Queue, facts.Previous.Queued = "queue", true

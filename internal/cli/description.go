@@ -84,7 +84,28 @@ func (description *description) head(seen *view, around *surroundings) {
 			description.field("Image", containers[0].Image)
 		}
 	}
+	description.field("Restarts", restarts(seen, around.made))
 	description.field("Queue", seen.GetLabels()[training.LabelQueue])
+}
+
+// restarts is how often a job was restarted and why, empty if it never was.
+func restarts(seen *view, made *job.Job) string {
+	restart := seen.Restart
+	if restart == nil {
+		return ""
+	}
+	text := fmt.Sprint(restart.Count)
+	if made != nil {
+		text += fmt.Sprintf(" of %d", made.Lifetime.BackoffLimit)
+	}
+	text += fmt.Sprintf(", last failure: %s", restart.Reason)
+	if restart.Message != "" {
+		text += ": " + strings.TrimSuffix(restart.Message, ".")
+	}
+	if seen.IsRestarting() {
+		text += ", due " + restart.DueTime.UTC().Format(time.RFC3339)
+	}
+	return text
 }
 
 // state is how a job stands, on one line.

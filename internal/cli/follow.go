@@ -78,6 +78,8 @@ type liveView struct {
 	// printed for good.
 	status, said string
 	logging      bool
+	// restarts that were shown.
+	restarts int32
 }
 
 // show brings the screen up to date with the job.
@@ -86,6 +88,7 @@ func (screen *liveView) show(seen *view) {
 	defer screen.mutex.Unlock()
 	screen.wipe()
 	screen.showSteps(seen)
+	screen.showRestart(seen)
 	if seen.Finished() {
 		screen.status = ""
 		return
@@ -105,6 +108,17 @@ func (screen *liveView) showSteps(seen *view) {
 		}
 	}
 	screen.steps = reached
+}
+
+// showRestart prints a restart that is new where there is no status line any more.
+func (screen *liveView) showRestart(seen *view) {
+	if seen.Restart == nil || seen.Restart.Count <= screen.restarts {
+		return
+	}
+	screen.restarts = seen.Restart.Count
+	if screen.terminal.live && screen.logging {
+		fmt.Fprintf(screen.to, "%s: %s\n", seen.State(), strings.Join(strings.Fields(seen.Explanation()), " "))
+	}
 }
 
 // stepLine is a step that was reached, with the time that it took since the job was

@@ -46,6 +46,8 @@ func TestLiveView(t *testing.T) {
 			screen.printLine(joblog.Line{Text: "a line that ", Continues: true})
 			screen.printLine(joblog.Line{Text: "goes on"})
 			show(running)
+			show(restarting)
+			show(restarted)
 			show(succeeded)
 			screen.clear()
 			screen.finish(jobview.Of(trainJobNamed("digits", succeeded)))

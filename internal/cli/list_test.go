@@ -51,6 +51,7 @@ func TestLists(t *testing.T) {
 		"sorted names":               {with(noTerminal), "trainjob get --sort-by .status.phase -o name"},
 		"selector":                   {with(noTerminal), "trainjob get -l kueue.x-k8s.io/queue-name=team-a"},
 		"status":                     {with(noTerminal), "training list --status running"},
+		"restarting":                 {session{objects: []client.Object{trainJobNamed("again", restarting), trainJobNamed("bert", waiting)}}, "trainjob get --status restarting"},
 		"names":                      {with(noTerminal), "training list -o name"},
 		"no headers":                 {with(noTerminal), "trainjob get --no-headers"},
 		"json":                       {with(noTerminal), "mpijob get solve -o json"},
@@ -86,7 +87,7 @@ func jobsOnly(cluster client.WithWatch) client.WithWatch {
 
 func TestDescriptions(t *testing.T) {
 	with := func(terminal terminal) session {
-		objects := append(someJobs(),
+		objects := append(someJobs(), trainJobNamed("again", restarting), trainJobNamed("recovered", restarted), mpiJobNamed("greedy", overQuota),
 			podOf("trainjob", "digits", "launcher", "digits-launcher", "node-1", 0), podOf("trainjob", "digits", "worker", "digits-worker-0", "node-1", 2),
 			eventOf("TrainJob", "digits", "GangScheduled", "All 4 pods have their place", 500), eventOf("Pod", "digits-worker-0", "Unhealthy", "Readiness probe failed: connection refused", 470),
 			eventOf("Pod", "somebody-elses", "Unhealthy", "not to be seen", 470),
@@ -104,6 +105,9 @@ func TestDescriptions(t *testing.T) {
 		"colour":            {with(colourful), "mpijob describe solve"},
 		"waiting":           {with(narrow), "trainjob describe bert"},
 		"queued":            {with(noTerminal), "trainjob describe later"},
+		"restarting":        {with(noTerminal), "trainjob describe again"},
+		"restarted":         {with(noTerminal), "trainjob describe recovered"},
+		"over quota":        {with(noTerminal), "mpijob describe greedy"},
 		"succeeded":         {with(noTerminal), "trainjob describe done"},
 		"suspended":         {with(noTerminal), "mpijob describe paused"},
 		"new":               {with(noTerminal), "mpijob describe new"},

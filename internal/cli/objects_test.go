@@ -109,6 +109,33 @@ func waiting(trainJob *v2alpha1.TrainJob) {
 		"1 of 4 pods placed; scheduler: 0/8 nodes are available, 8 Insufficient nvidia.com/gpu", metav1.ConditionFalse)}}
 }
 
+// restarting is a job whose second launcher waits for its restart.
+func restarting(trainJob *v2alpha1.TrainJob) {
+	waiting(trainJob)
+	trainJob.Spec.BackoffLimit = new(int32(3))
+	trainJob.Status.WorkerPodStatuses = nil
+	trainJob.Status.Restart = &training.Restart{
+		Count: 2, Reason: training.FailureWorker, DueTime: ago(-15),
+		Message: "Worker 1 (pod again-worker-0-1-r1 on node node-2) exceeded its memory limit of 16Gi (OOMKilled, exit code 137).\nRaise the memory limit or reduce the batch size.",
+	}
+	trainJob.Status.Conditions[0].Reason, trainJob.Status.Conditions[0].Message = "Restarting", "Restart 2 of 3 is due after a failure: "+trainJob.Status.Restart.Message
+}
+
+// restarted is a job that runs after a restart.
+func restarted(trainJob *v2alpha1.TrainJob) {
+	running(trainJob)
+	trainJob.Spec.BackoffLimit = new(int32(3))
+	trainJob.Status.Restart = &training.Restart{Count: 1, Reason: training.FailureLauncher, Message: "The launcher exited with code 1.", DueTime: ago(550)}
+}
+
+// overQuota is a job that a quota refuses a pod of.
+func overQuota(mpiJob *v2beta1.MPIJob) {
+	mpiJob.Status = v2beta1.MPIJobStatus{Progress: training.Progress{
+		Phase: training.PhasePending, ReadyWorkers: "0/2", Timeline: timeline(training.StepSubmitted, 90, training.StepAdmitted, 90),
+		QuotaWait: &training.QuotaWait{Name: "team", Since: ago(20), Message: `Pod greedy-worker-1 could not be created: exceeded quota: team, requested: requests.cpu=8, used: requests.cpu=12, limited: requests.cpu=16`},
+	}}
+}
+
 func queued(trainJob *v2alpha1.TrainJob) {
 	trainJob.Labels = map[string]string{training.LabelQueue: "team-a"}
 	trainJob.Status = v2alpha1.TrainJobStatus{Progress: training.Progress{Phase: training.PhasePending, Timeline: timeline(training.StepSubmitted, 600)},

@@ -51,7 +51,7 @@ func documented() *Config {
 		Initializer:    Initializer{Image: "trireme.local/initializer:dev"},
 		Gang:           Gang{CoschedulerName: "scheduler-plugins-scheduler"},
 		Network:        Network{EgressPorts: []int32{443}},
-		Failures:       Failures{ImagePullSeconds: 300},
+		Failures:       Failures{ImagePullSeconds: 300, QuotaSeconds: 60, RestartSeconds: 10},
 		Reconcile:      Reconcile{Workers: 16},
 		Client:         Client{QPS: 500, Burst: 1000},
 		Metrics:        Metrics{BindAddress: ":8443"},
@@ -168,7 +168,7 @@ func TestLoadReadsEveryField(t *testing.T) {
 		Admission:   Admission{MPIJobDeprecation: DeprecationWarn, PodSecurity: PodSecurityRefuse},
 		Agent:       Agent{Image: "agent:1", Delivery: DeliveryInitContainer},
 		Initializer: Initializer{Image: "initializer:1"}, ClusterDomain: "example.internal",
-		Gang: Gang{CoschedulerName: "gangs"}, Network: Network{EgressPorts: []int32{30, 31}}, Failures: Failures{ImagePullSeconds: 32},
+		Gang: Gang{CoschedulerName: "gangs"}, Network: Network{EgressPorts: []int32{30, 31}}, Failures: Failures{ImagePullSeconds: 32, QuotaSeconds: 37, RestartSeconds: 38},
 		Reconcile: Reconcile{Workers: 33}, Client: Client{QPS: 34.5, Burst: 35}, Metrics: Metrics{BindAddress: "127.0.0.1:36"},
 		Webhook: Webhook{Port: 29, CertificateDirectory: "a", Host: "b", ServiceName: "c", SecretName: "d", ConfigurationName: "e"},
 	}
@@ -273,7 +273,7 @@ initializer: {image: ""}
 clusterDomain: .local
 gang: {coschedulerName: ""}
 network: {egressPorts: [443, 0, 65536]}
-failures: {imagePullSeconds: 0}
+failures: {imagePullSeconds: 0, quotaSeconds: 0, restartSeconds: 0}
 reconcile: {workers: 0}
 client: {qps: 0.5, burst: 0}
 metrics: {bindAddress: "8443"}
@@ -298,6 +298,8 @@ limits.maxEnvPerContainer is 0; it must be at least 1
 limits.maxObjectBytes is 0; it must be at least 1
 defaults.scheduleTimeoutSeconds is 0; it must be at least 1
 failures.imagePullSeconds is 0; it must be at least 1
+failures.quotaSeconds is 0; it must be at least 1
+failures.restartSeconds is 0; it must be at least 1
 reconcile.workers is 0; it must be at least 1
 client.burst is 0; it must be at least 1
 client.qps is 0.5; it must be at least 1

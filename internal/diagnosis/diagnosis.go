@@ -215,7 +215,7 @@ func (view *view) stage(previous Previous) plan.Stage {
 		return plan.Held
 	// What was created before the suspension must be gone before anything is
 	// created again.
-	case previous.Suspended && !previous.Queued && (hasPods || seen.Workload.Exists):
+	case previous.Suspended && !previous.Queued && (hasPods || len(seen.Initializers) > 0 || seen.Workload.Exists):
 		return plan.Suspended
 	case view.mustWaitForRestart(previous):
 		return plan.Restarting

@@ -43,7 +43,7 @@ func (verdict *Verdict) JobSetStatus(made *job.Job, set *jobset.JobSet, now meta
 	case training.PhaseSucceeded:
 		status.TerminalState = string(jobset.JobSetCompleted)
 		launcher := &status.ReplicatedJobsStatus[0]
-		launcher.Ready, launcher.Succeeded, launcher.Failed = 0, 1, 0
+		launcher.Succeeded, launcher.Ready, launcher.Failed = 1, 0, 0
 		mark(jobset.JobSetCompleted, true, "AllJobsCompleted", verdict.complete().Message)
 	case training.PhaseFailed:
 		status.TerminalState = string(jobset.JobSetFailed)
@@ -55,11 +55,13 @@ func (verdict *Verdict) JobSetStatus(made *job.Job, set *jobset.JobSet, now meta
 	for i := range status.ReplicatedJobsStatus {
 		if now := &status.ReplicatedJobsStatus[i]; i < len(earlier) {
 			now.Succeeded, now.Failed = max(now.Succeeded, earlier[i].Succeeded), max(now.Failed, earlier[i].Failed)
+			now.Ready = min(now.Ready, 1-now.Succeeded)
 		}
 	}
 }
 
-// childStatus is that of the one child Job of a role.
+// childStatus is that of the one child Job of a role. One that has succeeded is no
+// longer ready: Kueue adds the two up.
 func childStatus(role string, pods int32, counts Counts, suspended bool) jobset.ReplicatedJobStatus {
 	one := func(is bool) int32 {
 		if is {
@@ -67,7 +69,6 @@ func childStatus(role string, pods int32, counts Counts, suspended bool) jobset.
 		}
 		return 0
 	}
-	// Kueue adds those that are ready to those that succeeded: no Job is both.
 	succeeded := counts.Succeeded >= pods
 	return jobset.ReplicatedJobStatus{
 		Name: role, Ready: one(!succeeded && counts.Ready+counts.Succeeded >= pods), Active: one(counts.Active > 0),
@@ -76,13 +77,15 @@ func childStatus(role string, pods int32, counts Counts, suspended bool) jobset.
 }
 
 // BatchJobStatus writes the verdict into the status of the launcher's batch Job, as
-// Kubernetes' own controller would. A Job that has finished is never changed again.
+// Kubernetes' own controller would, but for the number of ready pods, which is one
+// write more and which nobody waits for. A Job that has finished is never changed
+// again.
 func (verdict *Verdict) BatchJobStatus(batch *batchv1.Job, now metav1.Time) {
 	status := &batch.Status
 	if isFinished(status) {
 		return
 	}
-	status.Active, status.Ready = verdict.Launcher.Active, new(verdict.Launcher.Ready)
+	status.Active = verdict.Launcher.Active
 	if verdict.Restart != nil {
 		status.Failed = max(status.Failed, verdict.Restart.Count)
 	}

@@ -263,20 +263,20 @@ func TestBatchJobStatus(t *testing.T) {
 	succeeded, failed := []string{"SuccessCriteriaMet=True CompletionsReached", "Complete=True CompletionsReached"}, []string{"FailureTarget=True TrainingError", "Failed=True TrainingError"}
 	for name, tc := range map[string]struct {
 		happen                    func(*scene)
-		active, ready             int32
+		active                    int32
 		started                   bool
 		countSucceeded, countFail int32
 		conditions                []string
 	}{
 		"no launcher yet":               {happen: func(scene *scene) { scene.seen.Launchers, scene.seen.Workers = nil, nil }},
 		"launcher waits":                {happen: func(*scene) {}, active: 1, started: true},
-		"launcher is ready":             {happen: launcherEnds(runs), active: 1, ready: 1, started: true},
+		"launcher is ready":             {happen: launcherEnds(runs), active: 1, started: true},
 		"launcher is being deleted":     {happen: launcherEnds(runs, deleted(50)), active: 1, started: true},
 		"launcher succeeded":            {happen: launcherEnds(runs, exits(0, "Completed", "", 50)), started: true, countSucceeded: 1, conditions: succeeded},
 		"command succeeded, pod runs":   {happen: launcherEnds(runs, exitsFirst(0, "Completed", "", 50)), active: 1, started: true},
 		"launcher failed":               {happen: launcherEnds(runs, exits(1, "Error", rankDied, 50)), started: true, countFail: 1, conditions: failed},
 		"command failed, pod runs":      {happen: launcherEnds(runs, exitsFirst(1, "Error", rankDied, 50)), active: 1, started: true},
-		"worker failed, launcher runs":  {happen: func(scene *scene) { scene.everyPod(runs); scene.worker(1, outOfMemory(50)) }, active: 1, ready: 1, started: true},
+		"worker failed, launcher runs":  {happen: func(scene *scene) { scene.everyPod(runs); scene.worker(1, outOfMemory(50)) }, active: 1, started: true},
 		"refused before it had any pod": {happen: func(scene *scene) { refused(Refusal{Object: "Pod x", Message: "no"})(scene); scene.forgetPods() }, started: true, countFail: 1, conditions: []string{"FailureTarget=True LauncherFailed", "Failed=True LauncherFailed"}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -286,7 +286,7 @@ func TestBatchJobStatus(t *testing.T) {
 			batch := &batchv1.Job{}
 			tellBatch(scene, batch)
 			status := &batch.Status
-			if status.Active != tc.active || status.Ready == nil || *status.Ready != tc.ready || status.Succeeded != tc.countSucceeded || status.Failed != tc.countFail || (status.StartTime != nil) != tc.started {
+			if status.Active != tc.active || status.Ready != nil || status.Succeeded != tc.countSucceeded || status.Failed != tc.countFail || (status.StartTime != nil) != tc.started {
 				t.Errorf("status %+v", status)
 			}
 			if diff := cmp.Diff(tc.conditions, batchConditions(batch)); diff != "" {

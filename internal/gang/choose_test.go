@@ -76,8 +76,10 @@ func TestChoose(t *testing.T) {
 		"the scheduler that the pods name comes before the queue": {job: mpiJob(volcanoQueueOf("gold"), scheduledBy("mine", "mine")), has: everything, want: none{},
 			words: "No gang scheduling: the pods name the scheduler mine, which is not known to place pods together" + partial + "; the queue gold is one of Volcano's and is not used"},
 
-		"Kueue and the alpha, for a TrainJob": {job: trainJob(kueue("gpus")), has: Available{Native: true}, want: none{},
-			words: "No gang scheduling: Kueue, in whose queue gpus the job waits, drops the field that makes pods members of a native gang" + partial},
+		"Kueue and the alpha, for a TrainJob": {job: trainJob(kueue("gpus")), has: Available{Native: true}, want: native{},
+			words: "Gang scheduling by native: this cluster serves PodGroup of scheduling.k8s.io/v1alpha2"},
+		"Kueue and a runtime that asks for the alpha": {job: trainJob(kueue("gpus"), asksFor(job.Native)), has: everything, want: native{},
+			words: "Gang scheduling by native: the runtime asks for it"},
 		"Kueue and the alpha, for an MPIJob": {job: mpiJob(kueue("gpus")), has: Available{Native: true}, want: native{},
 			words: "Gang scheduling by native: this cluster serves PodGroup of scheduling.k8s.io/v1alpha2"},
 		"Kueue and everything": {job: trainJob(kueue("gpus")), has: everything, want: coscheduling{DefaultCoschedulerName},
@@ -114,9 +116,6 @@ func TestWhatCannotBeHasARemedy(t *testing.T) {
 		"no native gangs": {job: trainJob(asksFor(job.Native)), has: Available{Coscheduling: true, Volcano: true},
 			want: "the runtime asks for native, but this cluster does not serve PodGroup of scheduling.k8s.io/v1alpha2: " +
 				"run Kubernetes 1.36 with that API and the feature gates GenericWorkload and GangScheduling turned on, or change the runtime's podGroupPolicy"},
-		"native gangs and Kueue": {job: trainJob(asksFor(job.Native), kueue("gpus")), has: everything,
-			want: "the runtime asks for native, but Kueue, in whose queue gpus the job waits, drops the field that makes pods members of a native gang: " +
-				"use a runtime with coscheduling, or no queue"},
 		"two schedulers": {job: trainJob(asksFor(job.Native), scheduledBy("mine", "yours")), has: everything,
 			want: "the runtime asks for native, but the launcher names the scheduler mine and the workers yours: name the same in both templates, or none"},
 		"a scheduler that there is not": {job: trainJob(asksFor("yunikorn")), has: everything,

@@ -60,6 +60,25 @@ func TestNames(t *testing.T) {
 	}
 }
 
+// The workload of a kind decides how its pods are named, owned and restarted.
+func TestTraits(t *testing.T) {
+	for kind, want := range map[Kind]struct {
+		version                     string
+		workload                    Workload
+		ownsWorkers, restartsAll    bool
+		numbersLauncher, hasRuntime bool
+	}{
+		KindTrainJob: {version: "kubeflow.org/v2alpha1", workload: "JobSet", ownsWorkers: true, restartsAll: true, hasRuntime: true},
+		KindMPIJob:   {version: "kubeflow.org/v2beta1", workload: "Job", numbersLauncher: true},
+	} {
+		got := kind.Traits()
+		if got.APIVersion != want.version || got.Workload != want.workload || got.WorkloadOwnsWorkers != want.ownsWorkers || got.RestartsAsWhole != want.restartsAll ||
+			got.NumbersFromLauncher != want.numbersLauncher || got.HasRuntime != want.hasRuntime {
+			t.Errorf("%s has %+v, want %+v", kind, got, want)
+		}
+	}
+}
+
 func TestObjects(t *testing.T) {
 	type numbers = map[corev1.ResourceName]int64
 	tests := map[string]struct {
@@ -74,7 +93,7 @@ func TestObjects(t *testing.T) {
 		"a TrainJob": {
 			job: Job{Kind: KindTrainJob},
 			want: numbers{"services": 1, "count/services": 1, "secrets": 1, "count/secrets": 1, "configmaps": 1, "count/configmaps": 1,
-				"count/jobs.batch": 2, "count/jobsets.jobset.x-k8s.io": 1, "count/controllerrevisions.apps": 1},
+				"count/jobsets.jobset.x-k8s.io": 1, "count/controllerrevisions.apps": 1},
 		},
 		"a job with a NetworkPolicy": {
 			job: Job{Kind: KindMPIJob, NetworkPolicy: "Default"},
@@ -84,13 +103,13 @@ func TestObjects(t *testing.T) {
 		"a TrainJob with a claim of its own": {
 			job: Job{Kind: KindTrainJob, Initializer: &Initializer{Size: resource.MustParse("1Ki"), StorageClassName: new("fast")}},
 			want: numbers{"services": 1, "count/services": 1, "secrets": 1, "count/secrets": 1, "configmaps": 1, "count/configmaps": 1,
-				"count/jobs.batch": 3, "count/jobsets.jobset.x-k8s.io": 1, "count/controllerrevisions.apps": 1, "persistentvolumeclaims": 1, "count/persistentvolumeclaims": 1, "requests.storage": 1024,
+				"count/jobsets.jobset.x-k8s.io": 1, "count/controllerrevisions.apps": 1, "persistentvolumeclaims": 1, "count/persistentvolumeclaims": 1, "requests.storage": 1024,
 				"fast.storageclass.storage.k8s.io/requests.storage": 1024, "fast.storageclass.storage.k8s.io/persistentvolumeclaims": 1},
 		},
 		"a TrainJob with a claim that is there": {
 			job: Job{Kind: KindTrainJob, Initializer: &Initializer{ClaimName: "data"}},
 			want: numbers{"services": 1, "count/services": 1, "secrets": 1, "count/secrets": 1, "configmaps": 1, "count/configmaps": 1,
-				"count/jobs.batch": 3, "count/jobsets.jobset.x-k8s.io": 1, "count/controllerrevisions.apps": 1},
+				"count/jobsets.jobset.x-k8s.io": 1, "count/controllerrevisions.apps": 1},
 		},
 	}
 	for name, tc := range tests {

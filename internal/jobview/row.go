@@ -19,8 +19,8 @@ type Row struct {
 	Runtime     string `json:"runtime,omitempty"`
 	RuntimeKind string `json:"runtimeKind,omitempty"`
 	Framework   string `json:"framework"`
-	// Status in one word: Submitted, Queued, Suspended, Pending, Running, Succeeded,
-	// Failed, Deleting.
+	// Status in one word: Submitted, Queued, Suspended, Pending, Restarting, Running,
+	// Succeeded, Failed, Deleting.
 	Status string `json:"status"`
 	// Phase is the operator's: Pending, Running, Succeeded, Failed.
 	Phase          string         `json:"phase,omitempty"`

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -55,10 +56,13 @@ func Of(object client.Object) *View {
 
 func isTrue(value *bool) bool { return value != nil && *value }
 
+// stateRestarting: the job failed and is restarted.
+const stateRestarting = "Restarting"
+
 // States are all that State says.
 var States = []string{
 	"Submitted", "Queued", "Suspended",
-	string(training.PhasePending), string(training.PhaseRunning), string(training.PhaseSucceeded), string(training.PhaseFailed),
+	string(training.PhasePending), stateRestarting, string(training.PhaseRunning), string(training.PhaseSucceeded), string(training.PhaseFailed),
 	"Deleting",
 }
 
@@ -75,15 +79,26 @@ func (view *View) State() string {
 		return "Suspended"
 	case view.Phase == "":
 		return "Submitted"
+	case view.IsRestarting():
+		return stateRestarting
 	default:
 		return string(view.Phase)
 	}
+}
+
+// IsRestarting tells whether the job failed and is restarted: it waits for the
+// restart, or its new pods do not run yet.
+func (view *View) IsRestarting() bool {
+	return view.Restart != nil && view.Phase == training.PhasePending && !view.Suspend && !view.Suspended
 }
 
 // Explanation says why a job stands as it does, in the operator's words.
 func (view *View) Explanation() string {
 	if view.Phase == training.PhaseFailed {
 		return view.FailureMessage
+	}
+	if wait := view.QuotaWait; wait != nil && !view.Finished() && !view.Suspend && !view.Suspended {
+		return strings.TrimSuffix(fmt.Sprintf("Waiting for quota %s", wait.Name), " ") + ": " + wait.Message
 	}
 	ask := []string{string(v2beta1.JobSuspended), string(v2beta1.JobPending)}
 	if view.Kind == TrainJobs {

@@ -45,9 +45,6 @@ func (reconciler *Reconciler) apply(ctx context.Context, scope *scope, verdict *
 	if err := reconciler.release(ctx, plan.Released(state)); err != nil {
 		return nil, err
 	}
-	if err := reconciler.releaseLeftovers(ctx, scope); err != nil {
-		return nil, err
-	}
 	in := scope.in
 	if in.Gang == nil {
 		// Nothing can be created before the obstacle is removed; what exists can be
@@ -75,10 +72,14 @@ func (reconciler *Reconciler) apply(ctx context.Context, scope *scope, verdict *
 	}
 	reconciler.submitted.begin(scope.job.UID)
 	refusal, err := reconciler.ensure(ctx, scope, state, in, todo)
-	if refusal != nil || err != nil {
+	// Where a queue holds a new workload back there are no pods to wait for.
+	if refusal != nil || err != nil || scope.seen.Workload.Suspended {
 		return refusal, err
 	}
-	reconciler.submitted.add(scope.job.UID, state, reconciler.Clock.Now())
+	// What a queue holds back has no pods yet, and gets them at any moment.
+	if !scope.seen.Workload.Suspended {
+		reconciler.submitted.add(scope.job.UID, state, reconciler.Clock.Now())
+	}
 	lookAgain(verdict)
 	return nil, nil
 }
@@ -249,7 +250,7 @@ func (reconciler *Reconciler) whose(ctx context.Context, scope *scope, object cl
 	if err != nil {
 		return nil, fmt.Errorf("read %s: %w", what, err)
 	}
-	isOurs := hasSameController(there, object)
+	isOurs := hasSameController(there, object) && reconciler.hasSameManager(there, object)
 	if isOurs && there.GetDeletionTimestamp() == nil {
 		return nil, nil
 	}
@@ -268,6 +269,14 @@ func (reconciler *Reconciler) whose(ctx context.Context, scope *scope, object cl
 func hasSameController(one, other client.Object) bool {
 	owner, wanted := metav1.GetControllerOf(one), metav1.GetControllerOf(other)
 	return owner != nil && wanted != nil && owner.UID == wanted.UID
+}
+
+// hasSameManager: where another controller creates the pods of a workload, we do not.
+func (reconciler *Reconciler) hasSameManager(one, other client.Object) bool {
+	if reflect.TypeOf(one) != reflect.TypeOf(reconciler.kind.emptyWorkload()) {
+		return true
+	}
+	return reconciler.kind.managerOf(one) == reconciler.kind.managerOf(other)
 }
 
 // isLeftover tells whether an object belonged to an earlier job of the same name, or

@@ -57,7 +57,7 @@ func TestWhose(t *testing.T) {
 			builder = builder.WithObjects(test.there)
 		}
 		reader := builder.Build()
-		reconciler := &Reconciler{Client: reader, Live: reader}
+		reconciler := &Reconciler{Client: reader, Live: reader, kind: mpiJobs{}}
 		refusal, err := reconciler.whose(t.Context(), &scope{job: made}, ownedBy("job"))
 		_, waits := errors.AsType[*notYet](err)
 		if waits != test.waits || (err != nil) != test.waits || (refusal != nil) != test.refused {

@@ -27,7 +27,8 @@ type scope struct {
 	seen     diagnosis.Observed
 	// workload stands for the pods; nil if it does not exist.
 	workload client.Object
-	// leftovers are pods with the job's labels that are not the job's.
+	// leftovers are launchers of an earlier workload, or of an earlier job of the same
+	// name, that wait for their finalizer to be removed.
 	leftovers []*corev1.Pod
 	in        around
 }
@@ -63,7 +64,9 @@ func (reconciler *Reconciler) gatherFrom(ctx context.Context, reader client.Read
 	for i := range pods.Items {
 		pod := &pods.Items[i]
 		if !scope.owns(pod) {
-			scope.leftovers = append(scope.leftovers, pod)
+			if hasFinalizer(pod) {
+				scope.leftovers = append(scope.leftovers, pod)
+			}
 			continue
 		}
 		switch pod.Labels[training.LabelReplicaType] {
@@ -90,7 +93,7 @@ func (reconciler *Reconciler) gatherWorkload(ctx context.Context, reader client.
 	if err := reader.Get(ctx, key, found); err != nil {
 		return client.IgnoreNotFound(err)
 	}
-	if isOwned(found, scope.job) {
+	if isOwned(found, scope.job) && reconciler.kind.managerOf(found) == training.ManagedByTrireme {
 		scope.take(reconciler.kind, reconciler.submitted.newest(writtenKey{job: scope.job.UID, isWorkload: true}, found))
 	}
 	return nil

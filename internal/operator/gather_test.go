@@ -74,7 +74,7 @@ func TestPodsOfAnEarlierStart(t *testing.T) {
 	of := func(owner types.UID) *jobset.JobSet {
 		return &jobset.JobSet{
 			ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "train", UID: "now", OwnerReferences: controlled("TrainJob", "train", owner)},
-			Spec:       jobset.JobSetSpec{Suspend: new(true)},
+			Spec:       jobset.JobSetSpec{Suspend: new(true), ManagedBy: new(training.ManagedByTrireme)},
 		}
 	}
 	for name, test := range map[string]struct {

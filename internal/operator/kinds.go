@@ -10,6 +10,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 
@@ -41,6 +42,8 @@ type kind interface {
 	// hasWorkloads tells whether the cluster serves the kind of the workload.
 	hasWorkloads() bool
 	emptyWorkload() client.Object
+	// managerOf is whose pods a workload's are; empty for its own controller's.
+	managerOf(workload client.Object) string
 	// isSuspended tells whether a queue holds a workload back.
 	isSuspended(workload client.Object) bool
 	// adopt takes the templates of a workload into the model.
@@ -86,6 +89,10 @@ func (mpiJobs) items(list client.ObjectList) []client.Object {
 func (mpiJobs) hasWorkloads() bool           { return true }
 func (mpiJobs) emptyWorkload() client.Object { return &batchv1.Job{} }
 
+func (mpiJobs) managerOf(workload client.Object) string {
+	return ptr.Deref(workload.(*batchv1.Job).Spec.ManagedBy, "")
+}
+
 func (mpiJobs) isSuspended(workload client.Object) bool {
 	suspend := workload.(*batchv1.Job).Spec.Suspend
 	return suspend != nil && *suspend
@@ -122,6 +129,10 @@ func (trainJobs) items(list client.ObjectList) []client.Object {
 
 func (kind trainJobs) hasWorkloads() bool      { return kind.cluster.hasJobSet() }
 func (trainJobs) emptyWorkload() client.Object { return &jobset.JobSet{} }
+
+func (trainJobs) managerOf(workload client.Object) string {
+	return ptr.Deref(workload.(*jobset.JobSet).Spec.ManagedBy, "")
+}
 
 func (trainJobs) isSuspended(workload client.Object) bool {
 	suspend := workload.(*jobset.JobSet).Spec.Suspend

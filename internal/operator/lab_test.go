@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/version"
 	discovery "k8s.io/client-go/discovery/fake"
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/events"
@@ -55,7 +56,7 @@ func newLab(t *testing.T, objects ...client.Object) *lab {
 	settings.ClusterDomain, settings.Agent.Delivery = "cluster.local", config.DeliveryInitContainer
 	reconcilers, err := NewReconcilers(Parts{
 		Client: lab.api, Live: lab.api, Clock: lab.clock, Settings: settings, Recorder: events.NewFakeRecorder(1000),
-		Discovery: &discovery.FakeDiscovery{Fake: &clienttesting.Fake{}}, Audit: admission.NewAudit(io.Discard), Registry: prometheus.NewRegistry(), HasJobSet: true,
+		Discovery: &discovery.FakeDiscovery{Fake: &clienttesting.Fake{}, FakedServerVersion: &version.Info{GitVersion: "v1.36.5"}}, Audit: admission.NewAudit(io.Discard), Registry: prometheus.NewRegistry(), HasJobSet: true,
 	})
 	if err != nil {
 		t.Fatal(err)

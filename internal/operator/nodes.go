@@ -62,6 +62,8 @@ func unplaced(seen *diagnosis.Observed) (pods []*corev1.Pod) {
 // largest is a worker where one waits: it asks for more than the launcher.
 func largest(pods []*corev1.Pod) *corev1.Pod { return pods[0] }
 
+// +kubebuilder:rbac:groups="",resources=events,verbs=list
+
 // isScalingUp tells whether the cluster's autoscaler makes nodes for the pods.
 func (reconciler *Reconciler) isScalingUp(ctx context.Context, made *job.Job, pods []*corev1.Pod) (bool, error) {
 	waiting := map[string]bool{}

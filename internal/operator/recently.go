@@ -34,6 +34,7 @@ type writtenKey struct {
 
 type creation struct {
 	stage        plan.Stage
+	restart      int32
 	workersReady bool
 	at           time.Time
 	// told is how many pods the status tells of, and unsaid since when there are others.
@@ -54,14 +55,14 @@ func (recently *recently) add(uid types.UID, state plan.State, now time.Time) {
 	if recently.created == nil {
 		recently.created = map[types.UID]creation{}
 	}
-	recently.created[uid] = creation{stage: state.Stage, workersReady: state.WorkersReady, at: now, told: recently.created[uid].told, unsaid: now}
+	recently.created[uid] = creation{stage: state.Stage, restart: state.Restart, workersReady: state.WorkersReady, at: now, told: recently.created[uid].told, unsaid: now}
 }
 
 func (recently *recently) has(uid types.UID, state plan.State, now time.Time) bool {
 	recently.mutex.Lock()
 	defer recently.mutex.Unlock()
 	made, found := recently.created[uid]
-	return found && made.stage == state.Stage && made.workersReady == state.WorkersReady && now.Sub(made.at) < cachePatience
+	return found && made.stage == state.Stage && made.restart == state.Restart && made.workersReady == state.WorkersReady && now.Sub(made.at) < cachePatience
 }
 
 // areNews tells whether the number of a job's pods changed less than a moment ago, or

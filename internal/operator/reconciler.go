@@ -108,6 +108,9 @@ func (reconciler *Reconciler) reconcile(ctx context.Context, object client.Objec
 	if err := reconciler.gather(ctx, scope); err != nil {
 		return ctrl.Result{}, err
 	}
+	if err := reconciler.releaseLeftovers(ctx, made, scope.leftovers); err != nil {
+		return ctrl.Result{}, err
+	}
 	var err error
 	if scope.in, scope.seen.Obstacle, err = reconciler.cluster.of(ctx, made, scope.previous); err != nil {
 		return ctrl.Result{}, err

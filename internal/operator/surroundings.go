@@ -10,6 +10,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/version"
 	"k8s.io/client-go/discovery"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -22,6 +23,10 @@ import (
 
 // discoveryAge is how old knowledge of the cluster may be.
 const discoveryAge = time.Minute
+
+// managedJobs is the first Kubernetes that leaves batch Jobs with managedBy to others
+// unless it is told otherwise.
+var managedJobs = version.MustParseSemantic("1.32.0")
 
 // surroundings is what the operator knows of its cluster. It is asked for when a
 // job needs it, and kept for a while.
@@ -36,6 +41,8 @@ type surroundings struct {
 	asked     time.Time
 	available gang.Available
 	method    plan.Method
+	// tooOld is the API server's version, if it does not know managedBy of batch Jobs.
+	tooOld string
 }
 
 // around is what the plan is told, with the words of why.
@@ -92,6 +99,10 @@ func (cluster *surroundings) of(ctx context.Context, made *job.Job, previous dia
 	if err != nil {
 		return in, nil, err
 	}
+	if cluster.tooOld != "" {
+		return in, &diagnosis.Answer{Reason: "KubernetesTooOld", Message: fmt.Sprintf(
+			"This cluster runs Kubernetes %s. Trireme needs %s or newer, which leaves batch Jobs with managedBy to it. Upgrade the cluster; the job then starts by itself.", cluster.tooOld, managedJobs)}, nil
+	}
 	in.Delivery = plan.Delivery{Method: method, Image: cluster.settings.Agent.Image}
 	backend, words, err := gang.Choose(made, available)
 	if err != nil {
@@ -117,24 +128,28 @@ func (cluster *surroundings) discover(ctx context.Context) (gang.Available, plan
 		return available, "", err
 	}
 	available.CoschedulerName = cluster.settings.Gang.CoschedulerName
+	server, err := cluster.discovery.ServerVersion()
+	if err != nil {
+		return available, "", fmt.Errorf("ask the API server for its version: %w", err)
+	}
 	method := plan.Method(cluster.settings.Agent.Delivery)
 	if cluster.settings.Agent.Delivery == config.DeliveryAuto {
-		if method, err = cluster.bestMethod(ctx); err != nil {
+		if method, err = cluster.bestMethod(ctx, server.GitVersion); err != nil {
 			return available, "", err
 		}
+	}
+	cluster.tooOld = ""
+	if parsed, err := version.ParseGeneric(server.GitVersion); err == nil && parsed.LessThan(managedJobs) {
+		cluster.tooOld = server.GitVersion
 	}
 	cluster.available, cluster.method, cluster.asked = available, method, time.Now()
 	return available, method, nil
 }
 
-func (cluster *surroundings) bestMethod(ctx context.Context) (plan.Method, error) {
-	version, err := cluster.discovery.ServerVersion()
-	if err != nil {
-		return "", fmt.Errorf("ask the API server for its version: %w", err)
-	}
+func (cluster *surroundings) bestMethod(ctx context.Context, server string) (plan.Method, error) {
 	var nodes corev1.NodeList
 	if err := cluster.reader.List(ctx, &nodes); err != nil {
 		return "", fmt.Errorf("list nodes: %w", err)
 	}
-	return plan.BestMethod(version.GitVersion, nodes.Items), nil
+	return plan.BestMethod(server, nodes.Items), nil
 }

@@ -228,8 +228,10 @@ func (reconciler *Reconciler) jobs() handler.EventHandler {
 				enqueue.Update(ctx, changed, queue)
 			}
 		},
-		DeleteFunc: func(_ context.Context, gone event.DeleteEvent, _ workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+		DeleteFunc: func(ctx context.Context, gone event.DeleteEvent, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) {
 			reconciler.forget(gone.Object)
+			// Its launcher may still have its finalizer.
+			enqueue.Delete(ctx, gone, queue)
 		},
 	}
 }

@@ -3,6 +3,7 @@ package operator
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
@@ -50,29 +51,32 @@ func (reconciler *Reconciler) release(ctx context.Context, pods []*corev1.Pod) e
 	return nil
 }
 
-// releaseLeftovers lets go of the launchers of an earlier job of the same name that are
-// being deleted: the job waits for their names, and nobody else looks at them.
-func (reconciler *Reconciler) releaseLeftovers(ctx context.Context, scope *scope) error {
-	state := plan.State{Stage: plan.Finished}
-	for _, pod := range scope.leftovers {
-		if pod.DeletionTimestamp != nil && pod.Labels[training.LabelJobUID] != string(scope.job.UID) {
-			state.Launchers = append(state.Launchers, pod)
+// releaseLeftovers removes the finalizer of launchers whose workload does not exist any
+// more, or is being deleted: nobody waits for their end, and a job may need their names.
+func (reconciler *Reconciler) releaseLeftovers(ctx context.Context, made *job.Job, pods []*corev1.Pod) error {
+	if len(pods) == 0 {
+		return nil
+	}
+	var present types.UID
+	if reconciler.kind.hasWorkloads() {
+		workload := reconciler.kind.emptyWorkload()
+		key := client.ObjectKey{Namespace: made.Namespace, Name: plan.NamesOf(made).Workload}
+		err := reconciler.Live.Get(ctx, key, workload)
+		if client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("read %s %s: %w", made.Kind.Traits().Workload, key, err)
+		}
+		if workload.GetDeletionTimestamp() == nil {
+			present = workload.GetUID()
 		}
 	}
-	released := plan.Released(state)
-	if len(released) == 0 {
-		return nil
-	}
-	// The cache may still have the earlier job, and the pods of the present one.
-	current := reconciler.kind.empty()
-	key := client.ObjectKeyFromObject(scope.object)
-	if err := reconciler.Live.Get(ctx, key, current); client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("read %s %s: %w", scope.job.Kind, key, err)
-	}
-	if current.GetUID() != scope.job.UID {
-		return nil
-	}
-	return reconciler.release(ctx, released)
+	return reconciler.release(ctx, slices.DeleteFunc(slices.Clone(pods), func(pod *corev1.Pod) bool {
+		owner := metav1.GetControllerOf(pod)
+		return owner != nil && owner.UID == present
+	}))
+}
+
+func hasFinalizer(pod *corev1.Pod) bool {
+	return slices.Contains(pod.Finalizers, training.FinalizerLauncher)
 }
 
 // releaseAll lets go of the launchers of a job that is being deleted, or is gone.

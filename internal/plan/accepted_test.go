@@ -20,6 +20,7 @@ import (
 	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
 	"sigs.k8s.io/yaml"
 
+	"github.com/trireme-mpi/trireme/api/training"
 	"github.com/trireme-mpi/trireme/api/v2alpha1"
 	"github.com/trireme-mpi/trireme/api/v2beta1"
 	"github.com/trireme-mpi/trireme/internal/config"
@@ -146,8 +147,12 @@ func wantPlans(t testing.TB, made *job.Job, accepted bool) {
 				Delivery: Delivery{Method: method, Image: agentImage}, InitializerImage: initializerImage,
 				ClusterDomain: "cluster.example", Gang: backend, EgressPorts: []int32{443},
 			}
-			for _, stage := range []Stage{Initializing, Suspended, Active, Finished} {
-				state := State{Stage: stage, WorkersReady: true, Workers: workers(corev1.PodRunning), LauncherActive: true, InitializerActive: true}
+			for _, stage := range []Stage{Initializing, Suspended, Held, Restarting, Active, Finished} {
+				state := State{
+					Stage: stage, Workload: workloadUID, WorkersReady: true, Workers: workers(corev1.PodRunning),
+					Launchers:    existing(made, training.RoleLauncher, 0, corev1.PodRunning),
+					Initializers: existing(made, training.RoleInitializer, 0, corev1.PodRunning),
+				}
 				plan := Of(made, state, in)
 				if first, second := asSent(t, plan), asSent(t, Of(made, state, in)); !bytes.Equal(first, second) {
 					t.Errorf("%s, %s, %s: two plans of the same job differ", stage, method, backend.Name())
@@ -155,7 +160,7 @@ func wantPlans(t testing.TB, made *job.Job, accepted bool) {
 				if !accepted {
 					continue
 				}
-				for name, pod := range podsOf(plan.Ensure) {
+				for name, pod := range podsOf(plan) {
 					for _, fault := range podFaults(pod) {
 						t.Errorf("%s, %s, %s: %s: %s", stage, method, backend.Name(), name, fault)
 					}
@@ -167,7 +172,7 @@ func wantPlans(t testing.TB, made *job.Job, accepted bool) {
 
 // podFaults are what keeps a pod from being created or started, as far as it is
 // of what we add and what that does to what users write.
-func podFaults(pod *corev1.PodTemplateSpec) []string {
+func podFaults(pod *corev1.Pod) []string {
 	faults := inconsistencies(&pod.Spec)
 	for _, fault := range metavalidation.ValidateLabels(pod.Labels, nil) {
 		faults = append(faults, fault.Error())

@@ -19,7 +19,7 @@ func TestPodsAreConsistent(t *testing.T) {
 		}
 	})
 	everyPlan(t, func(t *testing.T, _ whole, plan Plan) {
-		for name, pod := range podsOf(plan.Ensure) {
+		for name, pod := range podsOf(plan) {
 			for _, fault := range inconsistencies(&pod.Spec) {
 				t.Errorf("%s: %s", name, fault)
 			}

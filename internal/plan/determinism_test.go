@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"reflect"
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -38,14 +39,11 @@ func TestTheSameJobGivesTheSamePlan(t *testing.T) {
 func TestNothingThatWasHandedInIsChanged(t *testing.T) {
 	for name, tc := range plans {
 		t.Run(name, func(t *testing.T) {
-			made, state := tc.job(), tc.state
-			if state.Stage == "" {
-				state.Stage = Active
-			}
+			made, state := tc.job(), tc.stateOf()
 			in := surroundings(t, made, tc.has, tc.method)
 			plan := Of(made, state, in)
 			before := asSent(t, plan)
-			for _, object := range plan.Ensure {
+			for _, object := range slices.Concat(plan.Ensure, podObjects(plan)) {
 				clean := object.DeepCopyObject()
 				if scribbleOver(reflect.ValueOf(object)); reflect.DeepEqual(clean, object) {
 					t.Errorf("scribbling over %T changes nothing, so nothing is tested", object)

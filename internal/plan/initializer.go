@@ -23,9 +23,6 @@ const (
 
 // initializing are the objects of a job that fetches what it starts from.
 func initializing(made *job.Job, in Surroundings) []gang.Object {
-	if made.Initializer == nil {
-		return nil
-	}
 	var objects []gang.Object
 	if made.NetworkPolicy != "" {
 		objects = append(objects, NetworkPolicy(made, in.EgressPorts))

@@ -6,15 +6,43 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/trireme-mpi/trireme/api/training"
 	"github.com/trireme-mpi/trireme/api/v2alpha1"
 )
 
 func fetching(t *testing.T, options ...trainOption) Plan {
 	t.Helper()
 	return whole{job: ofTrainJob(options...), state: State{Stage: Initializing}}.plan(t)
+}
+
+// initializerIn is the only pod of a plan.
+func initializerIn(t *testing.T, plan Plan) *corev1.Pod {
+	t.Helper()
+	if len(plan.Pods) != 1 {
+		t.Fatalf("%d pods: %v", len(plan.Pods), describeAll(t, podObjects(plan)))
+	}
+	return plan.Pods[0]
+}
+
+// The TrainJob owns the initializer's pod itself: there is no workload yet.
+func TestInitializerPod(t *testing.T) {
+	made := whole{job: ofTrainJob(fetches("s3://bucket/set", ""), claim("shared")), noWorkload: true, state: State{Stage: Initializing, Restart: 1}}
+	pod := initializerIn(t, made.plan(t))
+	want := metav1.ObjectMeta{
+		Namespace: "team-a", Name: "bert-initializer-r1",
+		Labels: map[string]string{
+			training.LabelJobName: "bert", training.LabelJobType: training.JobTypeTrainJob, training.LabelReplicaType: training.RoleInitializer,
+			training.LabelJobRole: training.RoleInitializer, training.LabelRestart: "1", training.IstioInject: "false",
+		},
+		Annotations:     map[string]string{training.IstioInject: "false"},
+		OwnerReferences: []metav1.OwnerReference{OwnerOf(trainJob())},
+	}
+	if diff := cmp.Diff(want, pod.ObjectMeta); diff != "" {
+		t.Errorf("metadata (-want +got):\n%s", diff)
+	}
 }
 
 func TestFetches(t *testing.T) {
@@ -55,7 +83,7 @@ func TestFetches(t *testing.T) {
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			pod := one[*batchv1.Job](t, fetching(t, tc.options...).Ensure).Spec.Template.Spec
+			pod := initializerIn(t, fetching(t, tc.options...)).Spec
 			var got []fetch
 			for _, container := range pod.Containers {
 				found := fetch{Name: container.Name, Command: strings.Join(container.Command, " ")}
@@ -96,13 +124,12 @@ func TestClaims(t *testing.T) {
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			objects := fetching(t, tc.options...).Ensure
-			batch := one[*batchv1.Job](t, objects)
-			if diff := cmp.Diff(tc.wantMounts, claimsOf(&batch.Spec.Template.Spec)); diff != "" {
+			plan := fetching(t, tc.options...)
+			if diff := cmp.Diff(tc.wantMounts, claimsOf(&initializerIn(t, plan).Spec)); diff != "" {
 				t.Errorf("the initializer's claims (-want +got):\n%s", diff)
 			}
 			// The pods of the job find what was fetched, and not where it came from.
-			for name, pod := range podsOf(whole{job: ofTrainJob(tc.options...)}.plan(t).Ensure) {
+			for name, pod := range podsOf(whole{job: ofTrainJob(tc.options...)}.plan(t)) {
 				if diff := cmp.Diff(tc.wantMounts[:1], claimsOf(&pod.Spec)); diff != "" {
 					t.Errorf("claims of %s (-want +got):\n%s", name, diff)
 				}
@@ -111,12 +138,12 @@ func TestClaims(t *testing.T) {
 				}
 			}
 			if tc.wantMode == "" {
-				if len(objects) > 1 {
-					t.Errorf("also made: %v", describeAll(t, objects))
+				if len(plan.Ensure) > 0 {
+					t.Errorf("also made: %v", describeAll(t, plan.Ensure))
 				}
 				return
 			}
-			made := one[*corev1.PersistentVolumeClaim](t, objects)
+			made := one[*corev1.PersistentVolumeClaim](t, plan.Ensure)
 			if !slices.Equal(made.Spec.AccessModes, []corev1.PersistentVolumeAccessMode{tc.wantMode}) || made.Spec.Resources.Requests.Storage().String() != "2Ti" {
 				t.Errorf("the claim is %v of %s", made.Spec.AccessModes, made.Spec.Resources.Requests.Storage())
 			}
@@ -142,7 +169,7 @@ func TestTheInitializerRunsAsWorkersDo(t *testing.T) {
 		ownEverything(template)
 		template.Spec.SecurityContext = &corev1.PodSecurityContext{RunAsUser: new(int64(4711)), SupplementalGroups: []int64{7}}
 	}
-	pod := one[*batchv1.Job](t, fetching(t, runtimeDoes(likeWorkers), fetches("s3://bucket/set", ""), claim("shared")).Ensure).Spec.Template.Spec
+	pod := initializerIn(t, fetching(t, runtimeDoes(likeWorkers), fetches("s3://bucket/set", ""), claim("shared"))).Spec
 	worker := trainJob(runtimeDoes(likeWorkers)).Worker.Template.Spec
 	if diff := cmp.Diff(worker.Tolerations, pod.Tolerations); diff != "" {
 		t.Errorf("tolerations (-worker +initializer):\n%s", diff)
@@ -150,8 +177,8 @@ func TestTheInitializerRunsAsWorkersDo(t *testing.T) {
 	if diff := cmp.Diff(worker.ImagePullSecrets, pod.ImagePullSecrets); diff != "" {
 		t.Errorf("pull secrets (-worker +initializer):\n%s", diff)
 	}
-	if pod.ServiceAccountName != "trainer" || pod.RestartPolicy != corev1.RestartPolicyNever {
-		t.Errorf("it runs as %s, started anew %s", pod.ServiceAccountName, pod.RestartPolicy)
+	if pod.ServiceAccountName != "trainer" || pod.RestartPolicy != corev1.RestartPolicyOnFailure {
+		t.Errorf("it runs as %s, restarted %s", pod.ServiceAccountName, pod.RestartPolicy)
 	}
 	want := worker.SecurityContext.DeepCopy()
 	want.FSGroup = new(int64(4711))
@@ -180,7 +207,7 @@ func TestWhoOwnsVolumes(t *testing.T) {
 				template.Spec.SecurityContext = tc.context.DeepCopy()
 			})}
 			for _, stage := range []Stage{Initializing, Active} {
-				for name, pod := range podsOf(whole{job: ofTrainJob(options...), state: State{Stage: stage}}.plan(t).Ensure) {
+				for name, pod := range podsOf(whole{job: ofTrainJob(options...), state: State{Stage: stage}}.plan(t)) {
 					if diff := cmp.Diff(tc.want, pod.Spec.SecurityContext.FSGroup); diff != "" {
 						t.Errorf("group of %s (-want +got):\n%s", name, diff)
 					}

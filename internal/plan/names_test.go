@@ -2,12 +2,13 @@ package plan
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
 	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 
@@ -26,19 +27,19 @@ func TestNames(t *testing.T) {
 	}{
 		"an MPIJob": {job: mpiJob(), want: Names{
 			Service: "resnet-worker", Hostfile: "resnet-hostfile", Secret: "resnet-ssh-key", NetworkPolicy: "mpijob-resnet",
-			Launcher: "resnet-launcher", LauncherHost: "resnet-launcher", Initializer: "resnet-initializer", Snapshot: "resnet-runtime",
+			Workload: "resnet-launcher", LauncherHost: "resnet-launcher", Snapshot: "resnet-runtime",
 		}},
 		"a TrainJob": {job: trainJob(), want: Names{
 			Service: "bert-worker", Hostfile: "bert-hostfile", Secret: "bert-ssh", NetworkPolicy: "trainjob-bert-network",
-			JobSet: "bert", LauncherHost: "bert-launcher-0-0", Initializer: "bert-initializer", Snapshot: "bert-runtime",
+			Workload: "bert", LauncherHost: "bert-launcher-0-0", Snapshot: "bert-runtime",
 		}},
 		"a TrainJob with a claim that is there": {job: trainJob(fetches("s3://bucket/set", ""), claim("shared")), want: Names{
 			Service: "bert-worker", Hostfile: "bert-hostfile", Secret: "bert-ssh", NetworkPolicy: "trainjob-bert-network",
-			JobSet: "bert", LauncherHost: "bert-launcher-0-0", Initializer: "bert-initializer", Snapshot: "bert-runtime", Workspace: "shared",
+			Workload: "bert", LauncherHost: "bert-launcher-0-0", Snapshot: "bert-runtime", Workspace: "shared",
 		}},
 		"a TrainJob with a claim of its own": {job: trainJob(fetches("s3://bucket/set", ""), newClaim("1Gi", "")), want: Names{
 			Service: "bert-worker", Hostfile: "bert-hostfile", Secret: "bert-ssh", NetworkPolicy: "trainjob-bert-network",
-			JobSet: "bert", LauncherHost: "bert-launcher-0-0", Initializer: "bert-initializer", Snapshot: "bert-runtime", Workspace: "bert-workspace",
+			Workload: "bert", LauncherHost: "bert-launcher-0-0", Snapshot: "bert-runtime", Workspace: "bert-workspace",
 		}},
 	}
 	for name, tc := range tests {
@@ -91,8 +92,8 @@ func TestTheLongestNamesFit(t *testing.T) {
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			objects := tc.plan(t).Ensure
-			for _, object := range objects {
+			plan := tc.plan(t)
+			for _, object := range slices.Concat(plan.Ensure, podObjects(plan)) {
 				for _, label := range namesMadeOf(object) {
 					if faults := utilvalidation.IsDNS1123Label(label); len(faults) > 0 {
 						t.Errorf("%s, of %d characters: %v", label, len(label), faults)
@@ -101,10 +102,10 @@ func TestTheLongestNamesFit(t *testing.T) {
 				if _, isService := object.(*corev1.Service); isService && len(utilvalidation.IsDNS1035Label(object.GetName())) > 0 {
 					t.Errorf("%s is no name of a Service", object.GetName())
 				}
+				if faults := utilvalidation.IsDNS1123Subdomain(object.GetName()); len(faults) > 0 {
+					t.Errorf("%s: %v", object.GetName(), faults)
+				}
 				wantLabelValues(t, describe(t, object), object.GetLabels())
-			}
-			for name, pod := range podsOf(objects) {
-				wantLabelValues(t, name, pod.Labels)
 			}
 		})
 	}
@@ -119,17 +120,14 @@ func wantLabelValues(t *testing.T, of string, labels map[string]string) {
 	}
 }
 
-// namesMadeOf are the object's own name, and those that Kubernetes and JobSet
-// make of it and use as labels or host names.
+// namesMadeOf are the object's own name, and those that host names are made of.
+// JobSet's webhook also checks names that only its own controller would use.
 func namesMadeOf(object gang.Object) []string {
 	names := []string{object.GetName()}
 	switch object := object.(type) {
 	case *corev1.Pod:
-		names = append(names, object.Spec.Hostname, object.Spec.Subdomain)
-	case *batchv1.Job:
-		if pod := &object.Spec.Template.Spec; pod.Hostname != "" {
-			names = append(names, pod.Hostname, pod.Subdomain)
-		}
+		// The name of a pod may be longer: its host name is what DNS knows.
+		names = slices.DeleteFunc([]string{object.Spec.Hostname, object.Spec.Subdomain}, func(name string) bool { return name == "" })
 	case *jobset.JobSet:
 		names = append(names, object.Spec.Network.Subdomain)
 		for _, replicated := range object.Spec.ReplicatedJobs {
@@ -141,8 +139,7 @@ func namesMadeOf(object gang.Object) []string {
 	return names
 }
 
-// What is in the hostfile is what pods are called: for an MPIJob by us, for a
-// TrainJob by JobSet and the Indexed Job.
+// What is in the hostfile is what pods are called.
 func TestHostsAreWhatPodsAreCalled(t *testing.T) {
 	tests := map[string]struct {
 		whole
@@ -155,8 +152,8 @@ func TestHostsAreWhatPodsAreCalled(t *testing.T) {
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			objects := tc.plan(t).Ensure
-			parsed, err := mpi.ParseHostfile(one[*corev1.ConfigMap](t, objects).Data["hostfile"])
+			plan := tc.plan(t)
+			parsed, err := mpi.ParseHostfile(one[*corev1.ConfigMap](t, plan.Ensure).Data["hostfile"])
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -167,7 +164,7 @@ func TestHostsAreWhatPodsAreCalled(t *testing.T) {
 			if diff := cmp.Diff(tc.want, got); diff != "" {
 				t.Errorf("hosts (-want +got):\n%s", diff)
 			}
-			called := calledHosts(objects)
+			called := calledHosts(plan)
 			for _, host := range got {
 				if !called[host] {
 					t.Errorf("no pod is called %s; there are %v", host, called)
@@ -178,21 +175,47 @@ func TestHostsAreWhatPodsAreCalled(t *testing.T) {
 }
 
 // calledHosts are the host names of all pods.
-func calledHosts(objects []gang.Object) map[string]bool {
+func calledHosts(plan Plan) map[string]bool {
 	called := map[string]bool{}
-	for _, object := range objects {
-		switch object := object.(type) {
-		case *corev1.Pod:
-			called[object.Spec.Hostname] = object.Spec.Subdomain == object.Labels[training.LabelJobName]+"-worker"
-		case *batchv1.Job:
-			called[object.Spec.Template.Spec.Hostname] = object.Spec.Template.Spec.Subdomain == object.Labels[training.LabelJobName]+"-worker"
-		case *jobset.JobSet:
-			for _, replicated := range object.Spec.ReplicatedJobs {
-				for index := range *replicated.Template.Spec.Completions {
-					called[fmt.Sprintf("%s-%s-0-%d", object.Name, replicated.Name, index)] = true
-				}
-			}
-		}
+	for _, pod := range plan.Pods {
+		called[pod.Spec.Hostname] = pod.Spec.Subdomain == pod.Labels[training.LabelJobName]+"-worker"
 	}
 	return called
+}
+
+func TestPodNames(t *testing.T) {
+	tests := map[string]struct {
+		job                                       *job.Job
+		restart                                   int32
+		wantLauncher, wantWorker, wantInitializer string
+	}{
+		"an MPIJob":             {mpiJob(), 0, "resnet-launcher-r0", "resnet-worker-7", "resnet-initializer-r0"},
+		"an MPIJob, restarted":  {mpiJob(), 2, "resnet-launcher-r2", "resnet-worker-7", "resnet-initializer-r2"},
+		"a TrainJob":            {trainJob(), 0, "bert-launcher-0-0-r0", "bert-worker-0-7-r0", "bert-initializer-r0"},
+		"a TrainJob, restarted": {trainJob(), 2, "bert-launcher-0-0-r2", "bert-worker-0-7-r2", "bert-initializer-r2"},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			for role, want := range map[string]string{
+				training.RoleLauncher: tc.wantLauncher, training.RoleWorker: tc.wantWorker, training.RoleInitializer: tc.wantInitializer,
+			} {
+				index := int32(0)
+				if role == training.RoleWorker {
+					index = 7
+				}
+				if got := PodName(tc.job, role, index, tc.restart); got != want {
+					t.Errorf("the %s is called %s, want %s", role, got, want)
+				}
+			}
+		})
+	}
+}
+
+func TestRestartOf(t *testing.T) {
+	for label, want := range map[string]int32{"0": 0, "12": 12, "": 0, "-1": 0, "many": 0, "99999999999": 0} {
+		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{training.LabelRestart: label}}}
+		if got := RestartOf(pod); got != want {
+			t.Errorf("restart %q is read as %d, want %d", label, got, want)
+		}
+	}
 }

@@ -25,7 +25,7 @@ func everyPlan(t *testing.T, check func(t *testing.T, tc whole, plan Plan)) {
 	made := 0
 	for name, tc := range plans {
 		plan := tc.plan(t)
-		if len(plan.Ensure) == 0 {
+		if len(plan.Ensure)+len(plan.Pods) == 0 {
 			continue
 		}
 		made++
@@ -68,7 +68,7 @@ func TestEverySelectorKnowsTheKind(t *testing.T) {
 	found := 0
 	everyPlan(t, func(t *testing.T, tc whole, plan Plan) {
 		want := map[string]any{training.LabelJobName: tc.job().Name, training.LabelJobType: tc.job().Kind.Type()}
-		for _, object := range plan.Ensure {
+		for _, object := range slices.Concat(plan.Ensure, podObjects(plan)) {
 			text, err := json.Marshal(object)
 			if err != nil {
 				t.Fatal(err)
@@ -114,7 +114,7 @@ func TestEveryPod(t *testing.T) {
 	everyPlan(t, func(t *testing.T, tc whole, plan Plan) {
 		made := tc.job()
 		theirs := made.Worker.Template.Annotations["note"] == "ours"
-		for name, pod := range podsOf(plan.Ensure) {
+		for name, pod := range podsOf(plan) {
 			// MPI does not work through a sidecar; older Istios read the one, newer ones
 			// the other.
 			if pod.Labels[training.IstioInject] != "false" || pod.Annotations[training.IstioInject] != "false" {
@@ -167,7 +167,7 @@ func TestWorldSizes(t *testing.T) {
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			for name, pod := range podsOf(tc.plan(t).Ensure) {
+			for name, pod := range podsOf(tc.plan(t)) {
 				if got := variables(container(pod))["MPIJOB_WORLD_SIZE"]; got != tc.want {
 					t.Errorf("%s has a world of %s, want %s", name, got, tc.want)
 				}
@@ -225,7 +225,7 @@ func TestASecretHasItsNameAndNoData(t *testing.T) {
 			if secret.Name != tc.want || len(secret.Data)+len(secret.StringData) > 0 || secret.Type != corev1.SecretTypeOpaque {
 				t.Errorf("%s is of type %s, with %v and %v", secret.Name, secret.Type, secret.Data, secret.StringData)
 			}
-			for name, pod := range podsOf(plan.Ensure) {
+			for name, pod := range podsOf(plan) {
 				mounts := slices.ContainsFunc(pod.Spec.Volumes, func(volume corev1.Volume) bool {
 					return volume.Secret != nil && volume.Secret.SecretName == tc.want
 				})
@@ -237,8 +237,8 @@ func TestASecretHasItsNameAndNoData(t *testing.T) {
 	}
 }
 
-// Kueue suspends and resumes a JobSet. Whatever we said would be one word too many.
-func TestAJobSetIsNeverSuspendedByUs(t *testing.T) {
+// Kueue suspends and resumes a workload. Whatever we said would be one word too many.
+func TestWorkloadsAreNeverSuspendedByUs(t *testing.T) {
 	everyPlan(t, func(t *testing.T, tc whole, plan Plan) {
 		for _, object := range plan.Ensure {
 			switch object := object.(type) {
@@ -271,7 +271,10 @@ func TestQueueLabelsReachTheJobSet(t *testing.T) {
 		t.Errorf("labels of the JobSet (-want +got):\n%s", diff)
 	}
 	// A pod with the label would be queued by itself.
-	for name, pod := range podsOf(plan.Ensure) {
+	if len(plan.Pods) == 0 {
+		t.Error("no pods")
+	}
+	for name, pod := range podsOf(plan) {
 		if queue, found := pod.Labels[training.LabelQueue]; found {
 			t.Errorf("%s waits in %s", name, queue)
 		}

@@ -73,8 +73,10 @@ func Of(made *job.Job, state State, in Surroundings) Plan {
 	var plan Plan
 	switch state.Stage {
 	case Initializing:
-		plan.Ensure = own(made, initializing(made, in))
-		plan.Pods = []*corev1.Pod{initializerPod(made, state.Restart, in)}
+		if made.Initializer != nil {
+			plan.Ensure = own(made, initializing(made, in))
+			plan.Pods = []*corev1.Pod{initializerPod(made, state.Restart, in)}
+		}
 	case Suspended:
 		plan.Remove = slices.Concat(workloadKey(made, state), keys(made, allPods(state)), groupKeys(made, in))
 	case Held:

@@ -27,13 +27,14 @@ var plans = map[string]whole{
 	"MPIJob on the host's network":      {job: ofMPIJob(both(hostNetwork))},
 	"MPIJob, a template that says much": {job: ofMPIJob(both(ownEverything), both(ownNames))},
 
+	"MPIJob, restarted": {job: ofMPIJob(), state: State{Restart: 2}},
 	"MPIJob, suspended": {job: ofMPIJob(), has: hasVolcano, state: State{Stage: Suspended, Workers: workers(corev1.PodRunning, corev1.PodPending)}},
-	"MPIJob, finished":  {job: ofMPIJob(), has: hasNative, state: State{Stage: Finished, Workers: workers(corev1.PodRunning, corev1.PodFailed), LauncherActive: true}},
+	"MPIJob, finished":  {job: ofMPIJob(), has: hasNative, state: State{Stage: Finished, Workers: workers(corev1.PodRunning, corev1.PodFailed), Launchers: existing(mpiJob(), training.RoleLauncher, 0, corev1.PodRunning)}},
 
 	"TrainJob without a gang":            {job: ofTrainJob(nodes(3))},
 	"TrainJob, coscheduling, in a queue": {job: ofTrainJob(nodes(3), slots(2), inQueue), has: hasCoscheduling},
 	"TrainJob, volcano":                  {job: ofTrainJob(nodes(3), asksVolcano("research", "urgent")), has: hasVolcano},
-	"TrainJob, native, started anew":     {job: ofTrainJob(nodes(3), restarts(3)), has: hasNative, method: InitContainer},
+	"TrainJob, native, restarted":        {job: ofTrainJob(nodes(3), restarts(3)), has: hasNative, method: InitContainer, state: State{Restart: 2}},
 	"TrainJob, a runtime that says much": {job: ofTrainJob(nodes(3), runtimeSaysMuch)},
 	"TrainJob with data":                 {job: ofTrainJob(nodes(3), fetches("s3://bucket/set", "hf://org/model"), claim("shared"))},
 
@@ -46,9 +47,13 @@ var plans = map[string]whole{
 		state: State{Stage: Initializing}, has: hasCoscheduling,
 	},
 	"TrainJob, suspended": {
-		job: ofTrainJob(fetches("", "hf://org/model"), newClaim("10Gi", "")), has: hasCoscheduling, state: State{Stage: Suspended},
+		job: ofTrainJob(fetches("", "hf://org/model"), newClaim("10Gi", "")), has: hasCoscheduling,
+		state: State{Stage: Suspended, Initializers: existing(trainJob(), training.RoleInitializer, 0, corev1.PodRunning)},
 	},
-	"TrainJob, finished": {job: ofTrainJob(), has: hasCoscheduling, state: State{Stage: Finished, WorkloadEnds: true}},
+	"TrainJob, finished": {job: ofTrainJob(), has: hasCoscheduling, state: State{
+		Stage: Finished, LauncherDone: true, Launchers: existing(trainJob(), training.RoleLauncher, 0, corev1.PodSucceeded),
+		Workers: existing(trainJob(), training.RoleWorker, 0, corev1.PodRunning, corev1.PodSucceeded),
+	}},
 }
 
 func planFile(name string) string {
@@ -72,42 +77,56 @@ func TestPlans(t *testing.T) {
 func TestWhatExistsAndInWhichOrder(t *testing.T) {
 	support := []string{"Service resnet-worker", "ConfigMap resnet-hostfile", "Secret resnet-ssh-key"}
 	twoWorkers := []string{"Pod resnet-worker-0", "Pod resnet-worker-1"}
-	withLauncher := append(slices.Clone(twoWorkers), "Job resnet-launcher")
-	group := []string{"PodGroup resnet"}
-	ofBert := []string{"ConfigMap bert-hostfile", "Secret bert-ssh"}
+	withLauncher := append(slices.Clone(twoWorkers), "Pod resnet-launcher-r0")
+	group, launcher := []string{"PodGroup resnet"}, []string{"Job resnet-launcher"}
+	ofBert := []string{"Service bert-worker", "ConfigMap bert-hostfile", "Secret bert-ssh"}
+	set := []string{"JobSet bert"}
+	bertPods := []string{"Pod bert-worker-0-0-r0", "Pod bert-worker-0-1-r0", "Pod bert-launcher-0-0-r0"}
+	fetcher := []string{"Pod bert-initializer-r0"}
 	restricted := training.NetworkPolicyRestricted
 	data := []trainOption{fetches("s3://bucket/set", ""), newClaim("1Gi", "")}
+	active := slices.Concat(support, launcher)
 	tests := map[string]struct {
 		whole
-		want []string
+		want, wantPods []string
 	}{
-		"an MPIJob":                                {whole{job: ofMPIJob()}, slices.Concat(support, withLauncher)},
-		"an MPIJob in a gang":                      {whole{job: ofMPIJob(), has: hasVolcano}, slices.Concat(support, group, withLauncher)},
-		"a policy before any pod":                  {whole{job: ofMPIJob(networkPolicy(restricted))}, slices.Concat([]string{"NetworkPolicy mpijob-resnet"}, support, withLauncher)},
-		"no workers":                               {whole{job: ofMPIJob(launcherRunsRanks, noWorkers)}, append(slices.Clone(support), "Job resnet-launcher")},
-		"no workers are no gang":                   {whole{job: ofMPIJob(launcherRunsRanks, noWorkers), has: hasVolcano}, append(slices.Clone(support), "Job resnet-launcher")},
-		"a launcher that waits":                    {whole{job: ofMPIJob(launcherWaits)}, slices.Concat(support, twoWorkers)},
-		"a launcher that has waited":               {whole{job: ofMPIJob(launcherWaits), state: State{WorkersReady: true}}, slices.Concat(support, withLauncher)},
-		"a launcher that would keep its gang back": {whole{job: ofMPIJob(launcherWaits), has: hasCoscheduling}, slices.Concat(support, group, withLauncher)},
-		"workers that are ready hold nobody back":  {whole{job: ofMPIJob(), state: State{WorkersReady: true}}, slices.Concat(support, withLauncher)},
-		"a TrainJob":                               {whole{job: ofTrainJob()}, append(slices.Clone(ofBert), "JobSet bert")},
-		"a TrainJob in a gang":                     {whole{job: ofTrainJob(), has: hasNative}, slices.Concat(ofBert, []string{"PodGroup bert", "JobSet bert"})},
-		"a TrainJob with a policy":                 {whole{job: ofTrainJob(trainJobNetworkPolicy(restricted))}, slices.Concat([]string{"NetworkPolicy trainjob-bert-network"}, ofBert, []string{"JobSet bert"})},
+		"an MPIJob":                                {whole{job: ofMPIJob()}, active, withLauncher},
+		"an MPIJob in a gang":                      {whole{job: ofMPIJob(), has: hasVolcano}, slices.Concat(support, group, launcher), withLauncher},
+		"a policy before any pod":                  {whole{job: ofMPIJob(networkPolicy(restricted))}, slices.Concat([]string{"NetworkPolicy mpijob-resnet"}, active), withLauncher},
+		"no workers":                               {whole{job: ofMPIJob(launcherRunsRanks, noWorkers)}, active, withLauncher[2:]},
+		"no workers are no gang":                   {whole{job: ofMPIJob(launcherRunsRanks, noWorkers), has: hasVolcano}, active, withLauncher[2:]},
+		"a launcher that waits":                    {whole{job: ofMPIJob(launcherWaits)}, active, twoWorkers},
+		"a launcher that has waited":               {whole{job: ofMPIJob(launcherWaits), state: State{WorkersReady: true}}, active, withLauncher},
+		"a launcher that would keep its gang back": {whole{job: ofMPIJob(launcherWaits), has: hasCoscheduling}, slices.Concat(support, group, launcher), withLauncher},
+		"workers that are ready hold nobody back":  {whole{job: ofMPIJob(), state: State{WorkersReady: true}}, active, withLauncher},
+		"an MPIJob whose workload has no UID yet":  {whole{job: ofMPIJob(), noWorkload: true}, active, nil},
+		"an MPIJob, restarted":                     {whole{job: ofMPIJob(), state: State{Restart: 3}}, active, append(slices.Clone(twoWorkers), "Pod resnet-launcher-r3")},
+		"a TrainJob":                               {whole{job: ofTrainJob(nodes(2))}, slices.Concat(ofBert, set), bertPods},
+		"a TrainJob in a gang":                     {whole{job: ofTrainJob(nodes(2)), has: hasNative}, slices.Concat(ofBert, []string{"PodGroup bert"}, set), bertPods},
+		"a TrainJob with a policy":                 {whole{job: ofTrainJob(nodes(2), trainJobNetworkPolicy(restricted))}, slices.Concat([]string{"NetworkPolicy trainjob-bert-network"}, ofBert, set), bertPods},
+		"a TrainJob whose workload has no UID yet": {whole{job: ofTrainJob(), noWorkload: true}, slices.Concat(ofBert, set), nil},
+		"a TrainJob, restarted": {
+			whole{job: ofTrainJob(nodes(2)), state: State{Restart: 1}}, slices.Concat(ofBert, set),
+			[]string{"Pod bert-worker-0-0-r1", "Pod bert-worker-0-1-r1", "Pod bert-launcher-0-0-r1"},
+		},
 		// The claim belongs to the stage before, and stays.
-		"a TrainJob with data": {whole{job: ofTrainJob(data...)}, append(slices.Clone(ofBert), "JobSet bert")},
+		"a TrainJob with data": {whole{job: ofTrainJob(append(data, nodes(2))...)}, slices.Concat(ofBert, set), bertPods},
 		"fetching, and neither group nor keys": {
-			whole{job: ofTrainJob(data...), has: hasCoscheduling, state: State{Stage: Initializing}},
-			[]string{"PersistentVolumeClaim bert-workspace", "Job bert-initializer"},
+			whole{job: ofTrainJob(data...), has: hasCoscheduling, noWorkload: true, state: State{Stage: Initializing}},
+			[]string{"PersistentVolumeClaim bert-workspace"}, fetcher,
 		},
 		"fetching under a policy": {
-			whole{job: ofTrainJob(append(data, trainJobNetworkPolicy(restricted))...), state: State{Stage: Initializing}},
-			[]string{"NetworkPolicy trainjob-bert-network", "PersistentVolumeClaim bert-workspace", "Job bert-initializer"},
+			whole{job: ofTrainJob(append(data, trainJobNetworkPolicy(restricted))...), noWorkload: true, state: State{Stage: Initializing}},
+			[]string{"NetworkPolicy trainjob-bert-network", "PersistentVolumeClaim bert-workspace"}, fetcher,
 		},
 		"fetching to a claim that is there": {
-			whole{job: ofTrainJob(fetches("s3://bucket/set", ""), claim("shared")), state: State{Stage: Initializing}},
-			[]string{"Job bert-initializer"},
+			whole{job: ofTrainJob(fetches("s3://bucket/set", ""), claim("shared")), noWorkload: true, state: State{Stage: Initializing}}, nil, fetcher,
 		},
-		"nothing to fetch": {whole{job: ofTrainJob(), state: State{Stage: Initializing}}, nil},
+		"fetching after a restart": {
+			whole{job: ofTrainJob(data...), noWorkload: true, state: State{Stage: Initializing, Restart: 1}},
+			[]string{"PersistentVolumeClaim bert-workspace"}, []string{"Pod bert-initializer-r1"},
+		},
+		"nothing to fetch": {whole{job: ofTrainJob(), state: State{Stage: Initializing}}, nil, nil},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -115,8 +134,11 @@ func TestWhatExistsAndInWhichOrder(t *testing.T) {
 			if diff := cmp.Diff(tc.want, describeAll(t, plan.Ensure)); diff != "" {
 				t.Errorf("what must exist (-want +got):\n%s", diff)
 			}
-			if len(plan.Remove) > 0 || plan.StopLauncher {
-				t.Errorf("%v must go, the launcher: %t", describeAll(t, plan.Remove), plan.StopLauncher)
+			if diff := cmp.Diff(tc.wantPods, describeAll(t, podObjects(plan))); diff != "" {
+				t.Errorf("pods (-want +got):\n%s", diff)
+			}
+			if len(plan.Remove) > 0 {
+				t.Errorf("%v must go", describeAll(t, plan.Remove))
 			}
 		})
 	}

@@ -3,6 +3,8 @@ package plan
 import (
 	"bytes"
 	"fmt"
+	"slices"
+	"strconv"
 	"testing"
 
 	batchv1 "k8s.io/api/batch/v1"
@@ -12,9 +14,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	"sigs.k8s.io/yaml"
 
+	"github.com/trireme-mpi/trireme/api/training"
 	"github.com/trireme-mpi/trireme/internal/gang"
 	"github.com/trireme-mpi/trireme/internal/job"
 )
@@ -30,22 +34,36 @@ var (
 	everyGang       = []gang.Available{noGang, hasCoscheduling, hasVolcano, hasNative}
 )
 
+// workloadUID is the UID of the workload in these tests.
+const workloadUID types.UID = "9abc"
+
 // whole is a job, where it stands, and the cluster that it is planned for. It is
-// active, with image volumes and without a gang, unless it says otherwise.
+// active, with a workload, with image volumes and without a gang, unless it says
+// otherwise.
 type whole struct {
-	job    func() *job.Job
-	state  State
-	has    gang.Available
-	method Method
+	job        func() *job.Job
+	state      State
+	has        gang.Available
+	method     Method
+	noWorkload bool
 }
 
 func (tc whole) plan(t testing.TB) Plan {
 	t.Helper()
-	made, state := tc.job(), tc.state
+	made := tc.job()
+	return Of(made, tc.stateOf(), surroundings(t, made, tc.has, tc.method))
+}
+
+// stateOf is the state with what tests need not say: the workload exists.
+func (tc whole) stateOf() State {
+	state := tc.state
 	if state.Stage == "" {
 		state.Stage = Active
 	}
-	return Of(made, state, surroundings(t, made, tc.has, tc.method))
+	if !tc.noWorkload {
+		state.Workload = workloadUID
+	}
+	return state
 }
 
 // surroundings are a cluster whose Services do not end in what most do.
@@ -66,11 +84,23 @@ func surroundings(t testing.TB, made *job.Job, has gang.Available, method Method
 
 // workers are pods of an MPIJob called resnet, by their phases.
 func workers(phases ...corev1.PodPhase) []*corev1.Pod {
+	return existing(mpiJob(), training.RoleWorker, 0, phases...)
+}
+
+// existing are pods of a job that exist, of one role and one start, by their phases.
+func existing(made *job.Job, role string, restart int32, phases ...corev1.PodPhase) []*corev1.Pod {
 	pods := make([]*corev1.Pod, len(phases))
 	for i, phase := range phases {
+		name := PodName(made, role, int32(i), restart)
 		pods[i] = &corev1.Pod{
-			ObjectMeta: metav1.ObjectMeta{Namespace: "team-a", Name: job.WorkerName("resnet", int32(i))},
-			Status:     corev1.PodStatus{Phase: phase},
+			ObjectMeta: metav1.ObjectMeta{
+				Namespace: "team-a", Name: name, UID: types.UID("uid-of-" + name),
+				Labels: map[string]string{training.LabelRestart: strconv.Itoa(int(restart))},
+			},
+			Status: corev1.PodStatus{Phase: phase},
+		}
+		if role == training.RoleLauncher {
+			pods[i].Finalizers = []string{training.FinalizerLauncher}
 		}
 	}
 	return pods
@@ -118,13 +148,13 @@ func describeAll(t testing.TB, objects []gang.Object) []string {
 func renderPlan(t testing.TB, plan Plan) []byte {
 	t.Helper()
 	var documents [][]byte
-	for _, object := range plan.Ensure {
+	for _, object := range slices.Concat(plan.Ensure, podObjects(plan)) {
 		whole := object.DeepCopyObject()
 		whole.GetObjectKind().SetGroupVersionKind(kindOf(t, object))
 		documents = append(documents, document(t, whole))
 	}
-	if gone := describeAll(t, plan.Remove); len(gone) > 0 || plan.StopLauncher {
-		documents = append(documents, document(t, map[string]any{"mustGo": gone, "stopLauncher": plan.StopLauncher}))
+	if gone := describeAll(t, plan.Remove); len(gone) > 0 {
+		documents = append(documents, document(t, map[string]any{"mustGo": gone}))
 	}
 	return bytes.Join(documents, []byte("---\n"))
 }
@@ -138,19 +168,47 @@ func document(t testing.TB, content any) []byte {
 	return text
 }
 
-// podsOf are all pods that come of objects, by the names of what makes them.
-func podsOf(objects []gang.Object) map[string]*corev1.PodTemplateSpec {
+// podObjects are the pods of a plan, as objects.
+func podObjects(plan Plan) (objects []gang.Object) {
+	for _, pod := range plan.Pods {
+		objects = append(objects, pod)
+	}
+	return objects
+}
+
+// podsOf are the pods of a plan, by their names.
+func podsOf(plan Plan) map[string]*corev1.Pod {
+	found := map[string]*corev1.Pod{}
+	for _, pod := range plan.Pods {
+		found[pod.Name] = pod
+	}
+	return found
+}
+
+// launcherIn is the launcher's pod of a plan.
+func launcherIn(t testing.TB, plan Plan) *corev1.Pod {
+	t.Helper()
+	for _, pod := range plan.Pods {
+		if pod.Labels[training.LabelReplicaType] == training.RoleLauncher {
+			return pod
+		}
+	}
+	t.Fatalf("no launcher among %v", describeAll(t, podObjects(plan)))
+	return nil
+}
+
+// templatesOf are the templates of the workloads among objects, by the names of
+// their roles.
+func templatesOf(objects []gang.Object) map[string]*corev1.PodTemplateSpec {
 	found := map[string]*corev1.PodTemplateSpec{}
 	for _, object := range objects {
 		switch object := object.(type) {
-		case *corev1.Pod:
-			found["Pod "+object.Name] = &corev1.PodTemplateSpec{ObjectMeta: object.ObjectMeta, Spec: object.Spec}
 		case *batchv1.Job:
-			found["Job "+object.Name] = &object.Spec.Template
+			found[training.RoleLauncher] = &object.Spec.Template
 		case *jobset.JobSet:
 			for i := range object.Spec.ReplicatedJobs {
 				replicated := &object.Spec.ReplicatedJobs[i]
-				found["JobSet "+object.Name+" "+replicated.Name] = &replicated.Template.Spec.Template
+				found[replicated.Name] = &replicated.Template.Spec.Template
 			}
 		}
 	}
@@ -173,9 +231,7 @@ func one[T gang.Object](t testing.TB, objects []gang.Object) T {
 }
 
 // container is the first one of a pod: the one that runs the user's program.
-func container(template *corev1.PodTemplateSpec) *corev1.Container {
-	return &template.Spec.Containers[0]
-}
+func container(pod *corev1.Pod) *corev1.Container { return &pod.Spec.Containers[0] }
 
 // variables are the environment of a container whose variables have values.
 func variables(container *corev1.Container) map[string]string {

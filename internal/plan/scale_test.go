@@ -1,12 +1,11 @@
 package plan
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
-
-	"github.com/trireme-mpi/trireme/internal/gang"
 )
 
 // large is a job as large as clusters are: what is done for each worker is done a
@@ -19,25 +18,24 @@ func large(workers int32) whole {
 func TestAThousandWorkers(t *testing.T) {
 	plan := large(1000).plan(t)
 	counts := map[string]int{}
-	for _, object := range plan.Ensure {
+	for _, object := range slices.Concat(plan.Ensure, podObjects(plan)) {
 		counts[kindOf(t, object).Kind]++
 	}
-	want := map[string]int{"Service": 1, "ConfigMap": 1, "Secret": 1, "PodGroup": 1, "Pod": 1000, "Job": 1}
+	want := map[string]int{"Service": 1, "ConfigMap": 1, "Secret": 1, "PodGroup": 1, "Pod": 1001, "Job": 1}
 	for kind, count := range want {
 		if counts[kind] != count {
 			t.Errorf("%d of %s, want %d", counts[kind], kind, count)
 		}
 	}
-	if len(plan.Ensure) != 1005 {
-		t.Errorf("%d objects: %v", len(plan.Ensure), counts)
+	if len(plan.Ensure) != 5 {
+		t.Errorf("%d objects besides pods: %v", len(plan.Ensure), counts)
 	}
 	hostfile := one[*corev1.ConfigMap](t, plan.Ensure).Data["hostfile"]
 	if lines := strings.Count(hostfile, "\n"); lines != 1000 || len(hostfile) > 1<<19 {
 		t.Errorf("a hostfile of %d lines and %d bytes", lines, len(hostfile))
 	}
-	// A TrainJob has as many objects whatever its size.
-	if objects := (whole{job: ofTrainJob(nodes(1000))}).plan(t).Ensure; len(objects) != 3 {
-		t.Errorf("a TrainJob of 1,000 nodes is %v", describeAll(t, objects))
+	if plan := (whole{job: ofTrainJob(nodes(1000))}).plan(t); len(plan.Ensure) != 4 || len(plan.Pods) != 1001 {
+		t.Errorf("a TrainJob of 1,000 nodes is %v and %d pods", describeAll(t, plan.Ensure), len(plan.Pods))
 	}
 }
 
@@ -46,7 +44,7 @@ func TestCostGrowsWithWorkersAndNotFaster(t *testing.T) {
 	allocations := func(workers int32) float64 {
 		made := large(workers).job()
 		in := surroundings(t, made, hasCoscheduling, ImageVolume)
-		return testing.AllocsPerRun(3, func() { Of(made, State{Stage: Active}, in) })
+		return testing.AllocsPerRun(3, func() { Of(made, State{Stage: Active, Workload: workloadUID}, in) })
 	}
 	few, many := allocations(500), allocations(1000)
 	if many > 2.1*few {
@@ -59,7 +57,7 @@ func TestCostGrowsWithWorkersAndNotFaster(t *testing.T) {
 	}
 }
 
-var planned1000 []gang.Object
+var planned1000 Plan
 
 // BenchmarkPlan1000 is the plan of an MPIJob with 1,000 workers.
 func BenchmarkPlan1000(b *testing.B) {
@@ -67,6 +65,6 @@ func BenchmarkPlan1000(b *testing.B) {
 	in := surroundings(b, made, hasCoscheduling, ImageVolume)
 	b.ReportAllocs()
 	for b.Loop() {
-		planned1000 = Of(made, State{Stage: Active}, in).Ensure
+		planned1000 = Of(made, State{Stage: Active, Workload: workloadUID}, in)
 	}
 }

@@ -74,9 +74,9 @@ func TestPodsAreRestrictedUnlessTheUserSaysOtherwise(t *testing.T) {
 			looked := 0
 			for _, tc.method = range []Method{ImageVolume, InitContainer} {
 				for _, tc.has = range everyGang {
-					for name, pod := range podsOf(tc.plan(t).Ensure) {
+					for name, pod := range podsOf(tc.plan(t)) {
 						looked++
-						if details := violations(pod); len(details) > 0 {
+						if details := violations(&corev1.PodTemplateSpec{ObjectMeta: pod.ObjectMeta, Spec: pod.Spec}); len(details) > 0 {
 							t.Errorf("%s, by %s and %+v, violates:\n%s", name, tc.method, tc.has, strings.Join(details, "\n"))
 						}
 					}

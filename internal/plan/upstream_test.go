@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/sets"
 
+	"github.com/trireme-mpi/trireme/api/training"
 	"github.com/trireme-mpi/trireme/api/v2beta1"
 )
 
@@ -24,57 +25,56 @@ func TestWhatMPIOperatorPromises(t *testing.T) {
 		wantHidden  bool
 	}{
 		"ranks run on workers": {
-			wantIndexes: map[string]string{"Pod resnet-worker-0": "0", "Pod resnet-worker-1": "1", "Job resnet-launcher": ""},
+			wantIndexes: map[string]string{"resnet-worker-0": "0", "resnet-worker-1": "1", "resnet-launcher-r0": ""},
 			wantHidden:  true,
 		},
 		// Kueue needs a number of each pod that ranks run in, and no number twice.
 		"ranks run on the launcher too": {
 			options:     []option{launcherRunsRanks},
-			wantIndexes: map[string]string{"Job resnet-launcher": "0", "Pod resnet-worker-0": "1", "Pod resnet-worker-1": "2"},
+			wantIndexes: map[string]string{"resnet-launcher-r0": "0", "resnet-worker-0": "1", "resnet-worker-1": "2"},
 		},
 		"in spite of what templates say": {
 			options:     []option{both(ownNames), launcherRunsRanks},
-			wantIndexes: map[string]string{"Job resnet-launcher": "0", "Pod resnet-worker-0": "1", "Pod resnet-worker-1": "2"},
+			wantIndexes: map[string]string{"resnet-launcher-r0": "0", "resnet-worker-0": "1", "resnet-worker-1": "2"},
 		},
 		"in an image with an sshd": {
 			options:     []option{asUser},
-			wantIndexes: map[string]string{"Pod resnet-worker-0": "0", "Pod resnet-worker-1": "1", "Job resnet-launcher": ""},
+			wantIndexes: map[string]string{"resnet-worker-0": "0", "resnet-worker-1": "1", "resnet-launcher-r0": ""},
 			wantHidden:  true,
 		},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			objects := whole{job: ofMPIJob(tc.options...)}.plan(t).Ensure
-			pods := podsOf(objects)
+			plan := whole{job: ofMPIJob(tc.options...)}.plan(t)
 			got := map[string]string{}
-			for name, pod := range pods {
+			for name, pod := range podsOf(plan) {
 				got[name] = pod.Labels[upstream.ReplicaIndexLabel]
 				wantUpstreamLabels(t, name, pod)
 			}
 			if diff := cmp.Diff(tc.wantIndexes, got); diff != "" {
 				t.Errorf("numbers of pods (-want +got):\n%s", diff)
 			}
-			launcher := one[*batchv1.Job](t, objects)
-			if launcher.Spec.Template.Spec.Hostname != "resnet-launcher" || *launcher.Spec.PodReplacementPolicy != batchv1.Failed {
-				t.Errorf("the launcher is called %s and replaced when %s", launcher.Spec.Template.Spec.Hostname, *launcher.Spec.PodReplacementPolicy)
+			launcher := launcherIn(t, plan)
+			if launcher.Spec.Hostname != "resnet-launcher" || launcher.Labels[batchv1.JobNameLabel] != "resnet-launcher" {
+				t.Errorf("the launcher is called %s, of the Job %s", launcher.Spec.Hostname, launcher.Labels[batchv1.JobNameLabel])
 			}
 			// The GPUs of its node are not shown to a launcher that has none of its own.
-			environment := variables(container(&launcher.Spec.Template))
+			environment := variables(container(launcher))
 			_, hidden := environment["NVIDIA_DRIVER_CAPABILITIES"]
 			if hidden != tc.wantHidden {
 				t.Errorf("the launcher's GPUs are hidden: %t", hidden)
 			}
-			if service := one[*corev1.Service](t, objects); service.Spec.ClusterIP != corev1.ClusterIPNone || !service.Spec.PublishNotReadyAddresses {
+			if service := one[*corev1.Service](t, plan.Ensure); service.Spec.ClusterIP != corev1.ClusterIPNone || !service.Spec.PublishNotReadyAddresses {
 				t.Errorf("the Service has %s, and waits for pods to be ready: %t", service.Spec.ClusterIP, !service.Spec.PublishNotReadyAddresses)
 			}
 		})
 	}
 }
 
-func wantUpstreamLabels(t *testing.T, name string, pod *corev1.PodTemplateSpec) {
+func wantUpstreamLabels(t *testing.T, name string, pod *corev1.Pod) {
 	t.Helper()
 	role := "worker"
-	if name == "Job resnet-launcher" {
+	if name == "resnet-launcher-r0" {
 		role = "launcher"
 	}
 	selector := labels.SelectorFromSet(labels.Set{
@@ -105,7 +105,7 @@ func TestWhatMPIOperatorTellsMPI(t *testing.T) {
 	for name, want := range tests {
 		t.Run(string(name), func(t *testing.T) {
 			plan := whole{job: ofMPIJob(implementation(name), asUser)}.plan(t)
-			got := variables(container(&one[*batchv1.Job](t, plan.Ensure).Spec.Template))
+			got := variables(container(launcherIn(t, plan)))
 			for key, value := range want {
 				if got[key] != value {
 					t.Errorf("%s is %q, want %q", key, got[key], value)
@@ -118,12 +118,13 @@ func TestWhatMPIOperatorTellsMPI(t *testing.T) {
 // Every worker of mpi-operator's is a pod by this name, of this host name.
 func TestWorkersAreCalledAsBefore(t *testing.T) {
 	found := sets.New[string]()
-	for _, object := range (whole{job: ofMPIJob(replicas(12))}).plan(t).Ensure {
-		if pod, isPod := object.(*corev1.Pod); isPod {
-			found.Insert(pod.Name)
-			if pod.Spec.Hostname != pod.Name || pod.Spec.RestartPolicy != corev1.RestartPolicyNever {
-				t.Errorf("%s is called %s, and started anew %s", pod.Name, pod.Spec.Hostname, pod.Spec.RestartPolicy)
-			}
+	for _, pod := range (whole{job: ofMPIJob(replicas(12))}).plan(t).Pods {
+		if pod.Labels[training.LabelReplicaType] != training.RoleWorker {
+			continue
+		}
+		found.Insert(pod.Name)
+		if pod.Spec.Hostname != pod.Name || pod.Spec.RestartPolicy != corev1.RestartPolicyNever {
+			t.Errorf("%s is called %s, and restarted %s", pod.Name, pod.Spec.Hostname, pod.Spec.RestartPolicy)
 		}
 	}
 	for index := range 12 {

@@ -1,7 +1,6 @@
 package plan
 
 import (
-	"fmt"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -16,42 +15,59 @@ import (
 	"github.com/trireme-mpi/trireme/internal/job"
 )
 
-func TestHowOftenALauncherIsStartedAnew(t *testing.T) {
+// The launcher is restarted by us, whatever its template says: the kubelet would
+// restart it before the failure is known.
+func TestLauncherIsNeverRestartedByTheKubelet(t *testing.T) {
 	launcherRestarts := func(policy v2beta1.RestartPolicy) option {
 		return func(mpiJob *v2beta1.MPIJob) {
 			mpiJob.Spec.MPIReplicaSpecs[v2beta1.MPIReplicaTypeLauncher].RestartPolicy = policy
 		}
 	}
 	tests := map[string]struct {
-		options    []option
-		wantLimit  int32
-		wantPolicy corev1.RestartPolicy
+		job       func() *job.Job
+		wantLimit int32
 	}{
-		"nothing said":              {wantLimit: 6, wantPolicy: corev1.RestartPolicyOnFailure},
-		"a number":                  {options: []option{backoffLimit(2)}, wantLimit: 2, wantPolicy: corev1.RestartPolicyOnFailure},
-		"never by kubelet":          {options: []option{launcherRestarts(v2beta1.RestartPolicyNever)}, wantLimit: 6, wantPolicy: corev1.RestartPolicyNever},
-		"never":                     {options: []option{backoffLimit(0)}, wantLimit: 0, wantPolicy: corev1.RestartPolicyNever},
-		"never, whatever else said": {options: []option{backoffLimit(0), launcherRestarts(v2beta1.RestartPolicyOnFailure)}, wantLimit: 0, wantPolicy: corev1.RestartPolicyNever},
+		"an MPIJob":                 {ofMPIJob(), 6},
+		"an MPIJob with a limit":    {ofMPIJob(backoffLimit(2)), 2},
+		"an MPIJob without":         {ofMPIJob(backoffLimit(0)), 0},
+		"an MPIJob with Never":      {ofMPIJob(launcherRestarts(v2beta1.RestartPolicyNever)), 6},
+		"an MPIJob with OnFailure":  {ofMPIJob(launcherRestarts(v2beta1.RestartPolicyOnFailure)), 6},
+		"a TrainJob":                {ofTrainJob(), 0},
+		"a TrainJob with a limit":   {ofTrainJob(restarts(2)), 2},
+		"a TrainJob with OnFailure": {ofTrainJob(runtimeDoes(func(template *corev1.PodTemplateSpec) { template.Spec.RestartPolicy = corev1.RestartPolicyOnFailure })), 0},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			launcher := one[*batchv1.Job](t, whole{job: ofMPIJob(tc.options...)}.plan(t).Ensure)
-			if got := *launcher.Spec.BackoffLimit; got != tc.wantLimit {
-				t.Errorf("the limit is %d, want %d", got, tc.wantLimit)
+			plan := whole{job: tc.job}.plan(t)
+			if got := launcherIn(t, plan).Spec.RestartPolicy; got != corev1.RestartPolicyNever {
+				t.Errorf("the pod is restarted %s", got)
 			}
-			if got := launcher.Spec.Template.Spec.RestartPolicy; got != tc.wantPolicy {
-				t.Errorf("the pod is started anew %s, want %s", got, tc.wantPolicy)
+			for role, template := range templatesOf(plan.Ensure) {
+				if got := template.Spec.RestartPolicy; got != corev1.RestartPolicyNever {
+					t.Errorf("the template of the %s is restarted %s", role, got)
+				}
 			}
-			if got := *launcher.Spec.PodReplacementPolicy; got != batchv1.Failed {
-				t.Errorf("it is replaced when it is %s, so that there may be two", got)
+			var limit int32
+			switch workload := plan.Ensure[len(plan.Ensure)-1].(type) {
+			case *batchv1.Job:
+				limit = *workload.Spec.BackoffLimit
+			case *jobset.JobSet:
+				limit = workload.Spec.FailurePolicy.MaxRestarts
+			}
+			if limit != tc.wantLimit {
+				t.Errorf("the workload's limit is %d, want %d", limit, tc.wantLimit)
 			}
 		})
 	}
 }
 
-// One Indexed Job a role: a failed pod ends it, and JobSet decides about the whole.
+// One Indexed Job a role, as JobSet's users know them.
 func TestTheShapeOfAJobSet(t *testing.T) {
 	set := one[*jobset.JobSet](t, whole{job: ofTrainJob(nodes(3), restarts(2))}.plan(t).Ensure)
+	// JobSet's own controller leaves it alone.
+	if got := set.Spec.ManagedBy; got == nil || *got != "training.kubeflow.org/trireme" {
+		t.Errorf("managedBy is %v", got)
+	}
 	wantPods := map[string]int32{"launcher": 1, "worker": 3}
 	for i := range set.Spec.ReplicatedJobs {
 		replicated := &set.Spec.ReplicatedJobs[i]
@@ -59,8 +75,8 @@ func TestTheShapeOfAJobSet(t *testing.T) {
 		if want := wantPods[replicated.Name]; replicated.Replicas != 1 || *spec.Parallelism != want || *spec.Completions != want || *spec.CompletionMode != batchv1.IndexedCompletion {
 			t.Errorf("%s is %d Jobs of %d pods at a time, %d in all, %s", replicated.Name, replicated.Replicas, *spec.Parallelism, *spec.Completions, *spec.CompletionMode)
 		}
-		if *spec.BackoffLimit != 0 || spec.Template.Spec.RestartPolicy != corev1.RestartPolicyNever {
-			t.Errorf("pods of %s are started anew %d times, %s", replicated.Name, *spec.BackoffLimit, spec.Template.Spec.RestartPolicy)
+		if *spec.BackoffLimit != 0 {
+			t.Errorf("pods of %s are recreated %d times", replicated.Name, *spec.BackoffLimit)
 		}
 		delete(wantPods, replicated.Name)
 	}
@@ -81,13 +97,45 @@ func TestTheShapeOfAJobSet(t *testing.T) {
 	}
 }
 
+// Kubernetes' Job controller leaves the launcher's Job alone.
+func TestTheShapeOfALauncherJob(t *testing.T) {
+	launcher := one[*batchv1.Job](t, whole{job: ofMPIJob()}.plan(t).Ensure)
+	want := batchv1.JobSpec{
+		ManagedBy: new("training.kubeflow.org/trireme"), BackoffLimit: new(int32(6)), Template: launcher.Spec.Template,
+	}
+	if diff := cmp.Diff(want, launcher.Spec); diff != "" {
+		t.Errorf("spec (-want +got):\n%s", diff)
+	}
+}
+
+// What starts MPI is added to pods, so that what Kueue and people see in a workload
+// is what users wrote.
+func TestTemplatesOfWorkloadsAreTheModels(t *testing.T) {
+	for name, tc := range plans {
+		if tc.state.Stage != "" {
+			continue
+		}
+		t.Run(name, func(t *testing.T) {
+			made, templates := tc.job(), templatesOf(tc.plan(t).Ensure)
+			want := map[string]*corev1.PodTemplateSpec{training.RoleLauncher: made.Launcher.Template.DeepCopy()}
+			want[training.RoleLauncher].Spec.RestartPolicy = corev1.RestartPolicyNever
+			if made.Kind == job.KindTrainJob {
+				want[training.RoleWorker] = made.Worker.Template.DeepCopy()
+			}
+			if diff := cmp.Diff(want, templates); diff != "" {
+				t.Errorf("templates (-model +workload):\n%s", diff)
+			}
+		})
+	}
+}
+
 func TestPriorityAndQueueReachThePods(t *testing.T) {
 	for name, tc := range map[string]whole{
 		"an MPIJob":  {job: ofMPIJob(priority("urgent"), volcanoQueue("research")), has: hasVolcano},
 		"a TrainJob": {job: ofTrainJob(asksVolcano("research", "urgent")), has: hasVolcano},
 	} {
 		t.Run(name, func(t *testing.T) {
-			for name, pod := range podsOf(tc.plan(t).Ensure) {
+			for name, pod := range podsOf(tc.plan(t)) {
 				if pod.Spec.PriorityClassName != "urgent" || pod.Annotations["scheduling.volcano.sh/queue-name"] != "research" {
 					t.Errorf("%s has the priority %q and the queue %q", name, pod.Spec.PriorityClassName, pod.Annotations["scheduling.volcano.sh/queue-name"])
 				}
@@ -123,7 +171,7 @@ func TestNamesAreFoundOnTheHostsNetwork(t *testing.T) {
 				}
 			}
 			for _, made := range []func() *job.Job{ofMPIJob(both(change)), ofTrainJob(runtimeDoes(change))} {
-				for name, pod := range podsOf(whole{job: made}.plan(t).Ensure) {
+				for name, pod := range podsOf(whole{job: made}.plan(t)) {
 					if pod.Spec.DNSPolicy != tc.want {
 						t.Errorf("%s has dnsPolicy %q, want %q", name, pod.Spec.DNSPolicy, tc.want)
 					}
@@ -149,7 +197,7 @@ func TestAPortThatIsListedIsNotListedAgain(t *testing.T) {
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			lists := both(func(template *corev1.PodTemplateSpec) { template.Spec.Containers[0].Ports = tc.listed })
-			for name, pod := range podsOf(whole{job: ofMPIJob(lists)}.plan(t).Ensure) {
+			for name, pod := range podsOf(whole{job: ofMPIJob(lists)}.plan(t)) {
 				if diff := cmp.Diff(tc.want, container(pod).Ports); diff != "" {
 					t.Errorf("ports of %s (-want +got):\n%s", name, diff)
 				}
@@ -162,18 +210,26 @@ func TestAPortThatIsListedIsNotListedAgain(t *testing.T) {
 }
 
 // A number that a template names for all of its pods is nobody's number.
-func TestOnlyWorkersOfAnMPIJobAreNumbered(t *testing.T) {
-	want := map[string]string{"Pod resnet-worker-0": "0", "Pod resnet-worker-1": "1"}
-	got := map[string]string{}
-	for _, made := range []func() *job.Job{ofMPIJob(both(ownNames)), ofTrainJob(runtimeDoes(ownNames))} {
-		for name, pod := range podsOf(whole{job: made}.plan(t).Ensure) {
-			if index, found := pod.Labels[training.LabelReplicaIndex]; found {
-				got[name] = index
-			}
-		}
+func TestReplicaIndexes(t *testing.T) {
+	tests := map[string]struct {
+		job  func() *job.Job
+		want map[string]string
+	}{
+		"an MPIJob":  {ofMPIJob(both(ownNames)), map[string]string{"resnet-worker-0": "0", "resnet-worker-1": "1"}},
+		"a TrainJob": {ofTrainJob(nodes(2), runtimeDoes(ownNames)), map[string]string{"bert-worker-0-0-r0": "0", "bert-worker-0-1-r0": "1"}},
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("numbers (-want +got):\n%s", diff)
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			got := map[string]string{}
+			for name, pod := range podsOf(whole{job: tc.job}.plan(t)) {
+				if index, found := pod.Labels[training.LabelReplicaIndex]; found {
+					got[name] = index
+				}
+			}
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Errorf("numbers (-want +got):\n%s", diff)
+			}
+		})
 	}
 }
 
@@ -188,20 +244,20 @@ func TestTemplatesThatAdmissionRefuses(t *testing.T) {
 		"an MPIJob without containers":  {ofMPIJob(both(noContainers)), 3},
 		"an MPIJob without a launcher":  {ofMPIJob(func(mpiJob *v2beta1.MPIJob) { delete(mpiJob.Spec.MPIReplicaSpecs, v2beta1.MPIReplicaTypeLauncher) }), 3},
 		"an MPIJob of fewer than none":  {ofMPIJob(replicas(-1)), 1},
-		"a TrainJob without containers": {ofTrainJob(runtimeDoes(noContainers)), 2},
-		"a TrainJob of fewer than none": {ofTrainJob(nodes(-1)), 2},
+		"a TrainJob without containers": {ofTrainJob(runtimeDoes(noContainers)), 5},
+		"a TrainJob of fewer than none": {ofTrainJob(nodes(-1)), 1},
 		"a TrainJob of a runtime of nobody": {ofTrainJob(func(_ *v2alpha1.TrainJob, runtime *v2alpha1.TrainingRuntimeSpec) {
 			runtime.Template.Spec.ReplicatedJobs = nil
-		}), 2},
+		}), 5},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for _, has := range everyGang {
-				for _, stage := range []Stage{Initializing, Suspended, Finished, Active} {
+				for _, stage := range []Stage{Initializing, Suspended, Held, Restarting, Finished, Active} {
 					plan := whole{job: tc.job, has: has, state: State{Stage: stage}}.plan(t)
 					if stage != Active {
 						continue
 					}
-					pods := podsOf(plan.Ensure)
+					pods := podsOf(plan)
 					if len(pods) != tc.want {
 						t.Errorf("%d pods, want %d", len(pods), tc.want)
 					}
@@ -217,22 +273,16 @@ func TestTemplatesThatAdmissionRefuses(t *testing.T) {
 }
 
 func TestWorkersKnowTheirNumber(t *testing.T) {
-	for name, pod := range podsOf(whole{job: ofMPIJob(launcherRunsRanks)}.plan(t).Ensure) {
-		got, found := variables(container(pod))["MPIJOB_WORKER_INDEX"]
-		if want, isWorker := map[string]string{"Pod resnet-worker-0": "0", "Pod resnet-worker-1": "1"}[name]; found != isWorker || got != want {
-			t.Errorf("%s has the number %q (%t), want %q", name, got, found, want)
-		}
-	}
-	for name, pod := range podsOf(whole{job: ofTrainJob()}.plan(t).Ensure) {
-		got := "none"
-		for _, variable := range container(pod).Env {
-			if variable.Name == "MPIJOB_WORKER_INDEX" {
-				got = fmt.Sprintf("%s%s", variable.Value, variable.ValueFrom.FieldRef.FieldPath)
+	want := map[string]string{"resnet-worker-0": "0", "resnet-worker-1": "1", "bert-worker-0-0-r0": "0", "bert-worker-0-1-r0": "1"}
+	got := map[string]string{}
+	for _, made := range []func() *job.Job{ofMPIJob(launcherRunsRanks), ofTrainJob(nodes(2))} {
+		for name, pod := range podsOf(whole{job: made}.plan(t)) {
+			if index, found := variables(container(pod))["MPIJOB_WORKER_INDEX"]; found {
+				got[name] = index
 			}
 		}
-		want := map[string]string{"JobSet bert launcher": "none", "JobSet bert worker": "metadata.annotations['batch.kubernetes.io/job-completion-index']"}[name]
-		if got != want {
-			t.Errorf("%s has the number %s, want %s", name, got, want)
-		}
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("numbers (-want +got):\n%s", diff)
 	}
 }

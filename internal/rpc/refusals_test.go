@@ -158,7 +158,7 @@ func TestRefusals(t *testing.T) {
 		"a list of one and of all":    {list(&wire.ListMPIJobsRequest{Namespace: "team", AllNamespaces: true}), "namespace and all_namespaces cannot both be set"},
 		"a selector that is none":     {list(&wire.ListMPIJobsRequest{Namespace: "team", LabelSelector: "a=b=c"}), "label_selector: "},
 		"a limit below nothing":       {list(&wire.ListMPIJobsRequest{Namespace: "team", Limit: -1}), "limit: must be from 1 to 1000"},
-		"a state that there is not":   {list(&wire.ListMPIJobsRequest{Namespace: "team", Status: "Runing"}), `status: "Runing" is none of Submitted, Queued, Suspended, Pending, Running, Succeeded, Failed, Deleting`},
+		"a state that there is not":   {list(&wire.ListMPIJobsRequest{Namespace: "team", Status: "Runing"}), `status: "Runing" is none of Submitted, Queued, Suspended, Pending, Restarting, Running, Succeeded, Failed, Deleting`},
 		"logs of other pods":          {logs(&wire.GetMPIJobLogsRequest{PodType: "initializer"}), "pod_type must be 'launcher' or 'worker'"},
 		"logs of a launcher's number": {logs(&wire.GetMPIJobLogsRequest{PodType: "launcher", PodIndex: new(int32(0))}), "pod_index is the number of a worker; the launcher has none"},
 		"logs of a worker before all": {logs(&wire.GetMPIJobLogsRequest{PodIndex: new(int32(-1))}), "pod_index must not be negative"},

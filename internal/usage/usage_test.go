@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -37,7 +36,7 @@ func podNamed(name, role string, change ...func(*corev1.Pod)) corev1.Pod {
 	pod := corev1.Pod{ObjectMeta: metav1.ObjectMeta{
 		Namespace: "team", Name: name, CreationTimestamp: metav1.NewTime(begun),
 		Labels: map[string]string{training.LabelJobName: "train", training.LabelJobType: training.JobTypeMPIJob, training.LabelReplicaType: role},
-	}}
+	}, Spec: corev1.PodSpec{Hostname: name}}
 	for _, change := range change {
 		change(&pod)
 	}
@@ -55,7 +54,7 @@ func somePods() []corev1.Pod {
 func TestPodsAreToldApart(t *testing.T) {
 	indexed := func(index string) func(*corev1.Pod) {
 		return func(pod *corev1.Pod) {
-			pod.Labels[training.LabelJobType], pod.Labels[batchv1.JobCompletionIndexAnnotation] = training.JobTypeTrainJob, index
+			pod.Labels[training.LabelJobType], pod.Spec.Hostname = training.JobTypeTrainJob, "train-worker-0-"+index
 		}
 	}
 	for name, test := range map[string]struct {

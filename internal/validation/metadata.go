@@ -52,6 +52,19 @@ func labels(findings *Findings, old, meta *metav1.ObjectMeta, kind job.Kind) {
 	istio(findings, metadata, old, meta)
 }
 
+// notExclusive says why JobSet's exclusive placement is refused, and what to use.
+const notExclusive = "is not supported: JobSet's webhook admits the other pods only after the first is scheduled, and a gang is scheduled " +
+	"only once all its pods exist. Use podAffinity, topologySpreadConstraints or Kueue's topology-aware scheduling instead"
+
+// exclusiveTopology refuses JobSet's annotation for exclusive placement, unless an
+// object has it already.
+func exclusiveTopology(findings *Findings, at *field.Path, old, annotations map[string]string) {
+	value, found := annotations[training.AnnotationExclusiveTopology]
+	if found && changed(old, training.AnnotationExclusiveTopology, value) {
+		findings.refuse(field.Forbidden(at.Child("annotations").Key(training.AnnotationExclusiveTopology), notExclusive))
+	}
+}
+
 // changed tells whether a key has another value than before.
 func changed(old map[string]string, key, value string) bool {
 	before, found := old[key]

@@ -62,6 +62,7 @@ func (check *podCheck) template(at *field.Path, template *corev1.PodTemplateSpec
 	}
 	check.findings.refuse(labelsInOrder(template.Labels, at.Child("metadata", "labels"))...)
 	check.findings.refuse(annotationsInOrder(template.Annotations, at.Child("metadata", "annotations"))...)
+	exclusiveTopology(check.findings, at.Child("metadata"), nil, template.Annotations)
 	check.findings.refuse(labelsInOrder(pod.NodeSelector, spec.Child("nodeSelector"))...)
 	if dns := pod.DNSConfig; dns != nil && len(dns.Searches) > maxSearches {
 		check.findings.refuse(field.TooMany(spec.Child("dnsConfig", "searches"), len(dns.Searches), maxSearches))

@@ -42,6 +42,7 @@ func (rules *Rules) CreateTrainJob(trainJob *v2alpha1.TrainJob, in *Surroundings
 	}
 	nameFits(check.Findings, trainJob.Name, job.LauncherPodName(trainJob.Name))
 	labels(check.Findings, nil, &trainJob.ObjectMeta, job.KindTrainJob)
+	exclusiveTopology(check.Findings, metadata, nil, trainJob.Annotations)
 	check.runtimeRef()
 	check.trainer()
 	check.lifetime()
@@ -165,11 +166,15 @@ func (check *trainJobCheck) withRuntime(made *job.Job) {
 	if len(launcher) > 0 && len(launcher[0].Command) == 0 && len(launcher[0].Args) == 0 {
 		check.warn(trainer.Child("command"), "neither the job nor its runtime has a command, so the entrypoint of the image must start MPI")
 	}
-	if made.Queue != "" && made.Gang.Scheduler == job.Native {
-		check.refuse(field.Forbidden(metadata.Child("labels").Key(training.LabelQueue),
-			"Kueue does not pass on what the runtime's native gang scheduling needs; use a runtime with coscheduling, or no queue"))
-	}
 	runtime := check.spec.Child("runtimeRef", "name")
+	// A runtime may have been stored before this was refused.
+	for _, role := range []*job.Role{&made.Launcher, &made.Worker} {
+		if _, found := role.Template.Annotations[training.AnnotationExclusiveTopology]; found {
+			check.refuse(field.Invalid(runtime, check.trainJob.Spec.RuntimeRef.Name,
+				fmt.Sprintf("its template has the annotation %s, which %s", training.AnnotationExclusiveTopology, notExclusive)))
+			break
+		}
+	}
 	place := &place{
 		rules:         check.rules,
 		findings:      check.Findings,

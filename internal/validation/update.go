@@ -28,8 +28,10 @@ func (rules *Rules) UpdateMPIJob(old, changed *v2beta1.MPIJob) *Findings {
 	suspended := isTrue(before.RunPolicy.Suspend) || isTrue(after.RunPolicy.Suspend)
 	after.RunPolicy.Suspend = before.RunPolicy.Suspend
 	if suspended {
-		for role, replica := range after.MPIReplicaSpecs {
-			if earlier := before.MPIReplicaSpecs[role]; earlier != nil && replica != nil {
+		for _, role := range slices.Sorted(maps.Keys(after.MPIReplicaSpecs)) {
+			if earlier, replica := before.MPIReplicaSpecs[role], after.MPIReplicaSpecs[role]; earlier != nil && replica != nil {
+				at := field.NewPath("spec", "mpiReplicaSpecs").Child(string(role), "template", "metadata")
+				exclusiveTopology(findings, at, earlier.Template.Annotations, replica.Template.Annotations)
 				ignorePlacement(replica, earlier)
 			}
 		}
@@ -60,6 +62,7 @@ func (rules *Rules) UpdateTrainJob(old, changed *v2alpha1.TrainJob) *Findings {
 	after.Suspend = before.Suspend
 	findings.refuse(unchanged(field.NewPath("spec"), before, after)...)
 	changedLabels(findings, &old.ObjectMeta, &changed.ObjectMeta, job.KindTrainJob)
+	exclusiveTopology(findings, metadata, old.Annotations, changed.Annotations)
 	return findings
 }
 

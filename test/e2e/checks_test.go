@@ -134,9 +134,15 @@ func TestDiagnoseAJobOverQuota(t *testing.T) {
 		job.until("it is suspended", time.Minute, func(training.Progress) bool { _, is := conditionsOf(job.object)["Suspended"]; return is })
 		stdout, _ := odh(t, 1, job.namespace, "diagnose", "train")
 		contains(t, stdout, "[certain] The job is suspended", `"suspend":false`)
+		// A job that is suspended is not held against the quota; when it is resumed
+		// there is no room for all of it.
 		createQuota(t, job.client, quotaOfPods(job.namespace, "1"))
 		job.change(setSuspend(false))
-		job.fails(training.FailureResourceQuota)
+		job.until("it waits for the quota", time.Minute, func(progress training.Progress) bool {
+			return progress.QuotaWait != nil && progress.QuotaWait.Name == "small"
+		})
+		ended := job.fails(training.FailureResourceQuota, "exceeded quota: small", "kubectl describe quota")
+		t.Log(ended.FailureMessage)
 		stdout, _ = odh(t, 6, job.namespace, "diagnose", "train")
 		contains(t, stdout, "[cause] The job failed: ResourceQuotaExceeded", "Fix: kubectl describe resourcequota", "[likely] The namespace's quota is too small", "quota small leaves")
 	})

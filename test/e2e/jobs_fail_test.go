@@ -163,20 +163,6 @@ func TestAGangThatCannotFit(t *testing.T) {
 	})
 }
 
-func TestTheQuotaRefusesAPod(t *testing.T) {
-	bothFail(t, 2, allreduce, func(t *testing.T, object client.Object) {
-		api, namespace := newNamespace(t)
-		// A job that is suspended is not held against the quota; when it is resumed
-		// there is no room for all of it.
-		setSuspend(true)(object)
-		job := submitTo(t, api, namespace, object)
-		createQuota(t, api, quotaOfPods(namespace, "1"))
-		job.change(setSuspend(false))
-		ended := job.fails(training.FailureResourceQuota, "exceeded quota: small", "kubectl describe quota")
-		t.Log(ended.FailureMessage)
-	})
-}
-
 func TestAnImageThatIsNotThere(t *testing.T) {
 	bothFail(t, 2, allreduce, func(t *testing.T, object client.Object) {
 		switch object := object.(type) {

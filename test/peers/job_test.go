@@ -37,6 +37,9 @@ type jobShape struct {
 	cpus int
 	// gang places the pods.
 	gang gangScheduler
+	// topology is the node label that must have the same value on the nodes of all
+	// pods; any nodes if it is empty.
+	topology string
 }
 
 // jobState is what becomes of a job.
@@ -67,6 +70,12 @@ func saysNothing(*place, string, jobState) error { return nil }
 func (shape jobShape) pod() corev1.PodTemplateSpec {
 	template := corev1.PodTemplateSpec{Spec: simulatedPodSpec(shape.cpus)}
 	template.Spec.SchedulerName = shape.gang.name
+	template.Annotations = map[string]string{}
+	if shape.topology != "" {
+		template.Annotations["kueue.x-k8s.io/podset-required-topology"] = shape.topology
+		// Without a group, launcher and workers may get different domains.
+		template.Annotations["kueue.x-k8s.io/podset-group-name"] = "ranks"
+	}
 	return template
 }
 
@@ -74,7 +83,7 @@ func (shape jobShape) pod() corev1.PodTemplateSpec {
 func (shape jobShape) endingPod() corev1.PodTemplateSpec {
 	template := shape.pod()
 	if shape.runFor != "" {
-		template.Annotations = map[string]string{"trireme.local/simulated-run": shape.runFor}
+		template.Annotations["trireme.local/simulated-run"] = shape.runFor
 	}
 	return template
 }

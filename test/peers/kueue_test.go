@@ -14,4 +14,6 @@ func TestKueueWithJobSets(t *testing.T) {
 	t.Run("one stops and resumes", jobSet.stopsAndResumes)
 	t.Run("one gives way", jobSet.givesWay)
 	t.Run("one finishes", jobSet.finishes)
+	t.Run("one runs in one rack", jobSet.runsInOneRack)
+	t.Run("one waits for a rack", jobSet.waitsForRack)
 }

@@ -10,6 +10,8 @@ func TestKueueWithMPIJobs(t *testing.T) {
 	t.Run("one stops and resumes", triremeMPIJob.stopsAndResumes)
 	t.Run("one gives way", triremeMPIJob.givesWay)
 	t.Run("one finishes", triremeMPIJob.finishes)
+	t.Run("one runs in one rack", triremeMPIJob.runsInOneRack)
+	t.Run("one waits for a rack", triremeMPIJob.waitsForRack)
 }
 
 // A TrainJob waits as the JobSet that it becomes.
@@ -18,4 +20,6 @@ func TestKueueWithTrainJobs(t *testing.T) {
 	t.Run("one stops and resumes", trainJob.stopsAndResumes)
 	t.Run("one gives way", trainJob.givesWay)
 	t.Run("one finishes", trainJob.finishes)
+	t.Run("one runs in one rack", trainJob.runsInOneRack)
+	t.Run("one waits for a rack", trainJob.waitsForRack)
 }

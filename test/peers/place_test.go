@@ -59,8 +59,9 @@ func newPlace(t *testing.T) *place {
 }
 
 // clear waits until the pods are gone, and with them what they took of the nodes;
-// the rest of the namespace may take its time. What a failed test leaves is
-// shown first.
+// the rest of the namespace may take its time. Kueue counts the nodes of a Workload
+// as taken until that is deleted, and does not try the jobs of another queue again
+// when it is. What a failed test leaves is shown first.
 func (place *place) clear() {
 	if place.Failed() {
 		state, err := shell(fmt.Sprintf(`bin/cluster kubectl get -n %[1]s -o wide pods,jobs,jobsets,mpijobs,trainjobs,podgroups.scheduling.x-k8s.io,podgroups.scheduling.volcano.sh,workloads.kueue.x-k8s.io
@@ -74,8 +75,13 @@ func (place *place) clear() {
 	if err == nil {
 		err = place.client.Delete(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: place.namespace}})
 	}
+	workloads := &unstructured.UnstructuredList{}
+	workloads.SetGroupVersionKind(workloadKind)
 	for pods := (corev1.PodList{}); err == nil; time.Sleep(100 * time.Millisecond) {
-		if err = place.client.List(ctx, &pods, client.InNamespace(place.namespace)); err == nil && len(pods.Items) == 0 {
+		if err = place.client.List(ctx, &pods, client.InNamespace(place.namespace)); err == nil {
+			err = place.client.List(ctx, workloads, client.InNamespace(place.namespace))
+		}
+		if err == nil && len(pods.Items) == 0 && len(workloads.Items) == 0 {
 			return
 		}
 	}

@@ -34,10 +34,18 @@ func (kind jobKind) submit(place *place, shape jobShape) {
 // nothing in that asks for what its queue does not cover.
 func (place *place) createQueue(pods int) {
 	place.Helper()
+	place.createQueueOn("{}", pods)
+}
+
+// createQueueOn creates a LocalQueue for that many CPUs of nodes that the spec of a
+// ResourceFlavor describes.
+func (place *place) createQueueOn(flavor string, cpus int) {
+	place.Helper()
 	place.create(fmt.Sprintf(`
 apiVersion: kueue.x-k8s.io/v1beta2
 kind: ResourceFlavor
 metadata: {name: %[1]s}
+spec: %[4]s
 ---
 apiVersion: kueue.x-k8s.io/v1beta2
 kind: ClusterQueue
@@ -53,7 +61,7 @@ apiVersion: kueue.x-k8s.io/v1beta2
 kind: LocalQueue
 metadata: {name: %[3]s}
 spec: {clusterQueue: %[1]s}
-`, place.namespace, pods, queueOf))
+`, place.namespace, cpus, queueOf, flavor))
 }
 
 // workload is what Kueue made of a job.

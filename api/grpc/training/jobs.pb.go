@@ -2005,8 +2005,8 @@ type JobRow struct {
 	Runtime     string `protobuf:"bytes,5,opt,name=runtime,proto3" json:"runtime,omitempty"`
 	RuntimeKind string `protobuf:"bytes,6,opt,name=runtime_kind,json=runtimeKind,proto3" json:"runtime_kind,omitempty"`
 	Framework   string `protobuf:"bytes,7,opt,name=framework,proto3" json:"framework,omitempty"`
-	// status in one word: Submitted, Queued, Suspended, Pending, Running, Succeeded,
-	// Failed, Deleting.
+	// status in one word: Submitted, Queued, Suspended, Pending, Restarting, Running,
+	// Succeeded, Failed, Deleting.
 	Status string `protobuf:"bytes,8,opt,name=status,proto3" json:"status,omitempty"`
 	// phase is the operator's: Pending, Running, Succeeded, Failed.
 	Phase          string                 `protobuf:"bytes,9,opt,name=phase,proto3" json:"phase,omitempty"`

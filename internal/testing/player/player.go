@@ -1,6 +1,6 @@
 // Package player plays the parts of a cluster that a test's API server lacks: the
-// scheduler, kubelets, the controllers of Jobs and JobSets, and the garbage
-// collector. It has the jobs that they play for, too.
+// scheduler, kubelets and the garbage collector. It has the jobs that they play for,
+// too.
 package player
 
 import (

@@ -4,15 +4,13 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"maps"
+	"slices"
 	"time"
 
-	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 
 	"github.com/trireme-mpi/trireme/api/training"
 	"github.com/trireme-mpi/trireme/internal/agent"
@@ -36,11 +34,12 @@ func (player *Player) PodsOf(job client.Object, role string) []*corev1.Pod {
 	return pods
 }
 
-// UntilWorkers waits until the operator has created the workers of an MPIJob.
+// UntilWorkers waits until the operator has created the workers of a job's present
+// start.
 func (player *Player) UntilWorkers(job client.Object, want int) (pods []*corev1.Pod) {
 	player.Helper()
-	player.Eventually("the workers are there", func() error {
-		if pods = player.PodsOf(job, training.RoleWorker); len(pods) != want {
+	player.Eventually("the workers exist", func() error {
+		if pods = player.started(job, training.RoleWorker); len(pods) != want {
 			return fmt.Errorf("%d workers, want %d; the job is %+v", len(pods), want, ProgressOf(job))
 		}
 		return nil
@@ -48,86 +47,41 @@ func (player *Player) UntilWorkers(job client.Object, want int) (pods []*corev1.
 	return pods
 }
 
-// StartLauncher does what the Job controller does for the launcher of an MPIJob,
-// once there is a Job.
-func (player *Player) StartLauncher(job client.Object) *corev1.Pod {
+// UntilLauncher waits until the operator has created the launcher of a job's present
+// start.
+func (player *Player) UntilLauncher(job client.Object) (launcher *corev1.Pod) {
 	player.Helper()
-	batch := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Name: job.GetName() + "-launcher"}}
-	player.Until("the launcher has a Job", batch, func() error { return nil })
-	return player.StartPod(batch, batch.Name+"-", -1)
-}
-
-// StartPod creates a pod of a Job; index is that of an Indexed Job.
-func (player *Player) StartPod(batch *batchv1.Job, prefix string, index int) *corev1.Pod {
-	player.Helper()
-	template := batch.Spec.Template.DeepCopy()
-	pod := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{
-			GenerateName: prefix, Labels: template.Labels, Annotations: template.Annotations,
-			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(batch, batchv1.SchemeGroupVersion.WithKind("Job"))},
-		},
-		Spec: template.Spec,
-	}
-	if pod.Labels == nil {
-		pod.Labels = map[string]string{}
-	}
-	pod.Labels[batchv1.JobNameLabel] = batch.Name
-	if index >= 0 {
-		pod.Labels[batchv1.JobCompletionIndexAnnotation] = fmt.Sprint(index)
-		if pod.Annotations == nil {
-			pod.Annotations = map[string]string{}
+	player.Eventually("the launcher exists", func() error {
+		pods := player.started(job, training.RoleLauncher)
+		if len(pods) != 1 {
+			return fmt.Errorf("%d launchers, want 1; the job is %+v", len(pods), ProgressOf(job))
 		}
-		pod.Annotations[batchv1.JobCompletionIndexAnnotation] = fmt.Sprint(index)
-	}
-	player.Create(pod)
-	return pod
+		launcher = pods[0]
+		return nil
+	})
+	return launcher
 }
 
-// StartJobSet does what JobSet and the Job controller do, once there is a JobSet.
-func (player *Player) StartJobSet(job client.Object) (launcher *corev1.Pod, workers []*corev1.Pod) {
+// UntilPods waits until the operator has created the pods of a job with two workers.
+func (player *Player) UntilPods(job client.Object) (launcher *corev1.Pod, workers []*corev1.Pod) {
 	player.Helper()
-	jobs := player.StartJobsOf(job)
-	for index := range int(*jobs[training.RoleWorker].Spec.Completions) {
-		workers = append(workers, player.StartPod(jobs[training.RoleWorker], fmt.Sprintf("%s-worker-0-%d-", job.GetName(), index), index))
-	}
-	return player.StartPod(jobs[training.RoleLauncher], job.GetName()+"-launcher-0-0-", 0), workers
+	workers = player.UntilWorkers(job, 2)
+	return player.UntilLauncher(job), workers
 }
 
-// restartAttempt is JobSet's label for how often it has begun anew.
-const restartAttempt = "jobset.sigs.k8s.io/restart-attempt"
-
-// StartJobsOf does what JobSet does: it creates a Job for each role.
-func (player *Player) StartJobsOf(job client.Object) map[string]*batchv1.Job {
+// started are the pods of a role that belong to the present start of a job, as its
+// status counts them. An MPIJob keeps its workers when it is restarted.
+func (player *Player) started(job client.Object, role string) []*corev1.Pod {
 	player.Helper()
-	set := &jobset.JobSet{ObjectMeta: metav1.ObjectMeta{Name: job.GetName()}}
-	player.Until("there is a JobSet", set, func() error { return nil })
-	made := map[string]*batchv1.Job{}
-	for _, replicated := range set.Spec.ReplicatedJobs {
-		batch := &batchv1.Job{
-			ObjectMeta: metav1.ObjectMeta{
-				Name: fmt.Sprintf("%s-%s-0", set.Name, replicated.Name), Labels: maps.Clone(replicated.Template.Labels), Annotations: replicated.Template.Annotations,
-				OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(set, jobset.GroupVersion.WithKind("JobSet"))},
-			},
-			Spec: *replicated.Template.Spec.DeepCopy(),
-		}
-		for _, labels := range []map[string]string{batch.Labels, batch.Spec.Template.Labels} {
-			labels[jobset.JobSetNameKey], labels[jobset.JobSetUIDKey] = set.Name, string(set.UID)
-			labels[restartAttempt] = fmt.Sprint(set.Status.Restarts)
-		}
-		player.Create(batch)
-		made[replicated.Name] = batch
+	player.MustGet(job, job.GetName())
+	restart := "0"
+	if told := ProgressOf(job).Restart; told != nil {
+		restart = fmt.Sprint(told.Count)
 	}
-	return made
-}
-
-// StartPods has the pods of a job of either kind made.
-func (player *Player) StartPods(job client.Object) (launcher *corev1.Pod, workers []*corev1.Pod) {
-	player.Helper()
-	if IsMPIJob(job) {
-		workers = player.UntilWorkers(job, 2)
-		return player.StartLauncher(job), workers
-	}
-	return player.StartJobSet(job)
+	keepsWorkers := IsMPIJob(job) && role == training.RoleWorker
+	return slices.DeleteFunc(player.PodsOf(job, role), func(pod *corev1.Pod) bool {
+		return pod.DeletionTimestamp != nil || !keepsWorkers && pod.Labels[training.LabelRestart] != restart
+	})
 }
 
 // Assign gives pods a node, as a scheduler does.
@@ -213,7 +167,8 @@ func Report(reason string, hosts int) string {
 }
 
 // Remove takes pods away at once, as a kubelet does with pods that are being
-// deleted, and the garbage collector with those whose owner is gone.
+// deleted, and the garbage collector with those whose owner is gone. What has a
+// finalizer stays until that is removed.
 func (player *Player) Remove(pods ...*corev1.Pod) {
 	player.Helper()
 	for _, pod := range pods {
@@ -228,49 +183,5 @@ func (player *Player) RemoveDeleted(pods ...*corev1.Pod) {
 		if err := player.Get(pod, pod.Name); err == nil && pod.DeletionTimestamp != nil {
 			player.Remove(pod)
 		}
-	}
-}
-
-// RemoveJobsOf plays the garbage collector of a JobSet that is gone.
-func (player *Player) RemoveJobsOf(name string) {
-	player.Helper()
-	for _, role := range []string{training.RoleLauncher, training.RoleWorker} {
-		player.Delete(&batchv1.Job{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("%s-%s-0", name, role)}}, client.PropagationPolicy(metav1.DeletePropagationBackground))
-	}
-}
-
-// RestartJobSet does what JobSet does when one of its Jobs has failed and it may
-// begin anew: the Jobs of before go, with their pods.
-func (player *Player) RestartJobSet(name string, pods ...*corev1.Pod) {
-	player.Helper()
-	set := &jobset.JobSet{}
-	player.MustGet(set, name)
-	set.Status.Restarts++
-	if err := player.Client.Status().Update(context.Background(), set); err != nil {
-		player.Fatalf("restart JobSet %s: %v", name, err)
-	}
-	player.RemoveJobsOf(name)
-	player.Remove(pods...)
-}
-
-// EndJob writes the end of a Job.
-func (player *Player) EndJob(name string, kind batchv1.JobConditionType, reason, message string) {
-	player.Helper()
-	batch := &batchv1.Job{}
-	player.MustGet(batch, name)
-	began := metav1.NewTime(time.Now().Add(-time.Second))
-	batch.Status.StartTime = &began
-	before := batchv1.JobFailureTarget
-	if kind == batchv1.JobComplete {
-		before = batchv1.JobSuccessCriteriaMet
-		batch.Status.CompletionTime = new(metav1.Now())
-	}
-	for _, condition := range []batchv1.JobConditionType{before, kind} {
-		batch.Status.Conditions = append(batch.Status.Conditions, batchv1.JobCondition{
-			Type: condition, Status: corev1.ConditionTrue, Reason: reason, Message: message, LastProbeTime: metav1.Now(), LastTransitionTime: metav1.Now(),
-		})
-	}
-	if err := player.Client.Status().Update(context.Background(), batch); err != nil {
-		player.Fatalf("end Job %s: %v", name, err)
 	}
 }

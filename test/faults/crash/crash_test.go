@@ -116,7 +116,7 @@ type story struct {
 	gang bool
 	// launcherLast: the launcher is made when the workers are ready.
 	launcherLast bool
-	// restarts is how often it may be started anew.
+	// restarts is how often it may be restarted.
 	restarts int32
 	clean    training.CleanPodPolicy
 	script   func(*life)
@@ -161,8 +161,9 @@ func stories() (all []story) {
 			for _, one := range []story{
 				{name: "succeeds", clean: training.CleanPodPolicyRunning, script: succeeds},
 				{name: "fails", clean: training.CleanPodPolicyRunning, script: fails},
-				{name: "is started anew and fails again", clean: training.CleanPodPolicyRunning, restarts: 1, script: isStartedAnew},
+				{name: "is restarted and fails again", clean: training.CleanPodPolicyRunning, restarts: 1, script: isRestarted},
 				{name: "is suspended and resumed", clean: training.CleanPodPolicyAll, script: isSuspended},
+				{name: "finishes while no operator runs", clean: training.CleanPodPolicyRunning, script: finishesUnseen},
 			} {
 				one.kind, one.gang = kind, gang
 				one.launcherLast = kind == mpiJob && !gang
@@ -178,12 +179,9 @@ func stories() (all []story) {
 func succeeds(life *life) {
 	life.runs()
 	life.endsWell()
-	life.completes()
 	life.settles("when it has succeeded", left{
-		mpiJob: {"ConfigMap/train-hostfile", "Job/train-launcher", "MPIJob/train", "Pod/train-launcher-*", "Service/train-worker"},
-		// JobSet, which is not played here, ends the workers.
-		trainJob: {"ConfigMap/train-hostfile", "ControllerRevision/train-runtime", "Job/train-launcher-0", "Job/train-worker-0", "JobSet/train",
-			"Pod/train-launcher-0-0-*", "Pod/train-worker-0-0-*", "Pod/train-worker-0-1-*", "TrainJob/train"},
+		mpiJob:   {"ConfigMap/train-hostfile", "Job/train-launcher", "MPIJob/train", "Pod/train-launcher-r0", "Service/train-worker"},
+		trainJob: {"ConfigMap/train-hostfile", "ControllerRevision/train-runtime", "JobSet/train", "Pod/train-launcher-0-0-r0", "Service/train-worker", "TrainJob/train"},
 	})
 	life.expires()
 }
@@ -193,23 +191,24 @@ func fails(life *life) {
 	life.runs()
 	life.outOfMemory(life.workers[1])
 	life.hasFailed(training.FailureWorker, left{
-		// The launcher's Job is suspended, so that its pod ends.
-		mpiJob: {"ConfigMap/train-hostfile", "Job/train-launcher", "MPIJob/train", "Pod/train-worker-1", "Service/train-worker"},
-		trainJob: {"ConfigMap/train-hostfile", "ControllerRevision/train-runtime", "Job/train-launcher-0", "Job/train-worker-0", "JobSet/train",
-			"Pod/train-launcher-0-0-*", "Pod/train-worker-0-0-*", "Pod/train-worker-0-1-*", "TrainJob/train"},
+		mpiJob:   {"ConfigMap/train-hostfile", "Job/train-launcher", "MPIJob/train", "Pod/train-worker-1", "Service/train-worker"},
+		trainJob: {"ConfigMap/train-hostfile", "ControllerRevision/train-runtime", "JobSet/train", "Pod/train-worker-0-1-r0", "Service/train-worker", "TrainJob/train"},
 	})
 }
 
-// isStartedAnew: its command fails, and once more when it is tried again.
-func isStartedAnew(life *life) {
+// isRestarted: its command fails, and once more after the restart.
+func isRestarted(life *life) {
 	life.runs()
 	life.commandFails()
-	life.startsAnew()
+	life.untilJob("the restart is announced", func(progress *training.Progress) bool {
+		return progress.Restart != nil && progress.Restart.Count == 1 && progress.Restart.Reason == training.FailureTraining
+	})
+	life.restarts()
 	life.commandFails()
 	life.hasFailed(training.FailureTraining, left{
-		mpiJob: {"ConfigMap/train-hostfile", "Job/train-launcher", "MPIJob/train", "Pod/train-launcher-*", "Pod/train-launcher-*+", "Service/train-worker"},
-		trainJob: {"ConfigMap/train-hostfile", "ControllerRevision/train-runtime", "Job/train-launcher-0", "Job/train-worker-0", "JobSet/train",
-			"Pod/train-launcher-0-0-*", "Pod/train-worker-0-0-*", "Pod/train-worker-0-1-*", "TrainJob/train"},
+		mpiJob: {"ConfigMap/train-hostfile", "Job/train-launcher", "MPIJob/train", "Pod/train-launcher-r0", "Pod/train-launcher-r1", "Service/train-worker"},
+		trainJob: {"ConfigMap/train-hostfile", "ControllerRevision/train-runtime", "JobSet/train", "Pod/train-launcher-0-0-r1", "Service/train-worker",
+			"TrainJob/train"},
 	})
 }
 
@@ -219,14 +218,29 @@ func isSuspended(life *life) {
 	life.suspend(true)
 	life.settles("when it is suspended", left{
 		mpiJob:   {"ConfigMap/train-hostfile", "MPIJob/train", "Secret/train-ssh-key", "Service/train-worker"},
-		trainJob: {"ConfigMap/train-hostfile", "ControllerRevision/train-runtime", "Secret/train-ssh", "TrainJob/train"},
+		trainJob: {"ConfigMap/train-hostfile", "ControllerRevision/train-runtime", "Secret/train-ssh", "Service/train-worker", "TrainJob/train"},
 	})
 	life.suspend(false)
 	life.runs()
 	life.endsWell()
 	life.settles("when it has succeeded", left{
 		mpiJob:   {"ConfigMap/train-hostfile", "MPIJob/train", "Service/train-worker"},
-		trainJob: {"ConfigMap/train-hostfile", "ControllerRevision/train-runtime", "TrainJob/train"},
+		trainJob: {"ConfigMap/train-hostfile", "ControllerRevision/train-runtime", "Service/train-worker", "TrainJob/train"},
+	})
+}
+
+// finishesUnseen: its launcher completes, and the launcher's pod is deleted, while no
+// operator runs. The job has succeeded all the same.
+func finishesUnseen(life *life) {
+	life.runs()
+	life.withoutOperator(func() {
+		life.Exit(life.launcher, 0, player.Report("", 2))
+		life.Remove(life.launcher)
+	})
+	life.untilPhase(training.PhaseSucceeded)
+	life.settles("when it has succeeded", left{
+		mpiJob:   {"ConfigMap/train-hostfile", "Job/train-launcher", "MPIJob/train", "Service/train-worker"},
+		trainJob: {"ConfigMap/train-hostfile", "ControllerRevision/train-runtime", "JobSet/train", "Service/train-worker", "TrainJob/train"},
 	})
 }
 

@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -37,6 +36,11 @@ type life struct {
 	// first is the same life without a crash; nil if this is it.
 	first *outcome
 	left  outcome
+
+	// hiring is held while an operator is started, and while none may be.
+	hiring sync.Mutex
+	// wire is that of the operator that was started last.
+	wire *wire
 
 	job      client.Object
 	launcher *corev1.Pod
@@ -92,7 +96,11 @@ func (life *life) employ(connection *rest.Config) (end func()) {
 func (life *life) operate(ctx context.Context, connection *rest.Config, all *sync.WaitGroup) {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	wire := &wire{journal: life.journal, stop: stop}
+	wire := &wire{journal: life.journal, stop: stop, ended: make(chan struct{})}
+	defer close(wire.ended)
+	life.hiring.Lock()
+	life.wire = wire
+	life.hiring.Unlock()
 	connection = rest.CopyConfig(connection)
 	connection.QPS, connection.Burst = 500, 1000
 	connection.WarningHandlerWithContext = rest.NoWarnings{}
@@ -103,6 +111,7 @@ func (life *life) operate(ctx context.Context, connection *rest.Config, all *syn
 	settings := config.Default()
 	settings.ClusterDomain = "cluster.local"
 	settings.LeaderElection.Enabled = false
+	settings.Failures.RestartSeconds = 1
 	manager, err := operator.NewConfined(connection, operator.Options{Config: settings, ProbeAddress: "0", Audit: io.Discard}, life.Namespace)
 	if err != nil {
 		life.Errorf("start an operator: %v", err)
@@ -115,6 +124,18 @@ func (life *life) operate(ctx context.Context, connection *rest.Config, all *syn
 	})
 	<-ctx.Done()
 	wire.underway.Wait()
+}
+
+// withoutOperator has something happen while no operator runs.
+func (life *life) withoutOperator(happens func()) {
+	life.Helper()
+	life.hiring.Lock()
+	defer life.hiring.Unlock()
+	if life.wire != nil {
+		_ = life.wire.die()
+		<-life.wire.ended
+	}
+	happens()
 }
 
 // untilJob waits until something holds of the job.
@@ -149,12 +170,12 @@ func (life *life) runs() {
 		life.Assign(life.workers...)
 		life.StartContainers(life.workers...)
 		life.Ready(life.workers...)
-		life.launcher = life.StartLauncher(life.job)
+		life.launcher = life.UntilLauncher(life.job)
 		life.Assign(life.launcher)
 		life.untilStep(training.StepPodsReady)
 		life.StartContainers(life.launcher)
 	} else {
-		life.launcher, life.workers = life.StartPods(life.job)
+		life.launcher, life.workers = life.UntilPods(life.job)
 		life.Assign(append(slices.Clone(life.workers), life.launcher)...)
 		life.untilStep(training.StepScheduled)
 		life.StartContainers(life.workers...)
@@ -182,20 +203,11 @@ func (life *life) untilReached() {
 	life.untilPhase(training.PhaseRunning)
 }
 
-// endsWell: the command has ended, and then whoever made the launcher's pod says
-// so, too.
+// endsWell: the command has ended with 0.
 func (life *life) endsWell() {
 	life.Helper()
 	life.Exit(life.launcher, 0, player.Report("", 2))
 	life.untilPhase(training.PhaseSucceeded)
-}
-
-// completes writes the end of the launcher's Job, if it is still there.
-func (life *life) completes() {
-	life.Helper()
-	if life.story.kind == mpiJob {
-		life.EndJob(life.job.GetName()+"-launcher", batchv1.JobComplete, "CompletionsReached", "Reached expected number of succeeded pods")
-	}
 }
 
 const (
@@ -315,26 +327,30 @@ func (life *life) untilLauncher(what string, holds func(*training.PodStatus) boo
 	})
 }
 
-// startsAnew: the Job's controller has another launcher for an MPIJob, and JobSet
-// all pods of a TrainJob.
-func (life *life) startsAnew() {
+// restarts: another launcher of an MPIJob runs, and all pods of a TrainJob do, once
+// the kubelets have removed those of the first start.
+func (life *life) restarts() {
 	life.Helper()
-	anew := []*corev1.Pod{}
+	life.Eventually("the pods of the restart exist", func() error {
+		life.collectGarbage()
+		if pods := life.PodsOf(life.job, training.RoleLauncher); !slices.ContainsFunc(pods, func(pod *corev1.Pod) bool { return pod.Labels[training.LabelRestart] == "1" }) {
+			return fmt.Errorf("there are %d launchers, and none of the restart; the job is %+v", len(pods), player.ProgressOf(life.job))
+		}
+		return nil
+	})
+	var created []*corev1.Pod
 	if life.story.kind == mpiJob {
-		// Kubernetes waits for ten seconds. Pods of one second are not told apart.
-		time.Sleep(time.Until(life.launcher.CreationTimestamp.Add(time.Second)))
-		life.launcher = life.StartLauncher(life.job)
+		life.launcher = life.UntilLauncher(life.job)
 	} else {
-		life.RestartJobSet(life.job.GetName(), append(life.workers, life.launcher)...)
-		life.launcher, life.workers = life.StartJobSet(life.job)
-		anew = life.workers
+		life.launcher, life.workers = life.UntilPods(life.job)
+		created = life.workers
 	}
-	anew = append(anew, life.launcher)
-	life.Assign(anew...)
-	life.untilLauncher("the launcher has another place", func(status *training.PodStatus) bool { return status.Node != "" })
-	life.StartContainers(anew...)
+	created = append(slices.Clone(created), life.launcher)
+	life.Assign(created...)
+	life.untilLauncher("the launcher is scheduled", func(status *training.PodStatus) bool { return status.Node != "" })
+	life.StartContainers(created...)
 	life.untilLauncher("the launcher runs again", func(status *training.PodStatus) bool { return status.Phase == string(corev1.PodRunning) })
-	life.Ready(anew...)
+	life.Ready(created...)
 	life.untilReached()
 }
 

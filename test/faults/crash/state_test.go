@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"regexp"
-	"slices"
 	"strings"
 
 	eventsv1 "k8s.io/api/events/v1"
@@ -49,19 +48,9 @@ type state map[string]string
 func (life *life) state() state {
 	life.Helper()
 	objects := life.objects()
-	texts := map[string][]string{}
-	for _, object := range objects {
-		name := life.normal(object.GetKind() + "/" + object.GetName())
-		texts[name] = append(texts[name], life.normal(textOf(object)))
-	}
 	found := state{}
-	for name, texts := range texts {
-		// Several of one name are pods whose names the API server has made.
-		slices.Sort(texts)
-		for _, text := range texts {
-			found[name] = text
-			name += "+"
-		}
+	for _, object := range objects {
+		found[object.GetKind()+"/"+object.GetName()] = life.normal(textOf(object))
 	}
 	return found
 }
@@ -92,8 +81,6 @@ var chance = []struct {
 }{
 	{regexp.MustCompile(`[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}`), "UID"},
 	{regexp.MustCompile(`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z`), "TIME"},
-	// Names that the API server has made.
-	{regexp.MustCompile(`(train-(?:launcher|worker)(?:-\d)*)-[bcdfghjklmnpqrstvwxz2456789]{5}\b`), "$1-*"},
 }
 
 func (life *life) normal(text string) string {
@@ -105,26 +92,17 @@ func (life *life) normal(text string) string {
 }
 
 // collectGarbage plays whoever takes away what nobody needs: the kubelets of pods
-// that are being deleted, the garbage collector, and the Job controller of Jobs
-// that are suspended.
+// that are being deleted, and the garbage collector.
 func (life *life) collectGarbage() {
 	life.Helper()
 	objects := life.objects()
-	there, suspended := map[types.UID]bool{}, map[types.UID]bool{}
+	there := map[types.UID]bool{}
 	for _, object := range objects {
 		there[object.GetUID()] = true
-		if is, _, _ := unstructured.NestedBool(object.Object, "spec", "suspend"); is && object.GetKind() == "Job" {
-			suspended[object.GetUID()] = true
-		}
 	}
 	for _, object := range objects {
 		owner := metav1.GetControllerOf(object)
-		isPod := object.GetKind() == "Pod"
-		phase, _, _ := unstructured.NestedString(object.Object, "status", "phase")
-		switch {
-		case isPod && object.GetDeletionTimestamp() != nil,
-			owner != nil && !there[owner.UID],
-			owner != nil && isPod && suspended[owner.UID] && phase == "Running":
+		if object.GetKind() == "Pod" && object.GetDeletionTimestamp() != nil || owner != nil && !there[owner.UID] {
 			life.take(object)
 		}
 	}

@@ -14,10 +14,13 @@ import (
 	"sync"
 	"sync/atomic"
 
+	batchv1 "k8s.io/api/batch/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 
 	"github.com/trireme-mpi/trireme/api/training"
 	"github.com/trireme-mpi/trireme/api/v2beta1"
@@ -46,9 +49,6 @@ type journal struct {
 	crashes []moment
 	// writes are all that were tried, each once, in their order.
 	writes []string
-	// names are those that the API server has made, in the order in which they were
-	// written to.
-	names []string
 	// done counts those that the API server took.
 	done map[string]int
 	// told are the statuses that were stored.
@@ -65,7 +65,6 @@ type told struct {
 func (journal *journal) begin(write *write) *moment {
 	journal.mutex.Lock()
 	defer journal.mutex.Unlock()
-	write.what = journal.withoutChance(write.what)
 	name := write.what
 	if isReminder(name) {
 		return nil
@@ -84,18 +83,6 @@ func (journal *journal) begin(write *write) *moment {
 		}
 	}
 	return nil
-}
-
-// withoutChance numbers names that the API server has made.
-func (journal *journal) withoutChance(what string) string {
-	prefix := generated.ReplaceAllString(what, "")
-	if prefix == what {
-		return what
-	}
-	if !slices.Contains(journal.names, what) {
-		journal.names = append(journal.names, what)
-	}
-	return fmt.Sprintf("%s-#%d", prefix, slices.Index(journal.names, what)+1)
 }
 
 // isReminder tells whether a scheduler is reminded of a gang that has waited for 15
@@ -142,8 +129,9 @@ func (journal *journal) history() []told {
 type wire struct {
 	journal *journal
 	server  http.RoundTripper
-	// stop ends the operator.
-	stop func()
+	// stop ends the operator; ended is closed when nothing of it is on its way.
+	stop  func()
+	ended chan struct{}
 
 	dead     atomic.Bool
 	underway sync.WaitGroup
@@ -199,11 +187,9 @@ type write struct {
 }
 
 var (
-	paths = regexp.MustCompile(`^/apis?/(?:[^/]+/)?v[^/]+/namespaces/[^/]+/([^/]+)(?:/([^/]+))?(?:/(.+))?$`)
-	// generated is how names end that the API server makes.
-	generated = regexp.MustCompile(`-[bcdfghjklmnpqrstvwxz2456789]{5}$`)
-	decoder   = serializer.NewCodecFactory(operator.Scheme()).UniversalDeserializer()
-	verbs     = map[string]string{http.MethodPost: "create", http.MethodPut: "update", http.MethodPatch: "patch", http.MethodDelete: "delete"}
+	paths   = regexp.MustCompile(`^/apis?/(?:[^/]+/)?v[^/]+/namespaces/[^/]+/([^/]+)(?:/([^/]+))?(?:/(.+))?$`)
+	decoder = serializer.NewCodecFactory(operator.Scheme()).UniversalDeserializer()
+	verbs   = map[string]string{http.MethodPost: "create", http.MethodPut: "update", http.MethodPatch: "patch", http.MethodDelete: "delete"}
 )
 
 func writeOf(request *http.Request) (*write, error) {
@@ -231,7 +217,12 @@ func writeOf(request *http.Request) (*write, error) {
 			name = event.Reason
 		}
 	}
-	made.what = fmt.Sprintf("%s %s/%s", verbs[request.Method], resource, name)
+	verb := verbs[request.Method]
+	// The one such patch is the removal of a launcher's finalizer.
+	if request.Header.Get("Content-Type") == string(types.StrategicMergePatchType) {
+		verb = "release"
+	}
+	made.what = fmt.Sprintf("%s %s/%s", verb, resource, name)
 	return made, nil
 }
 
@@ -256,16 +247,45 @@ func bodyOf(request *http.Request) (client.Object, error) {
 // statusOf names a status by what is the same in each life: how many pods of
 // several are seen at a moment is not.
 func statusOf(object client.Object) (string, *told) {
+	switch workload := object.(type) {
+	case *jobset.JobSet:
+		return jobSetStatusOf(workload), nil
+	case *batchv1.Job:
+		return batchJobStatusOf(workload), nil
+	}
 	progress := player.ProgressOf(object)
 	last := "nothing"
 	if steps := progress.Timeline; len(steps) > 0 {
 		last = string(steps[len(steps)-1].Step)
 	}
-	text := fmt.Sprintf("tell generation %d: %s, %s", progress.ObservedGeneration, progress.Phase, last)
+	text := fmt.Sprintf("tell generation %d: ", progress.ObservedGeneration)
+	if progress.Restart != nil {
+		text += fmt.Sprintf("restart %d, ", progress.Restart.Count)
+	}
+	text += fmt.Sprintf("%s, %s", progress.Phase, last)
 	if job, is := object.(*v2beta1.MPIJob); is && shallHaveNoPods(job) && !hasPods(job) {
 		text += ", no pods"
 	}
 	return text, &told{phase: progress.Phase, reason: progress.FailureReason}
+}
+
+func jobSetStatusOf(set *jobset.JobSet) string {
+	ready := int32(0)
+	for _, child := range set.Status.ReplicatedJobsStatus {
+		ready += child.Ready
+	}
+	return fmt.Sprintf("tell jobsets/%s: restarts %d, %d ready, end %q", set.Name, set.Status.Restarts, ready, set.Status.TerminalState)
+}
+
+func batchJobStatusOf(batch *batchv1.Job) string {
+	ready, end := int32(0), batchv1.JobConditionType("")
+	if batch.Status.Ready != nil {
+		ready = *batch.Status.Ready
+	}
+	for _, condition := range batch.Status.Conditions {
+		end = condition.Type
+	}
+	return fmt.Sprintf("tell jobs/%s: %d failed, %d ready, end %q", batch.Name, batch.Status.Failed, ready, end)
 }
 
 func shallHaveNoPods(job *v2beta1.MPIJob) bool {

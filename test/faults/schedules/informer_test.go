@@ -5,7 +5,6 @@ import (
 	"reflect"
 	"slices"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -121,8 +120,8 @@ func (informer *informer) tell(before, after client.Object) {
 	}
 }
 
-// matches tells whether selectors let an object through. Fields are those that events
-// are watched by, and those of the operator's indexes.
+// matches tells whether selectors let an object through. Fields are those of the
+// operator's indexes.
 func matches(object client.Object, byLabel labels.Selector, byField fields.Selector) bool {
 	if byLabel != nil && !byLabel.Matches(labels.Set(object.GetLabels())) {
 		return false
@@ -131,12 +130,11 @@ func matches(object client.Object, byLabel labels.Selector, byField fields.Selec
 		return true
 	}
 	known := fields.Set{}
-	if about, isEvent := object.(*corev1.Event); isEvent {
-		known["reason"], known["involvedObject.kind"] = about.Reason, about.InvolvedObject.Kind
-	}
 	for _, index := range operator.Indexes() {
 		if reflect.TypeOf(index.Object) == reflect.TypeOf(object) {
-			known[index.Field] = index.Values(object)[0]
+			for _, value := range index.Values(object) {
+				known[index.Field] = value
+			}
 		}
 	}
 	return byField.Matches(known)

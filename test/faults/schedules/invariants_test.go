@@ -8,12 +8,14 @@ import (
 	"strings"
 	"time"
 
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 
 	"github.com/trireme-mpi/trireme/api/training"
 	"github.com/trireme-mpi/trireme/api/v2alpha1"
@@ -38,7 +40,7 @@ type facts struct {
 	// endedWell: a launcher's command ended with 0. wellFirst: its pod ended so before
 	// anything bad had happened.
 	endedWell, wellFirst bool
-	// troubles by role; those of Jobs and JobSets have none.
+	// troubles by role; those of workloads have none.
 	troubles  map[string][]string
 	refused   bool
 	suspended bool
@@ -106,6 +108,9 @@ func (simulation *simulation) check(kind string, made change, content []byte) {
 	simulation.checkSecrets(kind, made.after, content)
 	if made.before == nil {
 		simulation.checkOwner(kind, made.after)
+		if pod, isPod := made.after.(*corev1.Pod); isPod {
+			simulation.checkFlavor(pod)
+		}
 	}
 	if kind == string(simulation.wish.kind) {
 		simulation.checkStatus(made)
@@ -144,13 +149,15 @@ func (simulation *simulation) checkKeys(where string, content []byte) {
 func (simulation *simulation) checkOwner(kind string, object client.Object) {
 	root := simulation.rootOf(object)
 	simulation.roots[object.GetUID()] = root
-	if root == "" && !isNobodys(kind) {
+	if root == "" && !isNobodys(object) {
 		simulation.fail("%s %s has no owner", kind, object.GetName())
 	}
 }
 
-// isNobodys: events go by themselves, and runtimes are the platform's.
-func isNobodys(kind string) bool { return kind == "ClusterTrainingRuntime" || kind == "Event" }
+// isNobodys: runtimes are the platform's, and the rival is another user's.
+func isNobodys(object client.Object) bool {
+	return kindOf(object) == "ClusterTrainingRuntime" || object.GetName() == rivalName.Name
+}
 
 // standing is what a status says.
 type standing struct {
@@ -158,6 +165,7 @@ type standing struct {
 	reason          training.FailureReason
 	message         string
 	completion      string
+	restarts        int32
 	suspended       bool
 	succeeded, lost bool
 }
@@ -181,6 +189,9 @@ func standingOf(object client.Object) (found standing) {
 		found.suspended, found.succeeded, found.lost = holds(v2beta1.JobSuspended), holds(v2beta1.JobSucceeded), holds(v2beta1.JobFailed)
 	}
 	found.phase, found.reason, found.message = progress.Phase, progress.FailureReason, progress.FailureMessage
+	if progress.Restart != nil {
+		found.restarts = progress.Restart.Count
+	}
 	if completion != nil {
 		found.completion = completion.UTC().String()
 	}
@@ -202,6 +213,10 @@ func (simulation *simulation) checkStatus(made change) {
 	switch {
 	case before.isFinal():
 		simulation.fail("an end was taken back: %+v became %+v", before, after)
+	case after.restarts < before.restarts || after.restarts > simulation.wish.backoff:
+		simulation.fail("restart %d of at most %d follows restart %d", after.restarts, simulation.wish.backoff, before.restarts)
+	case after.restarts > before.restarts && simulation.before.wellFirst:
+		simulation.fail("the launcher had ended well before anything happened, and the job is restarted")
 	case before.phase != "" && after.phase == "":
 		simulation.fail("the phase %s was taken back", before.phase)
 	case after.succeeded != (after.phase == training.PhaseSucceeded) || after.lost != (after.phase == training.PhaseFailed) || after.isFinal() != (after.completion != ""):
@@ -241,10 +256,20 @@ func (simulation *simulation) checkFailure(said standing, known *facts) {
 	}
 }
 
+// hasUnplaced tells whether a pod of a job is not scheduled, or does not exist.
 func (simulation *simulation) hasUnplaced(job types.UID) bool {
-	return slices.ContainsFunc(simulation.server.all("Pod"), func(object client.Object) bool {
-		return simulation.roots[object.GetUID()] == job && object.(*corev1.Pod).Spec.NodeName == ""
-	})
+	hosts := map[string]bool{}
+	for _, object := range simulation.server.all("Pod") {
+		pod := object.(*corev1.Pod)
+		if simulation.roots[pod.UID] != job || hasEnded(pod) || pod.Spec.Hostname == "" {
+			continue
+		}
+		if pod.Spec.NodeName == "" {
+			return true
+		}
+		hosts[pod.Spec.Hostname] = true
+	}
+	return int32(len(hosts)) < simulation.wish.workers+1
 }
 
 func (simulation *simulation) isLauncher(pod *corev1.Pod) bool {
@@ -253,41 +278,39 @@ func (simulation *simulation) isLauncher(pod *corev1.Pod) bool {
 
 func (simulation *simulation) workersOf(*corev1.Pod) int32 { return simulation.wish.workers }
 
-// checkPods: of a job one launcher works at a time, and no worker is there twice.
+// checkPods: of a job one launcher works at a time, no pod exists twice, and all
+// pods of a TrainJob are of one start. What a process that has ended still sends may
+// arrive after the next start: that is left out.
 func (simulation *simulation) checkPods() {
-	launchers, workers := map[types.UID]string{}, map[string]string{}
+	launchers, starts, hosts := map[types.UID]string{}, map[types.UID]*corev1.Pod{}, map[string]string{}
 	for _, object := range simulation.server.all("Pod") {
 		pod := object.(*corev1.Pod)
+		job := simulation.roots[pod.UID]
+		if pod.Labels[training.LabelReplicaType] == training.RoleInitializer || simulation.cameLate[pod.UID] {
+			continue
+		}
+		if other := starts[job]; other != nil && simulation.startOf(other) != simulation.startOf(pod) {
+			simulation.fail("pods of two starts exist: %s and %s", other.Name, pod.Name)
+		}
+		starts[job] = pod
 		if hasEnded(pod) {
 			continue
 		}
-		job := simulation.roots[pod.UID]
 		if main := mainOf(pod); simulation.isLauncher(pod) && main != nil && main.State.Running != nil {
 			if launchers[job] != "" {
 				simulation.fail("two launchers work: %s and %s", launchers[job], pod.Name)
 			}
 			launchers[job] = pod.Name
 		}
-		if pod.Labels[training.LabelReplicaType] == training.RoleWorker && pod.DeletionTimestamp == nil {
-			index := indexOf(pod)
-			which := string(job) + " " + index
-			if workers[which] != "" {
-				simulation.fail("there are two workers %s: %s and %s", index, workers[which], pod.Name)
-			}
-			workers[which] = pod.Name
-			if index >= fmt.Sprint(simulation.wish.workers) {
-				simulation.fail("worker %s was not asked for", pod.Name)
-			}
+		host := string(job) + " " + pod.Spec.Hostname
+		if hosts[host] != "" {
+			simulation.fail("two pods are the host %s: %s and %s", pod.Spec.Hostname, hosts[host], pod.Name)
+		}
+		hosts[host] = pod.Name
+		if !simulation.isLauncher(pod) && !slices.Contains(simulation.wish.hosts(), pod.Spec.Hostname) {
+			simulation.fail("worker %s was not asked for", pod.Name)
 		}
 	}
-}
-
-// indexOf is the number of a worker, of which there are fewer than ten.
-func indexOf(pod *corev1.Pod) string {
-	if index := pod.Labels["batch.kubernetes.io/job-completion-index"]; index != "" {
-		return index
-	}
-	return strings.TrimPrefix(pod.Name, name.Name+"-worker-")
 }
 
 // checkEnd: once all is quiet a job has ended, or is as its user wants it, and
@@ -296,7 +319,7 @@ func (simulation *simulation) checkEnd() {
 	there := simulation.present()
 	if there == nil {
 		for _, object := range simulation.server.everything() {
-			if !isNobodys(kindOf(object)) {
+			if !isNobodys(object) {
 				simulation.fail("the job is gone, and there is still %s %s", kindOf(object), object.GetName())
 			}
 		}
@@ -324,13 +347,37 @@ func (simulation *simulation) checkLeft(there client.Object) {
 	}
 	for _, object := range simulation.server.all("Pod") {
 		pod := object.(*corev1.Pod)
-		keptWorker := simulation.wish.policy == training.CleanPodPolicyNone && !simulation.wish.isTrainJob() && !simulation.isLauncher(pod)
+		keptWorker := simulation.wish.policy == training.CleanPodPolicyNone && pod.Labels[training.LabelReplicaType] == training.RoleWorker
 		if !hasEnded(pod) && !keptWorker {
 			simulation.fail("the job has ended, and pod %s has not", pod.Name)
+		}
+		if slices.Contains(pod.Finalizers, training.FinalizerLauncher) {
+			simulation.fail("the job has ended, and pod %s still has the finalizer", pod.Name)
 		}
 		if simulation.roots[pod.UID] != there.GetUID() {
 			simulation.fail("pod %s is of an earlier job", pod.Name)
 		}
+	}
+	simulation.checkWorkload(standingOf(there))
+}
+
+// checkWorkload: who looks at the JobSet, or at the launcher's Job, sees the same end.
+func (simulation *simulation) checkWorkload(said standing) {
+	var succeeded, failed bool
+	switch workload := simulation.workload().(type) {
+	case *jobset.JobSet:
+		succeeded = meta.IsStatusConditionTrue(workload.Status.Conditions, string(jobset.JobSetCompleted))
+		failed = meta.IsStatusConditionTrue(workload.Status.Conditions, string(jobset.JobSetFailed))
+	case *batchv1.Job:
+		holds := func(kind batchv1.JobConditionType) bool {
+			return slices.ContainsFunc(workload.Status.Conditions, func(one batchv1.JobCondition) bool { return one.Type == kind && one.Status == corev1.ConditionTrue })
+		}
+		succeeded, failed = holds(batchv1.JobComplete), holds(batchv1.JobFailed)
+	default:
+		return
+	}
+	if succeeded != (said.phase == training.PhaseSucceeded) || failed != (said.phase == training.PhaseFailed) {
+		simulation.fail("the job is %s, and its workload has succeeded: %t, has failed: %t", said.phase, succeeded, failed)
 	}
 }
 

@@ -15,6 +15,15 @@ import (
 // gangLabel makes a pod a member of a PodGroup.
 const gangLabel = "scheduling.x-k8s.io/pod-group"
 
+// startOf is the start that a pod belongs to. An MPIJob keeps its workers when it is
+// restarted.
+func (simulation *simulation) startOf(pod *corev1.Pod) string {
+	if !simulation.wish.isTrainJob() {
+		return ""
+	}
+	return pod.Labels[training.LabelRestart]
+}
+
 func (simulation *simulation) changePod(pod *corev1.Pod, change func(*corev1.Pod)) {
 	next := pod.DeepCopy()
 	change(next)
@@ -134,11 +143,16 @@ func (simulation *simulation) startPod(pod *corev1.Pod) {
 	simulation.changePod(pod, func(next *corev1.Pod) {
 		next.Status.Phase = corev1.PodRunning
 		next.Status.StartTime = new(seconds(time.Now()))
+		earlier := next.Status.ContainerStatuses
 		next.Status.ContainerStatuses = nil
-		for _, container := range next.Spec.Containers {
-			next.Status.ContainerStatuses = append(next.Status.ContainerStatuses, corev1.ContainerStatus{
+		for i, container := range next.Spec.Containers {
+			status := corev1.ContainerStatus{
 				Name: container.Name, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: seconds(time.Now())}},
-			})
+			}
+			if i < len(earlier) {
+				status.RestartCount, status.LastTerminationState = earlier[i].RestartCount, earlier[i].LastTerminationState
+			}
+			next.Status.ContainerStatuses = append(next.Status.ContainerStatuses, status)
 		}
 		if pod.Labels[training.LabelReplicaType] != training.RoleLauncher {
 			setPodCondition(next, corev1.PodReady, corev1.ConditionTrue, "", "")
@@ -169,7 +183,7 @@ func (simulation *simulation) readyWorkers(launcher *corev1.Pod) (ready int32) {
 	for _, object := range simulation.server.all("Pod") {
 		pod := object.(*corev1.Pod)
 		if pod.Labels[training.LabelReplicaType] == training.RoleWorker && simulation.roots[pod.UID] == simulation.roots[launcher.UID] &&
-			pod.Labels[restartAttempt] == launcher.Labels[restartAttempt] && pod.Status.Phase == corev1.PodRunning &&
+			simulation.startOf(pod) == simulation.startOf(launcher) && pod.Status.Phase == corev1.PodRunning &&
 			slices.Contains(simulation.nodes, pod.Spec.NodeName) {
 			ready++
 		}
@@ -184,8 +198,8 @@ func (simulation *simulation) exitCode() int32 {
 	return 0
 }
 
-// exit ends the pod's command, by itself or because it was told to. A launcher that
-// may be started anew by its kubelet is.
+// exit ends the pod's command, by itself or because it was told to. The kubelet
+// restarts an initializer.
 func (simulation *simulation) exit(pod *corev1.Pod, code int32) {
 	simulation.noteExit(pod, code)
 	ended := &corev1.ContainerStateTerminated{ExitCode: code, FinishedAt: seconds(time.Now()), StartedAt: *pod.Status.StartTime, Reason: "Completed"}
@@ -198,7 +212,7 @@ func (simulation *simulation) exit(pod *corev1.Pod, code int32) {
 			status := &next.Status.ContainerStatuses[i]
 			if status.State = (corev1.ContainerState{Terminated: ended}); again {
 				status.RestartCount++
-				status.State = corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: seconds(time.Now())}}
+				status.State = corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff"}}
 				status.LastTerminationState = corev1.ContainerState{Terminated: ended}
 			}
 		}

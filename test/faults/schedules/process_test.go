@@ -19,11 +19,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/version"
 	discovery "k8s.io/client-go/discovery/fake"
 	clienttesting "k8s.io/client-go/testing"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/trireme-mpi/trireme/api/v2alpha1"
+	"github.com/trireme-mpi/trireme/api/v2beta1"
 	"github.com/trireme-mpi/trireme/internal/admission"
 	"github.com/trireme-mpi/trireme/internal/config"
 	"github.com/trireme-mpi/trireme/internal/operator"
@@ -83,7 +86,7 @@ func newProcess(simulation *simulation, number int) *process {
 	settings.ClusterDomain, settings.Agent.Delivery = "cluster.local", config.DeliveryInitContainer
 	reconcilers, err := operator.NewReconcilers(operator.Parts{
 		Client: process, Live: live{process}, Clock: simulation.clock, Settings: settings, Recorder: simulation,
-		Discovery: &discovery.FakeDiscovery{Fake: &clienttesting.Fake{Resources: simulation.served()}},
+		Discovery: &discovery.FakeDiscovery{Fake: &clienttesting.Fake{Resources: simulation.served()}, FakedServerVersion: &version.Info{GitVersion: "v1.36.5"}},
 		Audit:     admission.NewAudit(io.Discard), Registry: prometheus.NewRegistry(), HasJobSet: true,
 	})
 	if err != nil {
@@ -97,6 +100,12 @@ func newProcess(simulation *simulation, number int) *process {
 		process.informers = append(process.informers, newInformer(process, watched.Object, watched.Handler))
 	}
 	process.informers = append(process.informers, newInformer(process, &appsv1.ControllerRevision{}, nil))
+	// Jobs of the other kind share the namespace's quota.
+	var other client.Object = &v2alpha1.TrainJob{}
+	if simulation.wish.isTrainJob() {
+		other = &v2beta1.MPIJob{}
+	}
+	process.informers = append(process.informers, newInformer(process, other, nil))
 	return process
 }
 
@@ -195,7 +204,10 @@ func copyInto(object, from runtime.Object) {
 }
 
 func (process *process) Create(_ context.Context, object client.Object, _ ...client.CreateOption) error {
-	return process.write("create", object, process.simulation.server.create)
+	return process.write("create", object, func(sent client.Object) (client.Object, error) {
+		process.simulation.admit(sent)
+		return process.simulation.server.create(sent)
+	})
 }
 
 func (process *process) Delete(_ context.Context, object client.Object, options ...client.DeleteOption) error {
@@ -212,7 +224,7 @@ func (process *process) Patch(_ context.Context, object client.Object, patch cli
 		return err
 	}
 	return process.write("patch", object, func(sent client.Object) (client.Object, error) {
-		return process.simulation.server.patch(sent, content)
+		return process.simulation.server.patch(sent, patch.Type(), content)
 	})
 }
 

@@ -3,6 +3,7 @@ package schedules
 import (
 	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"reflect"
@@ -12,12 +13,14 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/strategicpatch"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -180,49 +183,61 @@ func (server *server) updateStatus(object client.Object) (client.Object, error) 
 	return server.store(kind, there, next), nil
 }
 
-// patch merges; what changes nothing makes no new version.
-func (server *server) patch(object client.Object, patch []byte) (client.Object, error) {
+// patch merges; what changes nothing makes no new version. One that names a UID is
+// refused where the object is another.
+func (server *server) patch(object client.Object, kindOfPatch types.PatchType, patch []byte) (client.Object, error) {
 	kind := kindOf(object)
 	there, err := server.get(kind, client.ObjectKeyFromObject(object))
 	if err != nil {
 		return nil, err
 	}
-	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(there)
+	before, err := json.Marshal(there)
 	if err != nil {
 		return nil, err
 	}
-	var changes map[string]any
-	if err := json.Unmarshal(patch, &changes); err != nil {
-		return nil, err
+	var after []byte
+	if kindOfPatch == types.StrategicMergePatchType {
+		after, err = strategicpatch.StrategicMergePatch(before, patch, object)
+	} else {
+		after, err = mergePatch(before, patch)
 	}
-	if !merge(content, changes) {
-		return there, nil
+	if err != nil {
+		return nil, err
 	}
 	next := reflect.New(reflect.TypeOf(object).Elem()).Interface().(client.Object)
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(content, next); err != nil {
+	if err := json.Unmarshal(after, next); err != nil {
 		return nil, err
 	}
-	return server.store(kind, there, next), nil
+	if next.GetUID() != there.GetUID() {
+		return nil, apierrors.NewInvalid(schema.GroupKind{Kind: kind}, object.GetName(), nil)
+	}
+	if apiequality.Semantic.DeepEqual(there, next) {
+		return there, nil
+	}
+	return server.replace(next), nil
 }
 
-// merge puts changes into a document, and tells whether it is another one then. No
-// patch of the operator's takes anything away.
-func merge(document, changes map[string]any) (changed bool) {
+// mergePatch puts changes into a document. No merge patch of the operator's takes
+// anything away.
+func mergePatch(document, patch []byte) ([]byte, error) {
+	var content, changes map[string]any
+	if err := errors.Join(json.Unmarshal(document, &content), json.Unmarshal(patch, &changes)); err != nil {
+		return nil, err
+	}
+	merge(content, changes)
+	return json.Marshal(content)
+}
+
+func merge(document, changes map[string]any) {
 	for key, value := range changes {
 		part, isPart := value.(map[string]any)
-		if !isPart {
-			changed = changed || !reflect.DeepEqual(document[key], value)
-			document[key] = value
+		inner, has := document[key].(map[string]any)
+		if isPart && has {
+			merge(inner, part)
 			continue
 		}
-		inner, has := document[key].(map[string]any)
-		if !has {
-			inner = map[string]any{}
-			document[key] = inner
-		}
-		changed = merge(inner, part) || changed
+		document[key] = value
 	}
-	return changed
 }
 
 // foreground is the finalizer of what waits for its dependents.

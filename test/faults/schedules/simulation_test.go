@@ -1,7 +1,6 @@
 package schedules
 
 import (
-	"errors"
 	"fmt"
 	"hash/fnv"
 	"math/rand/v2"
@@ -31,6 +30,8 @@ type simulation struct {
 	process *process
 	// late are writes of processes that have ended, which are still on their way.
 	late []*call
+	// cameLate are pods that one of them has made.
+	cameLate map[types.UID]bool
 	// strays: one of them has made something that is in no cache.
 	strays bool
 	// nodes that are there; their names are never used again.
@@ -39,6 +40,10 @@ type simulation struct {
 	webhookDown, full, faulty bool
 	creations                 int
 	writes                    int
+	// exceeded: the quota lets no more pods in. olderWaits: an older job waits for it.
+	exceeded, olderWaits bool
+	// flavors counts what a queue has said of where pods go.
+	flavors int
 
 	ledger
 	trace   []string
@@ -50,9 +55,10 @@ type simulation struct {
 type profile struct {
 	steps int
 	// Chances of a request, of a command and of a new job.
-	refusals, lostAnswers, quota, failures, bornSuspended float64
+	refusals, lostAnswers, quota, failures, bornSuspended, bornHeld float64
 	// Weights of steps.
 	relists, leaders, clocks, webhooks, losses, crashes, pulls, rooms, suspensions, deletions, handDeletions int
+	quotas, rivals, holds, cleanups                                                                          int
 	creations                                                                                                int
 }
 
@@ -61,9 +67,10 @@ func newProfile(dice *rand.Rand) profile {
 	weight := func(value int) int { return pick(dice, 0, 0, value) }
 	return profile{
 		steps: 60 + dice.IntN(300), refusals: chance(0.15), lostAnswers: chance(0.1), quota: pick(dice, 0, 0, 0, 0.05), failures: chance(0.3),
-		bornSuspended: chance(0.3),
-		relists:       weight(2), leaders: weight(2), clocks: weight(2), webhooks: weight(1), losses: weight(1), crashes: weight(1), pulls: weight(1), rooms: weight(1),
+		bornSuspended: chance(0.3), bornHeld: pick(dice, 0, 0, 0.5),
+		relists: weight(2), leaders: weight(2), clocks: weight(2), webhooks: weight(1), losses: weight(1), crashes: weight(1), pulls: weight(1), rooms: weight(1),
 		suspensions: weight(2), deletions: weight(1), handDeletions: weight(1), creations: dice.IntN(3),
+		quotas: weight(1), rivals: weight(1), holds: weight(1), cleanups: weight(2),
 	}
 }
 
@@ -71,12 +78,13 @@ func newSimulation(seed uint64) *simulation {
 	dice := rand.New(rand.NewPCG(seed, 0))
 	simulation := &simulation{
 		dice: dice, wish: newWish(dice), profile: newProfile(dice), scheme: scheme, clock: &clock{}, nodes: []string{"node-a", "node-b", "node-c"},
-		faulty: true, ledger: newLedger(),
+		faulty: true, ledger: newLedger(), cameLate: map[types.UID]bool{},
 	}
 	simulation.server = &server{collections: map[string]*collection{}, wrote: simulation.check}
 	if _, err := simulation.server.create(simulation.wish.runtime()); err != nil {
 		panic(err)
 	}
+	simulation.createRival()
 	simulation.note("%s", simulation.wish.String())
 	simulation.note("%+v", simulation.profile)
 	return simulation
@@ -212,6 +220,9 @@ func (simulation *simulation) arrive(request *call) {
 	if err == nil && request.verb == "create" && (request.kind == "Secret" || request.kind == "PodGroup") {
 		simulation.strays = true
 	}
+	if made, found := simulation.server.get(request.kind, client.ObjectKey{Namespace: name.Namespace, Name: request.name}); err == nil && found == nil && request.verb == "create" {
+		simulation.cameLate[made.GetUID()] = true
+	}
 	simulation.note("answer: %v", err)
 }
 
@@ -249,9 +260,8 @@ func (simulation *simulation) refuse(request *call) error {
 	if !simulation.faulty {
 		return nil
 	}
-	if request.verb == "create" && request.kind == "Pod" && simulation.happens(simulation.profile.quota) {
-		simulation.facts(request.job).refused = true
-		return apierrors.NewForbidden(resource("Pod"), request.name, errQuota)
+	if request.verb == "create" && request.kind == "Pod" && (simulation.exceeded || simulation.happens(simulation.profile.quota)) {
+		return simulation.refusePod(request)
 	}
 	if !simulation.happens(simulation.profile.refusals) {
 		return nil
@@ -265,8 +275,6 @@ func (simulation *simulation) refuse(request *call) error {
 	}
 	return pick(simulation.dice, answers...)
 }
-
-var errQuota = errors.New("exceeded quota: all, requested: pods=1, used: pods=9, limited: pods=9")
 
 // faults are the steps that nobody wants.
 func (simulation *simulation) faults() (steps []step) {
@@ -288,9 +296,19 @@ func (simulation *simulation) faults() (steps []step) {
 	})
 	add("the webhook goes or comes", profile.webhooks, func() { simulation.webhookDown = !simulation.webhookDown })
 	add("there is no room, or room again", profile.rooms, func() { simulation.full = !simulation.full })
+	add("the quota is exceeded, or free again", profile.quotas, func() { simulation.exceeded = !simulation.exceeded })
+	add("an older job waits for the quota, or not", profile.rivals, func() { simulation.rivalWaits(!simulation.olderWaits) })
+	if workload := simulation.workload(); workload != nil && workload.GetDeletionTimestamp() == nil {
+		add("a queue holds the workload back, or lets it go", profile.holds, func() { simulation.queueStep(workload) })
+	}
 	add("a node is lost", profile.losses, simulation.loseNode)
 	for _, object := range simulation.server.all("Pod") {
 		pod := object.(*corev1.Pod)
+		if simulation.process == nil && pod.DeletionTimestamp == nil && hasEnded(pod) {
+			add("nobody looks, and pod "+pod.Name+", which has finished, is deleted", profile.cleanups, func() {
+				simulation.delete(pod, metav1.DeletePropagationBackground)
+			})
+		}
 		if pod.DeletionTimestamp != nil || !slices.Contains(simulation.nodes, pod.Spec.NodeName) {
 			continue
 		}
@@ -334,8 +352,12 @@ func (simulation *simulation) loseNode() {
 // makePeace ends all faults. What they brought about stays.
 func (simulation *simulation) makePeace() {
 	simulation.note("peace")
-	simulation.faulty, simulation.webhookDown, simulation.full = false, false, false
+	simulation.faulty, simulation.webhookDown, simulation.full, simulation.exceeded = false, false, false, false
 	simulation.profile.failures = 0
+	simulation.rivalWaits(false)
+	if workload := simulation.workload(); workload != nil && workload.GetDeletionTimestamp() == nil && isHeld(workload) {
+		simulation.queueStep(workload)
+	}
 	if simulation.creations == 0 {
 		simulation.create()
 	}

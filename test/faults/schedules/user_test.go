@@ -67,6 +67,18 @@ func (wish *wish) String() string {
 		wish.workers, wish.backoff, wish.policy, life, deadline, wish.restartPolicy, wish.waits, wish.fetches, wish.guarded, wish.timeout)
 }
 
+// hosts are the names of the workers' hosts.
+func (wish *wish) hosts() (hosts []string) {
+	infix := "-worker-"
+	if wish.isTrainJob() {
+		infix = "-worker-0-"
+	}
+	for index := range wish.workers {
+		hosts = append(hosts, fmt.Sprintf("%s%s%d", name.Name, infix, index))
+	}
+	return hosts
+}
+
 func template(name string) corev1.PodTemplateSpec {
 	return corev1.PodTemplateSpec{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: name, Image: "registry.example.com/train:1"}}}}
 }
@@ -148,8 +160,7 @@ func (simulation *simulation) user() (steps []step) {
 	}
 	for _, kind := range []string{"Pod", "Job", "JobSet", "PodGroup"} {
 		for _, object := range simulation.server.all(kind) {
-			// What JobSet makes is between the two of them.
-			if owner := metav1.GetControllerOf(object); object.GetDeletionTimestamp() == nil && (kind != "Job" || owner.Kind != "JobSet") {
+			if object.GetDeletionTimestamp() == nil {
 				add("deletes "+kind+" "+object.GetName(), profile.handDeletions, func() { simulation.deleteByHand(object) })
 			}
 		}
@@ -162,13 +173,7 @@ func (simulation *simulation) deleteByHand(object client.Object) {
 	if kindOf(object) != "PodGroup" {
 		simulation.bad(object, "deleted by hand")
 	}
-	policy := metav1.DeletePropagationBackground
-	// Whoever deletes a Job or a JobSet before its pods, and before the operator knows
-	// of them, gets another one beside pods that still end: that is not tried here.
-	if kind := kindOf(object); kind == "Job" || kind == "JobSet" {
-		policy = metav1.DeletePropagationForeground
-	}
-	simulation.delete(object, policy)
+	simulation.delete(object, pick(simulation.dice, metav1.DeletePropagationBackground, metav1.DeletePropagationForeground))
 }
 
 func (simulation *simulation) create() {

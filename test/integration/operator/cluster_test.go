@@ -1,6 +1,7 @@
 // Package operator tests the reconcilers: the operator as it runs, with the role
 // that it is deployed with, on a real API server. There is neither a kubelet nor
-// a controller of Kubernetes' own: the tests play them.
+// a controller of Kubernetes' own, and of JobSet there is the CRD alone: the tests
+// play the rest.
 package operator
 
 import (
@@ -32,6 +33,9 @@ import (
 // withoutAdmission is the label of namespaces whose jobs are not judged, so that
 // they can be created while no operator runs.
 var withoutAdmission = map[string]string{"training.kubeflow.org/admission": "disabled"}
+
+// quotaSeconds is how long jobs wait for a quota here.
+const quotaSeconds = 10
 
 // cluster is an API server with our CRDs and an operator.
 type cluster struct {
@@ -74,6 +78,7 @@ func newCluster(t testing.TB, options ...func(testing.TB, *envtest.Environment))
 	cluster.create(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: deployed.Namespace}})
 	cluster.settings = deployed.Settings(t, func(settings *config.Config) {
 		settings.Metrics.BindAddress = fmt.Sprintf("localhost:%d", deployed.FreePort(t))
+		settings.Failures.RestartSeconds, settings.Failures.QuotaSeconds = 1, quotaSeconds
 	})
 	deployed.InstallWebhooks(t, cluster.client, cluster.settings.Webhook.Port)
 	return cluster

@@ -36,6 +36,11 @@ func (place *place) deleted(jobs ...client.Object) {
 	})
 	place.stays("nothing is made of jobs that are gone", func() error {
 		objects := place.objects()
+		for _, object := range objects {
+			if object.Kind == "Job" || object.Kind == "JobSet" {
+				owners[string(object.UID)] = true
+			}
+		}
 		for name, object := range objects {
 			if len(object.OwnerReferences) != 1 || !owners[string(object.OwnerReferences[0].UID)] {
 				return fmt.Errorf("%s belongs to %v", name, object.OwnerReferences)
@@ -43,6 +48,14 @@ func (place *place) deleted(jobs ...client.Object) {
 		}
 		if len(objects) != before {
 			return fmt.Errorf("there are %d objects, and were %d", len(objects), before)
+		}
+		return nil
+	})
+	place.Eventually("no pod waits for the operator", func() error {
+		for name, object := range place.objects() {
+			if len(object.Finalizers) > 0 {
+				return fmt.Errorf("%s has the finalizers %v", name, object.Finalizers)
+			}
 		}
 		return nil
 	})
@@ -86,17 +99,15 @@ func TestDeletedWhenItRunsOrIsFinished(t *testing.T) {
 	t.Parallel()
 	for _, finished := range []bool{false, true} {
 		t.Run(fmt.Sprintf("finished %t", finished), func(t *testing.T) {
-			place := parallel(t)
-			job := mpiJob("train")
-			place.Create(job)
-			launcher, workers := place.runs(job)
-			if finished {
-				place.Exit(launcher, 0, report("", 2))
-				place.untilPhase(job, training.PhaseSucceeded)
-			}
-			// The launcher's pod belongs to its Job.
-			place.Remove(append(workers, launcher)...)
-			place.deleted(job)
+			bothKinds(t, func(place *place, job client.Object) {
+				place.createEventually(job)
+				launcher, _ := place.runs(job)
+				if finished {
+					place.Exit(launcher, 0, report("", 2))
+					place.untilPhase(job, training.PhaseSucceeded)
+				}
+				place.deleted(job)
+			})
 		})
 	}
 }

@@ -1,17 +1,14 @@
 package operator
 
 import (
-	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
-	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 
 	"github.com/trireme-mpi/trireme/api/training"
 	"github.com/trireme-mpi/trireme/api/v2beta1"
@@ -74,14 +71,14 @@ func TestFailures(t *testing.T) {
 					labels = fmt.Sprintf("{failure_reason=%q,namespace=%q,runtime=\"mpi\"}", tc.reason, place.Namespace)
 				}
 				place.untilMetric(metricOf(job, "failed_total"), labels, 1)
-				place.wantLeft(job, launcher, workers)
+				place.wantLeft(launcher, workers)
 			})
 		})
 	}
 }
 
-// JobSet deletes all workers when one is missing, within the second that a pod's
-// deletion tells, and they end in any order: the first one is named.
+// Somebody deletes several workers within the second that a pod's deletion tells, and
+// they end in any order: the first one is named.
 func TestTheWorkerThatWasDeletedFirst(t *testing.T) {
 	place := parallel(t)
 	place.Create(runtime("mpi"))
@@ -90,51 +87,22 @@ func TestTheWorkerThatWasDeletedFirst(t *testing.T) {
 	_, workers := place.runs(job)
 	place.Delete(workers[1])
 	place.Delete(workers[0])
-	place.giveUp(job)
 	place.untilPhase(job, training.PhaseFailed)
 	if progress := progressOf(job); progress.FailureReason != training.FailureWorker || !strings.HasPrefix(progress.FailureMessage, "Worker 1 (pod "+workers[1].Name) {
 		t.Errorf("it failed with %s: %s", progress.FailureReason, progress.FailureMessage)
 	}
 }
 
-// giveUp: the Job of an MPIJob's launcher is not tried again, or JobSet fails
-// with the first of its Jobs.
-func (place *place) giveUp(job client.Object) {
+// wantLeft: pods that run are deleted, those that have finished stay for their logs.
+func (place *place) wantLeft(launcher *corev1.Pod, workers []*corev1.Pod) {
 	place.Helper()
-	if isMPIJob(job) {
-		place.EndJob(job.GetName()+"-launcher", batchv1.JobFailed, "BackoffLimitExceeded", "Job has reached the specified backoff limit")
-		return
-	}
-	set := mustGet(place, &jobset.JobSet{}, job.GetName())
-	meta.SetStatusCondition(&set.Status.Conditions, metav1.Condition{
-		Type: string(jobset.JobSetFailed), Status: metav1.ConditionTrue, Reason: "FailedJobs", Message: "jobset failed due to one or more job failures",
-	})
-	if err := place.client.Status().Update(place.Context(), set); err != nil {
-		place.Fatal(err)
-	}
-}
-
-// wantLeft: pods that run are ended, those that have ended stay for their logs.
-func (place *place) wantLeft(job client.Object, launcher *corev1.Pod, workers []*corev1.Pod) {
-	place.Helper()
-	if !isMPIJob(job) {
-		return
-	}
-	place.Eventually("what runs is ended, and what has ended stays", func() error {
-		for _, pod := range append(workers, launcher) {
-			ended := pod.Status.Phase == corev1.PodFailed
+	place.Eventually("what runs is deleted, and what has finished stays", func() error {
+		for _, pod := range append(slices.Clone(workers), launcher) {
+			finished := pod.Status.Phase == corev1.PodFailed
 			err := place.Get(pod, pod.Name)
-			if pod.Labels[training.LabelReplicaType] == training.RoleLauncher {
-				continue
+			if finished == (err != nil || pod.DeletionTimestamp != nil) {
+				return fmt.Errorf("pod %s, which has finished: %t, is deleted: %t", pod.Name, finished, !finished)
 			}
-			if ended == (err != nil || pod.DeletionTimestamp != nil) {
-				return fmt.Errorf("pod %s, which has ended: %t, is being deleted: %t", pod.Name, ended, !ended)
-			}
-		}
-		batch := mustGet(place, &batchv1.Job{}, job.GetName()+"-launcher")
-		stopped := batch.Spec.Suspend != nil && *batch.Spec.Suspend
-		if launcher.Status.Phase == corev1.PodRunning && !stopped {
-			return errors.New("the launcher is not stopped")
 		}
 		return nil
 	})
@@ -158,7 +126,7 @@ func TestGangSchedulingTimeout(t *testing.T) {
 		job.Spec.RunPolicy.SchedulingPolicy = &v2beta1.SchedulingPolicy{ScheduleTimeoutSeconds: new(int32(2))}
 	})
 	place.Create(job)
-	place.StartLauncher(job)
+	place.UntilLauncher(job)
 	place.untilPhase(job, training.PhaseFailed)
 	want := "Gang scheduling timeout: Requested 3 pods, only 1 nodes available with sufficient resources"
 	if progress := progressOf(job); progress.FailureReason != training.FailureGangSchedulingTimeout || !strings.HasPrefix(progress.FailureMessage, want) {

@@ -7,7 +7,6 @@ import (
 	"strings"
 	"testing"
 
-	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -33,7 +32,7 @@ func TestInitializer(t *testing.T) {
 	place.Create(runtime("mpi"))
 	job := trainJob("", "train", fetching)
 	place.createEventually(job)
-	before := []string{"ControllerRevision/train-runtime", "Job/train-initializer", "PersistentVolumeClaim/train-workspace"}
+	before := []string{"ControllerRevision/train-runtime", "PersistentVolumeClaim/train-workspace", "Pod/train-initializer-r0"}
 	wantOwned(t, job, "kubeflow.org/v2alpha1", "TrainJob", place.untilObjects(before...))
 	place.Until("the job says what it does", job, func() error {
 		return errors.Join(wantConditions(job, "TrainingComplete", "False Initializing"), wantSteps(progressOf(job), training.StepSubmitted))
@@ -44,37 +43,67 @@ func TestInitializer(t *testing.T) {
 	}
 	place.stays("no node is asked for", func() error { return place.wantObjects(before...) })
 
-	place.EndJob("train-initializer", batchv1.JobComplete, "Completed", "")
+	place.fetches(job)
 	place.untilObjects(append(before[1:], trainJobObjects...)...)
-	for _, replicated := range mustGet(place, &jobset.JobSet{}, "train").Spec.ReplicatedJobs {
-		mounts := fmt.Sprint(replicated.Template.Spec.Template.Spec.Containers[0].VolumeMounts)
+	launcher, workers := place.runs(job)
+	for _, pod := range append(workers, launcher) {
+		mounts := fmt.Sprint(pod.Spec.Containers[0].VolumeMounts)
 		if !strings.Contains(mounts, "/workspace") {
-			t.Errorf("%s has no workspace: %s", replicated.Name, mounts)
+			t.Errorf("%s has no workspace: %s", pod.Name, mounts)
 		}
 	}
-	launcher, _ := place.runs(job)
 	place.Exit(launcher, 0, report("", 2))
 	place.untilPhase(job, training.PhaseSucceeded)
 }
 
-// What the initializer itself says is what the job says.
+// initializer waits for the pod that fetches what a job starts from.
+func (place *place) initializer(job client.Object) *corev1.Pod {
+	place.Helper()
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: job.GetName() + "-initializer-r0"}}
+	place.Until("there is an initializer", pod, func() error { return nil })
+	return pod
+}
+
+// fetches has the initializer complete.
+func (place *place) fetches(job client.Object) {
+	place.Helper()
+	pod := place.initializer(job)
+	place.Assign(pod)
+	place.Exit(pod, 0, "")
+}
+
+// What the initializer itself says is what the job says. The kubelet restarts it
+// twice.
 func TestInitializerFails(t *testing.T) {
 	place := parallel(t)
 	place.Create(runtime("mpi"))
 	job := trainJob("", "train", fetching)
 	place.createEventually(job)
-	batch := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Name: "train-initializer"}}
-	place.Until("it fetches", batch, func() error { return nil })
-	pod := place.StartPod(batch, "train-initializer-", -1)
+	pod := place.initializer(job)
 	place.Assign(pod)
-	place.Exit(pod, 1, "the bucket bucket has no object data: see storageUri")
+	fails := func(restarts int32) {
+		place.SetStatus(pod, func(status *corev1.PodStatus) {
+			status.Phase = corev1.PodRunning
+			status.ContainerStatuses = []corev1.ContainerStatus{{
+				Name: pod.Spec.Containers[0].Name, RestartCount: restarts,
+				State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff"}},
+				LastTerminationState: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{
+					ExitCode: 1, Reason: "Error", Message: "the bucket bucket has no object data: see storageUri", StartedAt: metav1.Now(), FinishedAt: metav1.Now(),
+				}},
+			}}
+		})
+	}
+	fails(2)
 	place.Until("the job says what went wrong, and goes on", job, func() error {
 		if _, message := conditionOf(job, "TrainingComplete"); !strings.Contains(message, "the bucket bucket has no object data") {
 			return fmt.Errorf("it says %q", message)
 		}
 		return nil
 	})
-	place.EndJob("train-initializer", batchv1.JobFailed, "BackoffLimitExceeded", "Job has reached the specified backoff limit")
+	if progressOf(job).Phase != training.PhasePending {
+		t.Errorf("it is %+v", progressOf(job))
+	}
+	fails(3)
 	place.untilPhase(job, training.PhaseFailed)
 	want := fmt.Sprintf("The initializer (pod %s on node node-0) failed: the bucket bucket has no object data: see storageUri", pod.Name)
 	if progress := progressOf(job); progress.FailureReason != training.FailureTraining || !strings.HasPrefix(progress.FailureMessage, want) {
@@ -127,8 +156,8 @@ func TestInitializerWithAClaim(t *testing.T) {
 		job.Spec.Initializer.Storage = &v2alpha1.InitializerStorage{ClaimName: "data"}
 	})
 	place.createEventually(job)
-	place.untilObjects("ControllerRevision/train-runtime", "Job/train-initializer", "PersistentVolumeClaim/data")
-	place.EndJob("train-initializer", batchv1.JobComplete, "Completed", "")
+	place.untilObjects("ControllerRevision/train-runtime", "PersistentVolumeClaim/data", "Pod/train-initializer-r0")
+	place.fetches(job)
 	launcher, _ := place.runs(job)
 	place.Exit(launcher, 0, report("", 2))
 	place.untilPhase(job, training.PhaseSucceeded)

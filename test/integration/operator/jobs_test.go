@@ -88,7 +88,7 @@ func wantSteps(progress *training.Progress, want ...training.TimelineStep) error
 // runs has a job of either kind run: every pod is placed, runs and is ready.
 func (place *place) runs(job client.Object) (launcher *corev1.Pod, workers []*corev1.Pod) {
 	place.Helper()
-	launcher, workers = place.StartPods(job)
+	launcher, workers = place.UntilPods(job)
 	all := append([]*corev1.Pod{launcher}, workers...)
 	place.Assign(all...)
 	place.StartContainers(all...)

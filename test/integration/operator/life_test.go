@@ -73,7 +73,7 @@ func TestLife(t *testing.T) {
 	t.Parallel()
 	bothKinds(t, func(place *place, job client.Object) {
 		place.createAs("ada@example.com", job)
-		launcher, workers := place.StartPods(job)
+		launcher, workers := place.UntilPods(job)
 		place.waits(job, launcher)
 		place.isPlaced(job, launcher, workers)
 		place.getsReady(job, launcher, workers)
@@ -165,13 +165,17 @@ func (place *place) succeeds(job client.Object, launcher *corev1.Pod, workers []
 		place.Errorf("it ended at %s, after %s: %s", endOf(job), progressOf(job).Duration, progressOf(job).FailureReason)
 	}
 	place.Eventually("workers, keys and group are gone, the rest stays", func() error {
+		place.RemoveDeleted(workers...)
 		if isMPIJob(job) {
-			place.RemoveDeleted(workers...)
 			return place.wantObjects("ConfigMap/train-hostfile", "Job/train-launcher", "Service/train-worker", "Pod/"+launcher.Name)
 		}
-		// JobSet knows by itself that the job has ended.
-		return place.wantObjects("ConfigMap/train-hostfile", "ControllerRevision/train-runtime", "JobSet/train", "Job/train-launcher-0", "Job/train-worker-0",
-			"Pod/"+launcher.Name, "Pod/"+workers[0].Name, "Pod/"+workers[1].Name)
+		return place.wantObjects("ConfigMap/train-hostfile", "ControllerRevision/train-runtime", "JobSet/train", "Service/train-worker", "Pod/"+launcher.Name)
+	})
+	place.Until("the launcher has no finalizer any more", launcher, func() error {
+		if len(launcher.Finalizers) > 0 {
+			return fmt.Errorf("it has %v", launcher.Finalizers)
+		}
+		return nil
 	})
 	if isMPIJob(job) {
 		place.Until("the pods are counted", job, func() error { return wantReplicas(job, 0, 0, 1) })

@@ -22,20 +22,34 @@ import (
 
 var (
 	mpiJobObjects = []string{
-		"ConfigMap/train-hostfile", "Job/train-launcher", "Pod/train-worker-0", "Pod/train-worker-1", "PodGroup/train", "Secret/train-ssh-key", "Service/train-worker",
+		"ConfigMap/train-hostfile", "Job/train-launcher", "Pod/train-launcher-r0", "Pod/train-worker-0", "Pod/train-worker-1", "PodGroup/train",
+		"Secret/train-ssh-key", "Service/train-worker",
 	}
-	trainJobObjects = []string{"ConfigMap/train-hostfile", "ControllerRevision/train-runtime", "JobSet/train", "PodGroup/train", "Secret/train-ssh"}
+	trainJobObjects = []string{
+		"ConfigMap/train-hostfile", "ControllerRevision/train-runtime", "JobSet/train", "Pod/train-launcher-0-0-r0", "Pod/train-worker-0-0-r0",
+		"Pod/train-worker-0-1-r0", "PodGroup/train", "Secret/train-ssh", "Service/train-worker",
+	}
 )
 
-// wantOwned fails a test unless every object belongs to the job and says so.
+// wantOwned fails a test unless every object belongs to the job and says so. Pods
+// belong to the job's workload, except for an MPIJob's workers.
 func wantOwned(t *testing.T, job client.Object, apiVersion, kind string, objects map[string]*metav1.PartialObjectMetadata) {
 	t.Helper()
-	owner := []metav1.OwnerReference{{
+	owner := metav1.OwnerReference{
 		APIVersion: apiVersion, Kind: kind, Name: job.GetName(), UID: job.GetUID(), Controller: new(true), BlockOwnerDeletion: new(true),
-	}}
+	}
 	jobType := map[string]string{"MPIJob": "mpijob", "TrainJob": "trainjob"}[kind]
+	workload := objects[map[string]string{"MPIJob": "Job/train-launcher", "TrainJob": "JobSet/train"}[kind]]
 	for name, object := range objects {
-		if difference := cmp.Diff(owner, object.OwnerReferences); difference != "" {
+		want := owner
+		role := object.Labels[training.LabelReplicaType]
+		if role == training.RoleLauncher || role == training.RoleWorker && kind == "TrainJob" {
+			want.APIVersion, want.Kind, want.Name, want.UID = workload.APIVersion, workload.Kind, workload.Name, workload.UID
+			if object.Labels[training.LabelJobUID] != string(job.GetUID()) {
+				t.Errorf("%s says that it belongs to job %q", name, object.Labels[training.LabelJobUID])
+			}
+		}
+		if difference := cmp.Diff([]metav1.OwnerReference{want}, object.OwnerReferences); difference != "" {
 			t.Errorf("owners of %s (-want +got):\n%s", name, difference)
 		}
 		if object.Labels[training.LabelJobName] != job.GetName() || object.Labels[training.LabelJobType] != jobType {
@@ -65,9 +79,21 @@ func TestObjectsOfAnMPIJob(t *testing.T) {
 			t.Errorf("%s is the host %s.%s, and restarts %s", pod.Name, pod.Spec.Hostname, pod.Spec.Subdomain, pod.Spec.RestartPolicy)
 		}
 	}
-	launcher := mustGet(place, &batchv1.Job{}, "train-launcher").Spec.Template
+	batch := mustGet(place, &batchv1.Job{}, "train-launcher")
+	if batch.Spec.ManagedBy == nil || *batch.Spec.ManagedBy != training.ManagedByTrireme {
+		t.Errorf("the Job is managed by %v: Kubernetes would create pods for it", batch.Spec.ManagedBy)
+	}
+	launcher := mustGet(place, &corev1.Pod{}, "train-launcher-r0")
+	for key, want := range batch.Spec.Selector.MatchLabels {
+		if launcher.Labels[key] != want {
+			t.Errorf("the Job selects %s=%s, its pod has %q", key, want, launcher.Labels[key])
+		}
+	}
 	if launcher.Labels["training.kubeflow.org/replica-type"] != "launcher" || launcher.Labels["training.kubeflow.org/operator-name"] != "mpi-operator" {
 		t.Errorf("the launcher has the labels %v", launcher.Labels)
+	}
+	if launcher.Spec.Hostname != "train-launcher" || launcher.Spec.RestartPolicy != corev1.RestartPolicyNever || !slices.Equal(launcher.Finalizers, []string{training.FinalizerLauncher}) {
+		t.Errorf("the launcher is the host %s, restarts %s, and has the finalizers %v", launcher.Spec.Hostname, launcher.Spec.RestartPolicy, launcher.Finalizers)
 	}
 	service := mustGet(place, &corev1.Service{}, "train-worker")
 	if service.Spec.ClusterIP != corev1.ClusterIPNone || !service.Spec.PublishNotReadyAddresses {
@@ -120,16 +146,31 @@ func wantJobSet(place *place) {
 	if set.Spec.Suspend != nil {
 		place.Errorf("the JobSet's suspend is %t: that is for Kueue to say", *set.Spec.Suspend)
 	}
+	if set.Spec.ManagedBy == nil || *set.Spec.ManagedBy != training.ManagedByTrireme {
+		place.Errorf("the JobSet is managed by %v: JobSet's controller would create pods for it", set.Spec.ManagedBy)
+	}
 	got := map[string]int32{}
 	for _, replicated := range set.Spec.ReplicatedJobs {
 		got[replicated.Name] = replicated.Replicas * *replicated.Template.Spec.Completions
-		labels := replicated.Template.Spec.Template.Labels
-		if labels[training.LabelReplicaType] != replicated.Name || labels[training.LabelJobName] != "train" || labels[training.LabelJobType] != "trainjob" {
-			place.Errorf("pods of %s have the labels %v", replicated.Name, labels)
-		}
 	}
 	if want := map[string]int32{"launcher": 1, "worker": 2}; !maps.Equal(got, want) {
-		place.Errorf("the JobSet makes %v pods, want %v", got, want)
+		place.Errorf("the JobSet has %v pods, want %v", got, want)
+	}
+	for role, names := range map[string][]string{
+		training.RoleLauncher: {"train-launcher-0-0-r0"}, training.RoleWorker: {"train-worker-0-0-r0", "train-worker-0-1-r0"},
+	} {
+		for index, name := range names {
+			pod := mustGet(place, &corev1.Pod{}, name)
+			for label, want := range map[string]string{
+				training.LabelReplicaType: role, training.LabelJobName: "train", training.LabelJobType: "trainjob", training.LabelRestart: "0",
+				jobset.JobSetNameKey: "train", jobset.JobSetUIDKey: string(set.UID), jobset.ReplicatedJobNameKey: role,
+				batchv1.JobCompletionIndexAnnotation: fmt.Sprint(index),
+			} {
+				if pod.Labels[label] != want {
+					place.Errorf("the label %s of %s is %q, want %q", label, name, pod.Labels[label], want)
+				}
+			}
+		}
 	}
 }
 
@@ -141,42 +182,44 @@ func TestGangs(t *testing.T) {
 		policy *v2alpha1.PodGroupPolicy
 		kind   schema.GroupVersionKind
 		member []string
-		joined func(corev1.PodTemplateSpec) bool
+		joined func(*corev1.Pod) bool
 	}{
 		{
 			"coscheduling", &v2alpha1.PodGroupPolicy{Coscheduling: &v2alpha1.GangPolicy{ScheduleTimeoutSeconds: new(int32(120))}},
 			schema.GroupVersionKind{Group: "scheduling.x-k8s.io", Version: "v1alpha1", Kind: "PodGroup"}, []string{"spec", "minMember"},
-			func(pod corev1.PodTemplateSpec) bool {
+			func(pod *corev1.Pod) bool {
 				return pod.Labels["scheduling.x-k8s.io/pod-group"] == "train" && pod.Spec.SchedulerName == "scheduler-plugins-scheduler"
 			},
 		},
 		{
 			"volcano", &v2alpha1.PodGroupPolicy{Volcano: &v2alpha1.VolcanoPolicy{Queue: "team"}},
 			schema.GroupVersionKind{Group: "scheduling.volcano.sh", Version: "v1beta1", Kind: "PodGroup"}, []string{"spec", "minMember"},
-			func(pod corev1.PodTemplateSpec) bool {
+			func(pod *corev1.Pod) bool {
 				return pod.Annotations["scheduling.k8s.io/group-name"] == "train" && pod.Spec.SchedulerName == "volcano"
 			},
 		},
 		{
 			"native", &v2alpha1.PodGroupPolicy{Native: &v2alpha1.GangPolicy{}},
 			schema.GroupVersionKind{Group: "scheduling.k8s.io", Version: "v1alpha2", Kind: "PodGroup"}, []string{"spec", "schedulingPolicy", "gang", "minCount"},
-			// The JobSet of 0.12 does not know the field, and the API server drops it.
-			func(corev1.PodTemplateSpec) bool { return true },
+			func(pod *corev1.Pod) bool {
+				return pod.Spec.SchedulingGroup != nil && pod.Spec.SchedulingGroup.PodGroupName != nil && *pod.Spec.SchedulingGroup.PodGroupName == "train"
+			},
 		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			place := parallel(t)
 			place.Create(runtime("mpi", func(spec *v2alpha1.TrainingRuntimeSpec) { spec.PodGroupPolicy = tc.policy }))
-			place.createEventually(trainJob("", "train"))
+			job := trainJob("", "train")
+			place.createEventually(job)
 			place.untilObjects(trainJobObjects...)
 			group := &unstructured.Unstructured{}
 			group.SetGroupVersionKind(tc.kind)
 			if members, _, err := unstructured.NestedInt64(mustGet(place, group, "train").Object, tc.member...); err != nil || members != 3 {
 				t.Errorf("the group has %d members (%v)", members, err)
 			}
-			for _, replicated := range mustGet(place, &jobset.JobSet{}, "train").Spec.ReplicatedJobs {
-				if !tc.joined(replicated.Template.Spec.Template) {
-					t.Errorf("pods of %s are not in the group: %+v", replicated.Name, replicated.Template.Spec.Template)
+			for _, pod := range place.PodsOf(job, "") {
+				if !tc.joined(pod) {
+					t.Errorf("pod %s is not in the group: %+v", pod.Name, pod.Spec)
 				}
 			}
 		})
@@ -194,7 +237,7 @@ func TestNothingIsUpdated(t *testing.T) {
 	var created []map[string]*metav1.PartialObjectMetadata
 	for i, job := range jobs {
 		place.createEventually(job)
-		want := [][]string{mpiJobObjects, {"ConfigMap/bert-hostfile", "ControllerRevision/bert-runtime", "JobSet/bert", "PodGroup/bert", "Secret/bert-ssh"}}[i]
+		want := [][]string{mpiJobObjects, {"ConfigMap/bert-hostfile", "ControllerRevision/bert-runtime", "JobSet/bert", "PodGroup/bert", "Secret/bert-ssh", "Service/bert-worker"}}[i]
 		created = append(created, place.untilTheseObjects(want))
 	}
 	wantSame := func(when string) {
@@ -202,8 +245,10 @@ func TestNothingIsUpdated(t *testing.T) {
 		now := place.objects()
 		for _, objects := range created {
 			for name, object := range objects {
-				// Pods have a status, which the tests write.
-				if got := now[name]; got == nil || got.UID != object.UID || got.ResourceVersion != object.ResourceVersion && object.Kind != "Pod" {
+				// Pods have a status, which the tests write, and workloads one that the operator does.
+				hasStatus := object.Kind == "Pod" || object.Kind == "Job" || object.Kind == "JobSet"
+				got := now[name]
+				if got == nil || got.UID != object.UID || got.Generation != object.Generation && object.Kind != "Pod" || got.ResourceVersion != object.ResourceVersion && !hasStatus {
 					t.Errorf("%s: %s has changed", when, name)
 				}
 			}

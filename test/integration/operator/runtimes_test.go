@@ -41,7 +41,7 @@ func TestARuntimeThatChanges(t *testing.T) {
 	}
 
 	place.Patch(job, `{"spec":{"suspend":true}}`)
-	place.untilObjects("ConfigMap/train-hostfile", "ControllerRevision/train-runtime", "Secret/train-ssh")
+	place.untilObjects("ConfigMap/train-hostfile", "ControllerRevision/train-runtime", "Secret/train-ssh", "Service/train-worker")
 	mode("new")(&made.Spec)
 	if err := place.client.Update(t.Context(), made); err != nil {
 		t.Fatal(err)
@@ -57,7 +57,7 @@ func TestARuntimeThatChanges(t *testing.T) {
 	}
 	wantOld("the runtime has changed")
 	place.Patch(job, `{"spec":{"suspend":true}}`)
-	place.untilObjects("ConfigMap/train-hostfile", "ControllerRevision/train-runtime", "Secret/train-ssh")
+	place.untilObjects("ConfigMap/train-hostfile", "ControllerRevision/train-runtime", "Secret/train-ssh", "Service/train-worker")
 	place.Delete(made)
 	wantOld("the runtime is gone")
 }
@@ -84,5 +84,5 @@ func TestARuntimeThatIsGone(t *testing.T) {
 	}
 	place.Create(runtime("mpi"))
 	place.untilObjects(trainJobObjects...)
-	place.Until("the job waits for its pods", job, func() error { return wantConditions(job, "GangScheduling", "False CreatingPods") })
+	place.Until("the job waits for its pods to be scheduled", job, func() error { return wantConditions(job, "GangScheduling", "False Waiting") })
 }

@@ -4,10 +4,13 @@ import (
 	"errors"
 	"fmt"
 	"testing"
+	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 
 	"github.com/trireme-mpi/trireme/api/training"
@@ -103,10 +106,8 @@ func (place *place) evict(job *v2beta1.MPIJob, launcher *corev1.Pod, workers []*
 	place.Helper()
 	// Somebody, such as a monitor, wants to look at one of them first.
 	place.Patch(workers[1], `{"metadata":{"finalizers":["example.com/look"]}}`)
-	// Kueue also holds back the Job of a job that it evicts, in a step of its own, and
-	// the Job controller then deletes the launcher's pod.
+	// Kueue also holds back the Job of a job that it evicts, in a step of its own.
 	place.Patch(&batchv1.Job{ObjectMeta: metav1.ObjectMeta{Name: "train-launcher"}}, `{"spec":{"suspend":true}}`)
-	place.Delete(launcher)
 	place.stays("it has not failed", func() error {
 		if err := place.Get(job, job.Name); err != nil || job.Status.Phase == training.PhaseFailed {
 			return fmt.Errorf("it is %+v (%v)", job.Status.Progress, err)
@@ -163,6 +164,54 @@ func TestResumedTooEarly(t *testing.T) {
 	place.runs(job)
 }
 
+// queueing suspends the JobSet of a TrainJob, or unsuspends it with templates that say
+// where the pods go, as Kueue does.
+func (place *place) queueing(set *jobset.JobSet, suspend bool, flavor string) {
+	place.Helper()
+	place.MustGet(set, set.Name)
+	changed := set.DeepCopy()
+	changed.Spec.Suspend = &suspend
+	for i := range changed.Spec.ReplicatedJobs {
+		template := &changed.Spec.ReplicatedJobs[i].Template.Spec.Template
+		template.Spec.NodeSelector = map[string]string{"flavor": flavor}
+		template.Labels = map[string]string{"kueue.x-k8s.io/podset": changed.Spec.ReplicatedJobs[i].Name}
+	}
+	if err := place.client.Patch(place.Context(), changed, client.MergeFrom(set)); err != nil {
+		place.Fatal(err)
+	}
+}
+
+// wantFlavor: pods are as Kueue's templates say.
+func (place *place) wantFlavor(flavor string, pods ...*corev1.Pod) {
+	place.Helper()
+	for _, pod := range pods {
+		if pod.Spec.NodeSelector["flavor"] != flavor || pod.Labels["kueue.x-k8s.io/podset"] != pod.Labels[training.LabelReplicaType] {
+			place.Errorf("pod %s goes to %v, with the labels %v", pod.Name, pod.Spec.NodeSelector, pod.Labels)
+		}
+	}
+}
+
+// untilJobSet waits until a JobSet says what Kueue reads: which roles are ready and
+// active, whether it is suspended, and how it ended.
+func (place *place) untilJobSet(set *jobset.JobSet, what string, ready, active int32, suspended metav1.ConditionStatus, end jobset.JobSetConditionType) {
+	place.Helper()
+	place.Until("the JobSet says "+what, set, func() error {
+		conditions := set.Status.Conditions
+		if len(set.Status.ReplicatedJobsStatus) != 2 || set.Status.TerminalState != string(end) || end != "" && !meta.IsStatusConditionTrue(conditions, string(end)) {
+			return fmt.Errorf("it says %+v", set.Status)
+		}
+		for _, child := range set.Status.ReplicatedJobsStatus {
+			if child.Ready != ready || child.Active != active {
+				return fmt.Errorf("it says %+v", child)
+			}
+		}
+		if suspended != "" && !meta.IsStatusConditionPresentAndEqual(conditions, string(jobset.JobSetSuspended), suspended) {
+			return fmt.Errorf("it says %+v", conditions)
+		}
+		return nil
+	})
+}
+
 // Kueue and a TrainJob: it is the JobSet that waits in the queue.
 func TestKueueRunsATrainJob(t *testing.T) {
 	place := parallel(t)
@@ -178,19 +227,40 @@ func TestKueueRunsATrainJob(t *testing.T) {
 	}
 	uid := set.UID
 
-	place.Patch(set, `{"spec":{"suspend":true}}`)
+	place.queueing(set, true, "none")
 	place.Until("it waits in the queue", job, func() error {
 		return errors.Join(wantConditions(job, "Suspended", "True Queued"), wantSteps(progressOf(job), training.StepSubmitted))
 	})
-	place.Patch(set, `{"spec":{"suspend":false}}`)
+	place.Eventually("it has no pods", func() error {
+		if pods := place.PodsOf(job, ""); len(pods) > 0 {
+			return fmt.Errorf("there are %d", len(pods))
+		}
+		return nil
+	})
+	place.untilJobSet(set, "that it is suspended", 0, 0, metav1.ConditionTrue, "")
+	admitted := time.Now()
+	place.queueing(set, false, "spot")
 	launcher, workers := place.runs(job)
+	t.Logf("it ran %s after it was admitted", time.Since(admitted).Round(10*time.Millisecond))
+	place.wantFlavor("spot", append(workers, launcher)...)
 	if err := wantConditions(job, "Suspended", "False NotSuspended"); err != nil {
 		t.Error(err)
 	}
+	place.untilJobSet(set, "that all pods are ready", 1, 1, metav1.ConditionFalse, "")
 
-	// Evicted: JobSet deletes the pods.
-	place.Patch(set, `{"spec":{"suspend":true}}`)
+	// Evicted: the pods are active until they are gone.
+	place.queueing(set, true, "none")
+	place.Eventually("its pods are being deleted", func() error {
+		for _, pod := range append(workers, launcher) {
+			if err := place.Get(pod, pod.Name); err != nil || pod.DeletionTimestamp == nil {
+				return fmt.Errorf("pod %s is not (%v)", pod.Name, err)
+			}
+		}
+		return nil
+	})
+	place.untilJobSet(set, "that pods are active", 0, 1, metav1.ConditionTrue, "")
 	place.Remove(append(workers, launcher)...)
+	place.untilJobSet(set, "that no pod is active", 0, 0, metav1.ConditionTrue, "")
 	place.Until("it waits in the queue again", job, func() error {
 		if startOf(job) != nil || progressOf(job).Phase != training.PhasePending {
 			return fmt.Errorf("it is %s, started at %s", progressOf(job).Phase, startOf(job))
@@ -204,8 +274,7 @@ func TestKueueRunsATrainJob(t *testing.T) {
 	// The user has had enough.
 	place.Patch(job, `{"spec":{"suspend":true}}`)
 	place.Until("it is suspended", job, func() error { return wantConditions(job, "Suspended", "True Suspended") })
-	place.RemoveJobsOf("train")
-	place.untilObjects("ConfigMap/train-hostfile", "ControllerRevision/train-runtime", "Secret/train-ssh")
+	place.untilObjects("ConfigMap/train-hostfile", "ControllerRevision/train-runtime", "Secret/train-ssh", "Service/train-worker")
 	place.Patch(job, `{"spec":{"suspend":false}}`)
 	place.Until("there is another JobSet", set, func() error {
 		if set.UID == uid {
@@ -216,4 +285,10 @@ func TestKueueRunsATrainJob(t *testing.T) {
 	launcher, _ = place.runs(job)
 	place.Exit(launcher, 0, report("", 2))
 	place.untilPhase(job, training.PhaseSucceeded)
+	place.Until("the JobSet is completed", set, func() error {
+		if !meta.IsStatusConditionTrue(set.Status.Conditions, string(jobset.JobSetCompleted)) || set.Status.TerminalState != "Completed" {
+			return fmt.Errorf("it says %+v", set.Status)
+		}
+		return nil
+	})
 }
