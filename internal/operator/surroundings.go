@@ -37,8 +37,13 @@ type surroundings struct {
 	domain    string
 	jobSets   atomic.Bool
 
-	mutex     sync.Mutex
-	asked     time.Time
+	mutex sync.Mutex
+	asked time.Time
+	known discovered
+}
+
+// discovered is what the cluster says of itself.
+type discovered struct {
 	available gang.Available
 	method    plan.Method
 	// tooOld is the API server's version, if it does not know managedBy of batch Jobs.
@@ -95,16 +100,16 @@ func (cluster *surroundings) of(ctx context.Context, made *job.Job, previous dia
 	in := around{Surroundings: plan.Surroundings{
 		InitializerImage: cluster.settings.Initializer.Image, ClusterDomain: cluster.domain, EgressPorts: cluster.settings.Network.EgressPorts,
 	}}
-	available, method, err := cluster.discover(ctx)
+	known, err := cluster.discover(ctx)
 	if err != nil {
 		return in, nil, err
 	}
-	if cluster.tooOld != "" {
+	if known.tooOld != "" {
 		return in, &diagnosis.Answer{Reason: "KubernetesTooOld", Message: fmt.Sprintf(
-			"This cluster runs Kubernetes %s. Trireme needs %s or newer, which leaves batch Jobs with managedBy to it. Upgrade the cluster; the job then starts by itself.", cluster.tooOld, managedJobs)}, nil
+			"This cluster runs Kubernetes %s. Trireme needs %s or newer, which leaves batch Jobs with managedBy to it. Upgrade the cluster; the job then starts by itself.", known.tooOld, managedJobs)}, nil
 	}
-	in.Delivery = plan.Delivery{Method: method, Image: cluster.settings.Agent.Image}
-	backend, words, err := gang.Choose(made, available)
+	in.Delivery = plan.Delivery{Method: known.method, Image: cluster.settings.Agent.Image}
+	backend, words, err := gang.Choose(made, known.available)
 	if err != nil {
 		return in, &diagnosis.Answer{Reason: "NoGangScheduler", Message: err.Error()}, nil
 	}
@@ -117,33 +122,33 @@ func (cluster *surroundings) of(ctx context.Context, made *job.Job, previous dia
 
 // discover asks the cluster which schedulers it has and how the agent gets into
 // its pods.
-func (cluster *surroundings) discover(ctx context.Context) (gang.Available, plan.Method, error) {
+func (cluster *surroundings) discover(ctx context.Context) (discovered, error) {
 	cluster.mutex.Lock()
 	defer cluster.mutex.Unlock()
 	if time.Since(cluster.asked) < discoveryAge {
-		return cluster.available, cluster.method, nil
+		return cluster.known, nil
 	}
-	available, err := gang.Discover(cluster.discovery)
-	if err != nil {
-		return available, "", err
+	var found discovered
+	var err error
+	if found.available, err = gang.Discover(cluster.discovery); err != nil {
+		return found, err
 	}
-	available.CoschedulerName = cluster.settings.Gang.CoschedulerName
+	found.available.CoschedulerName = cluster.settings.Gang.CoschedulerName
 	server, err := cluster.discovery.ServerVersion()
 	if err != nil {
-		return available, "", fmt.Errorf("ask the API server for its version: %w", err)
+		return found, fmt.Errorf("ask the API server for its version: %w", err)
 	}
-	method := plan.Method(cluster.settings.Agent.Delivery)
+	found.method = plan.Method(cluster.settings.Agent.Delivery)
 	if cluster.settings.Agent.Delivery == config.DeliveryAuto {
-		if method, err = cluster.bestMethod(ctx, server.GitVersion); err != nil {
-			return available, "", err
+		if found.method, err = cluster.bestMethod(ctx, server.GitVersion); err != nil {
+			return found, err
 		}
 	}
-	cluster.tooOld = ""
 	if parsed, err := version.ParseGeneric(server.GitVersion); err == nil && parsed.LessThan(managedJobs) {
-		cluster.tooOld = server.GitVersion
+		found.tooOld = server.GitVersion
 	}
-	cluster.available, cluster.method, cluster.asked = available, method, time.Now()
-	return available, method, nil
+	cluster.known, cluster.asked = found, time.Now()
+	return found, nil
 }
 
 func (cluster *surroundings) bestMethod(ctx context.Context, server string) (plan.Method, error) {
