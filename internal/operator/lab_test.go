@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"sync"
 	"testing"
 	"time"
 
@@ -39,6 +40,8 @@ type lab struct {
 	mpi     *Reconciler
 	train   *Reconciler
 	refuses func(object client.Object) error
+	// mutex guards what follows: pods are created at the same time.
+	mutex   sync.Mutex
 	created int
 }
 
@@ -66,6 +69,8 @@ func newLab(t *testing.T, objects ...client.Object) *lab {
 }
 
 func (lab *lab) create(ctx context.Context, api client.WithWatch, object client.Object, options ...client.CreateOption) error {
+	lab.mutex.Lock()
+	defer lab.mutex.Unlock()
 	if lab.refuses != nil {
 		if err := lab.refuses(object); err != nil {
 			return err
