@@ -76,10 +76,7 @@ func (reconciler *Reconciler) apply(ctx context.Context, scope *scope, verdict *
 	if refusal != nil || err != nil || scope.seen.Workload.Suspended {
 		return refusal, err
 	}
-	// What a queue holds back has no pods yet, and gets them at any moment.
-	if !scope.seen.Workload.Suspended {
-		reconciler.submitted.add(scope.job.UID, state, reconciler.Clock.Now())
-	}
+	reconciler.submitted.add(scope.job.UID, state, reconciler.Clock.Now())
 	lookAgain(verdict)
 	return nil, nil
 }
