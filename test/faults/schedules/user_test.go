@@ -203,6 +203,6 @@ func (simulation *simulation) toggle(there client.Object) {
 	next := there.DeepCopyObject().(client.Object)
 	*suspendField(next) = new(!isSuspended(there))
 	next.SetGeneration(there.GetGeneration() + 1)
-	simulation.facts(there.GetUID()).suspended = true
+	simulation.facts(there.GetUID()).suspend()
 	simulation.server.replace(next)
 }
