@@ -19,7 +19,7 @@ import (
 const unnoticed = 15 * time.Second
 
 // obstacles are what the operator waits for until somebody removes it.
-var obstacles = []string{"NoGangScheduler", "JobSetNotInstalled", "RuntimeNotFound", "NameTaken"}
+var obstacles = []string{"NoGangScheduler", "JobSetNotInstalled", "KubernetesTooOld", "RuntimeNotFound", "NameTaken"}
 
 // status is what the operator knows.
 func status(facts *Facts) []Finding {
@@ -147,6 +147,8 @@ func (facts *Facts) obstacleFix(reason string) string {
 		return "Install the scheduler that the runtime asks for, or take podGroupPolicy out of the runtime"
 	case "JobSetNotInstalled":
 		return "Have an administrator install the CRD of JobSet (jobset.x-k8s.io); its controller is not needed"
+	case "KubernetesTooOld":
+		return "Have an administrator upgrade the cluster"
 	default:
 		return fmt.Sprintf("kubectl get all,controllerrevisions -n %s -l %s=%s", facts.Namespace, training.LabelJobName, facts.Name)
 	}

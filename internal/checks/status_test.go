@@ -45,6 +45,7 @@ func TestStatus(t *testing.T) {
 		"a restart without a runtime": {change: all(waits("RuntimeNotFound", "gone"), restarts), want: []string{
 			"likely: The job failed and is restarted (restart 1): WorkerFailed", "certain: The operator cannot start the job: RuntimeNotFound"}},
 		"a job that was restarted": {change: all(restarts, func(facts *Facts) { facts.Previous.Phase = training.PhaseRunning })},
+		"an old Kubernetes":        {change: waits("KubernetesTooOld", "1.31"), want: []string{"certain: The operator cannot start the job: KubernetesTooOld"}, fix: "upgrade the cluster"},
 		"a name that is taken":     {change: waits("NameTaken", "taken"), want: []string{"certain: The operator cannot start the job: NameTaken"}, fix: "kubectl get all,controllerrevisions -n team"},
 		"a job that is suspended":  {change: suspended, want: []string{"certain: The job is suspended"}, fix: `"suspend":false`},
 		"a job in a queue": {change: func(facts *Facts) {

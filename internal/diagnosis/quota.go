@@ -53,7 +53,8 @@ func (view *view) waitForQuota(verdict *Verdict, previous Previous) {
 // yields tells whether the job gives up its pods to an older one that waits for the
 // same quota, or is about to have them again.
 func (view *view) yields(previous Previous) bool {
-	if previous.QuotaWait == nil || view.heldByQueue() {
+	// A launcher that has completed had all of its workers.
+	if previous.QuotaWait == nil || view.heldByQueue() || view.exitedWell() {
 		return false
 	}
 	return view.seen.OlderWaits && !view.allMade() || view.isEnding()

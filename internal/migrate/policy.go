@@ -92,14 +92,6 @@ func (migration *migration) cleanup() {
 		migration.note(there, Look, "", fmt.Sprintf("differs from spec.cleanPodPolicy, which was taken: %s", *own))
 		other = nil
 	}
-	if policy == training.CleanPodPolicyNone {
-		const why = "a TrainJob cannot keep workers that still run: they are deleted at the end, and with them their logs; what ended by itself is kept"
-		migration.note(here, Look, "", why)
-		if other != nil {
-			migration.note(there, Look, "", why)
-		}
-		return
-	}
 	if own != nil || other != nil {
 		migration.trainJob.Spec.CleanPodPolicy = &policy
 	} else {

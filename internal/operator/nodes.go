@@ -12,6 +12,8 @@ import (
 	"github.com/trireme-mpi/trireme/internal/nodes"
 )
 
+// +kubebuilder:rbac:groups="",resources=events,verbs=list
+
 // pageSize of lists past the cache.
 const pageSize = 500
 

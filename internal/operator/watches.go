@@ -50,7 +50,8 @@ const (
 )
 
 // CachedKinds are what is kept in memory of what jobs are made of: only what is
-// ours, and of that only what is read.
+// ours, and of that only what is read. JobSet cannot be among them: not every cluster
+// has it, and a cache with a selector for it would not start there.
 func CachedKinds() map[client.Object]cache.ByObject {
 	ours, err := labels.Parse(training.LabelJobType)
 	if err != nil {
@@ -60,7 +61,6 @@ func CachedKinds() map[client.Object]cache.ByObject {
 		&corev1.Node{}:               {Transform: keepWhatIsRead},
 		&corev1.Pod{}:                {Label: ours, Transform: keepStatus},
 		&batchv1.Job{}:               {Label: ours},
-		&jobset.JobSet{}:             {Label: ours},
 		&appsv1.ControllerRevision{}: {Label: ours},
 	}
 }

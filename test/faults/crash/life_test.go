@@ -94,9 +94,9 @@ func (life *life) employ(connection *rest.Config) (end func()) {
 // operate returns when the operator is stopped, and nothing that it has sent is
 // on its way any more.
 func (life *life) operate(ctx context.Context, connection *rest.Config, all *sync.WaitGroup) {
-	ctx, stop := context.WithCancel(ctx)
+	running, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
-	wire := &wire{journal: life.journal, stop: stop, ended: make(chan struct{})}
+	wire := &wire{journal: life.journal, stop: stop, begun: make(chan struct{}), ended: make(chan struct{})}
 	defer close(wire.ended)
 	life.hiring.Lock()
 	life.wire = wire
@@ -118,11 +118,22 @@ func (life *life) operate(ctx context.Context, connection *rest.Config, all *syn
 		return
 	}
 	all.Go(func() {
-		if err := manager.Start(ctx); err != nil && !wire.dead.Load() {
+		defer stop()
+		if err := manager.Start(running); err != nil && !wire.dead.Load() {
 			life.Errorf("the operator ended: %v", err)
 		}
 	})
-	<-ctx.Done()
+	// controller-runtime spins for ever where it is stopped before its caches are filled.
+	select {
+	case <-manager.Elected():
+	case <-running.Done():
+	}
+	close(wire.begun)
+	select {
+	case <-ctx.Done():
+	case <-running.Done():
+	}
+	stop()
 	wire.underway.Wait()
 }
 
@@ -131,9 +142,13 @@ func (life *life) withoutOperator(happens func()) {
 	life.Helper()
 	life.hiring.Lock()
 	defer life.hiring.Unlock()
-	if life.wire != nil {
-		_ = life.wire.die()
-		<-life.wire.ended
+	if wire := life.wire; wire != nil {
+		select {
+		case <-wire.begun:
+			_ = wire.die()
+		case <-wire.ended:
+		}
+		<-wire.ended
 	}
 	happens()
 }

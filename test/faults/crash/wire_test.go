@@ -129,9 +129,10 @@ func (journal *journal) history() []told {
 type wire struct {
 	journal *journal
 	server  http.RoundTripper
-	// stop ends the operator; ended is closed when nothing of it is on its way.
-	stop  func()
-	ended chan struct{}
+	// stop ends the operator. begun is closed when it works, ended when nothing of it
+	// is on its way.
+	stop         func()
+	begun, ended chan struct{}
 
 	dead     atomic.Bool
 	underway sync.WaitGroup

@@ -48,6 +48,10 @@ type facts struct {
 	scheduled time.Time
 }
 
+// suspend notes that somebody stops the job, or starts it again. An end and a deletion
+// within one second cannot be told apart: the job may run once more.
+func (facts *facts) suspend() { facts.suspended, facts.wellFirst = true, false }
+
 // before is what was true when the operator began to look, and which pods it saw when
 // it looked past its cache: whatever else happens while it looks is nothing that it
 // could know.

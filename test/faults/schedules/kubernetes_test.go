@@ -22,7 +22,7 @@ type step struct {
 func (simulation *simulation) kubernetes() (steps []step) {
 	add := func(name string, do func()) {
 		if do != nil {
-			steps = append(steps, step{name, 4, do})
+			steps = append(steps, step{name, simulation.profile.pace, do})
 		}
 	}
 	for _, object := range simulation.server.all("Pod") {

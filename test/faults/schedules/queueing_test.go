@@ -102,7 +102,7 @@ func (simulation *simulation) admit(object client.Object) {
 		return
 	}
 	set.Spec.Suspend = new(true)
-	simulation.facts(simulation.rootOf(set)).suspended = true
+	simulation.facts(simulation.rootOf(set)).suspend()
 }
 
 // flavor is the label of nodes that a queue sends pods to.
@@ -121,7 +121,7 @@ func (simulation *simulation) queueStep(workload client.Object) {
 			set.Spec.ReplicatedJobs[i].Template.Spec.Template.Spec.NodeSelector = map[string]string{flavor: fmt.Sprint(simulation.flavors)}
 		}
 	}
-	simulation.facts(simulation.roots[workload.GetUID()]).suspended = true
+	simulation.facts(simulation.roots[workload.GetUID()]).suspend()
 	simulation.server.replace(next)
 }
 

@@ -58,7 +58,7 @@ type profile struct {
 	refusals, lostAnswers, quota, failures, bornSuspended, bornHeld float64
 	// Weights of steps.
 	relists, leaders, clocks, webhooks, losses, crashes, pulls, rooms, suspensions, deletions, handDeletions int
-	quotas, rivals, holds, cleanups                                                                          int
+	quotas, rivals, holds, cleanups, successions, pace                                                       int
 	creations                                                                                                int
 }
 
@@ -66,11 +66,11 @@ func newProfile(dice *rand.Rand) profile {
 	chance := func(value float64) float64 { return pick(dice, 0, value) }
 	weight := func(value int) int { return pick(dice, 0, 0, value) }
 	return profile{
-		steps: 60 + dice.IntN(300), refusals: chance(0.15), lostAnswers: chance(0.1), quota: pick(dice, 0, 0, 0, 0.05), failures: chance(0.3),
+		steps: 60 + dice.IntN(700), refusals: chance(0.15), lostAnswers: chance(0.1), quota: pick(dice, 0, 0, 0, 0.05), failures: pick(dice, 0, 0.3, 0.8),
 		bornSuspended: chance(0.3), bornHeld: pick(dice, 0, 0, 0.5),
 		relists: weight(2), leaders: weight(2), clocks: weight(2), webhooks: weight(1), losses: weight(1), crashes: weight(1), pulls: weight(1), rooms: weight(1),
 		suspensions: weight(2), deletions: weight(1), handDeletions: weight(1), creations: dice.IntN(3),
-		quotas: weight(1), rivals: weight(1), holds: weight(1), cleanups: weight(2),
+		quotas: weight(1), rivals: weight(1), holds: weight(1), cleanups: weight(2), successions: pick(dice, 6, 6, 1), pace: pick(dice, 4, 4, 1),
 	}
 }
 
@@ -185,7 +185,7 @@ func (simulation *simulation) work() (steps []step) {
 	}
 	process := simulation.process
 	if process == nil {
-		return append(append(steps, step{"a new leader", 6, simulation.lead}), simulation.kubernetes()...)
+		return append(append(steps, step{"a new leader", simulation.profile.successions, simulation.lead}), simulation.kubernetes()...)
 	}
 	for _, informer := range process.behind() {
 		steps = append(steps, step{"hears of " + informer.kind, 8, informer.hear})
@@ -304,10 +304,12 @@ func (simulation *simulation) faults() (steps []step) {
 	add("a node is lost", profile.losses, simulation.loseNode)
 	for _, object := range simulation.server.all("Pod") {
 		pod := object.(*corev1.Pod)
-		if simulation.process == nil && pod.DeletionTimestamp == nil && hasEnded(pod) {
-			add("nobody looks, and pod "+pod.Name+", which has finished, is deleted", profile.cleanups, func() {
-				simulation.delete(pod, metav1.DeletePropagationBackground)
-			})
+		if pod.DeletionTimestamp == nil && hasEnded(pod) {
+			weight := profile.cleanups
+			if simulation.process == nil {
+				weight *= 4
+			}
+			add("pod "+pod.Name+", which has finished, is deleted", weight, func() { simulation.delete(pod, metav1.DeletePropagationBackground) })
 		}
 		if pod.DeletionTimestamp != nil || !slices.Contains(simulation.nodes, pod.Spec.NodeName) {
 			continue
@@ -353,7 +355,6 @@ func (simulation *simulation) loseNode() {
 func (simulation *simulation) makePeace() {
 	simulation.note("peace")
 	simulation.faulty, simulation.webhookDown, simulation.full, simulation.exceeded = false, false, false, false
-	simulation.profile.failures = 0
 	simulation.rivalWaits(false)
 	if workload := simulation.workload(); workload != nil && workload.GetDeletionTimestamp() == nil && isHeld(workload) {
 		simulation.queueStep(workload)

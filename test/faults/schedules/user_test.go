@@ -37,7 +37,7 @@ type wish struct {
 
 func newWish(dice *rand.Rand) wish {
 	wish := wish{
-		kind: pick(dice, job.KindMPIJob, job.KindTrainJob), gang: dice.IntN(3) == 0, workers: 1 + dice.Int32N(3), backoff: pick(dice, int32(0), 0, 1, 2),
+		kind: pick(dice, job.KindMPIJob, job.KindTrainJob), gang: dice.IntN(3) == 0, workers: 1 + dice.Int32N(3), backoff: pick(dice, int32(0), 1, 1, 2),
 		policy:        pick(dice, training.CleanPodPolicyRunning, training.CleanPodPolicyRunning, training.CleanPodPolicyAll, training.CleanPodPolicyNone),
 		restartPolicy: pick(dice, v2beta1.RestartPolicyNever, v2beta1.RestartPolicyNever, v2beta1.RestartPolicyOnFailure),
 		waits:         dice.IntN(3) == 0, fetches: dice.IntN(4) == 0, guarded: dice.IntN(4) == 0, timeout: pick(dice, int32(60), 300, 3600),
@@ -203,6 +203,6 @@ func (simulation *simulation) toggle(there client.Object) {
 	next := there.DeepCopyObject().(client.Object)
 	*suspendField(next) = new(!isSuspended(there))
 	next.SetGeneration(there.GetGeneration() + 1)
-	simulation.facts(there.GetUID()).suspended = true
+	simulation.facts(there.GetUID()).suspend()
 	simulation.server.replace(next)
 }

@@ -35,7 +35,7 @@ import (
 var withoutAdmission = map[string]string{"training.kubeflow.org/admission": "disabled"}
 
 // quotaSeconds is how long jobs wait for a quota here.
-const quotaSeconds = 10
+const quotaSeconds = 20
 
 // cluster is an API server with our CRDs and an operator.
 type cluster struct {
