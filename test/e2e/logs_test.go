@@ -141,15 +141,16 @@ func wantAttempts(t *testing.T, text string, attempts, lines int) {
 	}
 }
 
-// A launcher that fails once is started anew in its pod; every line of both runs
+// A launcher that fails once is restarted in another pod; every line of both runs
 // comes, and comes once.
-func TestLogsFollowALauncherThatIsStartedAnew(t *testing.T) {
+func TestLogsFollowALauncherThatIsRestarted(t *testing.T) {
 	mpiJob := implementations[1].job(2, "")
 	mpiJob.Spec.RunPolicy.BackoffLimit = new(int32(3))
 	launcher := &mpiJob.Spec.MPIReplicaSpecs[v2beta1.MPIReplicaTypeLauncher].Template.Spec
-	launcher.Volumes = []corev1.Volume{{Name: "state", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}}
-	launcher.Containers[0].VolumeMounts = []corev1.VolumeMount{{Name: "state", MountPath: "/state"}}
-	launcher.Containers[0].Command = []string{"bash", "-c", `echo >> /state/attempts; attempt=$(wc -l < /state/attempts)
+	launcher.Containers[0].Env = append(launcher.Containers[0].Env, corev1.EnvVar{Name: "RESTART", ValueFrom: &corev1.EnvVarSource{
+		FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.labels['" + training.LabelRestart + "']"},
+	}})
+	launcher.Containers[0].Command = []string{"bash", "-c", `attempt=$((RESTART + 1))
 for i in $(seq 100); do echo attempt $attempt line $i; sleep 0.05; done; test $attempt = 2`}
 	job := submit(t, mpiJob)
 	running := follow(t, job.namespace, "mpijob", "logs", "train", "--all", "-f")
