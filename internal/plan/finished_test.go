@@ -44,6 +44,9 @@ func TestWhatIsRemoved(t *testing.T) {
 	isRunning, succeeded, failed := corev1.PodRunning, corev1.PodSucceeded, corev1.PodFailed
 	sidecar := of(Finished, isRunning, mixed)
 	sidecar.LauncherDone = true
+	exited := of(Restarting, isRunning, mixed)
+	exited.Launchers[0].Spec.Containers, exited.Launchers[0].Spec.RestartPolicy = make([]corev1.Container, 1), corev1.RestartPolicyNever
+	exited.Launchers[0].Status.ContainerStatuses = []corev1.ContainerStatus{{State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 1}}}}
 	tests := map[string]struct {
 		whole
 		want []string
@@ -87,8 +90,9 @@ func TestWhatIsRemoved(t *testing.T) {
 		"restarting, every pod of a TrainJob":      {whole{job: ofTrainJob(), state: bert(Restarting, failed, isRunning, failed)}, []string{setLauncher, setFirst, setSecond}},
 		"restarting, not what was fetched":         {whole{job: ofTrainJob(data...), state: fetcher(bert(Restarting, failed), succeeded)}, []string{setLauncher}},
 		// A launcher that has finished is kept for its log.
-		"restarting, no pod of an MPIJob":         {whole{job: ofMPIJob(), state: of(Restarting, failed, mixed)}, nil},
-		"restarting, a launcher that is not over": {whole{job: ofMPIJob(), state: of(Restarting, isRunning, mixed)}, []string{launcher}},
+		"restarting, no pod of an MPIJob":               {whole{job: ofMPIJob(), state: of(Restarting, failed, mixed)}, nil},
+		"restarting, a launcher whose container exited": {whole{job: ofMPIJob(), state: exited}, nil},
+		"restarting, a launcher that is not over":       {whole{job: ofMPIJob(), state: of(Restarting, isRunning, mixed)}, []string{launcher}},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {

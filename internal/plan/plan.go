@@ -155,8 +155,16 @@ func RestartOf(pod *corev1.Pod) int32 {
 	return int32(number)
 }
 
+// isOver tells whether a pod has finished, or has nothing left that runs: the kubelet
+// tells of its containers' end a moment before it tells of the pod's, and whoever
+// deletes the pod in between deletes its log.
 func isOver(pod *corev1.Pod) bool {
-	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
+	if pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {
+		return true
+	}
+	statuses := pod.Status.ContainerStatuses
+	return pod.Spec.RestartPolicy == corev1.RestartPolicyNever && len(statuses) > 0 && len(statuses) == len(pod.Spec.Containers) &&
+		!slices.ContainsFunc(statuses, func(status corev1.ContainerStatus) bool { return status.State.Terminated == nil })
 }
 
 func allPods(state State) []*corev1.Pod {
