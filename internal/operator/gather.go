@@ -30,7 +30,7 @@ type scope struct {
 	// leftovers are launchers of an earlier workload, or of an earlier job of the same
 	// name, that wait for their finalizer to be removed.
 	leftovers []*corev1.Pod
-	in       around
+	in        around
 }
 
 // gather reads what is seen of a job in the cache.
