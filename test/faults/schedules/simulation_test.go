@@ -65,12 +65,13 @@ type profile struct {
 func newProfile(dice *rand.Rand) profile {
 	chance := func(value float64) float64 { return pick(dice, 0, value) }
 	weight := func(value int) int { return pick(dice, 0, 0, value) }
+	quotas := weight(3)
 	return profile{
 		steps: 60 + dice.IntN(700), refusals: chance(0.15), lostAnswers: chance(0.1), quota: pick(dice, 0, 0, 0, 0.05), failures: pick(dice, 0, 0.3, 0.8),
 		bornSuspended: chance(0.3), bornHeld: pick(dice, 0, 0, 0.5),
 		relists: weight(2), leaders: weight(2), clocks: weight(2), webhooks: weight(1), losses: weight(1), crashes: weight(1), pulls: weight(1), rooms: weight(1),
 		suspensions: weight(2), deletions: weight(1), handDeletions: weight(1), creations: dice.IntN(3),
-		quotas: weight(1), rivals: weight(1), holds: weight(1), cleanups: weight(2), successions: pick(dice, 6, 6, 1), pace: pick(dice, 4, 4, 1),
+		quotas: quotas, rivals: min(quotas, pick(dice, 0, 3)), holds: weight(1), cleanups: weight(2), successions: pick(dice, 6, 6, 1), pace: pick(dice, 4, 4, 1),
 	}
 }
 
