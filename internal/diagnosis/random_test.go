@@ -90,9 +90,9 @@ func (chance *chance) look() Observed {
 		seen.Workers = append(seen.Workers, chance.pod(training.RoleWorker, index, chance.restart))
 	}
 	if chance.isWild() && chance.once(5) {
-		stranger := chance.pod(training.RoleWorker, 0, chance.restart)
-		stranger.Spec.Hostname = either(chance, "", "x", "train-worker-", "train-worker-99999999999", "train-worker-0--1")
-		seen.Workers = append(seen.Workers, stranger)
+		odd := chance.pod(training.RoleWorker, 0, chance.restart)
+		odd.Spec.Hostname = either(chance, "", "x", "train-worker-", "train-worker-99999999999", "train-worker-0--1")
+		seen.Workers = append(seen.Workers, odd)
 	}
 	for restart := chance.restart; restart >= 0 && !chance.once(3); restart-- {
 		seen.Initializers = append(seen.Initializers, chance.pod(training.RoleInitializer, 0, restart))

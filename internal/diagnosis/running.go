@@ -67,7 +67,7 @@ func (view *view) allMade() bool {
 }
 
 // judge fails or restarts the job, unless something must be found out first: a cache
-// may not know that what has waited for too long goes on, or has succeeded.
+// may not know that what has waited for too long is running, or has succeeded.
 func (view *view) judge(verdict *Verdict, previous Previous, found *failure) {
 	switch {
 	case (found.doubtful || found.stopped) && !view.seen.Confirmed:

@@ -57,7 +57,7 @@ func TestAnExitThatIsLost(t *testing.T) {
 		"the agent says how it failed":                  {0, "Unknown", `{"reason":"TrainingError","message":"loss is nan","exitCode":1,"hosts":{"expected":2,"reached":2}}`, training.PhaseFailed, training.FailureTraining, "loss is nan"},
 		"the agent had not spoken":                      {0, "Unknown", "", training.PhaseFailed, training.FailureLauncher, "container runtime was away"},
 		"the program left something that is no report":  {0, "Unknown", "{}", training.PhaseFailed, training.FailureLauncher, "container runtime was away"},
-		"it ended well, and restarts are left":          {1, "Unknown", well, training.PhaseSucceeded, "", ""},
+		"it succeeded, and restarts are left":           {1, "Unknown", well, training.PhaseSucceeded, "", ""},
 		"it is restarted":                               {1, "Unknown", "", training.PhasePending, "", ""},
 		"an exit code that is known, beside such words": {0, "Error", well, training.PhaseFailed, training.FailureTraining, "exit code 255"},
 	} {

@@ -46,8 +46,8 @@ func (reconciler *Reconciler) gather(ctx context.Context, scope *scope) error {
 	return err
 }
 
-// gatherFrom looks where it is told; options say how a reader finds pods faster than by
-// their labels.
+// gatherFrom reads from the cache or from the API server; options let a reader find
+// pods faster than by their labels.
 func (reconciler *Reconciler) gatherFrom(ctx context.Context, reader client.Reader, scope *scope, options ...client.ListOption) error {
 	made := scope.job
 	seen := &scope.seen

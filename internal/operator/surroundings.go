@@ -25,7 +25,7 @@ import (
 const discoveryAge = time.Minute
 
 // managedJobs is the first Kubernetes that leaves batch Jobs with managedBy to others
-// unless it is told otherwise.
+// by default.
 var managedJobs = version.MustParseSemantic("1.32.0")
 
 // surroundings is what the operator knows of its cluster. It is asked for when a
