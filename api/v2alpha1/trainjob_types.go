@@ -93,8 +93,9 @@ type TrainJobSpec struct {
 	TTLSecondsAfterFinished *int32 `json:"ttlSecondsAfterFinished,omitempty"`
 
 	// cleanPodPolicy says which pods are deleted when the job has ended: Running
-	// deletes those that still run, All every pod. Running if not set.
-	// +kubebuilder:validation:Enum=Running;All
+	// deletes those that still run, All every pod, None no worker. Running if not
+	// set.
+	// +kubebuilder:validation:Enum=Running;All;None
 	// +optional
 	CleanPodPolicy *training.CleanPodPolicy `json:"cleanPodPolicy,omitempty"`
 

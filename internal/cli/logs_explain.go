@@ -74,7 +74,7 @@ func (reader *logReader) noPods(seen *view, selection joblog.Selection, policy t
 	case seen.Finished():
 		told.message, told.reason = fmt.Sprintf("the pods of %s are gone, and what they printed with them", seen.Named()), "PodsGone"
 		told.details = []string{whyGone(policy)}
-		told.suggestions = append([]string{describe}, howToKeep(seen.Kind, policy)...)
+		told.suggestions = append([]string{describe}, howToKeep(policy)...)
 	default:
 		told.message, told.reason = seen.Named()+" has no pods yet", "NoPods"
 		told.details = []string{seen.Explanation()}
@@ -93,16 +93,13 @@ func hasInitializer(seen *view) bool {
 	return isTrainJob && trainJob.Spec.Initializer != nil
 }
 
-// howToKeep says how the pods of the next job stay. Those of a TrainJob that still
-// run when it ends never do.
-func howToKeep(kind *kind, policy training.CleanPodPolicy) []string {
-	switch {
-	case policy == training.CleanPodPolicyAll:
+// howToKeep says how the pods of the next job stay.
+func howToKeep(policy training.CleanPodPolicy) []string {
+	switch policy {
+	case training.CleanPodPolicyAll:
 		return []string{"Have what ends by itself, as the launcher does, kept: cleanPodPolicy: Running"}
-	case policy == training.CleanPodPolicyRunning && kind == mpiJobs:
+	case training.CleanPodPolicyRunning:
 		return []string{"Have every pod kept: cleanPodPolicy: None"}
-	case policy == training.CleanPodPolicyRunning:
-		return []string{"Read the next one while it runs: logs --all --follow"}
 	default:
 		return nil
 	}

@@ -80,7 +80,7 @@ func TrainJob(seed int64) (*v2alpha1.TrainJob, *v2alpha1.TrainingRuntimeSpec) {
 			RuntimeRef:    v2alpha1.RuntimeRef{Kind: v2alpha1.RuntimeKindCluster, Name: "runtime"},
 			NetworkPolicy: dice.networkPolicy(), Initializer: dice.initializer(),
 			RequireAllHosts: maybe(dice, dice.chance(50)), Suspend: maybe(dice, dice.chance(50)),
-			BackoffLimit: maybe(dice, dice.Int31n(3)), CleanPodPolicy: maybe(dice, pick(dice, training.CleanPodPolicyAll, training.CleanPodPolicyRunning)),
+			BackoffLimit: maybe(dice, dice.Int31n(3)), CleanPodPolicy: maybe(dice, pick(dice, training.CleanPodPolicyAll, training.CleanPodPolicyNone, training.CleanPodPolicyRunning)),
 			Trainer: v2alpha1.Trainer{
 				Image: pick(dice, images...), Env: dice.environment(), NumNodes: maybe(dice, 1+dice.Int31n(4)), SlotsPerWorker: maybe(dice, 1+dice.Int31n(16)),
 				Command: some(dice, 2, "python", "train.py", "mpirun"), Args: some(dice, 2, "-np", "3", "--epochs"),

@@ -16,7 +16,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
+	"github.com/trireme-mpi/trireme/api/v2beta1"
 	"github.com/trireme-mpi/trireme/internal/config"
 )
 
@@ -131,7 +133,8 @@ func (cluster *cluster) wantOperator(t *testing.T) *config.Config {
 }
 
 // bePartsThatAreNotHere does what takes more than an API server: Deployments roll
-// out, namespaces end, and nobody asks an operator that does not run.
+// out, namespaces end, jobs deleted in the foreground go when nothing is left of
+// them, and nobody asks an operator that does not run.
 func (cluster *cluster) bePartsThatAreNotHere(ctx context.Context) {
 	for ctx.Err() == nil {
 		for _, name := range []string{"trireme-operator", "trireme-server"} {
@@ -151,6 +154,13 @@ func (cluster *cluster) bePartsThatAreNotHere(ctx context.Context) {
 		if err := cluster.client.Get(ctx, client.ObjectKey{Name: "trireme-system"}, &namespace); err == nil && namespace.DeletionTimestamp != nil {
 			namespace.Spec.Finalizers = nil
 			_ = cluster.client.SubResource("finalize").Update(ctx, &namespace)
+		}
+		var jobs v2beta1.MPIJobList
+		_ = cluster.client.List(ctx, &jobs)
+		for _, job := range jobs.Items {
+			if controllerutil.RemoveFinalizer(&job, metav1.FinalizerDeleteDependents) {
+				_ = cluster.client.Update(ctx, &job)
+			}
 		}
 		select {
 		case <-ctx.Done():
