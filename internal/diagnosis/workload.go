@@ -19,6 +19,9 @@ import (
 func (verdict *Verdict) JobSetStatus(made *job.Job, set *jobset.JobSet, now metav1.Time) {
 	status := &set.Status
 	isSuspended := set.Spec.Suspend != nil && *set.Spec.Suspend
+	if !isSuspended && verdict.hasOnlyStarted() && len(status.ReplicatedJobsStatus) == 0 {
+		return
+	}
 	earlier := status.ReplicatedJobsStatus
 	status.ReplicatedJobsStatus = []jobset.ReplicatedJobStatus{
 		childStatus(training.RoleLauncher, made.Launcher.Replicas, verdict.Launcher, isSuspended),
@@ -58,6 +61,14 @@ func (verdict *Verdict) JobSetStatus(made *job.Job, set *jobset.JobSet, now meta
 			now.Ready = min(now.Ready, 1-now.Succeeded)
 		}
 	}
+}
+
+// hasOnlyStarted tells that no pod of the job was ready or has ended yet. Written to a
+// JobSet that has no status it costs the API server as much as a pod, and nobody acts
+// on it: Kueue waits for the pods of a job that it stops, but its jobs begin suspended.
+func (verdict *Verdict) hasOnlyStarted() bool {
+	quiet := func(counts Counts) bool { return counts.Ready == 0 && counts.Succeeded == 0 && counts.Failed == 0 }
+	return verdict.Restart == nil && verdict.Phase == training.PhasePending && quiet(verdict.Launcher) && quiet(verdict.Worker)
 }
 
 // childStatus is that of the one child Job of a role. One that has succeeded is no

@@ -45,8 +45,6 @@ func TestJobSetCounts(t *testing.T) {
 		happen           func(*scene)
 		launcher, worker jobset.ReplicatedJobStatus
 	}{
-		"no pods":               {func(scene *scene) { scene.seen.Launchers, scene.seen.Workers = nil, nil }, role("launcher", 0, 0, 0, 0, 0), role("worker", 0, 0, 0, 0, 0)},
-		"pods that wait":        {func(*scene) {}, role("launcher", 0, 0, 0, 0, 1), role("worker", 0, 0, 0, 0, 1)},
 		"one worker is ready":   {func(scene *scene) { scene.worker(0, runs) }, role("launcher", 0, 0, 0, 0, 1), role("worker", 0, 0, 0, 0, 1)},
 		"all workers are ready": {func(scene *scene) { scene.worker(0, runs); scene.worker(1, runs) }, role("launcher", 0, 0, 0, 0, 1), role("worker", 1, 0, 0, 0, 1)},
 		"all are ready":         {func(scene *scene) { scene.everyPod(runs) }, role("launcher", 1, 0, 0, 0, 1), role("worker", 1, 0, 0, 0, 1)},
@@ -85,6 +83,24 @@ func TestJobSetCounts(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// A JobSet whose pods have only been created has no status: it would be a write that
+// nobody acts on.
+func TestJobSetOfPodsThatWait(t *testing.T) {
+	scene := newScene(t, job.KindTrainJob, 2)
+	scene.addPods(nothing)
+	set := &jobset.JobSet{}
+	if tell(scene, set); set.Status.ReplicatedJobsStatus != nil {
+		t.Errorf("there is a status: %+v", set.Status)
+	}
+	// What was said once is kept true.
+	set.Status.ReplicatedJobsStatus = []jobset.ReplicatedJobStatus{role("launcher", 1, 0, 0, 0, 1), role("worker", 1, 0, 0, 0, 1)}
+	want := []jobset.ReplicatedJobStatus{role("launcher", 0, 0, 0, 0, 1), role("worker", 0, 0, 0, 0, 1)}
+	tell(scene, set)
+	if diff := cmp.Diff(want, set.Status.ReplicatedJobsStatus); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
 

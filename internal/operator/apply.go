@@ -55,6 +55,9 @@ func (reconciler *Reconciler) apply(ctx context.Context, scope *scope, verdict *
 		in = in.withoutGang()
 	}
 	if state.Stage == plan.Active {
+		if refusal, err := reconciler.publish(ctx, scope, state, verdict); refusal != nil || err != nil {
+			return refusal, err
+		}
 		if err := reconciler.stampClock(ctx, scope); err != nil {
 			return nil, err
 		}

@@ -24,6 +24,7 @@ func TestEverythingIsForgotten(t *testing.T) {
 	memory.wrote(writtenKey{job: "a"}, &v2beta1.MPIJob{ObjectMeta: metav1.ObjectMeta{UID: "a"}})
 	memory.wrote(writtenKey{job: "a", isWorkload: true}, &batchv1.Job{})
 	memory.obstruct("a", &notYet{})
+	memory.publish("a", nil, now)
 	lengths := func() map[string]int {
 		found := map[string]int{}
 		fields := reflect.ValueOf(memory).Elem()

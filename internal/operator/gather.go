@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -30,12 +31,17 @@ type scope struct {
 	// leftovers are launchers of an earlier workload, or of an earlier job of the same
 	// name, that wait for their finalizer to be removed.
 	leftovers []*corev1.Pod
+	// addresses are the EndpointSlices that the job has.
+	addresses []*discoveryv1.EndpointSlice
 	in        around
 }
 
 // gather reads what is seen of a job in the cache.
 func (reconciler *Reconciler) gather(ctx context.Context, scope *scope) error {
 	if err := reconciler.gatherFrom(ctx, reconciler.Client, scope, partsOf(scope.job)); err != nil {
+		return err
+	}
+	if err := reconciler.gatherAddresses(ctx, scope); err != nil {
 		return err
 	}
 	if scope.previous.QuotaWait == nil {

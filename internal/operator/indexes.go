@@ -4,6 +4,7 @@ import (
 	"context"
 
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/trireme-mpi/trireme/api/training"
@@ -13,7 +14,7 @@ import (
 )
 
 const (
-	// partOf is the index of pods by the job whose labels they have.
+	// partOf is the index of pods and EndpointSlices by the job whose labels they have.
 	partOf = "training.kubeflow.org/job"
 	// waitsForQuota is the index of the jobs that wait for a quota.
 	waitsForQuota = "status.quotaWait"
@@ -31,6 +32,7 @@ type Index struct {
 func Indexes() []Index {
 	return []Index{
 		{&corev1.Pod{}, partOf, jobOfPart},
+		{&discoveryv1.EndpointSlice{}, partOf, jobOfPart},
 		{&v2alpha1.TrainJob{}, waitsForQuota, func(object client.Object) []string {
 			return ofQuotaWait(&object.(*v2alpha1.TrainJob).Status.Progress)
 		}},

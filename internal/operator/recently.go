@@ -23,6 +23,8 @@ type recently struct {
 	written map[writtenKey]client.Object
 	// nudged is when a job's gang was last brought to its scheduler's mind.
 	nudged map[types.UID]time.Time
+	// published are the addresses of a job's hosts.
+	published map[types.UID]publication
 	// obstacles are what the last look at a job met.
 	obstacles map[types.UID]*notYet
 }
@@ -167,6 +169,7 @@ func (recently *recently) forgetAll(uid types.UID) {
 	delete(recently.written, writtenKey{job: uid})
 	delete(recently.written, writtenKey{job: uid, isWorkload: true})
 	delete(recently.nudged, uid)
+	delete(recently.published, uid)
 	delete(recently.obstacles, uid)
 }
 

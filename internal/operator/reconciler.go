@@ -49,7 +49,7 @@ const (
 	conflictPause = 20 * time.Millisecond
 	// comingPatience is how long the status of a job that starts may be behind the number
 	// of its pods.
-	comingPatience = time.Second
+	comingPatience = 3 * time.Second
 	// deletionPause is how often it is looked whether what is being deleted is gone.
 	deletionPause = 500 * time.Millisecond
 )
@@ -271,7 +271,7 @@ func stateOf(scope *scope, verdict *diagnosis.Verdict) plan.State {
 	state := plan.State{
 		Stage: verdict.Stage, WorkersReady: verdict.WorkersReady.Yes,
 		LauncherDone: verdict.Stage == plan.Finished && diagnosis.LauncherEnded(scope.job, scope.previous, *seen),
-		Launchers:    seen.Launchers, Workers: seen.Workers, Initializers: seen.Initializers,
+		Launchers:    seen.Launchers, Workers: seen.Workers, Initializers: seen.Initializers, Addresses: scope.addresses,
 	}
 	if verdict.Restart != nil {
 		state.Restart = verdict.Restart.Count

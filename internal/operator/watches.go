@@ -10,6 +10,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -43,6 +44,8 @@ const (
 	// settling is how long what happens to workers is collected before a job is
 	// looked at: a hundred of them start within a moment.
 	settling = 100 * time.Millisecond
+	// addressSettling is the same for their addresses, which the launcher waits for.
+	addressSettling = 10 * time.Millisecond
 	// endsFirst is the priority of jobs one of whose pods has ended; others have 0.
 	endsFirst = 1
 	// longestRetry bounds how long a job that met an error is left alone.
@@ -62,6 +65,7 @@ func CachedKinds() map[client.Object]cache.ByObject {
 		&corev1.Pod{}:                {Label: ours, Transform: keepStatus},
 		&batchv1.Job{}:               {Label: ours},
 		&appsv1.ControllerRevision{}: {Label: ours},
+		&discoveryv1.EndpointSlice{}: {Label: ours},
 	}
 }
 
@@ -165,6 +169,7 @@ func (reconciler *Reconciler) Watches() []Watched {
 	watched := []Watched{
 		{reconciler.kind.empty(), reconciler.jobs()},
 		{&corev1.Pod{}, reconciler.pods()},
+		{&discoveryv1.EndpointSlice{}, reconciler.parts()},
 	}
 	if reconciler.kind.hasWorkloads() {
 		watched = append(watched, Watched{reconciler.kind.emptyWorkload(), reconciler.workloads()})
@@ -251,14 +256,19 @@ func (reconciler *Reconciler) requestFor(object client.Object) (request reconcil
 	return request, true
 }
 
-// workloads has a job looked at when somebody else than us changes its workload.
-func (reconciler *Reconciler) workloads() handler.EventHandler {
-	enqueue := handler.EnqueueRequestsFromMapFunc(func(_ context.Context, object client.Object) []reconcile.Request {
+// parts has a job looked at when something that belongs to it changes.
+func (reconciler *Reconciler) parts() handler.EventHandler {
+	return handler.EnqueueRequestsFromMapFunc(func(_ context.Context, object client.Object) []reconcile.Request {
 		if request, found := reconciler.requestFor(object); found {
 			return []reconcile.Request{request}
 		}
 		return nil
 	})
+}
+
+// workloads has a job looked at when somebody else than us changes its workload.
+func (reconciler *Reconciler) workloads() handler.EventHandler {
+	enqueue := reconciler.parts()
 	type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 	return handler.Funcs{
 		CreateFunc: enqueue.Create, DeleteFunc: enqueue.Delete, GenericFunc: enqueue.Generic,
@@ -277,7 +287,7 @@ func (reconciler *Reconciler) workloads() handler.EventHandler {
 // where it may decide over the job, else in a moment.
 func (reconciler *Reconciler) pods() handler.EventHandler {
 	type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
-	enqueue := func(ctx context.Context, queue queue, pod client.Object, gone bool) {
+	enqueue := func(queue queue, pod client.Object, delay time.Duration) {
 		request, found := reconciler.requestFor(pod)
 		if !found {
 			return
@@ -288,24 +298,24 @@ func (reconciler *Reconciler) pods() handler.EventHandler {
 		case pod.Labels[training.LabelReplicaType] != training.RoleWorker:
 			queue.Add(request)
 		default:
-			queue.AddAfter(request, settling)
+			queue.AddAfter(request, delay)
 		}
 	}
 	return handler.Funcs{
-		CreateFunc: func(ctx context.Context, event event.CreateEvent, queue queue) {
-			enqueue(ctx, queue, event.Object, false)
+		CreateFunc: func(_ context.Context, event event.CreateEvent, queue queue) { enqueue(queue, event.Object, settling) },
+		UpdateFunc: func(_ context.Context, event event.UpdateEvent, queue queue) {
+			delay := settling
+			if hasAddress(event.ObjectNew) && !hasAddress(event.ObjectOld) {
+				delay = addressSettling
+			}
+			enqueue(queue, event.ObjectNew, delay)
 		},
-		UpdateFunc: func(ctx context.Context, event event.UpdateEvent, queue queue) {
-			enqueue(ctx, queue, event.ObjectNew, false)
-		},
-		DeleteFunc: func(ctx context.Context, event event.DeleteEvent, queue queue) {
-			enqueue(ctx, queue, event.Object, true)
-		},
-		GenericFunc: func(ctx context.Context, event event.GenericEvent, queue queue) {
-			enqueue(ctx, queue, event.Object, false)
-		},
+		DeleteFunc:  func(_ context.Context, event event.DeleteEvent, queue queue) { enqueue(queue, event.Object, settling) },
+		GenericFunc: func(_ context.Context, event event.GenericEvent, queue queue) { enqueue(queue, event.Object, settling) },
 	}
 }
+
+func hasAddress(pod client.Object) bool { return len(pod.(*corev1.Pod).Status.PodIPs) > 0 }
 
 // hasEnded tells whether a pod may decide over its job.
 func hasEnded(pod *corev1.Pod) bool {

@@ -5,6 +5,7 @@ import (
 	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -56,6 +57,8 @@ type State struct {
 	LauncherDone bool
 	// Pods that exist.
 	Launchers, Workers, Initializers []*corev1.Pod
+	// Addresses are the EndpointSlices that exist.
+	Addresses []*discoveryv1.EndpointSlice
 }
 
 // Plan is what must exist and what must not. What exists is never changed:
@@ -78,11 +81,14 @@ func Of(made *job.Job, state State, in Surroundings) Plan {
 			plan.Pods = []*corev1.Pod{initializerPod(made, state.Restart, in)}
 		}
 	case Suspended:
-		plan.Remove = slices.Concat(workloadKey(made, state), keys(made, allPods(state)), groupKeys(made, in))
+		plan.Remove = slices.Concat(workloadKey(made, state), keys(made, allPods(state)), groupKeys(made, in), addressKeys(made, state))
 	case Held:
-		plan.Remove = keys(made, slices.Concat(state.Launchers, state.Workers))
+		plan.Remove = slices.Concat(keys(made, slices.Concat(state.Launchers, state.Workers)), addressKeys(made, state))
 	case Restarting:
 		plan.Remove = keys(made, replaced(made, state))
+		if made.Kind.Traits().RestartsAsWhole {
+			plan.Remove = append(plan.Remove, addressKeys(made, state)...)
+		}
 	case Finished:
 		plan.Remove = finished(made, state, in)
 	default:
@@ -120,6 +126,7 @@ func replaced(made *job.Job, state State) []*corev1.Pod {
 // finished is what a finished job does not need. Keys always go.
 func finished(made *job.Job, state State, in Surroundings) []gang.Object {
 	remove := append(groupKeys(made, in), &corev1.Secret{ObjectMeta: key(made, NamesOf(made).Secret)})
+	remove = append(remove, addressKeys(made, state)...)
 	if made.Lifetime.CleanPodPolicy == cleanAll {
 		return slices.Concat(remove, workloadKey(made, state), keys(made, allPods(state)))
 	}

@@ -29,11 +29,9 @@ func support(made *job.Job, in Surroundings) []gang.Object {
 	return append(objects,
 		&corev1.Service{
 			ObjectMeta: object(made, names.Service),
-			Spec: corev1.ServiceSpec{
-				ClusterIP: corev1.ClusterIPNone, Selector: Selector(made),
-				// Hosts are called before they are ready: that is what the gate is for.
-				PublishNotReadyAddresses: true,
-			},
+			// It selects no pods: Trireme writes its Addresses. Hosts are called before they
+			// are ready: that is what the gate is for.
+			Spec: corev1.ServiceSpec{ClusterIP: corev1.ClusterIPNone, PublishNotReadyAddresses: true},
 		},
 		&corev1.ConfigMap{
 			ObjectMeta: object(made, names.Hostfile),

@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"hash/fnv"
+	"net/netip"
 	"slices"
 	"time"
 
@@ -114,12 +116,22 @@ func (player *Player) StartContainers(pods ...*corev1.Pod) {
 	for _, pod := range pods {
 		player.SetStatus(pod, func(status *corev1.PodStatus) {
 			status.Phase = corev1.PodRunning
+			status.PodIP = addressFor(pod)
+			status.PodIPs = []corev1.PodIP{{IP: status.PodIP}}
 			status.ContainerStatuses = []corev1.ContainerStatus{{
 				Name: pod.Spec.Containers[0].Name, Image: pod.Spec.Containers[0].Image,
 				State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.Now()}},
 			}}
 		})
 	}
+}
+
+// addressFor is an address that most likely no other pod has.
+func addressFor(pod *corev1.Pod) string {
+	hash := fnv.New32a()
+	_, _ = hash.Write([]byte(pod.UID))
+	sum := hash.Sum32()
+	return netip.AddrFrom4([4]byte{10, byte(sum >> 16), byte(sum >> 8), byte(sum)}).String()
 }
 
 // Ready says of pods that run that their port answers.

@@ -20,7 +20,7 @@ import (
 var kinds = []schema.GroupVersionKind{
 	{Group: "kubeflow.org", Version: "v2beta1", Kind: "MPIJob"}, {Group: "kubeflow.org", Version: "v2alpha1", Kind: "TrainJob"},
 	{Version: "v1", Kind: "Pod"}, {Version: "v1", Kind: "Service"}, {Version: "v1", Kind: "ConfigMap"}, {Version: "v1", Kind: "Secret"},
-	{Group: "batch", Version: "v1", Kind: "Job"}, {Group: "apps", Version: "v1", Kind: "ControllerRevision"},
+	{Group: "batch", Version: "v1", Kind: "Job"}, {Group: "discovery.k8s.io", Version: "v1", Kind: "EndpointSlice"}, {Group: "apps", Version: "v1", Kind: "ControllerRevision"},
 	{Group: "networking.k8s.io", Version: "v1", Kind: "NetworkPolicy"}, {Group: "jobset.x-k8s.io", Version: "v1alpha2", Kind: "JobSet"},
 	{Group: "scheduling.x-k8s.io", Version: "v1alpha1", Kind: "PodGroup"}, {Group: "scheduling.k8s.io", Version: "v1alpha2", Kind: "PodGroup"},
 }

@@ -1,10 +1,12 @@
 package schedules
 
 import (
+	"net/netip"
 	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -142,6 +144,10 @@ func namedBy(volume *corev1.Volume) (found []named) {
 func (simulation *simulation) startPod(pod *corev1.Pod) {
 	simulation.changePod(pod, func(next *corev1.Pod) {
 		next.Status.Phase = corev1.PodRunning
+		if len(next.Status.PodIPs) == 0 {
+			simulation.addresses++
+			next.Status.PodIPs = []corev1.PodIP{{IP: netip.AddrFrom4([4]byte{10, byte(simulation.addresses >> 16), byte(simulation.addresses >> 8), byte(simulation.addresses)}).String()}}
+		}
 		next.Status.StartTime = new(seconds(time.Now()))
 		earlier := next.Status.ContainerStatuses
 		next.Status.ContainerStatuses = nil
@@ -164,7 +170,13 @@ func (simulation *simulation) startPod(pod *corev1.Pod) {
 // misses workers gives up after a while.
 func (simulation *simulation) runLauncher(pod *corev1.Pod) func() {
 	ready := slices.ContainsFunc(pod.Status.Conditions, func(one corev1.PodCondition) bool { return one.Type == corev1.PodReady })
-	complete := simulation.readyWorkers(pod) >= simulation.workersOf(pod)
+	// What MPI has connected once does not ask DNS again.
+	isReached := simulation.isFound
+	if ready {
+		isReached = everyPod
+	}
+	complete := simulation.readyWorkers(pod, isReached) >= simulation.workersOf(pod)
+	giveUp := time.Since(pod.Status.StartTime.Time) > 10*time.Minute
 	switch {
 	case ready && complete:
 		return func() { simulation.exit(pod, simulation.exitCode()) }
@@ -172,23 +184,44 @@ func (simulation *simulation) runLauncher(pod *corev1.Pod) func() {
 		return func() {
 			simulation.changePod(pod, func(next *corev1.Pod) { setPodCondition(next, corev1.PodReady, corev1.ConditionTrue, "", "") })
 		}
-	case ready || time.Since(pod.Status.StartTime.Time) > 10*time.Minute:
+	case giveUp && simulation.readyWorkers(pod, everyPod) >= simulation.workersOf(pod):
+		return func() { simulation.fail("all workers run, and the launcher %s does not find them", pod.Name) }
+	case ready || giveUp:
 		return func() { simulation.exit(pod, 1) }
 	}
 	return nil
 }
 
-// readyWorkers are those that a launcher reaches.
-func (simulation *simulation) readyWorkers(launcher *corev1.Pod) (ready int32) {
+func everyPod(*corev1.Pod) bool { return true }
+
+// readyWorkers are those that run and are found.
+func (simulation *simulation) readyWorkers(launcher *corev1.Pod, isFound func(*corev1.Pod) bool) (ready int32) {
 	for _, object := range simulation.server.all("Pod") {
 		pod := object.(*corev1.Pod)
 		if pod.Labels[training.LabelReplicaType] == training.RoleWorker && simulation.roots[pod.UID] == simulation.roots[launcher.UID] &&
 			simulation.startOf(pod) == simulation.startOf(launcher) && pod.Status.Phase == corev1.PodRunning &&
-			slices.Contains(simulation.nodes, pod.Spec.NodeName) {
+			slices.Contains(simulation.nodes, pod.Spec.NodeName) && isFound(pod) {
 			ready++
 		}
 	}
 	return ready
+}
+
+// isFound tells whether DNS leads to a pod by its host name, and to no other.
+func (simulation *simulation) isFound(pod *corev1.Pod) bool {
+	found := map[string]bool{}
+	for _, object := range simulation.server.all("EndpointSlice") {
+		slice := object.(*discoveryv1.EndpointSlice)
+		if slice.Namespace != pod.Namespace || slice.Labels[discoveryv1.LabelServiceName] != pod.Spec.Subdomain {
+			continue
+		}
+		for i := range slice.Endpoints {
+			if *slice.Endpoints[i].Hostname == pod.Spec.Hostname {
+				found[slice.Endpoints[i].Addresses[0]] = true
+			}
+		}
+	}
+	return len(found) == 1 && found[pod.Status.PodIPs[0].IP]
 }
 
 func (simulation *simulation) exitCode() int32 {

@@ -210,6 +210,10 @@ func (process *process) Create(_ context.Context, object client.Object, _ ...cli
 	})
 }
 
+func (process *process) Update(_ context.Context, object client.Object, _ ...client.UpdateOption) error {
+	return process.write("update", object, process.simulation.server.update)
+}
+
 func (process *process) Delete(_ context.Context, object client.Object, options ...client.DeleteOption) error {
 	all := client.DeleteOptions{}
 	all.ApplyOptions(options)

@@ -169,18 +169,32 @@ func (server *server) remove(object client.Object) {
 
 // updateStatus takes the status of an object and nothing else of it.
 func (server *server) updateStatus(object client.Object) (client.Object, error) {
-	kind := kindOf(object)
-	there, err := server.get(kind, client.ObjectKeyFromObject(object))
+	there, err := server.unchanged(object)
 	if err != nil {
 		return nil, err
-	}
-	if there.GetUID() != object.GetUID() || there.GetResourceVersion() != object.GetResourceVersion() {
-		return nil, apierrors.NewConflict(resource(kind), object.GetName(), fmt.Errorf("the object has been modified"))
 	}
 	next := there.DeepCopyObject().(client.Object)
 	status := reflect.ValueOf(object.DeepCopyObject()).Elem().FieldByName("Status")
 	reflect.ValueOf(next).Elem().FieldByName("Status").Set(status)
-	return server.store(kind, there, next), nil
+	return server.store(kindOf(object), there, next), nil
+}
+
+func (server *server) update(object client.Object) (client.Object, error) {
+	there, err := server.unchanged(object)
+	if err != nil {
+		return nil, err
+	}
+	return server.store(kindOf(object), there, object.DeepCopyObject().(client.Object)), nil
+}
+
+// unchanged is an object as it is stored, if it is the version that a writer knows.
+func (server *server) unchanged(object client.Object) (client.Object, error) {
+	kind := kindOf(object)
+	there, err := server.get(kind, client.ObjectKeyFromObject(object))
+	if err == nil && (there.GetUID() != object.GetUID() || there.GetResourceVersion() != object.GetResourceVersion()) {
+		err = apierrors.NewConflict(resource(kind), object.GetName(), fmt.Errorf("the object has been modified"))
+	}
+	return there, err
 }
 
 // patch merges; what changes nothing makes no new version. One that names a UID is

@@ -42,6 +42,8 @@ type simulation struct {
 	writes                    int
 	// exceeded: the quota lets no more pods in. olderWaits: an older job waits for it.
 	exceeded, olderWaits bool
+	// addresses counts those that pods were given.
+	addresses int
 	// flavors counts what a queue has said of where pods go.
 	flavors int
 
@@ -271,7 +273,7 @@ func (simulation *simulation) refuse(request *call) error {
 	answers := []error{
 		apierrors.NewTooManyRequests("too many", 1), apierrors.NewInternalError(fmt.Errorf("etcd has no leader")), apierrors.NewTimeoutError("not done", 0),
 	}
-	if request.verb == "status" || request.verb == "patch" {
+	if request.verb == "status" || request.verb == "update" || request.verb == "patch" {
 		answers = append(answers, conflict, conflict)
 	}
 	return pick(simulation.dice, answers...)

@@ -1,0 +1,142 @@
+package operator
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	discoveryv1 "k8s.io/api/discovery/v1"
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/trireme-mpi/trireme/internal/diagnosis"
+	"github.com/trireme-mpi/trireme/internal/plan"
+)
+
+// OpenShift asks for a right of its own before it takes addresses of pods.
+// +kubebuilder:rbac:groups=discovery.k8s.io,resources=endpointslices,verbs=get;list;watch;create;update;delete
+// +kubebuilder:rbac:groups=discovery.k8s.io,resources=endpointslices/restricted,verbs=create
+
+// addressPatience is how long addresses of some pods are held back for those of the
+// others, so that all are written at once.
+const addressPatience = 2 * time.Second
+
+// publication is what was written of the addresses of a job's hosts.
+type publication struct {
+	// incomplete is since when the addresses of some pods are held back.
+	incomplete time.Time
+	written    []*discoveryv1.EndpointSlice
+	at         time.Time
+}
+
+func (reconciler *Reconciler) gatherAddresses(ctx context.Context, scope *scope) error {
+	made := scope.job
+	var list discoveryv1.EndpointSliceList
+	if err := reconciler.List(ctx, &list, client.InNamespace(made.Namespace), partsOf(made)); err != nil {
+		return fmt.Errorf("list the EndpointSlices of %s %s/%s: %w", made.Kind, made.Namespace, made.Name, err)
+	}
+	for i := range list.Items {
+		if slice := &list.Items[i]; isOwned(slice, made) && slice.DeletionTimestamp == nil {
+			scope.addresses = append(scope.addresses, slice)
+		}
+	}
+	return nil
+}
+
+// publish writes where the hosts of a job are found.
+func (reconciler *Reconciler) publish(ctx context.Context, scope *scope, state plan.State, verdict *diagnosis.Verdict) (*diagnosis.Refusal, error) {
+	wanted, complete := plan.Addresses(scope.job, state)
+	if areSame(scope.addresses, wanted) {
+		reconciler.submitted.unpublish(scope.job.UID)
+		return nil, nil
+	}
+	now := reconciler.Clock.Now()
+	isNow := complete || plan.HasStale(scope.addresses, wanted)
+	if wait := reconciler.submitted.untilPublished(scope.job.UID, wanted, isNow, now); wait > 0 {
+		if verdict.NextCheck == 0 || verdict.NextCheck > wait {
+			verdict.NextCheck = wait
+		}
+		return nil, nil
+	}
+	for _, slice := range wanted {
+		if refusal, err := reconciler.store(ctx, scope, slice); refusal != nil || err != nil {
+			return refusal, err
+		}
+	}
+	reconciler.submitted.publish(scope.job.UID, wanted, now)
+	return nil, nil
+}
+
+// store creates an EndpointSlice, or changes the one that exists.
+func (reconciler *Reconciler) store(ctx context.Context, scope *scope, wanted *discoveryv1.EndpointSlice) (*diagnosis.Refusal, error) {
+	for _, existing := range scope.addresses {
+		if existing.Name != wanted.Name || existing.AddressType != wanted.AddressType {
+			continue
+		}
+		if apiequality.Semantic.DeepEqual(existing.Endpoints, wanted.Endpoints) {
+			return nil, nil
+		}
+		changed := existing.DeepCopy()
+		changed.Endpoints = wanted.Endpoints
+		if err := reconciler.Update(ctx, changed); err != nil {
+			return nil, fmt.Errorf("write the addresses of %s %s/%s: %w", scope.job.Kind, wanted.Namespace, scope.job.Name, err)
+		}
+		return nil, nil
+	}
+	return reconciler.create(ctx, scope, wanted.DeepCopy())
+}
+
+// areSame tells whether all addresses are known. An EndpointSlice too many does no harm
+// until the job has ended.
+func areSame(existing, wanted []*discoveryv1.EndpointSlice) bool {
+	endpoints := map[string][]discoveryv1.Endpoint{}
+	for _, slice := range existing {
+		endpoints[slice.Name] = slice.Endpoints
+	}
+	for _, slice := range wanted {
+		if !apiequality.Semantic.DeepEqual(endpoints[slice.Name], slice.Endpoints) {
+			return false
+		}
+	}
+	return true
+}
+
+// untilPublished is how long addresses are held back: for those of other pods, or
+// because they were written a moment ago and the cache does not show it yet.
+func (recently *recently) untilPublished(uid types.UID, wanted []*discoveryv1.EndpointSlice, isNow bool, now time.Time) time.Duration {
+	recently.mutex.Lock()
+	defer recently.mutex.Unlock()
+	last := recently.published[uid]
+	if since := now.Sub(last.at); since < cachePatience && apiequality.Semantic.DeepEqual(last.written, wanted) {
+		return cachePatience - since
+	}
+	if isNow {
+		return 0
+	}
+	if last.incomplete.IsZero() {
+		last.incomplete = now
+		recently.keepPublication(uid, last)
+	}
+	return addressPatience - now.Sub(last.incomplete)
+}
+
+func (recently *recently) publish(uid types.UID, written []*discoveryv1.EndpointSlice, now time.Time) {
+	recently.mutex.Lock()
+	defer recently.mutex.Unlock()
+	recently.keepPublication(uid, publication{written: written, at: now})
+}
+
+// unpublish: the cache shows what was written.
+func (recently *recently) unpublish(uid types.UID) {
+	recently.mutex.Lock()
+	defer recently.mutex.Unlock()
+	delete(recently.published, uid)
+}
+
+func (recently *recently) keepPublication(uid types.UID, last publication) {
+	if recently.published == nil {
+		recently.published = map[types.UID]publication{}
+	}
+	recently.published[uid] = last
+}
