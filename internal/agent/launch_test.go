@@ -32,7 +32,7 @@ func prepareLaunch(t testing.TB, keys string, port int, hostfile string, environ
 	t.Helper()
 	directory := t.TempDir()
 	message := filepath.Join(directory, "termination-log")
-	command := exec.CommandContext(t.Context(), agentBinary(t), arguments...)
+	command := boundedCommand(t, agentBinary(t), arguments...)
 	command.Env = agentEnvironment(keys, port, append([]string{
 		HostfileVariable + "=" + mustWrite(t, filepath.Join(directory, "hostfile"), hostfile),
 		"TRIREME_TERMINATION_LOG=" + message, GateTimeoutVariable + "=15s", "TMPDIR=" + t.TempDir(),
@@ -254,7 +254,7 @@ func inNamespace(t *testing.T, command *exec.Cmd, host string) {
 	if os.Getuid() != 0 {
 		t.Skip("a network namespace needs root")
 	}
-	try := exec.CommandContext(t.Context(), "unshare", "-n", "sh", "-c", "ip link set lo up && ip route add "+host+"/32 dev lo")
+	try := boundedCommand(t, "unshare", "-n", "sh", "-c", "ip link set lo up && ip route add "+host+"/32 dev lo")
 	if output, err := try.CombinedOutput(); err != nil {
 		t.Skipf("no network namespace on this machine: %v: %s", err, output)
 	}

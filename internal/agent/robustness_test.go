@@ -61,6 +61,7 @@ func (worker *localWorker) login(t testing.TB) *ssh.Client {
 	if err != nil {
 		t.Fatal(err)
 	}
+	closeInTime(client)
 	return client
 }
 
@@ -130,10 +131,13 @@ func TestFiveHundredSessionsAtOnce(t *testing.T) {
 		clients.Go(func() {
 			client, err := ssh.Dial("tcp", worker.address, clientConfig(t, worker.keys, "mpi"))
 			if err != nil {
-				running <- err.Error()
+				for range each {
+					running <- err.Error()
+				}
 				return
 			}
 			defer client.Close()
+			closeInTime(client)
 			var sessions sync.WaitGroup
 			for range each {
 				sessions.Go(func() { waitingSession(client, running, release) })
