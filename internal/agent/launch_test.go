@@ -301,3 +301,19 @@ func TestLaunchNamesAShell(t *testing.T) {
 		t.Errorf("SHELL is %q, and the image's own is /bin/zsh", got)
 	}
 }
+
+// Open MPI prints the warning where its child has been faster than itself.
+func TestLaunchDropsTheHarmlessWarningOfOpenMPI(t *testing.T) {
+	worker := startWorker(t, newKeys(t))
+	const script = `warning='plm:ssh: Warning: setpgid(382,382) failed in parent with errno='
+echo before >&2
+echo "[train-launcher:00378] ${warning}Permission denied(13)" >&2
+echo "[train-launcher:00378] ${warning}No such process(3)" >&2
+echo "[train-launcher:00378] ${warning}Permission denied(13)"
+printf after >&2`
+	got := runLaunch(t, worker.keys, worker.port, "localhost\n", nil, sh(script)...)
+	mustContain(t, "stderr", got.Stderr, "before\n[train-launcher:00378] plm:ssh: Warning: setpgid(382,382) failed in parent with errno=No such process(3)\nafter")
+	if strings.Contains(got.Stderr, "(13)") || got.Stdout != "" {
+		t.Errorf("the warning is in the output: %q, %q", got.Stdout, got.Stderr)
+	}
+}
