@@ -229,8 +229,8 @@ func TestHalfOpenConnections(t *testing.T) {
 		connections = append(connections, connection)
 	}
 	worker.mustStillWork(t)
-	// More than fit: those are sent away at once, the others when their time is over.
-	for range maxStrangers {
+	// More than fit: the oldest are dropped at once, the others when their time is over.
+	for range maxLogins {
 		connections = append(connections, worker.dial(t))
 	}
 	eventually(t, handshakeTimeout+patience, "they are thrown out", func() bool { return allClosed(connections) })
