@@ -22,7 +22,7 @@ func FuzzServer(f *testing.F) {
 	f.Fuzz(func(t *testing.T, said []byte) {
 		ours, theirs := net.Pipe()
 		done := make(chan struct{})
-		worker.strangers <- struct{}{}
+		worker.logins.add(theirs)
 		go func() {
 			defer close(done)
 			worker.welcome(theirs)

@@ -162,7 +162,9 @@ func (launch *launch) run() Report {
 	command.Env = environment
 	// Open MPI's last words are on stderr, Hydra's on stdout.
 	var lastErrors, lastOutput tail
-	command.Stdin, command.Stdout, command.Stderr = os.Stdin, io.MultiWriter(os.Stdout, &lastOutput), io.MultiWriter(os.Stderr, &lastErrors)
+	command.Stdin = os.Stdin
+	command.Stdout = withoutNoise{io.MultiWriter(os.Stdout, &lastOutput)} // A script may send mpirun's stderr here.
+	command.Stderr = withoutNoise{io.MultiWriter(os.Stderr, &lastErrors)}
 	// A daemon of the user's may keep them open after the command has ended.
 	command.WaitDelay = 2 * time.Second
 	// The launcher is PID 1 of its container and inherits what mpirun leaves behind.
@@ -267,6 +269,17 @@ func (launch *launch) end(report Report, passed passage) int {
 	report.Timings.Total = seconds(time.Since(launch.started))
 	report.write(launch.report)
 	return report.ExitCode
+}
+
+// withoutNoise drops harmless warnings of mpirun. It looks at each piece alone and
+// holds nothing back: mpirun prints a line by one write, and a pipe keeps that whole.
+type withoutNoise struct{ to io.Writer }
+
+func (filter withoutNoise) Write(text []byte) (int, error) {
+	if _, err := filter.to.Write(mpi.WithoutNoise(text)); err != nil {
+		return 0, err
+	}
+	return len(text), nil
 }
 
 // tail keeps the end of what is written to it.

@@ -32,7 +32,7 @@ func prepareLaunch(t testing.TB, keys string, port int, hostfile string, environ
 	t.Helper()
 	directory := t.TempDir()
 	message := filepath.Join(directory, "termination-log")
-	command := exec.CommandContext(t.Context(), agentBinary(t), arguments...)
+	command := boundedCommand(t, agentBinary(t), arguments...)
 	command.Env = agentEnvironment(keys, port, append([]string{
 		HostfileVariable + "=" + mustWrite(t, filepath.Join(directory, "hostfile"), hostfile),
 		"TRIREME_TERMINATION_LOG=" + message, GateTimeoutVariable + "=15s", "TMPDIR=" + t.TempDir(),
@@ -254,7 +254,7 @@ func inNamespace(t *testing.T, command *exec.Cmd, host string) {
 	if os.Getuid() != 0 {
 		t.Skip("a network namespace needs root")
 	}
-	try := exec.CommandContext(t.Context(), "unshare", "-n", "sh", "-c", "ip link set lo up && ip route add "+host+"/32 dev lo")
+	try := boundedCommand(t, "unshare", "-n", "sh", "-c", "ip link set lo up && ip route add "+host+"/32 dev lo")
 	if output, err := try.CombinedOutput(); err != nil {
 		t.Skipf("no network namespace on this machine: %v: %s", err, output)
 	}
@@ -299,5 +299,21 @@ func TestLaunchNamesAShell(t *testing.T) {
 	}
 	if got := runLaunch(t, worker.keys, worker.port, "127.0.0.1 slots=1\n", []string{"SHELL=/bin/zsh"}, "launch", "--", "printenv", "SHELL").Stdout; got != "/bin/zsh\n" {
 		t.Errorf("SHELL is %q, and the image's own is /bin/zsh", got)
+	}
+}
+
+// Open MPI prints the warning where its child has been faster than itself.
+func TestLaunchDropsTheHarmlessWarningOfOpenMPI(t *testing.T) {
+	worker := startWorker(t, newKeys(t))
+	const script = `warning='plm:ssh: Warning: setpgid(382,382) failed in parent with errno='
+echo before >&2
+echo "[train-launcher:00378] ${warning}Permission denied(13)" >&2
+echo "[train-launcher:00378] ${warning}No such process(3)" >&2
+echo "[train-launcher:00378] ${warning}Permission denied(13)"
+printf after >&2`
+	got := runLaunch(t, worker.keys, worker.port, "localhost\n", nil, sh(script)...)
+	mustContain(t, "stderr", got.Stderr, "before\n[train-launcher:00378] plm:ssh: Warning: setpgid(382,382) failed in parent with errno=No such process(3)\nafter")
+	if strings.Contains(got.Stderr, "(13)") || got.Stdout != "" {
+		t.Errorf("the warning is in the output: %q, %q", got.Stdout, got.Stderr)
 	}
 }

@@ -2,6 +2,7 @@ package agent
 
 import (
 	"bytes"
+	"context"
 	"crypto/rand"
 	"errors"
 	"flag"
@@ -216,6 +217,32 @@ func (buffer *buffer) String() string {
 // patience is for what always happens: many tests share the machine.
 const patience = 30 * time.Second
 
+// bound is how long one command or one connection of a test may take: a test that
+// waits for what never happens fails, and does not hold up all others.
+const bound = 2 * time.Minute
+
+// boundedCommand is a command that is killed when its time is over.
+func boundedCommand(t testing.TB, name string, arguments ...string) *exec.Cmd {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), bound)
+	t.Cleanup(cancel)
+	command := exec.CommandContext(ctx, name, arguments...)
+	// What it has started may keep its pipes.
+	command.WaitDelay = patience
+	return command
+}
+
+// closeInTime closes a connection when its time is over, which ends every wait for
+// something that has to come over it.
+func closeInTime(connection ssh.Conn) {
+	timer := time.AfterFunc(bound, func() { _ = connection.Close() })
+	go func() {
+		_ = connection.Wait()
+		// Some tests measure the heap, and the timer would keep the connection there.
+		timer.Stop()
+	}()
+}
+
 // eventually waits for something that another process does.
 func eventually(t testing.TB, within time.Duration, what string, holds func() bool) {
 	t.Helper()
@@ -266,9 +293,15 @@ type workerProcess struct {
 
 func startWorker(t testing.TB, keys string, environment ...string) *workerProcess {
 	t.Helper()
+	return startWorkerBy(t, []string{agentBinary(t), "worker"}, keys, environment...)
+}
+
+// startWorkerBy starts a worker by a command that becomes it.
+func startWorkerBy(t testing.TB, command []string, keys string, environment ...string) *workerProcess {
+	t.Helper()
 	for range 5 {
 		worker := &workerProcess{keys: keys, port: freePort(t), log: &buffer{}, ended: make(chan struct{})}
-		worker.command = exec.Command(agentBinary(t), "worker")
+		worker.command = exec.Command(command[0], command[1:]...)
 		worker.command.Env = agentEnvironment(keys, worker.port, append([]string{GraceVariable + "=1s"}, environment...)...)
 		worker.command.Dir = t.TempDir()
 		worker.command.Stderr = worker.log
@@ -338,6 +371,7 @@ func (worker *workerProcess) login(t testing.TB, user string) *ssh.Client {
 		t.Fatalf("log in: %v\n%s", err, worker.log)
 	}
 	t.Cleanup(func() { _ = client.Close() })
+	closeInTime(client)
 	return client
 }
 
@@ -384,7 +418,7 @@ func execute(t testing.TB, client *ssh.Client, command, stdin string) outcome {
 // runAgent runs the agent in one of its other modes, to its end.
 func runAgent(t testing.TB, keys string, port int, environment []string, arguments ...string) outcome {
 	t.Helper()
-	command := exec.CommandContext(t.Context(), agentBinary(t), arguments...)
+	command := boundedCommand(t, agentBinary(t), arguments...)
 	command.Env = agentEnvironment(keys, port, environment...)
 	return finish(t, keys, command)
 }
@@ -393,7 +427,6 @@ func finish(t testing.TB, keys string, command *exec.Cmd) outcome {
 	t.Helper()
 	var stdout, stderr buffer
 	command.Stdout, command.Stderr = &stdout, &stderr
-	command.WaitDelay = patience
 	err := command.Run()
 	var exit *exec.ExitError
 	if err != nil && !errors.As(err, &exit) {

@@ -47,6 +47,7 @@ func RunWorker() error {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
 	worker := NewWorker(hostKey, authorized, slog.New(slog.NewTextHandler(os.Stderr, nil)))
+	stopIgnoringSignals()
 	adoptChildren()
 	go worker.processes.adoptOrphans(ctx.Done())
 	fmt.Fprintf(os.Stderr, "trireme: worker waits for its launcher on port %d\n", port)

@@ -32,7 +32,7 @@ func openSSH(t testing.TB, worker *workerProcess, hostKey string, arguments ...s
 		"-o", "UserKnownHostsFile=" + known, "-o", "StrictHostKeyChecking=yes", "-o", "LogLevel=ERROR",
 		"-i", filepath.Join(worker.keys, ClientKey), "-p", fmt.Sprint(worker.port), "mpiuser@127.0.0.1",
 	}
-	command := exec.CommandContext(t.Context(), ssh, append(options, arguments...)...)
+	command := boundedCommand(t, ssh, append(options, arguments...)...)
 	command.Env = append(without(os.Environ(), "SSH_AUTH_SOCK"), "FROM_CLIENT=sent")
 	return command
 }

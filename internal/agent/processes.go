@@ -125,6 +125,19 @@ func signalAll(signal syscall.Signal) int {
 	return len(ids)
 }
 
+// stopIgnoringSignals gives children the default for signals that the agent was
+// started to ignore, as by nohup: a shell cannot trap them, and they do not end ranks.
+// Go leaves just these two ignored; a signal that is caught becomes the default in a
+// child. The agent itself still does nothing on them. It is never undone, because
+// signal.Reset would have them ignored again.
+func stopIgnoringSignals() {
+	for _, inherited := range []os.Signal{syscall.SIGHUP, syscall.SIGINT} {
+		if signal.Ignored(inherited) {
+			signal.Notify(make(chan os.Signal, 1), inherited)
+		}
+	}
+}
+
 // forwardSignals hands on the signals that Kubernetes, mpirun or a person sends to
 // the agent, to whatever it stands in for.
 func forwardSignals(send func(syscall.Signal)) (stop func()) {

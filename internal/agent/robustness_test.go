@@ -61,6 +61,7 @@ func (worker *localWorker) login(t testing.TB) *ssh.Client {
 	if err != nil {
 		t.Fatal(err)
 	}
+	closeInTime(client)
 	return client
 }
 
@@ -130,10 +131,13 @@ func TestFiveHundredSessionsAtOnce(t *testing.T) {
 		clients.Go(func() {
 			client, err := ssh.Dial("tcp", worker.address, clientConfig(t, worker.keys, "mpi"))
 			if err != nil {
-				running <- err.Error()
+				for range each {
+					running <- err.Error()
+				}
 				return
 			}
 			defer client.Close()
+			closeInTime(client)
 			var sessions sync.WaitGroup
 			for range each {
 				sessions.Go(func() { waitingSession(client, running, release) })
@@ -225,8 +229,8 @@ func TestHalfOpenConnections(t *testing.T) {
 		connections = append(connections, connection)
 	}
 	worker.mustStillWork(t)
-	// More than fit: those are sent away at once, the others when their time is over.
-	for range maxStrangers {
+	// More than fit: the oldest are dropped at once, the others when their time is over.
+	for range maxLogins {
 		connections = append(connections, worker.dial(t))
 	}
 	eventually(t, handshakeTimeout+patience, "they are thrown out", func() bool { return allClosed(connections) })

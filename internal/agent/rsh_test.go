@@ -47,7 +47,7 @@ func TestRSHRunsCommands(t *testing.T) {
 				}
 				binary = link
 			}
-			command := exec.CommandContext(t.Context(), binary, tc.arguments...)
+			command := boundedCommand(t, binary, tc.arguments...)
 			command.Env = agentEnvironment(worker.keys, worker.port)
 			command.Stdin = strings.NewReader(tc.stdin)
 			if diff := cmp.Diff(tc.want, finish(t, worker.keys, command)); diff != "" {
@@ -88,7 +88,7 @@ func TestHydraIsCalledBackByAddress(t *testing.T) {
 
 func TestRSHForwardsSignals(t *testing.T) {
 	worker := startWorker(t, newKeys(t))
-	command := exec.CommandContext(t.Context(), agentBinary(t), "127.0.0.1", "trap 'exit 7' TERM; echo ready; while :; do sleep 0.02; done")
+	command := boundedCommand(t, agentBinary(t), "127.0.0.1", "trap 'exit 7' TERM; echo ready; while :; do sleep 0.02; done")
 	command.Env = agentEnvironment(worker.keys, worker.port)
 	var stdout buffer
 	command.Stdout = &stdout
@@ -212,6 +212,7 @@ func TestRSHNoticesThatAWorkerIsLost(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
 			command := exec.CommandContext(ctx, agentBinary(t), "127.0.0.1", "echo $$; exec sleep 60")
+			command.WaitDelay = patience
 			command.Env = agentEnvironment(worker.keys, worker.port, recordsVariable+"="+string(records))
 			var stdout buffer
 			command.Stdout = &stdout

@@ -47,8 +47,7 @@ func TestWorkerSaysNothingOfWhatItIsSent(t *testing.T) {
 	config.Auth = []ssh.AuthMethod{ssh.Password(sent)}
 	_, _ = ssh.Dial("tcp", worker.address(), config)
 	_ = worker.login(t, launchUser+sent+"2")
-	_ = worker.command.Process.Signal(syscall.SIGTERM)
-	<-worker.ended
+	worker.stop(t)
 	mustHoldNoSecret(t, worker.keys, "the worker's log", worker.log.String(), sent)
 	mustContain(t, "the worker's log", worker.log.String(), "waits for its launcher", "start a command", "a new launcher has logged in")
 }
@@ -84,6 +83,7 @@ func TestWorkerEndsAlthoughAClientIsStuck(t *testing.T) {
 		t.Fatal(err)
 	}
 	client := ssh.NewClient(connection, channels, requests)
+	closeInTime(client)
 	// Each may send 2 MB that nobody reads; together that is more than TCP takes.
 	for range 20 {
 		session := newSession(t, client)

@@ -92,6 +92,39 @@ func TestWorkerForwardsSignals(t *testing.T) {
 	})
 }
 
+// ignoringSignals is a command that is started as by nohup, or in the background by a
+// shell: it inherits that signals are ignored.
+func ignoringSignals(command ...string) []string {
+	return append([]string{"sh", "-c", `trap "" HUP INT QUIT TERM PIPE USR1 USR2; exec "$@"`, "sh"}, command...)
+}
+
+// A shell cannot trap what was ignored when it started, and ranks would not end.
+func TestChildrenIgnoreNoSignals(t *testing.T) {
+	const ignored = "grep SigIgn /proc/self/status"
+	want := outcome{Stdout: "SigIgn:\t0000000000000000\n"}
+	worker := startWorkerBy(t, ignoringSignals(agentBinary(t), "worker"), newKeys(t))
+	t.Run("of a worker", func(t *testing.T) {
+		if diff := cmp.Diff(want, execute(t, worker.login(t, "mpi"), ignored, "")); diff != "" {
+			t.Errorf("ignored signals (-want +got):\n%s", diff)
+		}
+	})
+	t.Run("of a launcher", func(t *testing.T) {
+		command, _ := prepareLaunch(t, worker.keys, worker.port, "localhost\n", nil, sh(ignored)...)
+		command.Args = ignoringSignals(append([]string{command.Path}, command.Args[1:]...)...)
+		command.Path = shell
+		if got := finish(t, worker.keys, command).Stdout; got != want.Stdout {
+			t.Errorf("ignored signals: %q, want %q", got, want.Stdout)
+		}
+	})
+	t.Run("and SIGHUP ends a command", func(t *testing.T) {
+		line, session := firstLine(t, worker.login(t, "mpi"), "echo $$; exec sleep 60")
+		if err := session.Signal(ssh.SIGHUP); err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, patience, "the command has ended", func() bool { return !alive(mustAtoi(t, line)) })
+	})
+}
+
 func TestWorkerOpensAShell(t *testing.T) {
 	session := newSession(t, startWorker(t, newKeys(t)).login(t, "mpi"))
 	var stdout bytes.Buffer

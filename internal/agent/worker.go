@@ -17,11 +17,8 @@ import (
 )
 
 const (
-	// handshakeTimeout is how long somebody may take to log in.
+	// handshakeTimeout is how long a client may take to log in.
 	handshakeTimeout = 10 * time.Second
-	// maxStrangers is how many may be at it at a time; a launcher with 500
-	// sessions logs in far faster than strangers are given up.
-	maxStrangers = 512
 	// launchUser is how the logins of one launcher are told from another's.
 	launchUser = "launch-"
 )
@@ -34,7 +31,7 @@ type Worker struct {
 	config    *ssh.ServerConfig
 	log       *slog.Logger
 	processes *processes
-	strangers chan struct{}
+	logins    *logins
 
 	mutex       sync.Mutex
 	launch      string
@@ -44,7 +41,7 @@ type Worker struct {
 // NewWorker is a worker with a host key that lets in the holders of any of the
 // authorized keys.
 func NewWorker(hostKey ssh.Signer, authorized []ssh.PublicKey, log *slog.Logger) *Worker {
-	worker := &Worker{log: log, processes: newProcesses(), strangers: make(chan struct{}, maxStrangers), connections: map[ssh.Conn]bool{}}
+	worker := &Worker{log: log, processes: newProcesses(), logins: newLogins(), connections: map[ssh.Conn]bool{}}
 	worker.config = &ssh.ServerConfig{
 		ServerVersion: "SSH-2.0-Trireme",
 		MaxAuthTries:  3,
@@ -79,12 +76,8 @@ func (worker *Worker) Serve(ctx context.Context, listener net.Listener) error {
 			time.Sleep(50 * time.Millisecond)
 			continue
 		}
-		select {
-		case worker.strangers <- struct{}{}:
-			go worker.welcome(connection)
-		default:
-			_ = connection.Close()
-		}
+		worker.logins.add(connection)
+		go worker.welcome(connection)
 	}
 }
 
@@ -93,7 +86,7 @@ func (worker *Worker) welcome(connection net.Conn) {
 	defer connection.Close()
 	_ = connection.SetDeadline(time.Now().Add(handshakeTimeout))
 	session, channels, requests, err := ssh.NewServerConn(connection, worker.config)
-	<-worker.strangers
+	worker.logins.remove(connection)
 	if err != nil {
 		// Nobody wants to read of every probe that only looks whether the port is open.
 		worker.log.Debug("login", "from", connection.RemoteAddr(), "error", err)

@@ -1,7 +1,7 @@
 // Package mpi is what differs between implementations of MPI: the form of the
 // hostfile, the environment that tells mpirun how to reach the workers, how lines
-// are tagged with their rank, and how mpirun's last words are read. It starts
-// nothing and reads no file.
+// are tagged with their rank, which lines are noise, and how mpirun's last words are
+// read. It starts nothing and reads no file.
 package mpi
 
 // Implementation is an implementation of MPI, by the names the job model uses.
