@@ -98,7 +98,8 @@ test-peers: bin/gotestsum bin/cluster ## Kueue, scheduler-plugins and Volcano, b
 test-all: export TRIREME_SEEDS = 2000
 test-all: export LEAK_JOBS = 2000
 test-all: export QUOTA_JOBS = 50
-test-all: test ## The same with more random schedules, more jobs in search of leaks and in a quota, and the peers
+test-all: export THOROUGH = yes
+test-all: test ## The same with what takes long and rarely breaks, with more schedules and jobs, and with the peers
 	@test/run peers
 
 FUZZTIME ?= 1m

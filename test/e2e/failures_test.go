@@ -337,6 +337,9 @@ func TestARunOnOneHost(t *testing.T) {
 // A worker that pulls its image for two minutes is no failure: the patience of
 // the gate starts when all workers run.
 func TestAWorkerPullsItsImageForLong(t *testing.T) {
+	if !isThorough() {
+		t.Skip("it takes two minutes: make test-all runs it")
+	}
 	run := newRun(t, implementations[0].job(2, allreduce))
 	all := run.hosts
 	run.hosts = all[:1]

@@ -29,6 +29,10 @@ func TestMain(m *testing.M) {
 	os.Exit(runAll(m))
 }
 
+// isThorough tells whether tests that take long and rarely break run too: make
+// test-all has it.
+func isThorough() bool { return os.Getenv("THOROUGH") != "" }
+
 // runAll leaves nothing behind, whatever the tests did.
 func runAll(m *testing.M) int {
 	if os.Getenv("E2E_CLUSTER") == "keep" {
