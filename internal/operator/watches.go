@@ -44,8 +44,6 @@ const (
 	// settling is how long what happens to workers is collected before a job is
 	// looked at: a hundred of them start within a moment.
 	settling = 100 * time.Millisecond
-	// addressSettling is the same for their addresses, which the launcher waits for.
-	addressSettling = 10 * time.Millisecond
 	// endsFirst is the priority of jobs one of whose pods has ended; others have 0.
 	endsFirst = 1
 	// longestRetry bounds how long a job that met an error is left alone.
@@ -303,16 +301,24 @@ func (reconciler *Reconciler) pods() handler.EventHandler {
 	}
 	return handler.Funcs{
 		CreateFunc: func(_ context.Context, event event.CreateEvent, queue queue) { enqueue(queue, event.Object, settling) },
-		UpdateFunc: func(_ context.Context, event event.UpdateEvent, queue queue) {
+		UpdateFunc: func(ctx context.Context, event event.UpdateEvent, queue queue) {
 			delay := settling
-			if hasAddress(event.ObjectNew) && !hasAddress(event.ObjectOld) {
-				delay = addressSettling
+			if hasAddress(event.ObjectNew) && !hasAddress(event.ObjectOld) && reconciler.haveAddresses(ctx, event.ObjectNew) {
+				delay = 0
 			}
 			enqueue(queue, event.ObjectNew, delay)
 		},
 		DeleteFunc:  func(_ context.Context, event event.DeleteEvent, queue queue) { enqueue(queue, event.Object, settling) },
 		GenericFunc: func(_ context.Context, event event.GenericEvent, queue queue) { enqueue(queue, event.Object, settling) },
 	}
+}
+
+// haveAddresses tells whether all pods of a pod's job have addresses: the launcher waits
+// for the last one.
+func (reconciler *Reconciler) haveAddresses(ctx context.Context, pod client.Object) bool {
+	var pods corev1.PodList
+	err := reconciler.List(ctx, &pods, client.InNamespace(pod.GetNamespace()), client.MatchingFields{partOf: jobOfPart(pod)[0]}, client.UnsafeDisableDeepCopy)
+	return err == nil && !slices.ContainsFunc(pods.Items, func(pod corev1.Pod) bool { return !hasAddress(&pod) })
 }
 
 func hasAddress(pod client.Object) bool { return len(pod.(*corev1.Pod).Status.PodIPs) > 0 }
