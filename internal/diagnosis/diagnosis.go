@@ -28,6 +28,8 @@ type Previous struct {
 	// Queued: it is a queue that holds the job back, and not its user.
 	Queued    bool
 	Submitted metav1.Time
+	// EndStored is when the operator wrote that the job has ended, by its own clock.
+	EndStored metav1.Time
 }
 
 // Finished tells whether the job has ended.
@@ -188,17 +190,21 @@ func (view *view) finishedBefore(previous Previous) Verdict {
 		Progress: previous.Progress, StartTime: previous.StartTime, CompletionTime: previous.CompletionTime, Stage: plan.Finished,
 	}
 	verdict.Launcher, verdict.Worker = view.counts()
-	if ttl := view.job.Lifetime.TTLSecondsAfterFinished; ttl != nil && previous.CompletionTime != nil {
-		verdict.NextCheck = atLeastNow(previous.CompletionTime.Add(time.Duration(*ttl) * time.Second).Sub(view.seen.Now))
+	if view.job.Lifetime.TTLSecondsAfterFinished != nil {
+		verdict.NextCheck = atLeastNow(expiry(view.job, previous).Sub(view.seen.Now))
 	}
 	return verdict
 }
 
-// Expired tells whether a job has outlived itself.
+// Expired tells whether a job that has ended is to be deleted.
 func Expired(made *job.Job, previous Previous, now time.Time) bool {
-	ttl := made.Lifetime.TTLSecondsAfterFinished
-	return ttl != nil && previous.Finished() && previous.CompletionTime != nil &&
-		!now.Before(previous.CompletionTime.Add(time.Duration(*ttl)*time.Second))
+	return made.Lifetime.TTLSecondsAfterFinished != nil && previous.Finished() && !now.Before(expiry(made, previous))
+}
+
+// expiry counts from when the end was stored. The completion time is a node's, and its
+// clock may be wrong: a job must not be deleted before its user can have seen its end.
+func expiry(made *job.Job, previous Previous) time.Time {
+	return previous.EndStored.Add(time.Duration(*made.Lifetime.TTLSecondsAfterFinished) * time.Second)
 }
 
 // stage is where the job stands, as far as its objects are concerned.

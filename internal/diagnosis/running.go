@@ -119,7 +119,7 @@ func (view *view) end(verdict *Verdict, phase training.Phase, at time.Time) {
 		verdict.Duration = max(at.Sub(verdict.StartTime.Time), 0).Round(time.Second).String()
 	}
 	if ttl := view.job.Lifetime.TTLSecondsAfterFinished; ttl != nil {
-		verdict.NextCheck = atLeastNow(at.Add(time.Duration(*ttl) * time.Second).Sub(view.seen.Now))
+		verdict.NextCheck = atLeastNow(time.Duration(*ttl) * time.Second)
 	}
 }
 

@@ -26,6 +26,11 @@ func FromTrainJob(trainJob *v2alpha1.TrainJob) Previous {
 	if suspended := meta.FindStatusCondition(status.Conditions, v2alpha1.ConditionSuspended); suspended != nil && suspended.Status == metav1.ConditionTrue {
 		previous.Suspended, previous.Queued = true, suspended.Reason == reasonQueued
 	}
+	for _, end := range []string{v2alpha1.ConditionTrainingComplete, v2alpha1.ConditionFailed} {
+		if condition := meta.FindStatusCondition(status.Conditions, end); condition != nil && condition.Status == metav1.ConditionTrue {
+			previous.EndStored = condition.LastTransitionTime
+		}
+	}
 	return previous
 }
 
@@ -36,8 +41,15 @@ func FromMPIJob(mpiJob *v2beta1.MPIJob) Previous {
 		Progress: status.Progress, StartTime: status.StartTime, CompletionTime: status.CompletionTime, Submitted: mpiJob.CreationTimestamp,
 	}
 	for i := range status.Conditions {
-		if suspended := &status.Conditions[i]; suspended.Type == v2beta1.JobSuspended && suspended.Status == corev1.ConditionTrue {
-			previous.Suspended, previous.Queued = true, suspended.Reason == reasonQueued
+		condition := &status.Conditions[i]
+		if condition.Status != corev1.ConditionTrue {
+			continue
+		}
+		switch condition.Type {
+		case v2beta1.JobSuspended:
+			previous.Suspended, previous.Queued = true, condition.Reason == reasonQueued
+		case v2beta1.JobSucceeded, v2beta1.JobFailed:
+			previous.EndStored = condition.LastTransitionTime
 		}
 	}
 	return previous

@@ -29,6 +29,7 @@ const (
 	eventTraining     = "TrainingStarted"
 	eventSucceeded    = "JobSucceeded"
 	eventFailed       = "JobFailed"
+	eventRestarting   = "JobRestarting"
 	eventSuspended    = "JobSuspended"
 	eventResumed      = "JobResumed"
 	eventUnusedHosts  = "NotAllHostsUsed"
@@ -79,6 +80,9 @@ func (record *record) note(object client.Object, made *job.Job, previous diagnos
 	}
 	if reached(training.StepWorkersReached) != nil {
 		news.normal(eventTraining, "The launcher has reached every worker and runs its command")
+	}
+	if restart := verdict.Restart; restart != nil && (previous.Restart == nil || previous.Restart.Count < restart.Count) {
+		news.warning(eventRestarting, "Restart %d of at most %d: %s: %s", restart.Count, made.Lifetime.BackoffLimit, restart.Reason, restart.Message)
 	}
 	news.podTroubles(previous, verdict)
 	record.noteEnd(news, object, made, previous, verdict)

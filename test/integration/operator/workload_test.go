@@ -44,6 +44,12 @@ func TestRestart(t *testing.T) {
 			}
 			return nil
 		})
+		place.Eventually("an event tells of the restart", func() error {
+			if got := place.eventsOf(job); !slices.Contains(got, "JobRestarting") {
+				return fmt.Errorf("there are only %q", got)
+			}
+			return nil
+		})
 		place.Eventually("the pods of the restart exist", func() error {
 			if isMPIJob(job) {
 				return wantPods(place, job, "train-launcher-r0", "train-launcher-r1", "train-worker-0", "train-worker-1")
