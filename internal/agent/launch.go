@@ -34,6 +34,7 @@ const (
 // launch is the gate, the run and the report of one launcher.
 type launch struct {
 	hosts           []string
+	slots           []mpi.Host
 	self            string
 	command         []string
 	records         recordsFile
@@ -89,6 +90,7 @@ func newLaunch(command []string) (*launch, error) {
 		return nil, fmt.Errorf("make a directory for the run (is /tmp writable?): %w", err)
 	}
 	launch := &launch{
+		slots:           hosts,
 		command:         tagged(command, mpi.Implementation(os.Getenv(TagOutputVariable))),
 		directory:       directory,
 		records:         recordsFile(filepath.Join(directory, "records")),
@@ -112,10 +114,14 @@ func newLaunch(command []string) (*launch, error) {
 // mpirun itself stays as it is.
 func tagged(command []string, implementation mpi.Implementation) []string {
 	flags := mpi.TagFlags(implementation)
-	if len(flags) == 0 || len(command) == 0 || !slices.Contains([]string{"mpirun", "mpiexec", "mpiexec.hydra"}, filepath.Base(command[0])) {
+	if len(flags) == 0 || !isMPIRun(command) {
 		return command
 	}
 	return slices.Concat(command[:1], flags, command[1:])
+}
+
+func isMPIRun(command []string) bool {
+	return len(command) > 0 && slices.Contains([]string{"mpirun", "mpiexec", "mpiexec.hydra"}, filepath.Base(command[0]))
 }
 
 func isSet(name string) bool {
@@ -190,7 +196,7 @@ func (launch *launch) run() Report {
 	if host := stuck(); host != "" {
 		return launch.stuckReport(host)
 	}
-	return launch.judge(exitCode(command.ProcessState), lastErrors.String()+lastOutput.String(), launch.records.read(), began)
+	return launch.judge(exitCode(command.ProcessState), lastErrors.String(), lastOutput.String(), launch.records.read(), began)
 }
 
 // showReadiness opens the port that the launcher's readiness is asked at: it is

@@ -15,6 +15,9 @@ type Output struct {
 	Rank int
 	// Error is the line that names the error; empty where none does.
 	Error string
+	// SaysError: Error is an exception or speaks of an error, and is not merely the last
+	// line of stderr.
+	SaysError bool
 	// Lines are the last lines. Of a Python traceback they are the innermost frame and
 	// the exception.
 	Lines []string
@@ -43,11 +46,12 @@ func LastOutput(stderr, stdout string, rank int) Output {
 		lines = ofRank
 	}
 	shown, error := exception(lines)
+	says := error != nil
 	if error == nil {
 		shown = lastDistinct(lines)
-		error = errorLine(shown)
+		error, says = errorLine(shown)
 	}
-	output := Output{Rank: -1}
+	output := Output{Rank: -1, SaysError: says}
 	if error != nil {
 		output.Rank, output.Error = error.rank, SafeLine(error.text)
 	}
@@ -69,15 +73,16 @@ var linePatterns = sync.OnceValue(func() patterns {
 		openMPITag: regexp.MustCompile(`\[(?:\S*@)?\d+,(\d+)\]<std(?:err|out)>: ?`),
 		hydraTag:   regexp.MustCompile(`^\[(\d+)\] `),
 		foreign: regexp.MustCompile(`^ *(?:` + strings.Join([]string{
-			`\[[\w.-]*[A-Za-z][\w.-]*:\d{5,}\] `,                      // Open MPI
-			`\[[\w.-]*[A-Za-z][\w.-]*:\d+ *:\d+(?::\d+)?\] `,          // UCX, on a signal
-			`\[\d+\.\d+\] \[\S+:\d+ *:\d+\] +\S+:\d+ +UCX `,           // UCX
-			`\[(?:mpiexec|proxy:[\d:]*)@[^\]]*\] `,                    // Hydra
-			`=   \S|={20,}$|==== backtrace `,                          // Hydra's and UCX's boxes
-			`Abort\(-?\d+\) on node \d+ `,                             // MPICH
-			`\w+\(\d+\)\.*: |\(unknown\)\(\): `,                       // MPICH's error stack
-			`#\d+ +0x[[:xdigit:]]+|\d+ +\S.* \[0x[[:xdigit:]]+\]$`,    // frames of libgfortran and UCX
-			`Error termination\. Backtrace:|Backtrace for this error`, // libgfortran
+			`\[[\w.-]*[A-Za-z][\w.-]*:\d{5,}\] `,                                                      // Open MPI
+			`\[[\w.-]*[A-Za-z][\w.-]*:\d+ *:\d+(?::\d+)?\] `,                                          // UCX, on a signal
+			`\[\d+\.\d+\] \[\S+:\d+ *:\d+\] +\S+:\d+ +UCX `,                                           // UCX
+			`\[(?:mpiexec|proxy:[\d:]*)@[^\]]*\] `,                                                    // Hydra
+			`=   \S|={20,}$|==== backtrace `,                                                          // Hydra's and UCX's boxes
+			`Abort\(-?\d+\) on node \d+ `,                                                             // MPICH
+			`\w+\(\d+\)\.*: |\(unknown\)\(\): `,                                                       // MPICH's error stack
+			`#\d+ +0x[[:xdigit:]]+|\d+ +\S.* \[0x[[:xdigit:]]+\]$`,                                    // frames of libgfortran and UCX
+			`Error termination\. Backtrace:|Backtrace for this error`,                                 // libgfortran
+			`(?:mpirun|orterun|prterun) (?:noticed that|detected that|has exited due|was unable to) `, // Open MPI, whose rulers may be lost
 			`(?:mpi-agent|trireme): `,
 			`Killed$`, // the shell
 		}, "|") + `)`),
@@ -223,18 +228,17 @@ func lastDistinct(lines []outputLine) []outputLine {
 }
 
 // errorLine is the last line that speaks of an error, or else the last of stderr.
-func errorLine(lines []outputLine) *outputLine {
+func errorLine(lines []outputLine) (last *outputLine, says bool) {
 	patterns := linePatterns()
-	var last *outputLine
 	for i := range lines {
 		if line := &lines[i]; patterns.error.MatchString(line.text) && !patterns.harmless.MatchString(line.text) {
-			last = line
+			last, says = line, true
 		}
 	}
 	if last == nil && len(lines) > 0 && lines[len(lines)-1].errors {
 		last = &lines[len(lines)-1]
 	}
-	return last
+	return last, says
 }
 
 // SafeLines bounds the lines of a program, and makes them safe to show.

@@ -84,35 +84,35 @@ func TestLastOutput(t *testing.T) {
 		},
 		"an error on stdout and warnings on stderr": {
 			stdout: "ERROR: no data\n", stderr: "warning: slow\n", rank: -1,
-			want: Output{Rank: -1, Error: "ERROR: no data", Lines: []string{"ERROR: no data", "warning: slow"}},
+			want: Output{Rank: -1, SaysError: true, Error: "ERROR: no data", Lines: []string{"ERROR: no data", "warning: slow"}},
 		},
 		"a time in brackets is not Open MPI's host": {
-			stderr: "[09:42:10] ERROR: no data\n", rank: -1, want: Output{Rank: -1, Error: "[09:42:10] ERROR: no data", Lines: []string{"[09:42:10] ERROR: no data"}},
+			stderr: "[09:42:10] ERROR: no data\n", rank: -1, want: Output{Rank: -1, SaysError: true, Error: "[09:42:10] ERROR: no data", Lines: []string{"[09:42:10] ERROR: no data"}},
 		},
 		"lines of another rank": {
 			stderr: "[1,3]<stderr>:ERROR: mine\n[1,2]<stderr>:ERROR: connection reset\n", rank: 3,
-			want: Output{Rank: 3, Error: "ERROR: mine", Lines: []string{"ERROR: mine"}},
+			want: Output{Rank: 3, SaysError: true, Error: "ERROR: mine", Lines: []string{"ERROR: mine"}},
 		},
 		"more than five lines": {
 			stderr: "1\n2\n3\n4\n5\n6\n7\n", rank: -1, want: Output{Rank: -1, Error: "7", Lines: []string{"3", "4", "5", "6", "7"}},
 		},
 		"an exception that was handled long before": {
 			stderr: "Traceback (most recent call last):\n  File \"a.py\", line 1, in f\nKeyError: 1\n" + strings.Repeat("working\n", 6) + "ERROR: no data\n", rank: -1,
-			want: Output{Rank: -1, Error: "ERROR: no data", Lines: []string{tracebackHeader, `File "a.py", line 1, in f`, "KeyError: 1", "working", "ERROR: no data"}},
+			want: Output{Rank: -1, SaysError: true, Error: "ERROR: no data", Lines: []string{tracebackHeader, `File "a.py", line 1, in f`, "KeyError: 1", "working", "ERROR: no data"}},
 		},
 		"an exception, and those of other ranks that it caused": {
 			stderr: "Traceback (most recent call last):\n  File \"a.py\", line 1, in f\nKeyError: 1\nTraceback (most recent call last):\n  File \"a.py\", line 9, in g\nConnectionError: closed\n", rank: -1,
-			want: Output{Rank: -1, Error: "KeyError: 1", Lines: []string{`File "a.py", line 1, in f`, "KeyError: 1"}},
+			want: Output{Rank: -1, SaysError: true, Error: "KeyError: 1", Lines: []string{`File "a.py", line 1, in f`, "KeyError: 1"}},
 		},
 		"a traceback that was cut off": {
 			stderr: "Traceback (most recent call last):\n  File \"a.py\", line 1, in f\n", rank: -1,
 			want: Output{Rank: -1, Error: `File "a.py", line 1, in f`, Lines: []string{"Traceback (most recent call last):", `File "a.py", line 1, in f`}},
 		},
 		"what a terminal would obey": {
-			stderr: "\x1b[31mERROR\x1b[0m:\tbad\x07 \u202efile\u2066\x00 \xff\n", rank: -1, want: Output{Rank: -1, Error: "ERROR: bad file \uFFFD", Lines: []string{"ERROR: bad file \uFFFD"}},
+			stderr: "\x1b[31mERROR\x1b[0m:\tbad\x07 \u202efile\u2066\x00 \xff\n", rank: -1, want: Output{Rank: -1, SaysError: true, Error: "ERROR: bad file \uFFFD", Lines: []string{"ERROR: bad file \uFFFD"}},
 		},
 		"a progress bar": {
-			stderr: "10%\r20%\rERROR: no data\n", rank: -1, want: Output{Rank: -1, Error: "ERROR: no data", Lines: []string{"ERROR: no data"}},
+			stderr: "10%\r20%\rERROR: no data\n", rank: -1, want: Output{Rank: -1, SaysError: true, Error: "ERROR: no data", Lines: []string{"ERROR: no data"}},
 		},
 	}
 	for name, tc := range tests {
