@@ -47,7 +47,7 @@ func (launch *launch) judge(code int, stderr, stdout string, records []record, b
 	case spoken && words.Kind == mpi.InitFailed:
 		report.Reason, report.Host, report.Message = ReasonMPI, words.Host, words.Text
 	default:
-		launch.judgeProgram(&report, words, mpi.LastOutput(redact.Text(stderr), redact.Text(stdout), words.Rank))
+		launch.judgeProgram(&report, words, mpi.LastOutput(launch.redact(stderr), launch.redact(stdout), words.Rank))
 	}
 	return report
 }
@@ -83,6 +83,12 @@ func (launch *launch) judgeProgram(report *Report, words mpi.Words, output mpi.O
 	if output.Error != "" {
 		report.Message += ": " + output.Error
 	}
+}
+
+// redact takes secrets out of what a program printed, before lines are picked: a
+// secret may go on over several. Those of the environment are known by their values.
+func (launch *launch) redact(output string) string {
+	return redact.Text(redact.Values(output, launch.secrets))
 }
 
 // hostOfRank is the host that a rank runs on, where mpirun does not say it. Every

@@ -15,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/trireme-mpi/trireme/internal/mpi"
+	"github.com/trireme-mpi/trireme/internal/redact"
 )
 
 var judgedHosts = []string{"train-worker-0.train", "train-worker-1.train", "train-worker-2.train"}
@@ -317,7 +318,24 @@ func TestTailKeepsTheEnd(t *testing.T) {
 	for i := range 100000 {
 		_, _ = fmt.Fprintf(&last, "line %d\n", i)
 	}
-	if text := last.String(); len(text) > maxTail || !strings.HasSuffix(text, "line 99999\n") {
-		t.Errorf("%d bytes, ending in %q", len(text), text[len(text)-20:])
+	if text := last.String(); len(text) > maxTail || !strings.HasSuffix(text, "line 99999\n") || !strings.HasPrefix(text, "line ") {
+		t.Errorf("%d bytes, from %q to %q", len(text), text[:20], text[len(text)-20:])
+	}
+}
+
+// What is before a secret may be all that tells that it is one.
+func TestTailHasNoPiecesOfLines(t *testing.T) {
+	var last tail
+	_, _ = fmt.Fprintf(&last, "password=%s", strings.Repeat("planted", maxTail))
+	if text := last.String(); text != "" {
+		t.Errorf("%d bytes of a line whose beginning is lost", len(text))
+	}
+}
+
+func TestJudgeRedactsTheEnvironment(t *testing.T) {
+	launch := &launch{hosts: judgedHosts, secrets: redact.SecretValues([]string{"DB_PASSWORD=planted horse"})}
+	got := launch.judge(1, "RuntimeError: cannot log in with planted horse\n", "", reached(judgedHosts...), began)
+	if text := fmt.Sprintf("%+v", got); strings.Contains(text, "planted") || got.Error != "RuntimeError: cannot log in with [redacted]" {
+		t.Errorf("the report is %s", text)
 	}
 }

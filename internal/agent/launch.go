@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/trireme-mpi/trireme/internal/mpi"
+	"github.com/trireme-mpi/trireme/internal/redact"
 )
 
 // Exit codes of a launch that failed by itself. The user's command keeps its own.
@@ -35,6 +36,7 @@ const (
 type launch struct {
 	hosts           []string
 	slots           []mpi.Host
+	secrets         []string
 	self            string
 	command         []string
 	records         recordsFile
@@ -91,6 +93,7 @@ func newLaunch(command []string) (*launch, error) {
 	}
 	launch := &launch{
 		slots:           hosts,
+		secrets:         redact.SecretValues(os.Environ()),
 		command:         tagged(command, mpi.Implementation(os.Getenv(TagOutputVariable))),
 		directory:       directory,
 		records:         recordsFile(filepath.Join(directory, "records")),
@@ -279,6 +282,7 @@ func (launch *launch) end(report Report, passed passage) int {
 type tail struct {
 	mutex sync.Mutex
 	text  []byte
+	cut   bool
 }
 
 const maxTail = 32 << 10
@@ -288,13 +292,19 @@ func (tail *tail) Write(text []byte) (int, error) {
 	defer tail.mutex.Unlock()
 	tail.text = append(tail.text, text...)
 	if excess := len(tail.text) - maxTail; excess > 0 {
-		tail.text = slices.Delete(tail.text, 0, excess)
+		tail.text, tail.cut = slices.Delete(tail.text, 0, excess), true
 	}
 	return len(text), nil
 }
 
+// String is the end in whole lines: what is secret in a line is known by what is before
+// it.
 func (tail *tail) String() string {
 	tail.mutex.Lock()
 	defer tail.mutex.Unlock()
-	return string(tail.text)
+	if !tail.cut {
+		return string(tail.text)
+	}
+	_, rest, _ := strings.Cut(string(tail.text), "\n")
+	return rest
 }
