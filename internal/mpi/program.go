@@ -45,15 +45,15 @@ func LastOutput(stderr, stdout string, rank int) Output {
 	if ofRank := slices.DeleteFunc(slices.Clone(lines), func(line outputLine) bool { return line.rank != rank }); rank >= 0 && len(ofRank) > 0 {
 		lines = ofRank
 	}
-	shown, error := exception(lines)
-	says := error != nil
-	if error == nil {
+	shown, named := exception(lines)
+	says := named != nil
+	if named == nil {
 		shown = lastDistinct(lines)
-		error, says = errorLine(shown)
+		named, says = errorLine(shown)
 	}
 	output := Output{Rank: -1, SaysError: says}
-	if error != nil {
-		output.Rank, output.Error = error.rank, SafeLine(error.text)
+	if named != nil {
+		output.Rank, output.Error = named.rank, SafeLine(named.text)
 	}
 	for _, line := range shown {
 		output.Lines = append(output.Lines, line.text)
@@ -150,7 +150,7 @@ const maxBetween = 5
 // exception finds the first traceback of those that the output ends with: the ranks
 // that fail because one of them failed come later. A traceback with much output after
 // it was handled by the program.
-func exception(lines []outputLine) (shown []outputLine, error *outputLine) {
+func exception(lines []outputLine) (shown []outputLine, named *outputLine) {
 	var first *traceback
 	end := 0
 	for at := 0; at < len(lines); at++ {
