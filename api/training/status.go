@@ -68,6 +68,11 @@ type Progress struct {
 	// +optional
 	FailureMessage string `json:"failureMessage,omitempty"`
 
+	// failedProcess is the process that failed, and what it wrote last. It is set where
+	// the launcher's output says so.
+	// +optional
+	FailedProcess *FailedProcess `json:"failedProcess,omitempty"`
+
 	// restart is set once the job was restarted after a failure, or is about to be.
 	// +optional
 	Restart *Restart `json:"restart,omitempty"`
@@ -91,6 +96,37 @@ type Progress struct {
 	// observedGeneration is the generation of the job that this status describes.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+}
+
+// FailedProcess is the process that failed, as far as mpirun and the program say.
+// Secrets are redacted.
+type FailedProcess struct {
+	// rank of the process in MPI_COMM_WORLD.
+	// +optional
+	Rank *int32 `json:"rank,omitempty"`
+
+	// host that the process ran on, as the hostfile names it.
+	// +optional
+	Host string `json:"host,omitempty"`
+
+	// exitCode of the process.
+	// +optional
+	ExitCode *int32 `json:"exitCode,omitempty"`
+
+	// signal that ended the process.
+	// +optional
+	Signal *int32 `json:"signal,omitempty"`
+
+	// error is the line of the program's output that names the error, such as a Python
+	// exception.
+	// +optional
+	Error string `json:"error,omitempty"`
+
+	// lastLines are the last lines that the program wrote: at most 5 lines and 1 KiB. Of a
+	// Python traceback they are the innermost frame and the exception.
+	// +listType=atomic
+	// +optional
+	LastLines []string `json:"lastLines,omitempty"`
 }
 
 // Restart is how often a job was restarted, and why the last time.

@@ -2,18 +2,24 @@ package agent
 
 import (
 	"fmt"
+	"os"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/trireme-mpi/trireme/internal/mpi"
+	"github.com/trireme-mpi/trireme/internal/redact"
 )
 
-// judge says how a run ended, from its exit code, mpirun's last words and what
+// judge says how a run ended, from its exit code, the end of what it printed and what
 // the rsh of each host has recorded.
-func (launch *launch) judge(code int, last string, records []record, began time.Time) Report {
+func (launch *launch) judge(code int, stderr, stdout string, records []record, began time.Time) Report {
 	report := Report{ExitCode: code, Hosts: launch.used(records)}
 	report.Timings.Init = seconds(initTime(records, began))
-	words, spoken := mpi.LastWords(last)
+	words, spoken := mpi.LastWords(stderr + stdout)
+	if !spoken {
+		words.Rank = -1
+	}
 	lost := firstTrouble(records)
 	// Intel's mpirun ends well even if a host was lost in the middle of the run.
 	lostHost := spoken && words.Kind == mpi.DaemonLost || lost != nil && (lost.Trouble == Stopped || lost.Trouble == Broken)
@@ -40,17 +46,79 @@ func (launch *launch) judge(code int, last string, records []record, began time.
 		report.Message = fmt.Sprintf("lost worker %s in the middle of the run; its pod says why", orUnknown(report.Host))
 	case spoken && words.Kind == mpi.InitFailed:
 		report.Reason, report.Host, report.Message = ReasonMPI, words.Host, words.Text
-	case spoken:
-		report.Reason, report.Host = ReasonTraining, words.Host
-		report.Message = words.Text
-		if words.Rank >= 0 {
-			report.Rank = &words.Rank
-		}
 	default:
-		report.Reason = ReasonTraining
-		report.Message = fmt.Sprintf("the command ended with exit code %d", code)
+		launch.judgeProgram(&report, words, mpi.LastOutput(launch.redact(stderr), launch.redact(stdout), words.Rank))
 	}
 	return report
+}
+
+// judgeProgram: the program failed, and says why in its own words.
+func (launch *launch) judgeProgram(report *Report, words mpi.Words, output mpi.Output) {
+	report.Reason, report.Host = ReasonTraining, words.Host
+	report.Error, report.LastLines = output.Error, output.Lines
+	switch {
+	case !words.Unsure:
+		report.Signal, report.Message = words.Signal, words.Text
+	case !output.SaysError:
+		report.Message = words.Text
+	default:
+		// The program ended by itself; mpirun has killed the other ranks of its host.
+	}
+	rank := words.Rank
+	if rank < 0 {
+		rank = output.Rank
+	}
+	if rank >= 0 {
+		report.Rank = &rank
+	}
+	if rank >= 0 && report.Host == "" {
+		report.Host = launch.hostOfRank(rank)
+	}
+	if words.ExitCode != 0 {
+		report.RankExitCode = &words.ExitCode
+	}
+	if report.Message == "" {
+		report.Message = fmt.Sprintf("the command ended with exit code %d", report.ExitCode)
+	}
+	if output.Error != "" {
+		report.Message += ": " + output.Error
+	}
+}
+
+// redact takes secrets out of what a program printed, before lines are picked: a
+// secret may go on over several. Those of the environment are known by their values.
+func (launch *launch) redact(output string) string {
+	return redact.Text(redact.Values(output, launch.secrets))
+}
+
+// hostOfRank is the host that a rank runs on, where mpirun does not say it. Every
+// implementation fills one host of the hostfile after the other unless it is told
+// otherwise; then the host is unknown.
+func (launch *launch) hostOfRank(rank int) string {
+	if !isMPIRun(launch.command) || slices.ContainsFunc(launch.command, placesRanks) || slices.ContainsFunc(os.Environ(), placesRanks) {
+		return ""
+	}
+	for _, host := range launch.slots {
+		if rank < host.Slots {
+			return host.Name
+		}
+		rank -= host.Slots
+	}
+	return ""
+}
+
+// placesRanks tells whether an argument of mpirun, or a variable, may change which
+// hosts ranks run on. It is also true for arguments of the program that look like it.
+func placesRanks(text string) bool {
+	if name, isOption := strings.CutPrefix(text, "-"); isOption {
+		name, _, _ = strings.Cut(strings.TrimPrefix(name, "-"), "=")
+		return slices.Contains([]string{
+			"H", "host", "hosts", "hostfile", "machinefile", "machine", "f", "default-hostfile", "add-host", "add-hostfile", "configfile", "app",
+			"map-by", "rank-by", "rankfile", "rf", "bynode", "byslot", "bycore", "bysocket", "npernode", "N", "npersocket", "pernode", "ppr",
+			"ppn", "perhost", "grr", "rr", "nolocal", "cpus-per-proc", "cpus-per-rank", "tune", "am",
+		}, name)
+	}
+	return text == ":" || strings.HasPrefix(text, "rmaps") || strings.HasPrefix(text, "OMPI_MCA_rmaps") || strings.HasPrefix(text, "PRTE_MCA_rmaps")
 }
 
 func orUnknown(host string) string {

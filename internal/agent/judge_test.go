@@ -13,6 +13,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/trireme-mpi/trireme/internal/mpi"
+	"github.com/trireme-mpi/trireme/internal/redact"
 )
 
 var judgedHosts = []string{"train-worker-0.train", "train-worker-1.train", "train-worker-2.train"}
@@ -47,7 +50,7 @@ func TestJudge(t *testing.T) {
 	lost := func(host string, trouble Trouble) record {
 		return record{Host: host, Trouble: trouble, Message: "cannot reach " + host, At: later}
 	}
-	one := 1
+	one, code3 := 1, 3
 	three := Hosts{Expected: 3, Reached: 3}
 	tests := map[string]struct {
 		code            int
@@ -66,12 +69,12 @@ func TestJudge(t *testing.T) {
 		"one host only, which is not meant":  {records: all[:1], requireAllHosts: true, wantInMessage: "train-worker-1.train, train-worker-2.train", want: Report{Reason: ReasonMPI, Host: judgedHosts[1], ExitCode: exitMPI, Hosts: Hosts{Expected: 3, Reached: 1, Missing: judgedHosts[1:]}}},
 		"the image's ssh, which has no list": {imageSSH: true, requireAllHosts: true, want: Report{Hosts: three}},
 		"a command that fails by itself":     {code: 3, records: all, wantInMessage: "exit code 3", want: Report{Reason: ReasonTraining, ExitCode: 3, Hosts: three}},
-		"a rank that exits 3": {code: 3, words: []string{"openmpi4-exit3"}, records: all, wantInMessage: "non-zero status",
-			want: Report{Reason: ReasonTraining, Rank: &one, ExitCode: 3, Hosts: three}},
+		"a rank that exits 3": {code: 3, words: []string{"openmpi4-exit3"}, records: all, wantInMessage: "rank 1 exited with code 3",
+			want: Report{Reason: ReasonTraining, Rank: &one, RankExitCode: &code3, ExitCode: 3, Hosts: three}},
 		"a rank that is killed": {code: 137, words: []string{"openmpi5-sigkill"}, records: all, wantInMessage: "signal 9",
-			want: Report{Reason: ReasonTraining, Rank: &one, Host: "train-worker-0", ExitCode: 137, Hosts: three}},
+			want: Report{Reason: ReasonTraining, Rank: &one, Host: "train-worker-0", Signal: 9, ExitCode: 137, Hosts: three}},
 		"a rank of MPICH that is killed": {code: 9, words: []string{"mpich-sigkill", "mpich-sigkill-stdout"}, records: all, wantInMessage: "9",
-			want: Report{Reason: ReasonTraining, Host: "train-worker-1", ExitCode: 9, Hosts: three}},
+			want: Report{Reason: ReasonTraining, Host: "train-worker-1", LastLines: []string{"size 3 sum 3"}, ExitCode: 9, Hosts: three}},
 		"a program that is not there": {code: 134, words: []string{"openmpi5-notfound"}, records: all, wantInMessage: "/nonexistent/train",
 			want: Report{Reason: ReasonMPI, Host: "train-worker-0", ExitCode: 134, Hosts: three}},
 		"more ranks than slots": {code: 1, words: []string{"openmpi4-slots"}, wantInMessage: "not enough slots",
@@ -82,21 +85,27 @@ func TestJudge(t *testing.T) {
 			want: Report{Reason: ReasonWorker, Host: "train-worker-1.train", ExitCode: 255, Hosts: three}},
 		"a connection that breaks, and no words": {code: 255, records: append(slices.Clone(all), lost("train-worker-2.train", Broken)), wantInMessage: "lost worker train-worker-2.train ",
 			want: Report{Reason: ReasonWorker, Host: "train-worker-2.train", ExitCode: 255, Hosts: three}},
-		"a connection that breaks because a rank has failed": {code: 3, words: []string{"openmpi4-exit3"}, records: append(slices.Clone(all), lost("train-worker-2.train", Broken)), wantInMessage: "non-zero",
-			want: Report{Reason: ReasonTraining, Rank: &one, ExitCode: 3, Hosts: three}},
+		"a connection that breaks because a rank has failed": {code: 3, words: []string{"openmpi4-exit3"}, records: append(slices.Clone(all), lost("train-worker-2.train", Broken)), wantInMessage: "rank 1 exited with code 3",
+			want: Report{Reason: ReasonTraining, Rank: &one, RankExitCode: &code3, ExitCode: 3, Hosts: three}},
 		"a host that cannot be reached": {code: 1, words: []string{"openmpi4-agentfails"}, records: append(reached(judgedHosts[:2]...), lost(judgedHosts[2], TimedOut)), wantInMessage: "cannot reach train-worker-2.train",
 			want: Report{Reason: ReasonSSH, Host: judgedHosts[2], ExitCode: 1, Hosts: Hosts{Expected: 3, Reached: 2, Missing: judgedHosts[2:]}}},
 		"a worker that was told to end": {code: 143, words: []string{"openmpi4-sigkill"}, records: append(slices.Clone(all), lost(judgedHosts[0], Stopped)), wantInMessage: "told to end",
 			want: Report{Reason: ReasonWorker, Host: judgedHosts[0], ExitCode: 143, Hosts: three}},
 		"Intel MPI, which ends well although a host is lost": {words: []string{"intelmpi-daemonlost"}, records: all, wantInMessage: "lost worker train-worker-1 ",
 			want: Report{Reason: ReasonWorker, Host: "train-worker-1", ExitCode: exitMPI, Hosts: three}},
-		"text that only looks like secrets": {code: 1, text: "AWS_SECRET_ACCESS_KEY=planted\nValueError: planted\n", records: all, wantInMessage: "exit code 1",
-			want: Report{Reason: ReasonTraining, ExitCode: 1, Hosts: three}},
+		"a program that prints a secret": {code: 1, text: "AWS_SECRET_ACCESS_KEY=planted\nValueError: password=planted\n", records: all, wantInMessage: "exit code 1: ValueError: password=[redacted]",
+			want: Report{Reason: ReasonTraining, ExitCode: 1, Error: "ValueError: password=[redacted]", LastLines: []string{"AWS_SECRET_ACCESS_KEY=[redacted]", "ValueError: password=[redacted]"}, Hosts: three}},
+		"a program that prints a key, of which only the end is shown": {code: 1, records: all, wantInMessage: "exit code 1",
+			text: "-----BEGIN PRIVATE KEY-----\n" + strings.Repeat("planted"+strings.Repeat("A", 57)+"\n", 9) + "-----END PRIVATE KEY-----\n",
+			want: Report{Reason: ReasonTraining, ExitCode: 1, Error: "-----END PRIVATE KEY-----", LastLines: []string{"-----BEGIN PRIVATE KEY-----", "[redacted]", "-----END PRIVATE KEY-----"}, Hosts: three}},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			launch := &launch{hosts: judgedHosts, requireAllHosts: tc.requireAllHosts, imageSSH: tc.imageSSH}
-			got := launch.judge(tc.code, tc.text+transcript(t, tc.words...), tc.records, began)
+			isOutput := func(name string) bool { return strings.HasSuffix(name, "-stdout") }
+			stderr := slices.DeleteFunc(slices.Clone(tc.words), isOutput)
+			stdout := slices.DeleteFunc(slices.Clone(tc.words), func(name string) bool { return !isOutput(name) })
+			got := launch.judge(tc.code, tc.text+transcript(t, stderr...), transcript(t, stdout...), tc.records, began)
 			if diff := cmp.Diff(tc.want, got, cmpopts.IgnoreFields(Report{}, "Message", "Timings")); diff != "" {
 				t.Errorf("report (-want +got):\n%s", diff)
 			}
@@ -106,6 +115,69 @@ func TestJudge(t *testing.T) {
 			}
 			if (got.Reason == "") != (got.ExitCode == 0) {
 				t.Errorf("reason %q with exit code %d", got.Reason, got.ExitCode)
+			}
+		})
+	}
+}
+
+// The hosts have two slots, and rank 3 of six fails.
+func TestJudgeNamesTheError(t *testing.T) {
+	const (
+		noFile    = "ERROR: cannot open /data/train.h5: No such file or directory"
+		noData    = "RuntimeError: dataset /data/train is empty"
+		noMesh    = "Fortran runtime error: Cannot open file '/data/mesh.dat': No such file or directory"
+		assertion = "train: src/train.c:33: main: Assertion `x == 1' failed."
+	)
+	rank, worker1 := 3, "train-worker-1"
+	code := func(code int) *int { return &code }
+	tests := map[string]struct {
+		code        int
+		command     []string
+		want        Report
+		wantMessage string
+	}{
+		"openmpi4-c-noinit":     {code: 1, want: Report{Rank: &rank, Host: worker1, RankExitCode: code(1), Error: noFile}, wantMessage: "rank 3 exited with code 1: " + noFile},
+		"openmpi4-py-raise":     {code: 1, want: Report{Rank: &rank, Host: worker1, RankExitCode: code(1), Error: noData}, wantMessage: "rank 3 exited with code 1: " + noData},
+		"openmpi4-fortran-open": {code: 2, want: Report{Rank: &rank, Host: worker1, RankExitCode: code(2), Error: noMesh}, wantMessage: "rank 3 exited with code 2: " + noMesh},
+		"openmpi4-c-assert": {code: 134, want: Report{Rank: &rank, Host: worker1, Signal: 6, Error: assertion},
+			wantMessage: "process rank 3 on node train-worker-1 exited on signal 6 (Aborted): " + assertion},
+		"openmpi4-c-badrank": {code: 6, want: Report{Rank: &rank, Host: worker1}, wantMessage: "An error occurred in MPI_Send: MPI_ERR_RANK: invalid rank"},
+		"openmpi5-c-noinit":  {code: 1, want: Report{Rank: &rank, Host: worker1, RankExitCode: code(1), Error: noFile}, wantMessage: "rank 3 exited with code 1: " + noFile},
+		"openmpi5-py-raise":  {code: 1, want: Report{Rank: &rank, Host: worker1, RankExitCode: code(1), Error: noData}, wantMessage: "rank 3 exited with code 1: " + noData},
+		// Another rank aborted because it lost rank 3, and prterun blames that one.
+		"openmpi5-c-error": {code: 1, want: Report{Error: noFile}, wantMessage: "a process lost its connection to another process, which had ended: " + noFile},
+		"mpich-c-finalexit": {code: 4, want: Report{Error: "ERROR: checkpoint is incomplete"},
+			wantMessage: "the command ended with exit code 4: ERROR: checkpoint is incomplete"},
+		"mpich-py-raisetagged": {code: 1, want: Report{Rank: &rank, Host: worker1, Error: noData}, wantMessage: "the command ended with exit code 1: " + noData},
+		"mpich-py-abort": {code: 1, want: Report{Rank: &rank, Host: worker1, RankExitCode: code(1), Error: noData},
+			wantMessage: "Abort(1) on node 3 (rank 3 in comm 0): application called MPI_Abort(MPI_COMM_WORLD, 1): " + noData},
+		// The box is of rank 2, which Hydra killed.
+		"intelmpi-c-error":       {code: 255, want: Report{Host: worker1, Error: noFile}, wantMessage: "the command ended with exit code 255: " + noFile},
+		"intelmpi-c-errortagged": {code: 255, want: Report{Rank: &rank, Host: worker1, Error: noFile}, wantMessage: "the command ended with exit code 255: " + noFile},
+		"openmpi4-c-error": {code: 1, command: []string{"mpirun", "--map-by", "node", "train"}, want: Report{Rank: &rank, RankExitCode: code(1), Error: noFile},
+			wantMessage: "rank 3 exited with code 1: " + noFile},
+		"openmpi4-c-finalexit": {code: 4, command: []string{"sh", "-c", "mpirun train"}, want: Report{Rank: &rank, RankExitCode: code(4), Error: "ERROR: checkpoint is incomplete"},
+			wantMessage: "rank 3 exited with code 4: ERROR: checkpoint is incomplete"},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			text, err := os.ReadFile(filepath.Join("..", "mpi", "testdata", "output", name+".txt"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			stderr, stdout, _ := strings.Cut(string(text), "-- stdout --\n")
+			stderr = strings.TrimPrefix(stderr, "-- stderr --\n")
+			launch := &launch{hosts: judgedHosts, command: tc.command, slots: []mpi.Host{{Name: "train-worker-0", Slots: 2}, {Name: worker1, Slots: 2}, {Name: "train-worker-2", Slots: 2}}}
+			if tc.command == nil {
+				launch.command = []string{"mpirun", "-np", "6", "python3", "train.py"}
+			}
+			got := launch.judge(tc.code, stderr, stdout, reached(judgedHosts...), began)
+			if len(got.LastLines) == 0 && tc.want.Error != "" || got.Reason != ReasonTraining {
+				t.Errorf("reason %s, last lines %q", got.Reason, got.LastLines)
+			}
+			tc.want.Message = tc.wantMessage
+			if diff := cmp.Diff(tc.want, got, cmpopts.IgnoreFields(Report{}, "Reason", "ExitCode", "LastLines", "Hosts", "Timings")); diff != "" {
+				t.Errorf("report (-want +got):\n%s", diff)
 			}
 		})
 	}
@@ -126,7 +198,7 @@ func TestJudgeAgreesWithItself(t *testing.T) {
 				if trouble != "" {
 					records = append(records, record{Host: judgedHosts[1], Trouble: trouble, Message: "m", At: began})
 				}
-				got := (&launch{hosts: judgedHosts}).judge(code, string(text), records, began)
+				got := (&launch{hosts: judgedHosts}).judge(code, string(text), "", records, began)
 				if (got.Reason == "") != (got.ExitCode == 0) || (got.Reason == "") != (got.Message == "") {
 					if disagreements++; disagreements > 5 {
 						t.Fatal("and so on")
@@ -194,6 +266,7 @@ func TestReportFitsATerminationMessage(t *testing.T) {
 		"a message of other scripts":      {Message: strings.Repeat("日本語", 10000)},
 		"a message that JSON makes long":  {Message: strings.Repeat("\x01<>&", 10000)},
 		"a message that is no text":       {Message: strings.Repeat("\xff", 10000)},
+		"a long message and last lines":   {Message: strings.Repeat("x", 1<<20), Error: strings.Repeat("<", 256), LastLines: slices.Repeat([]string{strings.Repeat("<", 200)}, 5)},
 		"a long name of a host":           {Message: "m", Host: strings.Repeat("h", 10000)},
 		"long names of hosts not reached": {Message: "m", Hosts: Hosts{Missing: slices.Repeat([]string{strings.Repeat("h", 3000)}, 5)}},
 	}
@@ -245,7 +318,24 @@ func TestTailKeepsTheEnd(t *testing.T) {
 	for i := range 100000 {
 		_, _ = fmt.Fprintf(&last, "line %d\n", i)
 	}
-	if text := last.String(); len(text) > maxTail || !strings.HasSuffix(text, "line 99999\n") {
-		t.Errorf("%d bytes, ending in %q", len(text), text[len(text)-20:])
+	if text := last.String(); len(text) > maxTail || !strings.HasSuffix(text, "line 99999\n") || !strings.HasPrefix(text, "line ") {
+		t.Errorf("%d bytes, from %q to %q", len(text), text[:20], text[len(text)-20:])
+	}
+}
+
+// What is before a secret may be all that tells that it is one.
+func TestTailHasNoPiecesOfLines(t *testing.T) {
+	var last tail
+	_, _ = fmt.Fprintf(&last, "password=%s", strings.Repeat("planted", maxTail))
+	if text := last.String(); text != "" {
+		t.Errorf("%d bytes of a line whose beginning is lost", len(text))
+	}
+}
+
+func TestJudgeRedactsTheEnvironment(t *testing.T) {
+	launch := &launch{hosts: judgedHosts, secrets: redact.SecretValues([]string{"DB_PASSWORD=planted horse"})}
+	got := launch.judge(1, "RuntimeError: cannot log in with planted horse\n", "", reached(judgedHosts...), began)
+	if text := fmt.Sprintf("%+v", got); strings.Contains(text, "planted") || got.Error != "RuntimeError: cannot log in with [redacted]" {
+		t.Errorf("the report is %s", text)
 	}
 }

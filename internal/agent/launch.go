@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/trireme-mpi/trireme/internal/mpi"
+	"github.com/trireme-mpi/trireme/internal/redact"
 )
 
 // Exit codes of a launch that failed by itself. The user's command keeps its own.
@@ -34,6 +35,8 @@ const (
 // launch is the gate, the run and the report of one launcher.
 type launch struct {
 	hosts           []string
+	slots           []mpi.Host
+	secrets         []string
 	self            string
 	command         []string
 	records         recordsFile
@@ -89,6 +92,8 @@ func newLaunch(command []string) (*launch, error) {
 		return nil, fmt.Errorf("make a directory for the run (is /tmp writable?): %w", err)
 	}
 	launch := &launch{
+		slots:           hosts,
+		secrets:         redact.SecretValues(os.Environ()),
 		command:         tagged(command, mpi.Implementation(os.Getenv(TagOutputVariable))),
 		directory:       directory,
 		records:         recordsFile(filepath.Join(directory, "records")),
@@ -112,10 +117,14 @@ func newLaunch(command []string) (*launch, error) {
 // mpirun itself stays as it is.
 func tagged(command []string, implementation mpi.Implementation) []string {
 	flags := mpi.TagFlags(implementation)
-	if len(flags) == 0 || len(command) == 0 || !slices.Contains([]string{"mpirun", "mpiexec", "mpiexec.hydra"}, filepath.Base(command[0])) {
+	if len(flags) == 0 || !isMPIRun(command) {
 		return command
 	}
 	return slices.Concat(command[:1], flags, command[1:])
+}
+
+func isMPIRun(command []string) bool {
+	return len(command) > 0 && slices.Contains([]string{"mpirun", "mpiexec", "mpiexec.hydra"}, filepath.Base(command[0]))
 }
 
 func isSet(name string) bool {
@@ -192,7 +201,7 @@ func (launch *launch) run() Report {
 	if host := stuck(); host != "" {
 		return launch.stuckReport(host)
 	}
-	return launch.judge(exitCode(command.ProcessState), lastErrors.String()+lastOutput.String(), launch.records.read(), began)
+	return launch.judge(exitCode(command.ProcessState), lastErrors.String(), lastOutput.String(), launch.records.read(), began)
 }
 
 // showReadiness opens the port that the launcher's readiness is asked at: it is
@@ -286,6 +295,7 @@ func (filter withoutNoise) Write(text []byte) (int, error) {
 type tail struct {
 	mutex sync.Mutex
 	text  []byte
+	cut   bool
 }
 
 const maxTail = 32 << 10
@@ -295,13 +305,19 @@ func (tail *tail) Write(text []byte) (int, error) {
 	defer tail.mutex.Unlock()
 	tail.text = append(tail.text, text...)
 	if excess := len(tail.text) - maxTail; excess > 0 {
-		tail.text = slices.Delete(tail.text, 0, excess)
+		tail.text, tail.cut = slices.Delete(tail.text, 0, excess), true
 	}
 	return len(text), nil
 }
 
+// String is the end in whole lines: what is secret in a line is known by what is before
+// it.
 func (tail *tail) String() string {
 	tail.mutex.Lock()
 	defer tail.mutex.Unlock()
-	return string(tail.text)
+	if !tail.cut {
+		return string(tail.text)
+	}
+	_, rest, _ := strings.Cut(string(tail.text), "\n")
+	return rest
 }

@@ -119,7 +119,7 @@ func TestLaunch(t *testing.T) {
 		"a timeout that is none": {environment: []string{GateTimeoutVariable + "=" + plantedValue}, arguments: sh("true"), want: outcome{Status: exitUsage}, wantMessage: "is not a duration",
 			wantReport: Report{Reason: ReasonLauncher, ExitCode: exitUsage}},
 		"the worker says how a rank ended": {arguments: sh(onBoth + "; echo 'prterun noticed that process rank 1 with PID 681 on node train-worker-0 exited on signal 9 (Killed).' >&2; exit 137"),
-			want: outcome{Status: 137}, wantMessage: "exited on signal 9 (Killed)", wantReport: Report{Reason: ReasonTraining, Host: "train-worker-0", Rank: new(int), ExitCode: 137, Hosts: allReached}},
+			want: outcome{Status: 137}, wantMessage: "exited on signal 9 (Killed)", wantReport: Report{Reason: ReasonTraining, Host: "train-worker-0", Rank: new(int), Signal: 9, ExitCode: 137, Hosts: allReached}},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -19,8 +19,17 @@ type Report struct {
 	Reason  string `json:"reason,omitempty"`
 	Message string `json:"message,omitempty"`
 	// Host and Rank are where it went wrong, if that is known.
-	Host     string  `json:"host,omitempty"`
-	Rank     *int    `json:"rank,omitempty"`
+	Host string `json:"host,omitempty"`
+	Rank *int   `json:"rank,omitempty"`
+	// RankExitCode is what the rank exited with, Signal what ended it, as far as mpirun
+	// says so.
+	RankExitCode *int `json:"rankExitCode,omitempty"`
+	Signal       int  `json:"signal,omitempty"`
+	// Error is the line of the program's output that names the error, LastLines are the
+	// last lines of it.
+	Error     string   `json:"error,omitempty"`
+	LastLines []string `json:"lastLines,omitempty"`
+	// ExitCode is the launcher's own.
 	ExitCode int     `json:"exitCode"`
 	Timings  Timings `json:"timings"`
 	Hosts    Hosts   `json:"hosts"`
@@ -71,9 +80,16 @@ const TerminationLog = "/dev/termination-log"
 func (report *Report) write(path string) {
 	// It becomes the job's status, and an event.
 	report.Message = shorten(redact.Text(report.Message), maxMessage)
+	report.Error = redact.Text(report.Error)
+	report.LastLines = strings.FieldsFunc(redact.Text(strings.Join(report.LastLines, "\n")), func(r rune) bool { return r == '\n' })
 	text, err := json.Marshal(report)
 	for ; err == nil && len(text) > maxReport; text, err = json.Marshal(report) {
+		if len(report.Message) <= shortMessage && len(report.LastLines) > 0 {
+			report.LastLines = report.LastLines[1:]
+			continue
+		}
 		if len(report.Message) <= shortMessage {
+			report.Error = shorten(report.Error, shortMessage/2)
 			// It is the names that are too long: no real host has such.
 			report.Host, report.Hosts.Missing = shorten(report.Host, shortMessage), nil
 		}

@@ -20,6 +20,8 @@ type Diagnosis struct {
 	Explanation    string                 `json:"explanation"`
 	FailureReason  training.FailureReason `json:"failureReason,omitempty"`
 	FailureMessage string                 `json:"failureMessage,omitempty"`
+	// FailedProcess is the process that failed, and what it wrote last.
+	FailedProcess *training.FailedProcess `json:"failedProcess,omitempty"`
 	// Conditions are what the operator answers, one question at a time.
 	Conditions []Answered `json:"conditions"`
 	// Hindered: something keeps the job from going on.
@@ -39,7 +41,7 @@ type Answered struct {
 func DiagnosisOf(ctx context.Context, gatherer *Gatherer, seen *jobview.View) *Diagnosis {
 	found := &Diagnosis{
 		Kind: string(seen.Kind.Kind), Namespace: seen.GetNamespace(), Name: seen.GetName(), State: seen.State(), Workers: seen.Workers(), Explanation: seen.Explanation(),
-		FailureReason: seen.FailureReason, FailureMessage: seen.FailureMessage, Conditions: answers(seen.Conditions), Findings: Diagnose(gatherer.OfJob(ctx, seen.Object)),
+		FailureReason: seen.FailureReason, FailureMessage: seen.FailureMessage, FailedProcess: seen.FailedProcess, Conditions: answers(seen.Conditions), Findings: Diagnose(gatherer.OfJob(ctx, seen.Object)),
 	}
 	found.Hindered = slices.ContainsFunc(found.Findings, func(finding Finding) bool { return finding.Rank.Hinders() })
 	if found.Findings == nil {

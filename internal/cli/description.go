@@ -139,7 +139,36 @@ func (description *description) failure(seen *view) {
 	description.section("Failure")
 	description.line(2, description.terminal.paint(red, string(seen.FailureReason)))
 	description.line(2, seen.FailureMessage)
+	if process := seen.FailedProcess; process != nil {
+		if named := processName(process); named != "" {
+			description.line(2, "Process: "+named)
+		}
+		if len(process.LastLines) > 0 {
+			description.line(2, "Last lines of the program:")
+		}
+		for _, line := range process.LastLines {
+			description.line(4, line)
+		}
+	}
 	description.line(2, fmt.Sprintf("More: %s diagnose %s -n %s", description.calledAs, seen.Named(), seen.GetNamespace()))
+}
+
+// processName is which process failed, and how it ended, as far as that is known.
+func processName(process *training.FailedProcess) string {
+	var parts []string
+	if process.Rank != nil {
+		parts = append(parts, fmt.Sprintf("rank %d", *process.Rank))
+	}
+	if process.Host != "" {
+		parts = append(parts, "host "+process.Host)
+	}
+	if process.ExitCode != nil {
+		parts = append(parts, fmt.Sprintf("exit code %d", *process.ExitCode))
+	}
+	if process.Signal != nil {
+		parts = append(parts, fmt.Sprintf("signal %d", *process.Signal))
+	}
+	return strings.Join(parts, ", ")
 }
 
 // leaf is a pod in the tree.

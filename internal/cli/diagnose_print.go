@@ -5,6 +5,7 @@ import (
 	"io"
 	"strings"
 
+	"github.com/trireme-mpi/trireme/api/training"
 	"github.com/trireme-mpi/trireme/internal/checks"
 )
 
@@ -44,9 +45,26 @@ func (printer *findingsPrinter) diagnosis(found *checks.Diagnosis) {
 		}
 		printer.numbered(i+1, &finding)
 	}
+	printer.process(found.FailedProcess)
 	printer.brief("Worth knowing:", notes)
 	printer.brief("Not known:", unknown)
 	printer.conditions(found.Conditions)
+}
+
+// process is the process that failed, and what it wrote last.
+func (printer *findingsPrinter) process(failed *training.FailedProcess) {
+	if failed == nil {
+		return
+	}
+	if named := processName(failed); named != "" {
+		fmt.Fprintf(printer.to, "\n%s %s\n", printer.terminal.paint(bold, "Failed process:"), named)
+	}
+	if len(failed.LastLines) > 0 {
+		fmt.Fprintf(printer.to, "\n%s\n", printer.terminal.paint(bold, "Last lines of the program:"))
+	}
+	for _, line := range failed.LastLines {
+		printer.lines(line, "  ")
+	}
 }
 
 // conditions are what the operator says, each on a line of its own.

@@ -119,7 +119,7 @@ func TestDiagnose(t *testing.T) {
 		trainJobNamed("mnist", waiting), stuck("mnist-worker-0"), stuck("mnist-worker-1"), denyAll(),
 		eventOf("Pod", "mnist-worker-0", "FailedMount", "MountVolume.SetUp failed for volume \"data\"", 30),
 	})
-	healthy := slices.Concat(place("node-1", "node-2"), []client.Object{trainJobNamed("mnist", running), trainJobNamed("done", succeeded), mpiJobNamed("solve", failed), trainJobNamed("queued", queued)})
+	healthy := slices.Concat(place("node-1", "node-2"), []client.Object{trainJobNamed("mnist", running), trainJobNamed("done", succeeded), mpiJobNamed("solve", failed), mpiJobNamed("raised", raised), trainJobNamed("queued", queued)})
 	of := func(objects []client.Object, on terminal) session {
 		return session{terminal: on, objects: objects, answers: plainCluster}
 	}
@@ -131,6 +131,8 @@ func TestDiagnose(t *testing.T) {
 		"succeeded":         {of(healthy, noTerminal), "diagnose trainjob/done"},
 		"failed":            {of(healthy, noTerminal), "diagnose solve"},
 		"failed narrow":     {of(healthy, narrow), "mpijob diagnose solve"},
+		"raised":            {of(healthy, noTerminal), "diagnose raised"},
+		"raised json":       {of(healthy, noTerminal), "diagnose raised -o json"},
 		"queued":            {of(healthy, noTerminal), "trainjob diagnose queued"},
 		"trouble":           {of(trouble, noTerminal), "diagnose mnist"},
 		"trouble narrow":    {of(trouble, narrow), "diagnose mnist"},

@@ -87,7 +87,7 @@ func jobsOnly(cluster client.WithWatch) client.WithWatch {
 
 func TestDescriptions(t *testing.T) {
 	with := func(terminal terminal) session {
-		objects := append(someJobs(), trainJobNamed("again", restarting), trainJobNamed("recovered", restarted), mpiJobNamed("greedy", overQuota),
+		objects := append(someJobs(), trainJobNamed("again", restarting), trainJobNamed("recovered", restarted), mpiJobNamed("greedy", overQuota), mpiJobNamed("raised", raised),
 			podOf("trainjob", "digits", "launcher", "digits-launcher", "node-1", 0), podOf("trainjob", "digits", "worker", "digits-worker-0", "node-1", 2),
 			eventOf("TrainJob", "digits", "GangScheduled", "All 4 pods have their place", 500), eventOf("Pod", "digits-worker-0", "Unhealthy", "Readiness probe failed: connection refused", 470),
 			eventOf("Pod", "somebody-elses", "Unhealthy", "not to be seen", 470),
@@ -108,6 +108,7 @@ func TestDescriptions(t *testing.T) {
 		"restarting":        {with(noTerminal), "trainjob describe again"},
 		"restarted":         {with(noTerminal), "trainjob describe recovered"},
 		"over quota":        {with(noTerminal), "mpijob describe greedy"},
+		"raised":            {with(noTerminal), "mpijob describe raised"},
 		"succeeded":         {with(noTerminal), "trainjob describe done"},
 		"suspended":         {with(noTerminal), "mpijob describe paused"},
 		"new":               {with(noTerminal), "mpijob describe new"},

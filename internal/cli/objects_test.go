@@ -160,6 +160,19 @@ func failed(mpiJob *v2beta1.MPIJob) {
 	mpiJob.Status.WorkerPodStatuses[1].Phase, mpiJob.Status.WorkerPodStatuses[1].Reason = "Failed", "OOMKilled"
 }
 
+// raised is a job one of whose ranks raised an exception.
+func raised(mpiJob *v2beta1.MPIJob) {
+	failed(mpiJob)
+	mpiJob.Status.WorkerPodStatuses = workersOf(mpiJob.Name, 2, "Running")
+	mpiJob.Status.FailureReason = training.FailureTraining
+	mpiJob.Status.FailureMessage = "Rank 3 on worker 1 (pod raised-worker-1 on node node-2) exited with code 1: RuntimeError: dataset /data/train is empty. " +
+		"The launcher's log says more: kubectl logs raised-launcher -c main -n default."
+	mpiJob.Status.FailedProcess = &training.FailedProcess{
+		Rank: new(int32(3)), Host: "raised-worker-1", ExitCode: new(int32(1)), Error: "RuntimeError: dataset /data/train is empty",
+		LastLines: []string{`File "/workspace/train.py", line 8, in load`, "RuntimeError: dataset /data/train is empty"},
+	}
+}
+
 // eventOf is an event of an object.
 func eventOf(kind, name, reason, message string, seconds int) *corev1.Event {
 	event := &corev1.Event{

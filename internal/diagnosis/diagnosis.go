@@ -8,6 +8,7 @@ package diagnosis
 
 import (
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -16,6 +17,7 @@ import (
 	"github.com/trireme-mpi/trireme/api/training"
 	"github.com/trireme-mpi/trireme/internal/agent"
 	"github.com/trireme-mpi/trireme/internal/job"
+	"github.com/trireme-mpi/trireme/internal/mpi"
 	"github.com/trireme-mpi/trireme/internal/plan"
 	"github.com/trireme-mpi/trireme/internal/redact"
 )
@@ -175,6 +177,10 @@ func (verdict *Verdict) redact() {
 	if verdict.QuotaWait != nil {
 		verdict.QuotaWait = verdict.QuotaWait.DeepCopy()
 		texts = append(texts, &verdict.QuotaWait.Message)
+	}
+	if process := verdict.FailedProcess; process != nil {
+		texts = append(texts, &process.Error)
+		process.LastLines = mpi.SafeLines(strings.Split(redact.Text(strings.Join(process.LastLines, "\n")), "\n"))
 	}
 	for _, text := range texts {
 		if *text != "" {

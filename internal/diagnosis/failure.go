@@ -18,6 +18,8 @@ import (
 type failure struct {
 	reason  training.FailureReason
 	message string
+	// process that failed, where the launcher's report names it or quotes it.
+	process *training.FailedProcess
 	at      time.Time
 	// rank orders failures of the same second: what a launcher says of its end
 	// comes after what ended it, and before what its end brought about.

@@ -1,6 +1,12 @@
 package diagnosis
 
 import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/trireme-mpi/trireme/api/training"
 	"github.com/trireme-mpi/trireme/internal/agent"
 	"github.com/trireme-mpi/trireme/internal/plan"
@@ -34,6 +40,21 @@ var reportedFailures = []failureRow{
 	{
 		name: "a rank raised", happen: reports(agent.Report{Reason: agent.ReasonTraining, Message: "rank 2 exited with code 1", Rank: new(2), ExitCode: 1}, 1, judged),
 		reason: training.FailureTraining, who: "Rank 2 on worker 1 (pod {worker 1} on node node-1)", cause: "rank 2 exited with code 1", advice: launcherLog,
+	},
+	{
+		name:   "a rank raised, and its program says what",
+		happen: reports(agent.Report{Reason: agent.ReasonTraining, Message: "rank 2 exited with code 1: RuntimeError: no data", Rank: new(2), RankExitCode: new(1), Error: "RuntimeError: no data", ExitCode: 1}, 1, judged),
+		reason: training.FailureTraining, who: "Rank 2 on worker 1 (pod {worker 1} on node node-1) exited with code 1", cause: " exited with code 1: RuntimeError: no data. ", advice: launcherLog,
+	},
+	{
+		name:   "a rank raised on a host that is not known",
+		happen: reports(agent.Report{Reason: agent.ReasonTraining, Message: "rank 2 exited with code 1: RuntimeError: no data", Rank: new(2), RankExitCode: new(1), Error: "RuntimeError: no data", ExitCode: 1}, noWorker, judged),
+		reason: training.FailureTraining, who: theLauncher, cause: "rank 2 exited with code 1: RuntimeError: no data", advice: launcherLog,
+	},
+	{
+		name:   "a message speaks of signal 9, and no rank was killed",
+		happen: reports(agent.Report{Reason: agent.ReasonTraining, Message: "rank 2 exited with code 1: signal 9 is lost", Rank: new(2), RankExitCode: new(1), ExitCode: 1}, 1, judged),
+		reason: training.FailureTraining, who: "Rank 2 on worker 1", cause: "signal 9 is lost", advice: launcherLog,
 	},
 	{
 		name: "a program left a report with a secret in it", happen: reports(agent.Report{Reason: agent.ReasonTraining, Message: "the login failed: password=hunter2", ExitCode: 1}, noWorker, judged),
@@ -100,14 +121,14 @@ var reportedFailures = []failureRow{
 	{
 		name: "a rank was killed, and its worker for its memory a second later",
 		happen: func(scene *scene) {
-			reports(agent.Report{Reason: agent.ReasonTraining, Message: "rank 3 exited on signal 9", Rank: new(3)}, 1, judged)(scene)
+			reports(agent.Report{Reason: agent.ReasonTraining, Message: "rank 3 exited on signal 9", Signal: 9, Rank: new(3)}, 1, judged)(scene)
 			scene.worker(1, outOfMemory(judged+1))
 		},
 		reason: training.FailureWorker, who: secondWorker, cause: "used more memory than its limit of 4Gi", advice: "Give workers more memory",
 	},
 	{
 		name:   "a rank was killed, and its worker goes on",
-		happen: reports(agent.Report{Reason: agent.ReasonTraining, Message: "rank 3 exited on signal 9", Rank: new(3)}, 1, judged),
+		happen: reports(agent.Report{Reason: agent.ReasonTraining, Message: "rank 3 exited on signal 9", Signal: 9, Rank: new(3)}, 1, judged),
 		reason: training.FailureWorker, who: "Rank 3 on worker 1 (pod {worker 1} on node node-1)", cause: "rank 3 exited on signal 9", advice: "most often used more memory than its container's limit of 4Gi. Give workers more memory",
 	},
 	{
@@ -221,4 +242,36 @@ var launcherFailures = []failureRow{
 		name: "its gate failed without a report", start: places, happen: launcherEnds(gateExits(2, "Error", "", 50)),
 		reason: training.FailureLauncher, who: theLauncher, cause: "ended with exit code 2 in its container " + plan.GateContainer, advice: "kubectl logs {launcher} -c " + plan.GateContainer,
 	},
+}
+
+func TestFailedProcess(t *testing.T) {
+	long := strings.Repeat("日", 5000)
+	tests := map[string]struct {
+		report agent.Report
+		want   *training.FailedProcess
+	}{
+		"nothing is known": {report: agent.Report{Message: "the command ended with exit code 2", ExitCode: 2}},
+		"all is known": {
+			report: agent.Report{Rank: new(3), RankExitCode: new(1), Error: "ValueError: password=hunter2", LastLines: []string{`File "a.py", line 1`, "ValueError: password=hunter2"}},
+			want: &training.FailedProcess{Rank: new(int32(3)), ExitCode: new(int32(1)), Error: "ValueError: password=[redacted]",
+				LastLines: []string{`File "a.py", line 1`, "ValueError: password=[redacted]"}},
+		},
+		"a signal": {report: agent.Report{Rank: new(0), Signal: 11}, want: &training.FailedProcess{Rank: new(int32(0)), Signal: new(int32(11))}},
+		"a report that a program made up": {
+			report: agent.Report{Rank: new(1 << 40), Error: "a\x1b[31mb\n", LastLines: []string{long, "\x00", "1", "2", "3", "4", "5"}},
+			want:   &training.FailedProcess{Error: "ab", LastLines: []string{"1", "2", "3", "4", "5"}},
+		},
+	}
+	for name, tc := range tests {
+		for _, kind := range kinds {
+			t.Run(fmt.Sprintf("%s/%s", name, kind), func(t *testing.T) {
+				scene := startedScene(t, kind, runs)
+				tc.report.Reason = agent.ReasonTraining
+				reports(tc.report, noWorker, judged)(scene)
+				if diff := cmp.Diff(tc.want, scene.settle().FailedProcess); diff != "" {
+					t.Errorf("process (-want +got):\n%s", diff)
+				}
+			})
+		}
+	}
 }

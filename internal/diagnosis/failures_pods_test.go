@@ -48,6 +48,11 @@ var workerFailures = []failureRow{
 		advice: "The command must exist in the image",
 	},
 	{
+		name:   "its volume cannot be mounted",
+		happen: happensTo(exits(128, "StartError", `error mounting "/var/lib/kubelet/pods/7/volumes/data" to rootfs at "/data": not a directory`, 50)),
+		reason: training.FailureWorker, who: secondWorker, cause: `could not be started: error mounting`, advice: "Check the volume and its mount in the pod template",
+	},
+	{
 		name: "its init container failed", start: places, happen: happensTo(initExits("unpack", 3, "Error", "", 50)),
 		reason: training.FailureWorker, who: secondWorker, cause: "ended with exit code 3 in its container unpack", advice: "kubectl logs {worker 1} -c unpack -n team",
 	},

@@ -4,12 +4,14 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
+	"syscall"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/trireme-mpi/trireme/api/training"
 	"github.com/trireme-mpi/trireme/internal/agent"
+	"github.com/trireme-mpi/trireme/internal/mpi"
 	"github.com/trireme-mpi/trireme/internal/plan"
 )
 
@@ -114,7 +116,7 @@ func (view *view) launcherExit(ended *corev1.ContainerStateTerminated) *failure 
 	// A program may leave what looks like a report.
 	if report := reportOf(ended); report != nil && isFailureReason(report.Reason) && ended.Reason != "OOMKilled" {
 		failure := &failure{at: found.at, rank: rankLauncher, restarts: true}
-		failure.reason, failure.message = view.reported(report, found.at)
+		failure.reason, failure.message, failure.process = view.reported(report, found.at)
 		return failure
 	}
 	found.cause, found.advice = exited(view.launcher, name, ended)
@@ -128,12 +130,12 @@ func (view *view) launcherExit(ended *corev1.ContainerStateTerminated) *failure 
 }
 
 // reported is the agent's report, joined with what is known of the pod it names.
-func (view *view) reported(report *agent.Report, at time.Time) (training.FailureReason, string) {
+func (view *view) reported(report *agent.Report, at time.Time) (training.FailureReason, string, *training.FailedProcess) {
 	reason := training.FailureReason(report.Reason)
 	pod := view.byHost(report.Host)
 	if pod != nil {
 		if found := explanation(pod, reason, at); found != nil {
-			return training.FailureWorker, view.sentence(found)
+			return training.FailureWorker, view.sentence(found), nil
 		}
 	}
 	advice := "The launcher's log says more: " + logCommand(view.launcher, view.launcherContainer().Name) + "."
@@ -150,13 +152,41 @@ func (view *view) reported(report *agent.Report, at time.Time) (training.Failure
 		advice = describeAdvice(pod)
 	}
 	who := view.who(pod)
-	if report.Rank != nil && (pod != view.launcher || view.isLauncherHost(report.Host)) {
+	named := report.Rank != nil && (pod != view.launcher || view.isLauncherHost(report.Host))
+	if named {
 		who = fmt.Sprintf("rank %d on %s", *report.Rank, who)
 	}
-	return reason, fmt.Sprintf("%s: %s. %s", capital(who), orElse(trimmed(report.Message), "the run failed"), advice)
+	what := ": " + orElse(trimmed(report.Message), "the run failed")
+	if named && report.RankExitCode != nil && report.Error != "" {
+		what = fmt.Sprintf(" exited with code %d: %s", *report.RankExitCode, trimmed(mpi.SafeLine(report.Error)))
+	}
+	return reason, fmt.Sprintf("%s%s. %s", capital(who), what, advice), failedProcess(report)
 }
 
-func wasKilled(report *agent.Report) bool { return strings.Contains(report.Message, "signal 9") }
+// failedProcess is what a report says of the process that failed. A program may leave
+// what looks like a report, so nothing in it is trusted to be short.
+func failedProcess(report *agent.Report) *training.FailedProcess {
+	if report.Rank == nil && report.RankExitCode == nil && report.Signal == 0 && report.Error == "" && len(report.LastLines) == 0 {
+		return nil
+	}
+	process := &training.FailedProcess{
+		Rank: int32Of(report.Rank), Host: mpi.SafeLine(report.Host), ExitCode: int32Of(report.RankExitCode),
+		Error: mpi.SafeLine(report.Error), LastLines: mpi.SafeLines(report.LastLines),
+	}
+	if report.Signal != 0 {
+		process.Signal = int32Of(&report.Signal)
+	}
+	return process
+}
+
+func int32Of(number *int) *int32 {
+	if number == nil || int(int32(*number)) != *number {
+		return nil
+	}
+	return new(int32(*number))
+}
+
+func wasKilled(report *agent.Report) bool { return report.Signal == int(syscall.SIGKILL) }
 
 // killedAdvice is for a process that was killed in a pod that runs.
 func killedAdvice(pod *corev1.Pod) string {

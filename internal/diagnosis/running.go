@@ -95,7 +95,7 @@ func (view *view) mayBeExplained(found *failure) bool {
 }
 
 func (view *view) fail(verdict *Verdict, found *failure) {
-	verdict.FailureReason, verdict.FailureMessage = found.reason, found.message
+	verdict.FailureReason, verdict.FailureMessage, verdict.FailedProcess = found.reason, found.message, found.process
 	at := found.at
 	if found.stopped {
 		at = view.seen.Now

@@ -150,7 +150,7 @@ func exited(pod *corev1.Pod, name string, ended *corev1.ContainerStateTerminated
 			memoryAdvice(pod, name)
 	case ended.Reason == "StartError" || ended.Reason == "ContainerCannotRun":
 		return fmt.Sprintf("could not be started%s: %s", container, strings.TrimSpace(ended.Message)),
-			"The command must exist in the image and be executable."
+			startAdvice(pod, ended.Message)
 	case isExitLost(ended):
 		return fmt.Sprintf("ended%s while its node's container runtime was away, which does not know how (%s, exit code %d)", container, ended.Reason, ended.ExitCode),
 			logAdvice(pod, name)
@@ -238,7 +238,7 @@ func waiting(pod *corev1.Pod, status *corev1.ContainerStatus) *trouble {
 		found.advice = "Correct the image's name, or its imagePullPolicy."
 	case "CreateContainerConfigError", "CreateContainerError", "RunContainerError":
 		found.cause = "cannot be started: " + strings.TrimSpace(state.Message)
-		found.advice = "Create the Secret or ConfigMap that it names, or correct what its pod template asks for."
+		found.advice = startAdvice(pod, state.Message)
 	case crashLoop:
 		found.exit = status.LastTerminationState.Terminated
 		found.cause, found.advice = crashing(pod, status, found.exit)

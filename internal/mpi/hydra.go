@@ -14,6 +14,8 @@ func hydraCauses() []cause {
 		// communicator.
 		{kind: RankFailed, pattern: `(?P<text>Abort\((?P<code>-?\d+)\) on node (?P<rank>\d+) \(rank \d+ in comm \d+\): application called MPI_Abort\(\w+, -?\d+\))`},
 		{kind: InitFailed, pattern: `Abort\(-?\d+\) on node (?P<rank>\d+) [^\n]*: (?P<text>Fatal error in \w*Init\w*)`},
+		// The number in brackets is MPI's own, not an exit code.
+		{kind: RankFailed, pattern: `Abort\(-?\d+\) on node (?P<rank>\d+) [^\n]*: (?P<text>Fatal error in \w+)(?:: (?P<detail>[^\n,]+))?`},
 		{kind: DaemonLost, pattern: `(?P<text>Downstream from host (?P<host>\S+) exited abnormally)`},
 		// mpiexec's end of the connection to a proxy; it does not say whose. A proxy's
 		// own "assert (!closed)" only means that mpiexec has gone.
@@ -62,6 +64,7 @@ func bannerWords(tail string, box []int) Words {
 	if box[2] >= 0 && words.Signal != int(syscall.SIGKILL) {
 		words.Rank = number(tail[box[2]:box[3]], -1)
 	}
+	words.Unsure = words.Signal == int(syscall.SIGKILL)
 	return words
 }
 

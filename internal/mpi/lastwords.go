@@ -1,6 +1,7 @@
 package mpi
 
 import (
+	"fmt"
 	"regexp"
 	"slices"
 	"strconv"
@@ -28,8 +29,10 @@ type Words struct {
 	Host     string
 	ExitCode int
 	Signal   int
+	// Unsure: the signal may be mpirun's own, sent after another rank had failed.
+	Unsure bool
 	// Text is one short line of mpirun's own, safe to show: never what the program
-	// itself printed.
+	// itself printed. It is empty where mpirun says nothing of the cause.
 	Text string
 }
 
@@ -40,11 +43,13 @@ const (
 	maxHost = 253
 )
 
-// cause is a form of last words. The pattern's groups rank, host, code, signal and
-// text, as far as it has them, become the Words.
+// cause is a form of last words. The pattern's groups rank, host, code, signal, text
+// and detail, as far as it has them, become the Words.
 type cause struct {
 	kind    Kind
 	pattern string
+	// text is said in place of mpirun's own.
+	text string
 	// vague: the words name a consequence or say little; any other cause goes first.
 	vague bool
 }
@@ -69,9 +74,9 @@ func programCauses() []cause {
 	return []cause{
 		// UCX, which Open MPI and MPICH use, reports signals by itself.
 		{kind: RankFailed, vague: true, pattern: `\[(?P<host>[^\s:\]]+):\d+ *:\d+:\d+\] (?P<text>Caught signal (?P<signal>\d+))`},
-		// Only the name of the exception: its message is the program's.
+		// LastOutput says which exception it was.
 		{kind: RankFailed, vague: true, pattern: `(?:\[(?:\d+,)?(?P<rank>\d+)\](?:<stderr>:)? ?)?Traceback \(most recent call last\):\n` +
-			`(?:(?:\[[\d,]+\](?:<stderr>:)? ?)?[ \t][^\n]*\n)+(?:\[[\d,]+\](?:<stderr>:)? ?)?(?P<text>[A-Za-z_][\w.]*)(?::|\n|$)`},
+			`(?:(?:\[[\d,]+\](?:<stderr>:)? ?)?[ \t][^\n]*\n)+(?:\[[\d,]+\](?:<stderr>:)? ?)?[A-Za-z_][\w.]*(?::|\n|$)`},
 	}
 }
 
@@ -111,13 +116,24 @@ func (c compiledCause) words(tail string, match []int) Words {
 		}
 		return tail[match[2*index]:match[2*index+1]]
 	}
+	text := c.text
+	if text == "" {
+		text = group("text")
+	}
+	if detail := group("detail"); detail != "" {
+		text += ": " + detail
+	}
+	rank, code := number(group("rank"), -1), number(group("code"), 0)
+	if text == "" && rank >= 0 && code != 0 {
+		text = fmt.Sprintf("rank %d exited with code %d", rank, code)
+	}
 	return Words{
 		Kind:     c.kind,
-		Rank:     number(group("rank"), -1),
+		Rank:     rank,
 		Host:     hostName(group("host")),
-		ExitCode: number(group("code"), 0),
+		ExitCode: code,
 		Signal:   number(group("signal"), 0),
-		Text:     safeText(group("text")),
+		Text:     safeText(text),
 	}
 }
 

@@ -15,8 +15,8 @@ var transcripts = map[string]Words{
 	"openmpi4-abort":      {Kind: RankFailed, Rank: 1, ExitCode: 5, Text: "MPI_ABORT was invoked on rank 1 in communicator MPI_COMM_WORLD"},
 	"openmpi4-agentfails": {Kind: InitFailed, Rank: -1, Text: "ORTE was unable to reliably start one or more daemons"},
 	"openmpi4-daemonlost": {Kind: DaemonLost, Rank: -1, Host: "train-worker-1", Text: "ORTE has lost communication with a remote daemon"},
-	"openmpi4-exception":  {Kind: RankFailed, Rank: 1, ExitCode: 1, Text: "one or more processes exited with non-zero status"},
-	"openmpi4-exit3":      {Kind: RankFailed, Rank: 1, ExitCode: 3, Text: "one or more processes exited with non-zero status"},
+	"openmpi4-exception":  {Kind: RankFailed, Rank: 1, ExitCode: 1, Text: "rank 1 exited with code 1"},
+	"openmpi4-exit3":      {Kind: RankFailed, Rank: 1, ExitCode: 3, Text: "rank 1 exited with code 3"},
 	"openmpi4-notfound":   {Kind: InitFailed, Rank: 2, Host: "train-worker-1", Text: "Executable: /nonexistent/train"},
 	"openmpi4-segv": {Kind: RankFailed, Rank: 1, Host: "train-worker-0", Signal: 11,
 		Text: "process rank 1 on node train-worker-0 exited on signal 11 (Segmentation fault)"},
@@ -28,8 +28,8 @@ var transcripts = map[string]Words{
 	// PRRTE does not distinguish an agent that fails from a daemon that dies.
 	"openmpi5-agentfails": {Kind: DaemonLost, Rank: -1, Host: "train-worker-1", Text: "PRTE has lost communication with a remote daemon"},
 	"openmpi5-daemonlost": {Kind: DaemonLost, Rank: -1, Host: "train-worker-1", Text: "PRTE has lost communication with a remote daemon"},
-	"openmpi5-exception":  {Kind: RankFailed, Rank: 1, ExitCode: 1, Text: "one or more processes exited with non-zero status"},
-	"openmpi5-exit3":      {Kind: RankFailed, Rank: 1, ExitCode: 3, Text: "one or more processes exited with non-zero status"},
+	"openmpi5-exception":  {Kind: RankFailed, Rank: 1, ExitCode: 1, Text: "rank 1 exited with code 1"},
+	"openmpi5-exit3":      {Kind: RankFailed, Rank: 1, ExitCode: 3, Text: "rank 1 exited with code 3"},
 	"openmpi5-notfound":   {Kind: InitFailed, Rank: 0, Host: "train-worker-0", Text: "Executable: /nonexistent/train"},
 	"openmpi5-segv": {Kind: RankFailed, Rank: 1, Host: "train-worker-0", Signal: 11,
 		Text: "process rank 1 on node train-worker-0 exited on signal 11 (Segmentation fault)"},
@@ -41,15 +41,15 @@ var transcripts = map[string]Words{
 	"mpich-agentfails": {Kind: InitFailed, Rank: -1, Text: "Launch proxy failed"},
 	"mpich-daemonlost": {Kind: DaemonLost, Rank: -1, Text: "assert (!closed) failed"},
 	"mpich-poddied":    {Kind: DaemonLost, Rank: -1, Text: "assert (!closed) failed"},
-	"mpich-exception":  {Kind: RankFailed, Rank: -1, Text: "ValueError"},
+	"mpich-exception":  {Kind: RankFailed, Rank: -1},
 	"mpich-exit3":      {Kind: RankFailed, Rank: -1, Text: "one of the processes terminated badly"},
 	// Rank 1 exited 3; the box is of rank 0, which Hydra killed.
-	"mpich-exit3-stdout":   {Kind: RankFailed, Rank: -1, Host: "train-worker-0", Signal: 9, Text: "EXIT CODE: 9"},
+	"mpich-exit3-stdout":   {Kind: RankFailed, Rank: -1, Host: "train-worker-0", Signal: 9, Unsure: true, Text: "EXIT CODE: 9"},
 	"mpich-notfound":       {Kind: InitFailed, Rank: -1, Host: "train-worker-1", Text: "execvp error on file /nonexistent/train (No such file or directory)"},
 	"mpich-segv":           {Kind: RankFailed, Rank: -1, Host: "train-worker-0", Signal: 11, Text: "Caught signal 11"},
 	"mpich-segv-stdout":    {Kind: RankFailed, Rank: -1, Host: "train-worker-0", Signal: 11, Text: "EXIT CODE: 11"},
 	"mpich-sigkill":        {Kind: RankFailed, Rank: -1, Text: "one of the processes terminated badly"},
-	"mpich-sigkill-stdout": {Kind: RankFailed, Rank: -1, Host: "train-worker-1", Signal: 9, Text: "EXIT CODE: 9"},
+	"mpich-sigkill-stdout": {Kind: RankFailed, Rank: -1, Host: "train-worker-1", Signal: 9, Unsure: true, Text: "EXIT CODE: 9"},
 	// What mpiexec says when somebody ends it says nothing of why.
 	"mpich-ended-while-hung": {},
 	"mpich-well":             {},
@@ -58,12 +58,12 @@ var transcripts = map[string]Words{
 	"intelmpi-agentfails":        {Kind: InitFailed, Rank: -1, Host: "train-worker-1", Text: "Unable to run bstrap_proxy on train-worker-1"},
 	"intelmpi-daemonlost":        {Kind: DaemonLost, Rank: -1, Host: "train-worker-1", Text: "Downstream from host train-worker-1 exited abnormally"},
 	"intelmpi-poddied":           {Kind: DaemonLost, Rank: -1, Host: "train-worker-1", Text: "Downstream from host train-worker-1 exited abnormally"},
-	"intelmpi-exception":         {Kind: RankFailed, Rank: -1, Text: "ValueError"},
-	"intelmpi-exit3-stdout":      {Kind: RankFailed, Rank: -1, Host: "train-worker-0", Signal: 9, Text: "KILLED BY SIGNAL: 9 (Killed)"},
+	"intelmpi-exception":         {Kind: RankFailed, Rank: -1},
+	"intelmpi-exit3-stdout":      {Kind: RankFailed, Rank: -1, Host: "train-worker-0", Signal: 9, Unsure: true, Text: "KILLED BY SIGNAL: 9 (Killed)"},
 	"intelmpi-notfound":          {Kind: InitFailed, Rank: -1, Host: "train-worker-2", Text: "execvp error on file /nonexistent/train (No such file or directory)"},
 	"intelmpi-segv-1slot-stdout": {Kind: RankFailed, Rank: 1, Host: "train-worker-1", Signal: 11, Text: "KILLED BY SIGNAL: 11 (Segmentation fault)"},
 	"intelmpi-segv-stdout":       {Kind: RankFailed, Rank: 1, Host: "train-worker-0", Signal: 11, Text: "KILLED BY SIGNAL: 11 (Segmentation fault)"},
-	"intelmpi-sigkill-stdout":    {Kind: RankFailed, Rank: -1, Host: "train-worker-0", Signal: 9, Text: "KILLED BY SIGNAL: 9 (Killed)"},
+	"intelmpi-sigkill-stdout":    {Kind: RankFailed, Rank: -1, Host: "train-worker-0", Signal: 9, Unsure: true, Text: "KILLED BY SIGNAL: 9 (Killed)"},
 }
 
 func TestLastWordsOfTranscripts(t *testing.T) {
@@ -98,7 +98,7 @@ func TestLastWords(t *testing.T) {
 		},
 		"an exception in tagged output": {
 			tail: "[1,3]<stderr>:Traceback (most recent call last):\n[1,3]<stderr>:  File \"t.py\", line 1\n[1,3]<stderr>:torch.OutOfMemoryError: token=hunter2\n",
-			want: Words{Kind: RankFailed, Rank: 3, Text: "torch.OutOfMemoryError"},
+			want: Words{Kind: RankFailed, Rank: 3},
 		},
 		"a program whose path leads to a key": {
 			tail: "[proxy:0@w] HYDU_create_process (l.c:73): execvp error on file /etc/ssh-auth/id_rsa (Permission denied)\n",

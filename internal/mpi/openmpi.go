@@ -42,12 +42,19 @@ func openMPITagFlags() []string { return []string{"--tag-output"} }
 func openMPICauses() []cause {
 	return []cause{
 		{kind: RankFailed, pattern: `(?P<text>process rank (?P<rank>\d+) with PID \d+ on node (?P<host>\S+) exited on\s+signal (?P<signal>\d+)(?: \([\w ]+\))?)`},
-		{kind: RankFailed, pattern: `(?P<text>one or more processes exited with non-zero status),\s+thus causing\s+the job to be terminated\. The first process to do so was:` +
+		{kind: RankFailed, pattern: `one or more processes exited with non-zero status,\s+thus causing\s+the job to be terminated\. The first process to do so was:` +
 			`\s+Process name: \[[^\n]*,(?P<rank>\d+)\]\s+Exit code: +(?P<code>\d+)`},
 		// Open MPI 5 names the host in a second message.
 		{kind: RankFailed, pattern: `(?P<text>MPI_ABORT was invoked on rank (?P<rank>\d+) in communicator \w+)[^\n]*\n` +
 			`(?:\s+Proc: \S+\s+Errorcode:|with errorcode) (?P<code>-?\d+)(?s:.*?with PID \d+ on node (?P<host>\S+) calling\s+"abort")?`},
 		{kind: RankFailed, pattern: `due to (?P<text>process rank (?P<rank>\d+) with PID \d+ on node (?P<host>\S+) calling\s+"abort")`, vague: true},
+		// MPI found an error in a call, and the program has no handler for it.
+		{kind: RankFailed, pattern: `\[(?P<host>[^\s:\]]+):\d+\] \*\*\* (?P<text>An error occurred in MPI_\w+)\n[^\n]*\*\*\* reported by process \[\d+,(?P<rank>\d+)\]\n` +
+			`[^\n]*\n[^\n]*\*\*\* (?P<detail>MPI_ERR_[^\n]+)`},
+		{kind: RankFailed, pattern: `due to (?P<text>process rank (?P<rank>\d+) with PID \d+ on\s+node (?P<host>\S+) exiting improperly)`},
+		// A process that lost another one aborts, and Open MPI 5 may name only that.
+		{kind: RankFailed, vague: true, text: "a process lost its connection to another process, which had ended",
+			pattern: `An error occurred in Socket closed|An MPI communication peer process has unexpectedly disconnected`},
 		// Also what Open MPI 5 says when the agent fails.
 		{kind: DaemonLost, pattern: `(?P<text>(?:ORTE|PRR?TE) has lost communication with a remote daemon)\.\s+HNP daemon[^\n]*\n\s*Remote daemon:[^\n]* on node (?P<host>\S+)`},
 		{kind: InitFailed, pattern: `(?P<text>ORTE was unable to reliably start one or more daemons)`},

@@ -996,7 +996,9 @@ type DiagnoseResponse struct {
 	// hindered: something keeps the job from going on.
 	Hindered bool `protobuf:"varint,10,opt,name=hindered,proto3" json:"hindered,omitempty"`
 	// findings, the most likely cause first.
-	Findings      []*Finding `protobuf:"bytes,11,rep,name=findings,proto3" json:"findings,omitempty"`
+	Findings []*Finding `protobuf:"bytes,11,rep,name=findings,proto3" json:"findings,omitempty"`
+	// failed_process is the process that failed, and what it wrote last.
+	FailedProcess *FailedProcess `protobuf:"bytes,12,opt,name=failed_process,json=failedProcess,proto3" json:"failed_process,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1104,6 +1106,13 @@ func (x *DiagnoseResponse) GetHindered() bool {
 func (x *DiagnoseResponse) GetFindings() []*Finding {
 	if x != nil {
 		return x.Findings
+	}
+	return nil
+}
+
+func (x *DiagnoseResponse) GetFailedProcess() *FailedProcess {
+	if x != nil {
+		return x.FailedProcess
 	}
 	return nil
 }
@@ -2309,7 +2318,7 @@ const file_training_jobs_proto_rawDesc = "" +
 	"\x0fDiagnoseRequest\x12\x12\n" +
 	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x1c\n" +
 	"\tnamespace\x18\x02 \x01(\tR\tnamespace\x12\x12\n" +
-	"\x04name\x18\x03 \x01(\tR\x04name\"\xfa\x02\n" +
+	"\x04name\x18\x03 \x01(\tR\x04name\"\xba\x03\n" +
 	"\x10DiagnoseResponse\x12\x12\n" +
 	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x1c\n" +
 	"\tnamespace\x18\x02 \x01(\tR\tnamespace\x12\x12\n" +
@@ -2324,7 +2333,8 @@ const file_training_jobs_proto_rawDesc = "" +
 	"conditions\x12\x1a\n" +
 	"\bhindered\x18\n" +
 	" \x01(\bR\bhindered\x12-\n" +
-	"\bfindings\x18\v \x03(\v2\x11.training.FindingR\bfindings\"\xaf\x01\n" +
+	"\bfindings\x18\v \x03(\v2\x11.training.FindingR\bfindings\x12>\n" +
+	"\x0efailed_process\x18\f \x01(\v2\x17.training.FailedProcessR\rfailedProcess\"\xaf\x01\n" +
 	"\aFinding\x12\x12\n" +
 	"\x04rank\x18\x01 \x01(\tR\x04rank\x12\x14\n" +
 	"\x05check\x18\x02 \x01(\tR\x05check\x12\x14\n" +
@@ -2487,7 +2497,8 @@ var file_training_jobs_proto_goTypes = []any{
 	(*timestamppb.Timestamp)(nil), // 36: google.protobuf.Timestamp
 	(*durationpb.Duration)(nil),   // 37: google.protobuf.Duration
 	(*Condition)(nil),             // 38: training.Condition
-	(*structpb.Struct)(nil),       // 39: google.protobuf.Struct
+	(*FailedProcess)(nil),         // 39: training.FailedProcess
+	(*structpb.Struct)(nil),       // 40: google.protobuf.Struct
 }
 var file_training_jobs_proto_depIdxs = []int32{
 	34, // 0: training.Job.mpijob:type_name -> training.MPIJob
@@ -2509,47 +2520,48 @@ var file_training_jobs_proto_depIdxs = []int32{
 	36, // 16: training.Sample.timestamp:type_name -> google.protobuf.Timestamp
 	38, // 17: training.DiagnoseResponse.conditions:type_name -> training.Condition
 	16, // 18: training.DiagnoseResponse.findings:type_name -> training.Finding
-	0,  // 19: training.PreflightRequest.job:type_name -> training.Job
-	19, // 20: training.PreflightResponse.checks:type_name -> training.Outcome
-	16, // 21: training.Outcome.findings:type_name -> training.Finding
-	22, // 22: training.GetQuotaResponse.quotas:type_name -> training.QuotaUsage
-	32, // 23: training.QuotaUsage.hard:type_name -> training.QuotaUsage.HardEntry
-	33, // 24: training.QuotaUsage.used:type_name -> training.QuotaUsage.UsedEntry
-	27, // 25: training.ListRuntimesResponse.items:type_name -> training.Runtime
-	27, // 26: training.GetRuntimeResponse.runtime:type_name -> training.Runtime
-	39, // 27: training.Runtime.object:type_name -> google.protobuf.Struct
-	30, // 28: training.JobEvent.row:type_name -> training.JobRow
-	36, // 29: training.JobRow.creation_time:type_name -> google.protobuf.Timestamp
-	36, // 30: training.JobRow.start_time:type_name -> google.protobuf.Timestamp
-	36, // 31: training.JobRow.completion_time:type_name -> google.protobuf.Timestamp
-	31, // 32: training.JobRow.worker_statuses:type_name -> training.WorkerStatus
-	1,  // 33: training.JobService.Suspend:input_type -> training.SuspendRequest
-	3,  // 34: training.JobService.Resume:input_type -> training.ResumeRequest
-	5,  // 35: training.JobService.Restart:input_type -> training.RestartRequest
-	7,  // 36: training.JobService.ListEvents:input_type -> training.ListEventsRequest
-	10, // 37: training.JobService.GetUsage:input_type -> training.GetUsageRequest
-	14, // 38: training.JobService.Diagnose:input_type -> training.DiagnoseRequest
-	17, // 39: training.JobService.Preflight:input_type -> training.PreflightRequest
-	20, // 40: training.JobService.GetQuota:input_type -> training.GetQuotaRequest
-	23, // 41: training.JobService.ListRuntimes:input_type -> training.ListRuntimesRequest
-	25, // 42: training.JobService.GetRuntime:input_type -> training.GetRuntimeRequest
-	28, // 43: training.JobService.WatchJobs:input_type -> training.WatchJobsRequest
-	2,  // 44: training.JobService.Suspend:output_type -> training.SuspendResponse
-	4,  // 45: training.JobService.Resume:output_type -> training.ResumeResponse
-	6,  // 46: training.JobService.Restart:output_type -> training.RestartResponse
-	8,  // 47: training.JobService.ListEvents:output_type -> training.ListEventsResponse
-	11, // 48: training.JobService.GetUsage:output_type -> training.GetUsageResponse
-	15, // 49: training.JobService.Diagnose:output_type -> training.DiagnoseResponse
-	18, // 50: training.JobService.Preflight:output_type -> training.PreflightResponse
-	21, // 51: training.JobService.GetQuota:output_type -> training.GetQuotaResponse
-	24, // 52: training.JobService.ListRuntimes:output_type -> training.ListRuntimesResponse
-	26, // 53: training.JobService.GetRuntime:output_type -> training.GetRuntimeResponse
-	29, // 54: training.JobService.WatchJobs:output_type -> training.JobEvent
-	44, // [44:55] is the sub-list for method output_type
-	33, // [33:44] is the sub-list for method input_type
-	33, // [33:33] is the sub-list for extension type_name
-	33, // [33:33] is the sub-list for extension extendee
-	0,  // [0:33] is the sub-list for field type_name
+	39, // 19: training.DiagnoseResponse.failed_process:type_name -> training.FailedProcess
+	0,  // 20: training.PreflightRequest.job:type_name -> training.Job
+	19, // 21: training.PreflightResponse.checks:type_name -> training.Outcome
+	16, // 22: training.Outcome.findings:type_name -> training.Finding
+	22, // 23: training.GetQuotaResponse.quotas:type_name -> training.QuotaUsage
+	32, // 24: training.QuotaUsage.hard:type_name -> training.QuotaUsage.HardEntry
+	33, // 25: training.QuotaUsage.used:type_name -> training.QuotaUsage.UsedEntry
+	27, // 26: training.ListRuntimesResponse.items:type_name -> training.Runtime
+	27, // 27: training.GetRuntimeResponse.runtime:type_name -> training.Runtime
+	40, // 28: training.Runtime.object:type_name -> google.protobuf.Struct
+	30, // 29: training.JobEvent.row:type_name -> training.JobRow
+	36, // 30: training.JobRow.creation_time:type_name -> google.protobuf.Timestamp
+	36, // 31: training.JobRow.start_time:type_name -> google.protobuf.Timestamp
+	36, // 32: training.JobRow.completion_time:type_name -> google.protobuf.Timestamp
+	31, // 33: training.JobRow.worker_statuses:type_name -> training.WorkerStatus
+	1,  // 34: training.JobService.Suspend:input_type -> training.SuspendRequest
+	3,  // 35: training.JobService.Resume:input_type -> training.ResumeRequest
+	5,  // 36: training.JobService.Restart:input_type -> training.RestartRequest
+	7,  // 37: training.JobService.ListEvents:input_type -> training.ListEventsRequest
+	10, // 38: training.JobService.GetUsage:input_type -> training.GetUsageRequest
+	14, // 39: training.JobService.Diagnose:input_type -> training.DiagnoseRequest
+	17, // 40: training.JobService.Preflight:input_type -> training.PreflightRequest
+	20, // 41: training.JobService.GetQuota:input_type -> training.GetQuotaRequest
+	23, // 42: training.JobService.ListRuntimes:input_type -> training.ListRuntimesRequest
+	25, // 43: training.JobService.GetRuntime:input_type -> training.GetRuntimeRequest
+	28, // 44: training.JobService.WatchJobs:input_type -> training.WatchJobsRequest
+	2,  // 45: training.JobService.Suspend:output_type -> training.SuspendResponse
+	4,  // 46: training.JobService.Resume:output_type -> training.ResumeResponse
+	6,  // 47: training.JobService.Restart:output_type -> training.RestartResponse
+	8,  // 48: training.JobService.ListEvents:output_type -> training.ListEventsResponse
+	11, // 49: training.JobService.GetUsage:output_type -> training.GetUsageResponse
+	15, // 50: training.JobService.Diagnose:output_type -> training.DiagnoseResponse
+	18, // 51: training.JobService.Preflight:output_type -> training.PreflightResponse
+	21, // 52: training.JobService.GetQuota:output_type -> training.GetQuotaResponse
+	24, // 53: training.JobService.ListRuntimes:output_type -> training.ListRuntimesResponse
+	26, // 54: training.JobService.GetRuntime:output_type -> training.GetRuntimeResponse
+	29, // 55: training.JobService.WatchJobs:output_type -> training.JobEvent
+	45, // [45:56] is the sub-list for method output_type
+	34, // [34:45] is the sub-list for method input_type
+	34, // [34:34] is the sub-list for extension type_name
+	34, // [34:34] is the sub-list for extension extendee
+	0,  // [0:34] is the sub-list for field type_name
 }
 
 func init() { file_training_jobs_proto_init() }

@@ -1558,7 +1558,9 @@ type MPIJobStatus struct {
 	// restart is set once the job was restarted after a failure, or is about to be.
 	Restart *Restart `protobuf:"bytes,15,opt,name=restart,proto3" json:"restart,omitempty"`
 	// quota_wait is set while a ResourceQuota refuses a part of the job.
-	QuotaWait     *QuotaWait       `protobuf:"bytes,16,opt,name=quota_wait,json=quotaWait,proto3" json:"quota_wait,omitempty"`
+	QuotaWait *QuotaWait `protobuf:"bytes,16,opt,name=quota_wait,json=quotaWait,proto3" json:"quota_wait,omitempty"`
+	// failed_process is the process that failed, and what it wrote last.
+	FailedProcess *FailedProcess   `protobuf:"bytes,17,opt,name=failed_process,json=failedProcess,proto3" json:"failed_process,omitempty"`
 	OtherFields   *structpb.Struct `protobuf:"bytes,100,opt,name=other_fields,json=otherFields,proto3" json:"other_fields,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1706,6 +1708,13 @@ func (x *MPIJobStatus) GetQuotaWait() *QuotaWait {
 	return nil
 }
 
+func (x *MPIJobStatus) GetFailedProcess() *FailedProcess {
+	if x != nil {
+		return x.FailedProcess
+	}
+	return nil
+}
+
 func (x *MPIJobStatus) GetOtherFields() *structpb.Struct {
 	if x != nil {
 		return x.OtherFields
@@ -1815,6 +1824,104 @@ func (x *Condition) GetOtherFields() *structpb.Struct {
 	return nil
 }
 
+// FailedProcess is the process that failed, as far as mpirun and the program say.
+type FailedProcess struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// rank of the process in MPI_COMM_WORLD.
+	Rank *int32 `protobuf:"varint,1,opt,name=rank,proto3,oneof" json:"rank,omitempty"`
+	// host that the process ran on.
+	Host     string `protobuf:"bytes,2,opt,name=host,proto3" json:"host,omitempty"`
+	ExitCode *int32 `protobuf:"varint,3,opt,name=exit_code,json=exitCode,proto3,oneof" json:"exit_code,omitempty"`
+	// signal that ended the process.
+	Signal *int32 `protobuf:"varint,4,opt,name=signal,proto3,oneof" json:"signal,omitempty"`
+	// error is the line of the program's output that names the error.
+	Error string `protobuf:"bytes,5,opt,name=error,proto3" json:"error,omitempty"`
+	// last_lines are the last lines that the program wrote, at most 5.
+	LastLines     []string         `protobuf:"bytes,6,rep,name=last_lines,json=lastLines,proto3" json:"last_lines,omitempty"`
+	OtherFields   *structpb.Struct `protobuf:"bytes,100,opt,name=other_fields,json=otherFields,proto3" json:"other_fields,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *FailedProcess) Reset() {
+	*x = FailedProcess{}
+	mi := &file_training_mpijob_proto_msgTypes[21]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *FailedProcess) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*FailedProcess) ProtoMessage() {}
+
+func (x *FailedProcess) ProtoReflect() protoreflect.Message {
+	mi := &file_training_mpijob_proto_msgTypes[21]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use FailedProcess.ProtoReflect.Descriptor instead.
+func (*FailedProcess) Descriptor() ([]byte, []int) {
+	return file_training_mpijob_proto_rawDescGZIP(), []int{21}
+}
+
+func (x *FailedProcess) GetRank() int32 {
+	if x != nil && x.Rank != nil {
+		return *x.Rank
+	}
+	return 0
+}
+
+func (x *FailedProcess) GetHost() string {
+	if x != nil {
+		return x.Host
+	}
+	return ""
+}
+
+func (x *FailedProcess) GetExitCode() int32 {
+	if x != nil && x.ExitCode != nil {
+		return *x.ExitCode
+	}
+	return 0
+}
+
+func (x *FailedProcess) GetSignal() int32 {
+	if x != nil && x.Signal != nil {
+		return *x.Signal
+	}
+	return 0
+}
+
+func (x *FailedProcess) GetError() string {
+	if x != nil {
+		return x.Error
+	}
+	return ""
+}
+
+func (x *FailedProcess) GetLastLines() []string {
+	if x != nil {
+		return x.LastLines
+	}
+	return nil
+}
+
+func (x *FailedProcess) GetOtherFields() *structpb.Struct {
+	if x != nil {
+		return x.OtherFields
+	}
+	return nil
+}
+
 // Restart is how often a job was restarted, and why the last time.
 type Restart struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1831,7 +1938,7 @@ type Restart struct {
 
 func (x *Restart) Reset() {
 	*x = Restart{}
-	mi := &file_training_mpijob_proto_msgTypes[21]
+	mi := &file_training_mpijob_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1843,7 +1950,7 @@ func (x *Restart) String() string {
 func (*Restart) ProtoMessage() {}
 
 func (x *Restart) ProtoReflect() protoreflect.Message {
-	mi := &file_training_mpijob_proto_msgTypes[21]
+	mi := &file_training_mpijob_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1856,7 +1963,7 @@ func (x *Restart) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Restart.ProtoReflect.Descriptor instead.
 func (*Restart) Descriptor() ([]byte, []int) {
-	return file_training_mpijob_proto_rawDescGZIP(), []int{21}
+	return file_training_mpijob_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Restart) GetCount() int32 {
@@ -1909,7 +2016,7 @@ type QuotaWait struct {
 
 func (x *QuotaWait) Reset() {
 	*x = QuotaWait{}
-	mi := &file_training_mpijob_proto_msgTypes[22]
+	mi := &file_training_mpijob_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1921,7 +2028,7 @@ func (x *QuotaWait) String() string {
 func (*QuotaWait) ProtoMessage() {}
 
 func (x *QuotaWait) ProtoReflect() protoreflect.Message {
-	mi := &file_training_mpijob_proto_msgTypes[22]
+	mi := &file_training_mpijob_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1934,7 +2041,7 @@ func (x *QuotaWait) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QuotaWait.ProtoReflect.Descriptor instead.
 func (*QuotaWait) Descriptor() ([]byte, []int) {
-	return file_training_mpijob_proto_rawDescGZIP(), []int{22}
+	return file_training_mpijob_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *QuotaWait) GetName() string {
@@ -1980,7 +2087,7 @@ type ReplicaStatus struct {
 
 func (x *ReplicaStatus) Reset() {
 	*x = ReplicaStatus{}
-	mi := &file_training_mpijob_proto_msgTypes[23]
+	mi := &file_training_mpijob_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1992,7 +2099,7 @@ func (x *ReplicaStatus) String() string {
 func (*ReplicaStatus) ProtoMessage() {}
 
 func (x *ReplicaStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_training_mpijob_proto_msgTypes[23]
+	mi := &file_training_mpijob_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2005,7 +2112,7 @@ func (x *ReplicaStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReplicaStatus.ProtoReflect.Descriptor instead.
 func (*ReplicaStatus) Descriptor() ([]byte, []int) {
-	return file_training_mpijob_proto_rawDescGZIP(), []int{23}
+	return file_training_mpijob_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *ReplicaStatus) GetActive() int32 {
@@ -2218,7 +2325,7 @@ const file_training_mpijob_proto_rawDesc = "" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01B\x10\n" +
 	"\x0e_min_availableB\x1b\n" +
-	"\x19_schedule_timeout_seconds\"\xfe\a\n" +
+	"\x19_schedule_timeout_seconds\"\xbe\b\n" +
 	"\fMPIJobStatus\x123\n" +
 	"\n" +
 	"conditions\x18\x01 \x03(\v2\x13.training.ConditionR\n" +
@@ -2240,7 +2347,8 @@ const file_training_mpijob_proto_rawDesc = "" +
 	"\x13last_reconcile_time\x18\x0e \x01(\v2\x1a.google.protobuf.TimestampR\x11lastReconcileTime\x12+\n" +
 	"\arestart\x18\x0f \x01(\v2\x11.training.RestartR\arestart\x122\n" +
 	"\n" +
-	"quota_wait\x18\x10 \x01(\v2\x13.training.QuotaWaitR\tquotaWait\x12:\n" +
+	"quota_wait\x18\x10 \x01(\v2\x13.training.QuotaWaitR\tquotaWait\x12>\n" +
+	"\x0efailed_process\x18\x11 \x01(\v2\x17.training.FailedProcessR\rfailedProcess\x12:\n" +
 	"\fother_fields\x18d \x01(\v2\x17.google.protobuf.StructR\votherFields\x1a[\n" +
 	"\x14ReplicaStatusesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12-\n" +
@@ -2253,7 +2361,20 @@ const file_training_mpijob_proto_rawDesc = "" +
 	"\x14last_transition_time\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\x12lastTransitionTime\x12D\n" +
 	"\x10last_update_time\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\x0elastUpdateTime\x12/\n" +
 	"\x13observed_generation\x18\a \x01(\x03R\x12observedGeneration\x12:\n" +
-	"\fother_fields\x18d \x01(\v2\x17.google.protobuf.StructR\votherFields\"\xc4\x01\n" +
+	"\fother_fields\x18d \x01(\v2\x17.google.protobuf.StructR\votherFields\"\x8e\x02\n" +
+	"\rFailedProcess\x12\x17\n" +
+	"\x04rank\x18\x01 \x01(\x05H\x00R\x04rank\x88\x01\x01\x12\x12\n" +
+	"\x04host\x18\x02 \x01(\tR\x04host\x12 \n" +
+	"\texit_code\x18\x03 \x01(\x05H\x01R\bexitCode\x88\x01\x01\x12\x1b\n" +
+	"\x06signal\x18\x04 \x01(\x05H\x02R\x06signal\x88\x01\x01\x12\x14\n" +
+	"\x05error\x18\x05 \x01(\tR\x05error\x12\x1d\n" +
+	"\n" +
+	"last_lines\x18\x06 \x03(\tR\tlastLines\x12:\n" +
+	"\fother_fields\x18d \x01(\v2\x17.google.protobuf.StructR\votherFieldsB\a\n" +
+	"\x05_rankB\f\n" +
+	"\n" +
+	"_exit_codeB\t\n" +
+	"\a_signal\"\xc4\x01\n" +
 	"\aRestart\x12\x14\n" +
 	"\x05count\x18\x01 \x01(\x05R\x05count\x12\x16\n" +
 	"\x06reason\x18\x02 \x01(\tR\x06reason\x12\x18\n" +
@@ -2292,7 +2413,7 @@ func file_training_mpijob_proto_rawDescGZIP() []byte {
 	return file_training_mpijob_proto_rawDescData
 }
 
-var file_training_mpijob_proto_msgTypes = make([]protoimpl.MessageInfo, 31)
+var file_training_mpijob_proto_msgTypes = make([]protoimpl.MessageInfo, 32)
 var file_training_mpijob_proto_goTypes = []any{
 	(*CreateMPIJobRequest)(nil),      // 0: training.CreateMPIJobRequest
 	(*CreateMPIJobResponse)(nil),     // 1: training.CreateMPIJobResponse
@@ -2315,94 +2436,97 @@ var file_training_mpijob_proto_goTypes = []any{
 	(*SchedulingPolicy)(nil),         // 18: training.SchedulingPolicy
 	(*MPIJobStatus)(nil),             // 19: training.MPIJobStatus
 	(*Condition)(nil),                // 20: training.Condition
-	(*Restart)(nil),                  // 21: training.Restart
-	(*QuotaWait)(nil),                // 22: training.QuotaWait
-	(*ReplicaStatus)(nil),            // 23: training.ReplicaStatus
-	nil,                              // 24: training.CreateMPIJobRequest.LabelsEntry
-	nil,                              // 25: training.CreateMPIJobRequest.AnnotationsEntry
-	nil,                              // 26: training.MPIJob.LabelsEntry
-	nil,                              // 27: training.MPIJob.AnnotationsEntry
-	nil,                              // 28: training.MPIJobSpec.MpiReplicaSpecsEntry
-	nil,                              // 29: training.SchedulingPolicy.MinResourcesEntry
-	nil,                              // 30: training.MPIJobStatus.ReplicaStatusesEntry
-	(*timestamppb.Timestamp)(nil),    // 31: google.protobuf.Timestamp
-	(*structpb.Struct)(nil),          // 32: google.protobuf.Struct
-	(*NetworkPolicy)(nil),            // 33: training.NetworkPolicy
-	(*PodTemplateSpec)(nil),          // 34: training.PodTemplateSpec
-	(*PodStatus)(nil),                // 35: training.PodStatus
-	(*WorkerPodStatus)(nil),          // 36: training.WorkerPodStatus
-	(*TimelineEntry)(nil),            // 37: training.TimelineEntry
+	(*FailedProcess)(nil),            // 21: training.FailedProcess
+	(*Restart)(nil),                  // 22: training.Restart
+	(*QuotaWait)(nil),                // 23: training.QuotaWait
+	(*ReplicaStatus)(nil),            // 24: training.ReplicaStatus
+	nil,                              // 25: training.CreateMPIJobRequest.LabelsEntry
+	nil,                              // 26: training.CreateMPIJobRequest.AnnotationsEntry
+	nil,                              // 27: training.MPIJob.LabelsEntry
+	nil,                              // 28: training.MPIJob.AnnotationsEntry
+	nil,                              // 29: training.MPIJobSpec.MpiReplicaSpecsEntry
+	nil,                              // 30: training.SchedulingPolicy.MinResourcesEntry
+	nil,                              // 31: training.MPIJobStatus.ReplicaStatusesEntry
+	(*timestamppb.Timestamp)(nil),    // 32: google.protobuf.Timestamp
+	(*structpb.Struct)(nil),          // 33: google.protobuf.Struct
+	(*NetworkPolicy)(nil),            // 34: training.NetworkPolicy
+	(*PodTemplateSpec)(nil),          // 35: training.PodTemplateSpec
+	(*PodStatus)(nil),                // 36: training.PodStatus
+	(*WorkerPodStatus)(nil),          // 37: training.WorkerPodStatus
+	(*TimelineEntry)(nil),            // 38: training.TimelineEntry
 }
 var file_training_mpijob_proto_depIdxs = []int32{
 	15, // 0: training.CreateMPIJobRequest.spec:type_name -> training.MPIJobSpec
-	24, // 1: training.CreateMPIJobRequest.labels:type_name -> training.CreateMPIJobRequest.LabelsEntry
-	25, // 2: training.CreateMPIJobRequest.annotations:type_name -> training.CreateMPIJobRequest.AnnotationsEntry
-	31, // 3: training.CreateMPIJobResponse.created_at:type_name -> google.protobuf.Timestamp
+	25, // 1: training.CreateMPIJobRequest.labels:type_name -> training.CreateMPIJobRequest.LabelsEntry
+	26, // 2: training.CreateMPIJobRequest.annotations:type_name -> training.CreateMPIJobRequest.AnnotationsEntry
+	32, // 3: training.CreateMPIJobResponse.created_at:type_name -> google.protobuf.Timestamp
 	14, // 4: training.CreateMPIJobResponse.mpijob:type_name -> training.MPIJob
 	14, // 5: training.GetMPIJobResponse.mpijob:type_name -> training.MPIJob
 	14, // 6: training.ListMPIJobsResponse.items:type_name -> training.MPIJob
 	19, // 7: training.GetMPIJobStatusResponse.status:type_name -> training.MPIJobStatus
 	19, // 8: training.MPIJobStatusEvent.status:type_name -> training.MPIJobStatus
-	31, // 9: training.MPIJobStatusEvent.timestamp:type_name -> google.protobuf.Timestamp
-	31, // 10: training.GetMPIJobLogsRequest.since_time:type_name -> google.protobuf.Timestamp
-	31, // 11: training.LogMessage.timestamp:type_name -> google.protobuf.Timestamp
-	26, // 12: training.MPIJob.labels:type_name -> training.MPIJob.LabelsEntry
-	27, // 13: training.MPIJob.annotations:type_name -> training.MPIJob.AnnotationsEntry
-	31, // 14: training.MPIJob.created_at:type_name -> google.protobuf.Timestamp
+	32, // 9: training.MPIJobStatusEvent.timestamp:type_name -> google.protobuf.Timestamp
+	32, // 10: training.GetMPIJobLogsRequest.since_time:type_name -> google.protobuf.Timestamp
+	32, // 11: training.LogMessage.timestamp:type_name -> google.protobuf.Timestamp
+	27, // 12: training.MPIJob.labels:type_name -> training.MPIJob.LabelsEntry
+	28, // 13: training.MPIJob.annotations:type_name -> training.MPIJob.AnnotationsEntry
+	32, // 14: training.MPIJob.created_at:type_name -> google.protobuf.Timestamp
 	15, // 15: training.MPIJob.spec:type_name -> training.MPIJobSpec
 	19, // 16: training.MPIJob.status:type_name -> training.MPIJobStatus
-	31, // 17: training.MPIJob.deleted_at:type_name -> google.protobuf.Timestamp
-	32, // 18: training.MPIJob.other_fields:type_name -> google.protobuf.Struct
-	28, // 19: training.MPIJobSpec.mpi_replica_specs:type_name -> training.MPIJobSpec.MpiReplicaSpecsEntry
+	32, // 17: training.MPIJob.deleted_at:type_name -> google.protobuf.Timestamp
+	33, // 18: training.MPIJob.other_fields:type_name -> google.protobuf.Struct
+	29, // 19: training.MPIJobSpec.mpi_replica_specs:type_name -> training.MPIJobSpec.MpiReplicaSpecsEntry
 	17, // 20: training.MPIJobSpec.run_policy:type_name -> training.RunPolicy
-	33, // 21: training.MPIJobSpec.network_policy:type_name -> training.NetworkPolicy
-	32, // 22: training.MPIJobSpec.other_fields:type_name -> google.protobuf.Struct
-	34, // 23: training.ReplicaSpec.template:type_name -> training.PodTemplateSpec
-	32, // 24: training.ReplicaSpec.other_fields:type_name -> google.protobuf.Struct
+	34, // 21: training.MPIJobSpec.network_policy:type_name -> training.NetworkPolicy
+	33, // 22: training.MPIJobSpec.other_fields:type_name -> google.protobuf.Struct
+	35, // 23: training.ReplicaSpec.template:type_name -> training.PodTemplateSpec
+	33, // 24: training.ReplicaSpec.other_fields:type_name -> google.protobuf.Struct
 	18, // 25: training.RunPolicy.scheduling_policy:type_name -> training.SchedulingPolicy
-	32, // 26: training.RunPolicy.other_fields:type_name -> google.protobuf.Struct
-	29, // 27: training.SchedulingPolicy.min_resources:type_name -> training.SchedulingPolicy.MinResourcesEntry
-	32, // 28: training.SchedulingPolicy.other_fields:type_name -> google.protobuf.Struct
+	33, // 26: training.RunPolicy.other_fields:type_name -> google.protobuf.Struct
+	30, // 27: training.SchedulingPolicy.min_resources:type_name -> training.SchedulingPolicy.MinResourcesEntry
+	33, // 28: training.SchedulingPolicy.other_fields:type_name -> google.protobuf.Struct
 	20, // 29: training.MPIJobStatus.conditions:type_name -> training.Condition
-	31, // 30: training.MPIJobStatus.start_time:type_name -> google.protobuf.Timestamp
-	31, // 31: training.MPIJobStatus.completion_time:type_name -> google.protobuf.Timestamp
-	30, // 32: training.MPIJobStatus.replica_statuses:type_name -> training.MPIJobStatus.ReplicaStatusesEntry
-	35, // 33: training.MPIJobStatus.launcher_pod_status:type_name -> training.PodStatus
-	36, // 34: training.MPIJobStatus.worker_pod_statuses:type_name -> training.WorkerPodStatus
-	37, // 35: training.MPIJobStatus.timeline:type_name -> training.TimelineEntry
-	31, // 36: training.MPIJobStatus.last_reconcile_time:type_name -> google.protobuf.Timestamp
-	21, // 37: training.MPIJobStatus.restart:type_name -> training.Restart
-	22, // 38: training.MPIJobStatus.quota_wait:type_name -> training.QuotaWait
-	32, // 39: training.MPIJobStatus.other_fields:type_name -> google.protobuf.Struct
-	31, // 40: training.Condition.last_transition_time:type_name -> google.protobuf.Timestamp
-	31, // 41: training.Condition.last_update_time:type_name -> google.protobuf.Timestamp
-	32, // 42: training.Condition.other_fields:type_name -> google.protobuf.Struct
-	31, // 43: training.Restart.due_time:type_name -> google.protobuf.Timestamp
-	32, // 44: training.Restart.other_fields:type_name -> google.protobuf.Struct
-	31, // 45: training.QuotaWait.since:type_name -> google.protobuf.Timestamp
-	32, // 46: training.QuotaWait.other_fields:type_name -> google.protobuf.Struct
-	32, // 47: training.ReplicaStatus.other_fields:type_name -> google.protobuf.Struct
-	16, // 48: training.MPIJobSpec.MpiReplicaSpecsEntry.value:type_name -> training.ReplicaSpec
-	23, // 49: training.MPIJobStatus.ReplicaStatusesEntry.value:type_name -> training.ReplicaStatus
-	0,  // 50: training.MPIJobService.CreateMPIJob:input_type -> training.CreateMPIJobRequest
-	2,  // 51: training.MPIJobService.GetMPIJob:input_type -> training.GetMPIJobRequest
-	4,  // 52: training.MPIJobService.ListMPIJobs:input_type -> training.ListMPIJobsRequest
-	6,  // 53: training.MPIJobService.DeleteMPIJob:input_type -> training.DeleteMPIJobRequest
-	8,  // 54: training.MPIJobService.GetMPIJobStatus:input_type -> training.GetMPIJobStatusRequest
-	10, // 55: training.MPIJobService.WatchMPIJobStatus:input_type -> training.WatchMPIJobStatusRequest
-	12, // 56: training.MPIJobService.GetMPIJobLogs:input_type -> training.GetMPIJobLogsRequest
-	1,  // 57: training.MPIJobService.CreateMPIJob:output_type -> training.CreateMPIJobResponse
-	3,  // 58: training.MPIJobService.GetMPIJob:output_type -> training.GetMPIJobResponse
-	5,  // 59: training.MPIJobService.ListMPIJobs:output_type -> training.ListMPIJobsResponse
-	7,  // 60: training.MPIJobService.DeleteMPIJob:output_type -> training.DeleteMPIJobResponse
-	9,  // 61: training.MPIJobService.GetMPIJobStatus:output_type -> training.GetMPIJobStatusResponse
-	11, // 62: training.MPIJobService.WatchMPIJobStatus:output_type -> training.MPIJobStatusEvent
-	13, // 63: training.MPIJobService.GetMPIJobLogs:output_type -> training.LogMessage
-	57, // [57:64] is the sub-list for method output_type
-	50, // [50:57] is the sub-list for method input_type
-	50, // [50:50] is the sub-list for extension type_name
-	50, // [50:50] is the sub-list for extension extendee
-	0,  // [0:50] is the sub-list for field type_name
+	32, // 30: training.MPIJobStatus.start_time:type_name -> google.protobuf.Timestamp
+	32, // 31: training.MPIJobStatus.completion_time:type_name -> google.protobuf.Timestamp
+	31, // 32: training.MPIJobStatus.replica_statuses:type_name -> training.MPIJobStatus.ReplicaStatusesEntry
+	36, // 33: training.MPIJobStatus.launcher_pod_status:type_name -> training.PodStatus
+	37, // 34: training.MPIJobStatus.worker_pod_statuses:type_name -> training.WorkerPodStatus
+	38, // 35: training.MPIJobStatus.timeline:type_name -> training.TimelineEntry
+	32, // 36: training.MPIJobStatus.last_reconcile_time:type_name -> google.protobuf.Timestamp
+	22, // 37: training.MPIJobStatus.restart:type_name -> training.Restart
+	23, // 38: training.MPIJobStatus.quota_wait:type_name -> training.QuotaWait
+	21, // 39: training.MPIJobStatus.failed_process:type_name -> training.FailedProcess
+	33, // 40: training.MPIJobStatus.other_fields:type_name -> google.protobuf.Struct
+	32, // 41: training.Condition.last_transition_time:type_name -> google.protobuf.Timestamp
+	32, // 42: training.Condition.last_update_time:type_name -> google.protobuf.Timestamp
+	33, // 43: training.Condition.other_fields:type_name -> google.protobuf.Struct
+	33, // 44: training.FailedProcess.other_fields:type_name -> google.protobuf.Struct
+	32, // 45: training.Restart.due_time:type_name -> google.protobuf.Timestamp
+	33, // 46: training.Restart.other_fields:type_name -> google.protobuf.Struct
+	32, // 47: training.QuotaWait.since:type_name -> google.protobuf.Timestamp
+	33, // 48: training.QuotaWait.other_fields:type_name -> google.protobuf.Struct
+	33, // 49: training.ReplicaStatus.other_fields:type_name -> google.protobuf.Struct
+	16, // 50: training.MPIJobSpec.MpiReplicaSpecsEntry.value:type_name -> training.ReplicaSpec
+	24, // 51: training.MPIJobStatus.ReplicaStatusesEntry.value:type_name -> training.ReplicaStatus
+	0,  // 52: training.MPIJobService.CreateMPIJob:input_type -> training.CreateMPIJobRequest
+	2,  // 53: training.MPIJobService.GetMPIJob:input_type -> training.GetMPIJobRequest
+	4,  // 54: training.MPIJobService.ListMPIJobs:input_type -> training.ListMPIJobsRequest
+	6,  // 55: training.MPIJobService.DeleteMPIJob:input_type -> training.DeleteMPIJobRequest
+	8,  // 56: training.MPIJobService.GetMPIJobStatus:input_type -> training.GetMPIJobStatusRequest
+	10, // 57: training.MPIJobService.WatchMPIJobStatus:input_type -> training.WatchMPIJobStatusRequest
+	12, // 58: training.MPIJobService.GetMPIJobLogs:input_type -> training.GetMPIJobLogsRequest
+	1,  // 59: training.MPIJobService.CreateMPIJob:output_type -> training.CreateMPIJobResponse
+	3,  // 60: training.MPIJobService.GetMPIJob:output_type -> training.GetMPIJobResponse
+	5,  // 61: training.MPIJobService.ListMPIJobs:output_type -> training.ListMPIJobsResponse
+	7,  // 62: training.MPIJobService.DeleteMPIJob:output_type -> training.DeleteMPIJobResponse
+	9,  // 63: training.MPIJobService.GetMPIJobStatus:output_type -> training.GetMPIJobStatusResponse
+	11, // 64: training.MPIJobService.WatchMPIJobStatus:output_type -> training.MPIJobStatusEvent
+	13, // 65: training.MPIJobService.GetMPIJobLogs:output_type -> training.LogMessage
+	59, // [59:66] is the sub-list for method output_type
+	52, // [52:59] is the sub-list for method input_type
+	52, // [52:52] is the sub-list for extension type_name
+	52, // [52:52] is the sub-list for extension extendee
+	0,  // [0:52] is the sub-list for field type_name
 }
 
 func init() { file_training_mpijob_proto_init() }
@@ -2420,13 +2544,14 @@ func file_training_mpijob_proto_init() {
 	file_training_mpijob_proto_msgTypes[16].OneofWrappers = []any{}
 	file_training_mpijob_proto_msgTypes[17].OneofWrappers = []any{}
 	file_training_mpijob_proto_msgTypes[18].OneofWrappers = []any{}
+	file_training_mpijob_proto_msgTypes[21].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_training_mpijob_proto_rawDesc), len(file_training_mpijob_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   31,
+			NumMessages:   32,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

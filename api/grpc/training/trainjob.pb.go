@@ -1713,7 +1713,9 @@ type TrainJobStatus struct {
 	// restart is set once the job was restarted after a failure, or is about to be.
 	Restart *Restart `protobuf:"bytes,13,opt,name=restart,proto3" json:"restart,omitempty"`
 	// quota_wait is set while a ResourceQuota refuses a part of the job.
-	QuotaWait     *QuotaWait       `protobuf:"bytes,14,opt,name=quota_wait,json=quotaWait,proto3" json:"quota_wait,omitempty"`
+	QuotaWait *QuotaWait `protobuf:"bytes,14,opt,name=quota_wait,json=quotaWait,proto3" json:"quota_wait,omitempty"`
+	// failed_process is the process that failed, and what it wrote last.
+	FailedProcess *FailedProcess   `protobuf:"bytes,15,opt,name=failed_process,json=failedProcess,proto3" json:"failed_process,omitempty"`
 	OtherFields   *structpb.Struct `protobuf:"bytes,100,opt,name=other_fields,json=otherFields,proto3" json:"other_fields,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1843,6 +1845,13 @@ func (x *TrainJobStatus) GetRestart() *Restart {
 func (x *TrainJobStatus) GetQuotaWait() *QuotaWait {
 	if x != nil {
 		return x.QuotaWait
+	}
+	return nil
+}
+
+func (x *TrainJobStatus) GetFailedProcess() *FailedProcess {
+	if x != nil {
+		return x.FailedProcess
 	}
 	return nil
 }
@@ -2032,7 +2041,7 @@ const file_training_trainjob_proto_rawDesc = "" +
 	"\x12storage_class_name\x18\x03 \x01(\tH\x01R\x10storageClassName\x88\x01\x01\x12:\n" +
 	"\fother_fields\x18d \x01(\v2\x17.google.protobuf.StructR\votherFieldsB\a\n" +
 	"\x05_sizeB\x15\n" +
-	"\x13_storage_class_name\"\xff\x05\n" +
+	"\x13_storage_class_name\"\xbf\x06\n" +
 	"\x0eTrainJobStatus\x123\n" +
 	"\n" +
 	"conditions\x18\x01 \x03(\v2\x13.training.ConditionR\n" +
@@ -2052,7 +2061,8 @@ const file_training_trainjob_proto_rawDesc = "" +
 	"\x13observed_generation\x18\f \x01(\x03R\x12observedGeneration\x12+\n" +
 	"\arestart\x18\r \x01(\v2\x11.training.RestartR\arestart\x122\n" +
 	"\n" +
-	"quota_wait\x18\x0e \x01(\v2\x13.training.QuotaWaitR\tquotaWait\x12:\n" +
+	"quota_wait\x18\x0e \x01(\v2\x13.training.QuotaWaitR\tquotaWait\x12>\n" +
+	"\x0efailed_process\x18\x0f \x01(\v2\x17.training.FailedProcessR\rfailedProcess\x12:\n" +
 	"\fother_fields\x18d \x01(\v2\x17.google.protobuf.StructR\votherFields2\xe2\x04\n" +
 	"\x0fTrainJobService\x12S\n" +
 	"\x0eCreateTrainJob\x12\x1f.training.CreateTrainJobRequest\x1a .training.CreateTrainJobResponse\x12J\n" +
@@ -2117,7 +2127,8 @@ var file_training_trainjob_proto_goTypes = []any{
 	(*TimelineEntry)(nil),              // 37: training.TimelineEntry
 	(*Restart)(nil),                    // 38: training.Restart
 	(*QuotaWait)(nil),                  // 39: training.QuotaWait
-	(*LogMessage)(nil),                 // 40: training.LogMessage
+	(*FailedProcess)(nil),              // 40: training.FailedProcess
+	(*LogMessage)(nil),                 // 41: training.LogMessage
 }
 var file_training_trainjob_proto_depIdxs = []int32{
 	14, // 0: training.CreateTrainJobRequest.spec:type_name -> training.TrainJobSpec
@@ -2168,26 +2179,27 @@ var file_training_trainjob_proto_depIdxs = []int32{
 	37, // 45: training.TrainJobStatus.timeline:type_name -> training.TimelineEntry
 	38, // 46: training.TrainJobStatus.restart:type_name -> training.Restart
 	39, // 47: training.TrainJobStatus.quota_wait:type_name -> training.QuotaWait
-	28, // 48: training.TrainJobStatus.other_fields:type_name -> google.protobuf.Struct
-	0,  // 49: training.TrainJobService.CreateTrainJob:input_type -> training.CreateTrainJobRequest
-	2,  // 50: training.TrainJobService.GetTrainJob:input_type -> training.GetTrainJobRequest
-	4,  // 51: training.TrainJobService.ListTrainJobs:input_type -> training.ListTrainJobsRequest
-	6,  // 52: training.TrainJobService.DeleteTrainJob:input_type -> training.DeleteTrainJobRequest
-	8,  // 53: training.TrainJobService.GetTrainJobStatus:input_type -> training.GetTrainJobStatusRequest
-	10, // 54: training.TrainJobService.WatchTrainJobStatus:input_type -> training.WatchTrainJobStatusRequest
-	12, // 55: training.TrainJobService.GetTrainJobLogs:input_type -> training.GetTrainJobLogsRequest
-	1,  // 56: training.TrainJobService.CreateTrainJob:output_type -> training.CreateTrainJobResponse
-	3,  // 57: training.TrainJobService.GetTrainJob:output_type -> training.GetTrainJobResponse
-	5,  // 58: training.TrainJobService.ListTrainJobs:output_type -> training.ListTrainJobsResponse
-	7,  // 59: training.TrainJobService.DeleteTrainJob:output_type -> training.DeleteTrainJobResponse
-	9,  // 60: training.TrainJobService.GetTrainJobStatus:output_type -> training.GetTrainJobStatusResponse
-	11, // 61: training.TrainJobService.WatchTrainJobStatus:output_type -> training.TrainJobStatusEvent
-	40, // 62: training.TrainJobService.GetTrainJobLogs:output_type -> training.LogMessage
-	56, // [56:63] is the sub-list for method output_type
-	49, // [49:56] is the sub-list for method input_type
-	49, // [49:49] is the sub-list for extension type_name
-	49, // [49:49] is the sub-list for extension extendee
-	0,  // [0:49] is the sub-list for field type_name
+	40, // 48: training.TrainJobStatus.failed_process:type_name -> training.FailedProcess
+	28, // 49: training.TrainJobStatus.other_fields:type_name -> google.protobuf.Struct
+	0,  // 50: training.TrainJobService.CreateTrainJob:input_type -> training.CreateTrainJobRequest
+	2,  // 51: training.TrainJobService.GetTrainJob:input_type -> training.GetTrainJobRequest
+	4,  // 52: training.TrainJobService.ListTrainJobs:input_type -> training.ListTrainJobsRequest
+	6,  // 53: training.TrainJobService.DeleteTrainJob:input_type -> training.DeleteTrainJobRequest
+	8,  // 54: training.TrainJobService.GetTrainJobStatus:input_type -> training.GetTrainJobStatusRequest
+	10, // 55: training.TrainJobService.WatchTrainJobStatus:input_type -> training.WatchTrainJobStatusRequest
+	12, // 56: training.TrainJobService.GetTrainJobLogs:input_type -> training.GetTrainJobLogsRequest
+	1,  // 57: training.TrainJobService.CreateTrainJob:output_type -> training.CreateTrainJobResponse
+	3,  // 58: training.TrainJobService.GetTrainJob:output_type -> training.GetTrainJobResponse
+	5,  // 59: training.TrainJobService.ListTrainJobs:output_type -> training.ListTrainJobsResponse
+	7,  // 60: training.TrainJobService.DeleteTrainJob:output_type -> training.DeleteTrainJobResponse
+	9,  // 61: training.TrainJobService.GetTrainJobStatus:output_type -> training.GetTrainJobStatusResponse
+	11, // 62: training.TrainJobService.WatchTrainJobStatus:output_type -> training.TrainJobStatusEvent
+	41, // 63: training.TrainJobService.GetTrainJobLogs:output_type -> training.LogMessage
+	57, // [57:64] is the sub-list for method output_type
+	50, // [50:57] is the sub-list for method input_type
+	50, // [50:50] is the sub-list for extension type_name
+	50, // [50:50] is the sub-list for extension extendee
+	0,  // [0:50] is the sub-list for field type_name
 }
 
 func init() { file_training_trainjob_proto_init() }

@@ -17,6 +17,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	wire "github.com/trireme-mpi/trireme/api/grpc/training"
+	"github.com/trireme-mpi/trireme/api/training"
 	"github.com/trireme-mpi/trireme/api/v2alpha1"
 	"github.com/trireme-mpi/trireme/api/v2beta1"
 	"github.com/trireme-mpi/trireme/internal/jobview"
@@ -114,6 +115,21 @@ func TestEverythingElseIsCarriedWithoutLoss(t *testing.T) {
 				checkCarried(t, &quota, &wire.GetQuotaResponse{})
 			}
 		})
+	}
+}
+
+func TestFailedProcessIsCarried(t *testing.T) {
+	status := &v2beta1.MPIJobStatus{Progress: training.Progress{FailedProcess: &training.FailedProcess{
+		Rank: new(int32(0)), Host: "train-worker-0", ExitCode: new(int32(1)), Error: "ERROR: no data", LastLines: []string{"epoch 1", "ERROR: no data"},
+	}}}
+	checkCarried(t, status, &wire.MPIJobStatus{})
+	message := &wire.MPIJobStatus{}
+	if err := ToMessage(status, message); err != nil {
+		t.Fatal(err)
+	}
+	want := &wire.FailedProcess{Rank: new(int32(0)), Host: "train-worker-0", ExitCode: new(int32(1)), Error: "ERROR: no data", LastLines: []string{"epoch 1", "ERROR: no data"}}
+	if !proto.Equal(want, message.GetFailedProcess()) {
+		t.Errorf("got %v, want %v", message.GetFailedProcess(), want)
 	}
 }
 

@@ -1,0 +1,34 @@
+package diagnosis
+
+import (
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// startAdvice is for a container that could not be started, by what runc, containerd
+// or the kubelet say of it. This is the only place where their texts are read.
+func startAdvice(pod *corev1.Pod, message string) string {
+	says := func(parts ...string) bool {
+		for _, part := range parts {
+			if strings.Contains(message, part) {
+				return true
+			}
+		}
+		return false
+	}
+	switch {
+	case says(`mounting "`, "to rootfs at", "subPath", "volumeMount", "failed to generate spec: failed to mkdir", "failed to generate spec: failed to stat"):
+		return "Check the volume and its mount in the pod template: the source and its subPath must exist, and a file cannot be mounted over a directory."
+	case says("chdir to cwd"):
+		return "The container's workingDir must exist in the image, and its user must be allowed to enter it."
+	case says("runAsNonRoot", "unable to find user", "unable to setup user"):
+		return "Set runAsUser in the security context to a user that the image can run as."
+	case says(`exec: "`, "executable file not found", "exec format error"):
+		return "The command must exist in the image and be executable."
+	case says(`secret "`, `configmap "`, "couldn't find key"):
+		return "Create the Secret or ConfigMap that it names, or correct what its pod template asks for."
+	default:
+		return describeAdvice(pod)
+	}
+}
