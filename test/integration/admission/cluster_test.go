@@ -45,12 +45,13 @@ func startCluster(t testing.TB, change ...func(*config.Config)) *cluster {
 	t.Helper()
 	ctrl.SetLogger(logr.Discard())
 	environment := controlplane.Start(t, &envtest.Environment{
-		CRDDirectoryPaths:     []string{filepath.Join(repository, "config/crd")},
+		CRDDirectoryPaths:     []string{filepath.Join(repository, "config/crd"), deployed.JobSetCRDs(t)},
 		ErrorIfCRDPathMissing: true,
 	})
 	cluster := &cluster{environment: environment, warnings: &warnings{}}
 	cluster.client = cluster.as(t, environment.Config)
 	cluster.create(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: deployed.Namespace}})
+	deployed.InstallPolicy(t, cluster.client)
 	cluster.create(t, leadingTest())
 	cluster.startOperator(t, change...)
 	return cluster
