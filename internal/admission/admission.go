@@ -32,9 +32,13 @@ type judge[T client.Object] struct {
 }
 
 // Handlers are the webhooks by their paths. They read from the cache; live is for
-// what the cache does not have yet.
-func Handlers(rules *validation.Rules, cache, live client.Reader, scheme *runtime.Scheme, audit *Audit) map[string]http.Handler {
-	reader := &surroundings.Reader{Cache: cache, Live: live}
+// what the cache does not have yet. If nobody verifies that it is the API server who
+// asks, answers have no quota figures, and audit lines say so.
+func Handlers(rules *validation.Rules, cache, live client.Reader, scheme *runtime.Scheme, audit *Audit, isVerified bool) map[string]http.Handler {
+	reader := &surroundings.Reader{Cache: cache, Live: live, HidesQuota: !isVerified}
+	if !isVerified {
+		audit = audit.unverified()
+	}
 	return map[string]http.Handler{
 		CreatorPath:                        creatorHandler(),
 		"/validate/mpijob":                 handle(mpiJobs(rules, reader), scheme, audit, func() *v2beta1.MPIJob { return &v2beta1.MPIJob{} }),

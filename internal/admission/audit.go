@@ -15,10 +15,19 @@ import (
 
 // Audit writes one line of JSON for each job or runtime that somebody creates,
 // changes or deletes. It holds who and what, and nothing of the object's content.
-type Audit struct{ logger *slog.Logger }
+type Audit struct {
+	logger *slog.Logger
+	// isUnverified: no client certificate proves that it was the API server who asked.
+	isUnverified bool
+}
 
 // NewAudit writes to a stream that should have nothing else in it.
 func NewAudit(to io.Writer) *Audit { return &Audit{logger: auditlog.New(to)} }
+
+// unverified marks every line of a request: who can reach the port may have written it.
+func (audit *Audit) unverified() *Audit {
+	return &Audit{logger: audit.logger, isUnverified: true}
+}
 
 func (audit *Audit) write(request *admission.Request, response *admission.Response) {
 	// Nothing happens in a dry run.
@@ -29,18 +38,22 @@ func (audit *Audit) write(request *admission.Request, response *admission.Respon
 	if !response.Allowed {
 		decision, code = "refused", response.Result.Code
 	}
-	audit.logger.Info("audit",
+	line := []any{
 		"user", request.UserInfo.Username,
 		"groups", request.UserInfo.Groups,
 		"verb", verb(request),
 		"kind", request.Kind.Kind,
-		"apiVersion", request.Kind.Group+"/"+request.Kind.Version,
+		"apiVersion", request.Kind.Group + "/" + request.Kind.Version,
 		"namespace", request.Namespace,
 		"name", objectName(request),
 		"decision", decision,
 		"code", code,
 		"requestID", request.UID,
-	)
+	}
+	if audit.isUnverified {
+		line = append(line, "unverified", true)
+	}
+	audit.logger.Info("audit", line...)
 }
 
 // Lifecycle writes a line for a job that starts or ends, with who created it.

@@ -109,7 +109,7 @@ func untouched(t *testing.T) client.Reader {
 // ask sends a request to the webhook of a kind, as the API server does.
 func ask(t *testing.T, cache, live client.Reader, audit io.Writer, path string, request *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
 	t.Helper()
-	handler := Handlers(validation.NewRules(config.Default(), false), cache, live, scheme, NewAudit(audit))[path]
+	handler := Handlers(validation.NewRules(config.Default(), false), cache, live, scheme, NewAudit(audit), true)[path]
 	if handler == nil {
 		t.Fatalf("nobody serves %s", path)
 	}

@@ -212,6 +212,12 @@ type Webhook struct {
 	// ManageCertificates makes the operator issue and renew the certificate by
 	// itself. Turn it off where cert-manager or OpenShift does it.
 	ManageCertificates bool `json:"manageCertificates"`
+	// ClientCAFile has the authorities of the API server's client certificate. With it,
+	// every other caller is refused. Without it, callers are not verified: answers have
+	// no quota figures, and audit lines say so.
+	ClientCAFile string `json:"clientCAFile,omitempty"`
+	// ClientNames are the common names that the certificate may have; any if empty.
+	ClientNames []string `json:"clientNames,omitempty"`
 	// Host is the name that the API server calls, if it is not the Service's: for
 	// an operator outside of the cluster.
 	Host string `json:"host,omitempty"`

@@ -222,6 +222,7 @@ func TestLoadRefuses(t *testing.T) {
 		"another kind":                   {file: "apiVersion: trireme.kubeflow.org/v1alpha1\nkind: Configuration", want: []string{versions(`"trireme.kubeflow.org/v1alpha1" and "Configuration"`)}},
 		"an object of another sort":      {file: "apiVersion: v1\nkind: ConfigMap", want: []string{versions(`"v1" and "ConfigMap"`)}},
 		"neither version nor kind":       {file: "limits: {maxNodes: 8}", want: []string{versions(`"" and ""`)}},
+		"names without an authority":     {file: header + "webhook: {clientNames: [kube-apiserver]}", want: []string{"webhook.clientNames needs webhook.clientCAFile"}},
 		"a port that no machine has":     {file: header + "webhook: {port: 70000}", want: []string{"webhook.port is 70000; it must be between 1 and 65535"}},
 		"a port beyond 32 bits":          {file: header + "webhook: {port: 4294967297}", want: []string{"webhook.port"}},
 		"root for those who must not be": {file: header + "defaults: {runAsUser: 0}", want: []string{"defaults.runAsUser is 0; it must be at least 1, because pods without a user must not be root"}},

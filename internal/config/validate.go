@@ -86,6 +86,9 @@ func (config *Config) validateNames(found *faults) {
 			found.add("%s is empty", setting.name)
 		}
 	}
+	if len(config.Webhook.ClientNames) > 0 && config.Webhook.ClientCAFile == "" {
+		found.add("webhook.clientNames needs webhook.clientCAFile: without an authority nobody's name is verified")
+	}
 	for _, image := range []struct{ name, value string }{
 		{"agent.image", config.Agent.Image},
 		{"initializer.image", config.Initializer.Image},

@@ -68,6 +68,11 @@ func New(connection *rest.Config, options Options) (ctrl.Manager, error) {
 	if err != nil {
 		return nil, fmt.Errorf("look for OpenShift's security context constraints: %w", err)
 	}
+	if settings.ClientCAFile != "" {
+		if _, err := clientAuthorities(settings.ClientCAFile); err != nil {
+			return nil, err
+		}
+	}
 	certified := make(chan struct{})
 	if settings.ManageCertificates {
 		if err := manageCertificate(manager, settings, options.Namespace, certified); err != nil {
@@ -83,8 +88,8 @@ func New(connection *rest.Config, options Options) (ctrl.Manager, error) {
 	serving := &webhooks{
 		manager:   manager,
 		certified: certified,
-		handlers: admission.Handlers(validation.NewRules(options.Config, onOpenShift), manager.GetCache(), manager.GetAPIReader(),
-			manager.GetScheme(), audit),
+		handlers: restrictCallers(settings, admission.Handlers(validation.NewRules(options.Config, onOpenShift), manager.GetCache(),
+			manager.GetAPIReader(), manager.GetScheme(), audit, settings.ClientCAFile != "")),
 	}
 	return manager, errors.Join(
 		manager.Add(serving),
@@ -126,10 +131,12 @@ const (
 func managerOptions(options Options) ctrl.Options {
 	settings := options.Config
 	return ctrl.Options{
-		Scheme:                        Scheme(),
-		HealthProbeBindAddress:        options.ProbeAddress,
-		Metrics:                       metricsOptions(settings),
-		WebhookServer:                 webhook.NewServer(webhook.Options{Port: int(settings.Webhook.Port), CertDir: settings.Webhook.CertificateDirectory}),
+		Scheme:                 Scheme(),
+		HealthProbeBindAddress: options.ProbeAddress,
+		Metrics:                metricsOptions(settings),
+		WebhookServer: webhook.NewServer(webhook.Options{
+			Port: int(settings.Webhook.Port), CertDir: settings.Webhook.CertificateDirectory, TLSOpts: verifyClients(settings.Webhook),
+		}),
 		LeaderElection:                settings.LeaderElection.Enabled,
 		LeaderElectionID:              leaseName,
 		LeaderElectionNamespace:       options.Namespace,

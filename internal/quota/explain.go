@@ -21,11 +21,23 @@ func Explain(demand *Demand, shortages []Shortage, fitting int64, runningJobs in
 		fmt.Fprintf(&text, "Current usage: %s (%s)\n", amount(&shortage.Used, shortage.Resource), count(int64(runningJobs), "running job"))
 		fmt.Fprintf(&text, "Available: %s\n", amount(&shortage.Available, shortage.Resource))
 	}
-	text.WriteString("\nSuggestions:\n")
-	fmt.Fprintf(&text, "1. %s\n", reduce(demand, shortages, fitting))
-	text.WriteString("2. Wait for existing jobs to complete\n")
-	text.WriteString("3. Request quota increase from administrator")
-	return text.String()
+	return text.String() + suggestions(reduce(demand, shortages, fitting))
+}
+
+// ExplainWithoutFigures is for somebody who may not be entitled to see the quotas: it
+// has only what they have asked for.
+func ExplainWithoutFigures(demand *Demand, shortages []Shortage) string {
+	var text strings.Builder
+	for i := range shortages {
+		shortage := &shortages[i]
+		fmt.Fprintf(&text, "Details: Requested %s%s, which does not fit into ResourceQuota %s.\n",
+			amount(&shortage.Requested, shortage.Resource), breakdown(demand, shortage), shortage.Quota)
+	}
+	return text.String() + suggestions("Reduce worker count; kubectl describe resourcequota shows what is available")
+}
+
+func suggestions(first string) string {
+	return "\nSuggestions:\n1. " + first + "\n2. Wait for existing jobs to complete\n3. Request quota increase from administrator"
 }
 
 // Brief is what was asked for and what is there, of every shortage.

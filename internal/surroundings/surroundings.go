@@ -26,6 +26,8 @@ type Reader struct {
 	// would be refused for: what is applied together with a job reaches the cache
 	// a moment after the job does.
 	Live client.Reader
+	// HidesQuota is handed on to the rules.
+	HidesQuota bool
 }
 
 // Objects are only read, so the cache's own are good enough.
@@ -42,6 +44,7 @@ func (reader *Reader) Of(ctx context.Context, kind job.Kind, namespace, name str
 		},
 		AnyNodeHas:  func(name corev1.ResourceName) bool { return reader.anyNodeHas(ctx, name) },
 		RunningJobs: func() int { return reader.runningJobs(ctx, namespace) },
+		HidesQuota:  reader.HidesQuota,
 	}
 	var place corev1.Namespace
 	if _, err := reader.find(ctx, client.ObjectKey{Name: namespace}, &place); err != nil {

@@ -23,7 +23,7 @@ type place struct {
 	// Where faults of the job as a whole stand.
 	name, workers, slots, priorityClass *field.Path
 	minWorkers                          int64
-	// quotaHeadline is the first line of a quota fault.
+	// quotaHeadline is the first line of a quota fault; available may be empty.
 	quotaHeadline func(requested, available string) string
 }
 
@@ -120,12 +120,16 @@ func (place *place) quota() {
 	if len(shortages) == 0 {
 		return
 	}
+	requested, available := quota.Brief(shortages)
+	if place.in.HidesQuota {
+		place.findings.refuse(field.Forbidden(place.workers, place.quotaHeadline(requested, "")+"\n"+quota.ExplainWithoutFigures(demand, shortages)))
+		return
+	}
 	running := 0
 	if place.in.RunningJobs != nil {
 		running = place.in.RunningJobs()
 	}
-	headline := place.quotaHeadline(quota.Brief(shortages))
-	place.findings.refuse(field.Forbidden(place.workers, headline+"\n"+
+	place.findings.refuse(field.Forbidden(place.workers, place.quotaHeadline(requested, available)+"\n"+
 		quota.Explain(demand, shortages, quota.FittingWorkers(demand, quotas), running)))
 }
 

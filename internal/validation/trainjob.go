@@ -188,6 +188,9 @@ func (check *trainJobCheck) withRuntime(made *job.Job) {
 		priorityClass: runtime,
 		minWorkers:    1,
 		quotaHeadline: func(requested, available string) string {
+			if available == "" {
+				return fmt.Sprintf("Insufficient namespace quota: requested %s", requested)
+			}
 			return fmt.Sprintf("Insufficient namespace quota: requested %s, available %s", requested, available)
 		},
 	}

@@ -124,11 +124,11 @@ func (border *border) tryNamesOfOthers(t *testing.T, submit func(client.Object, 
 		}
 	}
 	border.wantSilence(t, "a job", jobs[0].describe())
-	// A pod that says to belong to the owner's job is for the garbage collector: an owner
-	// is of its own namespace.
 	pod := strangerPod("claims-to-belong")
 	pod.Labels, pod.OwnerReferences = theirs.Labels, theirs.OwnerReferences
-	_ = submit(pod, "claims-to-belong")
+	if err := submit(pod, "claims-to-belong"); err == nil {
+		t.Error("a pod may claim to belong to another's job")
+	}
 }
 
 // nobody is a user whom every image knows: OpenSSH's client asks for a name.
@@ -197,9 +197,27 @@ func TestForeignObjectsAreLeftAlone(t *testing.T) {
 	}
 }
 
-// forgePods has pods at hand that look like those of jobs that run: without an owner,
-// and as those of somebody's own Job, one of which even ends well as a launcher does.
-// The jobs go on as if there were none. It returns the pods that nobody else deletes.
+// asController is a client with the name of a controller of Kubernetes, whom the policy
+// about children of jobs does not restrict.
+func asController(t *testing.T) client.Client {
+	t.Helper()
+	config, err := connection()
+	if err != nil {
+		t.Fatal(err)
+	}
+	own := rest.CopyConfig(config)
+	own.Impersonate = rest.ImpersonationConfig{UserName: "system:serviceaccount:kube-system:forger", Groups: []string{"system:masters"}}
+	found, err := client.New(own, client.Options{Scheme: operator.Scheme()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return found
+}
+
+// forgePods creates pods that look like those of running jobs: without an owner, and as
+// those of somebody's own Job, one of which even exits with 0 as a launcher does. From
+// an administrator they are refused. Where they exist all the same, the jobs continue
+// as if there were none. It returns the pods that nobody else deletes.
 func forgePods(t *testing.T, api client.WithWatch, namespace string) (left []*corev1.Pod) {
 	t.Helper()
 	jobs := map[string]*theJob{}
@@ -207,6 +225,7 @@ func forgePods(t *testing.T, api client.WithWatch, namespace string) (left []*co
 		object.SetName("counted-" + strings.ToLower(kind))
 		jobs[kind] = submitTo(t, api, namespace, object)
 	}
+	forger := asController(t)
 	var foreign []*batchv1.Job
 	for kind, job := range jobs {
 		job.waitForLog("all ranks are up")
@@ -220,7 +239,10 @@ func forgePods(t *testing.T, api client.WithWatch, namespace string) (left []*co
 			}}
 			batch.Spec.Template.Spec.Containers[0].Command = []string{"sh", "-c", fmt.Sprint("exit ", code)}
 			for _, object := range []client.Object{pod, batch} {
-				if err := api.Create(t.Context(), object); err != nil {
+				if err := api.Create(t.Context(), object, client.DryRunAll); err == nil || !strings.Contains(err.Error(), "only the Trireme operator sets") {
+					t.Errorf("%T %s as an administrator: %v, want a refusal", object, name, err)
+				}
+				if err := forger.Create(t.Context(), object); err != nil {
 					t.Fatal(err)
 				}
 			}

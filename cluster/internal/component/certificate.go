@@ -34,6 +34,7 @@ func Leaves(l layout.Layout) map[string][]pki.Leaf {
 					"kubernetes.default.svc." + layout.ClusterDomain, "localhost"},
 				IPs: []net.IP{node, loopback, net.IP(n.KubernetesService().AsSlice())}},
 			{File: "kube-apiserver-kubelet-client", CommonName: "kube-apiserver-kubelet-client"},
+			{File: "kube-apiserver-webhook-client", CommonName: "kube-apiserver-webhook-client"},
 			{File: "kube-controller-manager", CommonName: "system:kube-controller-manager", IPs: []net.IP{loopback}},
 			{File: "kube-scheduler", CommonName: "system:kube-scheduler", IPs: []net.IP{loopback}},
 			{File: "kubelet", CommonName: "system:node:" + l.Name, Organization: "system:nodes",

@@ -118,6 +118,7 @@ func apiServer(l layout.Layout, p Programs) Component {
 			"--anonymous-auth=false",
 			"--authorization-mode=Node,RBAC",
 			"--enable-admission-plugins=NodeRestriction,OwnerReferencesPermissionEnforcement,PodSecurity,ResourceQuota",
+			"--admission-control-config-file=" + configFile(l, "admission.yaml"),
 			"--feature-gates=" + gangGates,
 			"--runtime-config=scheduling.k8s.io/v1alpha2=true",
 			fmt.Sprintf("--etcd-servers=https://127.0.0.1:%d", layout.EtcdClientPort),

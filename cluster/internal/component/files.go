@@ -28,6 +28,9 @@ func Files(l layout.Layout, p Programs) (map[string][]byte, error) {
 			"JobSetMetrics": layout.JobSetMetricsPort, "JobSetWebhook": layout.JobSetWebhookPort,
 		},
 		"ClientCA":      crt(l, ClusterAuthority),
+		"Webhooks":      configFile(l, "webhooks.yaml"),
+		"WebhookCert":   crt(l, "kube-apiserver-webhook-client"),
+		"WebhookKey":    key(l, "kube-apiserver-webhook-client"),
 		"KubeletCert":   crt(l, "kubelet"),
 		"KubeletKey":    key(l, "kubelet"),
 		"CNIConfig":     filepath.Join(l.Config(), "cni"),
@@ -40,6 +43,8 @@ func Files(l layout.Layout, p Programs) (map[string][]byte, error) {
 	}
 	targets := map[string]string{
 		"Corefile":            "Corefile",
+		"admission.yaml":      "admission.yaml",
+		"webhooks.yaml":       "webhooks.yaml",
 		"cni.conflist":        "cni/10-bridge.conflist",
 		"containerd.toml":     "containerd.toml",
 		"jobset.yaml":         "jobset.yaml",

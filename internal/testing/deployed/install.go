@@ -12,7 +12,9 @@ import (
 	"testing"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
@@ -71,6 +73,24 @@ func InstallWebhooks(t testing.TB, admin client.Client, port int32) {
 		}
 		if err := admin.Create(context.Background(), configuration); err != nil {
 			t.Fatal(err)
+		}
+	}
+}
+
+// InstallPolicy installs the policy about children of jobs, and the service account
+// that it makes an exception for.
+func InstallPolicy(t testing.TB, admin client.Client) {
+	t.Helper()
+	objects := []client.Object{
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: Namespace}},
+		&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: Namespace, Name: "trireme-operator"}},
+	}
+	for _, document := range Documents(t, filepath.Join(Repository(), "config/webhook/children.yaml")) {
+		objects = append(objects, document)
+	}
+	for _, object := range objects {
+		if err := client.IgnoreAlreadyExists(admin.Create(context.Background(), object)); err != nil {
+			t.Fatalf("create %T %s: %v", object, object.GetName(), err)
 		}
 	}
 }

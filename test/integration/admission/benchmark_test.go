@@ -76,7 +76,7 @@ func newGate(t testing.TB, jobs, quotas int) *gate {
 	if !informers.WaitForCacheSync(t.Context()) {
 		t.Fatal("the cache does not fill")
 	}
-	gate.handlers = admission.Handlers(validation.NewRules(config.Default(), false), informers, live, operator.Scheme(), admission.NewAudit(io.Discard))
+	gate.handlers = admission.Handlers(validation.NewRules(config.Default(), false), informers, live, operator.Scheme(), admission.NewAudit(io.Discard), true)
 	return gate
 }
 

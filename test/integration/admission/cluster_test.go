@@ -38,19 +38,35 @@ type cluster struct {
 	warnings    *warnings
 	audit       *deployed.Lines
 	operator    *deployed.Operator
+	// authority issued the certificate that the API server shows to the operator; nil
+	// if it shows none.
+	authority *deployed.Authority
+	port      int32
 }
 
 // startCluster starts everything. change adjusts the operator's configuration.
 func startCluster(t testing.TB, change ...func(*config.Config)) *cluster {
 	t.Helper()
+	return startClusterOf(t, deployed.NewAuthority(t), change...)
+}
+
+// startClusterOf is one whose operator verifies that it is the API server who calls,
+// if there is an authority.
+func startClusterOf(t testing.TB, authority *deployed.Authority, change ...func(*config.Config)) *cluster {
+	t.Helper()
 	ctrl.SetLogger(logr.Discard())
-	environment := controlplane.Start(t, &envtest.Environment{
-		CRDDirectoryPaths:     []string{filepath.Join(repository, "config/crd")},
+	environment := &envtest.Environment{
+		CRDDirectoryPaths:     []string{filepath.Join(repository, "config/crd"), deployed.JobSetCRDs(t)},
 		ErrorIfCRDPathMissing: true,
-	})
-	cluster := &cluster{environment: environment, warnings: &warnings{}}
+	}
+	if authority != nil {
+		authority.PresentCertificate(t, environment)
+	}
+	controlplane.Start(t, environment)
+	cluster := &cluster{environment: environment, warnings: &warnings{}, authority: authority}
 	cluster.client = cluster.as(t, environment.Config)
 	cluster.create(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: deployed.Namespace}})
+	deployed.InstallPolicy(t, cluster.client)
 	cluster.create(t, leadingTest())
 	cluster.startOperator(t, change...)
 	return cluster
@@ -84,7 +100,11 @@ func (cluster *cluster) as(t testing.TB, connection *rest.Config) client.WithWat
 // with, and waits until it serves.
 func (cluster *cluster) startOperator(t testing.TB, change ...func(*config.Config)) {
 	t.Helper()
+	if cluster.authority != nil {
+		change = append(change, cluster.authority.Trust(t))
+	}
 	settings := deployed.Settings(t, change...)
+	cluster.port = settings.Webhook.Port
 	deployed.InstallWebhooks(t, cluster.client, settings.Webhook.Port)
 	cluster.operator = cluster.run(t, settings)
 	cluster.audit = cluster.operator.Audit

@@ -91,7 +91,7 @@ func TestInstallAndUninstall(t *testing.T) {
 		t.Fatalf("uninstall: %v\n%s", err, output)
 	}
 	cluster.wantNothing(t)
-	for _, kind := range []string{"clusterroles", "clusterrolebindings", "validatingwebhookconfigurations", "mutatingwebhookconfigurations"} {
+	for _, kind := range []string{"clusterroles", "clusterrolebindings", "validatingwebhookconfigurations", "mutatingwebhookconfigurations", "validatingadmissionpolicies", "validatingadmissionpolicybindings"} {
 		if output, err := cluster.run(t, nil, "kubectl", "get", kind, "-o", "name"); err != nil || strings.Contains(output, "trireme") || strings.Contains(output, "trainjob") {
 			t.Errorf("left over (%v):\n%s", err, output)
 		}
@@ -221,6 +221,41 @@ func TestOverlays(t *testing.T) {
 			}
 			cluster.kubectl(t, "delete", "validatingwebhookconfiguration/trireme", "mutatingwebhookconfiguration/trireme")
 		})
+	}
+}
+
+// Whoever is allowed to create children is known by the operator's service account,
+// under the name that an overlay gives it.
+func TestPolicyFollowsTheOperatorsName(t *testing.T) {
+	cluster := startCluster(t)
+	folder := t.TempDir()
+	relative, err := filepath.Rel(folder, absolute(t, repository))
+	if err != nil {
+		t.Fatal(err)
+	}
+	content := "namePrefix: team-\nnamespace: elsewhere\nresources: [" + relative + "/config/overlays/kubernetes]\n"
+	if err := os.WriteFile(filepath.Join(folder, "kustomization.yaml"), []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cluster.create(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "elsewhere"}})
+	cluster.kubectl(t, "apply", "--server-side", "-k", folder)
+	var binding admissionregistrationv1.ValidatingAdmissionPolicyBinding
+	if err := cluster.client.Get(t.Context(), client.ObjectKey{Name: "team-trireme-children"}, &binding); err != nil {
+		t.Fatal(err)
+	}
+	if err := cluster.client.Get(t.Context(), client.ObjectKey{Name: binding.Spec.PolicyName}, &admissionregistrationv1.ValidatingAdmissionPolicy{}); err != nil {
+		t.Errorf("the binding names another policy: %v", err)
+	}
+	account := client.ObjectKey{Namespace: binding.Spec.ParamRef.Namespace, Name: binding.Spec.ParamRef.Name}
+	var operator appsv1.Deployment
+	if err := cluster.client.Get(t.Context(), client.ObjectKey{Namespace: "elsewhere", Name: "team-trireme-operator"}, &operator); err != nil {
+		t.Fatal(err)
+	}
+	if want := (client.ObjectKey{Namespace: operator.Namespace, Name: operator.Spec.Template.Spec.ServiceAccountName}); account != want {
+		t.Errorf("the policy allows %s, want %s", account, want)
+	}
+	if err := cluster.client.Get(t.Context(), account, &corev1.ServiceAccount{}); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -81,6 +81,7 @@ func newCluster(t testing.TB, options ...func(testing.TB, *envtest.Environment))
 		settings.Failures.RestartSeconds, settings.Failures.QuotaSeconds = 1, quotaSeconds
 	})
 	deployed.InstallWebhooks(t, cluster.client, cluster.settings.Webhook.Port)
+	deployed.InstallPolicy(t, cluster.client)
 	return cluster
 }
 
@@ -175,6 +176,19 @@ func (place *place) createEventually(object client.Object) {
 	place.Helper()
 	object.SetNamespace(place.Namespace)
 	place.Eventually("the job is accepted", func() error { return place.client.Create(context.Background(), object) })
+}
+
+// createForged creates an object that looks like one of a job's, as a controller of
+// Kubernetes: the policy about children refuses it from others. The operator must not
+// rely on that policy, because there are namespaces without admission.
+func (place *place) createForged(object client.Object) {
+	place.Helper()
+	connection := rest.CopyConfig(place.environment.Config)
+	connection.Impersonate = rest.ImpersonationConfig{UserName: "system:serviceaccount:kube-system:forger", Groups: []string{"system:masters"}}
+	object.SetNamespace(place.Namespace)
+	if err := place.as(place.TB, connection).Create(context.Background(), object); err != nil {
+		place.Fatalf("create %T %s: %v", object, object.GetName(), err)
+	}
 }
 
 // mustGet reads an object that is there.

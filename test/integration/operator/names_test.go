@@ -110,7 +110,7 @@ func TestNamesThatAreTaken(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			place := parallel(t)
 			place.Create(runtime("mpi"))
-			place.Create(tc.theirs)
+			place.createForged(tc.theirs)
 			version := tc.theirs.GetResourceVersion()
 			place.createEventually(tc.job)
 			place.untilPhase(tc.job, training.PhaseFailed)

@@ -153,7 +153,7 @@ func TestForgedPods(t *testing.T) {
 				},
 				Spec: corev1.PodSpec{Hostname: pod.Spec.Hostname, Containers: []corev1.Container{{Name: pod.Spec.Containers[0].Name, Image: "registry.example/theirs:1"}}},
 			}
-			place.Create(copied)
+			place.createForged(copied)
 			place.Assign(copied)
 			forged = append(forged, copied)
 		}
@@ -206,7 +206,7 @@ func TestForeignJobSets(t *testing.T) {
 			place.createEventually(job)
 			set := &jobset.JobSet{ObjectMeta: metav1.ObjectMeta{Name: "train", Labels: labels}}
 			change(set, job)
-			place.Create(set)
+			place.createForged(set)
 			version := set.ResourceVersion
 			place.Patch(job, `{"spec":{"suspend":false}}`)
 			place.untilPhase(job, training.PhaseFailed)

@@ -1,0 +1,60 @@
+package operator
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"net/http"
+	"os"
+
+	"github.com/trireme-mpi/trireme/internal/admission"
+	"github.com/trireme-mpi/trireme/internal/config"
+)
+
+// clientAuthorities are the certificates in a file of PEM blocks.
+func clientAuthorities(file string) (*x509.CertPool, error) {
+	content, err := os.ReadFile(file)
+	if err != nil {
+		return nil, fmt.Errorf("webhook.clientCAFile: %w", err)
+	}
+	pool := x509.NewCertPool()
+	if !pool.AppendCertsFromPEM(content) {
+		return nil, fmt.Errorf("webhook.clientCAFile: %s has no certificate", file)
+	}
+	return pool, nil
+}
+
+// verifyClients has the webhook server verify client certificates. The file is read
+// for each connection, because authorities are renewed; the API server keeps its
+// connections. A missing certificate is refused by admission.OnlyAPIServer and not
+// here: the readiness probe connects without one.
+func verifyClients(settings config.Webhook) []func(*tls.Config) {
+	if settings.ClientCAFile == "" {
+		return nil
+	}
+	return []func(*tls.Config){func(server *tls.Config) {
+		server.GetConfigForClient = func(*tls.ClientHelloInfo) (*tls.Config, error) {
+			pool, err := clientAuthorities(settings.ClientCAFile)
+			if err != nil {
+				return nil, err
+			}
+			forClient := server.Clone()
+			forClient.GetConfigForClient = nil
+			forClient.ClientAuth, forClient.ClientCAs = tls.VerifyClientCertIfGiven, pool
+			return forClient, nil
+		}
+	}}
+}
+
+// restrictCallers lets only the API server call the webhooks, if there is an
+// authority to know it by.
+func restrictCallers(settings config.Webhook, handlers map[string]http.Handler) map[string]http.Handler {
+	if settings.ClientCAFile == "" {
+		return handlers
+	}
+	restricted := make(map[string]http.Handler, len(handlers))
+	for path, handler := range handlers {
+		restricted[path] = admission.OnlyAPIServer(settings.ClientNames, handler)
+	}
+	return restricted
+}
