@@ -4,17 +4,13 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-	"regexp"
-	"strings"
 	"time"
 
-	"k8s.io/apimachinery/pkg/util/validation"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/trireme-mpi/trireme/api/training"
 	"github.com/trireme-mpi/trireme/internal/access"
 	"github.com/trireme-mpi/trireme/internal/jobview"
-	"github.com/trireme-mpi/trireme/internal/plan"
 	"github.com/trireme-mpi/trireme/internal/problem"
 )
 
@@ -140,27 +136,9 @@ func (service *Service) again(seen *jobview.View) client.Object {
 		delete(annotations, key)
 	}
 	object.SetNamespace(seen.GetNamespace())
-	object.SetName(retryName(seen, service.Clock.Now().Unix()))
+	made := seen.Identity()
+	object.SetName(made.Kind.RetryName(made.Name, made.Worker.Replicas, service.Clock.Now().Unix()))
 	object.SetLabels(labels)
 	object.SetAnnotations(annotations)
 	return object
-}
-
-// retried is the end of the name of a job that was restarted before.
-var retried = regexp.MustCompile(`-retry-[0-9]+$`)
-
-// retryName is a name that is new, does not grow with every restart, and from which
-// the host names of all pods can be made.
-func retryName(seen *jobview.View, moment int64) string {
-	base, suffix := retried.ReplaceAllString(seen.GetName(), ""), fmt.Sprintf("-retry-%d", moment)
-	made := seen.Identity()
-	longest := len(plan.NamesOf(made).LauncherHost)
-	if made.Worker.Replicas > 0 {
-		longest = max(longest, len(plan.WorkerHost(made, made.Worker.Replicas-1)))
-	}
-	room := validation.DNS1123LabelMaxLength - (longest - len(seen.GetName())) - len(suffix)
-	if len(base) > room {
-		base = base[:max(room, 1)]
-	}
-	return strings.TrimRight(base, "-.") + suffix
 }

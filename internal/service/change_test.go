@@ -5,13 +5,11 @@ import (
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/trireme-mpi/trireme/api/training"
 	"github.com/trireme-mpi/trireme/api/v2alpha1"
 	"github.com/trireme-mpi/trireme/api/v2beta1"
 	"github.com/trireme-mpi/trireme/internal/jobview"
-	"github.com/trireme-mpi/trireme/internal/plan"
 )
 
 func mpiJob(name string, workers int32) *v2beta1.MPIJob {
@@ -24,35 +22,14 @@ func trainJob(name string, nodes int32) *v2alpha1.TrainJob {
 	return &v2alpha1.TrainJob{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: name}, Spec: v2alpha1.TrainJobSpec{Trainer: v2alpha1.Trainer{NumNodes: &nodes}}}
 }
 
-func TestRetryName(t *testing.T) {
-	const moment = 1789456789
-	long := strings.Repeat("a", 54)
-	tests := map[string]struct {
-		seen *jobview.View
-		want string
-	}{
-		"a short name":                {jobview.Of(mpiJob("train", 2)), "train-retry-1789456789"},
-		"restarted before":            {jobview.Of(mpiJob("train-retry-1700000000", 2)), "train-retry-1789456789"},
-		"a name that speaks of retry": {jobview.Of(mpiJob("train-retry-often", 2)), "train-retry-often-retry-1789456789"},
-		"an MPIJob's longest name":    {jobview.Of(mpiJob(long, 2)), strings.Repeat("a", 37) + "-retry-1789456789"},
-		"many workers":                {jobview.Of(mpiJob(long[:50], 1000)), strings.Repeat("a", 35) + "-retry-1789456789"},
-		"a TrainJob's longest name":   {jobview.Of(trainJob(long[:50], 2)), strings.Repeat("a", 33) + "-retry-1789456789"},
-		"a dash at the cut":           {jobview.Of(mpiJob(strings.Repeat("a", 36)+"-"+strings.Repeat("b", 16), 2)), strings.Repeat("a", 36) + "-retry-1789456789"},
-	}
-	for name, test := range tests {
-		t.Run(name, func(t *testing.T) {
-			found := retryName(test.seen, moment)
-			if found != test.want {
-				t.Errorf("%q, want %q", found, test.want)
-			}
-			made := test.seen.Identity()
-			made.Name = found
-			for _, host := range append(plan.Hosts(made), plan.NamesOf(made).LauncherHost) {
-				if faults := validation.IsDNS1123Label(host); len(faults) > 0 {
-					t.Errorf("host %q: %v", host, faults)
-				}
-			}
-		})
+// A TrainJob has at most 44 characters, after a restart too.
+func TestAgainHasANameThatFits(t *testing.T) {
+	for length := 1; length <= 44; length++ {
+		failed := trainJob(strings.Repeat("a", length), 2)
+		again := New(Options{Clock: clockAt(1789456789)}).again(jobview.Of(failed))
+		if name := again.GetName(); len(name) > 44 {
+			t.Errorf("a name of %d characters becomes %s, of %d", length, name, len(name))
+		}
 	}
 }
 

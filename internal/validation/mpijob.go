@@ -66,11 +66,7 @@ func (check *mpiJobCheck) deprecation() {
 }
 
 func (check *mpiJobCheck) name() {
-	longest := check.mpiJob.Name + "-launcher"
-	if worker := job.WorkerName(check.mpiJob.Name, max(check.job.Worker.Replicas-1, 0)); len(worker) > len(longest) {
-		longest = worker
-	}
-	nameFits(check.Findings, check.mpiJob.Name, longest)
+	nameFits(check.Findings, check.mpiJob.Name, job.KindMPIJob.LongestName(check.mpiJob.Name, check.job.Worker.Replicas))
 }
 
 func (check *mpiJobCheck) role(role v2beta1.MPIReplicaType) *field.Path {

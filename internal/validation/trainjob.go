@@ -40,7 +40,7 @@ func (rules *Rules) CreateTrainJob(trainJob *v2alpha1.TrainJob, in *Surroundings
 	if rules.size(check.Findings, in.Bytes); len(check.Errors) > 0 {
 		return check.Findings
 	}
-	nameFits(check.Findings, trainJob.Name, job.LauncherPodName(trainJob.Name))
+	check.name()
 	labels(check.Findings, nil, &trainJob.ObjectMeta, job.KindTrainJob)
 	exclusiveTopology(check.Findings, metadata, nil, trainJob.Annotations)
 	check.runtimeRef()
@@ -51,6 +51,14 @@ func (rules *Rules) CreateTrainJob(trainJob *v2alpha1.TrainJob, in *Surroundings
 		check.withRuntime(job.FromTrainJob(trainJob, in.Runtime, rules.Defaults))
 	}
 	return check.Findings
+}
+
+func (check *trainJobCheck) name() {
+	nodes := int32(1)
+	if check.in.Runtime != nil {
+		nodes = job.FromTrainJob(check.trainJob, check.in.Runtime, check.rules.Defaults).Worker.Replicas
+	}
+	nameFits(check.Findings, check.trainJob.Name, job.KindTrainJob.LongestName(check.trainJob.Name, nodes))
 }
 
 func (check *trainJobCheck) runtimeRef() {
