@@ -219,6 +219,12 @@ func (check *trainJobCheck) gpus(made *job.Job) {
 		check.refuse(field.Invalid(at, gpus.String(), fmt.Sprintf("a node must have at most %d GPUs with runtime %s", *constraints.MaxGPUsPerNode, check.trainJob.Spec.RuntimeRef.Name)))
 	}
 	check.rules.manyGPUs(check.Findings, at, gpus.Value())
+	dropped := job.DroppedGPUs(check.trainJob, check.in.Runtime)
+	for _, name := range job.ResourceNames(dropped) {
+		amount := dropped[name]
+		check.warn(at, "replaces all resources of runtime %s, so workers do not get its %s %s; name %s too, or set it to 0",
+			check.trainJob.Spec.RuntimeRef.Name, amount.String(), name, name)
+	}
 }
 
 // manyGPUs warns of nodes that hardly any machine can be.

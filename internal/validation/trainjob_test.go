@@ -296,3 +296,32 @@ func TestTrainJobAndItsRuntime(t *testing.T) {
 		})
 	}
 }
+
+// resourcesPerNode replaces all resources of the runtime, GPUs too.
+func TestDroppedGPUs(t *testing.T) {
+	withGPUs := made(func(runtime *v2alpha1.TrainingRuntimeSpec) {
+		runtimeWorker(runtime).Spec.Containers[0].Resources = limitsOf("cpu", "4", "memory", "1Gi", "nvidia.com/gpu", "2")
+	})
+	const dropped = "spec.trainer.resourcesPerNode: replaces all resources of runtime mpi, so workers do not get its 2 nvidia.com/gpu; name nvidia.com/gpu too, or set it to 0"
+	tests := map[string]struct {
+		own  *corev1.ResourceRequirements
+		want []string
+	}{
+		"the runtime's resources": {},
+		"CPUs only":               {new(limitsOf("cpu", "8", "memory", "1Gi")), []string{dropped}},
+		"fewer GPUs":              {new(limitsOf("cpu", "8", "memory", "1Gi", "nvidia.com/gpu", "1")), nil},
+		"no GPUs, on purpose":     {new(limitsOf("cpu", "8", "memory", "1Gi", "nvidia.com/gpu", "0")), nil},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			job := trainJob(func(trainJob *v2alpha1.TrainJob) {
+				trainJob.Spec.RuntimeRef.Name, trainJob.Spec.Trainer.ResourcesPerNode = "mpi", tc.own
+				trainJob.Spec.Trainer.SlotsPerWorker = new(int32(1))
+				if tc.own == nil {
+					trainJob.Spec.Trainer.SlotsPerWorker = new(int32(2))
+				}
+			})
+			wantFindings(t, rules().CreateTrainJob(job, anywhere(withGPUs)), nil, tc.want)
+		})
+	}
+}
