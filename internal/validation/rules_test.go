@@ -264,7 +264,7 @@ func TestIstioOnTemplates(t *testing.T) {
 	})
 	wantFindings(t, rules().CreateMPIJob(job, anywhere()),
 		[]string{launcherTemplate + `.metadata.annotations[sidecar.istio.io/inject]: Unsupported value: "maybe": supported values: "true", "false"`},
-		[]string{workerTemplate + ".metadata.labels[sidecar.istio.io/inject]: MPI does not work through Istio's sidecar; leave this out, and the operator turns it off"})
+		[]string{workerTemplate + ".metadata.labels[sidecar.istio.io/inject]: MPI does not work through Istio's sidecar, so Trireme sets this to \"false\" on every pod"})
 }
 
 // An empty value is a value.

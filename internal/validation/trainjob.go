@@ -94,6 +94,8 @@ func (check *trainJobCheck) lifetime() {
 	atLeast(check.Findings, check.spec.Child("activeDeadlineSeconds"), spec.ActiveDeadlineSeconds, 1)
 	atLeast(check.Findings, check.spec.Child("ttlSecondsAfterFinished"), spec.TTLSecondsAfterFinished, 0)
 	atLeast(check.Findings, check.spec.Child("backoffLimit"), spec.BackoffLimit, 0)
+	// MultiKueue does not know TrainJobs of this group, so no other cluster would run
+	// them.
 	managedBy(check.Findings, check.spec.Child("managedBy"), spec.ManagedBy, v2alpha1.ManagedByTrainJobController)
 }
 
@@ -109,6 +111,10 @@ func (check *trainJobCheck) initializer() {
 		if initializer.Dataset != nil || initializer.Model != nil {
 			check.refuse(field.Required(at, "say where to put what is fetched: claimName of a PersistentVolumeClaim, or the size of a new one"))
 		}
+		return
+	}
+	if initializer.Dataset == nil && initializer.Model == nil {
+		check.refuse(field.Forbidden(at, "is where a dataset or a model is put; name one of them, or mount a PersistentVolumeClaim with trainer.volumes"))
 		return
 	}
 	if (storage.ClaimName == "") == (storage.Size == nil) {

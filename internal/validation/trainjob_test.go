@@ -30,7 +30,7 @@ func TestInitializer(t *testing.T) {
 		want        []string
 	}{
 		"nothing":                    {},
-		"a place for nothing":        {initializer: v2alpha1.Initializer{Storage: claim}},
+		"a place for nothing":        {initializer: v2alpha1.Initializer{Storage: claim}, want: []string{at + ".storage: Forbidden: is where a dataset or a model is put; name one of them, or mount a PersistentVolumeClaim with trainer.volumes"}},
 		"a dataset on a claim":       {initializer: v2alpha1.Initializer{Dataset: data, Storage: claim}},
 		"a model on a claim":         {initializer: v2alpha1.Initializer{Model: data, Storage: claim}},
 		"a dataset on a new claim":   {initializer: on(v2alpha1.InitializerStorage{Size: quantity("1Gi")})},
@@ -322,6 +322,19 @@ func TestDroppedGPUs(t *testing.T) {
 				}
 			})
 			wantFindings(t, rules().CreateTrainJob(job, anywhere(withGPUs)), nil, tc.want)
+		})
+	}
+}
+
+// MultiKueue runs no TrainJobs of this group.
+func TestTrainJobIsManagedHere(t *testing.T) {
+	for value, want := range map[string][]string{
+		"kubeflow.org/trainjob-controller": nil,
+		"kueue.x-k8s.io/multikueue":        {`spec.managedBy: Unsupported value: "kueue.x-k8s.io/multikueue": supported values: "kubeflow.org/trainjob-controller"`},
+	} {
+		t.Run(value, func(t *testing.T) {
+			job := trainJob(func(trainJob *v2alpha1.TrainJob) { trainJob.Spec.ManagedBy = &value })
+			wantFindings(t, rules().CreateTrainJob(job, anywhere(made())), want, nil)
 		})
 	}
 }
