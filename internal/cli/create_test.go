@@ -116,6 +116,8 @@ func TestOtherVerbs(t *testing.T) {
 		"delete":                       {with, "trainjob delete digits"},
 		"delete several":               {with, "trainjob delete digits bert --wait=false"},
 		"delete by labels":             {with, "trainjob delete -l kueue.x-k8s.io/queue-name=team-a --force"},
+		"delete with confirmation":     {with, "trainjob delete digits --confirm --wait=false"},
+		"delete unconfirmed":           {with, "trainjob delete digits --confirm=false"},
 		"delete nothing":               {with, "trainjob delete"},
 		"delete an unknown job":        {with, "trainjob delete nope"},
 		"delete an unknown job, maybe": {with, "trainjob delete nope --ignore-not-found"},
