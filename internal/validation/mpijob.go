@@ -130,7 +130,7 @@ func (check *mpiJobCheck) slots() {
 func (check *mpiJobCheck) runPolicy() {
 	policy, at := &check.mpiJob.Spec.RunPolicy, check.spec.Child("runPolicy")
 	atLeast(check.Findings, at.Child("ttlSecondsAfterFinished"), policy.TTLSecondsAfterFinished, 0)
-	atLeast(check.Findings, at.Child("activeDeadlineSeconds"), policy.ActiveDeadlineSeconds, 0)
+	deadline(check.Findings, at.Child("activeDeadlineSeconds"), policy.ActiveDeadlineSeconds, 0)
 	atLeast(check.Findings, at.Child("backoffLimit"), policy.BackoffLimit, 0)
 	if own := check.mpiJob.Spec.CleanPodPolicy; own != nil && policy.CleanPodPolicy != nil && *own != *policy.CleanPodPolicy {
 		check.refuse(field.Invalid(at.Child("cleanPodPolicy"), *policy.CleanPodPolicy,

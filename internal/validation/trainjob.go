@@ -91,7 +91,7 @@ func (check *trainJobCheck) trainer() {
 
 func (check *trainJobCheck) lifetime() {
 	spec := &check.trainJob.Spec
-	atLeast(check.Findings, check.spec.Child("activeDeadlineSeconds"), spec.ActiveDeadlineSeconds, 1)
+	deadline(check.Findings, check.spec.Child("activeDeadlineSeconds"), spec.ActiveDeadlineSeconds, 1)
 	atLeast(check.Findings, check.spec.Child("ttlSecondsAfterFinished"), spec.TTLSecondsAfterFinished, 0)
 	atLeast(check.Findings, check.spec.Child("backoffLimit"), spec.BackoffLimit, 0)
 	// MultiKueue does not know TrainJobs of this group, so no other cluster would run
