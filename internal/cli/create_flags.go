@@ -217,7 +217,7 @@ func (flags *jobFlags) resources(kind *kind) (corev1.ResourceRequirements, error
 		if of.value == "" {
 			continue
 		}
-		quantity, err := resource.ParseQuantity(of.value)
+		quantity, err := job.ParseQuantity(of.value)
 		if err != nil || quantity.Sign() <= 0 {
 			return asked, inputFailure(fmt.Sprintf("%s %q is no amount; write 500m, 2 or 4Gi", flag, of.value))
 		}

@@ -67,6 +67,7 @@ func TestCreation(t *testing.T) {
 		"beyond the usual limits":          {with, "mpijob create big --image i --workers 101 --slots 9 --cpu 10m --dry-run=client -- a"},
 		"too many nodes":                   {with, "trainjob create " + strings.Repeat("long", 12) + " --runtime r --image i --nodes 65 --dry-run=client"},
 		"bad amounts":                      {with, "mpijob create big --image i --memory lots -- a"},
+		"huge amounts":                     {with, "mpijob create big --image i --memory 1E99999 -- a"},
 		"bad GPUs":                         {with, "mpijob create big --image i --gpus -1 -- a"},
 		"bad workers":                      {with, "mpijob create big --image i --workers -1 -- a"},
 		"bad variable":                     {with, "mpijob create big --image i --env 1=SECRET -- a"},

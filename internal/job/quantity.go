@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"regexp"
 	"strings"
+
+	"k8s.io/apimachinery/pkg/api/resource"
 )
 
 var (
@@ -19,7 +21,12 @@ var (
 // QuantityError is a quantity that cannot be computed.
 type QuantityError struct{ Field, Value string }
 
-func (err *QuantityError) Error() string { return err.Field + ": " + err.Reason() }
+func (err *QuantityError) Error() string {
+	if err.Field == "" {
+		return err.Reason()
+	}
+	return err.Field + ": " + err.Reason()
+}
 
 // Reason is what is wrong with the field.
 func (err *QuantityError) Reason() string {
@@ -65,6 +72,14 @@ func CheckQuantities(document []byte) error {
 			inside[last].hasKey = false
 		}
 	}
+}
+
+// ParseQuantity reads a quantity that a user wrote, unless it is huge.
+func ParseQuantity(text string) (resource.Quantity, error) {
+	if hugeQuantity.MatchString(text) {
+		return resource.Quantity{}, &QuantityError{Value: text}
+	}
+	return resource.ParseQuantity(text)
 }
 
 // level is an object or an array that a value is inside of.
