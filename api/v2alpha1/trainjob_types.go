@@ -105,8 +105,8 @@ type TrainJobSpec struct {
 	BackoffLimit *int32 `json:"backoffLimit,omitempty"`
 
 	// managedBy names who runs the job: kubeflow.org/trainjob-controller, or
-	// nothing, is this operator; kueue.x-k8s.io/multikueue runs it in another
-	// cluster. Cannot be changed.
+	// nothing, is this operator. MultiKueue does not run TrainJobs. Cannot be
+	// changed.
 	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="field is immutable"
 	// +kubebuilder:validation:MaxLength=253
 	// +optional

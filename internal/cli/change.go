@@ -21,6 +21,7 @@ type remover struct {
 	wait          bool
 	force         bool
 	ignoreMissing bool
+	confirm       bool
 	selector      string
 	dryRun        string
 	timeout       time.Duration
@@ -36,7 +37,7 @@ func newDeleteCommand(environment *environment, kind *kind) *cobra.Command {
 	flags := command.Flags()
 	flags.BoolVar(&remover.wait, "wait", true, "wait until the job and its pods are gone")
 	flags.BoolVar(&remover.force, "force", false, "do not wait for the pods to end by themselves")
-	flags.Bool("confirm", true, "accepted for scripts; nothing is asked")
+	flags.BoolVar(&remover.confirm, "confirm", true, "has no effect; delete does not ask")
 	_ = flags.MarkHidden("confirm")
 	flags.BoolVar(&remover.ignoreMissing, "ignore-not-found", false, "it is no error if there is no such job")
 	flags.StringVarP(&remover.selector, "selector", "l", "", "delete the jobs with these labels")
@@ -49,6 +50,13 @@ func newDeleteCommand(environment *environment, kind *kind) *cobra.Command {
 func (remover *remover) run(command *cobra.Command, names []string) error {
 	if (len(names) == 0) == (remover.selector == "") {
 		return usageFailure(command, "name jobs, or give a --selector")
+	}
+	// Whoever writes this expects a question before anything is deleted.
+	if !remover.confirm {
+		return usageFailure(command, "--confirm=false is not supported: delete does not ask for confirmation; use --dry-run=server to see what it would delete")
+	}
+	if command.Flags().Changed("confirm") {
+		remover.say("Warning: --confirm has no effect: delete does not ask for confirmation.")
 	}
 	if err := checkDryRun(command, remover.dryRun); err != nil {
 		return err

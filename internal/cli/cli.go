@@ -49,12 +49,10 @@ func calledAs(program string) string {
 
 // run runs one command line.
 func run(ctx context.Context, environment *environment, arguments []string) int {
-	output := &output{to: environment.Out}
-	environment.Out = output
 	root := newRootCommand(environment)
 	root.SetArgs(append([]string{}, arguments...)) // With nil, cobra would take the process's own.
 	err := root.ExecuteContext(ctx)
-	if failed := output.failure(); failed != nil {
+	if failed := environment.output.failure(); failed != nil {
 		err = failed
 	}
 	if err == nil {

@@ -12,11 +12,14 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/printers"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/trireme-mpi/trireme/api/v2alpha1"
+	"github.com/trireme-mpi/trireme/internal/job"
+	"github.com/trireme-mpi/trireme/internal/jobview"
 )
 
 // Ways to try a creation out.
@@ -108,6 +111,9 @@ func (creator *creator) run(command *cobra.Command, arguments []string) error {
 		return usageFailure(command, err.Error())
 	}
 	if creator.dryRun == dryRunClient {
+		if creator.namesResources(object) {
+			creator.say("Resources that no flag names are those of the runtime; --dry-run=server shows them.")
+		}
 		err = creator.judge(object, creator.kind)
 	} else {
 		err = creator.send(ctx, object)
@@ -137,11 +143,11 @@ func (creator *creator) read(command *cobra.Command, names, words []string) (*un
 		if name == "" && creator.flags.image == "" && len(words) == 0 {
 			return nil, usageFailure(command, "either --from-file, --from-stdin, or inline parameters must be specified")
 		}
-		job, err := creator.flags.words(words)
+		command, err := creator.flags.words(words)
 		if err != nil {
 			return nil, err
 		}
-		object, err := creator.flags.build(creator.kind, name, job)
+		object, err := creator.flags.build(creator.kind, name, command)
 		if err != nil {
 			return nil, err
 		}
@@ -198,6 +204,9 @@ func (creator *creator) send(ctx context.Context, object *unstructured.Unstructu
 	if err := creator.resolveRuntime(ctx, to, object); err != nil {
 		return err
 	}
+	if err := creator.completeResources(ctx, to, object); err != nil {
+		return err
+	}
 	options := []client.CreateOption{client.FieldOwner(creator.fieldManager)}
 	if creator.dryRun == dryRunServer {
 		options = append(options, client.DryRunAll)
@@ -233,6 +242,39 @@ func (creator *creator) resolveRuntime(ctx context.Context, from client.Reader, 
 		return nil
 	}
 	return err
+}
+
+// namesResources tells whether flags name resources of a TrainJob's workers.
+func (creator *creator) namesResources(object *unstructured.Unstructured) bool {
+	_, found, _ := unstructured.NestedMap(object.Object, "spec", "trainer", "resourcesPerNode")
+	return found && creator.kind == trainJobs && creator.file == ""
+}
+
+// completeResources takes the resources that no flag names from the runtime: a job's
+// resources replace all of the runtime's, and --cpu must not drop the GPUs.
+func (creator *creator) completeResources(ctx context.Context, from client.Reader, object *unstructured.Unstructured) error {
+	if !creator.namesResources(object) {
+		return nil
+	}
+	var trainJob v2alpha1.TrainJob
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, &trainJob); err != nil {
+		return err
+	}
+	spec, err := jobview.RuntimeOf(ctx, from, &trainJob)
+	switch {
+	case errors.Is(err, jobview.ErrNoRuntime):
+		return nil // Admission says so.
+	case apierrors.IsForbidden(err):
+		creator.say("Warning: you may not read runtime %s, so workers get only the resources that flags name.", trainJob.Spec.RuntimeRef.Name)
+		return nil
+	case err != nil:
+		return err
+	}
+	completed, err := runtime.DefaultUnstructuredConverter.ToUnstructured(job.CompletedResources(trainJob.Spec.Trainer.ResourcesPerNode, spec))
+	if err != nil {
+		return err
+	}
+	return unstructured.SetNestedMap(object.Object, completed, "spec", "trainer", "resourcesPerNode")
 }
 
 func (creator *creator) printer() (printers.ResourcePrinter, error) {

@@ -37,6 +37,8 @@ type jobFlags struct {
 	tagOutput   bool
 	// retries is -1 where the kind's own number holds.
 	retries int32
+	// given is where the flags were parsed.
+	given *pflag.FlagSet
 }
 
 // Other names of flags, by which the first users knew them.
@@ -45,6 +47,7 @@ var flagAliases = map[string]string{
 }
 
 func (flags *jobFlags) add(set *pflag.FlagSet, kind *kind) {
+	flags.given = set
 	cpu, memory, retries := "what the runtime says", "what the runtime says", "0"
 	if kind == trainJobs {
 		set.StringVar(&flags.runtime, "runtime", "", "runtime that the job is made from: one of the namespace, or else of the cluster; also trainingruntime/NAME or clustertrainingruntime/NAME")
@@ -214,7 +217,7 @@ func (flags *jobFlags) resources(kind *kind) (corev1.ResourceRequirements, error
 		if of.value == "" {
 			continue
 		}
-		quantity, err := resource.ParseQuantity(of.value)
+		quantity, err := job.ParseQuantity(of.value)
 		if err != nil || quantity.Sign() <= 0 {
 			return asked, inputFailure(fmt.Sprintf("%s %q is no amount; write 500m, 2 or 4Gi", flag, of.value))
 		}
@@ -223,7 +226,8 @@ func (flags *jobFlags) resources(kind *kind) (corev1.ResourceRequirements, error
 	if flags.gpus < 0 {
 		return asked, inputFailure(fmt.Sprintf("--gpus %d: there is no less than none", flags.gpus))
 	}
-	if flags.gpus > 0 {
+	// An explicit 0 replaces the GPUs of the runtime.
+	if flags.gpus > 0 || kind == trainJobs && flags.given.Changed("gpus") {
 		gpus := *resource.NewQuantity(int64(flags.gpus), resource.DecimalSI)
 		asked.Requests[corev1.ResourceName(flags.gpuResource)] = gpus
 		asked.Limits = corev1.ResourceList{corev1.ResourceName(flags.gpuResource): gpus}

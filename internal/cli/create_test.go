@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -18,7 +20,9 @@ const fromInputs = " -f testdata/inputs/"
 
 func TestCreation(t *testing.T) {
 	own := &v2alpha1.TrainingRuntime{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "own"}}
-	with := session{objects: append(someJobs(), own)}
+	gpus := runtimeNamed("gpus")
+	gpus.Spec.Template.Spec.ReplicatedJobs[1].Template.Spec.Containers[0].Resources.Limits = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("4"), "nvidia.com/gpu": resource.MustParse("2")}
+	with := session{objects: append(someJobs(), own, gpus)}
 	flags := " --runtime mpi-openmpi-cpu --nodes 4 --slots 2 --gpus 2 --cpu 8 --memory 64Gi --image quay.io/team/train:7 --env A=b --env C=d=e --label team=vision --queue team-a --tag-output"
 	checkGolden(t, "create", map[string]struct {
 		session
@@ -31,6 +35,10 @@ func TestCreation(t *testing.T) {
 		"without a name":                   {with, "mpijob create --image i --dry-run=client -o jsonpath={.metadata.generateName} -- a"},
 		"created":                          {with, "training create trainjob big" + flags + " -- python train.py"},
 		"the namespace's runtime":          {with, "trainjob create big --runtime own --image i -o jsonpath={.spec.runtimeRef}"},
+		"CPUs beside the runtime's GPUs":   {with, "trainjob create big --runtime gpus --image i --cpu 8 -o jsonpath={.spec.trainer.resourcesPerNode}"},
+		"GPUs beside the runtime's CPUs":   {with, "trainjob create big --runtime gpus --image i --gpus 1 -o jsonpath={.spec.trainer.resourcesPerNode}"},
+		"none of the runtime's GPUs":       {with, "trainjob create big --runtime gpus --image i --gpus 0 -o jsonpath={.spec.trainer.resourcesPerNode}"},
+		"all from the runtime":             {with, "trainjob create big --runtime gpus --image i -o jsonpath={.spec.trainer}"},
 		"a runtime by its kind":            {with, "trainjob create big --runtime trainingruntime/other --image i -o jsonpath={.spec.runtimeRef}"},
 		"from a file":                      {with, "trainjob create" + fromInputs + "trainjob.yaml --dry-run=client"},
 		"from a file under another name":   {with, "trainjob create again" + fromInputs + "trainjob.yaml -o name"},
@@ -59,6 +67,7 @@ func TestCreation(t *testing.T) {
 		"beyond the usual limits":          {with, "mpijob create big --image i --workers 101 --slots 9 --cpu 10m --dry-run=client -- a"},
 		"too many nodes":                   {with, "trainjob create " + strings.Repeat("long", 12) + " --runtime r --image i --nodes 65 --dry-run=client"},
 		"bad amounts":                      {with, "mpijob create big --image i --memory lots -- a"},
+		"huge amounts":                     {with, "mpijob create big --image i --memory 1E99999 -- a"},
 		"bad GPUs":                         {with, "mpijob create big --image i --gpus -1 -- a"},
 		"bad workers":                      {with, "mpijob create big --image i --workers -1 -- a"},
 		"bad variable":                     {with, "mpijob create big --image i --env 1=SECRET -- a"},
@@ -108,6 +117,8 @@ func TestOtherVerbs(t *testing.T) {
 		"delete":                       {with, "trainjob delete digits"},
 		"delete several":               {with, "trainjob delete digits bert --wait=false"},
 		"delete by labels":             {with, "trainjob delete -l kueue.x-k8s.io/queue-name=team-a --force"},
+		"delete with confirmation":     {with, "trainjob delete digits --confirm --wait=false"},
+		"delete unconfirmed":           {with, "trainjob delete digits --confirm=false"},
 		"delete nothing":               {with, "trainjob delete"},
 		"delete an unknown job":        {with, "trainjob delete nope"},
 		"delete an unknown job, maybe": {with, "trainjob delete nope --ignore-not-found"},

@@ -74,7 +74,7 @@ func (environment *environment) describeChanges(ctx context.Context, from client
 	err := followJob(ctx, kind, from, namespace, name, func(seen *view) (bool, error) {
 		switch {
 		case environment.terminal.live && output == "":
-			fmt.Fprint(environment.Out, "\x1b[H\x1b[2J")
+			control(environment.Out, "\x1b[H\x1b[2J")
 		case !first && output != "json":
 			fmt.Fprintln(environment.Out, "---")
 		}

@@ -27,6 +27,8 @@ import (
 // environment is what all commands share.
 type environment struct {
 	genericiooptions.IOStreams
+	// output is what Out prints to.
+	output *output
 	// calledAs is what a user types: odh, kubectl odh or oc odh.
 	calledAs string
 	config   *genericclioptions.ConfigFlags
@@ -40,8 +42,10 @@ type environment struct {
 }
 
 func newEnvironment(streams genericiooptions.IOStreams) *environment {
+	out := &output{to: streams.Out}
+	streams.Out, streams.ErrOut = out, &output{to: streams.ErrOut}
 	environment := &environment{
-		IOStreams: streams, calledAs: "odh", clock: clock.RealClock{}, config: genericclioptions.NewConfigFlags(true),
+		IOStreams: streams, output: out, calledAs: "odh", clock: clock.RealClock{}, config: genericclioptions.NewConfigFlags(true),
 		warnings: &warnings{to: streams.ErrOut},
 	}
 	environment.config.WithWrapConfigFn(func(config *rest.Config) *rest.Config {

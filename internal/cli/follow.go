@@ -27,7 +27,7 @@ func (environment *environment) watchRun(ctx context.Context, kind *kind, namesp
 	if err != nil {
 		return err
 	}
-	screen := &liveView{to: environment.ErrOut, out: environment.Out, terminal: environment.terminal, clock: environment.clock}
+	screen := &liveView{to: environment.ErrOut, out: environment.logs(), terminal: environment.terminal, clock: environment.clock}
 	defer screen.clear()
 	var last *view
 	ended := make(chan struct{})
@@ -180,7 +180,7 @@ func (screen *liveView) draw() {
 // wipe removes the line that can be printed over.
 func (screen *liveView) wipe() {
 	if screen.terminal.live && screen.status != "" && !screen.logging {
-		fmt.Fprint(screen.to, "\r\x1b[K")
+		control(screen.to, "\r\x1b[K")
 	}
 }
 

@@ -33,7 +33,7 @@ func TestLiveView(t *testing.T) {
 		files[file] = true
 		t.Run(name, func(t *testing.T) {
 			var out, talk bytes.Buffer
-			screen := &liveView{to: &talk, out: &talk, terminal: terminal, clock: clocktesting.NewFakePassiveClock(now)}
+			screen := &liveView{to: &output{to: &talk}, out: &talk, terminal: terminal, clock: clocktesting.NewFakePassiveClock(now)}
 			show := func(change ...func(*v2alpha1.TrainJob)) { screen.show(jobview.Of(trainJobNamed("digits", change...))) }
 			show()
 			show(queued)

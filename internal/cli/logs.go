@@ -152,7 +152,7 @@ func (reader *logReader) run(ctx context.Context, selection joblog.Selection) er
 	last := made.Worker.Replicas - 1
 	// How many workers there should be does not matter for what they have printed.
 	made.Worker.Replicas = math.MaxInt32
-	show := newLogPrinter(reader.Out, reader.terminal, reader.timestamps, reader.prefix || len(selection.Roles) > 1)
+	show := newLogPrinter(reader.logs(), reader.terminal, reader.timestamps, reader.prefix || len(selection.Roles) > 1)
 	show.width = max(show.width, len(prefixOf(joblog.Line{Role: training.RoleWorker, Worker: max(last, 0)})))
 	defer show.flush()
 	err = reader.print(ctx, from, seen, joblog.FromCluster(pods, made), selection, show)

@@ -121,7 +121,7 @@ func TestLogLines(t *testing.T) {
 		files[file] = true
 		t.Run(name, func(t *testing.T) {
 			var out bytes.Buffer
-			printer := newLogPrinter(&out, show.terminal, show.timestamps, show.prefix)
+			printer := newLogPrinter(&output{to: &out}, show.terminal, show.timestamps, show.prefix)
 			for i, line := range someLines() {
 				if err := printer.print(line, i%2 == 0); err != nil {
 					t.Fatal(err)

@@ -16,28 +16,77 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// output is where data go. It remembers that they did not arrive, since not all who
-// print look: a disk that is full must not look like success.
+// output is where everything is printed. What is printed cannot control the
+// terminal. It remembers that data did not arrive, since not all who print look: a
+// disk that is full must not look like success.
 type output struct {
 	to    io.Writer
 	mutex sync.Mutex
-	err   error
+	// rest is the start of a character whose end is not written yet.
+	rest []byte
+	err  error
 }
 
-func (output *output) Write(data []byte) (int, error) {
+// Write prints a text with control characters made harmless.
+func (output *output) Write(text []byte) (int, error) {
 	output.mutex.Lock()
 	defer output.mutex.Unlock()
-	written, err := output.to.Write(data)
+	safe, rest := harmless(nil, append(output.rest, text...))
+	output.rest = bytes.Clone(rest)
+	if err := output.pass(safe); err != nil {
+		return 0, err
+	}
+	return len(text), nil
+}
+
+// pass prints bytes as they are.
+func (output *output) pass(data []byte) error {
+	_, err := output.to.Write(data)
 	if err != nil && output.err == nil {
 		output.err = err
 	}
-	return written, err
+	return err
+}
+
+// control sends a sequence of our own to the terminal.
+func control(to io.Writer, sequence string) {
+	if output, isOutput := to.(*output); isOutput {
+		output.mutex.Lock()
+		defer output.mutex.Unlock()
+		_ = output.pass([]byte(sequence)) // The output remembers the error.
+		return
+	}
+	io.WriteString(to, sequence)
+}
+
+// verbatim prints bytes as they are.
+type verbatim struct{ *output }
+
+func (verbatim verbatim) Write(data []byte) (int, error) {
+	verbatim.mutex.Lock()
+	defer verbatim.mutex.Unlock()
+	if err := verbatim.pass(data); err != nil {
+		return 0, err
+	}
+	return len(data), nil
+}
+
+// logs is where the log of a job goes: byte for byte, unless a terminal shows it.
+func (environment *environment) logs() io.Writer {
+	if environment.terminal.width == 0 {
+		return verbatim{environment.output}
+	}
+	return environment.output
 }
 
 // failure is nil if everything was written.
 func (output *output) failure() error {
 	output.mutex.Lock()
 	defer output.mutex.Unlock()
+	if len(output.rest) > 0 {
+		_ = output.pass([]byte("\uFFFD"))
+		output.rest = nil
+	}
 	if output.err == nil {
 		return nil
 	}

@@ -35,6 +35,7 @@ func TestRuntimeListAndValidate(t *testing.T) {
 		"list forbidden":          {session{objects: some, answers: forbidden()}, "runtime list"},
 		"list unknown output":     {with(noTerminal), "runtime list -o picture"},
 		"validate good":           {with(noTerminal), "runtime validate testdata/runtimes/good.yaml"},
+		"validate huge":           {with(noTerminal), "runtime validate testdata/runtimes/huge.yaml"},
 		"validate odd":            {with(noTerminal), "runtime validate testdata/runtimes/odd.yaml"},
 		"validate odd narrow":     {with(narrow), "runtime validate testdata/runtimes/odd.yaml"},
 		"validate odd colourful":  {with(colourful), "runtime validate testdata/runtimes/odd.yaml"},

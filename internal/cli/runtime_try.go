@@ -84,7 +84,7 @@ func (trial *trial) prepare(command *cobra.Command, name string) (err error) {
 		return usageFailure(command, fmt.Sprintf("--kind %q: there are %s and %s", kind, v2alpha1.RuntimeKindNamespaced, v2alpha1.RuntimeKindCluster))
 	}
 	for _, quantity := range []string{trial.cpu, trial.memory} {
-		if _, err := resource.ParseQuantity(quantity); quantity != "" && err != nil {
+		if _, err := job.ParseQuantity(quantity); quantity != "" && err != nil {
 			return usageFailure(command, fmt.Sprintf("%q is no amount: %v", quantity, err))
 		}
 	}

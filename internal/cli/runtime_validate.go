@@ -2,6 +2,7 @@ package cli
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"regexp"
 	"slices"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/trireme-mpi/trireme/api/v2alpha1"
 	"github.com/trireme-mpi/trireme/internal/checks"
+	"github.com/trireme-mpi/trireme/internal/job"
 )
 
 // judgedRuntime is a document and what was found in it.
@@ -123,6 +125,10 @@ func (each *judgedRuntime) judge(document []byte) {
 	isRuntime := about.Kind == string(v2alpha1.RuntimeKindNamespaced) || about.Kind == string(v2alpha1.RuntimeKindCluster)
 	if !isRuntime || about.APIVersion != v2alpha1.GroupVersion.String() {
 		refuse("kind", fmt.Sprintf("is a %s of %s, and not a TrainingRuntime or ClusterTrainingRuntime of %s", orDash(about.Kind), orDash(about.APIVersion), v2alpha1.GroupVersion))
+		return
+	}
+	if huge, is := errors.AsType[*job.QuantityError](job.CheckQuantities(document)); is {
+		refuse(huge.Field, huge.Reason())
 		return
 	}
 	unknown, err := kjson.UnmarshalStrict(document, runtime)

@@ -33,27 +33,37 @@ func detectTerminal(out, talk *os.File) terminal {
 	return terminal{width: width, live: !dumb && term.IsTerminal(int(talk.Fd())), colour: !dumb && os.Getenv("NO_COLOR") == ""}
 }
 
-// colours of a terminal.
-type colour string
+// colour is a byte that no UTF-8 text contains, so that the output knows our own
+// colours from escape sequences that a job wrote.
+type colour byte
+
+const plain colour = 0
 
 const (
-	plain  colour = ""
-	red    colour = "31"
-	green  colour = "32"
-	yellow colour = "33"
-	blue   colour = "34"
-	purple colour = "35"
-	cyan   colour = "36"
-	bold   colour = "1"
-	dim    colour = "2"
+	reset colour = 0xf5 + iota
+	red
+	green
+	yellow
+	blue
+	purple
+	cyan
+	bold
+	dim
 )
 
-// paint colours a text, where the terminal shows colours.
+// sequences are what terminals read.
+var sequences = map[colour]string{
+	reset: "\x1b[0m", red: "\x1b[31m", green: "\x1b[32m", yellow: "\x1b[33m", blue: "\x1b[34m", purple: "\x1b[35m", cyan: "\x1b[36m",
+	bold: "\x1b[1m", dim: "\x1b[2m",
+}
+
+// paint colours a text, where the terminal shows colours. It is for the output,
+// which makes escape sequences of it.
 func (terminal terminal) paint(with colour, text string) string {
 	if !terminal.colour || with == plain || text == "" {
 		return text
 	}
-	return "\x1b[" + string(with) + "m" + text + "\x1b[0m"
+	return string([]byte{byte(with)}) + text + string([]byte{byte(reset)})
 }
 
 // wrap breaks a text into lines that fit behind an indent. Words are not broken.

@@ -113,7 +113,7 @@ func (top *top) repeat(ctx context.Context) error {
 	for {
 		if top.terminal.live {
 			// Home, and everything below it away.
-			fmt.Fprint(top.Out, "\x1b[H\x1b[J")
+			control(top.Out, "\x1b[H\x1b[J")
 		}
 		if err := top.show(ctx); err != nil && !errors.Is(err, context.Canceled) {
 			return err

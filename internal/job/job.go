@@ -7,7 +7,6 @@
 package job
 
 import (
-	"fmt"
 	"maps"
 	"strings"
 
@@ -181,17 +180,6 @@ func queueLabels(labels map[string]string) map[string]string {
 		found[key] = value
 	}
 	return found
-}
-
-// WorkerName is the name of a worker of an MPIJob, and its host name.
-func WorkerName(job string, index int32) string {
-	return fmt.Sprintf("%s%s%d", job, traits[KindMPIJob].WorkerHostInfix, index)
-}
-
-// LauncherPodName is the longest name that is derived from a TrainJob's. JobSet's
-// webhook checks its length with a suffix of this size.
-func LauncherPodName(job string) string {
-	return job + traits[KindTrainJob].LauncherHostSuffix + "-xxxxx"
 }
 
 // Objects are the numbers of the objects that a job is made of besides its

@@ -55,7 +55,7 @@ func TestWorkersRunAgent(t *testing.T) {
 
 func TestNames(t *testing.T) {
 	want := []string{"bert-worker-12", "bert-launcher-0-0-xxxxx", "trainjob", "mpijob"}
-	if diff := cmp.Diff(want, []string{WorkerName("bert", 12), LauncherPodName("bert"), KindTrainJob.Type(), KindMPIJob.Type()}); diff != "" {
+	if diff := cmp.Diff(want, []string{WorkerName("bert", 12), KindTrainJob.LongestName("bert", 4), KindTrainJob.Type(), KindMPIJob.Type()}); diff != "" {
 		t.Errorf("names (-want +got):\n%s", diff)
 	}
 }

@@ -47,7 +47,10 @@ type Traits struct {
 
 	// Parts of names; see package plan.
 	SecretSuffix, WorkloadSuffix, LauncherHostSuffix, WorkerHostInfix string
-	NetworkPolicyPrefix, NetworkPolicySuffix                          string
+	// PodNameSuffix is what is added to a host name where its length is checked:
+	// JobSet's webhook counts the suffix that its own controller would add.
+	PodNameSuffix                            string
+	NetworkPolicyPrefix, NetworkPolicySuffix string
 }
 
 // Workload is a kind of object that stands for pods.
@@ -65,7 +68,7 @@ var traits = map[Kind]Traits{
 		Type: training.JobTypeTrainJob, APIVersion: v2alpha1.GroupVersion.String(),
 		Workload: WorkloadJobSet, WorkloadOwnsWorkers: true, RestartsAsWhole: true, HasRuntime: true,
 		Objects:      map[corev1.ResourceName]int64{"count/jobsets.jobset.x-k8s.io": 1, "count/controllerrevisions.apps": 1},
-		SecretSuffix: "-ssh", LauncherHostSuffix: "-launcher-0-0", WorkerHostInfix: "-worker-0-",
+		SecretSuffix: "-ssh", LauncherHostSuffix: "-launcher-0-0", WorkerHostInfix: "-worker-0-", PodNameSuffix: "-xxxxx",
 		NetworkPolicyPrefix: "trainjob-", NetworkPolicySuffix: "-network",
 	},
 	KindMPIJob: {

@@ -47,6 +47,9 @@ func (err *TooOldError) Error() string {
 func Read(documents [][]byte) ([]Object, error) {
 	var objects []Object
 	for i, document := range documents {
+		if err := job.CheckQuantities(document); err != nil {
+			return nil, fmt.Errorf("document %d: %w", i+1, err)
+		}
 		var object Object
 		if err := utiljson.Unmarshal(document, &object); err != nil || object.Kind().Kind == "" || object.Kind().Version == "" {
 			return nil, fmt.Errorf("document %d is no object of Kubernetes: it lacks apiVersion or kind", i+1)

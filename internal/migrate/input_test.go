@@ -94,3 +94,10 @@ func TestPaths(t *testing.T) {
 		t.Error("a path is not below what it only begins with")
 	}
 }
+
+func TestReadHugeQuantity(t *testing.T) {
+	_, err := Read(documents(t, "apiVersion: kubeflow.org/v2beta1\nkind: MPIJob\nspec: {runPolicy: {schedulingPolicy: {minResources: {cpu: 1E99999}}}}\n"))
+	if want := "document 1: spec.runPolicy.schedulingPolicy.minResources.cpu: 1E99999 is too large or too small for a quantity"; err == nil || err.Error() != want {
+		t.Errorf("%v, want %s", err, want)
+	}
+}

@@ -182,7 +182,7 @@ func TestEntries(t *testing.T) {
 		"no limit, known whom":     {jobWith(needs, ranks, "job runPolicy: {schedulingPolicy: {scheduleTimeoutSeconds: 0}}"), Options{Scheduler: job.Volcano}, timeoutPath, Dropped, "no limit"},
 		"pods that are kept":       {jobWith(needs, ranks, "job runPolicy: {cleanPodPolicy: None}"), Options{}, "spec.runPolicy.cleanPodPolicy", Mapped, ""},
 		"policies that differ":     {jobWith(needs, ranks, "job cleanPodPolicy: All", "job runPolicy: {cleanPodPolicy: None}"), Options{}, "spec.runPolicy.cleanPodPolicy", Look, "All"},
-		"MultiKueue":               {jobWith(needs, ranks, "job runPolicy: {managedBy: kueue.x-k8s.io/multikueue}"), Options{}, "spec.runPolicy.managedBy", Mapped, ""},
+		"MultiKueue":               {jobWith(needs, ranks, "job runPolicy: {managedBy: kueue.x-k8s.io/multikueue}"), Options{}, "spec.runPolicy.managedBy", Look, "does not run TrainJobs"},
 		"a role that there is not": {strings.Replace(jobWith(needs, ranks), "    Worker:", "    Evaluator: {replicas: 1}\n    Worker:", 1), Options{}, "spec.mpiReplicaSpecs.Evaluator", Look, "no role"},
 		"something empty":          {jobWith(needs, ranks, "launcher.main colour: null"), Options{}, launcherMain + "colour", Moved, ""},
 	} {

@@ -123,8 +123,7 @@ func (migration *migration) suspension() {
 	case "":
 		migration.note("spec.runPolicy.managedBy", Dropped, "", "names the operator itself, which is who runs a TrainJob that says nothing")
 	case training.ManagedByMultiKueue:
-		made.ManagedBy = old.ManagedBy
-		migration.note("spec.runPolicy.managedBy", Mapped, inTrainJob("spec.managedBy"), "")
+		migration.note("spec.runPolicy.managedBy", Look, "", "MultiKueue does not run TrainJobs: without it the operator of this cluster runs the job")
 	default:
 		migration.note("spec.runPolicy.managedBy", Look, "", "who this names does not run TrainJobs, as far as is known here; without it the operator runs the job")
 	}

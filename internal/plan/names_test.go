@@ -111,6 +111,40 @@ func TestTheLongestNamesFit(t *testing.T) {
 	}
 }
 
+// Admission accepts what a job is called after a restart, and after the next one,
+// whatever its name is.
+func TestRetryNamesAreAccepted(t *testing.T) {
+	rules := validation.NewRules(config.Default(), false)
+	faults := func(kind job.Kind, name string, workers int32) error {
+		in := &validation.Surroundings{HasPriorityClass: func(string) bool { return true }}
+		if kind == job.KindMPIJob {
+			return rules.CreateMPIJob(mpiJobObject(named(name), replicas(workers)), in).Errors.ToAggregate()
+		}
+		trainJob, runtime := trainJobObjects(trainJobNamed(name), nodes(workers))
+		in.Runtime = runtime
+		return rules.CreateTrainJob(trainJob, in).Errors.ToAggregate()
+	}
+	for kind, counts := range map[job.Kind][]int32{job.KindMPIJob: {2, 100}, job.KindTrainJob: {1, 64}} {
+		for _, workers := range counts {
+			for length := 1; length <= kind.MaxNameLength(workers); length++ {
+				name := strings.Repeat("n-", length)[:length-1] + "n"
+				if err := faults(kind, name, workers); err != nil {
+					t.Fatalf("%s %s with %d workers: %v", kind, name, workers, err)
+				}
+				for _, moment := range []int64{1789456789, 1789456790} {
+					name = kind.RetryName(name, workers, moment)
+					if err := faults(kind, name, workers); err != nil {
+						t.Errorf("%s of %d characters and %d workers is restarted as %s: %v", kind, length, workers, name, err)
+					}
+				}
+			}
+			if longer := strings.Repeat("n", kind.MaxNameLength(workers)+1); faults(kind, longer, workers) == nil {
+				t.Errorf("%s accepts %d characters with %d workers", kind, len(longer), workers)
+			}
+		}
+	}
+}
+
 func wantLabelValues(t *testing.T, of string, labels map[string]string) {
 	t.Helper()
 	for key, value := range labels {

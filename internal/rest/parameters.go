@@ -43,7 +43,7 @@ func createParameters(kind *jobview.Kind) []parameter {
 }
 
 var deleteParameters = []parameter{
-	{name: "gracePeriodSeconds", kind: "integer", least: 0, most: math.MaxInt32, description: "passed on to Kubernetes; pods end within their own terminationGracePeriodSeconds"},
+	{name: "gracePeriodSeconds", kind: "integer", least: 0, most: math.MaxInt32, description: "seconds that pods have to stop, instead of their own terminationGracePeriodSeconds; the caller must be allowed to delete pods"},
 	{name: "dryRun", kind: "string", words: []string{"All"}, description: "All: delete nothing"},
 }
 

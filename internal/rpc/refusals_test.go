@@ -146,10 +146,17 @@ func TestRefusals(t *testing.T) {
 		}
 	}
 	for name, test := range map[string]refusal{
-		"a job without a namespace":   {create(&wire.CreateMPIJobRequest{Spec: &wire.MPIJobSpec{}}), "namespace is required"},
-		"a job without a spec":        {create(&wire.CreateMPIJobRequest{Namespace: "team"}), "spec is required"},
-		"a name that is a path":       {create(&wire.CreateMPIJobRequest{Namespace: "team", Name: "../x", Spec: &wire.MPIJobSpec{}}), `name: "../x" is no name: a lowercase RFC 1123 subdomain`},
-		"a field that is not known":   {create(&wire.CreateMPIJobRequest{Namespace: "team", Spec: &wire.MPIJobSpec{OtherFields: &structpb.Struct{Fields: map[string]*structpb.Value{"slots": structpb.NewNumberValue(1)}}}}), `unknown field "spec.slots"`},
+		"a job without a namespace": {create(&wire.CreateMPIJobRequest{Spec: &wire.MPIJobSpec{}}), "namespace is required"},
+		"a job without a spec":      {create(&wire.CreateMPIJobRequest{Namespace: "team"}), "spec is required"},
+		"a name that is a path":     {create(&wire.CreateMPIJobRequest{Namespace: "team", Name: "../x", Spec: &wire.MPIJobSpec{}}), `name: "../x" is no name: a lowercase RFC 1123 subdomain`},
+		"a field that is not known": {create(&wire.CreateMPIJobRequest{Namespace: "team", Spec: &wire.MPIJobSpec{OtherFields: &structpb.Struct{Fields: map[string]*structpb.Value{"slots": structpb.NewNumberValue(1)}}}}), `unknown field "spec.slots"`},
+		"a quantity of 99,999 digits": {create(&wire.CreateMPIJobRequest{Namespace: "team", Spec: &wire.MPIJobSpec{RunPolicy: &wire.RunPolicy{SchedulingPolicy: &wire.SchedulingPolicy{MinResources: map[string]string{"cpu": "1E99999"}}}}}),
+			"spec.runPolicy.schedulingPolicy.minResources.cpu: 1E99999 is too large or too small for a quantity"},
+		"such a quantity in other fields": {func(ctx context.Context, server *clients) error {
+			limits := structpb.NewStructValue(&structpb.Struct{Fields: map[string]*structpb.Value{"size": structpb.NewStringValue("1E99999")}})
+			_, err := server.train.CreateTrainJob(ctx, &wire.CreateTrainJobRequest{Namespace: "team", Spec: &wire.TrainJobSpec{OtherFields: &structpb.Struct{Fields: map[string]*structpb.Value{"storage": limits}}}})
+			return err
+		}, "spec.storage.size: 1E99999 is too large or too small for a quantity"},
 		"no name":                     {get("team", ""), "name is required"},
 		"no namespace":                {get("", "pi"), "namespace is required"},
 		"a namespace that is a path":  {get("team/../other", "pi"), `namespace: "team/../other" is no name`},

@@ -4,15 +4,14 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-	"regexp"
-	"strings"
 	"time"
 
-	"k8s.io/apimachinery/pkg/util/validation"
+	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/trireme-mpi/trireme/api/training"
 	"github.com/trireme-mpi/trireme/internal/access"
+	"github.com/trireme-mpi/trireme/internal/job"
 	"github.com/trireme-mpi/trireme/internal/jobview"
 	"github.com/trireme-mpi/trireme/internal/plan"
 	"github.com/trireme-mpi/trireme/internal/problem"
@@ -52,22 +51,42 @@ func presentable(kind *jobview.Kind, object client.Object) client.Object {
 }
 
 // Delete deletes a job and, by their owner references, all that belongs to it.
-func (service *Service) Delete(ctx context.Context, job JobRef, options DeleteOptions) error {
-	object := job.Kind.NewObject()
-	object.SetNamespace(job.Namespace)
-	object.SetName(job.Name)
-	return access.CallerFrom(ctx).Client.Delete(ctx, object, deleteOptions(options)...)
+// Kubernetes does not pass a grace period on from a job to its pods, so the pods are
+// deleted with it first, with the caller's own rights. A job that may not be deleted
+// keeps them.
+func (service *Service) Delete(ctx context.Context, ref JobRef, options DeleteOptions) error {
+	from := access.CallerFrom(ctx).Client
+	object := ref.Kind.NewObject()
+	object.SetNamespace(ref.Namespace)
+	object.SetName(ref.Name)
+	if options.GracePeriodSeconds != nil {
+		if err := from.Delete(ctx, object.DeepCopyObject().(client.Object), deletion(true)...); err != nil {
+			return err
+		}
+		if err := deletePods(ctx, from, ref, options); err != nil {
+			return err
+		}
+	}
+	return from.Delete(ctx, object, deletion(options.DryRun)...)
 }
 
-func deleteOptions(options DeleteOptions) []client.DeleteOption {
-	made := []client.DeleteOption{client.PropagationPolicy("Background")}
-	if options.GracePeriodSeconds != nil {
-		made = append(made, client.GracePeriodSeconds(*options.GracePeriodSeconds))
+// deletePods deletes the pods of a job with a grace period.
+func deletePods(ctx context.Context, from client.Writer, ref JobRef, options DeleteOptions) error {
+	selected := []client.DeleteAllOfOption{
+		client.InNamespace(ref.Namespace), client.MatchingLabels(plan.Selector(&job.Job{Kind: ref.Kind.Kind, Name: ref.Name})), client.GracePeriodSeconds(*options.GracePeriodSeconds),
 	}
 	if options.DryRun {
-		made = append(made, client.DryRunAll)
+		selected = append(selected, client.DryRunAll)
 	}
-	return made
+	return from.DeleteAllOf(ctx, &corev1.Pod{}, selected...)
+}
+
+func deletion(dryRun bool) []client.DeleteOption {
+	options := []client.DeleteOption{client.PropagationPolicy("Background")}
+	if dryRun {
+		options = append(options, client.DryRunAll)
+	}
+	return options
 }
 
 // Suspend takes a job from its nodes, or gives it back.
@@ -107,7 +126,7 @@ func (service *Service) Restart(ctx context.Context, job JobRef) (client.Object,
 	}
 	same := client.Preconditions{UID: new(seen.GetUID())}
 	// Whether the caller may delete it is known before anything is made.
-	if err := caller.Client.Delete(ctx, seen.Object, append(deleteOptions(DeleteOptions{DryRun: true}), same)...); err != nil {
+	if err := caller.Client.Delete(ctx, seen.Object, append(deletion(true), same)...); err != nil {
 		return nil, err
 	}
 	again := service.again(seen)
@@ -118,7 +137,7 @@ func (service *Service) Restart(ctx context.Context, job JobRef) (client.Object,
 	// A client that goes away now would leave both.
 	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), finishTimeout)
 	defer stop()
-	if err := caller.Client.Delete(ctx, seen.Object, append(deleteOptions(DeleteOptions{}), same)...); client.IgnoreNotFound(err) != nil {
+	if err := caller.Client.Delete(ctx, seen.Object, append(deletion(false), same)...); client.IgnoreNotFound(err) != nil {
 		told := *problem.From(err)
 		told.Message = fmt.Sprintf("%s %q was created, but %q could not be deleted: %s", job.Kind.Kind, again.GetName(), job.Name, told.Message)
 		told.Suggestions = append(told.Suggestions, fmt.Sprintf("Delete %q", job.Name))
@@ -140,27 +159,9 @@ func (service *Service) again(seen *jobview.View) client.Object {
 		delete(annotations, key)
 	}
 	object.SetNamespace(seen.GetNamespace())
-	object.SetName(retryName(seen, service.Clock.Now().Unix()))
+	made := seen.Identity()
+	object.SetName(made.Kind.RetryName(made.Name, made.Worker.Replicas, service.Clock.Now().Unix()))
 	object.SetLabels(labels)
 	object.SetAnnotations(annotations)
 	return object
-}
-
-// retried is the end of the name of a job that was restarted before.
-var retried = regexp.MustCompile(`-retry-[0-9]+$`)
-
-// retryName is a name that is new, does not grow with every restart, and from which
-// the host names of all pods can be made.
-func retryName(seen *jobview.View, moment int64) string {
-	base, suffix := retried.ReplaceAllString(seen.GetName(), ""), fmt.Sprintf("-retry-%d", moment)
-	made := seen.Identity()
-	longest := len(plan.NamesOf(made).LauncherHost)
-	if made.Worker.Replicas > 0 {
-		longest = max(longest, len(plan.WorkerHost(made, made.Worker.Replicas-1)))
-	}
-	room := validation.DNS1123LabelMaxLength - (longest - len(seen.GetName())) - len(suffix)
-	if len(base) > room {
-		base = base[:max(room, 1)]
-	}
-	return strings.TrimRight(base, "-.") + suffix
 }

@@ -1,17 +1,24 @@
 package service
 
 import (
+	"context"
+	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/validation"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/trireme-mpi/trireme/api/training"
 	"github.com/trireme-mpi/trireme/api/v2alpha1"
 	"github.com/trireme-mpi/trireme/api/v2beta1"
+	"github.com/trireme-mpi/trireme/internal/access"
+	"github.com/trireme-mpi/trireme/internal/connection"
 	"github.com/trireme-mpi/trireme/internal/jobview"
-	"github.com/trireme-mpi/trireme/internal/plan"
 )
 
 func mpiJob(name string, workers int32) *v2beta1.MPIJob {
@@ -24,35 +31,14 @@ func trainJob(name string, nodes int32) *v2alpha1.TrainJob {
 	return &v2alpha1.TrainJob{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: name}, Spec: v2alpha1.TrainJobSpec{Trainer: v2alpha1.Trainer{NumNodes: &nodes}}}
 }
 
-func TestRetryName(t *testing.T) {
-	const moment = 1789456789
-	long := strings.Repeat("a", 54)
-	tests := map[string]struct {
-		seen *jobview.View
-		want string
-	}{
-		"a short name":                {jobview.Of(mpiJob("train", 2)), "train-retry-1789456789"},
-		"restarted before":            {jobview.Of(mpiJob("train-retry-1700000000", 2)), "train-retry-1789456789"},
-		"a name that speaks of retry": {jobview.Of(mpiJob("train-retry-often", 2)), "train-retry-often-retry-1789456789"},
-		"an MPIJob's longest name":    {jobview.Of(mpiJob(long, 2)), strings.Repeat("a", 37) + "-retry-1789456789"},
-		"many workers":                {jobview.Of(mpiJob(long[:50], 1000)), strings.Repeat("a", 35) + "-retry-1789456789"},
-		"a TrainJob's longest name":   {jobview.Of(trainJob(long[:50], 2)), strings.Repeat("a", 33) + "-retry-1789456789"},
-		"a dash at the cut":           {jobview.Of(mpiJob(strings.Repeat("a", 36)+"-"+strings.Repeat("b", 16), 2)), strings.Repeat("a", 36) + "-retry-1789456789"},
-	}
-	for name, test := range tests {
-		t.Run(name, func(t *testing.T) {
-			found := retryName(test.seen, moment)
-			if found != test.want {
-				t.Errorf("%q, want %q", found, test.want)
-			}
-			made := test.seen.Identity()
-			made.Name = found
-			for _, host := range append(plan.Hosts(made), plan.NamesOf(made).LauncherHost) {
-				if faults := validation.IsDNS1123Label(host); len(faults) > 0 {
-					t.Errorf("host %q: %v", host, faults)
-				}
-			}
-		})
+// A TrainJob has at most 44 characters, after a restart too.
+func TestAgainHasANameThatFits(t *testing.T) {
+	for length := 1; length <= 44; length++ {
+		failed := trainJob(strings.Repeat("a", length), 2)
+		again := New(Options{Clock: clockAt(1789456789)}).again(jobview.Of(failed))
+		if name := again.GetName(); len(name) > 44 {
+			t.Errorf("a name of %d characters becomes %s, of %d", length, name, len(name))
+		}
 	}
 }
 
@@ -77,5 +63,58 @@ func TestAgain(t *testing.T) {
 	}
 	if failed.Labels[training.LabelJobName] != "train" {
 		t.Error("the failed job was changed")
+	}
+}
+
+// What a caller asks for is what the pods get, and nothing is deleted of a job that
+// may not be deleted.
+func TestDeleteWithAGracePeriod(t *testing.T) {
+	refused := errors.New("refused")
+	tests := map[string]struct {
+		options DeleteOptions
+		refuse  string
+		want    []string
+	}{
+		"none":             {DeleteOptions{}, "", []string{"delete mpijob"}},
+		"some seconds":     {DeleteOptions{GracePeriodSeconds: new(int64(5))}, "", []string{"try to delete mpijob", "delete pods within 5 s", "delete mpijob"}},
+		"none at all":      {DeleteOptions{GracePeriodSeconds: new(int64(0))}, "", []string{"try to delete mpijob", "delete pods within 0 s", "delete mpijob"}},
+		"a trial":          {DeleteOptions{GracePeriodSeconds: new(int64(5)), DryRun: true}, "", []string{"try to delete mpijob", "try to delete pods within 5 s", "try to delete mpijob"}},
+		"no such job":      {DeleteOptions{GracePeriodSeconds: new(int64(5))}, "try to delete mpijob", []string{"try to delete mpijob"}},
+		"pods are refused": {DeleteOptions{GracePeriodSeconds: new(int64(5))}, "delete pods within 5 s", []string{"try to delete mpijob", "delete pods within 5 s"}},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			var done []string
+			note := func(dryRun []string, text string) error {
+				if len(dryRun) > 0 {
+					text = "try to " + text
+				}
+				done = append(done, text)
+				if text == test.refuse {
+					return refused
+				}
+				return nil
+			}
+			cluster := interceptor.NewClient(fake.NewClientBuilder().WithScheme(connection.Scheme()).Build(), interceptor.Funcs{
+				Delete: func(_ context.Context, _ client.WithWatch, _ client.Object, options ...client.DeleteOption) error {
+					return note((&client.DeleteOptions{}).ApplyOptions(options).DryRun, "delete mpijob")
+				},
+				DeleteAllOf: func(_ context.Context, _ client.WithWatch, _ client.Object, options ...client.DeleteAllOfOption) error {
+					given := (&client.DeleteAllOfOptions{}).ApplyOptions(options)
+					if want := "training.kubeflow.org/job-name=pi"; given.Namespace != "team" || !strings.Contains(given.LabelSelector.String(), want) {
+						t.Errorf("pods of %s with %s are deleted", given.Namespace, given.LabelSelector)
+					}
+					return note(given.DryRun, fmt.Sprintf("delete pods within %d s", *given.GracePeriodSeconds))
+				},
+			})
+			ctx := access.WithCaller(t.Context(), &access.Caller{Client: cluster})
+			err := New(Options{}).Delete(ctx, JobRef{Kind: jobview.MPIJobs, Namespace: "team", Name: "pi"}, test.options)
+			if wanted := test.refuse != ""; wanted != errors.Is(err, refused) {
+				t.Errorf("the error is %v", err)
+			}
+			if diff := cmp.Diff(test.want, done); diff != "" {
+				t.Errorf("requests (-want +got):\n%s", diff)
+			}
+		})
 	}
 }

@@ -164,15 +164,21 @@ func (service *Service) Runtime(ctx context.Context, namespace, name string) (*R
 	return new(runtimeOf(v2alpha1.RuntimeKindNamespaced, &here, &here.Spec)), nil
 }
 
-// frameworkMPI is what all runtimes run.
-const frameworkMPI = "MPI"
+// frameworkOf is what a runtime runs; one without an implementation of MPI runs no
+// job.
+func frameworkOf(spec *v2alpha1.TrainingRuntimeSpec) string {
+	if spec.MLPolicy.MPIImplementation == "" {
+		return ""
+	}
+	return "MPI"
+}
 
 func runtimeOf(kind v2alpha1.RuntimeKind, object client.Object, spec *v2alpha1.TrainingRuntimeSpec) Runtime {
 	object.SetManagedFields(nil)
 	object.GetObjectKind().SetGroupVersionKind(v2alpha1.GroupVersion.WithKind(string(kind)))
 	made := job.FromTrainJob(&v2alpha1.TrainJob{}, spec, config.Default().JobDefaults())
 	return Runtime{
-		Name: object.GetName(), Kind: string(kind), Namespace: object.GetNamespace(), Framework: frameworkMPI,
+		Name: object.GetName(), Kind: string(kind), Namespace: object.GetNamespace(), Framework: frameworkOf(spec),
 		MPIImplementation: string(made.MPI), NumNodes: made.Worker.Replicas, Object: object,
 	}
 }

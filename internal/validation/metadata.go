@@ -104,7 +104,7 @@ func istio(findings *Findings, at *field.Path, old, meta *metav1.ObjectMeta) {
 		switch at := at.Child(place.name).Key(training.IstioInject); strings.ToLower(value) {
 		case "false", "no", "off", "n":
 		case "true", "yes", "on", "y":
-			findings.warn(at, "MPI does not work through Istio's sidecar; leave this out, and the operator turns it off")
+			findings.warn(at, "MPI does not work through Istio's sidecar, so Trireme sets this to \"false\" on every pod")
 		default:
 			findings.refuse(field.NotSupported(at, value, []string{"true", "false"}))
 		}

@@ -6,6 +6,7 @@ import (
 	"path"
 	"slices"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
@@ -66,11 +67,7 @@ func (check *mpiJobCheck) deprecation() {
 }
 
 func (check *mpiJobCheck) name() {
-	longest := check.mpiJob.Name + "-launcher"
-	if worker := job.WorkerName(check.mpiJob.Name, max(check.job.Worker.Replicas-1, 0)); len(worker) > len(longest) {
-		longest = worker
-	}
-	nameFits(check.Findings, check.mpiJob.Name, longest)
+	nameFits(check.Findings, check.mpiJob.Name, job.KindMPIJob.LongestName(check.mpiJob.Name, check.job.Worker.Replicas))
 }
 
 func (check *mpiJobCheck) role(role v2beta1.MPIReplicaType) *field.Path {
@@ -133,13 +130,13 @@ func (check *mpiJobCheck) slots() {
 func (check *mpiJobCheck) runPolicy() {
 	policy, at := &check.mpiJob.Spec.RunPolicy, check.spec.Child("runPolicy")
 	atLeast(check.Findings, at.Child("ttlSecondsAfterFinished"), policy.TTLSecondsAfterFinished, 0)
-	atLeast(check.Findings, at.Child("activeDeadlineSeconds"), policy.ActiveDeadlineSeconds, 0)
+	deadline(check.Findings, at.Child("activeDeadlineSeconds"), policy.ActiveDeadlineSeconds, 0)
 	atLeast(check.Findings, at.Child("backoffLimit"), policy.BackoffLimit, 0)
 	if own := check.mpiJob.Spec.CleanPodPolicy; own != nil && policy.CleanPodPolicy != nil && *own != *policy.CleanPodPolicy {
 		check.refuse(field.Invalid(at.Child("cleanPodPolicy"), *policy.CleanPodPolicy,
 			fmt.Sprintf("differs from spec.cleanPodPolicy, which is %s; set one of them", *own)))
 	}
-	managedBy(check.Findings, at.Child("managedBy"), policy.ManagedBy, v2beta1.ManagedByMPIOperator)
+	managedBy(check.Findings, at.Child("managedBy"), policy.ManagedBy, v2beta1.ManagedByMPIOperator, training.ManagedByMultiKueue)
 	for _, role := range []v2beta1.MPIReplicaType{v2beta1.MPIReplicaTypeLauncher, v2beta1.MPIReplicaTypeWorker} {
 		replica := check.mpiJob.Spec.MPIReplicaSpecs[role]
 		if replica != nil && (replica.RestartPolicy == v2beta1.RestartPolicyAlways || replica.RestartPolicy == v2beta1.RestartPolicyExitCode) {
@@ -149,11 +146,11 @@ func (check *mpiJobCheck) runPolicy() {
 	}
 }
 
-// managedBy accepts our own name and MultiKueue's; a job of anybody else's would
-// be run by nobody.
-func managedBy(findings *Findings, at *field.Path, value *string, own string) {
-	if value != nil && *value != own && *value != training.ManagedByMultiKueue {
-		findings.refuse(field.NotSupported(at, *value, []string{own, training.ManagedByMultiKueue}))
+// managedBy accepts the names of those that run such jobs; a job of anybody else's
+// would be run by nobody.
+func managedBy(findings *Findings, at *field.Path, value *string, known ...string) {
+	if value != nil && !slices.Contains(known, *value) {
+		findings.refuse(field.NotSupported(at, *value, known))
 	}
 }
 
@@ -169,13 +166,27 @@ func (check *mpiJobCheck) schedulingPolicy() {
 		for _, name := range job.ResourceNames(*policy.MinResources) {
 			resources.quantity(at.Child("minResources").Key(string(name)), name, (*policy.MinResources)[name])
 		}
+		if len(*policy.MinResources) > 0 && !check.namesGangScheduler() {
+			check.warn(at.Child("minResources"), "is read by Volcano and the coscheduling plugin only; it has no effect with another scheduler")
+		}
 	}
 	if pods := max(check.job.Pods(), 1); policy.MinAvailable != nil {
 		between(check.Findings, at.Child("minAvailable"), "minAvailable", policy.MinAvailable, 1, pods)
 		if *policy.MinAvailable < pods {
-			check.warn(at.Child("minAvailable"), "the job may start with %d of its %d pods", *policy.MinAvailable, pods)
+			check.warn(at.Child("minAvailable"), "%d of %d pods are scheduled together, but the job starts only once all of them are ready; leave it out to schedule all pods together",
+				*policy.MinAvailable, pods)
 		}
 	}
+}
+
+// namesGangScheduler tells whether the job itself asks for a scheduler that knows
+// groups of pods, by its name or by a queue, which only Volcano has.
+func (check *mpiJobCheck) namesGangScheduler() bool {
+	if check.job.Pods() <= 1 {
+		return false
+	}
+	scheduler := check.job.Worker.Template.Spec.SchedulerName
+	return check.job.Gang.Queue != "" || scheduler != "" && scheduler != corev1.DefaultSchedulerName
 }
 
 func (check *mpiJobCheck) containers() {
@@ -233,6 +244,8 @@ func (check *mpiJobCheck) sshDirectory() {
 		check.refuse(field.Invalid(check.spec.Child("sshAuthMountPath"), directory, "must be an absolute path"))
 	} else if slices.Contains(notForKeys, path.Clean(directory)) {
 		check.refuse(field.Invalid(check.spec.Child("sshAuthMountPath"), directory, "must be a directory of its own"))
+	} else if directory != "" && check.job.WorkersRunAgent() {
+		check.warn(check.spec.Child("sshAuthMountPath"), "has no effect: the workers have no command of their own, so Trireme's agent answers in the place of an SSH server")
 	}
 }
 

@@ -173,11 +173,15 @@ func TestSchedulingPolicy(t *testing.T) {
 		policy             v2beta1.SchedulingPolicy
 		want, wantWarnings []string
 	}{
-		"nothing":          {},
-		"resources":        {policy: v2beta1.SchedulingPolicy{MinResources: new(list("cpu", "0", "memory", "1Ei", "nvidia.com/gpu", "3"))}},
-		"no resources":     {policy: v2beta1.SchedulingPolicy{MinResources: &corev1.ResourceList{}}},
-		"all of the pods":  {policy: v2beta1.SchedulingPolicy{MinAvailable: new(int32(3))}},
-		"no limit to wait": {policy: v2beta1.SchedulingPolicy{ScheduleTimeoutSeconds: new(int32(0))}},
+		"nothing": {},
+		"resources": {
+			policy:       v2beta1.SchedulingPolicy{MinResources: new(list("cpu", "0", "memory", "1Ei", "nvidia.com/gpu", "3"))},
+			wantWarnings: []string{at + ".minResources: is read by Volcano and the coscheduling plugin only; it has no effect with another scheduler"},
+		},
+		"resources, in a queue of Volcano": {policy: v2beta1.SchedulingPolicy{MinResources: new(list("cpu", "1")), Queue: "gpus"}},
+		"no resources":                     {policy: v2beta1.SchedulingPolicy{MinResources: &corev1.ResourceList{}}},
+		"all of the pods":                  {policy: v2beta1.SchedulingPolicy{MinAvailable: new(int32(3))}},
+		"no limit to wait":                 {policy: v2beta1.SchedulingPolicy{ScheduleTimeoutSeconds: new(int32(0))}},
 		"resources that cannot be, in order": {
 			policy: v2beta1.SchedulingPolicy{MinResources: new(list("nvidia.com/gpu", "100m", "memory", "2Ei", "cpu", "-1", "amd.com/gpu", "1500m", "gpus", "1"))},
 			want: []string{
@@ -187,6 +191,7 @@ func TestSchedulingPolicy(t *testing.T) {
 				at + `.minResources[memory]: Invalid value: "2Ei": is more than any node has`,
 				at + `.minResources[nvidia.com/gpu]: Invalid value: "100m": must be a whole number`,
 			},
+			wantWarnings: []string{at + ".minResources: is read by Volcano and the coscheduling plugin only; it has no effect with another scheduler"},
 		},
 		"more pods than there are": {
 			policy: v2beta1.SchedulingPolicy{MinAvailable: new(int32(4))},
@@ -194,7 +199,7 @@ func TestSchedulingPolicy(t *testing.T) {
 		},
 		"a part of the pods": {
 			policy:       v2beta1.SchedulingPolicy{MinAvailable: new(int32(1))},
-			wantWarnings: []string{at + ".minAvailable: the job may start with 1 of its 3 pods"},
+			wantWarnings: []string{at + ".minAvailable: 1 of 3 pods are scheduled together, but the job starts only once all of them are ready; leave it out to schedule all pods together"},
 		},
 		"less than no time": {
 			policy: v2beta1.SchedulingPolicy{ScheduleTimeoutSeconds: new(int32(-1))},
@@ -293,5 +298,17 @@ func TestJobsOfMultiKueue(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			wantFindings(t, rules().CreateMPIJob(mpiJob(elsewhere, tc.change), strict), tc.want, tc.wantWarnings)
 		})
+	}
+}
+
+func TestSSHDirectoryThatNobodyReads(t *testing.T) {
+	named := func(mpiJob *v2beta1.MPIJob) { mpiJob.Spec.SSHAuthMountPath = "/home/me/.ssh" }
+	wantFindings(t, rules().CreateMPIJob(mpiJob(named), anywhere()), nil, []string{
+		"spec.sshAuthMountPath: has no effect: the workers have no command of their own, so Trireme's agent answers in the place of an SSH server",
+	})
+	for _, warning := range rules().CreateMPIJob(mpiJob(named, runsSSHD), anywhere()).Warnings {
+		if strings.Contains(warning, "sshAuthMountPath") {
+			t.Errorf("an image's own sshd reads the keys: %s", warning)
+		}
 	}
 }

@@ -1,8 +1,10 @@
 package validation
 
 import (
+	"math"
 	"strings"
 	"testing"
+	"time"
 	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
@@ -264,7 +266,7 @@ func TestIstioOnTemplates(t *testing.T) {
 	})
 	wantFindings(t, rules().CreateMPIJob(job, anywhere()),
 		[]string{launcherTemplate + `.metadata.annotations[sidecar.istio.io/inject]: Unsupported value: "maybe": supported values: "true", "false"`},
-		[]string{workerTemplate + ".metadata.labels[sidecar.istio.io/inject]: MPI does not work through Istio's sidecar; leave this out, and the operator turns it off"})
+		[]string{workerTemplate + ".metadata.labels[sidecar.istio.io/inject]: MPI does not work through Istio's sidecar, so Trireme sets this to \"false\" on every pod"})
 }
 
 // An empty value is a value.
@@ -292,6 +294,33 @@ func TestWordsOfIstio(t *testing.T) {
 			if len(got.Errors) != want.faults || len(got.Warnings) != want.warnings {
 				t.Errorf("want %d faults and %d warnings, got %q", want.faults, want.warnings, texts(got))
 			}
+		})
+	}
+}
+
+// A deadline that does not fit a duration would be one in the past.
+func TestDeadlinesFitADuration(t *testing.T) {
+	const most = math.MaxInt64 / int64(time.Second)
+	tests := map[string]struct {
+		seconds int64
+		want    string
+	}{
+		"the longest":     {most, ""},
+		"a second longer": {most + 1, "Invalid value: 9223372037: must be at most 9223372036"},
+		"beyond all":      {math.MaxInt64, "Invalid value: 9223372036854775807: must be at most 9223372036"},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			at := func(path string) []string {
+				if tc.want == "" {
+					return nil
+				}
+				return []string{path + ": " + tc.want}
+			}
+			wantFindings(t, rules().CreateTrainJob(trainJob(func(trainJob *v2alpha1.TrainJob) { trainJob.Spec.ActiveDeadlineSeconds = &tc.seconds }), anywhere(made())),
+				at("spec.activeDeadlineSeconds"), nil)
+			wantFindings(t, rules().CreateMPIJob(mpiJob(func(mpiJob *v2beta1.MPIJob) { mpiJob.Spec.RunPolicy.ActiveDeadlineSeconds = &tc.seconds }), anywhere()),
+				at("spec.runPolicy.activeDeadlineSeconds"), nil)
 		})
 	}
 }

@@ -40,7 +40,7 @@ func (rules *Rules) CreateTrainJob(trainJob *v2alpha1.TrainJob, in *Surroundings
 	if rules.size(check.Findings, in.Bytes); len(check.Errors) > 0 {
 		return check.Findings
 	}
-	nameFits(check.Findings, trainJob.Name, job.LauncherPodName(trainJob.Name))
+	check.name()
 	labels(check.Findings, nil, &trainJob.ObjectMeta, job.KindTrainJob)
 	exclusiveTopology(check.Findings, metadata, nil, trainJob.Annotations)
 	check.runtimeRef()
@@ -51,6 +51,14 @@ func (rules *Rules) CreateTrainJob(trainJob *v2alpha1.TrainJob, in *Surroundings
 		check.withRuntime(job.FromTrainJob(trainJob, in.Runtime, rules.Defaults))
 	}
 	return check.Findings
+}
+
+func (check *trainJobCheck) name() {
+	nodes := int32(1)
+	if check.in.Runtime != nil {
+		nodes = job.FromTrainJob(check.trainJob, check.in.Runtime, check.rules.Defaults).Worker.Replicas
+	}
+	nameFits(check.Findings, check.trainJob.Name, job.KindTrainJob.LongestName(check.trainJob.Name, nodes))
 }
 
 func (check *trainJobCheck) runtimeRef() {
@@ -83,9 +91,11 @@ func (check *trainJobCheck) trainer() {
 
 func (check *trainJobCheck) lifetime() {
 	spec := &check.trainJob.Spec
-	atLeast(check.Findings, check.spec.Child("activeDeadlineSeconds"), spec.ActiveDeadlineSeconds, 1)
+	deadline(check.Findings, check.spec.Child("activeDeadlineSeconds"), spec.ActiveDeadlineSeconds, 1)
 	atLeast(check.Findings, check.spec.Child("ttlSecondsAfterFinished"), spec.TTLSecondsAfterFinished, 0)
 	atLeast(check.Findings, check.spec.Child("backoffLimit"), spec.BackoffLimit, 0)
+	// MultiKueue does not know TrainJobs of this group, so no other cluster would run
+	// them.
 	managedBy(check.Findings, check.spec.Child("managedBy"), spec.ManagedBy, v2alpha1.ManagedByTrainJobController)
 }
 
@@ -101,6 +111,10 @@ func (check *trainJobCheck) initializer() {
 		if initializer.Dataset != nil || initializer.Model != nil {
 			check.refuse(field.Required(at, "say where to put what is fetched: claimName of a PersistentVolumeClaim, or the size of a new one"))
 		}
+		return
+	}
+	if initializer.Dataset == nil && initializer.Model == nil {
+		check.refuse(field.Forbidden(at, "is where a dataset or a model is put; name one of them, or mount a PersistentVolumeClaim with trainer.volumes"))
 		return
 	}
 	if (storage.ClaimName == "") == (storage.Size == nil) {
@@ -214,6 +228,12 @@ func (check *trainJobCheck) gpus(made *job.Job) {
 		check.refuse(field.Invalid(at, gpus.String(), fmt.Sprintf("a node must have at most %d GPUs with runtime %s", *constraints.MaxGPUsPerNode, check.trainJob.Spec.RuntimeRef.Name)))
 	}
 	check.rules.manyGPUs(check.Findings, at, gpus.Value())
+	dropped := job.DroppedGPUs(check.trainJob, check.in.Runtime)
+	for _, name := range job.ResourceNames(dropped) {
+		amount := dropped[name]
+		check.warn(at, "replaces all resources of runtime %s, so workers do not get its %s %s; name %s too, or set it to 0",
+			check.trainJob.Spec.RuntimeRef.Name, amount.String(), name, name)
+	}
 }
 
 // manyGPUs warns of nodes that hardly any machine can be.

@@ -30,7 +30,7 @@ func TestInitializer(t *testing.T) {
 		want        []string
 	}{
 		"nothing":                    {},
-		"a place for nothing":        {initializer: v2alpha1.Initializer{Storage: claim}},
+		"a place for nothing":        {initializer: v2alpha1.Initializer{Storage: claim}, want: []string{at + ".storage: Forbidden: is where a dataset or a model is put; name one of them, or mount a PersistentVolumeClaim with trainer.volumes"}},
 		"a dataset on a claim":       {initializer: v2alpha1.Initializer{Dataset: data, Storage: claim}},
 		"a model on a claim":         {initializer: v2alpha1.Initializer{Model: data, Storage: claim}},
 		"a dataset on a new claim":   {initializer: on(v2alpha1.InitializerStorage{Size: quantity("1Gi")})},
@@ -293,6 +293,48 @@ func TestTrainJobAndItsRuntime(t *testing.T) {
 				tc.in(in)
 			}
 			wantFindings(t, rules().CreateTrainJob(job, in), tc.want, tc.wantWarnings)
+		})
+	}
+}
+
+// resourcesPerNode replaces all resources of the runtime, GPUs too.
+func TestDroppedGPUs(t *testing.T) {
+	withGPUs := made(func(runtime *v2alpha1.TrainingRuntimeSpec) {
+		runtimeWorker(runtime).Spec.Containers[0].Resources = limitsOf("cpu", "4", "memory", "1Gi", "nvidia.com/gpu", "2")
+	})
+	const dropped = "spec.trainer.resourcesPerNode: replaces all resources of runtime mpi, so workers do not get its 2 nvidia.com/gpu; name nvidia.com/gpu too, or set it to 0"
+	tests := map[string]struct {
+		own  *corev1.ResourceRequirements
+		want []string
+	}{
+		"the runtime's resources": {},
+		"CPUs only":               {new(limitsOf("cpu", "8", "memory", "1Gi")), []string{dropped}},
+		"fewer GPUs":              {new(limitsOf("cpu", "8", "memory", "1Gi", "nvidia.com/gpu", "1")), nil},
+		"no GPUs, on purpose":     {new(limitsOf("cpu", "8", "memory", "1Gi", "nvidia.com/gpu", "0")), nil},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			job := trainJob(func(trainJob *v2alpha1.TrainJob) {
+				trainJob.Spec.RuntimeRef.Name, trainJob.Spec.Trainer.ResourcesPerNode = "mpi", tc.own
+				trainJob.Spec.Trainer.SlotsPerWorker = new(int32(1))
+				if tc.own == nil {
+					trainJob.Spec.Trainer.SlotsPerWorker = new(int32(2))
+				}
+			})
+			wantFindings(t, rules().CreateTrainJob(job, anywhere(withGPUs)), nil, tc.want)
+		})
+	}
+}
+
+// MultiKueue runs no TrainJobs of this group.
+func TestTrainJobIsManagedHere(t *testing.T) {
+	for value, want := range map[string][]string{
+		"kubeflow.org/trainjob-controller": nil,
+		"kueue.x-k8s.io/multikueue":        {`spec.managedBy: Unsupported value: "kueue.x-k8s.io/multikueue": supported values: "kubeflow.org/trainjob-controller"`},
+	} {
+		t.Run(value, func(t *testing.T) {
+			job := trainJob(func(trainJob *v2alpha1.TrainJob) { trainJob.Spec.ManagedBy = &value })
+			wantFindings(t, rules().CreateTrainJob(job, anywhere(made())), want, nil)
 		})
 	}
 }

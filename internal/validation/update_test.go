@@ -209,7 +209,7 @@ func TestUpdateMPIJob(t *testing.T) {
 			old:    func(mpiJob *v2beta1.MPIJob) { mpiJob.Labels = map[string]string{training.LabelJobType: "trainjob"} },
 			change: func(mpiJob *v2beta1.MPIJob) { mpiJob.Annotations = map[string]string{training.IstioInject: "true"} },
 			wantWarnings: []string{
-				"metadata.annotations[sidecar.istio.io/inject]: MPI does not work through Istio's sidecar; leave this out, and the operator turns it off",
+				"metadata.annotations[sidecar.istio.io/inject]: MPI does not work through Istio's sidecar, so Trireme sets this to \"false\" on every pod",
 			},
 		},
 		"a label that was wrong before, into another that is": {

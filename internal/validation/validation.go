@@ -5,6 +5,8 @@ package validation
 
 import (
 	"fmt"
+	"math"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -88,6 +90,19 @@ func (findings *Findings) warn(path *field.Path, format string, arguments ...any
 func atLeast[T int32 | int64](findings *Findings, path *field.Path, value *T, least T) {
 	if value != nil && *value < least {
 		findings.refuse(field.Invalid(path, *value, fmt.Sprintf("must be at least %d", least)))
+	}
+}
+
+// maxDeadline is how many seconds fit a duration: 292 years. The operator would take
+// more for a time that has passed.
+const maxDeadline = int64(math.MaxInt64 / time.Second)
+
+// deadline refuses seconds that are fewer than the least or do not fit a duration;
+// unset is fine.
+func deadline(findings *Findings, path *field.Path, seconds *int64, least int64) {
+	atLeast(findings, path, seconds, least)
+	if seconds != nil && *seconds > maxDeadline {
+		findings.refuse(field.Invalid(path, *seconds, fmt.Sprintf("must be at most %d", maxDeadline)))
 	}
 }
 

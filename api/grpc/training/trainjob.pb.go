@@ -474,7 +474,8 @@ type DeleteTrainJobRequest struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	Namespace string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
 	Name      string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
-	// grace_period_seconds that the job's pods have; their own if not set.
+	// grace_period_seconds that the job's pods have to stop; their own if not set.
+	// The caller must be allowed to delete pods.
 	GracePeriodSeconds *int64 `protobuf:"varint,3,opt,name=grace_period_seconds,json=gracePeriodSeconds,proto3,oneof" json:"grace_period_seconds,omitempty"`
 	// dry_run asks whether it can be deleted, and deletes nothing.
 	DryRun        bool `protobuf:"varint,4,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`

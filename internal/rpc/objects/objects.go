@@ -17,6 +17,7 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 	kjson "sigs.k8s.io/json"
 
+	"github.com/trireme-mpi/trireme/internal/job"
 	"github.com/trireme-mpi/trireme/internal/problem"
 )
 
@@ -61,6 +62,9 @@ func FromMessage(message proto.Message, object any) error {
 	encoded, err := json.Marshal(content)
 	if err != nil {
 		return problem.Invalid("other_fields", "it cannot be written as JSON: %v", err)
+	}
+	if huge, is := errors.AsType[*job.QuantityError](job.CheckQuantities(encoded)); is {
+		return problem.Invalid(huge.Field, "%s", huge.Reason())
 	}
 	unknown, err := kjson.UnmarshalStrict(encoded, object)
 	if err != nil {

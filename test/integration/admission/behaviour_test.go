@@ -73,7 +73,7 @@ func TestWarnings(t *testing.T) {
 			mpiJob(namespace, "part", func(job *v2beta1.MPIJob) {
 				job.Spec.RunPolicy.SchedulingPolicy = &v2beta1.SchedulingPolicy{MinAvailable: new(int32(3))}
 			}),
-			[]string{"spec.runPolicy.schedulingPolicy.minAvailable: the job may start with 3 of its 5 pods"},
+			[]string{"spec.runPolicy.schedulingPolicy.minAvailable: 3 of 5 pods are scheduled together"},
 		},
 		"no command": {
 			mpiJob(namespace, "entrypoint", func(job *v2beta1.MPIJob) { launcher(job).Command = nil }),

@@ -168,7 +168,7 @@ var trainJobCases = map[string]struct {
 			{"spec.activeDeadlineSeconds", "must be at least 1"},
 			{"spec.ttlSecondsAfterFinished", "must be at least 0"},
 			{"spec.backoffLimit", "must be at least 0"},
-			{"spec.managedBy", `supported values: "kubeflow.org/trainjob-controller", "kueue.x-k8s.io/multikueue"`},
+			{"spec.managedBy", `supported values: "kubeflow.org/trainjob-controller"`},
 		},
 	},
 	"everything set": {
@@ -177,7 +177,7 @@ var trainJobCases = map[string]struct {
 			job.Spec.ActiveDeadlineSeconds = new(int64(3600))
 			job.Spec.TTLSecondsAfterFinished = new(int32(0))
 			job.Spec.BackoffLimit = new(int32(2))
-			job.Spec.ManagedBy = new("kueue.x-k8s.io/multikueue")
+			job.Spec.ManagedBy = new("kubeflow.org/trainjob-controller")
 			job.Spec.CleanPodPolicy = new(training.CleanPodPolicyAll)
 			job.Spec.NetworkPolicy = &training.NetworkPolicy{Template: training.NetworkPolicyDefault}
 			job.Spec.RequireAllHosts = new(true)

@@ -20,7 +20,6 @@ import (
 	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 
 	"github.com/trireme-mpi/trireme/api/training"
-	"github.com/trireme-mpi/trireme/api/v2alpha1"
 	"github.com/trireme-mpi/trireme/api/v2beta1"
 )
 
@@ -225,7 +224,6 @@ func TestJobsOfMultiKueue(t *testing.T) {
 	place.Create(runtime("mpi"))
 	jobs := []client.Object{
 		mpiJob("mpi", func(job *v2beta1.MPIJob) { job.Spec.RunPolicy.ManagedBy = new(training.ManagedByMultiKueue) }),
-		trainJob("", "train", func(job *v2alpha1.TrainJob) { job.Spec.ManagedBy = new(training.ManagedByMultiKueue) }),
 	}
 	for _, job := range jobs {
 		place.createEventually(job)

@@ -106,7 +106,11 @@ func (cluster *cluster) person(t testing.TB, name string) *person {
 	// Whoever may view a namespace may also view its quotas.
 	create(t, cluster.admin, &rbacv1.Role{
 		ObjectMeta: metav1.ObjectMeta{Namespace: made.namespace, Name: "quotas"},
-		Rules:      []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"resourcequotas"}, Verbs: []string{"get", "list"}}},
+		Rules: []rbacv1.PolicyRule{
+			{APIGroups: []string{""}, Resources: []string{"resourcequotas"}, Verbs: []string{"get", "list"}},
+			// Who sets a grace period deletes the pods of a job.
+			{APIGroups: []string{""}, Resources: []string{"pods"}, Verbs: []string{"deletecollection"}},
+		},
 	})
 	for role, kind := range map[string]string{"mpijob-user": "ClusterRole", "trainjob-editor": "ClusterRole", "quotas": "Role"} {
 		create(t, cluster.admin, &rbacv1.RoleBinding{

@@ -1,0 +1,76 @@
+package job
+
+import (
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/trireme-mpi/trireme/api/v2alpha1"
+)
+
+// CompletedResources adds to the resources that a job names for a worker those of
+// its runtime that it does not name. resourcesPerNode replaces all of the runtime's,
+// so a job that names CPUs only would lose the GPUs. GPUs of one kind replace those
+// of another. What the runtime limits stays limited, to what the job requests.
+func CompletedResources(asked *corev1.ResourceRequirements, runtime *v2alpha1.TrainingRuntimeSpec) *corev1.ResourceRequirements {
+	completed := asked.DeepCopy()
+	worker := runtimeRole(runtime, v2alpha1.ReplicatedJobWorker).Template.Spec
+	if len(worker.Containers) == 0 {
+		return completed
+	}
+	sources := []*corev1.ResourceRequirements{&worker.Containers[0].Resources}
+	if worker.Resources != nil {
+		sources = append(sources, worker.Resources)
+	}
+	for _, source := range sources {
+		limits := source.Limits.DeepCopy()
+		for name := range limits {
+			if request, found := asked.Requests[name]; found {
+				limits[name] = request
+			} else if names(asked, name) {
+				delete(limits, name)
+			}
+		}
+		requests := source.Requests.DeepCopy()
+		for name := range requests {
+			if names(asked, name) {
+				delete(requests, name)
+			}
+		}
+		FillResources(&completed.Requests, requests)
+		FillResources(&completed.Limits, limits)
+	}
+	if len(completed.Claims) == 0 {
+		completed.Claims = worker.Containers[0].Resources.Claims
+	}
+	return completed
+}
+
+// names tells whether a resource is named, or another GPU in the place of a GPU.
+func names(resources *corev1.ResourceRequirements, name corev1.ResourceName) bool {
+	for _, list := range []corev1.ResourceList{resources.Requests, resources.Limits} {
+		for other := range list {
+			if other == name || IsGPU(other) && IsGPU(name) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// DroppedGPUs are the GPUs of a runtime's worker that a job loses, because its
+// resourcesPerNode replaces the runtime's and names no GPUs.
+func DroppedGPUs(trainJob *v2alpha1.TrainJob, runtime *v2alpha1.TrainingRuntimeSpec) corev1.ResourceList {
+	own := trainJob.Spec.Trainer.ResourcesPerNode
+	worker := runtimeRole(runtime, v2alpha1.ReplicatedJobWorker).Template.Spec
+	if own == nil || len(worker.Containers) == 0 {
+		return nil
+	}
+	had := worker.Containers[0].Resources
+	FillResources(&had.Requests, had.Limits)
+	dropped := corev1.ResourceList{}
+	for name, amount := range had.Requests {
+		if IsGPU(name) && amount.Sign() > 0 && !names(own, name) {
+			dropped[name] = amount
+		}
+	}
+	return dropped
+}

@@ -1,0 +1,50 @@
+package job
+
+import (
+	"fmt"
+	"hash/fnv"
+	"regexp"
+	"strings"
+
+	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
+)
+
+// WorkerName is the name of a worker of an MPIJob, and its host name.
+func WorkerName(job string, index int32) string {
+	return fmt.Sprintf("%s%s%d", job, traits[KindMPIJob].WorkerHostInfix, index)
+}
+
+// LongestName is the longest name that is derived from the name of a job and must
+// fit a DNS label. Admission judges names by it.
+func (kind Kind) LongestName(name string, workers int32) string {
+	traits := kind.Traits()
+	launcher := name + traits.LauncherHostSuffix + traits.PodNameSuffix
+	worker := fmt.Sprintf("%s%s%d%s", name, traits.WorkerHostInfix, max(workers-1, 0), traits.PodNameSuffix)
+	if len(worker) > len(launcher) {
+		return worker
+	}
+	return launcher
+}
+
+// MaxNameLength is how long the name of a job may be.
+func (kind Kind) MaxNameLength(workers int32) int {
+	return utilvalidation.DNS1035LabelMaxLength - len(kind.LongestName("", workers))
+}
+
+// retried is the end of the name of a job that was restarted before.
+var retried = regexp.MustCompile(`-retry-[0-9]+$`)
+
+// RetryName names a job that is created again at a moment, in Unix seconds. It is
+// never longer than admission accepts, and does not grow with every restart. What
+// is cut off a long name is replaced by a hash, so that jobs whose names differ in
+// their ends can be restarted in the same second.
+func (kind Kind) RetryName(name string, workers int32, moment int64) string {
+	base, suffix := retried.ReplaceAllString(name, ""), fmt.Sprintf("-retry-%d", moment)
+	if room := kind.MaxNameLength(workers) - len(suffix); len(base) > room {
+		hash := fnv.New32a()
+		hash.Write([]byte(base))
+		end := fmt.Sprintf("-%06x", hash.Sum32()&0xffffff)
+		base = strings.TrimRight(base[:max(room-len(end), 1)], "-") + end
+	}
+	return base + suffix
+}

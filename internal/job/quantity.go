@@ -1,0 +1,109 @@
+package job
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"regexp"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/resource"
+)
+
+var (
+	// hugeQuantity is a number with an exponent of four digits or more.
+	hugeQuantity = regexp.MustCompile(`^[+-]?[0-9.]+[eE][+-]?[0-9]{4,}$`)
+	// mayBeHuge is in every document with such a number, unless it is spelled with
+	// escapes.
+	mayBeHuge = regexp.MustCompile(`[eE][+-]?[0-9]{4,}`)
+)
+
+// QuantityError is a quantity that cannot be computed.
+type QuantityError struct{ Field, Value string }
+
+func (err *QuantityError) Error() string {
+	if err.Field == "" {
+		return err.Reason()
+	}
+	return err.Field + ": " + err.Reason()
+}
+
+// Reason is what is wrong with the field.
+func (err *QuantityError) Reason() string {
+	return err.Value + " is too large or too small for a quantity"
+}
+
+// CheckQuantities refuses a JSON document with a quantity of a huge exponent.
+// Kubernetes computes quantities to the last digit when it decodes them, and this one
+// has more digits than fit any memory. It must be called before the document is
+// decoded into a type with quantities; what is no JSON is left to the decoder.
+func CheckQuantities(document []byte) error {
+	if !mayBeHuge.Match(document) && !bytes.Contains(document, []byte(`\u`)) {
+		return nil
+	}
+	decoder := json.NewDecoder(bytes.NewReader(document))
+	decoder.UseNumber()
+	var inside []level
+	for {
+		token, err := decoder.Token()
+		if err != nil {
+			return nil
+		}
+		last := len(inside) - 1
+		if last >= 0 && !inside[last].isArray && !inside[last].hasKey {
+			if key, isKey := token.(string); isKey {
+				inside[last].key, inside[last].hasKey = key, true
+				continue
+			}
+		}
+		switch token := token.(type) {
+		case json.Delim:
+			if token == '{' || token == '[' {
+				inside = append(inside, level{isArray: token == '['})
+				continue
+			}
+			inside = inside[:last]
+		case string, json.Number:
+			if text := fmt.Sprint(token); holdsQuantity(inside) && hugeQuantity.MatchString(text) {
+				return &QuantityError{Field: pathOf(inside), Value: text}
+			}
+		}
+		if last = len(inside) - 1; last >= 0 {
+			inside[last].hasKey = false
+		}
+	}
+}
+
+// ParseQuantity reads a quantity that a user wrote, unless it is huge.
+func ParseQuantity(text string) (resource.Quantity, error) {
+	if hugeQuantity.MatchString(text) {
+		return resource.Quantity{}, &QuantityError{Value: text}
+	}
+	return resource.ParseQuantity(text)
+}
+
+// level is an object or an array that a value is inside of.
+type level struct {
+	isArray bool
+	// key of the value in an object.
+	key    string
+	hasKey bool
+}
+
+// holdsQuantity tells whether a value may be a quantity. Elements of an array, such as
+// the words of a command, are none; nor is the value of a variable, which is an
+// element with a name and a value.
+func holdsQuantity(inside []level) bool {
+	last := len(inside) - 1
+	return last >= 0 && !inside[last].isArray && (inside[last].key != "value" || last == 0 || !inside[last-1].isArray)
+}
+
+func pathOf(inside []level) string {
+	var keys []string
+	for _, level := range inside {
+		if !level.isArray {
+			keys = append(keys, level.key)
+		}
+	}
+	return strings.Join(keys, ".")
+}
