@@ -121,6 +121,11 @@ func answer[T client.Object](ctx context.Context, judge judge[T], decoder admiss
 	if request.Operation == admissionv1.Delete {
 		return admission.Allowed("")
 	}
+	for _, raw := range [][]byte{request.Object.Raw, request.OldObject.Raw} {
+		if err := job.CheckQuantities(raw); err != nil {
+			return admission.Errored(http.StatusBadRequest, err)
+		}
+	}
 	if err := decoder.Decode(*request, object); err != nil {
 		return admission.Errored(http.StatusBadRequest, err)
 	}
