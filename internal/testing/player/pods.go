@@ -126,10 +126,11 @@ func (player *Player) StartContainers(pods ...*corev1.Pod) {
 	}
 }
 
-// addressFor is an address that most likely no other pod has.
+// addressFor is an address that most likely no other pod of its namespace has, and that
+// it has again where the same is played once more.
 func addressFor(pod *corev1.Pod) string {
 	hash := fnv.New32a()
-	_, _ = hash.Write([]byte(pod.UID))
+	_, _ = hash.Write([]byte(pod.Name))
 	sum := hash.Sum32()
 	return netip.AddrFrom4([4]byte{10, byte(sum >> 16), byte(sum >> 8), byte(sum)}).String()
 }
