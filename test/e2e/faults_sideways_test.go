@@ -239,7 +239,7 @@ func forgePods(t *testing.T, api client.WithWatch, namespace string) (left []*co
 			}}
 			batch.Spec.Template.Spec.Containers[0].Command = []string{"sh", "-c", fmt.Sprint("exit ", code)}
 			for _, object := range []client.Object{pod, batch} {
-				if err := api.Create(t.Context(), object, client.DryRunAll); err == nil || !strings.Contains(err.Error(), "only the Trireme operator sets") {
+				if err := api.Create(t.Context(), object.DeepCopyObject().(client.Object), client.DryRunAll); err == nil || !strings.Contains(err.Error(), "only the Trireme operator sets") {
 					t.Errorf("%T %s as an administrator: %v, want a refusal", object, name, err)
 				}
 				if err := forger.Create(t.Context(), object); err != nil {
