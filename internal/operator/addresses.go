@@ -3,6 +3,7 @@ package operator
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -64,8 +65,25 @@ func (reconciler *Reconciler) publish(ctx context.Context, scope *scope, state p
 			return refusal, err
 		}
 	}
+	if err := reconciler.withdraw(ctx, scope, wanted); err != nil {
+		return nil, err
+	}
 	reconciler.submitted.publish(scope.job.UID, wanted, now)
 	return nil, nil
+}
+
+// withdraw deletes EndpointSlices of an earlier start, of which no pod is left.
+func (reconciler *Reconciler) withdraw(ctx context.Context, scope *scope, wanted []*discoveryv1.EndpointSlice) error {
+	for _, existing := range scope.addresses {
+		if slices.ContainsFunc(wanted, func(slice *discoveryv1.EndpointSlice) bool { return slice.Name == existing.Name }) {
+			continue
+		}
+		err := reconciler.Delete(ctx, existing, client.Preconditions{UID: &existing.UID})
+		if client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("delete old addresses of %s %s/%s: %w", scope.job.Kind, existing.Namespace, scope.job.Name, err)
+		}
+	}
+	return nil
 }
 
 // store creates an EndpointSlice, or changes the one that exists.
@@ -87,9 +105,11 @@ func (reconciler *Reconciler) store(ctx context.Context, scope *scope, wanted *d
 	return reconciler.create(ctx, scope, wanted.DeepCopy())
 }
 
-// areSame tells whether all addresses are known. An EndpointSlice too many does no harm
-// until the job has ended.
+// areSame tells whether all addresses are known, and no others.
 func areSame(existing, wanted []*discoveryv1.EndpointSlice) bool {
+	if len(existing) != len(wanted) {
+		return false
+	}
 	endpoints := map[string][]discoveryv1.Endpoint{}
 	for _, slice := range existing {
 		endpoints[slice.Name] = slice.Endpoints

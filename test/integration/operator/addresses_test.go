@@ -3,10 +3,12 @@ package operator
 import (
 	"context"
 	"fmt"
+	"maps"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -70,12 +72,36 @@ func TestAddresses(t *testing.T) {
 		place.untilFound(append(workers, launcher)...)
 
 		place.Exit(launcher, 0, "")
-		place.Eventually("no host is found", func() error {
-			if slice := place.slice(); slice != nil {
-				return fmt.Errorf("there is %+v", slice.Endpoints)
-			}
-			return nil
+		place.untilNoneFound()
+	})
+}
+
+func (place *place) untilNoneFound() {
+	place.Helper()
+	place.Eventually("no host is found", func() error {
+		if slice := place.slice(); slice != nil {
+			return fmt.Errorf("there is %+v", slice.Endpoints)
+		}
+		return nil
+	})
+}
+
+// An operator that was stopped may have left the addresses of an earlier start: they go
+// before the pods of this one have any.
+func TestAddressesOfAnEarlierStart(t *testing.T) {
+	t.Parallel()
+	bothKinds(t, func(place *place, job client.Object) {
+		place.Create(job)
+		_, workers := place.UntilPods(job)
+		service := mustGet(place, &corev1.Service{}, "train-worker")
+		labels := maps.Clone(service.Labels)
+		labels[discoveryv1.LabelServiceName] = "train-worker"
+		place.Create(&discoveryv1.EndpointSlice{
+			ObjectMeta:  metav1.ObjectMeta{Name: "train-worker", Labels: labels, OwnerReferences: service.OwnerReferences},
+			AddressType: discoveryv1.AddressTypeIPv4,
+			Endpoints:   []discoveryv1.Endpoint{{Addresses: []string{"10.9.9.9"}, Hostname: new(workers[0].Spec.Hostname)}},
 		})
+		place.untilNoneFound()
 	})
 }
 
