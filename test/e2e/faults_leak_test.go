@@ -50,6 +50,9 @@ func leakJobs() (jobs int, patient bool) {
 // Nothing of a job stays in the operator when the job is gone: neither in the one that
 // leads nor in the one that waits.
 func TestNothingStaysOfJobsThatAreGone(t *testing.T) {
+	if !isThorough() {
+		t.Skip("it takes minutes: make test-all runs it")
+	}
 	simulateNodes(t, 20)
 	crowd := newCrowd(t, forAMoment, forever)
 	reader := newMetricsReader(t)
