@@ -45,31 +45,41 @@ func (reconciler *Reconciler) gatherAddresses(ctx context.Context, scope *scope)
 	return nil
 }
 
-// publish writes where the hosts of a job are found.
-func (reconciler *Reconciler) publish(ctx context.Context, scope *scope, state plan.State, verdict *diagnosis.Verdict) (*diagnosis.Refusal, error) {
+// publish writes where the hosts of a job are found, and tells whether all of that is
+// written.
+func (reconciler *Reconciler) publish(ctx context.Context, scope *scope, state plan.State, verdict *diagnosis.Verdict) (bool, *diagnosis.Refusal, error) {
 	wanted, complete := plan.Addresses(scope.job, state)
+	uid, now := scope.job.UID, reconciler.Clock.Now()
 	if areSame(scope.addresses, wanted) {
-		reconciler.submitted.unpublish(scope.job.UID)
-		return nil, nil
+		reconciler.submitted.unpublish(uid)
+		return true, nil, nil
 	}
-	now := reconciler.Clock.Now()
-	isNow := complete || plan.HasStale(scope.addresses, wanted)
-	if wait := reconciler.submitted.untilPublished(scope.job.UID, wanted, isNow, now); wait > 0 {
-		if verdict.NextCheck == 0 || verdict.NextCheck > wait {
-			verdict.NextCheck = wait
+	if wait := reconciler.submitted.sincePublished(uid, wanted, now); wait > 0 {
+		lookIn(verdict, wait)
+		return true, nil, nil
+	}
+	if !complete && !plan.HasStale(scope.addresses, wanted) {
+		if wait := reconciler.submitted.untilPublished(uid, now); wait > 0 {
+			lookIn(verdict, wait)
+			return false, nil, nil
 		}
-		return nil, nil
 	}
 	for _, slice := range wanted {
 		if refusal, err := reconciler.store(ctx, scope, slice); refusal != nil || err != nil {
-			return refusal, err
+			return false, refusal, err
 		}
 	}
 	if err := reconciler.withdraw(ctx, scope, wanted); err != nil {
-		return nil, err
+		return false, nil, err
 	}
-	reconciler.submitted.publish(scope.job.UID, wanted, now)
-	return nil, nil
+	reconciler.submitted.publish(uid, wanted, now)
+	return true, nil, nil
+}
+
+func lookIn(verdict *diagnosis.Verdict, wait time.Duration) {
+	if verdict.NextCheck == 0 || verdict.NextCheck > wait {
+		verdict.NextCheck = wait
+	}
 }
 
 // withdraw deletes EndpointSlices of an earlier start, of which no pod is left.
@@ -122,18 +132,23 @@ func areSame(existing, wanted []*discoveryv1.EndpointSlice) bool {
 	return true
 }
 
-// untilPublished is how long addresses are held back: for those of other pods, or
-// because they were written a moment ago and the cache does not show it yet.
-func (recently *recently) untilPublished(uid types.UID, wanted []*discoveryv1.EndpointSlice, isNow bool, now time.Time) time.Duration {
+// sincePublished is how long the cache may still take to show what was written; zero if
+// something else was.
+func (recently *recently) sincePublished(uid types.UID, wanted []*discoveryv1.EndpointSlice, now time.Time) time.Duration {
 	recently.mutex.Lock()
 	defer recently.mutex.Unlock()
 	last := recently.published[uid]
-	if since := now.Sub(last.at); since < cachePatience && apiequality.Semantic.DeepEqual(last.written, wanted) {
-		return cachePatience - since
-	}
-	if isNow {
+	if last.at.IsZero() || !apiequality.Semantic.DeepEqual(last.written, wanted) {
 		return 0
 	}
+	return cachePatience - now.Sub(last.at)
+}
+
+// untilPublished is how long the addresses of some pods are held back for the others'.
+func (recently *recently) untilPublished(uid types.UID, now time.Time) time.Duration {
+	recently.mutex.Lock()
+	defer recently.mutex.Unlock()
+	last := recently.published[uid]
 	if last.incomplete.IsZero() {
 		last.incomplete = now
 		recently.keepPublication(uid, last)

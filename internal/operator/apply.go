@@ -55,11 +55,15 @@ func (reconciler *Reconciler) apply(ctx context.Context, scope *scope, verdict *
 		in = in.withoutGang()
 	}
 	if state.Stage == plan.Active {
-		if refusal, err := reconciler.publish(ctx, scope, state, verdict); refusal != nil || err != nil {
+		published, refusal, err := reconciler.publish(ctx, scope, state, verdict)
+		if refusal != nil || err != nil {
 			return refusal, err
 		}
-		if err := reconciler.stampClock(ctx, scope); err != nil {
-			return nil, err
+		// Nobody is reached in time whom DNS does not know.
+		if published {
+			if err := reconciler.stampClock(ctx, scope); err != nil {
+				return nil, err
+			}
 		}
 	}
 	if scope.hasAll(state, in) {
@@ -109,11 +113,7 @@ func (scope *scope) hasPod(pods []*corev1.Pod, name string) bool {
 
 // lookAgain: what was created and is not seen in time was deleted before anybody saw
 // it, and nothing else will tell.
-func lookAgain(verdict *diagnosis.Verdict) {
-	if verdict.NextCheck == 0 || verdict.NextCheck > cachePatience {
-		verdict.NextCheck = cachePatience
-	}
-}
+func lookAgain(verdict *diagnosis.Verdict) { lookIn(verdict, cachePatience) }
 
 // ensure creates what does not exist: first what pods refer to and what stands for
 // them, then the pods.
