@@ -196,6 +196,25 @@ func freePort(t testing.TB) int {
 	return listener.Addr().(*net.TCPAddr).Port
 }
 
+// deafPort is one at which nobody listens, and which nobody else gets before the test
+// ends: a socket that is bound, and no more.
+func deafPort(t testing.TB) int {
+	t.Helper()
+	socket, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = syscall.Close(socket) })
+	if err := syscall.Bind(socket, &syscall.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}); err != nil {
+		t.Fatal(err)
+	}
+	bound, err := syscall.Getsockname(socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return bound.(*syscall.SockaddrInet4).Port
+}
+
 // buffer is written by one process's pipes and read by a test.
 type buffer struct {
 	mutex sync.Mutex
