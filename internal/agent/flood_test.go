@@ -37,6 +37,8 @@ func (worker *localWorker) mustLogInFast(t testing.TB) {
 	t.Logf("logged in after %s", time.Since(began))
 }
 
+// Addresses that no other test listens at: closed connections keep their ports for a
+// minute.
 func TestFloodDoesNotKeepTheLauncherOut(t *testing.T) {
 	const count = maxLogins + 100
 	from := func(source string) func(int) string { return func(int) string { return source } }
@@ -46,12 +48,12 @@ func TestFloodDoesNotKeepTheLauncherOut(t *testing.T) {
 		// wantOpen is how many of them the worker keeps.
 		wantOpen int
 	}{
-		"silent connections of one address":       {source: from("127.0.0.2"), wantOpen: maxLoginsPerSource},
-		"connections that stop after the version": {source: from("127.0.0.2"), say: "SSH-2.0-stops-here\r\n", wantOpen: maxLoginsPerSource},
+		"silent connections of one address":       {source: from("127.9.0.2"), wantOpen: maxLoginsPerSource},
+		"connections that stop after the version": {source: from("127.9.0.2"), say: "SSH-2.0-stops-here\r\n", wantOpen: maxLoginsPerSource},
 		"silent connections of the same address":  {source: from("127.0.0.1"), wantOpen: maxLoginsPerSource},
-		"silent connections of three addresses":   {source: func(i int) string { return fmt.Sprintf("127.0.0.%d", 2+i%3) }, wantOpen: maxLogins},
+		"silent connections of three addresses":   {source: func(i int) string { return fmt.Sprintf("127.9.0.%d", 2+i%3) }, wantOpen: maxLogins},
 		"one silent connection of each of many":   {source: func(i int) string { return fmt.Sprintf("127.2.%d.%d", i/250, i%250+1) }, wantOpen: maxLogins},
-		"an address with few beside one with many": {source: func(i int) string { return fmt.Sprintf("127.0.0.%d", 2+min(1, i%12)) },
+		"an address with few beside one with many": {source: func(i int) string { return fmt.Sprintf("127.9.0.%d", 2+min(1, i%12)) },
 			wantOpen: maxLoginsPerSource + count/12},
 	}
 	for name, tc := range tests {
@@ -147,7 +149,7 @@ func (worker *localWorker) flood(stop <-chan struct{}, full chan<- struct{}) {
 		if *oldest != nil {
 			_ = (*oldest).Close()
 		}
-		if connection, err := worker.dialFrom(fmt.Sprintf("127.0.0.%d", 2+i%3)); err == nil {
+		if connection, err := worker.dialFrom(fmt.Sprintf("127.9.0.%d", 2+i%3)); err == nil {
 			*oldest = connection
 		}
 	}
