@@ -92,8 +92,8 @@ func (launch *launch) redact(output string) string {
 }
 
 // hostOfRank is the host that a rank runs on, where mpirun does not say it. Every
-// implementation fills one host of the hostfile after the other unless it is told
-// otherwise; then the host is unknown.
+// implementation fills one host of the hostfile after the other. If an option places
+// ranks in another way, the host is unknown.
 func (launch *launch) hostOfRank(rank int) string {
 	if !isMPIRun(launch.command) || slices.ContainsFunc(launch.command, placesRanks) || slices.ContainsFunc(os.Environ(), placesRanks) {
 		return ""

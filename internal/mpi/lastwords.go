@@ -43,7 +43,7 @@ const (
 	maxHost = 253
 )
 
-// cause is a form of last words. The pattern's groups rank, host, code, signal, text
+// cause is a form of mpirun's error message. The pattern's groups rank, host, code, signal, text
 // and detail, as far as it has them, become the Words.
 type cause struct {
 	kind    Kind

@@ -1,6 +1,6 @@
 // Package mpi is what differs between implementations of MPI: the form of the
 // hostfile, the environment that tells mpirun how to reach the workers, how lines
-// are tagged with their rank, which lines are noise, and how mpirun's last words are
+// are tagged with their rank, which lines are noise, and how mpirun's final output is
 // read. It starts nothing and reads no file.
 package mpi
 

@@ -57,8 +57,8 @@ type Surroundings struct {
 	// RunningJobs counts the jobs that run in the namespace. It is asked only
 	// when the answer will be shown.
 	RunningJobs func() int
-	// HidesQuota leaves the figures of quotas out of messages: nobody has verified that
-	// who asks may see them.
+	// HidesQuota leaves the figures of quotas out of messages: the caller was not
+	// verified, and may not be allowed to see them.
 	HidesQuota bool
 	// Bytes is the size of the object, without what the API server adds to it; 0
 	// if not known.
