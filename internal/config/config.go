@@ -63,7 +63,7 @@ type Limits struct {
 	// MinCPU and MinMemory of a worker that asks for CPU or memory.
 	MinCPU    resource.Quantity `json:"minCPUPerWorker"`
 	MinMemory resource.Quantity `json:"minMemoryPerWorker"`
-	// ScheduleTimeoutSeconds of a runtime.
+	// ScheduleTimeoutSeconds of a runtime. An MPIJob's is raised to the least.
 	MinScheduleTimeoutSeconds int32 `json:"minScheduleTimeoutSeconds"`
 	MaxScheduleTimeoutSeconds int32 `json:"maxScheduleTimeoutSeconds"`
 	// MaxEnv is the most environment variables of a container.
@@ -85,6 +85,9 @@ type Defaults struct {
 	LauncherMemory resource.Quantity `json:"launcherMemory"`
 	// ScheduleTimeoutSeconds of a TrainJob whose runtime does not say it.
 	ScheduleTimeoutSeconds int32 `json:"scheduleTimeoutSeconds"`
+	// MPIJobScheduleTimeoutSeconds of an MPIJob that does not say it. With 0, which is
+	// the default, it waits for as long as it takes.
+	MPIJobScheduleTimeoutSeconds int32 `json:"mpiJobScheduleTimeoutSeconds"`
 	// RunAsUser of pods that name no user and must not be root. OpenShift
 	// chooses one by itself: leave it out there.
 	RunAsUser *int64 `json:"runAsUser,omitempty"`
@@ -131,8 +134,11 @@ const (
 
 // Agent is the program in every pod.
 type Agent struct {
-	Image    string   `json:"image"`
-	Delivery Delivery `json:"delivery"`
+	Image string `json:"image"`
+	// PullSecrets are Secrets in the namespaces of jobs. Pods of jobs name them beside
+	// their own, so that the images of the agent and the initializer can be pulled.
+	PullSecrets []string `json:"pullSecrets,omitempty"`
+	Delivery    Delivery `json:"delivery"`
 }
 
 // Delivery is how the agent gets into pods.
@@ -306,7 +312,9 @@ func (config *Config) JobDefaults() job.Defaults {
 			corev1.ResourceCPU:    config.Defaults.LauncherCPU,
 			corev1.ResourceMemory: config.Defaults.LauncherMemory,
 		},
-		ScheduleTimeoutSeconds: config.Defaults.ScheduleTimeoutSeconds,
-		RunAsUser:              config.Defaults.RunAsUser,
+		ScheduleTimeoutSeconds:       config.Defaults.ScheduleTimeoutSeconds,
+		MPIJobScheduleTimeoutSeconds: config.Defaults.MPIJobScheduleTimeoutSeconds,
+		MinScheduleTimeoutSeconds:    config.Limits.MinScheduleTimeoutSeconds,
+		RunAsUser:                    config.Defaults.RunAsUser,
 	}
 }

@@ -164,9 +164,9 @@ func TestLoadReadsEveryField(t *testing.T) {
 			MaxNodes: 11, MinWorkers: 12, MaxWorkers: 13, MaxSlots: MaxSlots{TrainJob: 14, MPIJob: 15}, MaxGPUs: 17, ManyGPUs: 18,
 			MinCPU: resource.MustParse("19"), MinMemory: resource.MustParse("20"), MinScheduleTimeoutSeconds: 21, MaxScheduleTimeoutSeconds: 22, MaxEnv: 23, MaxBytes: 24,
 		},
-		Defaults:    Defaults{LauncherCPU: resource.MustParse("25"), LauncherMemory: resource.MustParse("26"), ScheduleTimeoutSeconds: 27, RunAsUser: new(int64(28))},
+		Defaults:    Defaults{LauncherCPU: resource.MustParse("25"), LauncherMemory: resource.MustParse("26"), ScheduleTimeoutSeconds: 27, MPIJobScheduleTimeoutSeconds: 39, RunAsUser: new(int64(28))},
 		Admission:   Admission{MPIJobDeprecation: DeprecationWarn, PodSecurity: PodSecurityRefuse},
-		Agent:       Agent{Image: "agent:1", Delivery: DeliveryInitContainer},
+		Agent:       Agent{Image: "agent:1", PullSecrets: []string{"f"}, Delivery: DeliveryInitContainer},
 		Initializer: Initializer{Image: "initializer:1"}, ClusterDomain: "example.internal",
 		Gang: Gang{CoschedulerName: "gangs"}, Network: Network{EgressPorts: []int32{30, 31}}, Failures: Failures{ImagePullSeconds: 32, QuotaSeconds: 37, RestartSeconds: 38},
 		Reconcile: Reconcile{Workers: 33}, Client: Client{QPS: 34.5, Burst: 35}, Metrics: Metrics{BindAddress: "127.0.0.1:36"},
@@ -266,10 +266,11 @@ defaults:
   launcherCPU: -500m
   launcherMemory: -1
   scheduleTimeoutSeconds: 0
+  mpiJobScheduleTimeoutSeconds: -1
 admission:
   mpiJobDeprecation: "On"
   podSecurity: refuse
-agent: {image: "Agent:1", delivery: Sidecar}
+agent: {image: "Agent:1", pullSecrets: [good, Bad], delivery: Sidecar}
 initializer: {image: ""}
 clusterDomain: .local
 gang: {coschedulerName: ""}
@@ -298,6 +299,7 @@ limits.maxScheduleTimeoutSeconds is -1; it must be at least 0
 limits.maxEnvPerContainer is 0; it must be at least 1
 limits.maxObjectBytes is 0; it must be at least 1
 defaults.scheduleTimeoutSeconds is 0; it must be at least 1
+defaults.mpiJobScheduleTimeoutSeconds is -1; it must be at least 0
 failures.imagePullSeconds is 0; it must be at least 1
 failures.quotaSeconds is 0; it must be at least 1
 failures.restartSeconds is 0; it must be at least 1
@@ -311,6 +313,7 @@ webhook.configurationName is empty
 gang.coschedulerName is empty
 agent.image is "Agent:1"; it must be the name of an image: invalid reference format: repository name (library/Agent) must be lowercase
 initializer.image is ""; it must be the name of an image: invalid reference format
+agent.pullSecrets[1] is "Bad"; a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')
 clusterDomain is ".local"; a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')
 limits.minCPUPerWorker is -1; it must not be negative
 limits.minMemoryPerWorker is -1Gi; it must not be negative
@@ -382,8 +385,8 @@ func TestJobDefaults(t *testing.T) {
 	config.Defaults.RunAsUser = new(int64(1000))
 	want := job.Defaults{
 		LauncherResources:      corev1.ResourceList{"cpu": resource.MustParse("2"), "memory": resource.MustParse("4Gi")},
-		ScheduleTimeoutSeconds: 300,
-		RunAsUser:              new(int64(1000)),
+		ScheduleTimeoutSeconds: 300, MinScheduleTimeoutSeconds: 60,
+		RunAsUser: new(int64(1000)),
 	}
 	if diff := cmp.Diff(want, config.JobDefaults()); diff != "" {
 		t.Errorf("defaults of a job (-want +got):\n%s", diff)

@@ -55,6 +55,7 @@ func (config *Config) validateNumbers(found *faults) {
 		{"limits.maxEnvPerContainer", limits.MaxEnv, 1},
 		{"limits.maxObjectBytes", limits.MaxBytes, 1},
 		{"defaults.scheduleTimeoutSeconds", config.Defaults.ScheduleTimeoutSeconds, 1},
+		{"defaults.mpiJobScheduleTimeoutSeconds", config.Defaults.MPIJobScheduleTimeoutSeconds, 0},
 		{"failures.imagePullSeconds", config.Failures.ImagePullSeconds, 1},
 		{"failures.quotaSeconds", config.Failures.QuotaSeconds, 1},
 		{"failures.restartSeconds", config.Failures.RestartSeconds, 1},
@@ -95,6 +96,11 @@ func (config *Config) validateNames(found *faults) {
 	} {
 		if _, err := reference.ParseNormalizedNamed(image.value); err != nil {
 			found.add("%s is %q; it must be the name of an image: %w", image.name, image.value, err)
+		}
+	}
+	for i, secret := range config.Agent.PullSecrets {
+		for _, fault := range utilvalidation.IsDNS1123Subdomain(secret) {
+			found.add("agent.pullSecrets[%d] is %q; %s", i, secret, fault)
 		}
 	}
 	if config.ClusterDomain != "" {

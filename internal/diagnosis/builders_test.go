@@ -196,7 +196,7 @@ func (scene *scene) look() Verdict {
 			if scene.coming && !scene.seen.ScaleUp {
 				scene.seen.ScaleUp = true
 			} else {
-				scene.seen.FreeNodes = &scene.free
+				scene.seen.FreeNodes = &NodeCount{Fitting: scene.free, Asked: scene.free, Free: scene.free}
 			}
 		}
 		scene.asked = append(scene.asked, verdict.Ask)

@@ -53,7 +53,7 @@ type Observed struct {
 	GangWords string
 	// FreeNodes are the nodes that one of the missing pods would fit on. It is
 	// counted only when a gang has waited for too long.
-	FreeNodes *int
+	FreeNodes *NodeCount
 	// ScaleUp: the cluster is getting more nodes for these pods.
 	ScaleUp bool
 	// Confirmed: what is missing was looked for again, past any cache.
@@ -61,6 +61,13 @@ type Observed struct {
 	// OlderWaits: an older job of the namespace waits for the same quota.
 	OlderWaits bool
 	Patience   Patience
+}
+
+// NodeCount is how many nodes have room for a pod that waits.
+type NodeCount struct {
+	// Fitting nodes would take the pod if nothing else ran there. Asked is how many of
+	// them were looked at, and Free how many of those have room now.
+	Fitting, Asked, Free int
 }
 
 // Patience is how long a job may wait for things that may come by themselves.

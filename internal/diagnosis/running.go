@@ -241,14 +241,18 @@ func (view *view) checkGang(verdict *Verdict) {
 		verdict.Ask = AskNodes
 		return
 	}
+	count, asked := view.seen.FreeNodes, ""
+	if count.Asked < count.Fitting {
+		asked = fmt.Sprintf(" (%d of %d were looked at)", count.Asked, count.Fitting)
+	}
 	first := ""
 	if unplaced >= 0 {
 		first = fmt.Sprintf(" The first without a place is %s.", view.who(pods[unplaced]))
 	}
 	view.fail(verdict, &failure{
 		reason: training.FailureGangSchedulingTimeout, at: view.seen.Now,
-		message: fmt.Sprintf("Gang scheduling timeout: Requested %d pods, only %d nodes available with sufficient resources. After %s: %s.%s Ask for fewer or smaller nodes, or try again when others have ended.",
-			view.job.Pods(), *view.seen.FreeNodes, timeout, trimmed(verdict.Gang.Message), first),
+		message: fmt.Sprintf("Gang scheduling timeout: Requested %d pods, only %d nodes available with sufficient resources%s. After %s: %s.%s Ask for fewer or smaller nodes, or try again when others have ended.",
+			view.job.Pods(), count.Free, asked, timeout, trimmed(verdict.Gang.Message), first),
 	})
 }
 

@@ -24,7 +24,7 @@ func resources(amounts ...string) corev1.ResourceRequirements {
 
 // defaults are those of an operator on plain Kubernetes.
 func defaults() Defaults {
-	return Defaults{LauncherResources: list("cpu", "2", "memory", "4Gi"), ScheduleTimeoutSeconds: 300, RunAsUser: new(int64(1000))}
+	return Defaults{LauncherResources: list("cpu", "2", "memory", "4Gi"), ScheduleTimeoutSeconds: 300, MinScheduleTimeoutSeconds: 60, RunAsUser: new(int64(1000))}
 }
 
 // podTemplate has one container, which runs a command if there is one.

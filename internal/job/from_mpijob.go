@@ -50,7 +50,7 @@ func FromMPIJob(mpiJob *v2beta1.MPIJob, defaults Defaults) *Job {
 	if spec.NetworkPolicy != nil {
 		job.NetworkPolicy = spec.NetworkPolicy.Template
 	}
-	job.Gang = mpiJobGang(spec.RunPolicy.SchedulingPolicy, job.Pods())
+	job.Gang = mpiJobGang(spec.RunPolicy.SchedulingPolicy, job.Pods(), defaults)
 	setPriorityClass(job)
 	// An image with an sshd of its own was built for a certain user.
 	if job.WorkersRunAgent() {
@@ -94,15 +94,18 @@ func mpiJobCleanPodPolicy(spec *v2beta1.MPIJobSpec) training.CleanPodPolicy {
 	return orElse(spec.CleanPodPolicy, orElse(spec.RunPolicy.CleanPodPolicy, training.CleanPodPolicyRunning))
 }
 
-func mpiJobGang(policy *v2beta1.SchedulingPolicy, pods int32) Gang {
+func mpiJobGang(policy *v2beta1.SchedulingPolicy, pods int32, defaults Defaults) Gang {
 	if policy == nil {
-		return Gang{MinMember: pods}
+		policy = &v2beta1.SchedulingPolicy{}
 	}
 	gang := Gang{
 		MinMember:      orElse(policy.MinAvailable, pods),
-		TimeoutSeconds: orElse(policy.ScheduleTimeoutSeconds, 0),
+		TimeoutSeconds: orElse(policy.ScheduleTimeoutSeconds, defaults.MPIJobScheduleTimeoutSeconds),
 		PriorityClass:  policy.PriorityClass,
 		Queue:          policy.Queue,
+	}
+	if gang.TimeoutSeconds > 0 {
+		gang.TimeoutSeconds = max(gang.TimeoutSeconds, defaults.MinScheduleTimeoutSeconds)
 	}
 	if policy.MinResources != nil {
 		gang.MinResources = policy.MinResources.DeepCopy()

@@ -180,6 +180,7 @@ func TestMPIJobGang(t *testing.T) {
 		"an empty policy is no policy":               {policy: &v2beta1.SchedulingPolicy{}, want: Gang{MinMember: 3}},
 		"fewer pods":                                 {policy: &v2beta1.SchedulingPolicy{MinAvailable: new(int32(2))}, want: Gang{MinMember: 2}},
 		"a timeout":                                  {policy: &v2beta1.SchedulingPolicy{ScheduleTimeoutSeconds: new(int32(90))}, want: Gang{MinMember: 3, TimeoutSeconds: 90}},
+		"a timeout that is too short":                {policy: &v2beta1.SchedulingPolicy{ScheduleTimeoutSeconds: new(int32(1))}, want: Gang{MinMember: 3, TimeoutSeconds: 60}},
 		"a timeout of 0 is none":                     {policy: &v2beta1.SchedulingPolicy{ScheduleTimeoutSeconds: new(int32(0))}, want: Gang{MinMember: 3}},
 		"a queue of Volcano":                         {policy: &v2beta1.SchedulingPolicy{Queue: "gold"}, want: Gang{MinMember: 3, Queue: "gold"}},
 		"resources":                                  {policy: &v2beta1.SchedulingPolicy{MinResources: new(list("cpu", "4"))}, want: Gang{MinMember: 3, MinResources: list("cpu", "4")}},
@@ -192,6 +193,26 @@ func TestMPIJobGang(t *testing.T) {
 				t.Errorf("gang (-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+// An administrator may bound how long MPIJobs wait that do not say it themselves.
+func TestMPIJobGangTimeoutByDefault(t *testing.T) {
+	bounded := defaults()
+	bounded.MPIJobScheduleTimeoutSeconds = 600
+	for name, test := range map[string]struct {
+		policy *v2beta1.SchedulingPolicy
+		want   int32
+	}{
+		"no policy":                {want: 600},
+		"an empty policy":          {policy: &v2beta1.SchedulingPolicy{}, want: 600},
+		"a time of its own":        {policy: &v2beta1.SchedulingPolicy{ScheduleTimeoutSeconds: new(int32(90))}, want: 90},
+		"no limit, and it says so": {policy: &v2beta1.SchedulingPolicy{ScheduleTimeoutSeconds: new(int32(0))}},
+	} {
+		got := FromMPIJob(mpiJob(func(mpiJob *v2beta1.MPIJob) { mpiJob.Spec.RunPolicy.SchedulingPolicy = test.policy }), bounded)
+		if got.Gang.TimeoutSeconds != test.want {
+			t.Errorf("%s: it waits for %d s, want %d", name, got.Gang.TimeoutSeconds, test.want)
+		}
 	}
 }
 

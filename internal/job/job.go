@@ -122,8 +122,10 @@ type Source struct {
 type Defaults struct {
 	// LauncherResources of a TrainJob.
 	LauncherResources corev1.ResourceList
-	// ScheduleTimeoutSeconds of a TrainJob.
-	ScheduleTimeoutSeconds int32
+	// ScheduleTimeoutSeconds of a TrainJob, and of an MPIJob, where 0 is no limit.
+	ScheduleTimeoutSeconds, MPIJobScheduleTimeoutSeconds int32
+	// MinScheduleTimeoutSeconds is what a shorter limit of an MPIJob is raised to.
+	MinScheduleTimeoutSeconds int32
 	// RunAsUser is the UID of pods that name none and must not run as root. Nil
 	// leaves it to the cluster, as OpenShift wants it.
 	RunAsUser *int64

@@ -131,7 +131,7 @@ func TestInputsAreNotChanged(t *testing.T) {
 		Defaults                   Defaults
 	}
 	now := func() inputs {
-		copied := Defaults{LauncherResources: given.LauncherResources.DeepCopy(), ScheduleTimeoutSeconds: given.ScheduleTimeoutSeconds, RunAsUser: new(*given.RunAsUser)}
+		copied := Defaults{LauncherResources: given.LauncherResources.DeepCopy(), ScheduleTimeoutSeconds: given.ScheduleTimeoutSeconds, MinScheduleTimeoutSeconds: given.MinScheduleTimeoutSeconds, RunAsUser: new(*given.RunAsUser)}
 		return inputs{mpi.DeepCopy(), agent.DeepCopy(), train.DeepCopy(), runtime.DeepCopy(), copied}
 	}
 	before := now()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -19,6 +20,7 @@ type jobMetrics struct {
 	kind                                       job.Kind
 	created, succeeded, failed                 *prometheus.CounterVec
 	duration, timeToStart, gang, init, connect *prometheus.HistogramVec
+	starts                                     stopwatches
 }
 
 var (
@@ -66,6 +68,17 @@ func (metrics *jobMetrics) register(to prometheus.Registerer) error {
 	return nil
 }
 
+// forget drops the series of a namespace that is gone.
+func (metrics *jobMetrics) forget(namespace string) {
+	gone := prometheus.Labels{"namespace": namespace}
+	for _, counter := range []*prometheus.CounterVec{metrics.created, metrics.succeeded, metrics.failed} {
+		counter.DeletePartialMatch(gone)
+	}
+	for _, histogram := range []*prometheus.HistogramVec{metrics.duration, metrics.timeToStart, metrics.gang, metrics.init, metrics.connect} {
+		histogram.DeletePartialMatch(gone)
+	}
+}
+
 // note counts what has become new in a job.
 func (metrics *jobMetrics) note(runtime string, made *job.Job, previous diagnosis.Previous, verdict *diagnosis.Verdict) {
 	labels := []string{made.Namespace}
@@ -76,33 +89,44 @@ func (metrics *jobMetrics) note(runtime string, made *job.Job, previous diagnosi
 		metrics.created.WithLabelValues(labels...).Inc()
 	}
 	if previous.StartTime == nil && verdict.StartTime != nil {
-		if took, known := between(&previous.Submitted, verdict.StartTime); known {
-			metrics.timeToStart.WithLabelValues(labels...).Observe(took.Seconds())
-		}
-		if took, known := between(stepOf(verdict.Timeline, training.StepAdmitted), verdict.StartTime); known {
-			metrics.gang.WithLabelValues(labels...).Observe(took.Seconds())
-		}
+		sinceSubmit, sinceAdmission := metrics.starts.take(made.UID).toStart(previous, verdict)
+		observe(metrics.timeToStart, labels, sinceSubmit)
+		observe(metrics.gang, labels, sinceAdmission)
 	}
 	if !previous.Finished() && verdict.CompletionTime != nil {
-		metrics.noteEnd(labels, verdict)
+		metrics.noteEnd(labels, previous, verdict)
 	}
 }
 
-func (metrics *jobMetrics) noteEnd(labels []string, verdict *diagnosis.Verdict) {
+func observe(histogram *prometheus.HistogramVec, labels []string, took *time.Duration) {
+	if took != nil {
+		histogram.WithLabelValues(labels...).Observe(took.Seconds())
+	}
+}
+
+func (metrics *jobMetrics) noteEnd(labels []string, previous diagnosis.Previous, verdict *diagnosis.Verdict) {
 	if verdict.Phase == training.PhaseFailed {
 		metrics.failed.WithLabelValues(append(labels, string(verdict.FailureReason))...).Inc()
 	} else {
 		metrics.succeeded.WithLabelValues(labels...).Inc()
 	}
-	if took, known := between(verdict.StartTime, verdict.CompletionTime); known {
-		metrics.duration.WithLabelValues(labels...).Observe(took.Seconds())
-	}
+	observe(metrics.duration, labels, between(verdict.StartTime, verdict.CompletionTime))
 	if report := verdict.Report; report != nil && report.Hosts.Reached > 0 {
-		metrics.connect.WithLabelValues(labels...).Observe(report.Timings.Connect)
+		lifetime := between(&previous.Submitted, verdict.CompletionTime)
+		observe(metrics.connect, labels, plausible(report.Timings.Connect, lifetime))
 		if report.Timings.Init > 0 {
-			metrics.init.WithLabelValues(labels...).Observe(report.Timings.Init)
+			observe(metrics.init, labels, plausible(report.Timings.Init, lifetime))
 		}
 	}
+}
+
+// plausible is what a report says, nil if it cannot be: whoever writes the image of a
+// launcher can write its report. Both ends of a lifetime are whole seconds.
+func plausible(seconds float64, lifetime *time.Duration) *time.Duration {
+	if lifetime == nil || seconds < 0 || seconds > lifetime.Seconds()+1 {
+		return nil
+	}
+	return new(time.Duration(seconds * float64(time.Second)))
 }
 
 // census counts the jobs that are there, when somebody asks: a count that is
@@ -121,7 +145,7 @@ func newCensus(reader client.Reader, kind kind) *census {
 	}
 	return &census{
 		reader: reader, kind: kind,
-		running: describe("running", "Jobs that run now."), queued: describe("queued", "Jobs that wait for their pods to run."),
+		running: describe("running", "Jobs that run now."), queued: describe("queued", "Jobs that wait for a queue, for a quota or for the places of their pods."),
 	}
 }
 
@@ -132,11 +156,11 @@ func (census *census) Describe(descriptions chan<- *prometheus.Desc) {
 
 func (census *census) Collect(found chan<- prometheus.Metric) {
 	running, queued := map[string]int{}, map[string]int{}
-	count := func(namespace string, phase training.Phase) {
-		switch phase {
-		case training.PhaseRunning:
+	count := func(namespace string, previous diagnosis.Previous) {
+		switch {
+		case previous.Phase == training.PhaseRunning:
 			running[namespace]++
-		case training.PhasePending:
+		case isQueued(previous):
 			queued[namespace]++
 		}
 	}
@@ -152,15 +176,21 @@ func (census *census) Collect(found chan<- prometheus.Metric) {
 	}
 }
 
+// isQueued tells whether a job waits for something that others hold. One that its user
+// suspended does not, nor one whose pods have their places and start.
+func isQueued(previous diagnosis.Previous) bool {
+	return previous.Phase == training.PhasePending && previous.StartTime == nil && (!previous.Suspended || previous.Queued)
+}
+
 // each calls for every job of the kind, as the cache has it.
-func (census *census) each(visit func(namespace string, phase training.Phase)) error {
+func (census *census) each(visit func(namespace string, previous diagnosis.Previous)) error {
 	// The list is only read, and large.
 	list := census.kind.emptyList()
 	if err := census.reader.List(context.Background(), list, client.UnsafeDisableDeepCopy); err != nil {
 		return err
 	}
 	for _, object := range census.kind.items(list) {
-		visit(object.GetNamespace(), census.kind.previous(object).Phase)
+		visit(object.GetNamespace(), census.kind.previous(object))
 	}
 	return nil
 }

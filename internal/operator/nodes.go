@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/trireme-mpi/trireme/internal/diagnosis"
@@ -14,8 +15,13 @@ import (
 
 // +kubebuilder:rbac:groups="",resources=events,verbs=list
 
-// pageSize of lists past the cache.
-const pageSize = 500
+const (
+	// pageSize of lists past the cache.
+	pageSize = 500
+	// mostNodesAsked bounds what one gang that waited in vain costs the API server: it
+	// lists the pods of that many nodes, and never all pods of the cluster.
+	mostNodesAsked = 100
+)
 
 // countNodes counts the nodes that would take one of the pods that wait, and
 // looks whether more are coming. It is done once, when a gang has waited for too
@@ -31,23 +37,39 @@ func (reconciler *Reconciler) countNodes(ctx context.Context, made *job.Job, see
 			return nil
 		}
 	}
-	free := 0
-	seen.FreeNodes = &free
+	count := &diagnosis.NodeCount{}
+	seen.FreeNodes = count
 	if len(waiting) == 0 {
 		return nil
 	}
-	used, err := reconciler.usedByPods(ctx)
+	wanted := largest(waiting)
+	fitting, err := reconciler.nodesThatFit(ctx, wanted)
 	if err != nil {
 		return err
 	}
-	wanted := largest(waiting)
-	return pages(ctx, reconciler.Live, &corev1.NodeList{}, func(list client.ObjectList) {
+	count.Fitting, count.Asked = len(fitting), min(len(fitting), mostNodesAsked)
+	for _, node := range fitting[:count.Asked] {
+		used, err := reconciler.usedOn(ctx, node.Name)
+		if err != nil {
+			return err
+		}
+		if nodes.Takes(node, wanted, used) {
+			count.Free++
+		}
+	}
+	return nil
+}
+
+// nodesThatFit are the nodes that would take a pod if nothing else ran there.
+func (reconciler *Reconciler) nodesThatFit(ctx context.Context, pod *corev1.Pod) (fitting []*corev1.Node, err error) {
+	err = pages(ctx, reconciler.Live, &corev1.NodeList{}, func(list client.ObjectList) {
 		for _, node := range list.(*corev1.NodeList).Items {
-			if nodes.Takes(&node, wanted, used[node.Name]) {
-				free++
+			if nodes.Takes(&node, pod, nil) {
+				fitting = append(fitting, &node)
 			}
 		}
 	})
+	return fitting, err
 }
 
 func unplaced(seen *diagnosis.Observed) (pods []*corev1.Pod) {
@@ -81,15 +103,19 @@ func (reconciler *Reconciler) isScalingUp(ctx context.Context, made *job.Job, po
 	return found, err
 }
 
-// usedByPods is what the pods on each node ask for.
-func (reconciler *Reconciler) usedByPods(ctx context.Context) (map[string]corev1.ResourceList, error) {
+// usedOn is what the pods on a node ask for. The API server finds them in its memory,
+// by the node's name.
+func (reconciler *Reconciler) usedOn(ctx context.Context, node string) (corev1.ResourceList, error) {
+	var pods corev1.PodList
+	fromMemory := &client.ListOptions{Raw: &metav1.ListOptions{ResourceVersion: "0"}}
+	if err := reconciler.Live.List(ctx, &pods, fromMemory, client.MatchingFields{"spec.nodeName": node}); err != nil {
+		return nil, fmt.Errorf("list the pods on node %s: %w", node, err)
+	}
 	used := map[string]corev1.ResourceList{}
-	err := pages(ctx, reconciler.Live, &corev1.PodList{}, func(list client.ObjectList) {
-		for _, pod := range list.(*corev1.PodList).Items {
-			nodes.Use(used, &pod)
-		}
-	})
-	return used, err
+	for i := range pods.Items {
+		nodes.Use(used, &pods.Items[i])
+	}
+	return used[node], nil
 }
 
 // pages reads a list page by page.

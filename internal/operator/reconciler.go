@@ -123,6 +123,7 @@ func (reconciler *Reconciler) reconcile(ctx context.Context, object client.Objec
 	if err != nil {
 		return ctrl.Result{}, err
 	}
+	reconciler.record.metrics.starts.look(made.UID, scope.previous, &verdict, reconciler.Clock.Now())
 	// The cache is behind what was read past it: said now, it would be taken back by
 	// the next look.
 	if scope.seen.Confirmed && verdict.Stage != plan.Finished && verdict.Stage != plan.Restarting && !scope.seen.ScaleUp {

@@ -193,9 +193,9 @@ func (news *news) podTroubles(previous diagnosis.Previous, verdict *diagnosis.Ve
 	}
 }
 
-func between(from, to *metav1.Time) (time.Duration, bool) {
+func between(from, to *metav1.Time) *time.Duration {
 	if from == nil || to == nil || to.Before(from) {
-		return 0, false
+		return nil
 	}
-	return to.Sub(from.Time), true
+	return new(to.Sub(from.Time))
 }

@@ -108,7 +108,7 @@ func (cluster *surroundings) of(ctx context.Context, made *job.Job, previous dia
 		return in, &diagnosis.Answer{Reason: "KubernetesTooOld", Message: fmt.Sprintf(
 			"This cluster runs Kubernetes %s. Trireme needs %s or newer, which leaves batch Jobs with managedBy to it. Upgrade the cluster; the job then starts by itself.", known.tooOld, managedJobs)}, nil
 	}
-	in.Delivery = plan.Delivery{Method: known.method, Image: cluster.settings.Agent.Image}
+	in.Delivery = plan.Delivery{Method: known.method, Image: cluster.settings.Agent.Image, PullSecrets: cluster.settings.Agent.PullSecrets}
 	backend, words, err := gang.Choose(made, known.available)
 	if err != nil {
 		return in, &diagnosis.Answer{Reason: "NoGangScheduler", Message: err.Error()}, nil

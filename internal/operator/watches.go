@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/discovery"
+	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
@@ -111,7 +112,26 @@ func addReconcilers(manager ctrl.Manager, settings *config.Config, audit *admiss
 			return fmt.Errorf("set up the reconciler of %s: %w", reconciler.kind.name(), err)
 		}
 	}
-	return nil
+	return forgetNamespaces(manager.GetCache(), reconcilers)
+}
+
+// forgetNamespaces drops the metrics of namespaces that are deleted: series of
+// namespaces that come and go would otherwise pile up.
+func forgetNamespaces(informers cache.Cache, reconcilers []*Reconciler) error {
+	namespaces, err := informers.GetInformer(context.Background(), &corev1.Namespace{})
+	if err != nil {
+		return fmt.Errorf("watch namespaces: %w", err)
+	}
+	_, err = namespaces.AddEventHandler(toolscache.ResourceEventHandlerFuncs{DeleteFunc: func(gone any) {
+		key, err := toolscache.DeletionHandlingMetaNamespaceKeyFunc(gone)
+		if err != nil {
+			return // neither an object nor a tombstone: client-go hands in nothing else
+		}
+		for _, reconciler := range reconcilers {
+			reconciler.record.metrics.forget(key)
+		}
+	}})
+	return err
 }
 
 // Parts are what reconcilers work with: a manager's, or those of a simulation.
@@ -242,6 +262,7 @@ func (reconciler *Reconciler) jobs() handler.EventHandler {
 // forget is for a job that is gone.
 func (reconciler *Reconciler) forget(gone client.Object) {
 	reconciler.submitted.forgetAll(gone.GetUID())
+	reconciler.record.metrics.starts.take(gone.GetUID())
 }
 
 // requestFor is the job that an object belongs to by its labels.

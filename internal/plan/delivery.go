@@ -2,6 +2,7 @@ package plan
 
 import (
 	"path"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -17,6 +18,8 @@ type Delivery struct {
 	Method Method
 	// Image of the agent.
 	Image string
+	// PullSecrets are for this image, and for the initializer's.
+	PullSecrets []string
 }
 
 // Method is a way into a pod.
@@ -75,6 +78,17 @@ func AddAgent(pod *corev1.PodSpec, delivery Delivery) {
 	}
 	pod.Volumes = append(pod.Volumes, volume)
 	mount(&pod.Containers[0], agentVolume, directory)
+	addPullSecrets(pod, delivery.PullSecrets)
+}
+
+// addPullSecrets names Secrets that the pod does not name already.
+func addPullSecrets(pod *corev1.PodSpec, names []string) {
+	for _, name := range names {
+		reference := corev1.LocalObjectReference{Name: name}
+		if !slices.Contains(pod.ImagePullSecrets, reference) {
+			pod.ImagePullSecrets = append(pod.ImagePullSecrets, reference)
+		}
+	}
 }
 
 // agentContainer is a container of the agent's own image, under the same user as

@@ -130,3 +130,19 @@ func TestAddedContainersShareWhatAPodHasAsAWhole(t *testing.T) {
 		})
 	}
 }
+
+// Pods name the Secrets that their own images are pulled with, and the agent's.
+func TestPullSecrets(t *testing.T) {
+	pod := &corev1.PodSpec{
+		Containers:       []corev1.Container{{Name: "main"}},
+		ImagePullSecrets: []corev1.LocalObjectReference{{Name: "own"}, {Name: "both"}},
+	}
+	const byDigest = "registry.example/agent@sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
+	AddAgent(pod, Delivery{Method: ImageVolume, Image: byDigest, PullSecrets: []string{"both", "agents"}})
+	if diff := cmp.Diff([]corev1.LocalObjectReference{{Name: "own"}, {Name: "both"}, {Name: "agents"}}, pod.ImagePullSecrets); diff != "" {
+		t.Error(diff)
+	}
+	if got := pod.Volumes[0].Image.Reference; got != byDigest {
+		t.Errorf("the image is %s", got)
+	}
+}

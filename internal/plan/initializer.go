@@ -68,6 +68,7 @@ func initializerPod(made *job.Job, restart int32, in Surroundings) *corev1.Pod {
 		Volumes:                      []corev1.Volume{claimVolume(workspaceVolume, names.Workspace, false)},
 	}
 	ownVolumes(&pod)
+	addPullSecrets(&pod, in.Delivery.PullSecrets)
 	for _, source := range []struct {
 		kind string
 		*job.Source

@@ -141,6 +141,7 @@ func addGate(pod *corev1.PodSpec, made *job.Job, parts Parts) {
 	pod.Volumes = append(pod.Volumes, corev1.Volume{Name: "trireme-gate", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}})
 	gate.VolumeMounts = append(gate.VolumeMounts, corev1.VolumeMount{Name: "trireme-gate", MountPath: "/tmp"})
 	pod.InitContainers = append(pod.InitContainers, gate)
+	addPullSecrets(pod, parts.Delivery.PullSecrets)
 }
 
 // launcherVariables are what mpirun and the agent are told.

@@ -161,6 +161,9 @@ func (check *mpiJobCheck) schedulingPolicy() {
 	}
 	queueName(check.Findings, at.Child("queue"), policy.Queue)
 	atLeast(check.Findings, at.Child("scheduleTimeoutSeconds"), policy.ScheduleTimeoutSeconds, 0)
+	if seconds := policy.ScheduleTimeoutSeconds; seconds != nil && *seconds > 0 && *seconds < check.rules.Limits.MinScheduleTimeoutSeconds {
+		check.warn(at.Child("scheduleTimeoutSeconds"), "%d is raised to %d, the least on this cluster", *seconds, check.rules.Limits.MinScheduleTimeoutSeconds)
+	}
 	if policy.MinResources != nil {
 		resources := podCheck{rules: check.rules, findings: check.Findings}
 		for _, name := range job.ResourceNames(*policy.MinResources) {

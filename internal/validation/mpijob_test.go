@@ -201,6 +201,10 @@ func TestSchedulingPolicy(t *testing.T) {
 			policy:       v2beta1.SchedulingPolicy{MinAvailable: new(int32(1))},
 			wantWarnings: []string{at + ".minAvailable: 1 of 3 pods are scheduled together, but the job starts only once all of them are ready; leave it out to schedule all pods together"},
 		},
+		"hardly any time": {
+			policy:       v2beta1.SchedulingPolicy{ScheduleTimeoutSeconds: new(int32(5))},
+			wantWarnings: []string{at + ".scheduleTimeoutSeconds: 5 is raised to 60, the least on this cluster"},
+		},
 		"less than no time": {
 			policy: v2beta1.SchedulingPolicy{ScheduleTimeoutSeconds: new(int32(-1))},
 			want:   []string{at + ".scheduleTimeoutSeconds: Invalid value: -1: must be at least 0"},

@@ -1,0 +1,77 @@
+package operator
+
+import (
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/trireme-mpi/trireme/api/training"
+	"github.com/trireme-mpi/trireme/internal/diagnosis"
+)
+
+// stopwatch is when this process saw a job reach the steps of its start. A status has
+// whole seconds only, and most starts take less than two.
+type stopwatch struct {
+	submitted, admitted, scheduled time.Time
+}
+
+// toStart is how long the pods waited for their places: from submit, and from
+// admission. A process that began to lead in between has not seen all of it, and knows
+// only what the status says.
+func (watch stopwatch) toStart(previous diagnosis.Previous, verdict *diagnosis.Verdict) (sinceSubmit, sinceAdmission *time.Duration) {
+	measure := func(from time.Time) *time.Duration {
+		if from.IsZero() || watch.scheduled.IsZero() {
+			return nil
+		}
+		return new(watch.scheduled.Sub(from))
+	}
+	sinceSubmit, sinceAdmission = measure(watch.submitted), measure(watch.admitted)
+	if sinceSubmit == nil {
+		sinceSubmit = between(&previous.Submitted, verdict.StartTime)
+	}
+	if sinceAdmission == nil {
+		sinceAdmission = between(stepOf(verdict.Timeline, training.StepAdmitted), verdict.StartTime)
+	}
+	return sinceSubmit, sinceAdmission
+}
+
+// stopwatches are those of the jobs that have not started yet.
+type stopwatches struct {
+	mutex sync.Mutex
+	jobs  map[types.UID]stopwatch
+}
+
+// look notes which steps are new.
+func (watches *stopwatches) look(uid types.UID, previous diagnosis.Previous, verdict *diagnosis.Verdict, now time.Time) {
+	if previous.StartTime != nil || previous.Finished() {
+		return
+	}
+	watches.mutex.Lock()
+	defer watches.mutex.Unlock()
+	watch := watches.jobs[uid]
+	note := func(at *time.Time, isNew bool) {
+		if at.IsZero() && isNew {
+			*at = now
+		}
+	}
+	note(&watch.submitted, previous.Phase == "")
+	note(&watch.admitted, stepOf(previous.Timeline, training.StepAdmitted) == nil && stepOf(verdict.Timeline, training.StepAdmitted) != nil)
+	note(&watch.scheduled, verdict.StartTime != nil)
+	if watch == (stopwatch{}) {
+		return
+	}
+	if watches.jobs == nil {
+		watches.jobs = map[types.UID]stopwatch{}
+	}
+	watches.jobs[uid] = watch
+}
+
+// take is a job's stopwatch, which is no longer needed.
+func (watches *stopwatches) take(uid types.UID) stopwatch {
+	watches.mutex.Lock()
+	defer watches.mutex.Unlock()
+	watch := watches.jobs[uid]
+	delete(watches.jobs, uid)
+	return watch
+}
