@@ -79,6 +79,7 @@ func newCluster(t testing.TB, options ...func(testing.TB, *envtest.Environment))
 	cluster.settings = deployed.Settings(t, func(settings *config.Config) {
 		settings.Metrics.BindAddress = fmt.Sprintf("localhost:%d", deployed.FreePort(t))
 		settings.Failures.RestartSeconds, settings.Failures.QuotaSeconds = 1, quotaSeconds
+		settings.Limits.MinScheduleTimeoutSeconds = 1
 	})
 	deployed.InstallWebhooks(t, cluster.client, cluster.settings.Webhook.Port)
 	deployed.InstallPolicy(t, cluster.client)

@@ -18,6 +18,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/trireme-mpi/trireme/api/v2beta1"
 	"github.com/trireme-mpi/trireme/internal/testing/deployed"
 )
 
@@ -135,4 +136,26 @@ func TestMetricsAreForReaders(t *testing.T) {
 			t.Errorf("%s is answered with %d (%v), want %d:\n%s", who, code, err, tc.want, body)
 		}
 	}
+}
+
+// Namespaces come and go; their series must not pile up.
+func TestMetricsOfADeletedNamespaceGo(t *testing.T) {
+	place := parallel(t)
+	job := mpiJob("train", func(job *v2beta1.MPIJob) { job.Spec.RunPolicy.Suspend = new(true) })
+	place.Create(job)
+	labels := fmt.Sprintf("{namespace=%q}", place.Namespace)
+	place.untilMetric(metricOf(job, "created_total"), labels, 1)
+	// It is suspended by its user, so it waits for nothing.
+	place.untilMetric(metricOf(job, "queued_total"), labels, 0)
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: place.Namespace}}
+	for _, object := range []client.Object{job, namespace} {
+		if err := place.client.Delete(t.Context(), object); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// What kube-controller-manager does once a namespace is empty.
+	if err := place.client.SubResource("finalize").Update(t.Context(), namespace); err != nil {
+		t.Fatal(err)
+	}
+	place.untilMetric(metricOf(job, "created_total"), labels, 0)
 }
