@@ -7,14 +7,8 @@ import (
 	"github.com/trireme-mpi/trireme/api/v2beta1"
 )
 
-const (
-	// RootSSHDirectory is where sshd looks for root's keys.
-	RootSSHDirectory = "/root/.ssh"
-	// userSSHDirectory is where images prepared for mpi-operator have them.
-	userSSHDirectory = "/home/mpiuser/.ssh"
-	// mpiJobBackoffLimit is that of a batch Job, which an MPIJob's launcher is.
-	mpiJobBackoffLimit = 6
-)
+// mpiJobBackoffLimit is that of a batch Job, which an MPIJob's launcher is.
+const mpiJobBackoffLimit = 6
 
 // FromMPIJob is the job that an MPIJob describes. All defaults of MPIJob are
 // here: its schema has none, so that what another operator stored reads back
@@ -57,12 +51,8 @@ func FromMPIJob(mpiJob *v2beta1.MPIJob, defaults Defaults) *Job {
 		restrictByDefault(&job.Launcher.Template.Spec, defaults.RunAsUser)
 		restrictByDefault(&job.Worker.Template.Spec, defaults.RunAsUser)
 	}
-	job.SSHDirectory = spec.SSHAuthMountPath
-	if job.SSHDirectory == "" {
-		job.SSHDirectory = userSSHDirectory
-		if MainRunsAsRoot(&job.Worker.Template.Spec) {
-			job.SSHDirectory = RootSSHDirectory
-		}
+	if job.SSHDirectory = spec.SSHAuthMountPath; job.SSHDirectory == "" {
+		job.SSHDirectory = sshDirectory(&job.Worker.Template.Spec)
 	}
 	return job
 }

@@ -14,20 +14,19 @@ import (
 func FromTrainJob(trainJob *v2alpha1.TrainJob, runtime *v2alpha1.TrainingRuntimeSpec, defaults Defaults) *Job {
 	spec := &trainJob.Spec
 	job := &Job{
-		Kind:         KindTrainJob,
-		Namespace:    trainJob.Namespace,
-		Name:         trainJob.Name,
-		UID:          trainJob.UID,
-		Suspended:    orElse(spec.Suspend, false),
-		Queue:        trainJob.Labels[training.LabelQueue],
-		QueueLabels:  queueLabels(trainJob.Labels),
-		TagOutput:    trainJob.Annotations[training.AnnotationTagOutput] == "true",
-		MPI:          MPI(runtime.MLPolicy.MPIImplementation),
-		Slots:        orElse(spec.Trainer.SlotsPerWorker, orElse(runtime.MLPolicy.SlotsPerWorker, 1)),
-		SSHDirectory: userSSHDirectory,
-		Launcher:     runtimeRole(runtime, v2alpha1.ReplicatedJobLauncher),
-		Worker:       runtimeRole(runtime, v2alpha1.ReplicatedJobWorker),
-		Initializer:  initializer(spec.Initializer),
+		Kind:        KindTrainJob,
+		Namespace:   trainJob.Namespace,
+		Name:        trainJob.Name,
+		UID:         trainJob.UID,
+		Suspended:   orElse(spec.Suspend, false),
+		Queue:       trainJob.Labels[training.LabelQueue],
+		QueueLabels: queueLabels(trainJob.Labels),
+		TagOutput:   trainJob.Annotations[training.AnnotationTagOutput] == "true",
+		MPI:         MPI(runtime.MLPolicy.MPIImplementation),
+		Slots:       orElse(spec.Trainer.SlotsPerWorker, orElse(runtime.MLPolicy.SlotsPerWorker, 1)),
+		Launcher:    runtimeRole(runtime, v2alpha1.ReplicatedJobLauncher),
+		Worker:      runtimeRole(runtime, v2alpha1.ReplicatedJobWorker),
+		Initializer: initializer(spec.Initializer),
 		Lifetime: Lifetime{
 			CleanPodPolicy:          orElse(spec.CleanPodPolicy, training.CleanPodPolicyRunning),
 			BackoffLimit:            orElse(spec.BackoffLimit, 0),
@@ -50,9 +49,15 @@ func FromTrainJob(trainJob *v2alpha1.TrainJob, runtime *v2alpha1.TrainingRuntime
 	job.RequireAllHosts = orElse(spec.RequireAllHosts, applyCommand(job, &spec.Trainer))
 	requireNodeLabels(&job.Worker.Template.Spec, runtime.Constraints)
 	for _, role := range []*Role{&job.Launcher, &job.Worker} {
-		role.Template.Spec.RestartPolicy = corev1.RestartPolicyNever
-		restrictByDefault(&role.Template.Spec, defaults.RunAsUser)
+		pod := &role.Template.Spec
+		pod.RestartPolicy = corev1.RestartPolicyNever
+		// An sshd that runs as root needs root's capabilities. Only whoever writes the
+		// runtime can ask for that.
+		if job.WorkersRunAgent() || !MainRunsAsRoot(pod) {
+			restrictByDefault(pod, defaults.RunAsUser)
+		}
 	}
+	job.SSHDirectory = sshDirectory(&job.Worker.Template.Spec)
 	return job
 }
 

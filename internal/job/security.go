@@ -6,6 +6,22 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
+const (
+	// RootSSHDirectory is where sshd looks for root's keys.
+	RootSSHDirectory = "/root/.ssh"
+	// userSSHDirectory is where images prepared for mpi-operator have them.
+	userSSHDirectory = "/home/mpiuser/.ssh"
+)
+
+// sshDirectory is where an image with an sshd of its own looks for the keys of the user
+// that it runs as.
+func sshDirectory(worker *corev1.PodSpec) string {
+	if MainRunsAsRoot(worker) {
+		return RootSSHDirectory
+	}
+	return userSSHDirectory
+}
+
 // restrictByDefault sets what PodSecurity's level "restricted" asks for,
 // wherever the template leaves it open. What the template says stays.
 func restrictByDefault(pod *corev1.PodSpec, runAsUser *int64) {

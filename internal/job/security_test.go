@@ -134,6 +134,45 @@ func TestSecurityOfAnSSHDIsLeftAlone(t *testing.T) {
 	}
 }
 
+// A runtime may have workers with an sshd that runs as root. A runtime that does not say
+// so is restricted all the same.
+func TestSecurityOfARuntimeWithAnSSHD(t *testing.T) {
+	for name, test := range map[string]struct {
+		user           *int64
+		sshd           []string
+		wantRestricted bool
+		wantDirectory  string
+	}{
+		"an sshd as root":       {user: new(int64(0)), sshd: []string{"/usr/sbin/sshd", "-De"}, wantDirectory: "/root/.ssh"},
+		"an sshd of a user":     {user: new(int64(1000)), sshd: []string{"/usr/sbin/sshd", "-De"}, wantRestricted: true, wantDirectory: "/home/mpiuser/.ssh"},
+		"an sshd of who knows":  {sshd: []string{"/usr/sbin/sshd", "-De"}, wantRestricted: true, wantDirectory: "/home/mpiuser/.ssh"},
+		"the agent, as root":    {user: new(int64(0)), wantRestricted: true, wantDirectory: "/root/.ssh"},
+		"the agent, as anybody": {wantRestricted: true, wantDirectory: "/home/mpiuser/.ssh"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			runtime := runtimeOf(func(runtime *v2alpha1.TrainingRuntimeSpec) {
+				for i := range runtime.Template.Spec.ReplicatedJobs {
+					replicated := &runtime.Template.Spec.ReplicatedJobs[i]
+					replicated.Template.Spec.SecurityContext = &corev1.PodSecurityContext{RunAsUser: test.user}
+					if replicated.Name == v2alpha1.ReplicatedJobWorker {
+						replicated.Template.Spec.Containers[0].Command = test.sshd
+					}
+				}
+			})
+			got := FromTrainJob(trainJob(), runtime, defaults())
+			if got.SSHDirectory != test.wantDirectory {
+				t.Errorf("keys are in %s, want %s", got.SSHDirectory, test.wantDirectory)
+			}
+			for _, role := range []Role{got.Launcher, got.Worker} {
+				context := role.Template.Spec.Containers[0].SecurityContext
+				if restricted := context != nil && context.Capabilities != nil; restricted != test.wantRestricted {
+					t.Errorf("restricted: %t, want %t", restricted, test.wantRestricted)
+				}
+			}
+		})
+	}
+}
+
 // OpenShift chooses the UID itself and refuses any other.
 func TestNoUserWhereTheClusterChooses(t *testing.T) {
 	none := defaults()

@@ -177,7 +177,12 @@ func (migration *migration) timeout(scheduler string) *int32 {
 	limits := &migration.options.Config.Limits
 	to := inRuntime("spec.podGroupPolicy." + scheduler + ".scheduleTimeoutSeconds")
 	least, most := limits.MinScheduleTimeoutSeconds, limits.MaxScheduleTimeoutSeconds
-	switch seconds := migration.before.Gang.TimeoutSeconds; {
+	// The model has a short time raised already, and says nothing of it.
+	written := int32(0)
+	if policy := migration.old.Spec.RunPolicy.SchedulingPolicy; policy != nil && policy.ScheduleTimeoutSeconds != nil {
+		written = *policy.ScheduleTimeoutSeconds
+	}
+	switch seconds := written; {
 	case seconds == 0:
 		migration.note(timeoutPath, Dropped, "", "is 0, which is no limit")
 		migration.add(Entry{Path: timeoutPath, Outcome: Default, To: to,
