@@ -6,6 +6,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/trireme-mpi/trireme/api/v2alpha1"
 	"github.com/trireme-mpi/trireme/api/v2beta1"
 )
 
@@ -70,6 +71,23 @@ func TestImagesWithAnSSHDOfTheirOwn(t *testing.T) {
 			})
 		}
 	}
+}
+
+// A runtime can have workers whose image starts an sshd, also as root.
+func TestARuntimeWithAnSSHDAsRoot(t *testing.T) {
+	api, namespace := sshdNamespace(t)
+	runtime := runtimeFor(namespace, v2alpha1.MPIImplementationOpenMPI)
+	for i := range runtime.Spec.Template.Spec.ReplicatedJobs {
+		replicated := &runtime.Spec.Template.Spec.ReplicatedJobs[i]
+		prepare(&replicated.Template.Spec, 0)
+		if replicated.Name == v2alpha1.ReplicatedJobWorker {
+			replicated.Template.Spec.Containers[0].Command = preparedImages["root"].sshd
+		}
+	}
+	if err := api.Create(t.Context(), runtime); err != nil {
+		t.Fatal(err)
+	}
+	submitTo(t, api, namespace, implementations[0].trainJob(2, allreduce)).succeeds()
 }
 
 // createPrepared makes what the images have built in.
