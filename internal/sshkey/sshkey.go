@@ -8,7 +8,6 @@ import (
 	"crypto/ed25519"
 	"crypto/elliptic"
 	"crypto/fips140"
-	"crypto/rsa"
 	"encoding/pem"
 	"fmt"
 	"io"
@@ -22,8 +21,6 @@ type Algorithm string
 const (
 	Ed25519   Algorithm = "Ed25519"
 	ECDSAP384 Algorithm = "ECDSA-P384"
-	// RSA4096 takes 0.4 to 2.2 s to make: only where somebody asks for it.
-	RSA4096 Algorithm = "RSA-4096"
 )
 
 // Default is the algorithm of a job that names none. In FIPS mode it is ECDSA:
@@ -45,7 +42,7 @@ type Pair struct {
 }
 
 // New makes a key pair. Go takes the system's randomness in place of random
-// where the algorithm's package says so (Go 1.26: ECDSA and RSA always).
+// where the algorithm's package says so (Go 1.26: ECDSA always).
 func New(random io.Reader, algorithm Algorithm) (Pair, error) {
 	private, err := privateKey(random, algorithm)
 	if err != nil {
@@ -69,9 +66,7 @@ func privateKey(random io.Reader, algorithm Algorithm) (crypto.Signer, error) {
 		return private, err
 	case ECDSAP384:
 		return ecdsa.GenerateKey(elliptic.P384(), random)
-	case RSA4096:
-		return rsa.GenerateKey(random, 4096)
 	default:
-		return nil, fmt.Errorf("unknown algorithm, want one of %s, %s, %s", Ed25519, ECDSAP384, RSA4096)
+		return nil, fmt.Errorf("unknown algorithm, want %s or %s", Ed25519, ECDSAP384)
 	}
 }
