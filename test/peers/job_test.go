@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
@@ -53,10 +54,10 @@ const (
 
 const jobPods = 3
 
-func (kind jobKind) create(place *place, shape jobShape) {
+func (kind jobKind) create(place *place, shape jobShape, change ...func(*unstructured.Unstructured)) {
 	place.Helper()
 	shape.cpus = max(shape.cpus, 1)
-	place.create(kind.manifest(shape))
+	place.create(kind.manifest(shape), change...)
 }
 
 func (kind jobKind) pods(name string) client.MatchingLabels {

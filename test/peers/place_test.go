@@ -102,8 +102,9 @@ func (place *place) deleteJobs(ctx context.Context) error {
 	return nil
 }
 
-// create makes the objects of a manifest, in the place if they can be in one.
-func (place *place) create(manifest string) {
+// create makes the objects of a manifest, in the place if they can be in one. What is
+// to be changed of them is changed before.
+func (place *place) create(manifest string, change ...func(*unstructured.Unstructured)) {
 	place.Helper()
 	decoder := yaml.NewYAMLOrJSONDecoder(strings.NewReader(manifest), 4096)
 	for {
@@ -113,6 +114,9 @@ func (place *place) create(manifest string) {
 			return
 		}
 		if err == nil {
+			for _, change := range change {
+				change(object)
+			}
 			err = place.createObject(object)
 		}
 		if err != nil {
