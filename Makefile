@@ -75,8 +75,14 @@ test: check bin/gotestsum bin/grpcurl ## Everything that a change must pass: che
 	@test/run unit api cluster docs
 
 .PHONY: test-unit
+test-unit: export CACHED = yes
 test-unit: bin/gotestsum bin/grpcurl ## Tests that need nothing but Go
 	@test/run unit
+
+.PHONY: test-quick
+test-quick: export CACHED = yes
+test-quick: check bin/gotestsum bin/grpcurl bin/cluster ## What breaks most, within five minutes: checks, unit tests, 50 schedules, operator and admission
+	@test/run unit quick
 
 .PHONY: test-api
 test-api: bin/gotestsum bin/cluster ## Tests against a real API server and etcd

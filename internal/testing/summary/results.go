@@ -1,0 +1,111 @@
+package main
+
+import (
+	"bufio"
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// name of a test.
+type name struct{ pack, test string }
+
+func (name name) String() string { return name.pack + " " + name.test }
+
+// result is what became of a test in its last attempt.
+type result struct {
+	action  string
+	seconds float64
+	// firstLog is what the first attempt wrote that failed.
+	firstLog string
+	failed   bool
+	log      strings.Builder
+}
+
+// results are those of all attempts; a test that failed may have had two.
+type results struct {
+	tests map[name]*result
+}
+
+// event is a line of `go test -json`.
+type event struct {
+	Action, Package, Test, Output string
+	Elapsed                       float64
+}
+
+func (results *results) add(from io.Reader) error {
+	lines := bufio.NewReader(from)
+	for {
+		line, err := lines.ReadBytes('\n')
+		if err == io.EOF {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		// What is no event was written past the tests, by the go command or by a program.
+		var happened event
+		if err := json.Unmarshal(line, &happened); err == nil && happened.Test != "" {
+			results.note(happened)
+		}
+	}
+}
+
+func (results *results) note(happened event) {
+	key := name{happened.Package, happened.Test}
+	test := results.tests[key]
+	if test == nil {
+		test = &result{}
+		results.tests[key] = test
+	}
+	switch happened.Action {
+	case "run":
+		test.log.Reset()
+	case "output":
+		test.log.WriteString(happened.Output)
+	case "pass", "fail", "skip":
+		test.action, test.seconds = happened.Action, happened.Elapsed
+		if happened.Action == "fail" && !test.failed {
+			test.failed, test.firstLog = true, test.log.String()
+		}
+	}
+}
+
+func (results *results) counts() string {
+	count := map[string]int{}
+	for _, test := range results.tests {
+		count[test.action]++
+	}
+	return fmt.Sprintf("%d passed, %d failed, %d skipped", count["pass"], count["fail"], count["skip"])
+}
+
+// repeated are the tests that failed and then passed.
+func (results *results) repeated() []name {
+	return results.sorted(func(test *result) bool { return test.failed && test.action == "pass" }, func(one, other *result) int { return 0 })
+}
+
+// slowest are tests without those that they are part of.
+func (results *results) slowest(most int) []name {
+	isPart := map[name]bool{}
+	for key := range results.tests {
+		for whole := key; strings.Contains(whole.test, "/"); {
+			whole.test = whole.test[:strings.LastIndex(whole.test, "/")]
+			isPart[whole] = true
+		}
+	}
+	all := results.sorted(func(*result) bool { return true }, func(one, other *result) int { return cmp.Compare(other.seconds, one.seconds) })
+	all = slices.DeleteFunc(all, func(key name) bool { return isPart[key] })
+	return all[:min(most, len(all))]
+}
+
+func (results *results) sorted(which func(*result) bool, order func(one, other *result) int) []name {
+	keys := slices.DeleteFunc(slices.Collect(maps.Keys(results.tests)), func(key name) bool { return !which(results.tests[key]) })
+	slices.SortFunc(keys, func(one, other name) int {
+		return cmp.Or(order(results.tests[one], results.tests[other]), strings.Compare(one.String(), other.String()))
+	})
+	return keys
+}
