@@ -85,8 +85,8 @@ type Defaults struct {
 	LauncherMemory resource.Quantity `json:"launcherMemory"`
 	// ScheduleTimeoutSeconds of a TrainJob whose runtime does not say it.
 	ScheduleTimeoutSeconds int32 `json:"scheduleTimeoutSeconds"`
-	// MPIJobScheduleTimeoutSeconds of an MPIJob that does not say it. With 0, which is
-	// the default, it waits for as long as it takes.
+	// MPIJobScheduleTimeoutSeconds of an MPIJob that does not set it. 0, the default, is
+	// no limit.
 	MPIJobScheduleTimeoutSeconds int32 `json:"mpiJobScheduleTimeoutSeconds"`
 	// RunAsUser of pods that name no user and must not be root. OpenShift
 	// chooses one by itself: leave it out there.
@@ -135,8 +135,8 @@ const (
 // Agent is the program in every pod.
 type Agent struct {
 	Image string `json:"image"`
-	// PullSecrets are Secrets in the namespaces of jobs. Pods of jobs name them beside
-	// their own, so that the images of the agent and the initializer can be pulled.
+	// PullSecrets are image pull secrets in the namespaces of jobs, for the images of
+	// agent and initializer. They are added to those of the pods.
 	PullSecrets []string `json:"pullSecrets,omitempty"`
 	Delivery    Delivery `json:"delivery"`
 }

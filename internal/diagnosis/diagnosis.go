@@ -63,10 +63,10 @@ type Observed struct {
 	Patience   Patience
 }
 
-// NodeCount is how many nodes have room for a pod that waits.
+// NodeCount is how many nodes have room for an unscheduled pod.
 type NodeCount struct {
-	// Fitting nodes would take the pod if nothing else ran there. Asked is how many of
-	// them were looked at, and Free how many of those have room now.
+	// Fitting nodes could run the pod if no other pod ran there. Asked is how many of
+	// them were checked, and Free how many of those have room now.
 	Fitting, Asked, Free int
 }
 

@@ -243,7 +243,7 @@ func (view *view) checkGang(verdict *Verdict) {
 	}
 	count, asked := view.seen.FreeNodes, ""
 	if count.Asked < count.Fitting {
-		asked = fmt.Sprintf(" (%d of %d were looked at)", count.Asked, count.Fitting)
+		asked = fmt.Sprintf(" (%d of %d nodes were checked)", count.Asked, count.Fitting)
 	}
 	first := ""
 	if unplaced >= 0 {

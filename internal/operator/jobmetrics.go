@@ -68,7 +68,7 @@ func (metrics *jobMetrics) register(to prometheus.Registerer) error {
 	return nil
 }
 
-// forget drops the series of a namespace that is gone.
+// forget deletes the series of a deleted namespace.
 func (metrics *jobMetrics) forget(namespace string) {
 	gone := prometheus.Labels{"namespace": namespace}
 	for _, counter := range []*prometheus.CounterVec{metrics.created, metrics.succeeded, metrics.failed} {
@@ -120,8 +120,8 @@ func (metrics *jobMetrics) noteEnd(labels []string, previous diagnosis.Previous,
 	}
 }
 
-// plausible is what a report says, nil if it cannot be: whoever writes the image of a
-// launcher can write its report. Both ends of a lifetime are whole seconds.
+// plausible is the value of a report, or nil if it cannot be true: whoever builds the
+// launcher's image can write any report. The lifetime is rounded to seconds.
 func plausible(seconds float64, lifetime *time.Duration) *time.Duration {
 	if lifetime == nil || seconds < 0 || seconds > lifetime.Seconds()+1 {
 		return nil
@@ -145,7 +145,7 @@ func newCensus(reader client.Reader, kind kind) *census {
 	}
 	return &census{
 		reader: reader, kind: kind,
-		running: describe("running", "Jobs that run now."), queued: describe("queued", "Jobs that wait for a queue, for a quota or for the places of their pods."),
+		running: describe("running", "Jobs that run now."), queued: describe("queued", "Jobs that wait for a queue, for a quota or for their pods to be scheduled."),
 	}
 }
 
@@ -176,8 +176,8 @@ func (census *census) Collect(found chan<- prometheus.Metric) {
 	}
 }
 
-// isQueued tells whether a job waits for something that others hold. One that its user
-// suspended does not, nor one whose pods have their places and start.
+// isQueued tells whether a job waits for resources. A job that its user suspended does
+// not, and a job whose pods are all scheduled does not any more.
 func isQueued(previous diagnosis.Previous) bool {
 	return previous.Phase == training.PhasePending && previous.StartTime == nil && (!previous.Suspended || previous.Queued)
 }

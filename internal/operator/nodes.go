@@ -18,8 +18,8 @@ import (
 const (
 	// pageSize of lists past the cache.
 	pageSize = 500
-	// mostNodesAsked bounds what one gang that waited in vain costs the API server: it
-	// lists the pods of that many nodes, and never all pods of the cluster.
+	// mostNodesAsked bounds the cost of a gang timeout: the pods of at most this many
+	// nodes are listed, and never all pods of the cluster.
 	mostNodesAsked = 100
 )
 
@@ -60,7 +60,7 @@ func (reconciler *Reconciler) countNodes(ctx context.Context, made *job.Job, see
 	return nil
 }
 
-// nodesThatFit are the nodes that would take a pod if nothing else ran there.
+// nodesThatFit are the nodes where the pod would fit if no other pod ran there.
 func (reconciler *Reconciler) nodesThatFit(ctx context.Context, pod *corev1.Pod) (fitting []*corev1.Node, err error) {
 	err = pages(ctx, reconciler.Live, &corev1.NodeList{}, func(list client.ObjectList) {
 		for _, node := range list.(*corev1.NodeList).Items {
@@ -103,8 +103,8 @@ func (reconciler *Reconciler) isScalingUp(ctx context.Context, made *job.Job, po
 	return found, err
 }
 
-// usedOn is what the pods on a node ask for. The API server finds them in its memory,
-// by the node's name.
+// usedOn is what the pods on a node request. The API server has them indexed by node in
+// its watch cache.
 func (reconciler *Reconciler) usedOn(ctx context.Context, node string) (corev1.ResourceList, error) {
 	var pods corev1.PodList
 	fromMemory := &client.ListOptions{Raw: &metav1.ListOptions{ResourceVersion: "0"}}

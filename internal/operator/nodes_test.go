@@ -18,8 +18,8 @@ import (
 	"github.com/trireme-mpi/trireme/internal/job"
 )
 
-// A gang that waited in vain costs the API server a bounded amount: never a list of all
-// pods of the cluster.
+// A gang timeout costs the API server a bounded amount: never a list of all pods of the
+// cluster.
 func TestCountNodes(t *testing.T) {
 	for name, test := range map[string]struct {
 		nodes int

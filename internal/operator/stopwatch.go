@@ -10,15 +10,15 @@ import (
 	"github.com/trireme-mpi/trireme/internal/diagnosis"
 )
 
-// stopwatch is when this process saw a job reach the steps of its start. A status has
-// whole seconds only, and most starts take less than two.
+// stopwatch holds when this process saw a job reach the steps of its start. The status
+// has whole seconds only, and most starts take less than two.
 type stopwatch struct {
 	submitted, admitted, scheduled time.Time
 }
 
-// toStart is how long the pods waited for their places: from submit, and from
-// admission. A process that began to lead in between has not seen all of it, and knows
-// only what the status says.
+// toStart is how long it took until all pods were scheduled: since the job was created,
+// and since it was admitted. A process that became leader in between uses the times of
+// the status.
 func (watch stopwatch) toStart(previous diagnosis.Previous, verdict *diagnosis.Verdict) (sinceSubmit, sinceAdmission *time.Duration) {
 	measure := func(from time.Time) *time.Duration {
 		if from.IsZero() || watch.scheduled.IsZero() {
@@ -42,7 +42,7 @@ type stopwatches struct {
 	jobs  map[types.UID]stopwatch
 }
 
-// look notes which steps are new.
+// look records the time of steps that are new.
 func (watches *stopwatches) look(uid types.UID, previous diagnosis.Previous, verdict *diagnosis.Verdict, now time.Time) {
 	if previous.StartTime != nil || previous.Finished() {
 		return
@@ -67,7 +67,7 @@ func (watches *stopwatches) look(uid types.UID, previous diagnosis.Previous, ver
 	watches.jobs[uid] = watch
 }
 
-// take is a job's stopwatch, which is no longer needed.
+// take returns the stopwatch of a job and removes it.
 func (watches *stopwatches) take(uid types.UID) stopwatch {
 	watches.mutex.Lock()
 	defer watches.mutex.Unlock()

@@ -18,7 +18,7 @@ type Delivery struct {
 	Method Method
 	// Image of the agent.
 	Image string
-	// PullSecrets are for this image, and for the initializer's.
+	// PullSecrets are for this image and the initializer's.
 	PullSecrets []string
 }
 
@@ -81,7 +81,7 @@ func AddAgent(pod *corev1.PodSpec, delivery Delivery) {
 	addPullSecrets(pod, delivery.PullSecrets)
 }
 
-// addPullSecrets names Secrets that the pod does not name already.
+// addPullSecrets adds the image pull secrets that the pod does not have yet.
 func addPullSecrets(pod *corev1.PodSpec, names []string) {
 	for _, name := range names {
 		reference := corev1.LocalObjectReference{Name: name}
