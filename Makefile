@@ -71,7 +71,7 @@ PREFIX ?= /usr/local
 ##@ Test
 
 .PHONY: test
-test: check bin/gotestsum bin/grpcurl ## Everything that a change must pass: checks, unit, API, cluster and documentation tests
+test: check cluster-build bin/gotestsum bin/grpcurl ## Everything that a change must pass: checks, unit, API, cluster and documentation tests
 	@test/run unit api cluster docs
 
 .PHONY: test-unit
@@ -81,7 +81,7 @@ test-unit: bin/gotestsum bin/grpcurl ## Tests that need nothing but Go
 
 .PHONY: test-quick
 test-quick: export CACHED = yes
-test-quick: check bin/gotestsum bin/grpcurl bin/cluster ## What breaks most, within five minutes: checks, unit tests, 50 schedules, operator and admission
+test-quick: check cluster-build bin/gotestsum bin/grpcurl ## What breaks most, within five minutes: checks, unit tests, 50 schedules, operator and admission
 	@test/run unit quick
 
 .PHONY: test-api
@@ -164,7 +164,7 @@ bench-server: bin/cluster ## Measure the server: lists of 10,000 jobs, 500 mixed
 	@go test ./test/integration/live -run '^$$' -bench Watchers -benchtime 20x -timeout 15m
 
 .PHONY: check
-check: bin/staticcheck bin/controller-gen $(PROTOGEN) cluster-build ## Formatting and static checks: gofmt, go vet, staticcheck, tidy modules (builds Kubernetes if need be)
+check: bin/staticcheck bin/actionlint bin/controller-gen $(PROTOGEN) ## Formatting and static checks: gofmt, go vet, staticcheck, tidy modules, workflows
 	@test/check $(MODULES)
 
 ##@ Change
@@ -205,6 +205,9 @@ bin/staticcheck: tools/go.mod tools/go.sum
 
 bin/controller-gen: tools/go.mod tools/go.sum
 	@go build -C tools -buildvcs=false -o ../$@ sigs.k8s.io/controller-tools/cmd/controller-gen
+
+bin/actionlint: tools/go.mod tools/go.sum
+	@go build -C tools -buildvcs=false -o ../$@ github.com/rhysd/actionlint/cmd/actionlint
 
 bin/gotestsum: tools/go.mod tools/go.sum
 	@go build -C tools -buildvcs=false -o ../$@ gotest.tools/gotestsum
