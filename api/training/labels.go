@@ -26,6 +26,9 @@ const (
 	LabelJobUID = "training.kubeflow.org/job-uid"
 	// LabelQueue names the queue of Kueue that a job waits in.
 	LabelQueue = "kueue.x-k8s.io/queue-name"
+	// LabelRuntimeDigest on a ControllerRevision marks the snapshot of a runtime. Its
+	// value is the first half of the digest: a label has room for no more.
+	LabelRuntimeDigest = "training.kubeflow.org/runtime-digest"
 )
 
 // Values of LabelJobType.
@@ -46,6 +49,10 @@ const OperatorNameMPI = "mpi-operator"
 
 // AnnotationCreatedBy on a job is who created it. Admission sets it.
 const AnnotationCreatedBy = "training.kubeflow.org/created-by"
+
+// AnnotationRuntimeDigest on a JobSet is the digest of the runtime that it was created
+// from. It holds until the job's status has it.
+const AnnotationRuntimeDigest = "training.kubeflow.org/runtime-digest"
 
 // IstioInject is the key, as annotation and as label, by which Istio decides
 // whether a pod gets a sidecar. MPI does not work through one.

@@ -280,6 +280,14 @@ type TrainJobStatus struct {
 	// +optional
 	CompletionTime *metav1.Time `json:"completionTime,omitempty"`
 
+	// runtimeDigest identifies the runtime that the job runs with, as sha256: and 64
+	// hexadecimal digits. Later changes of the runtime do not change it. The snapshot
+	// of that runtime is the ControllerRevision trireme-runtime- followed by the first
+	// 32 of these digits.
+	// +kubebuilder:validation:MaxLength=71
+	// +optional
+	RuntimeDigest string `json:"runtimeDigest,omitempty"`
+
 	training.Progress `json:",inline"`
 }
 

@@ -2,7 +2,6 @@ package checks
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -53,7 +52,7 @@ func (gatherer *Gatherer) model(ctx context.Context, facts *Facts, object client
 	}
 }
 
-// runtime is the one that the job has kept, else the one that it names.
+// runtime is the one that the job was created with, else the one that it names.
 func (gatherer *Gatherer) runtime(ctx context.Context, facts *Facts, trainJob *v2alpha1.TrainJob) *v2alpha1.TrainingRuntimeSpec {
 	if kept := gatherer.keptRuntime(ctx, facts, trainJob); kept != nil {
 		return kept
@@ -69,13 +68,16 @@ func (gatherer *Gatherer) runtime(ctx context.Context, facts *Facts, trainJob *v
 }
 
 func (gatherer *Gatherer) keptRuntime(ctx context.Context, facts *Facts, trainJob *v2alpha1.TrainJob) *v2alpha1.TrainingRuntimeSpec {
-	revision := &appsv1.ControllerRevision{}
-	found, _ := gatherer.get(ctx, revision, facts.Namespace, plan.NamesOf(facts.bare()).Snapshot, "controllerrevision")
-	if !facts.Stored || !found || !metav1.IsControlledBy(revision, trainJob) {
+	digest := trainJob.Status.RuntimeDigest
+	if !facts.Stored || digest == "" {
 		return nil
 	}
-	kept := &v2alpha1.TrainingRuntimeSpec{}
-	if json.Unmarshal(revision.Data.Raw, kept) != nil {
+	revision := &appsv1.ControllerRevision{}
+	if found, _ := gatherer.get(ctx, revision, facts.Namespace, plan.SnapshotName(digest), "controllerrevision"); !found {
+		return nil
+	}
+	kept, err := job.RuntimeFrom(revision.Data.Raw, digest)
+	if err != nil {
 		return nil
 	}
 	return kept

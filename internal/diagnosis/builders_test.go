@@ -220,7 +220,7 @@ func (scene *scene) store(verdict *Verdict) {
 		scene.mpiJob = stored(scene.t, scene.mpiJob)
 		return
 	}
-	verdict.TrainJobStatus(&scene.trainJob.Status, 1, now)
+	verdict.TrainJobStatus(scene.made, &scene.trainJob.Status, 1, now)
 	scene.trainJob = stored(scene.t, scene.trainJob)
 }
 

@@ -56,10 +56,13 @@ func FromMPIJob(mpiJob *v2beta1.MPIJob) Previous {
 }
 
 // TrainJobStatus writes the verdict into a TrainJob's status.
-func (verdict *Verdict) TrainJobStatus(status *v2alpha1.TrainJobStatus, generation int64, now metav1.Time) {
+func (verdict *Verdict) TrainJobStatus(made *job.Job, status *v2alpha1.TrainJobStatus, generation int64, now metav1.Time) {
 	wasFinished := status.Phase == training.PhaseSucceeded || status.Phase == training.PhaseFailed
 	status.Progress, status.StartTime, status.CompletionTime = verdict.Progress, verdict.StartTime, verdict.CompletionTime
 	status.ObservedGeneration = generation
+	if made.RuntimeDigest != "" {
+		status.RuntimeDigest = made.RuntimeDigest
+	}
 	if wasFinished {
 		return
 	}

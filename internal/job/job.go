@@ -32,6 +32,9 @@ type Job struct {
 	QueueLabels map[string]string
 	// ManagedBy is who else runs the job; empty for the jobs that are ours.
 	ManagedBy string
+	// RuntimeDigest identifies the runtime that the job was built from; empty for kinds
+	// without one.
+	RuntimeDigest string
 
 	MPI             MPI
 	Slots           int32

@@ -93,7 +93,7 @@ func TestObjects(t *testing.T) {
 		"a TrainJob": {
 			job: Job{Kind: KindTrainJob},
 			want: numbers{"services": 1, "count/services": 1, "secrets": 1, "count/secrets": 1, "configmaps": 1, "count/configmaps": 1,
-				"count/jobsets.jobset.x-k8s.io": 1, "count/controllerrevisions.apps": 1},
+				"count/jobsets.jobset.x-k8s.io": 1},
 		},
 		"a job with a NetworkPolicy": {
 			job: Job{Kind: KindMPIJob, NetworkPolicy: "Default"},
@@ -103,13 +103,13 @@ func TestObjects(t *testing.T) {
 		"a TrainJob with a claim of its own": {
 			job: Job{Kind: KindTrainJob, Initializer: &Initializer{Size: resource.MustParse("1Ki"), StorageClassName: new("fast")}},
 			want: numbers{"services": 1, "count/services": 1, "secrets": 1, "count/secrets": 1, "configmaps": 1, "count/configmaps": 1,
-				"count/jobsets.jobset.x-k8s.io": 1, "count/controllerrevisions.apps": 1, "persistentvolumeclaims": 1, "count/persistentvolumeclaims": 1, "requests.storage": 1024,
+				"count/jobsets.jobset.x-k8s.io": 1, "persistentvolumeclaims": 1, "count/persistentvolumeclaims": 1, "requests.storage": 1024,
 				"fast.storageclass.storage.k8s.io/requests.storage": 1024, "fast.storageclass.storage.k8s.io/persistentvolumeclaims": 1},
 		},
 		"a TrainJob with a claim that is there": {
 			job: Job{Kind: KindTrainJob, Initializer: &Initializer{ClaimName: "data"}},
 			want: numbers{"services": 1, "count/services": 1, "secrets": 1, "count/secrets": 1, "configmaps": 1, "count/configmaps": 1,
-				"count/jobsets.jobset.x-k8s.io": 1, "count/controllerrevisions.apps": 1},
+				"count/jobsets.jobset.x-k8s.io": 1},
 		},
 	}
 	for name, tc := range tests {

@@ -67,7 +67,7 @@ var traits = map[Kind]Traits{
 	KindTrainJob: {
 		Type: training.JobTypeTrainJob, APIVersion: v2alpha1.GroupVersion.String(),
 		Workload: WorkloadJobSet, WorkloadOwnsWorkers: true, RestartsAsWhole: true, HasRuntime: true,
-		Objects:      map[corev1.ResourceName]int64{"count/jobsets.jobset.x-k8s.io": 1, "count/controllerrevisions.apps": 1},
+		Objects:      map[corev1.ResourceName]int64{"count/jobsets.jobset.x-k8s.io": 1},
 		SecretSuffix: "-ssh", LauncherHostSuffix: "-launcher-0-0", WorkerHostInfix: "-worker-0-", PodNameSuffix: "-xxxxx",
 		NetworkPolicyPrefix: "trainjob-", NetworkPolicySuffix: "-network",
 	},

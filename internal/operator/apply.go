@@ -120,8 +120,10 @@ func lookAgain(verdict *diagnosis.Verdict) { lookIn(verdict, cachePatience) }
 func (reconciler *Reconciler) ensure(ctx context.Context, scope *scope, state plan.State, in around, todo plan.Plan) (*diagnosis.Refusal, error) {
 	// Where a pod of this start exists, so does all that it refers to.
 	if scope.workload == nil || podsOf(scope.seen) == 0 {
-		if refusal, err := reconciler.createAll(ctx, scope, todo.Ensure, len(todo.Ensure)); refusal != nil || err != nil {
-			return refusal, err
+		for _, objects := range reconciler.inOrder(scope.job, todo.Ensure) {
+			if refusal, err := reconciler.createAll(ctx, scope, objects, len(objects)); refusal != nil || err != nil {
+				return refusal, err
+			}
 		}
 	}
 	if state.Stage == plan.Active && scope.workload == nil {
@@ -150,12 +152,33 @@ func (reconciler *Reconciler) ensure(ctx context.Context, scope *scope, state pl
 	return reconciler.createAll(ctx, scope, pods, parallelCreates)
 }
 
+// inOrder has the workload created first where it tells which runtime the job was
+// begun with: until the job's status does, nothing else could tell a new leader.
+func (reconciler *Reconciler) inOrder(made *job.Job, objects []gang.Object) [][]gang.Object {
+	if made.RuntimeDigest == "" {
+		return [][]gang.Object{objects}
+	}
+	var workloads, others []gang.Object
+	for _, object := range objects {
+		if reconciler.isWorkload(object) {
+			workloads = append(workloads, object)
+		} else {
+			others = append(others, object)
+		}
+	}
+	return [][]gang.Object{workloads, others}
+}
+
+func (reconciler *Reconciler) isWorkload(object client.Object) bool {
+	return reflect.TypeOf(object) == reflect.TypeOf(reconciler.kind.emptyWorkload())
+}
+
 // takeCreated takes the workload as it was stored: a queue may hold it back from its
 // first moment on.
 func (reconciler *Reconciler) takeCreated(ctx context.Context, scope *scope, created []gang.Object) error {
 	workload := reconciler.kind.emptyWorkload()
 	for _, object := range created {
-		if object.GetName() == plan.NamesOf(scope.job).Workload && reflect.TypeOf(object) == reflect.TypeOf(workload) && object.GetUID() != "" {
+		if object.GetName() == plan.NamesOf(scope.job).Workload && reconciler.isWorkload(object) && object.GetUID() != "" {
 			scope.take(reconciler.kind, object)
 			return nil
 		}
@@ -252,7 +275,7 @@ func (reconciler *Reconciler) whose(ctx context.Context, scope *scope, object cl
 	}
 	isOurs := hasSameController(there, object) && reconciler.hasSameManager(there, object)
 	if isOurs && there.GetDeletionTimestamp() == nil {
-		return nil, nil
+		return nil, sameRuntime(made, there)
 	}
 	if isOurs || isLeftover(there, made) {
 		return nil, waitFor(what)
@@ -266,6 +289,16 @@ func (reconciler *Reconciler) whose(ctx context.Context, scope *scope, object cl
 	return &diagnosis.Refusal{Object: what, Message: "there is one of this name that does not belong to the job. Delete it, or give the job another name"}, nil
 }
 
+// sameRuntime refuses a workload that an earlier leader created from another state of
+// the runtime. The cache shows it in a moment, and with it what the job was begun with.
+func sameRuntime(made *job.Job, there client.Object) error {
+	found := there.GetAnnotations()[training.AnnotationRuntimeDigest]
+	if found == "" || found == made.RuntimeDigest {
+		return nil
+	}
+	return apierrors.NewConflict(groupResource(made), made.Name, fmt.Errorf("%s was created from the runtime %s, not %s", there.GetName(), found, made.RuntimeDigest))
+}
+
 func hasSameController(one, other client.Object) bool {
 	owner, wanted := metav1.GetControllerOf(one), metav1.GetControllerOf(other)
 	return owner != nil && wanted != nil && owner.UID == wanted.UID
@@ -273,7 +306,7 @@ func hasSameController(one, other client.Object) bool {
 
 // hasSameManager: where another controller creates the pods of a workload, we do not.
 func (reconciler *Reconciler) hasSameManager(one, other client.Object) bool {
-	if reflect.TypeOf(one) != reflect.TypeOf(reconciler.kind.emptyWorkload()) {
+	if !reconciler.isWorkload(one) {
 		return true
 	}
 	return reconciler.kind.managerOf(one) == reconciler.kind.managerOf(other)

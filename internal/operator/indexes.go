@@ -36,6 +36,7 @@ func Indexes() []Index {
 		{&v2alpha1.TrainJob{}, waitsForQuota, func(object client.Object) []string {
 			return ofQuotaWait(&object.(*v2alpha1.TrainJob).Status.Progress)
 		}},
+		{&v2alpha1.TrainJob{}, usesSnapshot, snapshotOf},
 		{&v2beta1.MPIJob{}, waitsForQuota, func(object client.Object) []string {
 			return ofQuotaWait(&object.(*v2beta1.MPIJob).Status.Progress)
 		}},

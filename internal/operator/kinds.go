@@ -2,14 +2,9 @@ package operator
 
 import (
 	"context"
-	"encoding/json"
-	"fmt"
 
-	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
@@ -118,9 +113,9 @@ func pointers[T any, P interface {
 // trainJobs is the kind TrainJob.
 type trainJobs struct {
 	client.Client
-	live     client.Reader
-	defaults job.Defaults
-	cluster  *surroundings
+	snapshots *snapshots
+	defaults  job.Defaults
+	cluster   *surroundings
 }
 
 func (trainJobs) items(list client.ObjectList) []client.Object {
@@ -167,97 +162,38 @@ func (trainJobs) isForeign(object client.Object) bool {
 	return isManagedBy(object.(*v2alpha1.TrainJob).Spec.ManagedBy, v2alpha1.ManagedByTrainJobController)
 }
 
-func (trainJobs) setStatus(object client.Object, _ *job.Job, verdict *diagnosis.Verdict, now metav1.Time) {
-	verdict.TrainJobStatus(&object.(*v2alpha1.TrainJob).Status, object.GetGeneration(), now)
+func (trainJobs) setStatus(object client.Object, made *job.Job, verdict *diagnosis.Verdict, now metav1.Time) {
+	verdict.TrainJobStatus(made, &object.(*v2alpha1.TrainJob).Status, object.GetGeneration(), now)
 }
-
-// +kubebuilder:rbac:groups=apps,resources=controllerrevisions,verbs=get;list;watch;create
 
 // model takes the runtime as it was when the job was created: what becomes of
 // it later is for later jobs.
 func (kind trainJobs) model(ctx context.Context, object client.Object) (*job.Job, *diagnosis.Answer, error) {
 	trainJob := object.(*v2alpha1.TrainJob)
-	runtimeSpec, obstacle, err := kind.snapshot(ctx, trainJob)
-	if runtimeSpec == nil {
+	digest, err := kind.storedDigest(ctx, trainJob)
+	if err != nil {
+		return nil, nil, err
+	}
+	runtime, obstacle, err := kind.snapshots.of(ctx, trainJob, digest)
+	if runtime == nil {
 		return nil, obstacle, err
 	}
-	return job.FromTrainJob(trainJob, runtimeSpec, kind.defaults), nil, nil
+	made := job.FromTrainJob(trainJob, runtime.spec, kind.defaults)
+	made.RuntimeDigest = runtime.digest
+	return made, nil, nil
 }
 
-// snapshot is the runtime as the job has kept it. The first time it is kept.
-func (kind trainJobs) snapshot(ctx context.Context, trainJob *v2alpha1.TrainJob) (*v2alpha1.TrainingRuntimeSpec, *diagnosis.Answer, error) {
+// storedDigest is which runtime the job was begun with: its status says so or, until
+// that is written, its JobSet, which is created before everything else.
+func (kind trainJobs) storedDigest(ctx context.Context, trainJob *v2alpha1.TrainJob) (string, error) {
+	if trainJob.Status.RuntimeDigest != "" || !kind.hasWorkloads() {
+		return trainJob.Status.RuntimeDigest, nil
+	}
 	bare := &job.Job{Kind: job.KindTrainJob, Namespace: trainJob.Namespace, Name: trainJob.Name, UID: trainJob.UID}
-	spec, obstacle, err := kind.kept(ctx, kind.Client, bare)
-	if !apierrors.IsNotFound(err) {
-		return spec, obstacle, err
+	set := &jobset.JobSet{}
+	err := kind.Get(ctx, client.ObjectKey{Namespace: bare.Namespace, Name: plan.NamesOf(bare).Workload}, set)
+	if err != nil || !isOwned(set, bare) || kind.managerOf(set) != training.ManagedByTrireme || !job.IsDigest(set.Annotations[training.AnnotationRuntimeDigest]) {
+		return "", client.IgnoreNotFound(err)
 	}
-	spec, obstacle, err = kind.keep(ctx, trainJob, bare)
-	if apierrors.IsAlreadyExists(err) {
-		// It was kept a moment ago, and the cache does not know yet.
-		return kind.kept(ctx, kind.live, bare)
-	}
-	return spec, obstacle, err
-}
-
-// kept reads the runtime that the job has kept.
-func (kind trainJobs) kept(ctx context.Context, reader client.Reader, bare *job.Job) (*v2alpha1.TrainingRuntimeSpec, *diagnosis.Answer, error) {
-	name := plan.NamesOf(bare).Snapshot
-	revision := &appsv1.ControllerRevision{}
-	if err := reader.Get(ctx, client.ObjectKey{Namespace: bare.Namespace, Name: name}, revision); err != nil {
-		return nil, nil, fmt.Errorf("read the runtime that the job has kept: %w", err)
-	}
-	if isLeftover(revision, bare) {
-		return nil, nil, waitFor("ControllerRevision " + name)
-	}
-	if !isOwned(revision, bare) {
-		return nil, &diagnosis.Answer{Reason: "NameTaken", Message: fmt.Sprintf(
-			"The ControllerRevision %s belongs to another. Delete it, or give the job another name.", name)}, nil
-	}
-	spec := &v2alpha1.TrainingRuntimeSpec{}
-	if err := json.Unmarshal(revision.Data.Raw, spec); err != nil {
-		return nil, nil, fmt.Errorf("read the runtime in ControllerRevision %s: %w", name, err)
-	}
-	return spec, nil, nil
-}
-
-// keep stores the runtime with the job.
-func (kind trainJobs) keep(ctx context.Context, trainJob *v2alpha1.TrainJob, bare *job.Job) (*v2alpha1.TrainingRuntimeSpec, *diagnosis.Answer, error) {
-	spec, err := kind.current(ctx, trainJob)
-	if apierrors.IsNotFound(err) {
-		reference := trainJob.Spec.RuntimeRef
-		return nil, &diagnosis.Answer{Reason: "RuntimeNotFound", Message: fmt.Sprintf(
-			"The %s %s is gone since the job was created. Create it again, or delete the job.", reference.Kind, reference.Name)}, nil
-	}
-	if err != nil {
-		return nil, nil, fmt.Errorf("read the job's runtime: %w", err)
-	}
-	raw, err := json.Marshal(spec)
-	if err != nil {
-		return nil, nil, fmt.Errorf("write the job's runtime down: %w", err)
-	}
-	err = kind.Create(ctx, &appsv1.ControllerRevision{
-		ObjectMeta: metav1.ObjectMeta{
-			Namespace: trainJob.Namespace, Name: plan.NamesOf(bare).Snapshot, Labels: plan.Selector(bare),
-			OwnerReferences: []metav1.OwnerReference{plan.OwnerOf(bare)},
-		},
-		Data: runtime.RawExtension{Raw: raw}, Revision: 1,
-	})
-	if err != nil {
-		return nil, nil, fmt.Errorf("keep the job's runtime: %w", err)
-	}
-	return spec, nil, nil
-}
-
-// current is the runtime as it is now. It is read past the cache, which may not
-// have seen it yet if it was created together with the job.
-func (kind trainJobs) current(ctx context.Context, trainJob *v2alpha1.TrainJob) (*v2alpha1.TrainingRuntimeSpec, error) {
-	reference := trainJob.Spec.RuntimeRef
-	if reference.Kind == v2alpha1.RuntimeKindNamespaced {
-		found := &v2alpha1.TrainingRuntime{}
-		err := kind.live.Get(ctx, client.ObjectKey{Namespace: trainJob.Namespace, Name: reference.Name}, found)
-		return &found.Spec, err
-	}
-	found := &v2alpha1.ClusterTrainingRuntime{}
-	err := kind.live.Get(ctx, client.ObjectKey{Name: reference.Name}, found)
-	return &found.Spec, err
+	return set.Annotations[training.AnnotationRuntimeDigest], nil
 }

@@ -2,6 +2,7 @@ package operator
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -82,15 +83,16 @@ func (reconciler *Reconciler) lookAtAll(elected <-chan struct{}) func(context.Co
 	}
 }
 
-// enqueueAll has every job looked at.
+// enqueueAll has every job looked at, and every snapshot of a runtime.
 func (reconciler *Reconciler) enqueueAll(ctx context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
 	list := reconciler.kind.emptyList()
 	// It is only read, and large.
 	if err := reconciler.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
 		return err
 	}
-	return meta.EachListItem(list, func(object runtime.Object) error {
+	err := meta.EachListItem(list, func(object runtime.Object) error {
 		queue.Add(reconcile.Request{NamespacedName: client.ObjectKeyFromObject(object.(client.Object))})
 		return nil
 	})
+	return errors.Join(err, reconciler.snapshots.enqueueAll(ctx, queue))
 }

@@ -42,6 +42,8 @@ type Reconciler struct {
 	recorder  events.EventRecorder
 	record    *record
 	submitted recently
+	// snapshots are the runtimes of TrainJobs; nil for other kinds.
+	snapshots *snapshots
 }
 
 const (
@@ -63,7 +65,7 @@ func (reconciler *Reconciler) Reconcile(ctx context.Context, request ctrl.Reques
 	object := reconciler.kind.empty()
 	if err := reconciler.Get(ctx, request.NamespacedName, object); err != nil {
 		if apierrors.IsNotFound(err) {
-			err = reconciler.releaseAll(ctx, request.NamespacedName)
+			return reconciler.clearUp(ctx, request)
 		}
 		return ctrl.Result{}, err
 	}
@@ -84,6 +86,15 @@ func (reconciler *Reconciler) Reconcile(ctx context.Context, request ctrl.Reques
 	return result, err
 }
 
+// clearUp is for what has no job. Snapshots of runtimes are looked at by the same
+// queue, under their own names.
+func (reconciler *Reconciler) clearUp(ctx context.Context, request ctrl.Request) (result ctrl.Result, err error) {
+	if reconciler.snapshots != nil && plan.IsSnapshotName(request.Name) {
+		result.RequeueAfter, err = reconciler.snapshots.sweep(ctx, request.NamespacedName)
+	}
+	return result, errors.Join(err, reconciler.releaseAll(ctx, request.NamespacedName))
+}
+
 // look tells what the job is, and does what there is to do.
 func (reconciler *Reconciler) look(ctx context.Context, object client.Object) (ctrl.Result, error) {
 	made, obstacle, err := reconciler.kind.model(ctx, object)
@@ -97,7 +108,12 @@ func (reconciler *Reconciler) look(ctx context.Context, object client.Object) (c
 	if made == nil {
 		return reconciler.hindered(ctx, object, *obstacle)
 	}
-	return reconciler.reconcile(ctx, object, made)
+	result, err := reconciler.reconcile(ctx, object, made)
+	// Nothing tells of a snapshot that was deleted before the cache had shown it.
+	if reconciler.snapshots.isUnseen(ctx, made) && (result.RequeueAfter == 0 || result.RequeueAfter > cachePatience) {
+		result.RequeueAfter = cachePatience
+	}
+	return result, err
 }
 
 func (reconciler *Reconciler) reconcile(ctx context.Context, object client.Object, made *job.Job) (ctrl.Result, error) {
@@ -144,7 +160,7 @@ func (reconciler *Reconciler) reconcile(ctx context.Context, object client.Objec
 		return ctrl.Result{RequeueAfter: time.Millisecond, Priority: new(0)}, nil
 	}
 	result, err := reconciler.carryOut(ctx, scope, verdict)
-	if coming && err != nil {
+	if coming && err != nil && !apierrors.IsConflict(err) {
 		// They may not come at all.
 		return ctrl.Result{}, errors.Join(err, reconciler.writeStatus(ctx, scope, &verdict))
 	}

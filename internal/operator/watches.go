@@ -59,11 +59,15 @@ func CachedKinds() map[client.Object]cache.ByObject {
 	if err != nil {
 		panic(err) // a constant
 	}
+	snapshots, err := labels.Parse(training.LabelRuntimeDigest)
+	if err != nil {
+		panic(err) // a constant
+	}
 	return map[client.Object]cache.ByObject{
 		&corev1.Node{}:               {Transform: keepWhatIsRead},
 		&corev1.Pod{}:                {Label: ours, Transform: keepStatus},
 		&batchv1.Job{}:               {Label: ours},
-		&appsv1.ControllerRevision{}: {Label: ours},
+		&appsv1.ControllerRevision{}: {Label: snapshots, Transform: dropContent},
 		&discoveryv1.EndpointSlice{}: {Label: ours},
 	}
 }
@@ -161,8 +165,9 @@ func NewReconcilers(parts Parts) (reconcilers []*Reconciler, err error) {
 		Quota:   time.Duration(parts.Settings.Failures.QuotaSeconds) * time.Second,
 		Restart: time.Duration(parts.Settings.Failures.RestartSeconds) * time.Second,
 	}
-	kinds := []kind{mpiJobs{defaults}, trainJobs{parts.Client, parts.Live, defaults, cluster}}
-	for _, kind := range kinds {
+	runtimes := newSnapshots(parts)
+	kinds := []kind{mpiJobs{defaults}, trainJobs{parts.Client, runtimes, defaults, cluster}}
+	for i, kind := range kinds {
 		record, err := newRecord(kind, parts.Client, parts.Audit, parts.Registry)
 		if err != nil {
 			return nil, err
@@ -170,6 +175,7 @@ func NewReconcilers(parts Parts) (reconcilers []*Reconciler, err error) {
 		reconcilers = append(reconcilers, &Reconciler{
 			Client: parts.Client, Live: parts.Live, Clock: parts.Clock, Patience: patience,
 			kind: kind, kinds: kinds, cluster: cluster, recorder: parts.Recorder, record: record,
+			snapshots: []*snapshots{nil, runtimes}[i],
 		})
 	}
 	return reconcilers, nil
@@ -188,6 +194,9 @@ func (reconciler *Reconciler) Watches() []Watched {
 		{reconciler.kind.empty(), reconciler.jobs()},
 		{&corev1.Pod{}, reconciler.pods()},
 		{&discoveryv1.EndpointSlice{}, reconciler.parts()},
+	}
+	if reconciler.snapshots != nil {
+		watched = append(watched, Watched{&appsv1.ControllerRevision{}, reconciler.snapshots.watch()})
 	}
 	if reconciler.kind.hasWorkloads() {
 		watched = append(watched, Watched{reconciler.kind.emptyWorkload(), reconciler.workloads()})
@@ -239,20 +248,25 @@ func (reconciler *Reconciler) jobs() handler.EventHandler {
 	// A status is our own work: it is no reason to look again.
 	meaningful := predicate.Or(predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{}, predicate.AnnotationChangedPredicate{})
 	return handler.Funcs{
-		CreateFunc: enqueue.Create, GenericFunc: enqueue.Generic,
+		GenericFunc: enqueue.Generic,
+		CreateFunc: func(ctx context.Context, created event.CreateEvent, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+			reconciler.snapshots.see(created.Object)
+			enqueue.Create(ctx, created, queue)
+		},
 		UpdateFunc: func(ctx context.Context, changed event.UpdateEvent, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) {
 			// Where a watch broke, a job that was made anew under its name is a changed one.
 			anew := changed.ObjectOld.GetUID() != changed.ObjectNew.GetUID()
 			if anew {
-				reconciler.forget(changed.ObjectOld)
+				reconciler.forget(changed.ObjectOld, queue)
 			}
+			reconciler.snapshots.see(changed.ObjectNew)
 			reconciler.submitted.newest(writtenKey{job: changed.ObjectNew.GetUID()}, changed.ObjectNew)
 			if anew || meaningful.Update(changed) {
 				enqueue.Update(ctx, changed, queue)
 			}
 		},
 		DeleteFunc: func(ctx context.Context, gone event.DeleteEvent, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) {
-			reconciler.forget(gone.Object)
+			reconciler.forget(gone.Object, queue)
 			// Its launcher may still have its finalizer.
 			enqueue.Delete(ctx, gone, queue)
 		},
@@ -260,9 +274,10 @@ func (reconciler *Reconciler) jobs() handler.EventHandler {
 }
 
 // forget is for a job that is gone.
-func (reconciler *Reconciler) forget(gone client.Object) {
+func (reconciler *Reconciler) forget(gone client.Object, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) {
 	reconciler.submitted.forgetAll(gone.GetUID())
 	reconciler.record.metrics.starts.take(gone.GetUID())
+	reconciler.snapshots.forget(gone, queue)
 }
 
 // requestFor is the job that an object belongs to by its labels.

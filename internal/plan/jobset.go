@@ -28,6 +28,9 @@ func jobSet(made *job.Job) *jobset.JobSet {
 	names := NamesOf(made)
 	metadata := object(made, names.Workload)
 	metadata.Labels = with(metadata.Labels, made.QueueLabels)
+	if made.RuntimeDigest != "" {
+		metadata.Annotations = map[string]string{training.AnnotationRuntimeDigest: made.RuntimeDigest}
+	}
 	return &jobset.JobSet{
 		ObjectMeta: metadata,
 		Spec: jobset.JobSetSpec{

@@ -21,8 +21,6 @@ type Names struct {
 	LauncherHost string
 	// Workspace is the claim that the initializer fetches to.
 	Workspace string
-	// Snapshot is the runtime as it was when the TrainJob was created.
-	Snapshot string
 }
 
 // NamesOf are the names of a job's objects.
@@ -35,7 +33,6 @@ func NamesOf(made *job.Job) Names {
 		NetworkPolicy: traits.NetworkPolicyPrefix + made.Name + traits.NetworkPolicySuffix,
 		Workload:      made.Name + traits.WorkloadSuffix,
 		LauncherHost:  made.Name + traits.LauncherHostSuffix,
-		Snapshot:      made.Name + "-runtime",
 	}
 	if made.Initializer != nil {
 		names.Workspace = made.Initializer.ClaimName

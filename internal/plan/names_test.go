@@ -27,19 +27,19 @@ func TestNames(t *testing.T) {
 	}{
 		"an MPIJob": {job: mpiJob(), want: Names{
 			Service: "resnet-worker", Hostfile: "resnet-hostfile", Secret: "resnet-ssh-key", NetworkPolicy: "mpijob-resnet",
-			Workload: "resnet-launcher", LauncherHost: "resnet-launcher", Snapshot: "resnet-runtime",
+			Workload: "resnet-launcher", LauncherHost: "resnet-launcher",
 		}},
 		"a TrainJob": {job: trainJob(), want: Names{
 			Service: "bert-worker", Hostfile: "bert-hostfile", Secret: "bert-ssh", NetworkPolicy: "trainjob-bert-network",
-			Workload: "bert", LauncherHost: "bert-launcher-0-0", Snapshot: "bert-runtime",
+			Workload: "bert", LauncherHost: "bert-launcher-0-0",
 		}},
 		"a TrainJob with a claim that is there": {job: trainJob(fetches("s3://bucket/set", ""), claim("shared")), want: Names{
 			Service: "bert-worker", Hostfile: "bert-hostfile", Secret: "bert-ssh", NetworkPolicy: "trainjob-bert-network",
-			Workload: "bert", LauncherHost: "bert-launcher-0-0", Snapshot: "bert-runtime", Workspace: "shared",
+			Workload: "bert", LauncherHost: "bert-launcher-0-0", Workspace: "shared",
 		}},
 		"a TrainJob with a claim of its own": {job: trainJob(fetches("s3://bucket/set", ""), newClaim("1Gi", "")), want: Names{
 			Service: "bert-worker", Hostfile: "bert-hostfile", Secret: "bert-ssh", NetworkPolicy: "trainjob-bert-network",
-			Workload: "bert", LauncherHost: "bert-launcher-0-0", Snapshot: "bert-runtime", Workspace: "bert-workspace",
+			Workload: "bert", LauncherHost: "bert-launcher-0-0", Workspace: "bert-workspace",
 		}},
 	}
 	for name, tc := range tests {

@@ -96,17 +96,18 @@ func (reader *Reader) find(ctx context.Context, key client.ObjectKey, object cli
 	return false, fmt.Errorf("read %T %s: %w", object, key.Name, err)
 }
 
-// Runtime is what a TrainJob is made from, or nil.
+// Runtime is what a TrainJob is created from, or nil. One that is being deleted is
+// treated as absent: its finalizers may keep it for long.
 func (reader *Reader) Runtime(ctx context.Context, namespace string, ref *v2alpha1.RuntimeRef) (*v2alpha1.TrainingRuntimeSpec, error) {
 	if ref.Kind == v2alpha1.RuntimeKindCluster {
 		var runtime v2alpha1.ClusterTrainingRuntime
-		if found, err := reader.find(ctx, client.ObjectKey{Name: ref.Name}, &runtime); !found {
+		if found, err := reader.find(ctx, client.ObjectKey{Name: ref.Name}, &runtime); !found || runtime.DeletionTimestamp != nil {
 			return nil, err
 		}
 		return &runtime.Spec, nil
 	}
 	var runtime v2alpha1.TrainingRuntime
-	if found, err := reader.find(ctx, client.ObjectKey{Namespace: namespace, Name: ref.Name}, &runtime); !found {
+	if found, err := reader.find(ctx, client.ObjectKey{Namespace: namespace, Name: ref.Name}, &runtime); !found || runtime.DeletionTimestamp != nil {
 		return nil, err
 	}
 	return &runtime.Spec, nil

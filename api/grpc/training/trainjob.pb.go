@@ -1716,7 +1716,10 @@ type TrainJobStatus struct {
 	// quota_wait is set while a ResourceQuota refuses a part of the job.
 	QuotaWait *QuotaWait `protobuf:"bytes,14,opt,name=quota_wait,json=quotaWait,proto3" json:"quota_wait,omitempty"`
 	// failed_process is the process that failed, and what it wrote last.
-	FailedProcess *FailedProcess   `protobuf:"bytes,15,opt,name=failed_process,json=failedProcess,proto3" json:"failed_process,omitempty"`
+	FailedProcess *FailedProcess `protobuf:"bytes,15,opt,name=failed_process,json=failedProcess,proto3" json:"failed_process,omitempty"`
+	// runtime_digest identifies the runtime that the job runs with: sha256: and 64
+	// hexadecimal digits.
+	RuntimeDigest string           `protobuf:"bytes,16,opt,name=runtime_digest,json=runtimeDigest,proto3" json:"runtime_digest,omitempty"`
 	OtherFields   *structpb.Struct `protobuf:"bytes,100,opt,name=other_fields,json=otherFields,proto3" json:"other_fields,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1855,6 +1858,13 @@ func (x *TrainJobStatus) GetFailedProcess() *FailedProcess {
 		return x.FailedProcess
 	}
 	return nil
+}
+
+func (x *TrainJobStatus) GetRuntimeDigest() string {
+	if x != nil {
+		return x.RuntimeDigest
+	}
+	return ""
 }
 
 func (x *TrainJobStatus) GetOtherFields() *structpb.Struct {
@@ -2042,7 +2052,7 @@ const file_training_trainjob_proto_rawDesc = "" +
 	"\x12storage_class_name\x18\x03 \x01(\tH\x01R\x10storageClassName\x88\x01\x01\x12:\n" +
 	"\fother_fields\x18d \x01(\v2\x17.google.protobuf.StructR\votherFieldsB\a\n" +
 	"\x05_sizeB\x15\n" +
-	"\x13_storage_class_name\"\xbf\x06\n" +
+	"\x13_storage_class_name\"\xe6\x06\n" +
 	"\x0eTrainJobStatus\x123\n" +
 	"\n" +
 	"conditions\x18\x01 \x03(\v2\x13.training.ConditionR\n" +
@@ -2063,7 +2073,8 @@ const file_training_trainjob_proto_rawDesc = "" +
 	"\arestart\x18\r \x01(\v2\x11.training.RestartR\arestart\x122\n" +
 	"\n" +
 	"quota_wait\x18\x0e \x01(\v2\x13.training.QuotaWaitR\tquotaWait\x12>\n" +
-	"\x0efailed_process\x18\x0f \x01(\v2\x17.training.FailedProcessR\rfailedProcess\x12:\n" +
+	"\x0efailed_process\x18\x0f \x01(\v2\x17.training.FailedProcessR\rfailedProcess\x12%\n" +
+	"\x0eruntime_digest\x18\x10 \x01(\tR\rruntimeDigest\x12:\n" +
 	"\fother_fields\x18d \x01(\v2\x17.google.protobuf.StructR\votherFields2\xe2\x04\n" +
 	"\x0fTrainJobService\x12S\n" +
 	"\x0eCreateTrainJob\x12\x1f.training.CreateTrainJobRequest\x1a .training.CreateTrainJobResponse\x12J\n" +

@@ -181,7 +181,7 @@ func succeeds(life *life) {
 	life.endsWell()
 	life.settles("when it has succeeded", left{
 		mpiJob:   {"ConfigMap/train-hostfile", "Job/train-launcher", "MPIJob/train", "Pod/train-launcher-r0", "Service/train-worker"},
-		trainJob: {"ConfigMap/train-hostfile", "ControllerRevision/train-runtime", "JobSet/train", "Pod/train-launcher-0-0-r0", "Service/train-worker", "TrainJob/train"},
+		trainJob: {"ConfigMap/train-hostfile", "ControllerRevision/trireme-runtime", "JobSet/train", "Pod/train-launcher-0-0-r0", "Service/train-worker", "TrainJob/train"},
 	})
 	life.expires()
 }
@@ -192,7 +192,7 @@ func fails(life *life) {
 	life.outOfMemory(life.workers[1])
 	life.hasFailed(training.FailureWorker, left{
 		mpiJob:   {"ConfigMap/train-hostfile", "Job/train-launcher", "MPIJob/train", "Pod/train-worker-1", "Service/train-worker"},
-		trainJob: {"ConfigMap/train-hostfile", "ControllerRevision/train-runtime", "JobSet/train", "Pod/train-worker-0-1-r0", "Service/train-worker", "TrainJob/train"},
+		trainJob: {"ConfigMap/train-hostfile", "ControllerRevision/trireme-runtime", "JobSet/train", "Pod/train-worker-0-1-r0", "Service/train-worker", "TrainJob/train"},
 	})
 }
 
@@ -207,7 +207,7 @@ func isRestarted(life *life) {
 	life.commandFails()
 	life.hasFailed(training.FailureTraining, left{
 		mpiJob: {"ConfigMap/train-hostfile", "Job/train-launcher", "MPIJob/train", "Pod/train-launcher-r0", "Pod/train-launcher-r1", "Service/train-worker"},
-		trainJob: {"ConfigMap/train-hostfile", "ControllerRevision/train-runtime", "JobSet/train", "Pod/train-launcher-0-0-r1", "Service/train-worker",
+		trainJob: {"ConfigMap/train-hostfile", "ControllerRevision/trireme-runtime", "JobSet/train", "Pod/train-launcher-0-0-r1", "Service/train-worker",
 			"TrainJob/train"},
 	})
 }
@@ -218,14 +218,14 @@ func isSuspended(life *life) {
 	life.suspend(true)
 	life.settles("when it is suspended", left{
 		mpiJob:   {"ConfigMap/train-hostfile", "MPIJob/train", "Secret/train-ssh-key", "Service/train-worker"},
-		trainJob: {"ConfigMap/train-hostfile", "ControllerRevision/train-runtime", "Secret/train-ssh", "Service/train-worker", "TrainJob/train"},
+		trainJob: {"ConfigMap/train-hostfile", "ControllerRevision/trireme-runtime", "Secret/train-ssh", "Service/train-worker", "TrainJob/train"},
 	})
 	life.suspend(false)
 	life.runs()
 	life.endsWell()
 	life.settles("when it has succeeded", left{
 		mpiJob:   {"ConfigMap/train-hostfile", "MPIJob/train", "Service/train-worker"},
-		trainJob: {"ConfigMap/train-hostfile", "ControllerRevision/train-runtime", "Service/train-worker", "TrainJob/train"},
+		trainJob: {"ConfigMap/train-hostfile", "ControllerRevision/trireme-runtime", "Service/train-worker", "TrainJob/train"},
 	})
 }
 
@@ -240,7 +240,7 @@ func finishesUnseen(life *life) {
 	life.untilPhase(training.PhaseSucceeded)
 	life.settles("when it has succeeded", left{
 		mpiJob:   {"ConfigMap/train-hostfile", "Job/train-launcher", "MPIJob/train", "Service/train-worker"},
-		trainJob: {"ConfigMap/train-hostfile", "ControllerRevision/train-runtime", "JobSet/train", "Service/train-worker", "TrainJob/train"},
+		trainJob: {"ConfigMap/train-hostfile", "ControllerRevision/trireme-runtime", "JobSet/train", "Service/train-worker", "TrainJob/train"},
 	})
 }
 

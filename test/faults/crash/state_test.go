@@ -42,7 +42,8 @@ func (life *life) objects() (found []*unstructured.Unstructured) {
 }
 
 // state is what is in the namespace, without what differs from life to life:
-// names that were made up, times, keys.
+// names that were made up, times, keys. The name of a snapshot is that of its content,
+// which differs from story to story.
 type state map[string]string
 
 func (life *life) state() state {
@@ -50,7 +51,7 @@ func (life *life) state() state {
 	objects := life.objects()
 	found := state{}
 	for _, object := range objects {
-		found[object.GetKind()+"/"+object.GetName()] = life.normal(textOf(object))
+		found[object.GetKind()+"/"+life.normal(object.GetName())] = life.normal(textOf(object))
 	}
 	return found
 }
@@ -80,6 +81,7 @@ var chance = []struct {
 	instead string
 }{
 	{regexp.MustCompile(`[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}`), "UID"},
+	{regexp.MustCompile(`trireme-runtime-[0-9a-f]{32}`), "trireme-runtime"},
 	{regexp.MustCompile(`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z`), "TIME"},
 }
 

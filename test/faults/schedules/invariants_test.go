@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -21,6 +22,7 @@ import (
 	"github.com/trireme-mpi/trireme/api/v2alpha1"
 	"github.com/trireme-mpi/trireme/api/v2beta1"
 	"github.com/trireme-mpi/trireme/internal/agent"
+	"github.com/trireme-mpi/trireme/internal/plan"
 )
 
 // ledger is what is known to be true, whatever the operator says.
@@ -30,6 +32,19 @@ type ledger struct {
 	jobs          map[types.UID]*facts
 	deletedByUser map[types.UID]bool
 	keys          [][]byte
+	// runtimes counts the states of the runtime, and born is the one that was current
+	// when a job was created.
+	runtimes int
+	born     map[types.UID]int
+	// usedBy is the state of the runtime that a job's pods are created from.
+	usedBy map[types.UID]int
+	// undecided are jobs whose JobSet was deleted by hand before their status named the
+	// runtime: nothing tells a new leader which one it was.
+	undecided map[types.UID]bool
+	// named is the digest that a job's status has had since it had one.
+	named map[types.UID]string
+	// handDeleted: somebody has deleted a snapshot.
+	handDeleted bool
 	// before is of the look that the present write is of: one that arrives late tells
 	// what was true when its process looked.
 	before *before
@@ -66,7 +81,7 @@ func (simulation *simulation) truth() *before {
 }
 
 func newLedger() ledger {
-	return ledger{roots: map[types.UID]types.UID{}, jobs: map[types.UID]*facts{}, deletedByUser: map[types.UID]bool{}}
+	return ledger{roots: map[types.UID]types.UID{}, jobs: map[types.UID]*facts{}, deletedByUser: map[types.UID]bool{}, born: map[types.UID]int{}, usedBy: map[types.UID]int{}, named: map[types.UID]string{}, undecided: map[types.UID]bool{}}
 }
 
 func (ledger *ledger) facts(job types.UID) *facts {
@@ -114,10 +129,48 @@ func (simulation *simulation) check(kind string, made change, content []byte) {
 		simulation.checkOwner(kind, made.after)
 		if pod, isPod := made.after.(*corev1.Pod); isPod {
 			simulation.checkFlavor(pod)
+			simulation.checkRuntime(pod)
 		}
 	}
 	if kind == string(simulation.wish.kind) {
 		simulation.checkStatus(made)
+		simulation.checkSnapshot(made.after)
+	}
+}
+
+// checkRuntime: all pods of a TrainJob are created from one state of its runtime, which
+// is no older than the job.
+func (simulation *simulation) checkRuntime(pod *corev1.Pod) {
+	root := simulation.roots[pod.UID]
+	if !simulation.wish.isTrainJob() || pod.Labels[training.LabelReplicaType] == training.RoleInitializer {
+		return
+	}
+	state := -1
+	for _, variable := range pod.Spec.Containers[0].Env {
+		if variable.Name == runtimeVariable {
+			state, _ = strconv.Atoi(variable.Value)
+		}
+	}
+	if before, known := simulation.usedBy[root]; known && before != state && !simulation.undecided[root] {
+		simulation.fail("pod %s is of state %d of the runtime, and others are of %d", pod.Name, state, before)
+	}
+	if state < simulation.born[root] {
+		simulation.fail("pod %s is of state %d of the runtime, and the job was created with %d", pod.Name, state, simulation.born[root])
+	}
+	simulation.usedBy[root] = state
+}
+
+// checkSnapshot: when a job's status names its runtime for the first time, the snapshot
+// exists.
+func (simulation *simulation) checkSnapshot(object client.Object) {
+	trainJob, is := object.(*v2alpha1.TrainJob)
+	if !is || trainJob.Status.RuntimeDigest == "" || simulation.named[trainJob.UID] != "" {
+		return
+	}
+	simulation.named[trainJob.UID] = trainJob.Status.RuntimeDigest
+	key := client.ObjectKey{Namespace: trainJob.Namespace, Name: plan.SnapshotName(trainJob.Status.RuntimeDigest)}
+	if _, err := simulation.server.get("ControllerRevision", key); err != nil && !simulation.handDeleted {
+		simulation.fail("the job's runtime is %s, and there is no snapshot of it", trainJob.Status.RuntimeDigest)
 	}
 }
 
@@ -153,7 +206,8 @@ func (simulation *simulation) checkKeys(where string, content []byte) {
 func (simulation *simulation) checkOwner(kind string, object client.Object) {
 	root := simulation.rootOf(object)
 	simulation.roots[object.GetUID()] = root
-	if root == "" && !isNobodys(object) {
+	// Jobs share the snapshot of a runtime.
+	if root == "" && !isNobodys(object) && kind != "ControllerRevision" {
 		simulation.fail("%s %s has no owner", kind, object.GetName())
 	}
 }

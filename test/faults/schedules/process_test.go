@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	appsv1 "k8s.io/api/apps/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -99,7 +98,6 @@ func newProcess(simulation *simulation, number int) *process {
 	for _, watched := range process.reconciler.Watches() {
 		process.informers = append(process.informers, newInformer(process, watched.Object, watched.Handler))
 	}
-	process.informers = append(process.informers, newInformer(process, &appsv1.ControllerRevision{}, nil))
 	// Jobs of the other kind share the namespace's quota.
 	var other client.Object = &v2alpha1.TrainJob{}
 	if simulation.wish.isTrainJob() {

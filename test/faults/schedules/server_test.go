@@ -267,6 +267,9 @@ func (server *server) delete(kind string, key client.ObjectKey, options client.D
 	if wanted := options.Preconditions; wanted != nil && wanted.UID != nil && *wanted.UID != there.GetUID() {
 		return apierrors.NewConflict(resource(kind), key.Name, fmt.Errorf("the UID in the precondition is another"))
 	}
+	if wanted := options.Preconditions; wanted != nil && wanted.ResourceVersion != nil && *wanted.ResourceVersion != there.GetResourceVersion() {
+		return apierrors.NewConflict(resource(kind), key.Name, fmt.Errorf("the version in the precondition is another"))
+	}
 	next := there.DeepCopyObject().(client.Object)
 	waits := options.PropagationPolicy != nil && *options.PropagationPolicy == metav1.DeletePropagationForeground
 	if waits && !slices.Contains(next.GetFinalizers(), foreground) {

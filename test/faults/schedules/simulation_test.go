@@ -62,6 +62,8 @@ type profile struct {
 	relists, leaders, clocks, webhooks, losses, crashes, pulls, rooms, suspensions, deletions, handDeletions int
 	quotas, rivals, holds, cleanups, successions, pace                                                       int
 	creations                                                                                                int
+	// runtimes is how often the runtime changes.
+	runtimes int
 }
 
 func newProfile(dice *rand.Rand) profile {
@@ -84,7 +86,9 @@ func newSimulation(seed uint64) *simulation {
 		faulty: true, ledger: newLedger(), cameLate: map[types.UID]bool{},
 	}
 	simulation.server = &server{collections: map[string]*collection{}, wrote: simulation.check}
-	if _, err := simulation.server.create(simulation.wish.runtime()); err != nil {
+	// With dice of its own, so that seeds which found something keep their history.
+	simulation.profile.runtimes = pick(rand.New(rand.NewPCG(seed, 1)), 0, 0, 2)
+	if _, err := simulation.server.create(simulation.wish.runtime(0)); err != nil {
 		panic(err)
 	}
 	simulation.createRival()

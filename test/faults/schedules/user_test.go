@@ -3,6 +3,7 @@ package schedules
 import (
 	"fmt"
 	"math/rand/v2"
+	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -123,7 +124,15 @@ func (wish *wish) trainJob(metadata metav1.ObjectMeta, suspended bool) *v2alpha1
 	return trainJob
 }
 
-func (wish *wish) runtime() *v2alpha1.ClusterTrainingRuntime {
+// runtimeVariable tells which state of the runtime a pod was created from.
+const runtimeVariable = "RUNTIME"
+
+func (wish *wish) runtime(state int) *v2alpha1.ClusterTrainingRuntime {
+	template := func(name string) corev1.PodTemplateSpec {
+		made := template(name)
+		made.Spec.Containers[0].Env = []corev1.EnvVar{{Name: runtimeVariable, Value: strconv.Itoa(state)}}
+		return made
+	}
 	return &v2alpha1.ClusterTrainingRuntime{ObjectMeta: metav1.ObjectMeta{Name: "runtime"}, Spec: v2alpha1.TrainingRuntimeSpec{
 		MLPolicy: v2alpha1.MLPolicy{MPIImplementation: v2alpha1.MPIImplementationOpenMPI},
 		Template: v2alpha1.RuntimeTemplate{Spec: v2alpha1.RuntimeTemplateSpec{ReplicatedJobs: []v2alpha1.ReplicatedJob{
@@ -158,7 +167,15 @@ func (simulation *simulation) user() (steps []step) {
 		add("deletes the job", profile.deletions, func() { simulation.deleteJob(there, metav1.DeletePropagationBackground) })
 		add("deletes the job in the foreground", profile.deletions, func() { simulation.deleteJob(there, metav1.DeletePropagationForeground) })
 	}
-	for _, kind := range []string{"Pod", "Job", "JobSet", "PodGroup"} {
+	if simulation.wish.isTrainJob() {
+		add("changes the runtime", profile.runtimes, simulation.changeRuntime)
+	}
+	kinds := []string{"Pod", "Job", "JobSet", "PodGroup"}
+	if profile.runtimes == 0 {
+		// Else nobody could know what was in it.
+		kinds = append(kinds, "ControllerRevision")
+	}
+	for _, kind := range kinds {
 		for _, object := range simulation.server.all(kind) {
 			if object.GetDeletionTimestamp() == nil {
 				add("deletes "+kind+" "+object.GetName(), profile.handDeletions, func() { simulation.deleteByHand(object) })
@@ -168,9 +185,26 @@ func (simulation *simulation) user() (steps []step) {
 	return steps
 }
 
-// deleteByHand takes something from a job. A PodGroup is made anew, and is no harm.
+// changeRuntime is the platform team's. Jobs that exist keep what they have.
+func (simulation *simulation) changeRuntime() {
+	simulation.runtimes++
+	next := simulation.wish.runtime(simulation.runtimes)
+	there := simulation.server.all("ClusterTrainingRuntime")[0]
+	next.ObjectMeta = *there.(*v2alpha1.ClusterTrainingRuntime).ObjectMeta.DeepCopy()
+	simulation.server.replace(next)
+}
+
+// deleteByHand takes something from a job. A PodGroup and a snapshot are created again,
+// and their deletion does no harm.
 func (simulation *simulation) deleteByHand(object client.Object) {
-	if kindOf(object) != "PodGroup" {
+	switch kindOf(object) {
+	case "PodGroup":
+	case "ControllerRevision":
+		simulation.handDeleted = true
+	default:
+		if root := simulation.roots[object.GetUID()]; kindOf(object) == "JobSet" && simulation.named[root] == "" {
+			simulation.undecided[root] = true
+		}
 		simulation.bad(object, "deleted by hand")
 	}
 	simulation.delete(object, pick(simulation.dice, metav1.DeletePropagationBackground, metav1.DeletePropagationForeground))
@@ -182,6 +216,7 @@ func (simulation *simulation) create() {
 	if err != nil {
 		panic(err)
 	}
+	simulation.born[made.GetUID()] = simulation.runtimes
 	simulation.note("created: %s", made.GetUID())
 }
 

@@ -23,6 +23,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
+	"github.com/trireme-mpi/trireme/api/training"
 	"github.com/trireme-mpi/trireme/internal/config"
 	"github.com/trireme-mpi/trireme/internal/operator"
 	"github.com/trireme-mpi/trireme/internal/testing/controlplane"
@@ -235,10 +236,15 @@ func (place *place) objects() map[string]*metav1.PartialObjectMetadata {
 		for i := range list.Items {
 			object := &list.Items[i]
 			object.TypeMeta = kind
-			found[kind.Kind+"/"+object.Name] = object
+			found[kind.Kind+"/"+knownName(object)] = object
 		}
 	}
 	return found
+}
+
+// knownName leaves out of the name of a snapshot what depends on its content.
+func knownName(object *metav1.PartialObjectMetadata) string {
+	return strings.TrimSuffix(object.Name, "-"+object.Labels[training.LabelRuntimeDigest])
 }
 
 // untilObjects waits until there are exactly these objects.

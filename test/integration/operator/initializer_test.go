@@ -32,7 +32,7 @@ func TestInitializer(t *testing.T) {
 	place.Create(runtime("mpi"))
 	job := trainJob("", "train", fetching)
 	place.createEventually(job)
-	before := []string{"ControllerRevision/train-runtime", "PersistentVolumeClaim/train-workspace", "Pod/train-initializer-r0"}
+	before := []string{"ControllerRevision/trireme-runtime", "PersistentVolumeClaim/train-workspace", "Pod/train-initializer-r0"}
 	wantOwned(t, job, "kubeflow.org/v2alpha1", "TrainJob", place.untilObjects(before...))
 	place.Until("the job says what it does", job, func() error {
 		return errors.Join(wantConditions(job, "TrainingComplete", "False Initializing"), wantSteps(progressOf(job), training.StepSubmitted))
@@ -156,7 +156,7 @@ func TestInitializerWithAClaim(t *testing.T) {
 		job.Spec.Initializer.Storage = &v2alpha1.InitializerStorage{ClaimName: "data"}
 	})
 	place.createEventually(job)
-	place.untilObjects("ControllerRevision/train-runtime", "PersistentVolumeClaim/data", "Pod/train-initializer-r0")
+	place.untilObjects("ControllerRevision/trireme-runtime", "PersistentVolumeClaim/data", "Pod/train-initializer-r0")
 	place.fetches(job)
 	launcher, _ := place.runs(job)
 	place.Exit(launcher, 0, report("", 2))

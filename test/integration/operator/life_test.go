@@ -169,7 +169,7 @@ func (place *place) succeeds(job client.Object, launcher *corev1.Pod, workers []
 		if isMPIJob(job) {
 			return place.wantObjects("ConfigMap/train-hostfile", "Job/train-launcher", "Service/train-worker", "Pod/"+launcher.Name)
 		}
-		return place.wantObjects("ConfigMap/train-hostfile", "ControllerRevision/train-runtime", "JobSet/train", "Service/train-worker", "Pod/"+launcher.Name)
+		return place.wantObjects("ConfigMap/train-hostfile", "ControllerRevision/trireme-runtime", "JobSet/train", "Service/train-worker", "Pod/"+launcher.Name)
 	})
 	place.Until("the launcher has no finalizer any more", launcher, func() error {
 		if len(launcher.Finalizers) > 0 {

@@ -10,16 +10,15 @@ import (
 	"testing"
 
 	"golang.org/x/crypto/ssh"
-	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	kuberuntime "k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 
 	"github.com/trireme-mpi/trireme/api/training"
+	"github.com/trireme-mpi/trireme/api/v2alpha1"
 	"github.com/trireme-mpi/trireme/api/v2beta1"
 )
 
@@ -143,19 +142,31 @@ func (place *place) wantNoWork(theirs client.Object) error {
 	return nil
 }
 
-// The one place where the operator waits for somebody to act is before it knows
-// what the job is made from.
-func TestARevisionOfSomebodyElses(t *testing.T) {
-	place := parallel(t)
-	place.Create(runtime("mpi"))
-	theirs := &appsv1.ControllerRevision{ObjectMeta: metav1.ObjectMeta{Name: "train-runtime", Labels: map[string]string{training.LabelJobType: "trainjob"}}, Revision: 1, Data: kuberuntime.RawExtension{Raw: []byte("{}")}}
-	place.Create(theirs)
+// A ControllerRevision that has the name of a snapshot and another content is neither
+// used nor changed. The job starts once it is deleted.
+func TestForgedSnapshotIsRefused(t *testing.T) {
+	t.Parallel()
+	place := sharedCluster.For(t).newPlace(t, withoutAdmission)
 	job := trainJob("", "train")
-	place.createEventually(job)
-	place.Until("the job says what is in its way", job, func() error { return wantConditions(job, "TrainingComplete", "False NameTaken") })
-	if objects := place.objects(); len(objects) != 1 || objects["ControllerRevision/train-runtime"].ResourceVersion != theirs.ResourceVersion {
+	place.Create(job)
+	place.Until("the job waits for its runtime", job, func() error { return wantConditions(job, "TrainingComplete", "False RuntimeNotFound") })
+	made := runtime("mpi")
+	forged := snapshotOf(t, made)
+	forged.Data.Raw = []byte(`{"mlPolicy":{"mpiImplementation":"OpenMPI"}}`)
+	place.Create(forged)
+	place.Create(made)
+	place.Until("the job says what is in its way", job, func() error {
+		_, message := conditionOf(job, v2alpha1.ConditionTrainingComplete)
+		if !strings.Contains(message, forged.Name) {
+			return fmt.Errorf("it says %q", message)
+		}
+		return wantConditions(job, "TrainingComplete", "False NameTaken")
+	})
+	if objects := place.objects(); len(objects) != 1 || objects["ControllerRevision/trireme-runtime"].ResourceVersion != forged.ResourceVersion {
 		t.Errorf("there are %v", objects)
 	}
+	place.Delete(forged)
+	place.untilObjects(trainJobObjects...)
 }
 
 // A group that is there is taken if it has the right size.

@@ -26,7 +26,7 @@ var (
 		"Secret/train-ssh-key", "Service/train-worker",
 	}
 	trainJobObjects = []string{
-		"ConfigMap/train-hostfile", "ControllerRevision/train-runtime", "JobSet/train", "Pod/train-launcher-0-0-r0", "Pod/train-worker-0-0-r0",
+		"ConfigMap/train-hostfile", "ControllerRevision/trireme-runtime", "JobSet/train", "Pod/train-launcher-0-0-r0", "Pod/train-worker-0-0-r0",
 		"Pod/train-worker-0-1-r0", "PodGroup/train", "Secret/train-ssh", "Service/train-worker",
 	}
 )
@@ -41,6 +41,13 @@ func wantOwned(t *testing.T, job client.Object, apiVersion, kind string, objects
 	jobType := map[string]string{"MPIJob": "mpijob", "TrainJob": "trainjob"}[kind]
 	workload := objects[map[string]string{"MPIJob": "Job/train-launcher", "TrainJob": "JobSet/train"}[kind]]
 	for name, object := range objects {
+		if object.Kind == "ControllerRevision" {
+			// Jobs share it.
+			if len(object.OwnerReferences) > 0 {
+				t.Errorf("%s is owned by %v", name, object.OwnerReferences)
+			}
+			continue
+		}
 		want := owner
 		role := object.Labels[training.LabelReplicaType]
 		if role == training.RoleLauncher || role == training.RoleWorker && kind == "TrainJob" {
@@ -237,7 +244,7 @@ func TestNothingIsUpdated(t *testing.T) {
 	var created []map[string]*metav1.PartialObjectMetadata
 	for i, job := range jobs {
 		place.createEventually(job)
-		want := [][]string{mpiJobObjects, {"ConfigMap/bert-hostfile", "ControllerRevision/bert-runtime", "JobSet/bert", "PodGroup/bert", "Secret/bert-ssh", "Service/bert-worker"}}[i]
+		want := [][]string{mpiJobObjects, {"ConfigMap/bert-hostfile", "ControllerRevision/trireme-runtime", "JobSet/bert", "PodGroup/bert", "Secret/bert-ssh", "Service/bert-worker"}}[i]
 		created = append(created, place.untilTheseObjects(want))
 	}
 	wantSame := func(when string) {

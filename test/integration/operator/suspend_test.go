@@ -274,7 +274,7 @@ func TestKueueRunsATrainJob(t *testing.T) {
 	// The user has had enough.
 	place.Patch(job, `{"spec":{"suspend":true}}`)
 	place.Until("it is suspended", job, func() error { return wantConditions(job, "Suspended", "True Suspended") })
-	place.untilObjects("ConfigMap/train-hostfile", "ControllerRevision/train-runtime", "Secret/train-ssh", "Service/train-worker")
+	place.untilObjects("ConfigMap/train-hostfile", "ControllerRevision/trireme-runtime", "Secret/train-ssh", "Service/train-worker")
 	place.Patch(job, `{"spec":{"suspend":false}}`)
 	place.Until("there is another JobSet", set, func() error {
 		if set.UID == uid {

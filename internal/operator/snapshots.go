@@ -1,0 +1,281 @@
+package operator
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/trireme-mpi/trireme/api/training"
+	"github.com/trireme-mpi/trireme/api/v2alpha1"
+	"github.com/trireme-mpi/trireme/internal/diagnosis"
+	"github.com/trireme-mpi/trireme/internal/job"
+	"github.com/trireme-mpi/trireme/internal/plan"
+)
+
+// +kubebuilder:rbac:groups=apps,resources=controllerrevisions,verbs=get;list;watch;create;delete
+
+// snapshots stores the runtimes that TrainJobs were created from. The jobs of a
+// namespace share one ControllerRevision for each content, whose name is derived from
+// the digest of that content. What is read is compared with the digest, so it does not
+// matter who has written it.
+type snapshots struct {
+	client.Client
+	live    client.Reader
+	clock   clock.PassiveClock
+	content *runtimeMemory
+	reads   *runtimeReads
+
+	mutex sync.Mutex
+	// verified are the snapshots whose content this process knows to be right.
+	verified map[client.ObjectKey]verification
+	// condemned are those that are about to be deleted, and removed those that were: the
+	// cache may still show them.
+	condemned map[client.ObjectKey]bool
+	removed   map[client.ObjectKey]types.UID
+	// chosen are the digests of jobs whose status does not have it yet.
+	chosen map[types.UID]string
+}
+
+type verification struct {
+	uid types.UID
+	at  time.Time
+}
+
+func newSnapshots(parts Parts) *snapshots {
+	return &snapshots{
+		Client: parts.Client, live: parts.Live, clock: parts.Clock, content: newRuntimeMemory(maxRuntimeMemory), reads: newRuntimeReads(),
+		verified: map[client.ObjectKey]verification{}, condemned: map[client.ObjectKey]bool{}, removed: map[client.ObjectKey]types.UID{}, chosen: map[types.UID]string{},
+	}
+}
+
+// sharedRuntime is a runtime and what identifies it. Many jobs share it: it is never
+// changed.
+type sharedRuntime struct {
+	digest string
+	spec   *v2alpha1.TrainingRuntimeSpec
+}
+
+// of is the runtime that a job runs with: the one with the digest that was stored, or
+// else the present one. An obstacle says why there is none.
+func (snapshots *snapshots) of(ctx context.Context, trainJob *v2alpha1.TrainJob, stored string) (*sharedRuntime, *diagnosis.Answer, error) {
+	if stored == "" {
+		stored = snapshots.choiceOf(trainJob.UID)
+	}
+	if stored == "" {
+		return snapshots.choose(ctx, trainJob)
+	}
+	found, obstacle, err := snapshots.read(ctx, trainJob, stored)
+	if found == nil {
+		return nil, obstacle, err
+	}
+	if obstacle, err = snapshots.ensure(ctx, trainJob.Namespace, found); obstacle != nil || err != nil {
+		return nil, obstacle, err
+	}
+	return found, nil, nil
+}
+
+// choose is for a job that has no digest yet.
+func (snapshots *snapshots) choose(ctx context.Context, trainJob *v2alpha1.TrainJob) (*sharedRuntime, *diagnosis.Answer, error) {
+	found, obstacle, err := snapshots.reads.newest(ctx, trainJob, func() (*sharedRuntime, *diagnosis.Answer, error) {
+		found, err := snapshots.current(ctx, trainJob)
+		if apierrors.IsNotFound(err) {
+			reference := trainJob.Spec.RuntimeRef
+			return nil, &diagnosis.Answer{Reason: "RuntimeNotFound", Message: fmt.Sprintf(
+				"The %s %s is gone since the job was created. Create it again, or delete the job.", reference.Kind, reference.Name)}, nil
+		}
+		if err != nil {
+			return nil, nil, err
+		}
+		obstacle, err := snapshots.ensure(ctx, trainJob.Namespace, found)
+		return found, obstacle, err
+	})
+	if obstacle != nil || err != nil {
+		return nil, obstacle, err
+	}
+	snapshots.mutex.Lock()
+	defer snapshots.mutex.Unlock()
+	snapshots.chosen[trainJob.UID] = found.digest
+	return found, nil, nil
+}
+
+func (snapshots *snapshots) choiceOf(uid types.UID) string {
+	snapshots.mutex.Lock()
+	defer snapshots.mutex.Unlock()
+	return snapshots.chosen[uid]
+}
+
+// current is the runtime as it is now, read past the cache: whoever changes a runtime
+// and then creates a job gets the new one. A runtime that is being deleted is absent.
+func (snapshots *snapshots) current(ctx context.Context, trainJob *v2alpha1.TrainJob) (*sharedRuntime, error) {
+	var object client.Object
+	var spec *v2alpha1.TrainingRuntimeSpec
+	key := client.ObjectKey{Name: trainJob.Spec.RuntimeRef.Name}
+	if trainJob.Spec.RuntimeRef.Kind == v2alpha1.RuntimeKindNamespaced {
+		key.Namespace = trainJob.Namespace
+		found := &v2alpha1.TrainingRuntime{}
+		object, spec = found, &found.Spec
+	} else {
+		found := &v2alpha1.ClusterTrainingRuntime{}
+		object, spec = found, &found.Spec
+	}
+	if err := snapshots.live.Get(ctx, key, object); err != nil {
+		return nil, fmt.Errorf("read the job's runtime: %w", err)
+	}
+	if object.GetDeletionTimestamp() != nil {
+		return nil, apierrors.NewNotFound(schema.GroupResource{Group: training.Group, Resource: "trainingruntimes"}, key.Name)
+	}
+	digest, content, err := job.RuntimeDigest(spec)
+	if err != nil {
+		return nil, err
+	}
+	return snapshots.content.put(&sharedRuntime{digest, spec}, len(content)), nil
+}
+
+// read is the runtime with a digest: from memory, from its snapshot, or else the
+// present runtime if that has the digest.
+func (snapshots *snapshots) read(ctx context.Context, trainJob *v2alpha1.TrainJob, digest string) (*sharedRuntime, *diagnosis.Answer, error) {
+	if found := snapshots.content.get(digest); found != nil {
+		return found, nil, nil
+	}
+	key := client.ObjectKey{Namespace: trainJob.Namespace, Name: plan.SnapshotName(digest)}
+	found, fault, err := snapshots.verify(ctx, key, digest)
+	if found != nil || err != nil {
+		return found, nil, err
+	}
+	current, err := snapshots.current(ctx, trainJob)
+	if err == nil && current.digest == digest {
+		return current, nil, nil
+	}
+	if client.IgnoreNotFound(err) != nil {
+		return nil, nil, err
+	}
+	return nil, &diagnosis.Answer{Reason: "RuntimeSnapshotLost", Message: fmt.Sprintf(
+		"The job was created with a runtime that is stored in ControllerRevision %s. %s, and %s %s has changed since or is missing. Restore the ControllerRevision from a backup, or delete the job and create it again.",
+		key.Name, fault, trainJob.Spec.RuntimeRef.Kind, trainJob.Spec.RuntimeRef.Name)}, nil
+}
+
+// verify reads a snapshot past the cache, which has no content. The fault says why it
+// is none.
+func (snapshots *snapshots) verify(ctx context.Context, key client.ObjectKey, digest string) (found *sharedRuntime, fault string, err error) {
+	revision := &appsv1.ControllerRevision{}
+	err = snapshots.live.Get(ctx, key, revision)
+	if apierrors.IsNotFound(err) {
+		return nil, "It does not exist", nil
+	}
+	if err != nil {
+		return nil, "", fmt.Errorf("read ControllerRevision %s: %w", key, err)
+	}
+	spec, err := job.RuntimeFrom(revision.Data.Raw, digest)
+	if err != nil {
+		return nil, fmt.Sprintf("It is not that runtime: %s", err), nil
+	}
+	snapshots.noteVerified(key, revision.UID)
+	return snapshots.content.put(&sharedRuntime{digest, spec}, len(revision.Data.Raw)), "", nil
+}
+
+// ensure creates the snapshot of a runtime unless it exists.
+func (snapshots *snapshots) ensure(ctx context.Context, namespace string, wanted *sharedRuntime) (*diagnosis.Answer, error) {
+	key := client.ObjectKey{Namespace: namespace, Name: plan.SnapshotName(wanted.digest)}
+	switch state, err := snapshots.look(ctx, key); {
+	case err != nil:
+		return nil, err
+	case state == snapshotIsRight:
+		return nil, nil
+	case state == snapshotIsUnknown:
+		return snapshots.accept(ctx, key, wanted)
+	}
+	_, content, err := job.RuntimeDigest(wanted.spec)
+	if err != nil {
+		return nil, err
+	}
+	revision := plan.Snapshot(namespace, wanted.digest, content)
+	err = snapshots.Create(ctx, revision)
+	switch {
+	case err == nil:
+		snapshots.noteVerified(key, revision.UID)
+		return nil, nil
+	case apierrors.IsAlreadyExists(err):
+		return snapshots.accept(ctx, key, wanted)
+	case apierrors.IsForbidden(err) && !lacksRight(err.Error()):
+		return &diagnosis.Answer{Reason: "RuntimeNotStored", Message: fmt.Sprintf(
+			"ControllerRevision %s, which stores the job's runtime, could not be created: %s. It is tried again", key.Name, err)}, nil
+	}
+	return nil, fmt.Errorf("create ControllerRevision %s: %w", key, err)
+}
+
+// accept takes a snapshot that exists if it is right, and leaves it alone if it is not.
+func (snapshots *snapshots) accept(ctx context.Context, key client.ObjectKey, wanted *sharedRuntime) (*diagnosis.Answer, error) {
+	found, fault, err := snapshots.verify(ctx, key, wanted.digest)
+	if found != nil || err != nil {
+		return nil, err
+	}
+	return &diagnosis.Answer{Reason: "NameTaken", Message: fmt.Sprintf(
+		"ControllerRevision %s must store the job's runtime. %s. Delete it if it exists; the operator then creates it again.", key.Name, fault)}, nil
+}
+
+// snapshotState is what is known of a snapshot without a request.
+type snapshotState int
+
+const (
+	snapshotIsMissing snapshotState = iota
+	snapshotIsRight
+	// snapshotIsUnknown: it exists, and nobody has looked at its content.
+	snapshotIsUnknown
+)
+
+func (snapshots *snapshots) look(ctx context.Context, key client.ObjectKey) (snapshotState, error) {
+	revision := &appsv1.ControllerRevision{}
+	err := snapshots.Get(ctx, key, revision)
+	if client.IgnoreNotFound(err) != nil {
+		return snapshotIsMissing, fmt.Errorf("look for ControllerRevision %s: %w", key, err)
+	}
+	snapshots.mutex.Lock()
+	defer snapshots.mutex.Unlock()
+	if snapshots.condemned[key] {
+		return snapshotIsMissing, apierrors.NewConflict(appsv1.Resource("controllerrevisions"), key.Name, fmt.Errorf("it is being deleted"))
+	}
+	known, isKnown := snapshots.verified[key]
+	switch {
+	case err == nil && isKnown && known.uid == revision.UID:
+		return snapshotIsRight, nil
+	case isKnown && snapshots.clock.Since(known.at) < cachePatience:
+		// The cache does not show it yet.
+		return snapshotIsRight, nil
+	case err == nil && snapshots.removed[key] != revision.UID:
+		return snapshotIsUnknown, nil
+	}
+	return snapshotIsMissing, nil
+}
+
+// isUnseen tells whether the cache does not show a job's snapshot yet.
+func (snapshots *snapshots) isUnseen(ctx context.Context, made *job.Job) bool {
+	if snapshots == nil {
+		return false
+	}
+	key := client.ObjectKey{Namespace: made.Namespace, Name: plan.SnapshotName(made.RuntimeDigest)}
+	return apierrors.IsNotFound(snapshots.Get(ctx, key, &appsv1.ControllerRevision{}))
+}
+
+func (snapshots *snapshots) noteVerified(key client.ObjectKey, uid types.UID) {
+	snapshots.mutex.Lock()
+	defer snapshots.mutex.Unlock()
+	snapshots.verified[key] = verification{uid, snapshots.clock.Now()}
+	delete(snapshots.removed, key)
+}
+
+// dropContent keeps the content of snapshots out of the cache: it may be 1 MiB, and is
+// read once.
+func dropContent(object any) (any, error) {
+	if revision, is := object.(*appsv1.ControllerRevision); is {
+		revision.ManagedFields, revision.Data.Raw = nil, nil
+	}
+	return object, nil
+}
