@@ -89,9 +89,9 @@ func parse(arguments []string) (*settings, error) {
 	flags := flag.NewFlagSet("server", flag.ContinueOnError)
 	flags.StringVar(&settings.address, "address", ":8443", "where REST, gRPC and streams are served")
 	flags.StringVar(&settings.probeAddress, "probe-address", ":8081", "where /healthz, /readyz and /metrics are served, without TLS; empty is nowhere")
-	flags.StringVar(&settings.certificateFile, "tls-cert-file", "", "certificate to show, in PEM; read again when it changes. While it is not there, the server shows one of its own making")
+	flags.StringVar(&settings.certificateFile, "tls-cert-file", "", "certificate of the server, in PEM; read again when it changes. Without it the server uses a self-signed one, which clients cannot verify")
 	flags.StringVar(&settings.keyFile, "tls-key-file", "", "its key, in PEM")
-	flags.Var(&settings.certificateNames, "tls-names", "names in a certificate of the server's own making")
+	flags.Var(&settings.certificateNames, "tls-names", "DNS names in the self-signed certificate")
 	flags.StringVar(&settings.namespace, "operator-namespace", os.Getenv("POD_NAMESPACE"), "namespace that the operator runs in (POD_NAMESPACE)")
 	flags.StringVar(&settings.prometheus.address, "prometheus-url", "", "Prometheus that knows what pods use; without it the metrics API is asked")
 	flags.StringVar(&settings.prometheus.tokenFile, "prometheus-token-file", "", "token for it; read again when it changes")
@@ -105,6 +105,10 @@ func parse(arguments []string) (*settings, error) {
 	flags.Float64Var(&settings.limits.Rate, "requests-per-second", settings.limits.Rate, "calls that a user may make for long")
 	flags.IntVar(&settings.limits.Burst, "burst", settings.limits.Burst, "calls that a user may make at once")
 	flags.IntVar(&settings.limits.Streams, "streams", settings.limits.Streams, "streams that a user may have open")
+	flags.Float64Var(&settings.limits.UnauthenticatedRate, "unauthenticated-requests-per-second", settings.limits.UnauthenticatedRate, "calls without a valid token that one source address may make for long")
+	flags.IntVar(&settings.limits.UnauthenticatedBurst, "unauthenticated-burst", settings.limits.UnauthenticatedBurst, "calls without a valid token that one source address may make at once")
+	flags.IntVar(&settings.limits.Connections, "connections", settings.limits.Connections, "connections that may be open")
+	flags.IntVar(&settings.limits.ConnectionsPerSource, "connections-per-source", settings.limits.ConnectionsPerSource, "connections that one source address may have open")
 	flags.DurationVar(&settings.grace, "grace", 5*time.Second, "how long the server still answers when it is told to end")
 	flags.DurationVar(&settings.drain, "drain", 20*time.Second, "how long calls have to end after that")
 	if err := flags.Parse(arguments); err != nil {
@@ -126,6 +130,10 @@ func (settings *settings) check() error {
 		return fmt.Errorf("--prometheus-token-file needs a --prometheus-url with https: everybody on the way would read the token")
 	case settings.limits.Rate <= 0 || settings.limits.Burst <= 0 || settings.limits.Streams <= 0:
 		return fmt.Errorf("--requests-per-second, --burst and --streams must be more than nothing")
+	case settings.limits.UnauthenticatedRate <= 0 || settings.limits.UnauthenticatedBurst <= 0:
+		return fmt.Errorf("--unauthenticated-requests-per-second and --unauthenticated-burst must be greater than 0")
+	case settings.limits.ConnectionsPerSource <= 0 || settings.limits.Connections < settings.limits.ConnectionsPerSource:
+		return fmt.Errorf("--connections-per-source must be greater than 0, and not greater than --connections")
 	}
 	return nil
 }

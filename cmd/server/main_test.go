@@ -31,6 +31,10 @@ func TestParseRefuses(t *testing.T) {
 		"groups without authority":    {[]string{"--proxy-groups-header=X-Forwarded-Groups"}, "need --proxy-ca-file"},
 		"a token for all to read":     {[]string{"--prometheus-url=http://prometheus:9090", "--prometheus-token-file=token"}, "needs a --prometheus-url with https"},
 		"no calls at all":             {[]string{"--requests-per-second=0"}, "more than nothing"},
+		"no unauthenticated calls":    {[]string{"--unauthenticated-requests-per-second=0"}, "must be greater than 0"},
+		"no unauthenticated burst":    {[]string{"--unauthenticated-burst=-1"}, "must be greater than 0"},
+		"no connections":              {[]string{"--connections-per-source=0"}, "must be greater than 0"},
+		"more of one than of all":     {[]string{"--connections=10", "--connections-per-source=11"}, "not greater than --connections"},
 		"a word":                      {[]string{"start"}, `what is "start"`},
 		"an unknown flag":             {[]string{"--nonsense"}, "nonsense"},
 	} {

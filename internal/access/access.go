@@ -47,6 +47,9 @@ type Rights struct {
 // Guard decides who gets in, and to what. Its errors are problem.Error: 401, and 403
 // naming verb and resource.
 type Guard interface {
+	// Knows says whether a request has credentials that were valid when they were last
+	// looked at. It asks nobody, and lets nobody in.
+	Knows(request *http.Request) bool
 	// Identify is the caller of a request, by its credentials.
 	Identify(ctx context.Context, request *http.Request) (*Caller, error)
 	// Allow is nil if a caller may do something. An answer may be up to 30 s old.

@@ -31,6 +31,7 @@ type InCluster struct {
 	// so that nobody can send as a token what a proxy has said.
 	identities, impersonated *kept[*identity]
 	reviews                  *kept[bool]
+	known                    *known
 }
 
 // NewInCluster guards with the server's own connection. Without a proxy no headers
@@ -42,7 +43,7 @@ func NewInCluster(server *rest.Config, proxy *Proxy, clock clock.PassiveClock) (
 		return nil, err
 	}
 	return &InCluster{
-		clients: clients, own: own, proxy: proxy,
+		clients: clients, own: own, proxy: proxy, known: newKnown(clock),
 		identities: newKept[*identity](clock, mostIdentities), impersonated: newKept[*identity](clock, mostIdentities), reviews: newKept[bool](clock, mostReviews),
 	}, nil
 }
@@ -50,20 +51,14 @@ func NewInCluster(server *rest.Config, proxy *Proxy, clock clock.PassiveClock) (
 // Identify is who a request is from: by its token, or by what a trusted proxy says.
 func (guard *InCluster) Identify(ctx context.Context, request *http.Request) (*Caller, error) {
 	source := SourceOf(request, guard.proxy)
-	token, err := tokenOf(request)
+	by, err := guard.credentials(request)
 	if err != nil {
 		return nil, err
 	}
-	if token == "" && guard.proxy.Trusts(request) {
-		by, err := guard.proxy.said(request)
-		if err != nil {
-			return nil, err
-		}
-		if by.token == "" && by.user != "" {
-			return guard.impersonate(ctx, by, source)
-		}
-		token = by.token
+	if by.token == "" && by.user != "" {
+		return guard.impersonate(ctx, by, source)
 	}
+	token := by.token
 	if token == "" {
 		return nil, noToken("Send a token of the cluster as Authorization: Bearer TOKEN; kubectl create token NAME or oc whoami -t makes one")
 	}
@@ -74,6 +69,28 @@ func (guard *InCluster) Identify(ctx context.Context, request *http.Request) (*C
 	return found.caller(source, func(ctx context.Context) (*identity, error) { return guard.byToken(ctx, token) }), nil
 }
 
+// credentials are the token of a request, or what a trusted proxy says of its user.
+func (guard *InCluster) credentials(request *http.Request) (signedIn, error) {
+	token, err := tokenOf(request)
+	if err != nil || token != "" || !guard.proxy.Trusts(request) {
+		return signedIn{token: token}, err
+	}
+	return guard.proxy.said(request)
+}
+
+// Knows says whether the token was valid when it was last reviewed. A user whom a
+// trusted proxy names needs no review.
+func (guard *InCluster) Knows(request *http.Request) bool {
+	by, err := guard.credentials(request)
+	if err != nil {
+		return false
+	}
+	if by.token == "" {
+		return by.user != "" && guard.proxy.Impersonate
+	}
+	return guard.known.has(by.token)
+}
+
 func (guard *InCluster) byToken(ctx context.Context, token string) (*identity, error) {
 	return guard.identities.get(ctx, fingerprintOf([]byte(token)), func(ctx context.Context) (*identity, error) {
 		review, err := guard.own.AuthenticationV1().TokenReviews().Create(ctx,
@@ -82,8 +99,10 @@ func (guard *InCluster) byToken(ctx context.Context, token string) (*identity, e
 			return nil, cannotAsk("review the token", err)
 		}
 		if !review.Status.Authenticated {
+			guard.known.remove(token)
 			return nil, invalidToken()
 		}
+		guard.known.add(token)
 		return guard.clients.identity(guard.clients.withToken(token), review.Status.User)
 	})
 }

@@ -20,16 +20,28 @@ type PassThrough struct {
 	clients    *clients
 	session    string
 	identities *kept[*identity]
+	known      *known
 }
 
 // NewPassThrough guards with the connection of a kubeconfig.
 func NewPassThrough(kubeconfig *rest.Config, clock clock.PassiveClock) *PassThrough {
-	return &PassThrough{clients: newClients(kubeconfig), session: rand.Text(), identities: newKept[*identity](clock, mostIdentities)}
+	return &PassThrough{clients: newClients(kubeconfig), session: rand.Text(), identities: newKept[*identity](clock, mostIdentities), known: newKnown(clock)}
 }
 
 // SessionToken is the one that stands for the kubeconfig's identity until the process
 // ends.
 func (guard *PassThrough) SessionToken() string { return guard.session }
+
+// Knows says whether the token is the session's, or was valid when it was last looked
+// at.
+func (guard *PassThrough) Knows(request *http.Request) bool {
+	token, err := tokenOf(request)
+	return err == nil && token != "" && (guard.isSession(token) || guard.known.has(token))
+}
+
+func (guard *PassThrough) isSession(token string) bool {
+	return subtle.ConstantTimeCompare([]byte(token), []byte(guard.session)) == 1
+}
 
 // Identify is who a request is from, by its token alone.
 func (guard *PassThrough) Identify(ctx context.Context, request *http.Request) (*Caller, error) {
@@ -49,7 +61,7 @@ func (guard *PassThrough) Identify(ctx context.Context, request *http.Request) (
 
 func (guard *PassThrough) byToken(ctx context.Context, token string) (*identity, error) {
 	config := guard.clients.withToken(token)
-	if subtle.ConstantTimeCompare([]byte(token), []byte(guard.session)) == 1 {
+	if guard.isSession(token) {
 		config = guard.clients.server
 	}
 	return guard.identities.get(ctx, fingerprintOf([]byte(token)), func(ctx context.Context) (*identity, error) {
@@ -59,11 +71,13 @@ func (guard *PassThrough) byToken(ctx context.Context, token string) (*identity,
 		}
 		review, err := found.cluster.AuthenticationV1().SelfSubjectReviews().Create(ctx, &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
 		if apierrors.IsUnauthorized(err) {
+			guard.known.remove(token)
 			return nil, invalidToken()
 		}
 		if err != nil {
 			return nil, cannotAsk("ask who has the token", err)
 		}
+		guard.known.add(token)
 		found.user = review.Status.UserInfo
 		return found, nil
 	})

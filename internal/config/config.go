@@ -44,6 +44,7 @@ type Config struct {
 	Metrics        Metrics        `json:"metrics"`
 	LeaderElection LeaderElection `json:"leaderElection"`
 	Webhook        Webhook        `json:"webhook"`
+	Server         Server         `json:"server"`
 }
 
 // Limits are what a job may ask for.
@@ -234,6 +235,27 @@ type Webhook struct {
 	ConfigurationName string `json:"configurationName"`
 }
 
+// Server is the serving certificate of the server. The operator issues it with the CA
+// of the webhook, so there is none without webhook.manageCertificates.
+type Server struct {
+	// ManageCertificate makes the operator issue and renew the certificate. Turn it off
+	// where something else writes the Secret.
+	ManageCertificate bool `json:"manageCertificate"`
+	// ExtraNames are DNS names and IP addresses in the certificate besides those of the
+	// Service: a Route, an Ingress or a load balancer in front of the server.
+	ExtraNames []string `json:"extraNames,omitempty"`
+	// ServiceName, SecretName and CAConfigMapName are the objects that belong to the
+	// server: what it is called, its certificate, and the CA for its clients.
+	ServiceName     string `json:"serviceName"`
+	SecretName      string `json:"secretName"`
+	CAConfigMapName string `json:"caConfigMapName"`
+}
+
+// IssuesServerCertificate says whether the operator issues the server's certificate.
+func (config *Config) IssuesServerCertificate() bool {
+	return config.Webhook.ManageCertificates && config.Server.ManageCertificate
+}
+
 // Default is the configuration without a file: the limits that the API is
 // documented with.
 func Default() *Config {
@@ -277,6 +299,7 @@ func Default() *Config {
 			SecretName:           "trireme-webhook",
 			ConfigurationName:    "trireme",
 		},
+		Server: Server{ManageCertificate: true, ServiceName: "trireme-server", SecretName: "trireme-server-tls", CAConfigMapName: "trireme-ca"},
 	}
 }
 

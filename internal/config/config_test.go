@@ -60,6 +60,7 @@ func documented() *Config {
 			Port: 9443, CertificateDirectory: "/tmp/trireme-webhook", ManageCertificates: true,
 			ServiceName: "trireme-webhook", SecretName: "trireme-webhook", ConfigurationName: "trireme",
 		},
+		Server: Server{ManageCertificate: true, ServiceName: "trireme-server", SecretName: "trireme-server-tls", CAConfigMapName: "trireme-ca"},
 	}
 }
 
@@ -126,6 +127,12 @@ func TestLoad(t *testing.T) {
 			file: "leaderElection: {enabled: false}\nmetrics: {bindAddress: \"0\"}",
 			want: func(config *Config) { config.LeaderElection.Enabled, config.Metrics.BindAddress = false, "0" },
 		},
+		"more names for the server": {
+			file: "server: {extraNames: [train.example.com, '*.apps.example.com', 192.0.2.7, '2001:db8::7']}",
+			want: func(config *Config) {
+				config.Server.ExtraNames = []string{"train.example.com", "*.apps.example.com", "192.0.2.7", "2001:db8::7"}
+			},
+		},
 		"a domain and an image by its digest": {
 			file: "clusterDomain: example.internal\nagent: {image: quay.example/agent@sha256:" + strings.Repeat("a", 64) + "}",
 			want: func(config *Config) {
@@ -171,6 +178,7 @@ func TestLoadReadsEveryField(t *testing.T) {
 		Gang: Gang{CoschedulerName: "gangs"}, Network: Network{EgressPorts: []int32{30, 31}}, Failures: Failures{ImagePullSeconds: 32, QuotaSeconds: 37, RestartSeconds: 38},
 		Reconcile: Reconcile{Workers: 33}, Client: Client{QPS: 34.5, Burst: 35}, Metrics: Metrics{BindAddress: "127.0.0.1:36"},
 		Webhook: Webhook{Port: 29, CertificateDirectory: "a", Host: "b", ServiceName: "c", SecretName: "d", ConfigurationName: "e"},
+		Server:  Server{ExtraNames: []string{"f"}, ServiceName: "g", SecretName: "h", CAConfigMapName: "i"},
 	}
 	text, err := yaml.Marshal(want)
 	if err != nil {
@@ -285,6 +293,11 @@ webhook:
   serviceName: ""
   secretName: ""
   configurationName: ""
+server:
+  extraNames: [train.example.com, https://train.example.com, Train, ""]
+  serviceName: ""
+  secretName: ""
+  caConfigMapName: ""
 `)
 	want := "configuration " + path + `: apiVersion and kind are "v1" and "OperatorConfiguration"; this operator reads "trireme.kubeflow.org/v1alpha1" and "OperatorConfiguration"
 limits.maxNodes is 0; it must be at least 1
@@ -310,7 +323,14 @@ webhook.certificateDirectory is empty
 webhook.serviceName is empty
 webhook.secretName is empty
 webhook.configurationName is empty
+server.serviceName is empty
+server.secretName is empty
+server.caConfigMapName is empty
 gang.coschedulerName is empty
+server.secretName and webhook.secretName are both ""; the server must not be able to read the CA's key
+server.extraNames[1] is "https://train.example.com"; it must be a DNS name in lower case, or an IP address
+server.extraNames[2] is "Train"; it must be a DNS name in lower case, or an IP address
+server.extraNames[3] is ""; it must be a DNS name in lower case, or an IP address
 agent.image is "Agent:1"; it must be the name of an image: invalid reference format: repository name (library/Agent) must be lowercase
 initializer.image is ""; it must be the name of an image: invalid reference format
 agent.pullSecrets[1] is "Bad"; a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')
@@ -332,6 +352,28 @@ agent.delivery is "Sidecar"; it must be one of [Auto ImageVolume InitContainer]`
 	}
 	if diff := cmp.Diff(strings.Split(want, "\n"), strings.Split(err.Error(), "\n")); diff != "" {
 		t.Errorf("faults (-want +got):\n%s", diff)
+	}
+}
+
+// The CA that issues is the webhook's: without it there is nothing to issue with.
+func TestIssuesServerCertificate(t *testing.T) {
+	for name, tc := range map[string]struct {
+		file string
+		want bool
+	}{
+		"by default":              {want: true},
+		"another issues it":       {file: "server: {manageCertificate: false}"},
+		"another issues them all": {file: "webhook: {manageCertificates: false}"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			config, err := Load(write(t, header+tc.file))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := config.IssuesServerCertificate(); got != tc.want {
+				t.Errorf("the operator issues it: %v", got)
+			}
+		})
 	}
 }
 

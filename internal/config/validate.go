@@ -6,6 +6,7 @@ import (
 	"net"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/distribution/reference"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -81,6 +82,9 @@ func (config *Config) validateNames(found *faults) {
 		{"webhook.serviceName", config.Webhook.ServiceName},
 		{"webhook.secretName", config.Webhook.SecretName},
 		{"webhook.configurationName", config.Webhook.ConfigurationName},
+		{"server.serviceName", config.Server.ServiceName},
+		{"server.secretName", config.Server.SecretName},
+		{"server.caConfigMapName", config.Server.CAConfigMapName},
 		{"gang.coschedulerName", config.Gang.CoschedulerName},
 	} {
 		if setting.value == "" {
@@ -90,6 +94,7 @@ func (config *Config) validateNames(found *faults) {
 	if len(config.Webhook.ClientNames) > 0 && config.Webhook.ClientCAFile == "" {
 		found.add("webhook.clientNames needs webhook.clientCAFile: without an authority nobody's name is verified")
 	}
+	config.validateServerNames(found)
 	for _, image := range []struct{ name, value string }{
 		{"agent.image", config.Agent.Image},
 		{"initializer.image", config.Initializer.Image},
@@ -107,6 +112,18 @@ func (config *Config) validateNames(found *faults) {
 		for _, fault := range utilvalidation.IsDNS1123Subdomain(config.ClusterDomain) {
 			found.add("clusterDomain is %q; %s", config.ClusterDomain, fault)
 		}
+	}
+}
+
+func (config *Config) validateServerNames(found *faults) {
+	if config.Server.SecretName == config.Webhook.SecretName {
+		found.add("server.secretName and webhook.secretName are both %q; the server must not be able to read the CA's key", config.Server.SecretName)
+	}
+	for i, name := range config.Server.ExtraNames {
+		if net.ParseIP(name) != nil || len(utilvalidation.IsDNS1123Subdomain(strings.TrimPrefix(name, "*."))) == 0 {
+			continue
+		}
+		found.add("server.extraNames[%d] is %q; it must be a DNS name in lower case, or an IP address", i, name)
 	}
 }
 

@@ -81,6 +81,11 @@ func New(connection *rest.Config, options Options) (ctrl.Manager, error) {
 	} else {
 		close(certified)
 	}
+	if options.Config.IssuesServerCertificate() {
+		if err := manageServerCertificate(manager, options.Config, options.Namespace); err != nil {
+			return nil, fmt.Errorf("manage the server's certificate: %w", err)
+		}
+	}
 	audit := admission.NewAudit(options.Audit)
 	if err := addReconcilers(manager, options.Config, audit, metrics.Registry); err != nil {
 		return nil, err

@@ -63,17 +63,27 @@ func (in around) withoutGang() around {
 }
 
 func newSurroundings(settings *config.Config, reader client.Reader, discovery discovery.DiscoveryInterface) (*surroundings, error) {
-	domain := settings.ClusterDomain
-	if domain == "" {
-		content, err := os.ReadFile("/etc/resolv.conf")
-		if err != nil {
-			return nil, fmt.Errorf("find out what names of Services end in: %w; set clusterDomain", err)
-		}
-		if domain = clusterDomain(string(content)); domain == "" {
-			return nil, fmt.Errorf("find out what names of Services end in: /etc/resolv.conf has no search domain that begins with svc., as pods have it; set clusterDomain")
-		}
+	domain, err := findClusterDomain(settings)
+	if err != nil {
+		return nil, err
 	}
 	return &surroundings{settings: settings, reader: reader, discovery: discovery, domain: domain}, nil
+}
+
+// findClusterDomain is what the names of Services end in.
+func findClusterDomain(settings *config.Config) (string, error) {
+	if settings.ClusterDomain != "" {
+		return settings.ClusterDomain, nil
+	}
+	content, err := os.ReadFile("/etc/resolv.conf")
+	if err != nil {
+		return "", fmt.Errorf("find out what names of Services end in: %w; set clusterDomain", err)
+	}
+	domain := clusterDomain(string(content))
+	if domain == "" {
+		return "", fmt.Errorf("find out what names of Services end in: /etc/resolv.conf has no search domain that begins with svc., as pods have it; set clusterDomain")
+	}
+	return domain, nil
 }
 
 // clusterDomain reads what a pod's names are searched in: namespace.svc.DOMAIN,

@@ -108,9 +108,9 @@ func guess(request *http.Request) *access.Record {
 func (server *Server) admit(ctx context.Context, request *http.Request, call *call) (context.Context, error) {
 	ctx = access.WithRecord(ctx, call.record)
 	if call.open {
-		return ctx, nil
+		return ctx, server.admitOpen(request.URL.Path, call)
 	}
-	caller, err := server.Guard.Identify(ctx, request)
+	caller, err := server.identify(ctx, request, call)
 	if err != nil {
 		return nil, err
 	}
@@ -126,6 +126,35 @@ func (server *Server) admit(ctx context.Context, request *http.Request, call *ca
 		call.leave = func() { leave(); server.metrics.streams.Dec(); server.openStreams.Done() }
 	}
 	return access.WithCaller(ctx, caller), nil
+}
+
+// neverLimited are open calls that every source may make: a load balancer would take
+// the server out of service because of others behind it.
+var neverLimited = []string{"/healthz", "/readyz", healthCheck}
+
+func (server *Server) admitOpen(path string, call *call) error {
+	if slices.Contains(neverLimited, path) {
+		return nil
+	}
+	return server.sources.take(call.source)
+}
+
+// identify is who calls. A caller who is not known takes from the budget of their
+// source before the cluster is asked, and gives it back if they are found valid: so
+// nobody has more invalid tokens reviewed than the budget allows, and whoever has a
+// valid one is limited as a user alone.
+func (server *Server) identify(ctx context.Context, request *http.Request, call *call) (*access.Caller, error) {
+	known := server.Guard.Knows(request)
+	if !known {
+		if err := server.sources.take(call.source); err != nil {
+			return nil, err
+		}
+	}
+	caller, err := server.Guard.Identify(ctx, request)
+	if err == nil && !known {
+		server.sources.giveBack(call.source)
+	}
+	return caller, err
 }
 
 // errStopping is why streams end when the server does. It is also a cancellation: to

@@ -4,11 +4,8 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
-	"errors"
 	"fmt"
-	"io/fs"
 	"log/slog"
-	"os"
 	"sync/atomic"
 	"time"
 
@@ -18,9 +15,9 @@ import (
 
 // TLS is how the server shows who it is.
 type TLS struct {
-	// CertificateFile and KeyFile are read again when they change. As long as they are
-	// not there, or not named, the server makes itself a certificate that nobody can
-	// check.
+	// CertificateFile and KeyFile are read again when they change. Without them the
+	// server issues itself a certificate that no client can verify, for tests and
+	// development.
 	CertificateFile, KeyFile string
 	// Names are what a certificate of its own is for.
 	Names []string
@@ -30,48 +27,32 @@ type TLS struct {
 }
 
 const (
-	// lookEvery is how often the server looks whether its files have come.
-	lookEvery = 10 * time.Second
-	// renewAfter is when the server makes itself a new certificate: they last a year.
+	// lookEvery is how often the server looks whether its own certificate is old, and
+	// renewAfter when it is: they last a year.
+	lookEvery  = time.Hour
 	renewAfter = 300 * 24 * time.Hour
 )
 
 // certificates has the certificate to show.
 type certificates struct {
 	TLS
-	log     *slog.Logger
-	watcher atomic.Pointer[certwatcher.CertWatcher]
+	// watcher is nil without files.
+	watcher *certwatcher.CertWatcher
 	own     atomic.Pointer[tls.Certificate]
-	made    time.Time
 }
 
 func newCertificates(settings TLS, log *slog.Logger) (*certificates, error) {
-	certificates := &certificates{TLS: settings, log: log}
-	found, err := certificates.load()
-	if err != nil || found {
-		return certificates, err
+	certificates := &certificates{TLS: settings}
+	if settings.CertificateFile == "" {
+		log.Warn("no certificate file is set; the server uses a self-signed certificate, which clients cannot verify")
+		return certificates, certificates.makeOwn()
 	}
-	log.Warn("no certificate is there; the server has made itself one, which clients cannot check",
-		"certificate", settings.CertificateFile, "key", settings.KeyFile)
-	return certificates, certificates.makeOwn()
-}
-
-// load reads the files for the first time. It says whether they are there.
-func (certificates *certificates) load() (bool, error) {
-	if certificates.CertificateFile == "" && certificates.KeyFile == "" {
-		return false, nil
-	}
-	for _, file := range []string{certificates.CertificateFile, certificates.KeyFile} {
-		if _, err := os.Stat(file); errors.Is(err, fs.ErrNotExist) {
-			return false, nil
-		}
-	}
-	watcher, err := certwatcher.New(certificates.CertificateFile, certificates.KeyFile)
+	watcher, err := certwatcher.New(settings.CertificateFile, settings.KeyFile)
 	if err != nil {
-		return false, fmt.Errorf("read the certificate %s and its key %s: %w", certificates.CertificateFile, certificates.KeyFile, err)
+		return nil, fmt.Errorf("read the certificate %s and its key %s: %w", settings.CertificateFile, settings.KeyFile, err)
 	}
-	certificates.watcher.Store(watcher)
-	return true, nil
+	certificates.watcher = watcher
+	return certificates, nil
 }
 
 func (certificates *certificates) makeOwn() error {
@@ -85,39 +66,36 @@ func (certificates *certificates) makeOwn() error {
 		return fmt.Errorf("make a certificate: %w", err)
 	}
 	certificates.own.Store(&pair)
-	certificates.made = time.Now()
 	return nil
 }
 
 // run keeps the certificate fresh until the server ends.
 func (certificates *certificates) run(ctx context.Context) error {
+	if certificates.watcher != nil {
+		return certificates.watcher.Start(ctx)
+	}
 	tick := time.NewTicker(lookEvery)
 	defer tick.Stop()
-	for certificates.watcher.Load() == nil {
+	for made := time.Now(); ; {
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-tick.C:
 		}
-		found, err := certificates.load()
-		switch {
-		case err != nil:
-			certificates.log.Warn("the certificate cannot be used yet", "error", err.Error())
-		case found:
-			certificates.log.Info("a certificate has come, and is shown from now on", "certificate", certificates.CertificateFile)
-		case time.Since(certificates.made) > renewAfter:
-			if err := certificates.makeOwn(); err != nil {
-				return err
-			}
+		if time.Since(made) < renewAfter {
+			continue
 		}
+		if err := certificates.makeOwn(); err != nil {
+			return err
+		}
+		made = time.Now()
 	}
-	return certificates.watcher.Load().Start(ctx)
 }
 
 // get is the certificate to show to a client.
 func (certificates *certificates) get(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
-	if watcher := certificates.watcher.Load(); watcher != nil {
-		return watcher.GetCertificate(hello)
+	if certificates.watcher != nil {
+		return certificates.watcher.GetCertificate(hello)
 	}
 	return certificates.own.Load(), nil
 }

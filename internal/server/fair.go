@@ -39,11 +39,24 @@ func newFair(limits Limits, most int) *fair {
 	return &fair{limits: limits, most: most, users: map[string]*share{}}
 }
 
-// tooMany is the error of a user who asks for too much.
+// tooMany is the error of a caller who asks for too much.
 type tooMany struct {
 	told  *problem.Error
 	after time.Duration
+	// cause is what it is counted by.
+	cause string
 }
+
+// What refusals are counted by.
+const (
+	causeStreams              = "user-streams"
+	causeCalls                = "user-calls"
+	causeRate                 = "user-rate"
+	causeBodies               = "user-bodies"
+	causeUnauthenticated      = "unauthenticated"
+	causeConnections          = "connections"
+	causeConnectionsPerSource = "source-connections"
+)
 
 func (err *tooMany) Error() string { return err.told.Message }
 
@@ -59,19 +72,19 @@ func (fair *fair) enter(user string, stream bool) (leave func(), err error) {
 	defer fair.mutex.Unlock()
 	share := fair.share(user)
 	if stream && share.streams >= fair.limits.Streams {
-		return nil, &tooMany{after: 10 * time.Second, told: problem.New(http.StatusTooManyRequests, "TooManyRequests",
+		return nil, &tooMany{cause: causeStreams, after: 10 * time.Second, told: problem.New(http.StatusTooManyRequests, "TooManyRequests",
 			fmt.Sprintf("User %q has %d streams open, which is as many as one may have", user, share.streams),
 			"Close streams that nobody reads; one stream can watch a whole namespace")}
 	}
 	if !stream && share.underWay >= fair.limits.Burst {
-		return nil, &tooMany{after: time.Second, told: problem.New(http.StatusTooManyRequests, "TooManyRequests",
+		return nil, &tooMany{cause: causeCalls, after: time.Second, told: problem.New(http.StatusTooManyRequests, "TooManyRequests",
 			fmt.Sprintf("User %q has %d calls under way, which is as many as one may have", user, share.underWay),
 			"Wait for the answers before you ask for more")}
 	}
 	if turn := share.calls.Reserve(); turn.Delay() > 0 {
 		after := turn.Delay()
 		turn.Cancel()
-		return nil, &tooMany{after: after, told: problem.New(http.StatusTooManyRequests, "TooManyRequests",
+		return nil, &tooMany{cause: causeRate, after: after, told: problem.New(http.StatusTooManyRequests, "TooManyRequests",
 			fmt.Sprintf("User %q sends more than %g requests a second", user, fair.limits.Rate),
 			"Wait as long as Retry-After says; watch instead of asking again and again")}
 	}

@@ -130,6 +130,7 @@ func (server *Server) refuse(recorder *recorder, request *http.Request, err erro
 		return
 	}
 	if limited, is := errors.AsType[*tooMany](err); is {
+		server.metrics.refusals.WithLabelValues(limited.cause).Inc()
 		recorder.Header().Set("Retry-After", limited.retryAfter())
 	}
 	send(recorder, told)

@@ -26,7 +26,7 @@ func (fair *fair) enterLarge(user string) (leave func(), err error) {
 	defer fair.mutex.Unlock()
 	share := fair.share(user)
 	if share.large >= mostLarge {
-		return nil, &tooMany{after: time.Second, told: problem.New(http.StatusTooManyRequests, "TooManyRequests",
+		return nil, &tooMany{cause: causeBodies, after: time.Second, told: problem.New(http.StatusTooManyRequests, "TooManyRequests",
 			fmt.Sprintf("User %q sends %d bodies of more than %d KiB, which is as many as one may send at a time", user, share.large, smallBody>>10),
 			"Send them one after the other")}
 	}

@@ -18,6 +18,8 @@ type metrics struct {
 	duration *prometheus.HistogramVec
 	inFlight prometheus.Gauge
 	streams  prometheus.Gauge
+	refusals *prometheus.CounterVec
+	open     prometheus.Gauge
 }
 
 func newMetrics(registry *prometheus.Registry) *metrics {
@@ -32,8 +34,16 @@ func newMetrics(registry *prometheus.Registry) *metrics {
 		}, []string{"route", "method"}),
 		inFlight: prometheus.NewGauge(prometheus.GaugeOpts{Name: "trireme_server_requests_in_flight", Help: "Calls that are being answered, with streams."}),
 		streams:  prometheus.NewGauge(prometheus.GaugeOpts{Name: "trireme_server_streams", Help: "Streams that are open."}),
+		refusals: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "trireme_server_refusals_total", Help: "Calls and connections that were refused because a limit was reached, by cause.",
+		}, []string{"cause"}),
+		open: prometheus.NewGauge(prometheus.GaugeOpts{Name: "trireme_server_connections", Help: "Connections that are open."}),
 	}
-	made.registry.MustRegister(made.requests, made.duration, made.inFlight, made.streams,
+	for _, cause := range []string{causeStreams, causeCalls, causeRate, causeBodies, causeUnauthenticated, causeConnections, causeConnectionsPerSource} {
+		// So that the first refusal is seen as an increase.
+		made.refusals.WithLabelValues(cause)
+	}
+	made.registry.MustRegister(made.requests, made.duration, made.inFlight, made.streams, made.refusals, made.open,
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return made
 }

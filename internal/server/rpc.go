@@ -111,6 +111,7 @@ func answeredCode(call *call, header http.Header) int {
 func (server *Server) refuseRPC(_ any, stream grpc.ServerStream) error {
 	call := callFrom(stream.Context())
 	if limited, is := errors.AsType[*tooMany](call.refused); is {
+		server.metrics.refusals.WithLabelValues(limited.cause).Inc()
 		_ = stream.SetHeader(metadata.Pairs("retry-after", limited.retryAfter()))
 	}
 	server.logFailure(call, call.refused)

@@ -35,12 +35,12 @@ func (server *Server) Run(ctx context.Context, started func(net.Addr)) error {
 		}
 		group.Go(func() error { return server.serveProbes(helping, probes) })
 	}
-	main := server.mainServer()
+	main, limited := server.mainServer(), server.limitConnections(listener)
 	group.Go(func() error {
 		if server.certificates != nil {
-			return ignoreClosed(main.ServeTLS(listener, "", ""))
+			return ignoreClosed(main.ServeTLS(limited, "", ""))
 		}
-		return ignoreClosed(main.Serve(listener))
+		return ignoreClosed(main.Serve(limited))
 	})
 	group.Go(func() error {
 		<-failed.Done()

@@ -70,18 +70,23 @@ func TestCertificateIsReadAgain(t *testing.T) {
 }
 
 func TestWithoutCertificateTheServerMakesOne(t *testing.T) {
-	pair := newPair(t)
-	running := start(t, api(), func(options *Options) {
-		options.TLS = &TLS{CertificateFile: pair.certificate, KeyFile: pair.key, Names: []string{"trireme-server.trireme-system.svc"}}
-	})
+	running := start(t, api(), func(options *Options) { options.TLS = &TLS{Names: []string{"trireme-server.trireme-system.svc"}} })
 	certificate, _ := running.shown(t)
 	for _, name := range []string{"trireme-server.trireme-system.svc", "localhost"} {
 		if err := certificate.VerifyHostname(name); err != nil {
 			t.Error(err)
 		}
 	}
-	if !strings.Contains(running.log.String(), "which clients cannot check") {
+	if !strings.Contains(running.log.String(), "which clients cannot verify") {
 		t.Errorf("the log does not say so: %s", running.log)
+	}
+}
+
+// Nobody takes a certificate that cannot be verified for the one that was meant.
+func TestCertificateThatIsMissing(t *testing.T) {
+	pair := newPair(t)
+	if _, err := New(Options{TLS: &TLS{CertificateFile: pair.certificate, KeyFile: pair.key}, Registry: prometheus.NewRegistry()}); err == nil || !strings.Contains(err.Error(), pair.certificate) {
+		t.Errorf("started without its certificate: %v", err)
 	}
 }
 

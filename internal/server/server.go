@@ -14,6 +14,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/grpc"
+	"k8s.io/utils/clock"
 
 	"github.com/trireme-mpi/trireme/internal/access"
 )
@@ -59,7 +60,8 @@ type Options struct {
 	Audit io.Writer
 }
 
-// Limits keep one user from taking the server from all others.
+// Limits keep one user, or one source, from taking the server from all others. A
+// source is an address, or the /64 network of one of IPv6.
 type Limits struct {
 	// Rate is how many calls a second a user may make for long, Burst how many at once,
 	// which is also how many may be under way.
@@ -67,11 +69,22 @@ type Limits struct {
 	Burst int
 	// Streams is how many streams a user may have open.
 	Streams int
+	// UnauthenticatedRate is how many calls a second one source may make for long whose
+	// caller is not known, UnauthenticatedBurst how many at once. No burst is no limit.
+	UnauthenticatedRate  float64
+	UnauthenticatedBurst int
+	// Connections is how many may be open, ConnectionsPerSource how many from one source;
+	// none is no limit.
+	Connections, ConnectionsPerSource int
 }
 
 // DefaultLimits are meant for people and their programs, not for a proxy that all
-// of them share.
-func DefaultLimits() Limits { return Limits{Rate: 100, Burst: 200, Streams: 100} }
+// of them share. Connections over TLS take about 50 KiB each.
+func DefaultLimits() Limits {
+	return Limits{
+		Rate: 100, Burst: 200, Streams: 100, UnauthenticatedRate: 10, UnauthenticatedBurst: 100, Connections: 5000, ConnectionsPerSource: 1000,
+	}
+}
 
 const (
 	// maxHeader and maxBody are more than any job has: etcd stores no more than 1.5 MiB.
@@ -106,6 +119,7 @@ type Server struct {
 	metrics *metrics
 	audit   *access.Audit
 	fair    *fair
+	sources *sources
 	// rpc has the services, methods what is known of their methods; refusing answers
 	// calls that are not let in.
 	rpc, refusing *grpc.Server
@@ -131,7 +145,8 @@ type Server struct {
 func New(options Options) (*Server, error) {
 	server := &Server{
 		Options: options, metrics: newMetrics(options.Registry), audit: access.NewAudit(options.Audit), fair: newFair(options.Limits, mostUsers),
-		health: newHealth(options.Ready, options.Log), checkEvery: checkEvery, longestDoubt: longestDoubt, messageTimeout: callTimeout, bodyTimeout: bodyTimeout, writeTimeout: writeTimeout, protection: http.NewCrossOriginProtection(),
+		sources: newSources(options.Limits, mostSources, clock.RealClock{}),
+		health:  newHealth(options.Ready, options.Log), checkEvery: checkEvery, longestDoubt: longestDoubt, messageTimeout: callTimeout, bodyTimeout: bodyTimeout, writeTimeout: writeTimeout, protection: http.NewCrossOriginProtection(),
 	}
 	for _, origin := range options.Origins {
 		if err := server.protection.AddTrustedOrigin(origin); err != nil {

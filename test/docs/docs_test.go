@@ -129,6 +129,33 @@ func TestEveryPageWithCommandsIsRun(t *testing.T) {
 	}
 }
 
+// No page and no script that users run tells them to trust whoever answers.
+func TestCommandsVerifyTheServer(t *testing.T) {
+	careless := regexp.MustCompile(`--?insecure\b|\bcurl\b[^|]* -[a-zA-Z]*k[a-zA-Z]* |--no-check-certificate|--tls-verify[ =]false|insecure-skip-tls-verify`)
+	for _, line := range []string{"curl --insecure https://a", "grpcurl -insecure a:1 list", "curl -sSk https://a"} {
+		if !careless.MatchString(line) {
+			t.Fatalf("%s is not found", line)
+		}
+	}
+	for _, folder := range []string{"README.md", "CONTRIBUTING.md", "ARCHITECTURE.md", "Makefile", "docs", "demo", "config", "bench/README.md", "cmd", "internal/cli"} {
+		err := filepath.WalkDir(filepath.Join(repository, folder), func(path string, entry os.DirEntry, err error) error {
+			if err != nil || entry.IsDir() {
+				return err
+			}
+			content, err := os.ReadFile(path)
+			for number, line := range strings.Split(string(content), "\n") {
+				if careless.MatchString(line) {
+					t.Errorf("%s:%d: %s", path, number+1, line)
+				}
+			}
+			return err
+		})
+		if err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 // TestCIRunsWhatTheREADMESays and nothing else.
 func TestCIRunsWhatTheREADMESays(t *testing.T) {
 	content, err := os.ReadFile(filepath.Join(repository, ".ci", "run"))

@@ -58,7 +58,7 @@ func (border *border) tryREST(t *testing.T) {
 
 // tryRPC calls every method that the server itself names, for both kinds.
 func (border *border) tryRPC(t *testing.T) {
-	connection := surface.Dial(t, border.server.address)
+	connection := border.server.dial(t)
 	for _, method := range surface.Methods(t, connection, border.intruder.token) {
 		for kind := range border.jobs {
 			what, name := string(method.FullName()), nameFor(kind)
@@ -126,7 +126,7 @@ func (border *border) tryAllNamespaces(t *testing.T) {
 			}
 		}
 	}
-	connection := surface.Dial(t, border.server.address)
+	connection := border.server.dial(t)
 	for kind := range border.jobs {
 		for _, namespace := range []string{"", "*", border.intruder.namespace + "," + border.owner.namespace} {
 			ctx, cancel := context.WithTimeout(surface.WithToken(t.Context(), border.intruder.token), 5*time.Second)
@@ -182,7 +182,7 @@ func (border *border) tryPaths(t *testing.T) {
 // tryImpersonation says to be somebody else, in every way that some server believes.
 func (border *border) tryImpersonation(t *testing.T) {
 	path := "/api/v1/namespaces/" + border.owner.namespace + "/mpijobs"
-	connection := surface.Dial(t, border.server.address)
+	connection := border.server.dial(t)
 	for _, name := range []string{"Impersonate-User", "X-Remote-User", "X-Forwarded-User", "X-Forwarded-Email", "X-Forwarded-Preferred-Username", "Remote-User", "X-Auth-Request-User"} {
 		for _, somebody := range []string{border.owner.name, "system:admin"} {
 			more := []string{"--header", name + ": " + somebody}
@@ -235,7 +235,7 @@ func (border *border) tryTokens(t *testing.T) {
 		if code != http.StatusOK {
 			border.wantSilence(t, what, answer)
 		}
-		_, err := messages.NewMPIJobServiceClient(surface.Dial(t, border.server.address)).ListMPIJobs(surface.WithToken(t.Context(), test.token), &messages.ListMPIJobsRequest{Namespace: border.owner.namespace})
+		_, err := messages.NewMPIJobServiceClient(border.server.dial(t)).ListMPIJobs(surface.WithToken(t.Context(), test.token), &messages.ListMPIJobsRequest{Namespace: border.owner.namespace})
 		if want := map[int]codes.Code{200: codes.OK, 401: codes.Unauthenticated, 403: codes.PermissionDenied}[test.code]; status.Code(err) != want {
 			t.Errorf("a token %s over gRPC: %v", what, err)
 		}
@@ -299,9 +299,10 @@ func claimsOf(t *testing.T, token string) map[string]any {
 // tryMetrics: the operator's name namespaces, and are for who may read them; the
 // server's are open, and name nobody.
 func (border *border) tryMetrics(t *testing.T) {
+	authority := authorityFile(t)
 	for _, found := range podAddresses(t, "operator") {
 		for _, token := range []string{"", "none-of-this-cluster", border.intruder.token} {
-			output, err := shell(fmt.Sprintf("curl --silent --show-error --insecure --max-time 20 --write-out '\n%%{http_code}' --header 'Authorization: Bearer %s' https://%s:8443/metrics", token, found))
+			output, err := shell(fmt.Sprintf("curl --silent --show-error %s --max-time 20 --write-out '\n%%{http_code}' --header 'Authorization: Bearer %s'", operatorMetrics(authority, found), token))
 			if err != nil || !strings.HasSuffix(output, "\n401") && !strings.HasSuffix(output, "\n403") {
 				t.Errorf("the operator's metrics: %v\n%.500s", err, output)
 			}
@@ -319,6 +320,14 @@ func (border *border) tryMetrics(t *testing.T) {
 			}
 		}
 	}
+}
+
+// webhookName is the name in the operator's certificate.
+const webhookName = "trireme-webhook.trireme-system.svc"
+
+// operatorMetrics are arguments of curl for the metrics of the operator at an address.
+func operatorMetrics(authority, address string) string {
+	return fmt.Sprintf("--cacert %s --connect-to %s:8443:%s:8443 https://%s:8443/metrics", authority, webhookName, address, webhookName)
 }
 
 // podAddresses are those of the pods of the operator, or of the server.

@@ -2,7 +2,6 @@ package e2e
 
 import (
 	"context"
-	"crypto/tls"
 	"fmt"
 	"io"
 	"net/http"
@@ -240,10 +239,12 @@ func newMetricsReader(t *testing.T) *metricsReader {
 	if err := api.SubResource("token").Create(t.Context(), account, token); err != nil {
 		t.Fatal(err)
 	}
+	trust := trusting(t, authorityFile(t))
+	trust.ServerName = webhookName
 	return &metricsReader{
 		t: t, token: token.Status.Token,
 		// A connection is closed with its answer, or it would count as a goroutine.
-		client: http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{DisableKeepAlives: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}},
+		client: http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{DisableKeepAlives: true, TLSClientConfig: trust}},
 	}
 }
 

@@ -426,9 +426,9 @@ func logsOf(job *theJob, name string) string {
 
 func (world *secretWorld) lookAtMetrics(t *testing.T) {
 	t.Helper()
-	token := world.metricsToken(t)
+	token, authority := world.metricsToken(t), authorityFile(t)
 	for _, address := range podAddresses(t, "operator") {
-		output, err := shell(fmt.Sprintf("curl --silent --show-error --fail --insecure --max-time 30 --header 'Authorization: Bearer %s' https://%s:8443/metrics", token, address))
+		output, err := shell(fmt.Sprintf("curl --silent --show-error --fail %s --max-time 30 --header 'Authorization: Bearer %s'", operatorMetrics(authority, address), token))
 		if err != nil {
 			t.Fatalf("%v: %s", err, output)
 		}
@@ -457,7 +457,7 @@ func (world *secretWorld) metricsToken(t *testing.T) string {
 func (world *secretWorld) lookAtServer(t *testing.T) {
 	t.Helper()
 	_, document := world.server.curl(t, world.ada, "GET", "/openapi.json", nil)
-	connection := surface.Dial(t, world.server.address)
+	connection := world.server.dial(t)
 	for name, job := range world.jobs {
 		kind := map[bool]string{true: "MPIJob", false: "TrainJob"}[strings.HasSuffix(name, "mpijob")]
 		for _, route := range surface.Routes(t, []byte(document)) {

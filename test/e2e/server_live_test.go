@@ -2,7 +2,6 @@ package e2e
 
 import (
 	"bufio"
-	"crypto/tls"
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
@@ -31,7 +30,7 @@ type told struct {
 func (server *theServer) listen(t *testing.T, by user, path string, header http.Header) (*websocket.Conn, *http.Response, error) {
 	t.Helper()
 	dialer := websocket.Dialer{
-		TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, HandshakeTimeout: time.Minute,
+		TLSClientConfig: trusting(t, server.authority), HandshakeTimeout: time.Minute,
 		Subprotocols: []string{"trireme.v1", "base64url.bearer.authorization.k8s.io." + base64.RawURLEncoding.EncodeToString([]byte(by.token))},
 	}
 	connection, response, err := dialer.DialContext(t.Context(), "wss://"+server.address+path, header)
@@ -164,7 +163,7 @@ func wantSame(t *testing.T, found, want []told) {
 // follow reads a stream with curl, line by line.
 func (server *theServer) follow(t *testing.T, by user, path string) *bufio.Scanner {
 	t.Helper()
-	command := exec.Command("curl", "--silent", "--show-error", "--insecure", "--no-buffer", "--max-time", "90",
+	command := exec.Command("curl", "--silent", "--show-error", "--cacert", server.authority, "--no-buffer", "--max-time", "90",
 		"--header", "Authorization: Bearer "+by.token, "--header", "Accept: text/event-stream", "https://"+server.address+path)
 	output, err := command.StdoutPipe()
 	if err != nil {

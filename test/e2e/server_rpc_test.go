@@ -14,7 +14,7 @@ func (server *theServer) grpcurl(by user, method, message string) (string, error
 }
 
 func (server *theServer) grpcurlCommand(by user, method, message string) *exec.Cmd {
-	command := exec.Command("bin/grpcurl", "-insecure", "-max-time", "90", "-H", "Authorization: Bearer "+by.token, "-d", "@", server.address, "training."+method)
+	command := exec.Command("bin/grpcurl", "-cacert", server.authority, "-max-time", "90", "-H", "Authorization: Bearer "+by.token, "-d", "@", server.address, "training."+method)
 	command.Dir, command.Stdin = repository, strings.NewReader(message)
 	return command
 }

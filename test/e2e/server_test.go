@@ -2,6 +2,8 @@ package e2e
 
 import (
 	"bytes"
+	"crypto/tls"
+	"crypto/x509"
 	"encoding/json"
 	"fmt"
 	"net"
@@ -12,16 +14,49 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/grpc"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/trireme-mpi/trireme/api/v2alpha1"
+	"github.com/trireme-mpi/trireme/internal/testing/surface"
 )
 
-// theServer is the installed server, as programs on another machine reach it.
-type theServer struct{ address string }
+// theServer is the installed server, as programs on another machine reach it. authority
+// is the file with the CA of its certificate.
+type theServer struct{ address, authority string }
+
+// authorityFile is the CA that the operator publishes, in a file of the test's own.
+func authorityFile(t *testing.T) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "ca.crt")
+	if err := os.WriteFile(path, []byte(kubectl(t, `get configmap trireme-ca --namespace trireme-system -o jsonpath='{.data.ca\.crt}'`)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// trusting is how a client verifies a server with the CA of a file alone.
+func trusting(t *testing.T, authority string) *tls.Config {
+	t.Helper()
+	content, err := os.ReadFile(authority)
+	if err != nil {
+		t.Fatal(err)
+	}
+	roots := x509.NewCertPool()
+	if !roots.AppendCertsFromPEM(content) {
+		t.Fatalf("the operator publishes no CA: %q", content)
+	}
+	return &tls.Config{RootCAs: roots}
+}
+
+// dial is a connection of gRPC.
+func (server *theServer) dial(t *testing.T) *grpc.ClientConn {
+	t.Helper()
+	return surface.Dial(t, server.address, trusting(t, server.authority))
+}
 
 // reachServer makes a way to the server's Service from this machine.
 func reachServer(t *testing.T) *theServer {
@@ -38,10 +73,10 @@ func reachServer(t *testing.T) *theServer {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = forward.Process.Kill(); _ = forward.Wait() })
-	server := &theServer{address: fmt.Sprintf("127.0.0.1:%d", port)}
+	server := &theServer{address: fmt.Sprintf("localhost:%d", port), authority: authorityFile(t)}
 	hostTool(t, "curl", "curl")
 	eventually(t, "the server answers", func() error {
-		if output, err := shell("curl --silent --show-error --fail --insecure https://" + server.address + "/readyz"); err != nil {
+		if output, err := shell("curl --silent --show-error --fail --cacert " + server.authority + " https://" + server.address + "/readyz"); err != nil {
 			return fmt.Errorf("%w: %s", err, output)
 		}
 		return nil
@@ -95,7 +130,7 @@ func newUser(t *testing.T) user {
 // curl asks the server, and returns code and body.
 func (server *theServer) curl(t *testing.T, by user, method, path string, body []byte, more ...string) (code int, answer string) {
 	t.Helper()
-	arguments := []string{"--silent", "--show-error", "--insecure", "--request", method, "--write-out", "\n%{http_code}", "--max-time", "90", "--header", "Authorization: Bearer " + by.token}
+	arguments := []string{"--silent", "--show-error", "--cacert", server.authority, "--request", method, "--write-out", "\n%{http_code}", "--max-time", "90", "--header", "Authorization: Bearer " + by.token}
 	if body != nil {
 		arguments = append(arguments, "--header", "Content-Type: application/yaml", "--data-binary", "@-")
 	}
@@ -325,7 +360,7 @@ func TestServerAsItsDocumentSays(t *testing.T) {
 	}
 	// Bodies have so many fields that one of each kind would take minutes.
 	for _, choice := range [][]string{{"--exclude-method", "POST", "--phases", "coverage,fuzzing"}, {"--include-method", "POST", "--phases", "fuzzing"}} {
-		tester := exec.Command("python3", append([]string{"-m", "schemathesis.cli", "--config-file", settings, "run", document, "--url", "https://" + server.address, "--tls-verify", "false",
+		tester := exec.Command("python3", append([]string{"-m", "schemathesis.cli", "--config-file", settings, "run", document, "--url", "https://" + server.address, "--tls-verify", server.authority,
 			"--checks", "not_a_server_error,status_code_conformance,content_type_conformance,negative_data_rejection", "--max-examples", "15",
 			"--exclude-path-regex", "watch", "--header", "Authorization: Bearer " + ada.token, "--request-timeout", "20", "--seed", "1"}, choice...)...)
 		tester.Env, tester.Dir = append(os.Environ(), "PYTHONPATH="+tools), t.TempDir()

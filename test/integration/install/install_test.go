@@ -110,8 +110,14 @@ func (cluster *cluster) wantOperator(t *testing.T) *config.Config {
 	if image := pod.Containers[0].Image; image != "registry.example/trireme/operator:1.0" {
 		t.Errorf("the operator is %s", image)
 	}
-	for _, volume := range pod.Volumes {
-		if volume.ConfigMap == nil {
+	return cluster.configuration(t, pod.Volumes)
+}
+
+// configuration is what the operator finds in its volumes.
+func (cluster *cluster) configuration(t *testing.T, volumes []corev1.Volume) *config.Config {
+	t.Helper()
+	for _, volume := range volumes {
+		if volume.Name != "config" {
 			continue
 		}
 		var settings corev1.ConfigMap
@@ -130,6 +136,16 @@ func (cluster *cluster) wantOperator(t *testing.T) *config.Config {
 	}
 	t.Fatal("the operator has no configuration")
 	return nil
+}
+
+// issuesServerCertificate says whether the operator as it is deployed issues it.
+func (cluster *cluster) issuesServerCertificate(t *testing.T) bool {
+	t.Helper()
+	var deployment appsv1.Deployment
+	if err := cluster.client.Get(t.Context(), client.ObjectKey{Namespace: "trireme-system", Name: "trireme-operator"}, &deployment); err != nil {
+		t.Fatal(err)
+	}
+	return cluster.configuration(t, deployment.Spec.Template.Spec.Volumes).IssuesServerCertificate()
 }
 
 // bePartsThatAreNotHere does what takes more than an API server: Deployments roll
@@ -204,6 +220,13 @@ func TestOverlays(t *testing.T) {
 			if secret := get("service/trireme-server", `{.metadata.annotations.service\.beta\.openshift\.io/serving-cert-secret-name}`); secret != serving {
 				t.Errorf("OpenShift writes the server's certificate to %q, want %q", secret, serving)
 			}
+			if optional := get("deployment/trireme-server", "{.spec.template.spec.volumes[?(@.name=='certificate')].secret.optional}"); optional != "" {
+				t.Errorf("the server starts without its certificate: optional is %s", optional)
+			}
+			// Where another issues the server's certificate, the operator does not.
+			if issues := cluster.issuesServerCertificate(t); issues != (name == "kubernetes" || name == "local") {
+				t.Errorf("the operator issues the server's certificate: %v", issues)
+			}
 			if name == "cert-manager" {
 				if secret := get("certificate/trireme-server", "{.spec.secretName}"); secret != "trireme-server-tls" {
 					t.Errorf("cert-manager writes the server's certificate to %q", secret)
@@ -216,7 +239,7 @@ func TestOverlays(t *testing.T) {
 				}
 			}
 			// kustomize adds a hash to the name of a ConfigMap, wherever it finds it.
-			if names := get("role/trireme-operator", "{.rules[*].resourceNames[*]}"); names != "trireme-webhook trireme-leader" {
+			if names := get("role/trireme-operator", "{.rules[*].resourceNames[*]}"); names != "trireme-ca trireme-server-tls trireme-webhook trireme-leader" {
 				t.Errorf("the operator may write %q", names)
 			}
 			cluster.kubectl(t, "delete", "validatingwebhookconfiguration/trireme", "mutatingwebhookconfiguration/trireme")

@@ -29,7 +29,7 @@ func routes(t *testing.T, program *program) []surface.Route {
 func TestNobodyCrossesTheBorder(t *testing.T) {
 	cluster := sharedCluster.For(t)
 	jane, max := cluster.person(t, "jane"), cluster.person(t, "max")
-	program := cluster.startServer(t, "--requests-per-second=10000", "--burst=10000")
+	program := cluster.startServer(t, "--requests-per-second=10000", "--burst=10000", "--unauthenticated-burst=10000")
 	for _, kind := range []struct{ resource, body string }{{"mpijobs", simpleMPIJob("secret-plan")}, {"trainjobs", simpleTrainJob("secret-plan")}} {
 		if got := ask(t, http.MethodPost, program.url+"/api/v1/namespaces/"+max.namespace+"/"+kind.resource, max.token, strings.NewReader(kind.body)); got.code != 201 {
 			t.Fatalf("%d %s", got.code, got.body)

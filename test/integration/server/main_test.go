@@ -53,6 +53,7 @@ func runAll(m *testing.M) int {
 		fmt.Fprintf(os.Stderr, "build the programs: %v\n%s", err, output)
 		return 1
 	}
+	defer deployed.RemoveProgram()
 	return sharedCluster.End(m.Run())
 }
 
