@@ -20,6 +20,7 @@ import (
 	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	controllers "sigs.k8s.io/controller-runtime/pkg/config"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
@@ -89,13 +90,19 @@ func New(connection *rest.Config, options Options) (ctrl.Manager, error) {
 		manager:   manager,
 		certified: certified,
 		handlers: restrictCallers(settings, admission.Handlers(validation.NewRules(options.Config, onOpenShift), manager.GetCache(),
-			manager.GetAPIReader(), manager.GetScheme(), audit, settings.ClientCAFile != "")),
+			liveAPI{manager.GetAPIReader(), manager.GetClient()}, manager.GetScheme(), audit, settings.ClientCAFile != "")),
 	}
 	return manager, errors.Join(
 		manager.Add(serving),
 		manager.AddHealthzCheck("ping", healthz.Ping),
 		manager.AddReadyzCheck("webhooks", serving.ready),
 	)
+}
+
+// liveAPI reads past the cache, and writes.
+type liveAPI struct {
+	client.Reader
+	client.Writer
 }
 
 // NewConfined is an operator that runs the jobs of one namespace, serves nothing
