@@ -10,6 +10,7 @@ import (
 
 	admissionv1 "k8s.io/api/admission/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	utilrand "k8s.io/apimachinery/pkg/util/rand"
 	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
@@ -34,7 +35,7 @@ type operation struct {
 
 // creatorHandler notes on every new job who created it, whatever the client
 // wrote there, and lets nobody change it later. It also adds the labels that jobs are
-// found by. Nothing else is changed by admission.
+// found by, and the name that one of them has. Nothing else is changed by admission.
 func creatorHandler() http.Handler {
 	return &admission.Webhook{Handler: admission.HandlerFunc(func(_ context.Context, request admission.Request) admission.Response {
 		object, err := metadataOf(request.Object.Raw)
@@ -45,6 +46,7 @@ func creatorHandler() http.Handler {
 		if err != nil {
 			return admission.Errored(http.StatusBadRequest, err)
 		}
+		patch = append(patch, namePatch(object)...)
 		patch = append(patch, labelPatch(job.Kind(request.Kind.Kind), object)...)
 		if len(patch) == 0 {
 			return admission.Allowed("")
@@ -81,6 +83,23 @@ func creatorPatch(request *admissionv1.AdmissionRequest, annotations map[string]
 		return []operation{{Op: "add", Path: "/metadata/annotations", Value: map[string]string{training.AnnotationCreatedBy: want}}}, nil
 	}
 	return []operation{{Op: "add", Path: path, Value: want}}, nil
+}
+
+// maxNameBase is what the API server keeps of generateName, so that the name is a
+// label.
+const maxNameBase = utilvalidation.DNS1123LabelMaxLength - nameSuffixLength
+
+const nameSuffixLength = 5
+
+// namePatch names a job as the API server would from generateName, and notes the name
+// in object. The API server does so only after this webhook, which needs the name for
+// a label.
+func namePatch(object *metav1.PartialObjectMetadata) []operation {
+	if object.Name != "" || object.GenerateName == "" {
+		return nil
+	}
+	object.Name = cutText(object.GenerateName, maxNameBase) + utilrand.String(nameSuffixLength)
+	return []operation{{Op: "add", Path: "/metadata/name", Value: object.Name}}
 }
 
 // labelPatch adds the labels that a job lacks. A label that is wrong stays: it is

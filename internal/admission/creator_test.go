@@ -1,8 +1,10 @@
 package admission
 
 import (
+	"encoding/json"
 	"fmt"
 	"io"
+	"regexp"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -73,6 +75,31 @@ func TestLabelsOfJobs(t *testing.T) {
 			request := requestFor(t, admissionv1.Update, tc.job, mpiJob())
 			wantPatch(t, request, tc.want)
 		})
+	}
+}
+
+// The API server would generate the name after this webhook, which labels the job with
+// it.
+func TestGeneratedNames(t *testing.T) {
+	for base, want := range map[string]string{
+		"resnet-":                "^resnet-[a-z0-9]{5}$",
+		strings.Repeat("n", 100): "^n{58}[a-z0-9]{5}$",
+	} {
+		request := requestFor(t, admissionv1.Create, mpiJob(func(mpiJob *v2beta1.MPIJob) { mpiJob.Name, mpiJob.GenerateName = "", base }), nil)
+		got := ask(t, untouched(t), untouched(t), io.Discard, CreatorPath, request)
+		values := map[string]any{}
+		var patch []operation
+		if err := json.Unmarshal(got.Patch, &patch); err != nil {
+			t.Fatal(err)
+		}
+		for _, operation := range patch {
+			values[operation.Path] = operation.Value
+		}
+		name, _ := values["/metadata/name"].(string)
+		labels, _ := values["/metadata/labels"].(map[string]any)
+		if !regexp.MustCompile(want).MatchString(name) || labels[training.LabelJobName] != name {
+			t.Errorf("of %s: %s", base, got.Patch)
+		}
 	}
 }
 
