@@ -44,11 +44,11 @@ func Handlers(rules *validation.Rules, cache client.Reader, live Live, scheme *r
 		audit = audit.unverified()
 	}
 	return map[string]http.Handler{
-		CreatorPath:                        creatorHandler(),
-		"/validate/mpijob":                 handle(mpiJobs(rules, reader), live, scheme, audit, func() *v2beta1.MPIJob { return &v2beta1.MPIJob{} }),
-		"/validate/trainjob":               handle(trainJobs(rules, reader), live, scheme, audit, func() *v2alpha1.TrainJob { return &v2alpha1.TrainJob{} }),
-		"/validate/trainingruntime":        handle(runtimes(rules), live, scheme, audit, func() *v2alpha1.TrainingRuntime { return &v2alpha1.TrainingRuntime{} }),
-		"/validate/clustertrainingruntime": handle(clusterRuntimes(rules), live, scheme, audit, func() *v2alpha1.ClusterTrainingRuntime { return &v2alpha1.ClusterTrainingRuntime{} }),
+		CreatorPath:        creatorHandler(),
+		mpiJobPath:         handle(mpiJobs(rules, reader), live, scheme, audit, func() *v2beta1.MPIJob { return &v2beta1.MPIJob{} }),
+		trainJobPath:       handle(trainJobs(rules, reader), live, scheme, audit, func() *v2alpha1.TrainJob { return &v2alpha1.TrainJob{} }),
+		runtimePath:        handle(runtimes(rules), live, scheme, audit, func() *v2alpha1.TrainingRuntime { return &v2alpha1.TrainingRuntime{} }),
+		clusterRuntimePath: handle(clusterRuntimes(rules), live, scheme, audit, func() *v2alpha1.ClusterTrainingRuntime { return &v2alpha1.ClusterTrainingRuntime{} }),
 	}
 }
 
