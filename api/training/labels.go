@@ -5,7 +5,8 @@ const Group = "kubeflow.org"
 
 // Labels on jobs and on what belongs to them.
 const (
-	// LabelJobName is the name of the job that a pod belongs to.
+	// LabelJobName is the name of the job that a pod belongs to. Admission sets it and
+	// LabelJobType on the job itself, too.
 	LabelJobName = "training.kubeflow.org/job-name"
 	// LabelJobType tells the kinds apart, because a TrainJob and an MPIJob are
 	// made of the same parts.

@@ -1,6 +1,6 @@
 // Package admission answers the API server when a job or a runtime is created,
 // changed or deleted: everything that is wrong with it, at once, or nothing; and
-// one audit line. Before that, it notes on a job who created it.
+// one audit line. Before that, it notes on a job who created it, and labels it.
 //
 // The rules are in package validation. Here the cluster is asked, from the
 // informers' cache, and the answer is put into Kubernetes' words.
@@ -29,22 +29,26 @@ import (
 type judge[T client.Object] struct {
 	create func(ctx context.Context, object T, bytes int) (*validation.Findings, error)
 	update func(ctx context.Context, old, changed T, bytes int) (*validation.Findings, error)
+	// references are what the author of a new object needs a permission for; nil if
+	// nothing is. An update cannot add any: the fields are immutable.
+	references func(object T) []validation.Reference
 }
 
 // Handlers are the webhooks by their paths. They read from the cache; live is for
-// what the cache does not have yet. If nobody verifies that it is the API server who
-// asks, answers have no quota figures, and audit lines say so.
-func Handlers(rules *validation.Rules, cache, live client.Reader, scheme *runtime.Scheme, audit *Audit, isVerified bool) map[string]http.Handler {
+// what the cache does not have yet, and for the permissions of users. If nobody
+// verifies that it is the API server who asks, answers have no quota figures, and
+// audit lines say so.
+func Handlers(rules *validation.Rules, cache client.Reader, live Live, scheme *runtime.Scheme, audit *Audit, isVerified bool) map[string]http.Handler {
 	reader := &surroundings.Reader{Cache: cache, Live: live, HidesQuota: !isVerified}
 	if !isVerified {
 		audit = audit.unverified()
 	}
 	return map[string]http.Handler{
-		CreatorPath:                        creatorHandler(),
-		"/validate/mpijob":                 handle(mpiJobs(rules, reader), scheme, audit, func() *v2beta1.MPIJob { return &v2beta1.MPIJob{} }),
-		"/validate/trainjob":               handle(trainJobs(rules, reader), scheme, audit, func() *v2alpha1.TrainJob { return &v2alpha1.TrainJob{} }),
-		"/validate/trainingruntime":        handle(runtimes(rules), scheme, audit, func() *v2alpha1.TrainingRuntime { return &v2alpha1.TrainingRuntime{} }),
-		"/validate/clustertrainingruntime": handle(clusterRuntimes(rules), scheme, audit, func() *v2alpha1.ClusterTrainingRuntime { return &v2alpha1.ClusterTrainingRuntime{} }),
+		CreatorPath:        creatorHandler(),
+		mpiJobPath:         handle(mpiJobs(rules, reader), live, scheme, audit, func() *v2beta1.MPIJob { return &v2beta1.MPIJob{} }),
+		trainJobPath:       handle(trainJobs(rules, reader), live, scheme, audit, func() *v2alpha1.TrainJob { return &v2alpha1.TrainJob{} }),
+		runtimePath:        handle(runtimes(rules), live, scheme, audit, func() *v2alpha1.TrainingRuntime { return &v2alpha1.TrainingRuntime{} }),
+		clusterRuntimePath: handle(clusterRuntimes(rules), live, scheme, audit, func() *v2alpha1.ClusterTrainingRuntime { return &v2alpha1.ClusterTrainingRuntime{} }),
 	}
 }
 
@@ -61,6 +65,7 @@ func mpiJobs(rules *validation.Rules, reader *surroundings.Reader) judge[*v2beta
 		update: func(_ context.Context, old, changed *v2beta1.MPIJob, _ int) (*validation.Findings, error) {
 			return rules.UpdateMPIJob(old, changed), nil
 		},
+		references: validation.MPIJobReferences,
 	}
 }
 
@@ -81,6 +86,7 @@ func trainJobs(rules *validation.Rules, reader *surroundings.Reader) judge[*v2al
 		update: func(_ context.Context, old, changed *v2alpha1.TrainJob, _ int) (*validation.Findings, error) {
 			return rules.UpdateTrainJob(old, changed), nil
 		},
+		references: validation.TrainJobReferences,
 	}
 }
 
@@ -107,16 +113,16 @@ func runtimeJudge[T client.Object](rules *validation.Rules, spec func(T) *v2alph
 	}
 }
 
-func handle[T client.Object](judge judge[T], scheme *runtime.Scheme, audit *Audit, empty func() T) http.Handler {
+func handle[T client.Object](judge judge[T], reviewer Reviewer, scheme *runtime.Scheme, audit *Audit, empty func() T) http.Handler {
 	decoder := admission.NewDecoder(scheme)
 	return &admission.Webhook{Handler: admission.HandlerFunc(func(ctx context.Context, request admission.Request) admission.Response {
-		response := answer(ctx, judge, decoder, &request, empty)
+		response := answer(ctx, judge, reviewer, decoder, &request, empty)
 		audit.write(&request, &response)
 		return response
 	})}
 }
 
-func answer[T client.Object](ctx context.Context, judge judge[T], decoder admission.Decoder, request *admission.Request, empty func() T) admission.Response {
+func answer[T client.Object](ctx context.Context, judge judge[T], reviewer Reviewer, decoder admission.Decoder, request *admission.Request, empty func() T) admission.Response {
 	object := empty()
 	if request.Operation == admissionv1.Delete {
 		return admission.Allowed("")
@@ -139,6 +145,9 @@ func answer[T client.Object](ctx context.Context, judge judge[T], decoder admiss
 		findings, err = judge.update(ctx, old, object, size(request, object))
 	} else {
 		findings, err = judge.create(ctx, object, size(request, object))
+		if err == nil && judge.references != nil {
+			err = checkReferences(ctx, reviewer, request, judge.references(object), findings)
+		}
 	}
 	if err != nil {
 		return admission.Errored(http.StatusInternalServerError, err)

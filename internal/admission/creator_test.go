@@ -1,8 +1,10 @@
 package admission
 
 import (
+	"encoding/json"
 	"fmt"
 	"io"
+	"regexp"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -12,6 +14,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/trireme-mpi/trireme/api/training"
+	"github.com/trireme-mpi/trireme/api/v2beta1"
+	"github.com/trireme-mpi/trireme/internal/job"
+	"github.com/trireme-mpi/trireme/internal/validation"
 )
 
 // noted is a job with annotations, of names and values in turn.
@@ -22,6 +27,80 @@ func noted(job client.Object, annotations ...string) client.Object {
 	}
 	job.SetAnnotations(values)
 	return job
+}
+
+// labelled is a job with the labels that every job has.
+func labelled(made client.Object, more ...string) client.Object {
+	labels := map[string]string{}
+	for _, label := range validation.OwnLabels(job.Kind(kindOf(made)), made.GetName()) {
+		labels[label.Key] = label.Value
+	}
+	for i := 0; i < len(more); i += 2 {
+		labels[more[i]] = more[i+1]
+	}
+	made.SetLabels(labels)
+	return made
+}
+
+// Jobs are found by their labels, also those that were stored without them. Labels of
+// users stay, and wrong ones are left to the rules.
+func TestLabelsOfJobs(t *testing.T) {
+	const (
+		both = `[{"op":"add","path":"/metadata/labels","value":{"training.kubeflow.org/job-name":"%s","training.kubeflow.org/job-type":"%s"}}]`
+		name = `{"op":"add","path":"/metadata/labels/training.kubeflow.org~1job-name","value":"resnet"}`
+		kind = `{"op":"add","path":"/metadata/labels/training.kubeflow.org~1job-type","value":"mpijob"}`
+		only = `[{"op":"add","path":"/metadata/labels","value":{"training.kubeflow.org/job-type":"mpijob"}}]`
+	)
+	with := func(labels map[string]string) client.Object {
+		return mpiJob(func(mpiJob *v2beta1.MPIJob) { mpiJob.Labels = labels })
+	}
+	named := func(name string) client.Object {
+		return mpiJob(func(mpiJob *v2beta1.MPIJob) { mpiJob.Name = name })
+	}
+	for title, tc := range map[string]struct {
+		job  client.Object
+		want string
+	}{
+		"an MPIJob":                   {job: mpiJob(), want: fmt.Sprintf(both, "resnet", "mpijob")},
+		"a TrainJob":                  {job: trainJob(), want: fmt.Sprintf(both, "bert", "trainjob")},
+		"other labels":                {job: with(map[string]string{"team": "vision"}), want: "[" + name + "," + kind + "]"},
+		"no labels, in so many words": {job: with(map[string]string{}), want: fmt.Sprintf(both, "resnet", "mpijob")},
+		"one of them":                 {job: with(map[string]string{training.LabelJobType: "mpijob"}), want: "[" + name + "]"},
+		"both":                        {job: labelled(mpiJob(), "team", "vision")},
+		"wrong ones":                  {job: with(map[string]string{training.LabelJobName: "other", training.LabelJobType: ""})},
+		"a name that is no label":     {job: named(strings.Repeat("n", 64)), want: only},
+		"no name":                     {job: named(""), want: only},
+	} {
+		t.Run(title, func(t *testing.T) {
+			request := requestFor(t, admissionv1.Update, tc.job, mpiJob())
+			wantPatch(t, request, tc.want)
+		})
+	}
+}
+
+// The API server would generate the name after this webhook, which labels the job with
+// it.
+func TestGeneratedNames(t *testing.T) {
+	for base, want := range map[string]string{
+		"resnet-":                "^resnet-[a-z0-9]{5}$",
+		strings.Repeat("n", 100): "^n{58}[a-z0-9]{5}$",
+	} {
+		request := requestFor(t, admissionv1.Create, mpiJob(func(mpiJob *v2beta1.MPIJob) { mpiJob.Name, mpiJob.GenerateName = "", base }), nil)
+		got := ask(t, untouched(t), untouched(t), io.Discard, CreatorPath, request)
+		values := map[string]any{}
+		var patch []operation
+		if err := json.Unmarshal(got.Patch, &patch); err != nil {
+			t.Fatal(err)
+		}
+		for _, operation := range patch {
+			values[operation.Path] = operation.Value
+		}
+		name, _ := values["/metadata/name"].(string)
+		labels, _ := values["/metadata/labels"].(map[string]any)
+		if !regexp.MustCompile(want).MatchString(name) || labels[training.LabelJobName] != name {
+			t.Errorf("of %s: %s", base, got.Patch)
+		}
+	}
 }
 
 func TestCreatorOfANewJob(t *testing.T) {
@@ -51,7 +130,7 @@ func TestCreatorOfANewJob(t *testing.T) {
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			request := requestFor(t, admissionv1.Create, tc.job, nil)
+			request := requestFor(t, admissionv1.Create, labelled(tc.job), nil)
 			request.UserInfo.Username = tc.user
 			wantPatch(t, request, tc.want)
 		})
@@ -78,7 +157,7 @@ func TestCreatorStays(t *testing.T) {
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			wantPatch(t, requestFor(t, admissionv1.Update, tc.changed, tc.old), tc.want)
+			wantPatch(t, requestFor(t, admissionv1.Update, labelled(tc.changed), tc.old), tc.want)
 		})
 	}
 }

@@ -92,7 +92,7 @@ func kindOf(object runtime.Object) string {
 }
 
 // untouched is a reader that nobody may read from.
-func untouched(t *testing.T) client.Reader {
+func untouched(t *testing.T) Live {
 	t.Helper()
 	return interceptor.NewClient(holding(), interceptor.Funcs{
 		Get: func(_ context.Context, _ client.WithWatch, key client.ObjectKey, object client.Object, _ ...client.GetOption) error {
@@ -103,11 +103,15 @@ func untouched(t *testing.T) client.Reader {
 			t.Errorf("%T was read", list)
 			return errDown
 		},
+		Create: func(_ context.Context, _ client.WithWatch, object client.Object, _ ...client.CreateOption) error {
+			t.Errorf("%T was created", object)
+			return errDown
+		},
 	})
 }
 
 // ask sends a request to the webhook of a kind, as the API server does.
-func ask(t *testing.T, cache, live client.Reader, audit io.Writer, path string, request *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
+func ask(t *testing.T, cache client.Reader, live Live, audit io.Writer, path string, request *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
 	t.Helper()
 	handler := Handlers(validation.NewRules(config.Default(), false), cache, live, scheme, NewAudit(audit), true)[path]
 	if handler == nil {
@@ -176,7 +180,7 @@ func raw(t *testing.T, object client.Object) []byte {
 }
 
 // create asks whether an object may be created.
-func create(t *testing.T, cache, live client.Reader, object client.Object) *admissionv1.AdmissionResponse {
+func create(t *testing.T, cache client.Reader, live Live, object client.Object) *admissionv1.AdmissionResponse {
 	t.Helper()
 	return ask(t, cache, live, io.Discard, paths[kindOf(object)], requestFor(t, admissionv1.Create, object, nil))
 }

@@ -35,6 +35,11 @@ type Answered struct {
 	Status  string `json:"status"`
 	Reason  string `json:"reason,omitempty"`
 	Message string `json:"message,omitempty"`
+	// LastTransitionTime is when the answer last changed.
+	LastTransitionTime *metav1.Time `json:"lastTransitionTime,omitempty"`
+	// ObservedGeneration is the generation of the job that the answer is about; conditions
+	// of MPIJobs have none.
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 }
 
 // DiagnosisOf looks at a job that is there.
@@ -53,7 +58,13 @@ func DiagnosisOf(ctx context.Context, gatherer *Gatherer, seen *jobview.View) *D
 func answers(conditions []metav1.Condition) []Answered {
 	told := []Answered{}
 	for _, condition := range conditions {
-		told = append(told, Answered{condition.Type, string(condition.Status), condition.Reason, condition.Message})
+		answer := Answered{
+			Type: condition.Type, Status: string(condition.Status), Reason: condition.Reason, Message: condition.Message, ObservedGeneration: condition.ObservedGeneration,
+		}
+		if !condition.LastTransitionTime.IsZero() {
+			answer.LastTransitionTime = &condition.LastTransitionTime
+		}
+		told = append(told, answer)
 	}
 	return told
 }

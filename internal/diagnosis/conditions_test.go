@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/trireme-mpi/trireme/api/training"
 	"github.com/trireme-mpi/trireme/api/v2beta1"
@@ -197,6 +198,12 @@ func TestReplicaStatuses(t *testing.T) {
 		}
 	}
 	check("running")
+	// What an older operator wrote stays.
+	theirs := &metav1.LabelSelector{MatchLabels: map[string]string{"mpi_job_name": "train"}}
+	scene.mpiJob.Status.ReplicaStatuses[v2beta1.MPIReplicaTypeWorker].LabelSelector = theirs
+	want[v2beta1.MPIReplicaTypeWorker].LabelSelector = theirs
+	scene.settle()
+	check("with a selector of an older operator")
 	scene.made.Suspended = true
 	scene.everyPod(deleted(55))
 	scene.settle()

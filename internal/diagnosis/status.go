@@ -95,6 +95,7 @@ func (verdict *Verdict) MPIJobStatus(made *job.Job, status *v2beta1.MPIJobStatus
 		v2beta1.MPIReplicaTypeLauncher: replicaStatus(made, training.RoleLauncher, verdict.Launcher),
 		v2beta1.MPIReplicaTypeWorker:   replicaStatus(made, training.RoleWorker, verdict.Worker),
 	}
+	keepLabelSelectors(status.ReplicaStatuses, earlier)
 	if wasFinished {
 		keepEnded(status.ReplicaStatuses, earlier)
 		return
@@ -131,6 +132,15 @@ func replicaStatus(made *job.Job, role string, counts Counts) *v2beta1.ReplicaSt
 	return &v2beta1.ReplicaStatus{
 		Active: counts.Active, Succeeded: counts.Succeeded, Failed: counts.Failed,
 		Selector: labels.SelectorFromSet(plan.RoleSelector(made, role)).String(),
+	}
+}
+
+// keepLabelSelectors keeps what only older operators write.
+func keepLabelSelectors(now, earlier map[v2beta1.MPIReplicaType]*v2beta1.ReplicaStatus) {
+	for role, counts := range now {
+		if before := earlier[role]; before != nil {
+			counts.LabelSelector = before.LabelSelector
+		}
 	}
 }
 

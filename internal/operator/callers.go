@@ -47,10 +47,13 @@ func verifyClients(settings config.Webhook) []func(*tls.Config) {
 }
 
 // restrictCallers lets only the API server call the webhooks, if there is an
-// authority to know it by.
-func restrictCallers(settings config.Webhook, handlers map[string]http.Handler) map[string]http.Handler {
+// authority to know it by; else only callers who know the random path.
+func restrictCallers(settings config.Webhook, random *randomPath, handlers map[string]http.Handler) map[string]http.Handler {
 	if settings.ClientCAFile == "" {
-		return handlers
+		if random == nil {
+			return handlers
+		}
+		return random.guard(handlers)
 	}
 	restricted := make(map[string]http.Handler, len(handlers))
 	for path, handler := range handlers {

@@ -31,15 +31,15 @@ import (
 
 // manageCertificate makes the operator issue the webhook's certificate, keep it
 // in a Secret, renew it, and tell the API server whom to trust. certified is
-// closed once all that is done for the first time.
-func manageCertificate(manager ctrl.Manager, settings config.Webhook, namespace string, certified chan struct{}) error {
+// closed once all that is done for the first time. The cache has the Secret.
+func manageCertificate(manager ctrl.Manager, settings config.Webhook, namespace string, certified chan struct{}) (cache.Cache, error) {
 	host := settings.Host
 	if host == "" {
 		host = fmt.Sprintf("%s.%s.svc", settings.ServiceName, namespace)
 	}
 	secret := types.NamespacedName{Namespace: namespace, Name: settings.SecretName}
 	if err := ensureSecret(manager.GetConfig(), secret); err != nil {
-		return err
+		return nil, err
 	}
 	if err := rotator.AddRotator(manager, &rotator.CertRotator{
 		SecretKey:      secret,
@@ -53,7 +53,7 @@ func manageCertificate(manager ctrl.Manager, settings config.Webhook, namespace 
 			{Type: rotator.Mutating, Name: settings.ConfigurationName},
 		},
 	}); err != nil {
-		return err
+		return nil, err
 	}
 	return unpackSecret(manager, secret, settings.CertificateDirectory)
 }
@@ -74,9 +74,9 @@ func ensureSecret(connection *rest.Config, name types.NamespacedName) error {
 // unpackSecret writes the Secret's certificate to the directory that the webhook
 // server reads. A volume would bring it up to two minutes later, which is when
 // the kubelet looks at Secrets again.
-func unpackSecret(manager ctrl.Manager, secret types.NamespacedName, directory string) error {
+func unpackSecret(manager ctrl.Manager, secret types.NamespacedName, directory string) (cache.Cache, error) {
 	if err := os.MkdirAll(directory, 0o700); err != nil {
-		return err
+		return nil, err
 	}
 	secrets, err := cache.New(manager.GetConfig(), cache.Options{
 		Scheme: manager.GetScheme(),
@@ -86,10 +86,10 @@ func unpackSecret(manager ctrl.Manager, secret types.NamespacedName, directory s
 		}},
 	})
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if err := manager.Add(everywhere{secrets}); err != nil {
-		return err
+		return nil, err
 	}
 	unpacker, err := controller.New("webhook-certificate", manager, controller.Options{
 		NeedLeaderElection: new(false),
@@ -102,9 +102,9 @@ func unpackSecret(manager ctrl.Manager, secret types.NamespacedName, directory s
 		}),
 	})
 	if err != nil {
-		return err
+		return nil, err
 	}
-	return unpacker.Watch(source.Kind(secrets, &corev1.Secret{}, &handler.TypedEnqueueRequestForObject[*corev1.Secret]{}))
+	return secrets, unpacker.Watch(source.Kind(secrets, &corev1.Secret{}, &handler.TypedEnqueueRequestForObject[*corev1.Secret]{}))
 }
 
 // everywhere is a cache that does not wait until this replica leads.

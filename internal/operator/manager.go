@@ -20,6 +20,7 @@ import (
 	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	controllers "sigs.k8s.io/controller-runtime/pkg/config"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
@@ -74,8 +75,9 @@ func New(connection *rest.Config, options Options) (ctrl.Manager, error) {
 		}
 	}
 	certified := make(chan struct{})
+	var secrets cache.Cache
 	if settings.ManageCertificates {
-		if err := manageCertificate(manager, settings, options.Namespace, certified); err != nil {
+		if secrets, err = manageCertificate(manager, settings, options.Namespace, certified); err != nil {
 			return nil, fmt.Errorf("manage the webhook's certificate: %w", err)
 		}
 	} else {
@@ -86,21 +88,33 @@ func New(connection *rest.Config, options Options) (ctrl.Manager, error) {
 			return nil, fmt.Errorf("manage the server's certificate: %w", err)
 		}
 	}
+	paths, err := writePaths(manager, settings, options.Namespace, secrets)
+	if err != nil {
+		return nil, fmt.Errorf("write the paths of the webhooks: %w", err)
+	}
 	audit := admission.NewAudit(options.Audit)
 	if err := addReconcilers(manager, options.Config, audit, metrics.Registry); err != nil {
 		return nil, err
 	}
+	handlers := admission.Handlers(validation.NewRules(options.Config, onOpenShift), manager.GetCache(),
+		liveAPI{manager.GetAPIReader(), manager.GetClient()}, manager.GetScheme(), audit, settings.ClientCAFile != "")
 	serving := &webhooks{
 		manager:   manager,
 		certified: certified,
-		handlers: restrictCallers(settings, admission.Handlers(validation.NewRules(options.Config, onOpenShift), manager.GetCache(),
-			manager.GetAPIReader(), manager.GetScheme(), audit, settings.ClientCAFile != "")),
+		written:   paths.written,
+		handlers:  restrictCallers(settings, paths.random, handlers),
 	}
 	return manager, errors.Join(
 		manager.Add(serving),
 		manager.AddHealthzCheck("ping", healthz.Ping),
 		manager.AddReadyzCheck("webhooks", serving.ready),
 	)
+}
+
+// liveAPI reads past the cache, and writes.
+type liveAPI struct {
+	client.Reader
+	client.Writer
 }
 
 // NewConfined is an operator that runs the jobs of one namespace, serves nothing
@@ -179,12 +193,13 @@ func hasSecurityContextConstraints(mapper meta.RESTMapper) (bool, error) {
 	return err == nil, err
 }
 
-// webhooks serves the handlers once there is a certificate to serve them with
-// and the cache knows the cluster: until then the API server gets no answer, and
+// webhooks serves the handlers once there is a certificate to serve them with, the API
+// server is told their paths and the cache knows the cluster: until then the API server gets no answer, and
 // stores nothing.
 type webhooks struct {
 	manager   ctrl.Manager
 	certified <-chan struct{}
+	written   <-chan struct{}
 	handlers  map[string]http.Handler
 	started   atomic.Bool
 }
@@ -198,10 +213,12 @@ func (webhooks *webhooks) Start(ctx context.Context) error {
 			return fmt.Errorf("watch %T: %w", kind, err)
 		}
 	}
-	select {
-	case <-webhooks.certified:
-	case <-ctx.Done():
-		return nil
+	for _, done := range []<-chan struct{}{webhooks.certified, webhooks.written} {
+		select {
+		case <-done:
+		case <-ctx.Done():
+			return nil
+		}
 	}
 	server := webhooks.manager.GetWebhookServer()
 	for path, handler := range webhooks.handlers {
@@ -214,7 +231,7 @@ func (webhooks *webhooks) Start(ctx context.Context) error {
 
 func (webhooks *webhooks) ready(request *http.Request) error {
 	if !webhooks.started.Load() {
-		return errors.New("the webhooks wait for their certificate or for the cache")
+		return errors.New("the webhooks wait for their certificate, for their paths, or for the cache")
 	}
 	return webhooks.manager.GetWebhookServer().StartedChecker()(request)
 }

@@ -277,7 +277,8 @@ var unaries = map[string]unary{
 		},
 		wantAsked: `diagnose TrainJob team/pi`,
 		want: &wire.DiagnoseResponse{
-			Kind: "TrainJob", State: "Pending", Hindered: true, Conditions: []*wire.Condition{{Type: "Running", Status: "False"}},
+			Kind: "TrainJob", State: "Pending", Hindered: true,
+			Conditions: []*wire.Condition{{Type: "Running", Status: "False", LastTransitionTime: timestamppb.New(created), ObservedGeneration: 2}},
 			Findings: []*wire.Finding{{Rank: "certain", Check: "Quota", Title: "t", Cause: "c", Object: "o", Fix: "f", Documentation: "d"}},
 		},
 	},

@@ -44,7 +44,10 @@ func (reader *Reader) Of(ctx context.Context, kind job.Kind, namespace, name str
 		},
 		AnyNodeHas:  func(name corev1.ResourceName) bool { return reader.anyNodeHas(ctx, name) },
 		RunningJobs: func() int { return reader.runningJobs(ctx, namespace) },
-		HidesQuota:  reader.HidesQuota,
+		HasJob: func(kind job.Kind, name string) bool {
+			return reader.Cache.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, emptyJob(kind)) == nil
+		},
+		HidesQuota: reader.HidesQuota,
 	}
 	var place corev1.Namespace
 	if _, err := reader.find(ctx, client.ObjectKey{Name: namespace}, &place); err != nil {
@@ -65,8 +68,8 @@ func (reader *Reader) Of(ctx context.Context, kind job.Kind, namespace, name str
 			in.DefaultPriorityClass = classes.Items[i].Name
 		}
 	}
-	other, otherKind := otherKind(kind)
-	switch err := reader.Cache.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, other); {
+	otherKind := otherKind(kind)
+	switch err := reader.Cache.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, emptyJob(otherKind)); {
 	case err == nil:
 		in.OtherKind = otherKind
 	case !apierrors.IsNotFound(err):
@@ -75,13 +78,19 @@ func (reader *Reader) Of(ctx context.Context, kind job.Kind, namespace, name str
 	return in, nil
 }
 
-// otherKind is the kind that a job's name must not belong to, and an empty object
-// of it.
-func otherKind(kind job.Kind) (client.Object, job.Kind) {
+// otherKind is the kind that a job's name must not belong to.
+func otherKind(kind job.Kind) job.Kind {
 	if kind == job.KindMPIJob {
-		return &v2alpha1.TrainJob{}, job.KindTrainJob
+		return job.KindTrainJob
 	}
-	return &v2beta1.MPIJob{}, job.KindMPIJob
+	return job.KindMPIJob
+}
+
+func emptyJob(kind job.Kind) client.Object {
+	if kind == job.KindMPIJob {
+		return &v2beta1.MPIJob{}
+	}
+	return &v2alpha1.TrainJob{}
 }
 
 // find reads an object, from the cache if it is there.

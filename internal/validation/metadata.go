@@ -33,6 +33,14 @@ func nameFits(findings *Findings, name, longest string) {
 	}
 }
 
+// Label is a key and its value.
+type Label struct{ Key, Value string }
+
+// OwnLabels are on every job, so that kubectl get -l finds it with its pods.
+func OwnLabels(kind job.Kind, name string) []Label {
+	return []Label{{training.LabelJobName, name}, {training.LabelJobType, kind.Type()}}
+}
+
 // labels refuses labels that contradict the job, and warns of a sidecar. Of a
 // job that is there already, only what has changed is judged; old is nil for a
 // new one.
@@ -40,13 +48,10 @@ func labels(findings *Findings, old, meta *metav1.ObjectMeta, kind job.Kind) {
 	if old == nil {
 		old = &metav1.ObjectMeta{}
 	}
-	for _, own := range []struct{ key, value string }{
-		{training.LabelJobName, meta.Name},
-		{training.LabelJobType, kind.Type()},
-	} {
-		if value, found := meta.Labels[own.key]; found && value != own.value && changed(old.Labels, own.key, value) {
-			findings.refuse(field.Invalid(metadata.Child("labels").Key(own.key), value,
-				fmt.Sprintf("must be %q; the operator sets it where it is left out", own.value)))
+	for _, own := range OwnLabels(kind, meta.Name) {
+		if value, found := meta.Labels[own.Key]; found && value != own.Value && changed(old.Labels, own.Key, value) {
+			findings.refuse(field.Invalid(metadata.Child("labels").Key(own.Key), value,
+				fmt.Sprintf("must be %q; the operator sets it where it is left out", own.Value)))
 		}
 	}
 	istio(findings, metadata, old, meta)

@@ -50,6 +50,7 @@ func (rules *Rules) CreateMPIJob(mpiJob *v2beta1.MPIJob, in *Surroundings) *Find
 	check.sshDirectory()
 	check.multiKueue()
 	check.metadata()
+	foreignKeys(check.Findings, in, job.KindMPIJob, mpiJob.Name, MPIJobReferences(mpiJob))
 	// mpiImplementation and networkPolicy.template are enums of the schema.
 	if check.mpiJob.Spec.MPIReplicaSpecs[v2beta1.MPIReplicaTypeLauncher] != nil {
 		check.place()

@@ -47,6 +47,7 @@ func (rules *Rules) CreateTrainJob(trainJob *v2alpha1.TrainJob, in *Surroundings
 	check.trainer()
 	check.lifetime()
 	check.initializer()
+	foreignKeys(check.Findings, in, job.KindTrainJob, trainJob.Name, TrainJobReferences(trainJob))
 	if in.Runtime != nil {
 		check.withRuntime(job.FromTrainJob(trainJob, in.Runtime, rules.Defaults))
 	}

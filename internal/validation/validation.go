@@ -52,6 +52,9 @@ type Surroundings struct {
 	AnyNodeHas func(corev1.ResourceName) bool
 	// OtherKind is the kind of another job that has the same name, or empty.
 	OtherKind job.Kind
+	// HasJob tells whether the namespace has a job of that kind and name; nil if it is
+	// not known.
+	HasJob func(kind job.Kind, name string) bool
 	// Runtime that a TrainJob names; nil if there is none.
 	Runtime *v2alpha1.TrainingRuntimeSpec
 	// RunningJobs counts the jobs that run in the namespace. It is asked only

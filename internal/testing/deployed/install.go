@@ -96,7 +96,7 @@ func InstallPolicy(t testing.TB, admin client.Client) {
 }
 
 func reachHere(webhook *admissionregistrationv1.WebhookClientConfig, port int32) {
-	webhook.URL = new(fmt.Sprintf("https://localhost:%d%s", port, *webhook.Service.Path))
+	webhook.URL = new(fmt.Sprintf("https://localhost:%d", port))
 	webhook.Service = nil
 }
 

@@ -7,13 +7,18 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/url"
+	"regexp"
 	"strings"
 	"testing"
 
 	admissionv1 "k8s.io/api/admission/v1"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	kuberuntime "k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/trireme-mpi/trireme/internal/testing/deployed"
 )
@@ -122,10 +127,76 @@ func TestUnverifiedCallers(t *testing.T) {
 			t.Errorf("the answer to a %s does not say what to do: %v", kind, err)
 		}
 	}
-	if code, body, err := cluster.post(t, "/validate/mpijob", forgedReview(t, "default", "forged")); err != nil || code != http.StatusOK {
+	for _, path := range []string{"/validate/mpijob", "/validate/mpijob/", "/validate/mpijob/0123456789abcdef0123456789abcdef", "/mutate/creator", "/mutate/creator/"} {
+		if code, body, err := cluster.post(t, path, forgedReview(t, "default", "guessed")); err != nil || code != http.StatusNotFound {
+			t.Errorf("%s: %d %q (%v), want 404", path, code, body, err)
+		}
+	}
+	// Whoever may read the webhook configuration knows the path.
+	if code, body, err := cluster.post(t, cluster.path(t, "mpijob-validation.kubeflow.org"), forgedReview(t, "default", "forged")); err != nil || code != http.StatusOK {
 		t.Fatalf("%d %q (%v)", code, body, err)
+	}
+	if lines := cluster.audit.About(t, "guessed"); len(lines) > 0 {
+		t.Errorf("the audit says %v", lines)
 	}
 	if line := cluster.auditLine(t, "forged"); line["unverified"] != true {
 		t.Errorf("the audit says %v, want a line that is marked unverified", line)
+	}
+}
+
+// path is where the API server calls a webhook.
+func (cluster *cluster) path(t *testing.T, webhook string) string {
+	t.Helper()
+	var configuration admissionregistrationv1.ValidatingWebhookConfiguration
+	if err := cluster.client.Get(t.Context(), client.ObjectKey{Name: "trireme"}, &configuration); err != nil {
+		t.Fatal(err)
+	}
+	for i := range configuration.Webhooks {
+		if configuration.Webhooks[i].Name == webhook {
+			address, err := url.Parse(*configuration.Webhooks[i].ClientConfig.URL)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return address.Path
+		}
+	}
+	t.Fatalf("there is no webhook %s", webhook)
+	return ""
+}
+
+// Replicas agree on the path, and keep it when they restart. A path that somebody
+// changes is written again, and a new one is generated where it is removed.
+func TestWebhookPathIsShared(t *testing.T) {
+	cluster := startClusterOf(t, nil)
+	first := cluster.path(t, "mpijob-validation.kubeflow.org")
+	if !regexp.MustCompile("^/validate/mpijob/[0-9a-f]{32}$").MatchString(first) {
+		t.Fatalf("the path is %s", first)
+	}
+	replica := cluster.run(t, deployed.Settings(t))
+	if again := cluster.path(t, "mpijob-validation.kubeflow.org"); again != first {
+		t.Errorf("another replica changed the path from %s to %s", first, again)
+	}
+	replica.Stop(t)
+
+	deployed.InstallWebhooks(t, cluster.client, cluster.port)
+	cluster.waitUntilServed(t)
+	if again := cluster.path(t, "mpijob-validation.kubeflow.org"); again != first {
+		t.Errorf("the path was %s, and is %s after the configurations were installed again", first, again)
+	}
+
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: deployed.Namespace, Name: "trireme-webhook"}}
+	if err := cluster.client.Patch(t.Context(), secret, client.RawPatch("application/merge-patch+json", []byte(`{"data":{"path":null}}`))); err != nil {
+		t.Fatal(err)
+	}
+	deployed.Eventually(t, "another path", func() error {
+		if now := cluster.path(t, "mpijob-validation.kubeflow.org"); now == first || now == "/validate/mpijob" {
+			return fmt.Errorf("it is %s", now)
+		}
+		return nil
+	})
+	cluster.waitUntilServed(t)
+	// The API server may not know the new one yet.
+	if code, body, err := cluster.post(t, first, forgedReview(t, "default", "previous")); err != nil || code != http.StatusOK {
+		t.Errorf("the previous path: %d %q (%v)", code, body, err)
 	}
 }

@@ -1,0 +1,241 @@
+package operator
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/subtle"
+	"encoding/hex"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync"
+	"time"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	"github.com/trireme-mpi/trireme/internal/admission"
+	"github.com/trireme-mpi/trireme/internal/config"
+)
+
+// randomPathKey of the webhook's Secret is the random end of the webhooks' paths. All
+// replicas share it.
+const randomPathKey = "path"
+
+// randomPath is the end of every webhook's path where no client certificate shows that
+// the API server calls. Pods do not know it: it is in the webhook configurations, and
+// in the Secret. It is not in front of the path, because metrics have the part that is
+// registered.
+type randomPath struct {
+	mutex             sync.RWMutex
+	current, previous string
+}
+
+// set replaces the path. The previous one is still accepted, because the API server
+// learns of the new one a moment later.
+func (random *randomPath) set(value string) {
+	random.mutex.Lock()
+	defer random.mutex.Unlock()
+	if value != random.current {
+		random.current, random.previous = value, random.current
+	}
+}
+
+func (random *randomPath) accepts(value string) bool {
+	random.mutex.RLock()
+	defer random.mutex.RUnlock()
+	for _, known := range []string{random.current, random.previous} {
+		if known != "" && subtle.ConstantTimeCompare([]byte(known), []byte(value)) == 1 {
+			return true
+		}
+	}
+	return false
+}
+
+// guard serves the handlers below their paths, for callers who know the random end.
+func (random *randomPath) guard(handlers map[string]http.Handler) map[string]http.Handler {
+	guarded := make(map[string]http.Handler, len(handlers))
+	for path, next := range handlers {
+		folder := path + "/"
+		guarded[folder] = http.HandlerFunc(func(writer http.ResponseWriter, request *http.Request) {
+			if !random.accepts(strings.TrimPrefix(request.URL.Path, folder)) {
+				http.NotFound(writer, request)
+				return
+			}
+			next.ServeHTTP(writer, request)
+		})
+	}
+	return guarded
+}
+
+// pathWriter writes the paths into both webhook configurations. They are not in the
+// manifests, like the authority of the certificate: whoever applies those again does
+// not take them away.
+type pathWriter struct {
+	api           liveAPI
+	configuration string
+	// random is nil where a client certificate shows who calls.
+	random *randomPath
+	secret types.NamespacedName
+	// written is closed once the paths are there for the first time.
+	written chan struct{}
+	first   sync.Once
+}
+
+// writePaths starts to write the paths, and keeps them written. secrets has the
+// webhook's Secret; nil if the operator does not manage it, and then there is no random
+// path.
+func writePaths(manager ctrl.Manager, settings config.Webhook, namespace string, secrets cache.Cache) (*pathWriter, error) {
+	writer := &pathWriter{
+		api:           liveAPI{manager.GetAPIReader(), manager.GetClient()},
+		configuration: settings.ConfigurationName,
+		secret:        types.NamespacedName{Namespace: namespace, Name: settings.SecretName},
+		written:       make(chan struct{}),
+	}
+	if settings.ClientCAFile == "" && secrets != nil {
+		writer.random = &randomPath{}
+	}
+	watching, err := controller.New("webhook-paths", manager, controller.Options{NeedLeaderElection: new(false), Reconciler: writer})
+	if err != nil {
+		return nil, err
+	}
+	sources := []source.Source{
+		// A cluster without webhook configurations has no events.
+		source.Func(func(_ context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
+			queue.Add(reconcile.Request{})
+			return nil
+		}),
+		source.Kind(manager.GetCache(), &admissionregistrationv1.ValidatingWebhookConfiguration{}, enqueueOne[*admissionregistrationv1.ValidatingWebhookConfiguration](settings.ConfigurationName)),
+		source.Kind(manager.GetCache(), &admissionregistrationv1.MutatingWebhookConfiguration{}, enqueueOne[*admissionregistrationv1.MutatingWebhookConfiguration](settings.ConfigurationName)),
+	}
+	if writer.random != nil {
+		sources = append(sources, source.Kind(secrets, &corev1.Secret{}, enqueueOne[*corev1.Secret](settings.SecretName)))
+	}
+	for _, from := range sources {
+		if err := watching.Watch(from); err != nil {
+			return nil, err
+		}
+	}
+	return writer, nil
+}
+
+// enqueueOne enqueues the same request for every event of the object of that name.
+func enqueueOne[T client.Object](name string) handler.TypedEventHandler[T, reconcile.Request] {
+	return handler.TypedEnqueueRequestsFromMapFunc(func(_ context.Context, object T) []reconcile.Request {
+		if object.GetName() != name {
+			return nil
+		}
+		return []reconcile.Request{{}}
+	})
+}
+
+// Reconcile makes the paths right. Replicas do so side by side, and write the same.
+func (writer *pathWriter) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
+	end, isKnown, err := writer.end(ctx)
+	if err == nil && isKnown {
+		err = writer.write(ctx, end)
+	}
+	if apierrors.IsConflict(err) {
+		return reconcile.Result{RequeueAfter: 100 * time.Millisecond}, nil
+	}
+	if err == nil && isKnown {
+		writer.first.Do(func() { close(writer.written) })
+	}
+	return reconcile.Result{}, err
+}
+
+// end is what paths end with. It is not known before the Secret has a certificate:
+// until then the Secret is written by others.
+func (writer *pathWriter) end(ctx context.Context) (end string, isKnown bool, err error) {
+	if writer.random == nil {
+		return "", true, nil
+	}
+	var secret corev1.Secret
+	if err := writer.api.Get(ctx, writer.secret, &secret); err != nil {
+		return "", false, client.IgnoreNotFound(err)
+	}
+	if len(secret.Data[corev1.TLSCertKey]) == 0 {
+		return "", false, nil
+	}
+	if len(secret.Data[randomPathKey]) == 0 {
+		secret.Data[randomPathKey] = []byte(newRandomPath())
+		if err := writer.api.Update(ctx, &secret); err != nil {
+			return "", false, err
+		}
+	}
+	random := string(secret.Data[randomPathKey])
+	writer.random.set(random)
+	return "/" + random, true, nil
+}
+
+// newRandomPath has only characters that the API server allows in a path.
+func newRandomPath() string {
+	bytes := make([]byte, 16)
+	_, _ = rand.Read(bytes) // It never fails.
+	return hex.EncodeToString(bytes)
+}
+
+func (writer *pathWriter) write(ctx context.Context, end string) error {
+	var validating admissionregistrationv1.ValidatingWebhookConfiguration
+	var mutating admissionregistrationv1.MutatingWebhookConfiguration
+	if err := writer.update(ctx, &validating, func() (isChanged bool) {
+		for i := range validating.Webhooks {
+			isChanged = setPath(validating.Webhooks[i].Name, &validating.Webhooks[i].ClientConfig, end) || isChanged
+		}
+		return isChanged
+	}); err != nil {
+		return err
+	}
+	return writer.update(ctx, &mutating, func() (isChanged bool) {
+		for i := range mutating.Webhooks {
+			isChanged = setPath(mutating.Webhooks[i].Name, &mutating.Webhooks[i].ClientConfig, end) || isChanged
+		}
+		return isChanged
+	})
+}
+
+// update reads a configuration and writes it back if it was changed. One that does not
+// exist yet is left to the event of its creation.
+func (writer *pathWriter) update(ctx context.Context, configuration client.Object, change func() bool) error {
+	err := writer.api.Get(ctx, client.ObjectKey{Name: writer.configuration}, configuration)
+	if err != nil || !change() {
+		return client.IgnoreNotFound(err)
+	}
+	return writer.api.Update(ctx, configuration)
+}
+
+// setPath makes the API server call a webhook at its path, and tells whether that is
+// new. A webhook that is not ours stays as it is.
+func setPath(webhook string, to *admissionregistrationv1.WebhookClientConfig, end string) bool {
+	path, found := admission.PathOf(webhook)
+	path += end
+	switch {
+	case !found:
+		return false
+	case to.Service != nil:
+		if to.Service.Path != nil && *to.Service.Path == path {
+			return false
+		}
+		to.Service.Path = &path
+		return true
+	case to.URL != nil:
+		address, err := url.Parse(*to.URL)
+		if err != nil || address.Path == path {
+			return false
+		}
+		address.Path = path
+		to.URL = new(address.String())
+		return true
+	}
+	return false
+}
