@@ -307,3 +307,52 @@ func metaOf(uid types.UID) metav1.ObjectMeta {
 }
 
 func now() *metav1.Time { return new(metav1.Now()) }
+
+// countingReader counts the requests past the cache.
+type countingReader struct {
+	client.Reader
+	number int
+}
+
+func (reader *countingReader) Get(ctx context.Context, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
+	reader.number++
+	return reader.Reader.Get(ctx, key, object, options...)
+}
+
+// Jobs that wait in the queue share one read of the runtime and one snapshot. A job
+// that comes later costs a read.
+func TestRequestsForRuntimes(t *testing.T) {
+	lab, runtime := newTrainLab(t)
+	live := &countingReader{Reader: lab.api}
+	lab.train.snapshots.live = live
+	model := func(job *v2alpha1.TrainJob) string {
+		t.Helper()
+		made, obstacle, err := lab.train.kind.model(t.Context(), job)
+		if err != nil || obstacle != nil {
+			t.Fatalf("%v %v", obstacle, err)
+		}
+		return made.RuntimeDigest
+	}
+	var jobs []*v2alpha1.TrainJob
+	for i := range 10 {
+		job, _ := trainJob(types.UID(fmt.Sprint(i)))
+		job.Name = fmt.Sprint("train-", i)
+		lab.train.snapshots.see(job)
+		jobs = append(jobs, job)
+	}
+	first := model(jobs[0])
+	for _, job := range jobs {
+		if got := model(job); got != first {
+			t.Errorf("%s has %s, and others %s", job.Name, got, first)
+		}
+	}
+	if live.number != 1 || lab.created != 1 {
+		t.Errorf("%d reads, %d objects were created", live.number, lab.created)
+	}
+	lab.changeRuntime(runtime)
+	late, _ := trainJob("late")
+	lab.train.snapshots.see(late)
+	if got := model(late); got == first || live.number != 2 || lab.created != 2 {
+		t.Errorf("a later job has %s after %d reads; %d objects were created", got, live.number, lab.created)
+	}
+}
