@@ -2,11 +2,11 @@ package checks
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
@@ -29,6 +29,7 @@ import (
 	"github.com/trireme-mpi/trireme/api/v2alpha1"
 	"github.com/trireme-mpi/trireme/api/v2beta1"
 	"github.com/trireme-mpi/trireme/internal/job"
+	"github.com/trireme-mpi/trireme/internal/plan"
 )
 
 // holding is a cluster of these objects.
@@ -146,28 +147,29 @@ func TestGatherWithoutRights(t *testing.T) {
 func TestGatherRuntime(t *testing.T) {
 	kept := runtimeSpec()
 	kept.MLPolicy.NumNodes = new(int32(7))
-	raw, err := json.Marshal(kept)
+	digest, content, err := job.RuntimeDigest(kept)
 	if err != nil {
 		t.Fatal(err)
 	}
-	snapshot := func(owner string) *appsv1.ControllerRevision {
-		return &appsv1.ControllerRevision{
-			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "job-runtime", OwnerReferences: []metav1.OwnerReference{{UID: "uid", Kind: owner, Controller: new(true), Name: "job"}}},
-			Data:       runtime.RawExtension{Raw: raw},
-		}
-	}
+	snapshot, forged := plan.Snapshot(namespace, digest, content), plan.Snapshot(namespace, digest, []byte("{}"))
+	going := clusterRuntime()
+	going.DeletionTimestamp, going.Finalizers = new(metav1.NewTime(time.Now())), []string{"example.com/hold"}
 	for name, test := range map[string]struct {
 		objects []client.Object
+		digest  string
 		workers int32
 		missing bool
 	}{
-		"the runtime that is there": {objects: []client.Object{clusterRuntime()}, workers: 2},
-		"the runtime that was kept": {objects: []client.Object{clusterRuntime(), snapshot("TrainJob")}, workers: 7},
-		"the runtime is gone":       {missing: true},
-		"gone, but it was kept":     {objects: []client.Object{snapshot("TrainJob")}, workers: 7},
+		"the runtime as it is":             {objects: []client.Object{clusterRuntime(), snapshot}, workers: 2},
+		"the runtime of the snapshot":      {objects: []client.Object{clusterRuntime(), snapshot}, digest: digest, workers: 7},
+		"the runtime is missing":           {missing: true},
+		"missing, but there is a snapshot": {objects: []client.Object{snapshot}, digest: digest, workers: 7},
+		"a snapshot of another content":    {objects: []client.Object{clusterRuntime(), forged}, digest: digest, workers: 2},
+		"the runtime is being deleted":     {objects: []client.Object{going}, missing: true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			facts := gathererOf(notServing(holding(test.objects...))).OfJob(t.Context(), trainJob())
+			made := trainJob(func(made *v2alpha1.TrainJob) { made.Status.RuntimeDigest = test.digest })
+			facts := gathererOf(notServing(holding(test.objects...))).OfJob(t.Context(), made)
 			if facts.RuntimeMissing != test.missing || (facts.Job == nil) != test.missing {
 				t.Fatalf("missing: %v, %s", facts.RuntimeMissing, facts.NoModel)
 			}

@@ -19,7 +19,7 @@ import (
 const unnoticed = 15 * time.Second
 
 // obstacles are what the operator waits for until somebody removes it.
-var obstacles = []string{"NoGangScheduler", "JobSetNotInstalled", "KubernetesTooOld", "RuntimeNotFound", "NameTaken"}
+var obstacles = []string{"NoGangScheduler", "JobSetNotInstalled", "KubernetesTooOld", "RuntimeNotFound", "RuntimeSnapshotLost", "RuntimeNotStored", "NameTaken"}
 
 // status is what the operator knows.
 func status(facts *Facts) []Finding {
@@ -143,6 +143,8 @@ func (facts *Facts) obstacleFix(reason string) string {
 	switch reason {
 	case "RuntimeNotFound":
 		return "odh runtime list -n " + facts.Namespace
+	case "RuntimeSnapshotLost", "RuntimeNotStored":
+		return fmt.Sprintf("kubectl get controllerrevisions,resourcequotas -n %s", facts.Namespace)
 	case "NoGangScheduler":
 		return "Install the scheduler that the runtime asks for, or take podGroupPolicy out of the runtime"
 	case "JobSetNotInstalled":

@@ -47,6 +47,7 @@ func TestStatus(t *testing.T) {
 		"a job that was restarted": {change: all(restarts, func(facts *Facts) { facts.Previous.Phase = training.PhaseRunning })},
 		"an old Kubernetes":        {change: waits("KubernetesTooOld", "1.31"), want: []string{"certain: The operator cannot start the job: KubernetesTooOld"}, fix: "upgrade the cluster"},
 		"a name that is taken":     {change: waits("NameTaken", "taken"), want: []string{"certain: The operator cannot start the job: NameTaken"}, fix: "kubectl get all,controllerrevisions -n team"},
+		"a runtime that is lost":   {change: waits("RuntimeSnapshotLost", "lost"), want: []string{"certain: The operator cannot start the job: RuntimeSnapshotLost"}, fix: "kubectl get controllerrevisions,resourcequotas -n team"},
 		"a job that is suspended":  {change: suspended, want: []string{"certain: The job is suspended"}, fix: `"suspend":false`},
 		"a job in a queue": {change: func(facts *Facts) {
 			suspended(facts)

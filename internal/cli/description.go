@@ -76,7 +76,7 @@ func (description *description) head(seen *view, around *surroundings) {
 	}
 	description.field("Created", created)
 	if trainJob, ok := seen.Object.(*v2alpha1.TrainJob); ok {
-		description.field("Runtime", fmt.Sprintf("%s %s", trainJob.Spec.RuntimeRef.Kind, trainJob.Spec.RuntimeRef.Name))
+		description.field("Runtime", runtimeOf(trainJob))
 	}
 	if made := around.made; made != nil {
 		description.field("MPI", fmt.Sprintf("%s, %s, %s", made.MPI, count(made.Worker.Replicas, "worker"), count(made.WorldSize(), "rank")))
@@ -86,6 +86,16 @@ func (description *description) head(seen *view, around *surroundings) {
 	}
 	description.field("Restarts", restarts(seen, around.made))
 	description.field("Queue", seen.GetLabels()[training.LabelQueue])
+}
+
+// runtimeOf is the runtime of a job and, once the operator has stored it, the beginning
+// of its digest: jobs with the same digest run with the same runtime.
+func runtimeOf(trainJob *v2alpha1.TrainJob) string {
+	text := fmt.Sprintf("%s %s", trainJob.Spec.RuntimeRef.Kind, trainJob.Spec.RuntimeRef.Name)
+	if digest := trainJob.Status.RuntimeDigest; digest != "" {
+		text += fmt.Sprintf(" (sha256:%.12s)", job.ShortDigest(digest))
+	}
+	return text
 }
 
 // restarts is how often a job was restarted and why, empty if it never was.

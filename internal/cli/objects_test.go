@@ -2,6 +2,7 @@ package cli
 
 import (
 	"fmt"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -93,7 +94,7 @@ func condition(question, reason, message string, status metav1.ConditionStatus) 
 }
 
 func running(trainJob *v2alpha1.TrainJob) {
-	trainJob.Status = v2alpha1.TrainJobStatus{StartTime: new(ago(500)), Progress: training.Progress{
+	trainJob.Status = v2alpha1.TrainJobStatus{StartTime: new(ago(500)), RuntimeDigest: "sha256:" + strings.Repeat("0123456789abcdef", 4), Progress: training.Progress{
 		Phase: training.PhaseRunning, ReadyWorkers: "3/3", WorkerPodStatuses: workersOf(trainJob.Name, 3, "Running"),
 		LauncherPodStatus: &training.PodStatus{Name: trainJob.Name + "-launcher", Node: "node-1", Phase: "Running"},
 		Timeline: timeline(training.StepSubmitted, 600, training.StepAdmitted, 540, training.StepScheduled, 500, training.StepPodsReady, 480,

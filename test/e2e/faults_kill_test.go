@@ -430,6 +430,10 @@ func (stage *stage) wantOwners() {
 			}
 		}
 		for _, object := range found {
+			// Jobs share the snapshot of a runtime.
+			if _, isSnapshot := object.GetLabels()[training.LabelRuntimeDigest]; isSnapshot {
+				continue
+			}
 			if owner := metav1.GetControllerOf(&object); owner == nil || !there[owner.UID] {
 				return fmt.Errorf("%s %s belongs to %v", object.GetKind(), object.GetName(), owner)
 			}

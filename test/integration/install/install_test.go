@@ -20,6 +20,7 @@ import (
 
 	"github.com/trireme-mpi/trireme/api/v2beta1"
 	"github.com/trireme-mpi/trireme/internal/config"
+	"github.com/trireme-mpi/trireme/internal/plan"
 )
 
 // A cluster that KUBECONFIG names, from nothing to nothing.
@@ -87,8 +88,18 @@ func TestInstallAndUninstall(t *testing.T) {
 	if err == nil || !strings.Contains(refused, "this cluster has jobs (1)") || !strings.Contains(refused, "make uninstall JOBS=delete") {
 		t.Errorf("jobs of somebody were removed without a question (%v):\n%s", err, refused)
 	}
+	snapshot := plan.Snapshot("default", "sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef", []byte("{}"))
+	theirs := &appsv1.ControllerRevision{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "theirs"}, Revision: 1, Data: snapshot.Data}
+	for _, revision := range []*appsv1.ControllerRevision{snapshot, theirs} {
+		if err := cluster.client.Create(t.Context(), revision); err != nil {
+			t.Fatal(err)
+		}
+	}
 	if output, err := cluster.run(t, []string{"JOBS=delete"}, "config/uninstall"); err != nil {
 		t.Fatalf("uninstall: %v\n%s", err, output)
+	}
+	if output, err := cluster.run(t, nil, "kubectl", "get", "controllerrevisions", "-A", "-o", "name"); err != nil || !strings.HasSuffix(strings.TrimSpace(output), "/theirs") || strings.Count(output, "/") != 1 {
+		t.Errorf("ControllerRevisions (%v):\n%s", err, output)
 	}
 	cluster.wantNothing(t)
 	for _, kind := range []string{"clusterroles", "clusterrolebindings", "validatingwebhookconfigurations", "mutatingwebhookconfigurations", "validatingadmissionpolicies", "validatingadmissionpolicybindings"} {
