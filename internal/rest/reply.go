@@ -40,6 +40,9 @@ func (api *API) fail(writer http.ResponseWriter, request *http.Request, err erro
 	if told.Code >= http.StatusInternalServerError {
 		api.Log.ErrorContext(request.Context(), "request failed", "error", err.Error(), "code", told.Code, "path", request.URL.Path, "requestID", writer.Header().Get("X-Request-Id"))
 	}
+	if told.Code == http.StatusTooManyRequests {
+		writer.Header().Set("Retry-After", "1")
+	}
 	if told.Code == http.StatusUnauthorized {
 		writer.Header().Set("WWW-Authenticate", `Bearer realm="trireme"`)
 	}

@@ -16,6 +16,7 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/trireme-mpi/trireme/internal/access"
+	"github.com/trireme-mpi/trireme/internal/budget"
 )
 
 // Options are what differs from one server to the next.
@@ -106,6 +107,8 @@ type Server struct {
 	metrics *metrics
 	audit   *access.Audit
 	fair    *fair
+	// answers bounds the memory that answers take.
+	answers *budget.Budget
 	// rpc has the services, methods what is known of their methods; refusing answers
 	// calls that are not let in.
 	rpc, refusing *grpc.Server
@@ -131,7 +134,8 @@ type Server struct {
 func New(options Options) (*Server, error) {
 	server := &Server{
 		Options: options, metrics: newMetrics(options.Registry), audit: access.NewAudit(options.Audit), fair: newFair(options.Limits, mostUsers),
-		health: newHealth(options.Ready, options.Log), checkEvery: checkEvery, longestDoubt: longestDoubt, messageTimeout: callTimeout, bodyTimeout: bodyTimeout, writeTimeout: writeTimeout, protection: http.NewCrossOriginProtection(),
+		answers: budget.New(budget.PerUser, budget.Overall),
+		health:  newHealth(options.Ready, options.Log), checkEvery: checkEvery, longestDoubt: longestDoubt, messageTimeout: callTimeout, bodyTimeout: bodyTimeout, writeTimeout: writeTimeout, protection: http.NewCrossOriginProtection(),
 	}
 	for _, origin := range options.Origins {
 		if err := server.protection.AddTrustedOrigin(origin); err != nil {
