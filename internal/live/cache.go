@@ -49,7 +49,7 @@ type Options struct {
 const DefaultHistory = 8192
 
 // NewCache is a cache that is empty until it runs. The client acts with the server's
-// rights; it must be able to list and watch the jobs of all namespaces.
+// rights; it must be able to get, list and watch the jobs of all namespaces.
 func NewCache(cluster client.WithWatch, options Options) *Cache {
 	if options.History == 0 {
 		options.History = DefaultHistory
