@@ -19,9 +19,10 @@ import (
 
 const (
 	// PerUser and Overall are how many bytes of objects answers may be made of at a time.
-	// An answer takes about five times as much: what was read, its objects, its JSON.
-	PerUser = 12 << 20
-	Overall = 32 << 20
+	// An answer takes about five times as much: what was read, its objects, its JSON. A
+	// user who does not read answers holds no more than a sixth of it.
+	PerUser = 8 << 20
+	Overall = 48 << 20
 	// LargestObject is the weight of an object whose size is not known: etcd stores no
 	// larger ones.
 	LargestObject = 3 << 19

@@ -46,7 +46,7 @@ func (direct *Direct) List(ctx context.Context, kind *jobview.Kind, query Query)
 	if err != nil {
 		return nil, err
 	}
-	entries, version, err := direct.remote(kind).entries(ctx, scope{namespace: query.Namespace, labels: prepared.Labels})
+	entries, version, err := direct.remote(kind).entries(ctx, scope{namespace: query.Namespace, labels: prepared.Labels}, directPage)
 	if err != nil {
 		return nil, forClients(err)
 	}
@@ -58,10 +58,10 @@ func (direct *Direct) List(ctx context.Context, kind *jobview.Kind, query Query)
 }
 
 // entries is the jobs of a scope by namespace and name, and their common version.
-func (remote remote) entries(ctx context.Context, scope scope) ([]*entry, string, error) {
+func (remote remote) entries(ctx context.Context, scope scope, pageSize int64) ([]*entry, string, error) {
 	var entries []*entry
 	now := time.Now()
-	version, err := remote.each(ctx, scope, func(object client.Object) error {
+	version, err := remote.each(ctx, scope, pageSize, func(object client.Object) error {
 		read, err := newEntry(remote.kind, object, now)
 		entries = append(entries, read)
 		return err
@@ -120,7 +120,7 @@ func (follower *follower) begin(ctx context.Context) error {
 }
 
 func (follower *follower) tellAll(ctx context.Context) error {
-	entries, version, err := follower.remote.entries(ctx, follower.scope)
+	entries, version, err := follower.remote.entries(ctx, follower.scope, directPage)
 	if err != nil {
 		return err
 	}

@@ -9,6 +9,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/watch"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/trireme-mpi/trireme/internal/partial"
 )
 
 // keeper keeps a store up to date.
@@ -85,7 +87,7 @@ func (keeper *keeper) goOn(ctx context.Context) error {
 
 // list reads all jobs.
 func (keeper *keeper) list(ctx context.Context) error {
-	entries, version, err := keeper.remote.entries(ctx, scope{})
+	entries, version, err := keeper.remote.entries(ctx, scope{}, partial.PageSize)
 	if err != nil {
 		return err
 	}

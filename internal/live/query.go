@@ -129,7 +129,7 @@ func rowSize(row *jobview.Row) int { return 1024 + len(row.Message) + 48*len(row
 
 // smallAnswer is so little that it is not worth a budget: many calls at once are
 // answered from what is in memory anyway.
-const smallAnswer = 256 << 10
+const smallAnswer = 64 << 10
 
 func takeBytes(ctx context.Context, size int) error {
 	if size <= smallAnswer {

@@ -40,10 +40,14 @@ func (scope scope) options(raw metav1.ListOptions) *client.ListOptions {
 	return options
 }
 
+// directPage is how many jobs a server on somebody's own machine reads at a time, as
+// kubectl does: it has more memory, and each page takes a round trip.
+const directPage = 500
+
 // each reads all jobs of a scope in pages, so that no more than one page of large jobs
 // is in memory. The version is that of all of them.
-func (remote remote) each(ctx context.Context, scope scope, visit func(client.Object) error) (version string, err error) {
-	options := metav1.ListOptions{Limit: partial.PageSize}
+func (remote remote) each(ctx context.Context, scope scope, pageSize int64, visit func(client.Object) error) (version string, err error) {
+	options := metav1.ListOptions{Limit: pageSize}
 	for {
 		page, err := remote.list(ctx, scope, options)
 		if err != nil {

@@ -5,6 +5,7 @@ import (
 	"io"
 	"net/http"
 	"strconv"
+	"time"
 
 	"github.com/trireme-mpi/trireme/internal/problem"
 )
@@ -23,7 +24,11 @@ func (api *API) reply(writer http.ResponseWriter, request *http.Request, code in
 	send(writer, code, body)
 }
 
+// sendTimeout is what a client has to read an answer that is in memory as a whole.
+const sendTimeout = time.Minute
+
 func send(writer http.ResponseWriter, code int, body []byte) {
+	_ = http.NewResponseController(writer).SetWriteDeadline(time.Now().Add(sendTimeout))
 	header := writer.Header()
 	header.Set("Content-Type", "application/json")
 	header.Set("Content-Length", strconv.Itoa(len(body)+1))
