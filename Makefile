@@ -163,6 +163,11 @@ bench-server: bin/cluster ## Measure the server: lists of 10,000 jobs, 500 mixed
 	@go test ./test/integration/rest -run '^$$' -bench REST -benchtime 1x -timeout 15m
 	@go test ./test/integration/live -run '^$$' -bench Watchers -benchtime 20x -timeout 15m
 
+# MEMORY has flags for make bench-memory, such as -mpijobs 100 -trainjobs 0.
+.PHONY: bench-memory
+bench-memory: bin/cluster ## Measure the memory of operator and server with 500 MPIJobs of 1 MiB and 2,000 TrainJobs of a 1 MiB runtime; MEMORY has flags
+	@go test ./test/integration/rest -run '^$$' -bench Memory -benchtime 1x -timeout 60m -v -args $(MEMORY)
+
 .PHONY: check
 check: bin/staticcheck bin/actionlint bin/controller-gen $(PROTOGEN) ## Formatting and static checks: gofmt, go vet, staticcheck, tidy modules, workflows
 	@test/check $(MODULES)

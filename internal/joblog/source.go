@@ -12,6 +12,7 @@ import (
 
 	"github.com/trireme-mpi/trireme/internal/diagnosis"
 	"github.com/trireme-mpi/trireme/internal/job"
+	"github.com/trireme-mpi/trireme/internal/partial"
 	"github.com/trireme-mpi/trireme/internal/plan"
 )
 
@@ -41,7 +42,22 @@ type cluster struct {
 }
 
 func (cluster *cluster) List(ctx context.Context) (*corev1.PodList, error) {
-	return cluster.pods.List(ctx, metav1.ListOptions{LabelSelector: cluster.selector})
+	options := metav1.ListOptions{LabelSelector: cluster.selector, Limit: partial.PageSize}
+	var found []corev1.Pod
+	for {
+		page, err := cluster.pods.List(ctx, options)
+		if err != nil {
+			return nil, err
+		}
+		for i := range page.Items {
+			partial.TrimPod(&page.Items[i])
+			found = append(found, page.Items[i])
+		}
+		if options.Continue = page.Continue; options.Continue == "" {
+			page.Items = found
+			return page, nil
+		}
+	}
 }
 
 func (cluster *cluster) Watch(ctx context.Context, resourceVersion string) (watch.Interface, error) {

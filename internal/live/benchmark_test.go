@@ -40,7 +40,7 @@ func cacheOf(tb testing.TB, jobs []client.Object) *Cache {
 		if kind != jobview.MPIJobs {
 			listed = nil
 		}
-		if err := cache.kinds[kind].replace(listed, "1000000"); err != nil {
+		if err := cache.kinds[kind].replace(entriesOf(tb, listed...), "1000000"); err != nil {
 			tb.Fatal(err)
 		}
 	}

@@ -49,7 +49,7 @@ type Options struct {
 const DefaultHistory = 8192
 
 // NewCache is a cache that is empty until it runs. The client acts with the server's
-// rights; it must be able to list and watch the jobs of all namespaces.
+// rights; it must be able to get, list and watch the jobs of all namespaces.
 func NewCache(cluster client.WithWatch, options Options) *Cache {
 	if options.History == 0 {
 		options.History = DefaultHistory
@@ -137,22 +137,36 @@ func (cache *Cache) ready(kind *jobview.Kind) (*cached, error) {
 }
 
 // Get is one job.
-func (cache *Cache) Get(_ context.Context, kind *jobview.Kind, namespace, name string) (client.Object, error) {
+func (cache *Cache) Get(ctx context.Context, kind *jobview.Kind, namespace, name string) (client.Object, error) {
 	cached, err := cache.ready(kind)
 	if err != nil {
 		return nil, err
 	}
-	cached.lock.RLock()
-	defer cached.lock.RUnlock()
-	found := cached.entries[types.NamespacedName{Namespace: namespace, Name: name}]
+	found := cached.entry(types.NamespacedName{Namespace: namespace, Name: name})
 	if found == nil {
 		return nil, apierrors.NewNotFound(schema.GroupResource{Group: kind.GVK.Group, Resource: kind.Plural}, name)
 	}
-	return found.Object, nil
+	if err := takeBytes(ctx, found.size); err != nil {
+		return nil, err
+	}
+	whole, err := cached.remote().whole(ctx, found.Object)
+	if err != nil && !apierrors.IsNotFound(err) {
+		err = ofServer(err)
+	}
+	return whole, err
 }
 
+// entry is nil if there is no such job.
+func (store *store) entry(key types.NamespacedName) *entry {
+	store.lock.RLock()
+	defer store.lock.RUnlock()
+	return store.entries[key]
+}
+
+func (cached *cached) remote() remote { return cached.keeper.remote }
+
 // List is a page of jobs.
-func (cache *Cache) List(_ context.Context, kind *jobview.Kind, query Query) (*Page, error) {
+func (cache *Cache) List(ctx context.Context, kind *jobview.Kind, query Query) (*Page, error) {
 	prepared, err := prepare(query)
 	if err != nil {
 		return nil, err
@@ -162,7 +176,11 @@ func (cache *Cache) List(_ context.Context, kind *jobview.Kind, query Query) (*P
 		return nil, err
 	}
 	matching, version := cached.matching(prepared)
-	return prepared.page(matching, at(version).String()), nil
+	page, err := prepared.page(ctx, matching, at(version).String(), cached.remote())
+	if err != nil {
+		return nil, ofServer(err)
+	}
+	return page, nil
 }
 
 // matching is the entries that a query wants, by namespace and name.

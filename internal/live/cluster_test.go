@@ -36,8 +36,8 @@ type cluster struct {
 	moved     chan struct{}
 	// cutOff is closed when all watches break.
 	cutOff chan struct{}
-	// watches is how often one was begun.
-	watches int
+	// watches is how often one was begun, gets how often one job was read.
+	watches, gets int
 }
 
 func newCluster() *cluster {
@@ -124,6 +124,19 @@ func (cluster *cluster) List(_ context.Context, list client.ObjectList, options 
 		return nil
 	}
 	return meta.SetList(list, items)
+}
+
+// Get reads one job.
+func (cluster *cluster) Get(_ context.Context, key client.ObjectKey, object client.Object, _ ...client.GetOption) error {
+	cluster.lock.Lock()
+	defer cluster.lock.Unlock()
+	cluster.gets++
+	job := cluster.jobs[key]
+	if job == nil {
+		return apierrors.NewNotFound(v2beta1.GroupVersion.WithResource("mpijobs").GroupResource(), key.Name)
+	}
+	job.DeepCopyInto(object.(*v2beta1.MPIJob))
+	return nil
 }
 
 // covers: a job is among those that are asked for.

@@ -7,9 +7,6 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -49,23 +46,23 @@ func (direct *Direct) List(ctx context.Context, kind *jobview.Kind, query Query)
 	if err != nil {
 		return nil, err
 	}
-	entries, version, err := direct.remote(kind).entries(ctx, scope{namespace: query.Namespace, labels: prepared.Labels})
+	entries, version, err := direct.remote(kind).entries(ctx, scope{namespace: query.Namespace, labels: prepared.Labels}, directPage)
 	if err != nil {
 		return nil, forClients(err)
 	}
-	return prepared.page(prepared.filter(entries), version), nil
+	page, err := prepared.page(ctx, prepared.filter(entries), version, direct.remote(kind))
+	if err != nil {
+		return nil, forClients(err)
+	}
+	return page, nil
 }
 
 // entries is the jobs of a scope by namespace and name, and their common version.
-func (remote remote) entries(ctx context.Context, scope scope) ([]*entry, string, error) {
-	list, err := remote.list(ctx, scope, metav1.ListOptions{})
-	if err != nil {
-		return nil, "", err
-	}
+func (remote remote) entries(ctx context.Context, scope scope, pageSize int64) ([]*entry, string, error) {
 	var entries []*entry
 	now := time.Now()
-	err = meta.EachListItem(list, func(object runtime.Object) error {
-		read, err := newEntry(remote.kind, object.(client.Object), now)
+	version, err := remote.each(ctx, scope, pageSize, func(object client.Object) error {
+		read, err := newEntry(remote.kind, object, now)
 		entries = append(entries, read)
 		return err
 	})
@@ -73,7 +70,7 @@ func (remote remote) entries(ctx context.Context, scope scope) ([]*entry, string
 		return nil, "", err
 	}
 	slices.SortFunc(entries, byName)
-	return entries, list.GetResourceVersion(), nil
+	return entries, version, nil
 }
 
 // Watch tells what the API server's watch tells. It goes on where a connection broke.
@@ -123,7 +120,7 @@ func (follower *follower) begin(ctx context.Context) error {
 }
 
 func (follower *follower) tellAll(ctx context.Context) error {
-	entries, version, err := follower.remote.entries(ctx, follower.scope)
+	entries, version, err := follower.remote.entries(ctx, follower.scope, directPage)
 	if err != nil {
 		return err
 	}

@@ -12,12 +12,16 @@ import (
 	"github.com/trireme-mpi/trireme/api/v2alpha1"
 	"github.com/trireme-mpi/trireme/api/v2beta1"
 	"github.com/trireme-mpi/trireme/internal/jobview"
+	"github.com/trireme-mpi/trireme/internal/partial"
 )
 
 // entry is a job at one of its versions. It never changes.
 type entry struct {
+	// Entry's object is partial if the job is large (package partial).
 	Entry
 	version uint64
+	// size of the whole job, as JSON.
+	size int
 	// seen is when this server learned of it.
 	seen time.Time
 	// snapshot is the job as those are told who begin to watch. It is made when the
@@ -35,7 +39,9 @@ func newEntry(kind *jobview.Kind, object client.Object, seen time.Time) (*entry,
 	// Who wrote which field is half of many objects, and nobody asks.
 	object.SetManagedFields(nil)
 	object.GetObjectKind().SetGroupVersionKind(kind.GVK)
-	return &entry{Entry: Entry{Object: object, Row: jobview.Of(object).Row()}, version: version, seen: seen}, nil
+	row := jobview.Of(object).Row()
+	kept, size := partial.Keep(object)
+	return &entry{Entry: Entry{Object: kept, Row: row}, version: version, size: size, seen: seen}, nil
 }
 
 func (entry *entry) key() types.NamespacedName {
@@ -48,7 +54,7 @@ func (entry *entry) sameJob(other *entry) bool { return entry.Row.UID == other.R
 // shareSpec lets two versions of a job share what they have in common: most changes
 // are of the status alone, and then the generation stays.
 func (entry *entry) shareSpec(before *entry) {
-	if !entry.sameJob(before) || entry.Object.GetGeneration() != before.Object.GetGeneration() {
+	if !entry.sameJob(before) || entry.Object.GetGeneration() != before.Object.GetGeneration() || partial.Is(entry.Object) || partial.Is(before.Object) {
 		return
 	}
 	switch object := entry.Object.(type) {

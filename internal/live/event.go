@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/trireme-mpi/trireme/internal/jobview"
+	"github.com/trireme-mpi/trireme/internal/partial"
 )
 
 // message is an event as clients get it.
@@ -47,7 +48,8 @@ func newEvent(what EventType, before, after *entry, resourceVersion string) *Eve
 		}
 		told.Changes = mergePatch(rowBefore, row)
 	}
-	return &Event{Type: what, Row: row, Object: after.Object, ResourceVersion: resourceVersion, JSON: encode(told)}
+	// Thousands of events are kept, and nobody reads a spec from them.
+	return &Event{Type: what, Row: row, Object: partial.Of(after.Object), ResourceVersion: resourceVersion, JSON: encode(told)}
 }
 
 // syncedEvent says that every job has been told.

@@ -7,11 +7,10 @@ import (
 	"sync"
 	"time"
 
-	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/trireme-mpi/trireme/internal/partial"
 )
 
 // keeper keeps a store up to date.
@@ -88,19 +87,11 @@ func (keeper *keeper) goOn(ctx context.Context) error {
 
 // list reads all jobs.
 func (keeper *keeper) list(ctx context.Context) error {
-	list, err := keeper.remote.list(ctx, scope{}, metav1.ListOptions{})
+	entries, version, err := keeper.remote.entries(ctx, scope{}, partial.PageSize)
 	if err != nil {
 		return err
 	}
-	var objects []client.Object
-	err = meta.EachListItem(list, func(object runtime.Object) error {
-		objects = append(objects, object.(client.Object))
-		return nil
-	})
-	if err != nil {
-		return err
-	}
-	return keeper.store.replace(objects, list.GetResourceVersion())
+	return keeper.store.replace(entries, version)
 }
 
 // follow reads changes as long as the API server likes.

@@ -49,6 +49,11 @@ type Query struct {
 	// the page before ended.
 	Limit    int
 	Continue string
+	// Whole asks for the objects of jobs, not just for their rows.
+	Whole bool
+	// Bytes is about how large a page may become, up to MaxBytes, which is also what 0
+	// means. It has at least one job.
+	Bytes int
 }
 
 // Page is a part of a list.
@@ -63,6 +68,7 @@ type Page struct {
 
 // Entry is a job in a list.
 type Entry struct {
+	// Object is nil if the query did not ask for whole jobs.
 	Object client.Object
 	Row    *jobview.Row
 }
@@ -94,7 +100,8 @@ type Event struct {
 	Type EventType
 	// Row is the job after it, or as it was when it was deleted. It is nil where no
 	// job is meant: Synced.
-	Row    *jobview.Row
+	Row *jobview.Row
+	// Object has a status, and no spec.
 	Object client.Object
 	// ResourceVersion is what to resume after this event with; readers must not look
 	// into it. It is empty until Synced: whoever has seen only a part of what there is

@@ -1,10 +1,13 @@
 package live
 
 import (
+	"context"
 	"strings"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/labels"
 
+	"github.com/trireme-mpi/trireme/internal/budget"
 	"github.com/trireme-mpi/trireme/internal/jobview"
 	"github.com/trireme-mpi/trireme/internal/problem"
 )
@@ -13,6 +16,9 @@ import (
 const (
 	DefaultLimit = 100
 	MaxLimit     = 1000
+	// MaxBytes is about how large a page may become: a thousand jobs as most are, or
+	// some of the largest that there can be.
+	MaxBytes = 6 << 20
 )
 
 // Sorts are the orders of a list; each with a "-" before it is the other way round.
@@ -32,6 +38,9 @@ func prepare(query Query) (*prepared, error) {
 		return nil, problem.Invalid("limit", "must be from 1 to %d", MaxLimit)
 	case query.Limit == 0:
 		query.Limit = DefaultLimit
+	}
+	if query.Bytes == 0 || query.Bytes > MaxBytes {
+		query.Bytes = MaxBytes
 	}
 	if query.Labels == nil {
 		query.Labels = labels.Everything()
@@ -73,18 +82,70 @@ func (query *prepared) wants(row *jobview.Row) bool {
 }
 
 // page is the part of the entries that is asked for. They come by namespace and name.
-func (query *prepared) page(matching []*entry, resourceVersion string) *Page {
+func (query *prepared) page(ctx context.Context, matching []*entry, resourceVersion string, remote remote) (*Page, error) {
 	page := &Page{Total: len(matching), ResourceVersion: resourceVersion, Entries: []Entry{}}
 	var after *place
 	if query.after != nil {
 		after = query.order.placeOf(query.after, matching)
 	}
 	found, left := query.order.first(matching, after, query.Limit)
+	found, size := query.thatFit(found)
 	if page.Remaining = left - len(found); page.Remaining > 0 {
 		page.Continue = newCursor(query.order, &found[len(found)-1]).String()
 	}
-	for i := range found {
-		page.Entries = append(page.Entries, found[i].entry.Entry)
+	if err := takeBytes(ctx, size); err != nil {
+		return nil, err
 	}
-	return page
+	for i := range found {
+		one, err := query.entry(ctx, found[i].entry, remote)
+		if err != nil {
+			return nil, err
+		}
+		if one != nil {
+			page.Entries = append(page.Entries, *one)
+		}
+	}
+	return page, nil
+}
+
+// thatFit is the first entries that together are not too large, and their size.
+func (query *prepared) thatFit(found []placed) ([]placed, int) {
+	sum := 0
+	for i := range found {
+		size := rowSize(found[i].entry.Row)
+		if query.Whole {
+			size = found[i].entry.size
+		}
+		if sum+size > query.Bytes && i > 0 {
+			return found[:i], sum
+		}
+		sum += size
+	}
+	return found, sum
+}
+
+// rowSize is about how many bytes a row has as JSON.
+func rowSize(row *jobview.Row) int { return 1024 + len(row.Message) + 48*len(row.WorkerStatuses) }
+
+// smallAnswer is so little that it is not worth a budget: many calls at once are
+// answered from what is in memory anyway.
+const smallAnswer = 64 << 10
+
+func takeBytes(ctx context.Context, size int) error {
+	if size <= smallAnswer {
+		return nil
+	}
+	return budget.Take(ctx, size)
+}
+
+// entry is a job as the query wants it. It is nil if the job does not exist any more.
+func (query *prepared) entry(ctx context.Context, kept *entry, remote remote) (*Entry, error) {
+	if !query.Whole {
+		return &Entry{Row: kept.Row}, nil
+	}
+	whole, err := remote.whole(ctx, kept.Object)
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	return &Entry{Row: kept.Row, Object: whole}, err
 }

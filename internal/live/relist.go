@@ -7,21 +7,17 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 // replace takes in all jobs that there are: at the start, and when the cluster does
 // not know any more what happened since the last version. Then what is different is
 // told, and there is a gap in the history.
-func (store *store) replace(objects []client.Object, resourceVersion string) error {
+func (store *store) replace(entries []*entry, resourceVersion string) error {
 	version, err := parseVersion(resourceVersion)
 	if err != nil {
 		return err
 	}
-	found, err := store.take(objects)
-	if err != nil {
-		return err
-	}
+	found := store.take(entries)
 	var different []change
 	if store.synced && version > store.newest {
 		different = store.difference(found, version)
@@ -43,15 +39,10 @@ func (store *store) replace(objects []client.Object, resourceVersion string) err
 	return nil
 }
 
-// take makes entries of objects, and keeps those that are known already.
-func (store *store) take(objects []client.Object) (map[types.NamespacedName]*entry, error) {
-	now := time.Now()
-	taken := make(map[types.NamespacedName]*entry, len(objects))
-	for _, object := range objects {
-		fresh, err := newEntry(store.kind, object, now)
-		if err != nil {
-			return nil, err
-		}
+// take is the entries by their names; those that are known already are kept.
+func (store *store) take(entries []*entry) map[types.NamespacedName]*entry {
+	taken := make(map[types.NamespacedName]*entry, len(entries))
+	for _, fresh := range entries {
 		known := store.entries[fresh.key()]
 		switch {
 		case known == nil:
@@ -62,7 +53,7 @@ func (store *store) take(objects []client.Object) (map[types.NamespacedName]*ent
 		}
 		taken[fresh.key()] = fresh
 	}
-	return taken, nil
+	return taken
 }
 
 // difference is what turns the jobs that are known into those that were found. Its

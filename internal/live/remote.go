@@ -11,10 +11,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/trireme-mpi/trireme/internal/jobview"
+	"github.com/trireme-mpi/trireme/internal/partial"
 	"github.com/trireme-mpi/trireme/internal/problem"
 )
 
@@ -36,6 +38,42 @@ func (scope scope) options(raw metav1.ListOptions) *client.ListOptions {
 		options.FieldSelector = fields.OneTermEqualSelector("metadata.name", scope.name)
 	}
 	return options
+}
+
+// directPage is how many jobs a server on somebody's own machine reads at a time, as
+// kubectl does: it has more memory, and each page takes a round trip.
+const directPage = 500
+
+// each reads all jobs of a scope in pages, so that no more than one page of large jobs
+// is in memory. The version is that of all of them.
+func (remote remote) each(ctx context.Context, scope scope, pageSize int64, visit func(client.Object) error) (version string, err error) {
+	options := metav1.ListOptions{Limit: pageSize}
+	for {
+		page, err := remote.list(ctx, scope, options)
+		if err != nil {
+			return "", err
+		}
+		if err := meta.EachListItem(page, func(object runtime.Object) error { return visit(object.(client.Object)) }); err != nil {
+			return "", err
+		}
+		if options.Continue = page.GetContinue(); options.Continue == "" {
+			return page.GetResourceVersion(), nil
+		}
+	}
+}
+
+// whole is a job of which only a part is in memory, read from the API server. One that
+// is in memory is returned as it is, and is shared.
+func (remote remote) whole(ctx context.Context, kept client.Object) (client.Object, error) {
+	if !partial.Is(kept) {
+		return kept, nil
+	}
+	read, err := remote.kind.Get(ctx, remote.client, kept.GetNamespace(), kept.GetName())
+	if err != nil {
+		return nil, err
+	}
+	read.SetManagedFields(nil)
+	return read.Object, nil
 }
 
 func (remote remote) list(ctx context.Context, scope scope, raw metav1.ListOptions) (client.ObjectList, error) {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strconv"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -23,6 +24,16 @@ func newTestStore(tb testing.TB, capacity int) *store {
 	return newStore(jobview.MPIJobs, capacity, newMetrics(nil).of(jobview.MPIJobs))
 }
 
+func entriesOf(tb testing.TB, objects ...client.Object) (entries []*entry) {
+	tb.Helper()
+	for _, object := range objects {
+		one, err := newEntry(jobview.MPIJobs, object, time.Now())
+		must(tb, err)
+		entries = append(entries, one)
+	}
+	return entries
+}
+
 func must(tb testing.TB, err error) {
 	tb.Helper()
 	if err != nil {
@@ -36,10 +47,10 @@ func must(tb testing.TB, err error) {
 func storeWithGap(tb testing.TB) *store {
 	tb.Helper()
 	store := newTestStore(tb, 100)
-	must(tb, store.replace([]client.Object{jobAt(90, "a", ""), jobAt(91, "b", "")}, "100"))
+	must(tb, store.replace(entriesOf(tb, jobAt(90, "a", ""), jobAt(91, "b", "")), "100"))
 	must(tb, store.put(jobAt(102, "a", "1/2")))
 	store.bookmark(105)
-	must(tb, store.replace([]client.Object{jobAt(109, "a", "2/2"), jobAt(107, "c", ""), jobAt(108, "d", "")}, "110"))
+	must(tb, store.replace(entriesOf(tb, jobAt(109, "a", "2/2"), jobAt(107, "c", ""), jobAt(108, "d", "")), "110"))
 	must(tb, store.put(jobAt(112, "c", "1/2")))
 	return store
 }
@@ -134,7 +145,7 @@ func TestWhatComesLateIsNotToldAgain(t *testing.T) {
 func TestClusterThatWasSetBack(t *testing.T) {
 	store := storeWithGap(t)
 	number := store.next()
-	must(t, store.replace([]client.Object{jobAt(90, "a", "")}, "95"))
+	must(t, store.replace(entriesOf(t, jobAt(90, "a", "")), "95"))
 	if _, _, _, kept := store.read(number, Watch{}); kept {
 		t.Error("a reader goes on as if nothing had happened")
 	}
@@ -149,7 +160,7 @@ func TestVersionsOfAJobShareTheirSpec(t *testing.T) {
 	store := newTestStore(t, 10)
 	first := jobAt(90, "a", "")
 	first.Spec.MPIReplicaSpecs = map[v2beta1.MPIReplicaType]*v2beta1.ReplicaSpec{v2beta1.MPIReplicaTypeWorker: {}}
-	must(t, store.replace([]client.Object{first}, "100"))
+	must(t, store.replace(entriesOf(t, first), "100"))
 	second := first.DeepCopy()
 	second.ResourceVersion = "101"
 	must(t, store.put(second))

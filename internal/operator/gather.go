@@ -13,6 +13,7 @@ import (
 	"github.com/trireme-mpi/trireme/api/training"
 	"github.com/trireme-mpi/trireme/internal/diagnosis"
 	"github.com/trireme-mpi/trireme/internal/job"
+	"github.com/trireme-mpi/trireme/internal/partial"
 	"github.com/trireme-mpi/trireme/internal/plan"
 )
 
@@ -96,7 +97,11 @@ func (reconciler *Reconciler) gatherWorkload(ctx context.Context, reader client.
 	}
 	found := reconciler.kind.emptyWorkload()
 	key := client.ObjectKey{Namespace: scope.job.Namespace, Name: plan.NamesOf(scope.job).Workload}
-	if err := reader.Get(ctx, key, found); err != nil {
+	err := reader.Get(ctx, key, found)
+	if err == nil {
+		err = partial.Complete(ctx, reconciler.Live, found)
+	}
+	if err != nil {
 		return client.IgnoreNotFound(err)
 	}
 	if isOwned(found, scope.job) && reconciler.kind.managerOf(found) == training.ManagedByTrireme {

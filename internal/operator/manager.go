@@ -33,6 +33,7 @@ import (
 	"github.com/trireme-mpi/trireme/api/v2beta1"
 	"github.com/trireme-mpi/trireme/internal/admission"
 	"github.com/trireme-mpi/trireme/internal/config"
+	"github.com/trireme-mpi/trireme/internal/partial"
 	"github.com/trireme-mpi/trireme/internal/validation"
 )
 
@@ -165,8 +166,9 @@ func managerOptions(options Options) ctrl.Options {
 		// Whoever takes over knows the cluster already.
 		Controller: controllers.Controller{EnableWarmup: new(true)},
 		Cache: cache.Options{
-			DefaultTransform: cache.TransformStripManagedFields(),
+			DefaultTransform: partial.Transform,
 			ByObject:         CachedKinds(),
+			NewInformer:      partial.NewInformer,
 		},
 	}
 }

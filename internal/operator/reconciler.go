@@ -20,6 +20,7 @@ import (
 	"github.com/trireme-mpi/trireme/api/training"
 	"github.com/trireme-mpi/trireme/internal/diagnosis"
 	"github.com/trireme-mpi/trireme/internal/job"
+	"github.com/trireme-mpi/trireme/internal/partial"
 	"github.com/trireme-mpi/trireme/internal/plan"
 )
 
@@ -62,8 +63,8 @@ const (
 
 // Reconcile looks at one job.
 func (reconciler *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
-	object := reconciler.kind.empty()
-	if err := reconciler.Get(ctx, request.NamespacedName, object); err != nil {
+	object, err := reconciler.read(ctx, request.NamespacedName)
+	if err != nil {
 		if apierrors.IsNotFound(err) {
 			return reconciler.clearUp(ctx, request)
 		}
@@ -95,8 +96,22 @@ func (reconciler *Reconciler) clearUp(ctx context.Context, request ctrl.Request)
 	return result, errors.Join(err, reconciler.releaseAll(ctx, request.NamespacedName))
 }
 
+// read is a job as the cache has it. Of a large one the cache has only a part, and it
+// is read from the API server.
+func (reconciler *Reconciler) read(ctx context.Context, key client.ObjectKey) (client.Object, error) {
+	object := reconciler.kind.empty()
+	if err := reconciler.Get(ctx, key, object); err != nil {
+		return nil, err
+	}
+	return object, partial.Complete(ctx, reconciler.Live, object)
+}
+
 // look tells what the job is, and does what there is to do.
 func (reconciler *Reconciler) look(ctx context.Context, object client.Object) (ctrl.Result, error) {
+	if partial.Is(object) {
+		// A job without its spec would be taken for one without workers.
+		return ctrl.Result{}, fmt.Errorf("%s %s/%s was not read as a whole", reconciler.kind.name(), object.GetNamespace(), object.GetName())
+	}
 	made, obstacle, err := reconciler.kind.model(ctx, object)
 	if wait, hindered := errors.AsType[*notYet](err); hindered {
 		_, err = reconciler.hindered(ctx, object, *wait.answer())

@@ -34,9 +34,12 @@ import (
 	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 
 	"github.com/trireme-mpi/trireme/api/training"
+	"github.com/trireme-mpi/trireme/api/v2alpha1"
+	"github.com/trireme-mpi/trireme/api/v2beta1"
 	"github.com/trireme-mpi/trireme/internal/admission"
 	"github.com/trireme-mpi/trireme/internal/config"
 	"github.com/trireme-mpi/trireme/internal/diagnosis"
+	"github.com/trireme-mpi/trireme/internal/partial"
 )
 
 const (
@@ -66,9 +69,11 @@ func CachedKinds() map[client.Object]cache.ByObject {
 	return map[client.Object]cache.ByObject{
 		&corev1.Node{}:               {Transform: keepWhatIsRead},
 		&corev1.Pod{}:                {Label: ours, Transform: keepStatus},
-		&batchv1.Job{}:               {Label: ours},
+		&batchv1.Job{}:               {Label: ours, Transform: partial.Transform},
 		&appsv1.ControllerRevision{}: {Label: snapshots, Transform: dropContent},
 		&discoveryv1.EndpointSlice{}: {Label: ours},
+		&v2beta1.MPIJob{}:            {Transform: partial.Transform},
+		&v2alpha1.TrainJob{}:         {Transform: partial.Transform},
 	}
 }
 

@@ -125,11 +125,13 @@ func (api *API) list(in *input) (any, error) {
 	if err != nil {
 		return nil, err
 	}
+	// MPIJobs are listed as Kubernetes lists them, TrainJobs as rows of a table.
+	query.Whole = in.route.kind.Kind == job.KindMPIJob
 	page, err := api.service.List(in.context(), in.route.kind, query)
 	if err != nil {
 		return nil, err
 	}
-	if in.route.kind.Kind == job.KindMPIJob {
+	if query.Whole {
 		return listOfObjects(in.route.kind, page), nil
 	}
 	return api.listOfRows(page), nil

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/trireme-mpi/trireme/api/training"
+	"github.com/trireme-mpi/trireme/internal/budget"
 	"github.com/trireme-mpi/trireme/internal/joblog"
 	"github.com/trireme-mpi/trireme/internal/problem"
 	"github.com/trireme-mpi/trireme/internal/service"
@@ -167,15 +168,21 @@ func (api *API) writeLines(writer http.ResponseWriter, in *input, contentType st
 	begin()
 }
 
-// mostLogBytes bounds a document of lines; who wants more follows, or reads text.
-const mostLogBytes = 16 << 20
+const (
+	// mostLogBytes bounds a document of lines; who wants more follows, or reads text. It
+	// fits into what one user's answers may take.
+	mostLogBytes = 6 << 20
+	// freeLogBytes are not counted: most logs are smaller. More is taken in steps.
+	freeLogBytes = 128 << 10
+	logStep      = 1 << 20
+)
 
 // aroundLine is about what a line takes besides its text.
 const aroundLine = 256
 
 // collectLines sends all lines in one document.
 func (api *API) collectLines(writer http.ResponseWriter, in *input, lines iter.Seq2[joblog.Line, error]) {
-	list, size := logList{Logs: []logLine{}}, 0
+	list, size, taken := logList{Logs: []logLine{}}, 0, freeLogBytes
 	for line, err := range lines {
 		if err != nil {
 			api.fail(writer, in.Request, err)
@@ -184,6 +191,12 @@ func (api *API) collectLines(writer http.ResponseWriter, in *input, lines iter.S
 		if size += len(line.Text) + aroundLine; size > mostLogBytes {
 			api.fail(writer, in.Request, problem.Invalid("tailLines", "these are more than %d MB of lines; ask for fewer, or follow=true to get them as they come", mostLogBytes>>20))
 			return
+		}
+		for ; size > taken; taken += logStep {
+			if err := budget.Take(in.context(), logStep); err != nil {
+				api.fail(writer, in.Request, err)
+				return
+			}
 		}
 		list.Logs = append(list.Logs, asLogLine(line))
 	}

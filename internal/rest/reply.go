@@ -5,6 +5,7 @@ import (
 	"io"
 	"net/http"
 	"strconv"
+	"time"
 
 	"github.com/trireme-mpi/trireme/internal/problem"
 )
@@ -23,7 +24,11 @@ func (api *API) reply(writer http.ResponseWriter, request *http.Request, code in
 	send(writer, code, body)
 }
 
+// sendTimeout is what a client has to read an answer that is in memory as a whole.
+const sendTimeout = time.Minute
+
 func send(writer http.ResponseWriter, code int, body []byte) {
+	_ = http.NewResponseController(writer).SetWriteDeadline(time.Now().Add(sendTimeout))
 	header := writer.Header()
 	header.Set("Content-Type", "application/json")
 	header.Set("Content-Length", strconv.Itoa(len(body)+1))
@@ -39,6 +44,9 @@ func (api *API) fail(writer http.ResponseWriter, request *http.Request, err erro
 	told := problem.From(err)
 	if told.Code >= http.StatusInternalServerError {
 		api.Log.ErrorContext(request.Context(), "request failed", "error", err.Error(), "code", told.Code, "path", request.URL.Path, "requestID", writer.Header().Get("X-Request-Id"))
+	}
+	if told.Code == http.StatusTooManyRequests {
+		writer.Header().Set("Retry-After", "1")
 	}
 	if told.Code == http.StatusUnauthorized {
 		writer.Header().Set("WWW-Authenticate", `Bearer realm="trireme"`)

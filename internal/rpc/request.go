@@ -81,10 +81,14 @@ type ofList interface {
 	GetContinueToken() string
 }
 
+// pageBytes is how large a page may become: clients of gRPC accept messages of 4 MiB,
+// unless they are told otherwise.
+const pageBytes = 3 << 20
+
 func queryOf(request ofList) (live.Query, error) {
 	query := live.Query{
 		Namespace: request.GetNamespace(), Status: request.GetStatus(), Name: request.GetNameContains(),
-		Sort: request.GetSort(), Limit: int(request.GetLimit()), Continue: request.GetContinueToken(),
+		Sort: request.GetSort(), Limit: int(request.GetLimit()), Continue: request.GetContinueToken(), Whole: true, Bytes: pageBytes,
 	}
 	if request.GetAllNamespaces() && query.Namespace != "" {
 		return query, invalid("all_namespaces", "namespace and all_namespaces cannot both be set")

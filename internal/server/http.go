@@ -43,13 +43,14 @@ func (server *Server) handler() http.Handler {
 	}) {
 		plain = wrap(plain)
 	}
-	return http.HandlerFunc(func(writer http.ResponseWriter, request *http.Request) {
+	// What an answer took is given back when it has been written, also over gRPC.
+	return server.answers.Handler(http.HandlerFunc(func(writer http.ResponseWriter, request *http.Request) {
 		if server.rpc != nil && request.ProtoMajor == 2 && strings.HasPrefix(request.Header.Get("Content-Type"), "application/grpc") {
 			server.serveRPC(writer, request)
 			return
 		}
 		plain.ServeHTTP(writer, request)
-	})
+	}))
 }
 
 // recorded gives each request a name, and notes how it ended, also if it ended in a

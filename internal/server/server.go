@@ -17,6 +17,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/trireme-mpi/trireme/internal/access"
+	"github.com/trireme-mpi/trireme/internal/budget"
 )
 
 // Options are what differs from one server to the next.
@@ -120,6 +121,8 @@ type Server struct {
 	audit   *access.Audit
 	fair    *fair
 	sources *sources
+	// answers bounds the memory that answers take.
+	answers *budget.Budget
 	// rpc has the services, methods what is known of their methods; refusing answers
 	// calls that are not let in.
 	rpc, refusing *grpc.Server
@@ -146,6 +149,7 @@ func New(options Options) (*Server, error) {
 	server := &Server{
 		Options: options, metrics: newMetrics(options.Registry), audit: access.NewAudit(options.Audit), fair: newFair(options.Limits, mostUsers),
 		sources: newSources(options.Limits, mostSources, clock.RealClock{}),
+		answers: budget.New(budget.PerUser, budget.Overall),
 		health:  newHealth(options.Ready, options.Log), checkEvery: checkEvery, longestDoubt: longestDoubt, messageTimeout: callTimeout, bodyTimeout: bodyTimeout, writeTimeout: writeTimeout, protection: http.NewCrossOriginProtection(),
 	}
 	for _, origin := range options.Origins {

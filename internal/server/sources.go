@@ -32,8 +32,8 @@ type sources struct {
 	recent *list.List
 }
 
-// budget is what a source had left at a time.
-type budget struct {
+// allowance is what a source had left at a time.
+type allowance struct {
 	source string
 	left   float64
 	at     time.Time
@@ -68,16 +68,16 @@ func (sources *sources) take(address string) error {
 	}
 	sources.mutex.Lock()
 	defer sources.mutex.Unlock()
-	budget := sources.budget(sourceOf(address))
-	if budget.left < 1 {
+	left := sources.budget(sourceOf(address))
+	if left.left < 1 {
 		return &tooMany{
-			cause: causeUnauthenticated, after: time.Duration((1 - budget.left) / sources.rate * float64(time.Second)),
+			cause: causeUnauthenticated, after: time.Duration((1 - left.left) / sources.rate * float64(time.Second)),
 			told: problem.New(http.StatusTooManyRequests, "TooManyRequests",
 				fmt.Sprintf("Your address has sent more than %g requests a second without a valid token", sources.rate),
 				"Wait as long as Retry-After says, and send a valid token as Authorization: Bearer TOKEN"),
 		}
 	}
-	budget.left--
+	left.left--
 	return nil
 }
 
@@ -88,25 +88,25 @@ func (sources *sources) giveBack(address string) {
 	}
 	sources.mutex.Lock()
 	defer sources.mutex.Unlock()
-	budget := sources.budget(sourceOf(address))
-	budget.left = min(budget.left+1, sources.burst)
+	left := sources.budget(sourceOf(address))
+	left.left = min(left.left+1, sources.burst)
 }
 
 // budget is that of a source now. The source that was not seen for the longest time is
 // forgotten if there are too many: it has most likely its whole budget again.
-func (sources *sources) budget(source string) *budget {
+func (sources *sources) budget(source string) *allowance {
 	now := sources.clock.Now()
 	if found, is := sources.byName[source]; is {
 		sources.recent.MoveToFront(found)
-		known := found.Value.(*budget)
+		known := found.Value.(*allowance)
 		known.left = min(known.left+sources.rate*now.Sub(known.at).Seconds(), sources.burst)
 		known.at = now
 		return known
 	}
 	if oldest := sources.recent.Back(); len(sources.byName) >= sources.most {
-		delete(sources.byName, sources.recent.Remove(oldest).(*budget).source)
+		delete(sources.byName, sources.recent.Remove(oldest).(*allowance).source)
 	}
-	fresh := &budget{source: source, left: sources.burst, at: now}
+	fresh := &allowance{source: source, left: sources.burst, at: now}
 	sources.byName[source] = sources.recent.PushFront(fresh)
 	return fresh
 }

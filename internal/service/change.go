@@ -11,6 +11,7 @@ import (
 
 	"github.com/trireme-mpi/trireme/api/training"
 	"github.com/trireme-mpi/trireme/internal/access"
+	"github.com/trireme-mpi/trireme/internal/budget"
 	"github.com/trireme-mpi/trireme/internal/job"
 	"github.com/trireme-mpi/trireme/internal/jobview"
 	"github.com/trireme-mpi/trireme/internal/plan"
@@ -89,10 +90,18 @@ func deletion(dryRun bool) []client.DeleteOption {
 	return options
 }
 
+// readLive is a job as the cluster has it, read with the caller's own rights.
+func readLive(ctx context.Context, job JobRef) (*jobview.View, error) {
+	if err := budget.Take(ctx, budget.LargestObject); err != nil {
+		return nil, err
+	}
+	return job.Kind.Get(ctx, access.CallerFrom(ctx).Client, job.Namespace, job.Name)
+}
+
 // Suspend takes a job from its nodes, or gives it back.
 func (service *Service) Suspend(ctx context.Context, job JobRef, suspend bool) (client.Object, error) {
 	caller := access.CallerFrom(ctx)
-	seen, err := job.Kind.Get(ctx, caller.Client, job.Namespace, job.Name)
+	seen, err := readLive(ctx, job)
 	if err != nil {
 		return nil, err
 	}
@@ -116,7 +125,7 @@ const finishTimeout = 10 * time.Second
 // whatever goes wrong, one of them is there.
 func (service *Service) Restart(ctx context.Context, job JobRef) (client.Object, error) {
 	caller := access.CallerFrom(ctx)
-	seen, err := job.Kind.Get(ctx, caller.Client, job.Namespace, job.Name)
+	seen, err := readLive(ctx, job)
 	if err != nil {
 		return nil, err
 	}

@@ -12,11 +12,13 @@ import (
 	"github.com/trireme-mpi/trireme/api/training"
 	"github.com/trireme-mpi/trireme/api/v2alpha1"
 	"github.com/trireme-mpi/trireme/internal/access"
+	"github.com/trireme-mpi/trireme/internal/budget"
 	"github.com/trireme-mpi/trireme/internal/checks"
 	"github.com/trireme-mpi/trireme/internal/config"
 	"github.com/trireme-mpi/trireme/internal/job"
 	"github.com/trireme-mpi/trireme/internal/jobview"
 	"github.com/trireme-mpi/trireme/internal/live"
+	"github.com/trireme-mpi/trireme/internal/partial"
 	"github.com/trireme-mpi/trireme/internal/plan"
 	"github.com/trireme-mpi/trireme/internal/problem"
 	"github.com/trireme-mpi/trireme/internal/usage"
@@ -24,9 +26,33 @@ import (
 
 // podsOf are the pods of a job, with the caller's rights.
 func podsOf(ctx context.Context, from client.Reader, seen *jobview.View) ([]corev1.Pod, error) {
-	var pods corev1.PodList
-	err := from.List(ctx, &pods, client.InNamespace(seen.GetNamespace()), client.MatchingLabels(plan.Selector(seen.Identity())))
-	return pods.Items, err
+	if err := budget.Take(ctx, pageWeight); err != nil {
+		return nil, err
+	}
+	var found []corev1.Pod
+	selected := []client.ListOption{client.InNamespace(seen.GetNamespace()), client.MatchingLabels(plan.Selector(seen.Identity()))}
+	err := inPages(ctx, from, func() *corev1.PodList { return &corev1.PodList{} }, selected, func(page *corev1.PodList) {
+		for i := range page.Items {
+			partial.TrimPod(&page.Items[i])
+			found = append(found, page.Items[i])
+		}
+	})
+	return found, err
+}
+
+// inPages reads a list in pages, so that no more than one of them is in memory.
+func inPages[List client.ObjectList](ctx context.Context, from client.Reader, blank func() List, selected []client.ListOption, visit func(List)) error {
+	next := ""
+	for {
+		page := blank()
+		if err := from.List(ctx, page, append(selected, client.Limit(partial.PageSize), client.Continue(next))...); err != nil {
+			return err
+		}
+		visit(page)
+		if next = page.GetContinue(); next == "" {
+			return nil
+		}
+	}
 }
 
 // Usage is what the pods of a job use and have used.
@@ -120,26 +146,40 @@ func (service *Service) active(ctx context.Context, kind *jobview.Kind, namespac
 	return count, nil
 }
 
+// pageWeight is about what one page of a list takes that is read from the API server.
+const pageWeight = 4 << 20
+
 // Runtimes are those of the cluster and of a namespace.
 func (service *Service) Runtimes(ctx context.Context, query RuntimeQuery) ([]Runtime, error) {
+	if err := budget.Take(ctx, pageWeight); err != nil {
+		return nil, err
+	}
 	from := access.CallerFrom(ctx).Client
 	found := []Runtime{}
+	// Only what identifies them is kept of each page.
+	keep := func(one Runtime) {
+		one.Object = nil
+		found = append(found, one)
+	}
 	if !query.OnlyOwn {
-		var everywhere v2alpha1.ClusterTrainingRuntimeList
-		if err := from.List(ctx, &everywhere); err != nil {
+		err := inPages(ctx, from, func() *v2alpha1.ClusterTrainingRuntimeList { return &v2alpha1.ClusterTrainingRuntimeList{} }, nil, func(page *v2alpha1.ClusterTrainingRuntimeList) {
+			for i := range page.Items {
+				keep(runtimeOf(v2alpha1.RuntimeKindCluster, &page.Items[i], &page.Items[i].Spec))
+			}
+		})
+		if err != nil {
 			return nil, err
-		}
-		for i := range everywhere.Items {
-			found = append(found, runtimeOf(v2alpha1.RuntimeKindCluster, &everywhere.Items[i], &everywhere.Items[i].Spec))
 		}
 	}
 	if query.Namespace != "" {
-		var here v2alpha1.TrainingRuntimeList
-		if err := from.List(ctx, &here, client.InNamespace(query.Namespace)); err != nil {
+		own := []client.ListOption{client.InNamespace(query.Namespace)}
+		err := inPages(ctx, from, func() *v2alpha1.TrainingRuntimeList { return &v2alpha1.TrainingRuntimeList{} }, own, func(page *v2alpha1.TrainingRuntimeList) {
+			for i := range page.Items {
+				keep(runtimeOf(v2alpha1.RuntimeKindNamespaced, &page.Items[i], &page.Items[i].Spec))
+			}
+		})
+		if err != nil {
 			return nil, err
-		}
-		for i := range here.Items {
-			found = append(found, runtimeOf(v2alpha1.RuntimeKindNamespaced, &here.Items[i], &here.Items[i].Spec))
 		}
 	}
 	return slices.DeleteFunc(found, func(one Runtime) bool {

@@ -45,7 +45,7 @@ func (service *Service) view(ctx context.Context, job JobRef) (*jobview.View, er
 	caller := access.CallerFrom(ctx)
 	found, err := service.Jobs(caller).Get(ctx, job.Kind, job.Namespace, job.Name)
 	if err != nil && problem.From(err).Code == http.StatusNotFound {
-		seen, err := job.Kind.Get(ctx, caller.Client, job.Namespace, job.Name)
+		seen, err := readLive(ctx, job)
 		if err != nil {
 			return nil, err
 		}

@@ -16,6 +16,7 @@ import (
 	"github.com/trireme-mpi/trireme/api/v2alpha1"
 	"github.com/trireme-mpi/trireme/api/v2beta1"
 	"github.com/trireme-mpi/trireme/internal/job"
+	"github.com/trireme-mpi/trireme/internal/partial"
 	"github.com/trireme-mpi/trireme/internal/validation"
 )
 
@@ -96,8 +97,11 @@ func emptyJob(kind job.Kind) client.Object {
 // find reads an object, from the cache if it is there.
 func (reader *Reader) find(ctx context.Context, key client.ObjectKey, object client.Object) (bool, error) {
 	err := reader.Cache.Get(ctx, key, object)
-	if apierrors.IsNotFound(err) {
+	switch {
+	case apierrors.IsNotFound(err):
 		err = reader.Live.Get(ctx, key, object)
+	case err == nil:
+		err = partial.Complete(ctx, reader.Live, object)
 	}
 	if err == nil || apierrors.IsNotFound(err) {
 		return err == nil, nil

@@ -86,6 +86,9 @@ func (operator *Operator) WaitUntilReady(t testing.TB) {
 	})
 }
 
+// PID is the operator's process.
+func (operator *Operator) PID() int { return operator.command.Process.Pid }
+
 // Stop ends the operator as a kubelet does, and fails the test if it does not
 // end well.
 func (operator *Operator) Stop(t testing.TB) {

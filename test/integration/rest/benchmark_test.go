@@ -45,7 +45,7 @@ const (
 func BenchmarkREST(b *testing.B) {
 	cluster := startCluster(b)
 	cluster.fill(b)
-	measured := &measured{program: cluster.startProgram(b), reader: cluster.reader(b)}
+	measured := &measured{program: cluster.startProgram(b, []string{"GOMAXPROCS=1"}, "--requests-per-second", "100000", "--burst", "100000"), reader: cluster.reader(b)}
 	b.Run("list", measured.lists)
 	b.Run("mixed", measured.mixed)
 }
@@ -104,7 +104,7 @@ type program struct {
 	process *os.Process
 }
 
-func (cluster *cluster) startProgram(b *testing.B) *program {
+func (cluster *cluster) startProgram(b *testing.B, environment []string, arguments ...string) *program {
 	b.Helper()
 	folder := b.TempDir()
 	build := exec.Command("go", "build", "-buildvcs=false", "-o", folder, "./cmd/server")
@@ -113,9 +113,9 @@ func (cluster *cluster) startProgram(b *testing.B) *program {
 		b.Fatalf("build the server: %v\n%s", err, output)
 	}
 	address := fmt.Sprintf("127.0.0.1:%d", deployed.FreePort(b))
-	command := exec.Command(filepath.Join(folder, "server"), "--address", address, "--probe-address", "", "--operator-namespace", deployed.Namespace,
-		"--grace", "0s", "--requests-per-second", "100000", "--burst", "100000")
-	command.Env = append(os.Environ(), "GOMAXPROCS=1", "KUBECONFIG="+deployed.Write(b, "kubeconfig", cluster.serverKubeconfig))
+	command := exec.Command(filepath.Join(folder, "server"), append([]string{"--address", address, "--probe-address", "", "--operator-namespace", deployed.Namespace,
+		"--grace", "0s"}, arguments...)...)
+	command.Env = append(append(os.Environ(), environment...), "KUBECONFIG="+deployed.Write(b, "kubeconfig", cluster.serverKubeconfig))
 	if err := command.Start(); err != nil {
 		b.Fatal(err)
 	}
@@ -141,7 +141,12 @@ func (cluster *cluster) startProgram(b *testing.B) *program {
 // processor is how long the program has been working.
 func (program *program) processor(b *testing.B) time.Duration {
 	b.Helper()
-	content, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", program.process.Pid))
+	return processor(b, program.process.Pid)
+}
+
+func processor(b *testing.B, pid int) time.Duration {
+	b.Helper()
+	content, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
 		b.Fatal(err)
 	}

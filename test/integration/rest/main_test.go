@@ -44,19 +44,24 @@ func TestMain(m *testing.M) {
 // cluster is an API server that knows the job APIs and the roles. Nobody works on the
 // jobs but the test.
 type cluster struct {
-	admin client.WithWatch
-	typed kubernetes.Interface
+	environment *envtest.Environment
+	admin       client.WithWatch
+	typed       kubernetes.Interface
 	// server is what the server is: a service account with the role of config/server.
 	server           *rest.Config
 	serverKubeconfig []byte
 }
 
-func startCluster(t testing.TB) *cluster {
+func startCluster(t testing.TB, options ...func(*envtest.Environment)) *cluster {
 	t.Helper()
-	environment := controlplane.Start(t, &envtest.Environment{CRDDirectoryPaths: []string{filepath.Join(deployed.Repository(), "config/crd")}})
+	environment := &envtest.Environment{CRDDirectoryPaths: []string{filepath.Join(deployed.Repository(), "config/crd")}}
+	for _, option := range options {
+		option(environment)
+	}
+	controlplane.Start(t, environment)
 	config := rest.CopyConfig(environment.Config)
 	config.QPS = -1
-	made := &cluster{}
+	made := &cluster{environment: environment}
 	var err error
 	if made.admin, err = connection.NewMaker().Client(config, nil); err != nil {
 		t.Fatal(err)
@@ -202,6 +207,7 @@ func TestServer(t *testing.T) {
 	for name, test := range map[string]func(*testing.T, *world){
 		"jobs live":                  jobsLive,
 		"lists":                      lists,
+		"large jobs":                 largeJobs,
 		"bad input":                  badInput,
 		"others' jobs":               othersJobs,
 		"places":                     places,

@@ -100,7 +100,7 @@ func (world *world) kept(t *testing.T) map[client.Object]string {
 	t.Helper()
 	found := map[client.Object]string{}
 	for _, kind := range jobview.Kinds {
-		page, err := world.cache.List(t.Context(), kind, live.Query{Limit: live.MaxLimit})
+		page, err := world.cache.List(t.Context(), kind, live.Query{Limit: live.MaxLimit, Whole: true})
 		if err != nil {
 			t.Fatal(err)
 		}
