@@ -68,16 +68,16 @@ func (sources *sources) take(address string) error {
 	}
 	sources.mutex.Lock()
 	defer sources.mutex.Unlock()
-	left := sources.budget(sourceOf(address))
-	if left.left < 1 {
+	account := sources.allowanceOf(sourceOf(address))
+	if account.left < 1 {
 		return &tooMany{
-			cause: causeUnauthenticated, after: time.Duration((1 - left.left) / sources.rate * float64(time.Second)),
+			cause: causeUnauthenticated, after: time.Duration((1 - account.left) / sources.rate * float64(time.Second)),
 			told: problem.New(http.StatusTooManyRequests, "TooManyRequests",
 				fmt.Sprintf("Your address has sent more than %g requests a second without a valid token", sources.rate),
 				"Wait as long as Retry-After says, and send a valid token as Authorization: Bearer TOKEN"),
 		}
 	}
-	left.left--
+	account.left--
 	return nil
 }
 
@@ -88,13 +88,13 @@ func (sources *sources) giveBack(address string) {
 	}
 	sources.mutex.Lock()
 	defer sources.mutex.Unlock()
-	left := sources.budget(sourceOf(address))
-	left.left = min(left.left+1, sources.burst)
+	account := sources.allowanceOf(sourceOf(address))
+	account.left = min(account.left+1, sources.burst)
 }
 
-// budget is that of a source now. The source that was not seen for the longest time is
+// allowanceOf is what a source has left now. The source that was not seen for the longest time is
 // forgotten if there are too many: it has most likely its whole budget again.
-func (sources *sources) budget(source string) *allowance {
+func (sources *sources) allowanceOf(source string) *allowance {
 	now := sources.clock.Now()
 	if found, is := sources.byName[source]; is {
 		sources.recent.MoveToFront(found)
