@@ -279,7 +279,7 @@ var unaries = map[string]unary{
 		want: &wire.DiagnoseResponse{
 			Kind: "TrainJob", State: "Pending", Hindered: true,
 			Conditions: []*wire.Condition{{Type: "Running", Status: "False", LastTransitionTime: timestamppb.New(created), ObservedGeneration: 2}},
-			Findings: []*wire.Finding{{Rank: "certain", Check: "Quota", Title: "t", Cause: "c", Object: "o", Fix: "f", Documentation: "d"}},
+			Findings:   []*wire.Finding{{Rank: "certain", Check: "Quota", Title: "t", Cause: "c", Object: "o", Fix: "f", Documentation: "d"}},
 		},
 	},
 	"Preflight of a namespace": {

@@ -160,7 +160,7 @@ func (script *scripted) Diagnose(_ context.Context, ref service.JobRef) (*checks
 	return &checks.Diagnosis{
 		Kind: string(ref.Kind.Kind), State: "Pending", Hindered: true,
 		Conditions: []checks.Answered{{Type: "Running", Status: "False", LastTransitionTime: &metav1.Time{Time: created}, ObservedGeneration: 2}},
-		Findings: []checks.Finding{{Rank: checks.Certain, Check: "Quota", Title: "t", Cause: "c", Object: "o", Fix: "f", Documentation: "d"}},
+		Findings:   []checks.Finding{{Rank: checks.Certain, Check: "Quota", Title: "t", Cause: "c", Object: "o", Fix: "f", Documentation: "d"}},
 	}, script.note("diagnose %s", refText(ref))
 }
 
