@@ -16,7 +16,7 @@ const usage = `mpi-agent starts MPI in the pods of a job.
 
   mpi-agent worker                   serve a worker
   mpi-agent launch [--] COMMAND...   run a command once every worker can be reached
-  mpi-agent gate                     only wait until every worker can be reached
+  mpi-agent gate [COMMAND...]        only wait until every worker can be reached
   mpi-agent hosts                    print the workers that can be reached now
   mpi-agent install DIRECTORY        copy the agent
   mpi-agent [rsh] [OPTION...] HOST COMMAND...
@@ -48,7 +48,7 @@ func run(name string, arguments []string) int {
 		}
 		return agent.Launch(context.Background(), rest, false)
 	case "gate":
-		return agent.Launch(context.Background(), nil, true)
+		return agent.Launch(context.Background(), rest, true)
 	case "hosts":
 		return report(agent.PrintHosts(os.Stdout))
 	case "install":

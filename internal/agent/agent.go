@@ -53,6 +53,8 @@ const (
 	PortVariable     = "TRIREME_SSH_PORT"
 	// GateTimeoutVariable is how long workers may take to be reached once all of them run.
 	GateTimeoutVariable = "TRIREME_GATE_TIMEOUT"
+	// PortsVariable names the ports that are checked, or is off.
+	PortsVariable = "TRIREME_MPI_PORTS"
 	// GraceVariable is how long a worker's processes have to end.
 	GraceVariable = "TRIREME_GRACE"
 	// StragglerTimeoutVariable is how long some hosts may go on after others have ended.

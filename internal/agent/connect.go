@@ -37,6 +37,11 @@ const (
 	Stopped Trouble = "Stopped"
 	// NotStarted: the host was reached, and has not what mpirun wants to start.
 	NotStarted Trouble = "NotStarted"
+	// PortsBlocked: the host was reached by SSH, and cannot connect to another one on
+	// the ports that MPI uses.
+	PortsBlocked Trouble = "PortsBlocked"
+	// NoFreePort: all ports that MPI is set to use are taken on the host.
+	NoFreePort Trouble = "NoFreePort"
 )
 
 // advice is what to look at.
@@ -47,6 +52,8 @@ var advice = map[Trouble]string{
 	HostKeyWrong: "another pod answers under this name, or the pod was started with the key of another job",
 	KeyRefused:   "the pod was started with the key of another job",
 	Broken:       "the connection broke; see the pod's log",
+	PortsBlocked: "a NetworkPolicy, a service mesh such as Istio or a firewall blocks them: allow TCP between all pods of the job, on all ports or on a range that you set for MPI",
+	NoFreePort:   "set a larger range, or stop what uses these ports",
 }
 
 // connectError is why a host cannot be reached, in words for users.

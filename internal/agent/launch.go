@@ -71,6 +71,9 @@ func Launch(ctx context.Context, command []string, gateOnly bool) int {
 	if len(passed.unreached) > 0 {
 		return launch.end(unreachable(len(launch.hosts), passed), passed)
 	}
+	if len(passed.blocked) > 0 {
+		return launch.end(blocked(len(launch.hosts), passed.blocked), passed)
+	}
 	fmt.Fprintf(os.Stderr, "trireme: %d workers reached in %.2f s\n", len(launch.hosts), time.Since(launch.started).Seconds())
 	if gateOnly {
 		return 0
@@ -153,8 +156,20 @@ func (launch *launch) passGate(ctx context.Context) (passage, error) {
 	} else if caller, err = newClient(launchUser + launch.id); err != nil {
 		return passage{}, err
 	}
-	clock := os.Getenv(ClockVariable)
-	return (&gate{client: caller, clock: clock, timeout: timeout}).pass(ctx, launch.hosts), nil
+	check, err := launch.portCheck()
+	if err != nil {
+		return passage{}, err
+	}
+	return (&gate{client: caller, clock: os.Getenv(ClockVariable), timeout: timeout, ports: check}).pass(ctx, launch.hosts), nil
+}
+
+// portCheck is nil where nothing is checked: only the agent opens ports for it.
+func (launch *launch) portCheck() (*portCheck, error) {
+	ports, err := parsePorts(os.Getenv(PortsVariable), os.Environ(), launch.command)
+	if ports == nil || err != nil || launch.imageSSH {
+		return nil, err
+	}
+	return newPortCheck(*ports, launch.self, len(launch.slots) > len(launch.hosts)), nil
 }
 
 // run runs the user's command and judges how it ended.
@@ -274,7 +289,7 @@ func exitCode(state *os.ProcessState) int {
 
 // end completes the report, writes it, and is the exit code.
 func (launch *launch) end(report Report, passed passage) int {
-	report.Timings.DNS, report.Timings.Connect = seconds(passed.dns), seconds(passed.connect)
+	report.Timings.DNS, report.Timings.Connect, report.Timings.Ports = seconds(passed.dns), seconds(passed.connect), seconds(passed.ports)
 	report.Timings.Total = seconds(time.Since(launch.started))
 	report.write(launch.report)
 	return report.ExitCode

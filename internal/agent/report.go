@@ -18,8 +18,12 @@ type Report struct {
 	// Reason is one of the failure reasons of a job, or empty if the run ended well.
 	Reason  string `json:"reason,omitempty"`
 	Message string `json:"message,omitempty"`
-	// Host and Rank are where it went wrong, if that is known.
+	// Trouble is what kept the hosts from each other, if the gate was not passed.
+	Trouble Trouble `json:"trouble,omitempty"`
+	// Host and Rank are where it went wrong, if that is known. Peer is the host that
+	// Host cannot connect to.
 	Host string `json:"host,omitempty"`
+	Peer string `json:"peer,omitempty"`
 	Rank *int   `json:"rank,omitempty"`
 	// RankExitCode is what the rank exited with, Signal what ended it, as far as mpirun
 	// says so.
@@ -40,6 +44,8 @@ type Timings struct {
 	// DNS and Connect are what the slowest worker took in the gate.
 	DNS     float64 `json:"dns"`
 	Connect float64 `json:"connect"`
+	// Ports is the check of the ports between all hosts.
+	Ports float64 `json:"ports"`
 	// Init is from the start of the command until the last host was asked to
 	// start its part.
 	Init float64 `json:"init"`
@@ -91,7 +97,7 @@ func (report *Report) write(path string) {
 		if len(report.Message) <= shortMessage {
 			report.Error = shorten(report.Error, shortMessage/2)
 			// It is the names that are too long: no real host has such.
-			report.Host, report.Hosts.Missing = shorten(report.Host, shortMessage), nil
+			report.Host, report.Peer, report.Hosts.Missing = shorten(report.Host, shortMessage), shorten(report.Peer, shortMessage), nil
 		}
 		report.Message = shorten(report.Message, max(len(report.Message)/2, shortMessage/2))
 	}
@@ -143,9 +149,23 @@ func unreachable(expected int, passed passage) Report {
 		message = fmt.Sprintf("cannot reach %d of %d workers: %s. The first: %s", len(hosts), expected, some(hosts), first.Message)
 	}
 	return Report{
-		Reason: ReasonSSH, Message: message, Host: first.Host, ExitCode: exitSSH,
+		Reason: ReasonSSH, Trouble: first.Trouble, Message: message, Host: first.Host, ExitCode: exitSSH,
 		Hosts: Hosts{Expected: expected, Reached: expected - len(hosts), Missing: hosts[:min(len(hosts), shownHosts)]},
 	}
+}
+
+// blocked is the report of hosts that cannot connect to each other.
+func blocked(hosts int, failures []*portFailure) Report {
+	first := failures[0]
+	message := fmt.Sprintf("%s; %s", first.Error(), advice[first.trouble])
+	if len(failures) > 1 {
+		message = fmt.Sprintf("%d connections between hosts fail. The first: %s", len(failures), message)
+	}
+	report := Report{Reason: ReasonMPI, Trouble: first.trouble, Message: message, Host: first.from, ExitCode: exitMPI, Hosts: Hosts{Expected: hosts, Reached: hosts}}
+	if first.to != first.from {
+		report.Peer = first.to
+	}
+	return report
 }
 
 func seconds(duration time.Duration) float64 { return float64(duration.Milliseconds()) / 1000 }

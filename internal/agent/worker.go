@@ -96,9 +96,7 @@ func (worker *Worker) welcome(connection net.Conn) {
 	worker.newLaunch(session.User())
 	worker.keep(session, true)
 	defer worker.keep(session, false)
-	// Forwarding of ports is asked for by such requests; all are refused. A
-	// refusal is also the answer to a client that asks whether we are still here.
-	go ssh.DiscardRequests(requests)
+	go worker.answer(session, requests)
 	for channel := range channels {
 		if channel.ChannelType() != "session" {
 			_ = channel.Reject(ssh.Prohibited, fmt.Sprintf("%s is not allowed", channel.ChannelType()))

@@ -20,3 +20,11 @@ func intelEnvironment(launch Launch) []Variable {
 
 // intelTagFlags: mpiexec.hydra has no variable for it.
 func intelTagFlags() []string { return []string{"-prepend-rank"} }
+
+// intelName is for all that Intel MPI listens on.
+const intelName = "I_MPI_PORT_RANGE"
+
+func intelPorts(read settings) Ports {
+	ranges := read.ranges(intelName)
+	return Ports{Launcher: ranges, Ranks: ranges}
+}

@@ -20,3 +20,14 @@ func mpichEnvironment(launch Launch) []Variable {
 // mpichTagFlags: mpiexec.hydra has no variable for it, other than HYDRA_CONFIG_FILE
 // for a file with this flag in it.
 func mpichTagFlags() []string { return []string{"-prepend-rank"} }
+
+// mpichNames are in the order in which Hydra reads them. The last two are Hydra's
+// alone; the processes read the others, too.
+var mpichNames = []string{
+	"MPIR_CVAR_CH3_PORT_RANGE", "MPIR_PARAM_CH3_PORT_RANGE", "MPICH_CH3_PORT_RANGE", "MPIR_CVAR_PORTRANGE", "MPIR_CVAR_PORT_RANGE",
+	"MPIR_PARAM_PORTRANGE", "MPIR_PARAM_PORT_RANGE", "MPICH_PORTRANGE", "MPICH_PORT_RANGE", "MPIEXEC_PORTRANGE", "MPIEXEC_PORT_RANGE",
+}
+
+func mpichPorts(read settings) Ports {
+	return Ports{Launcher: read.ranges(mpichNames...), Ranks: read.ranges(mpichNames[:len(mpichNames)-2]...)}
+}

@@ -34,6 +34,46 @@ func openMPIEnvironment(launch Launch) []Variable {
 	return variables
 }
 
+const (
+	openMPIPrefix = "OMPI_MCA_"
+	prrtePrefix   = "PRTE_MCA_"
+	// The first and the number of the ports that ranks listen on.
+	openMPIFirstPort = openMPIPrefix + "btl_tcp_port_min_v4"
+	openMPIPortCount = openMPIPrefix + "btl_tcp_port_range_v4"
+	// openMPILowestPort is where Open MPI begins if only the number is set.
+	openMPILowestPort = 1024
+)
+
+// openMPIDaemonPorts are what mpirun and its daemons listen on: of ORTE, of PRRTE up to
+// version 3 (Open MPI 5.0), and of later ones.
+func openMPIDaemonPorts() []string {
+	return []string{
+		openMPIPrefix + "oob_tcp_static_ipv4_ports", openMPIPrefix + "oob_tcp_dynamic_ipv4_ports",
+		prrtePrefix + "oob_tcp_static_ipv4_ports", prrtePrefix + "oob_tcp_dynamic_ipv4_ports",
+		prrtePrefix + "prte_static_ipv4_ports", prrtePrefix + "prte_dynamic_ipv4_ports",
+	}
+}
+
+func openMPINames() []string {
+	return append(openMPIDaemonPorts(), openMPIFirstPort, openMPIPortCount)
+}
+
+func openMPIPorts(read settings) Ports {
+	ports := Ports{Launcher: read.ranges(openMPIDaemonPorts()...)}
+	first, begins := read.port(openMPIFirstPort)
+	count, ends := read.port(openMPIPortCount)
+	if !begins {
+		first = openMPILowestPort
+	}
+	if !ends {
+		count = maxPort
+	}
+	if begins || ends {
+		ports.Ranks = PortRanges{{first, min(first+count-1, maxPort)}}
+	}
+	return ports
+}
+
 // openMPITagFlags are understood by 4 and 5; "--output tag" only by 5.
 func openMPITagFlags() []string { return []string{"--tag-output"} }
 

@@ -295,6 +295,30 @@ func TestAddedContainersByJob(t *testing.T) {
 	}
 }
 
+// The gate checks the ports that MPI will use, wherever the user has set them.
+func TestGateKnowsThePortsOfMPI(t *testing.T) {
+	setsPorts := both(func(template *corev1.PodTemplateSpec) {
+		template.Spec.Containers[0].Env = append(template.Spec.Containers[0].Env, corev1.EnvVar{Name: "I_MPI_PORT_RANGE", Value: "50000:50500"}, corev1.EnvVar{Name: "NCCL_DEBUG", Value: "INFO"})
+	})
+	arguments := []string{"--mca", "btl_tcp_port_min_v4", "10000"}
+	for _, pod := range pods(mpiJob(launcherArgs(arguments...), setsPorts), ImageVolume) {
+		for _, container := range added(pod) {
+			var names []string
+			for _, variable := range container.Env {
+				names = append(names, variable.Name)
+			}
+			if want := append([]string{"/mpi-agent", "gate"}, arguments...); !slices.Equal(container.Command, want) {
+				t.Errorf("command %v, want %v", container.Command, want)
+			}
+			if !slices.Contains(names, "I_MPI_PORT_RANGE") || slices.Contains(names, "NCCL_DEBUG") {
+				t.Errorf("variables %v", names)
+			}
+			return
+		}
+	}
+	t.Error("there is no gate")
+}
+
 // Private keys go to whom they belong, and to nobody else.
 func TestEachRoleHasItsKeys(t *testing.T) {
 	tests := map[string]struct {
