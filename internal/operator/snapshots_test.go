@@ -65,7 +65,9 @@ func (lab *lab) snapshots() (names []string) {
 // Meanwhile the runtime changes: the next one goes on with the old one.
 func TestRuntimeOfAJobThatWasBegun(t *testing.T) {
 	lab, runtime := newTrainLab(t)
+	var order []string
 	lab.refuses = func(object client.Object) error {
+		order = append(order, fmt.Sprintf("%T", object))
 		switch object.(type) {
 		case *appsv1.ControllerRevision, *jobset.JobSet:
 			return nil
@@ -74,6 +76,9 @@ func TestRuntimeOfAJobThatWasBegun(t *testing.T) {
 	}
 	if _, err := lab.train.look(t.Context(), lab.job()); err == nil {
 		t.Fatal("nothing was refused")
+	}
+	if len(order) < 3 || order[0] != "*v1.ControllerRevision" || order[1] != "*v1alpha2.JobSet" {
+		t.Fatalf("it is created in the order %v", order)
 	}
 	first := &jobset.JobSet{}
 	lab.get(first, "train")
