@@ -3,6 +3,7 @@ package operator
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -59,6 +60,25 @@ func (lab *lab) snapshots() (names []string) {
 		names = append(names, list.Items[i].Name)
 	}
 	return names
+}
+
+// Nothing is created before the JobSet, which tells what the job was begun with.
+func TestJobSetIsCreatedFirst(t *testing.T) {
+	lab, _ := newTrainLab(t)
+	var tried []string
+	lab.refuses = func(object client.Object) error {
+		tried = append(tried, fmt.Sprintf("%T", object))
+		if _, is := object.(*jobset.JobSet); is {
+			return apierrors.NewInternalError(fmt.Errorf("stopped"))
+		}
+		return nil
+	}
+	if _, err := lab.train.look(t.Context(), lab.job()); err == nil {
+		t.Fatal("nothing was refused")
+	}
+	if want := []string{"*v1.ControllerRevision", "*v1alpha2.JobSet"}; !slices.Equal(tried, want) {
+		t.Errorf("it tried to create %v, want %v", tried, want)
+	}
 }
 
 // The first operator stops after it has created the JobSet and before anything else.
