@@ -10,6 +10,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
+// eventsPage is how many events are read at a time: a namespace may have very many, of
+// other jobs.
+const eventsPage = 500
+
 // Events are the events of a job, and the warnings of its pods, oldest first. That
 // images were pulled and containers started, the timeline says already.
 func Events(ctx context.Context, from client.Reader, seen *View, pods map[string]bool) ([]corev1.Event, error) {
@@ -22,15 +26,18 @@ func Events(ctx context.Context, from client.Reader, seen *View, pods map[string
 			return pods[event.InvolvedObject.Name] && event.Type == corev1.EventTypeWarning
 		},
 	} {
-		var events corev1.EventList
-		err := from.List(ctx, &events, client.InNamespace(seen.GetNamespace()), client.MatchingFieldsSelector{Selector: fields.OneTermEqualSelector("involvedObject.kind", kind)})
-		if err != nil {
-			return nil, err
-		}
-		for i := range events.Items {
-			if wanted(&events.Items[i]) {
-				found = append(found, events.Items[i])
+		options := &client.ListOptions{Namespace: seen.GetNamespace(), FieldSelector: fields.OneTermEqualSelector("involvedObject.kind", kind), Limit: eventsPage}
+		for next := true; next; next = options.Continue != "" {
+			var events corev1.EventList
+			if err := from.List(ctx, &events, options); err != nil {
+				return nil, err
 			}
+			for i := range events.Items {
+				if wanted(&events.Items[i]) {
+					found = append(found, events.Items[i])
+				}
+			}
+			options.Continue = events.Continue
 		}
 	}
 	slices.SortStableFunc(found, func(one, other corev1.Event) int {

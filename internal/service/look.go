@@ -24,6 +24,10 @@ import (
 	"github.com/trireme-mpi/trireme/internal/usage"
 )
 
+// pageWeight is what a call takes of the budget that reads lists from the API server,
+// whatever they turn out to be: a user may make two of them at a time.
+const pageWeight = 4 << 20
+
 // podsOf are the pods of a job, with the caller's rights.
 func podsOf(ctx context.Context, from client.Reader, seen *jobview.View) ([]corev1.Pod, error) {
 	if err := budget.Take(ctx, pageWeight); err != nil {
@@ -76,6 +80,9 @@ func (service *Service) gatherer(ctx context.Context) *checks.Gatherer {
 // Diagnose finds what keeps a job from running, or why it failed.
 func (service *Service) Diagnose(ctx context.Context, ref JobRef) (*checks.Diagnosis, error) {
 	seen, err := service.view(ctx, ref)
+	if err == nil {
+		err = budget.Take(ctx, pageWeight)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -85,6 +92,9 @@ func (service *Service) Diagnose(ctx context.Context, ref JobRef) (*checks.Diagn
 
 // Preflight finds what would keep a job from running, or all jobs of a namespace.
 func (service *Service) Preflight(ctx context.Context, kind *jobview.Kind, namespace string, object client.Object) (*checks.Prechecked, error) {
+	if err := budget.Take(ctx, pageWeight); err != nil {
+		return nil, err
+	}
 	writer := access.CallerFrom(ctx).Client
 	gatherer := service.gatherer(ctx)
 	if object == nil {
@@ -145,9 +155,6 @@ func (service *Service) active(ctx context.Context, kind *jobview.Kind, namespac
 	}
 	return count, nil
 }
-
-// pageWeight is about what one page of a list takes that is read from the API server.
-const pageWeight = 4 << 20
 
 // Runtimes are those of the cluster and of a namespace.
 func (service *Service) Runtimes(ctx context.Context, query RuntimeQuery) ([]Runtime, error) {
