@@ -76,8 +76,10 @@ func (snapshots *snapshots) of(ctx context.Context, trainJob *v2alpha1.TrainJob,
 	if found == nil {
 		return nil, obstacle, err
 	}
-	if obstacle, err = snapshots.ensure(ctx, trainJob.Namespace, found); obstacle != nil || err != nil {
-		return nil, obstacle, err
+	// What cannot be stored again does not stop a job whose runtime is known: its
+	// namespace may be about to be deleted, or somebody has taken the name.
+	if _, err = snapshots.ensure(ctx, trainJob.Namespace, found); err != nil {
+		return nil, nil, err
 	}
 	return found, nil, nil
 }

@@ -188,7 +188,7 @@ func TestLostSnapshots(t *testing.T) {
 	}{
 		"the runtime is the same":                   {},
 		"the runtime has changed":                   {changes: true, want: "RuntimeSnapshotLost"},
-		"it is forged":                              {forged: true, want: "NameTaken"},
+		"it is forged":                              {forged: true},
 		"it is forged, and the runtime has changed": {forged: true, changes: true, want: "RuntimeSnapshotLost"},
 	}
 	type scene struct {
@@ -222,7 +222,8 @@ func TestLostSnapshots(t *testing.T) {
 	for name, tc := range cases {
 		scene := scenes[name]
 		if tc.want == "" {
-			scene.place.untilSnapshots(scene.old)
+			scene.place.Patch(scene.job, `{"spec":{"suspend":null}}`)
+			scene.place.untilObjects(trainJobObjects...)
 			continue
 		}
 		scene.place.Until(name, scene.job, func() error {
