@@ -124,7 +124,8 @@ func addLauncherFiles(pod *corev1.PodSpec, made *job.Job, parts Parts) {
 
 // addGate holds a launcher back that runs its image's entrypoint.
 func addGate(pod *corev1.PodSpec, made *job.Job, parts Parts) {
-	gate := agentContainer(GateContainer, pod, parts.Delivery.Image, "gate")
+	// The arguments of mpirun may say which ports it uses.
+	gate := agentContainer(GateContainer, pod, parts.Delivery.Image, append([]string{"gate"}, pod.Containers[0].Args...)...)
 	for _, mounted := range pod.Containers[0].VolumeMounts {
 		// An image's own ssh logs in by itself; its gate needs no key.
 		needsKeys := mounted.Name == keysVolume && made.WorkersRunAgent()
@@ -134,7 +135,7 @@ func addGate(pod *corev1.PodSpec, made *job.Job, parts Parts) {
 	}
 	// With what the user says about it.
 	for _, variable := range pod.Containers[0].Env {
-		if strings.HasPrefix(variable.Name, agent.VariablePrefix) {
+		if strings.HasPrefix(variable.Name, agent.VariablePrefix) || mpi.SetsPorts(variable.Name) {
 			gate.Env = append(gate.Env, variable)
 		}
 	}

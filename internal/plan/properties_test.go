@@ -295,6 +295,31 @@ func TestAddedContainersByJob(t *testing.T) {
 	}
 }
 
+// The gate checks the ports that MPI will use, wherever the user has set them.
+func TestGateKnowsThePortsOfMPI(t *testing.T) {
+	setsPorts := both(func(template *corev1.PodTemplateSpec) {
+		template.Spec.Containers[0].Env = append(template.Spec.Containers[0].Env, corev1.EnvVar{Name: "I_MPI_PORT_RANGE", Value: "50000:50500"}, corev1.EnvVar{Name: "NCCL_DEBUG", Value: "INFO"})
+	})
+	arguments := []string{"--mca", "btl_tcp_port_min_v4", "10000"}
+	var gates []corev1.Container
+	for _, pod := range pods(mpiJob(launcherArgs(arguments...), setsPorts), ImageVolume) {
+		gates = append(gates, added(pod)...)
+	}
+	if len(gates) != 1 {
+		t.Fatalf("%d containers were added, want the gate alone", len(gates))
+	}
+	if want := append([]string{"/mpi-agent", "gate"}, arguments...); !slices.Equal(gates[0].Command, want) {
+		t.Errorf("command %v, want %v", gates[0].Command, want)
+	}
+	var names []string
+	for _, variable := range gates[0].Env {
+		names = append(names, variable.Name)
+	}
+	if !slices.Contains(names, "I_MPI_PORT_RANGE") || slices.Contains(names, "NCCL_DEBUG") {
+		t.Errorf("variables %v", names)
+	}
+}
+
 // Private keys go to whom they belong, and to nobody else.
 func TestEachRoleHasItsKeys(t *testing.T) {
 	tests := map[string]struct {
