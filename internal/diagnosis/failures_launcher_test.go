@@ -90,6 +90,25 @@ var reportedFailures = []failureRow{
 		reason: training.FailureSSHConnection, who: theLauncher + ": cannot reach 2 of 2 workers", cause: "cannot reach 2 of 2 workers", advice: "kubectl describe pod {worker 0} -n team",
 	},
 	{
+		name: "workers cannot connect to each other", start: starts,
+		happen: func(scene *scene) {
+			report := agent.Report{Reason: agent.ReasonMPI, Trouble: agent.PortsBlocked, Peer: plan.WorkerHost(scene.made, 0), ExitCode: 71,
+				Message: "train-worker-1 cannot connect to train-worker-0 on TCP port 41234 (no answer)"}
+			reports(report, 1, judged)(scene)
+		},
+		reason: training.FailureMPIInitialization, who: secondWorker, cause: "train-worker-1 cannot connect to train-worker-0 on TCP port 41234", advice: "kubectl get networkpolicy -n team",
+	},
+	{
+		name: "a worker cannot connect to one that was killed for its memory", start: starts,
+		happen: func(scene *scene) {
+			report := agent.Report{Reason: agent.ReasonMPI, Trouble: agent.PortsBlocked, Peer: plan.WorkerHost(scene.made, 0), ExitCode: 71,
+				Message: "train-worker-1 cannot connect to train-worker-0 on TCP port 41234 (connection refused)"}
+			reports(report, 1, judged)(scene)
+			scene.worker(0, outOfMemory(judged))
+		},
+		reason: training.FailureWorker, who: "Worker 0", cause: "used more memory than its limit of 4Gi", advice: "Give workers more memory",
+	},
+	{
 		name: "a worker is known by its whole name",
 		happen: func(scene *scene) {
 			host := plan.WorkerHost(scene.made, 1) + ".train-worker.team.svc.cluster.local"

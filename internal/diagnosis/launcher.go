@@ -133,12 +133,18 @@ func (view *view) launcherExit(ended *corev1.ContainerStateTerminated) *failure 
 func (view *view) reported(report *agent.Report, at time.Time) (training.FailureReason, string, *training.FailedProcess) {
 	reason := training.FailureReason(report.Reason)
 	pod := view.byHost(report.Host)
-	if pod != nil {
-		if found := explanation(pod, reason, at); found != nil {
+	for _, named := range []*corev1.Pod{pod, view.byHost(report.Peer)} {
+		if named == nil {
+			continue
+		}
+		if found := explanation(named, reason, at); found != nil {
 			return training.FailureWorker, view.sentence(found), nil
 		}
 	}
 	advice := "The launcher's log says more: " + logCommand(view.launcher, view.launcherContainer().Name) + "."
+	if report.Trouble == agent.PortsBlocked {
+		advice = fmt.Sprintf("kubectl get networkpolicy -n %s lists the policies of the namespace.", view.job.Namespace)
+	}
 	if pod == nil {
 		pod = view.launcher
 	} else if len(report.Hosts.Missing) > 1 {

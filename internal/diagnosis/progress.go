@@ -216,7 +216,7 @@ func (view *view) commandBegan(report *agent.Report) time.Time {
 	if ended == nil || ended.StartedAt.IsZero() {
 		return time.Time{}
 	}
-	gate := report.Timings.DNS + report.Timings.Connect
+	gate := report.Timings.DNS + report.Timings.Connect + report.Timings.Ports
 	return earlier(ended.StartedAt.Add(seconds(gate)), ended.FinishedAt.Time)
 }
 

@@ -116,6 +116,10 @@ func TestTimelineOfAShortJob(t *testing.T) {
 			0, `{"timings":{"dns":0.5,"connect":0.5,"init":2},"hosts":{"expected":2,"reached":2}}`,
 			map[training.TimelineStep]float64{training.StepPodsReady: 4, training.StepWorkersReached: 4, training.StepFirstRankUp: 6}, true,
 		},
+		"with a report of a check of ports": {
+			0, `{"timings":{"dns":0.5,"connect":0.5,"ports":1,"init":2},"hosts":{"expected":2,"reached":2}}`,
+			map[training.TimelineStep]float64{training.StepPodsReady: 5, training.StepWorkersReached: 5, training.StepFirstRankUp: 7}, true,
+		},
 		"with a report that is longer than the run": {
 			0, `{"timings":{"dns":0.5,"connect":0.5,"init":2000},"hosts":{"expected":2,"reached":2}}`,
 			map[training.TimelineStep]float64{training.StepPodsReady: 4, training.StepWorkersReached: 4, training.StepFirstRankUp: 9}, true,
