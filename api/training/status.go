@@ -202,7 +202,11 @@ type WorkerPodStatus struct {
 
 // TimelineEntry is a step that a job has reached.
 type TimelineEntry struct {
-	// step that was reached.
+	// step that was reached. WorkersReached is when the launcher had logged in to every
+	// worker and had checked the ports that MPI uses. FirstRankUp is when mpirun had logged
+	// in to the last worker to start processes there. The processes and MPI_Init start
+	// after that and are not measured. FirstRankUp is set when the launcher has ended; it is
+	// missing if the workers run an sshd of their image.
 	// +required
 	Step TimelineStep `json:"step"`
 
@@ -224,9 +228,10 @@ const (
 	StepScheduled TimelineStep = "Scheduled"
 	// StepPodsReady: every worker is ready.
 	StepPodsReady TimelineStep = "PodsReady"
-	// StepWorkersReached: the launcher has logged in to every worker.
+	// StepWorkersReached: the launcher has logged in to every worker, and has checked the
+	// ports that MPI uses.
 	StepWorkersReached TimelineStep = "WorkersReached"
-	// StepFirstRankUp: MPI has started a process.
+	// StepFirstRankUp: mpirun has logged in to the last worker to start processes there.
 	StepFirstRankUp TimelineStep = "FirstRankUp"
 	// StepFinished: the job has ended.
 	StepFinished TimelineStep = "Finished"

@@ -241,6 +241,12 @@ func (screen *liveView) finish(last *view) {
 	printTimeline(screen.to, last, "  ")
 }
 
+// stepMeanings say what is measured, where the name of a step does not.
+var stepMeanings = map[training.TimelineStep]string{
+	training.StepWorkersReached: "the launcher has reached all workers",
+	training.StepFirstRankUp:    "mpirun has logged in to all workers",
+}
+
 // printTimeline shows when a job reached which step, and what each step took.
 func printTimeline(to io.Writer, seen *view, indent string) {
 	before := seen.Submitted.Time
@@ -249,7 +255,7 @@ func printTimeline(to io.Writer, seen *view, indent string) {
 		if entry.Step != training.StepSubmitted {
 			took = "+" + seconds(entry.Time.Sub(before))
 		}
-		line := fmt.Sprintf("%s%-16s%8s  %7s", indent, entry.Step, seconds(entry.Time.Sub(seen.Submitted.Time)), took)
+		line := fmt.Sprintf("%s%-16s%8s  %7s  %s", indent, entry.Step, seconds(entry.Time.Sub(seen.Submitted.Time)), took, stepMeanings[entry.Step])
 		fmt.Fprintln(to, strings.TrimRight(line, " "))
 		before = entry.Time.Time
 	}

@@ -46,8 +46,8 @@ MEMORY-USED are measured by the metrics API (metrics.k8s.io); "-" where there is
 WAITED is the time from Submitted to Scheduled: until every pod has a node. It counts on
 as long as a pod has none; time in a queue, or suspended, is in it.
 GPU-S-IDLE are GPU-seconds held and not used: the job's GPUs times the time from Scheduled
-to FirstRankUp. When the first rank came up is known once the launcher has ended; before
-that WorkersReached, the start of mpirun, stands in for it.
+to FirstRankUp, when mpirun had logged in to the last worker. That is known once the
+launcher has ended; before that WorkersReached, the start of mpirun, stands in for it.
 GPU-S-QUEUED (-o wide) are GPU-seconds asked for and not given: the job's GPUs times WAITED.
 
 The last line is the sum. What is asked and used counts in it until a job has ended.`,

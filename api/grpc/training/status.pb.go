@@ -207,7 +207,8 @@ func (x *WorkerPodStatus) GetOtherFields() *structpb.Struct {
 type TimelineEntry struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// step: Submitted, Admitted, Scheduled, PodsReady, WorkersReached, FirstRankUp or
-	// Finished.
+	// Finished. FirstRankUp is when mpirun had logged in to the last worker to start
+	// processes there.
 	Step          string                 `protobuf:"bytes,1,opt,name=step,proto3" json:"step,omitempty"`
 	Time          *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=time,proto3" json:"time,omitempty"`
 	OtherFields   *structpb.Struct       `protobuf:"bytes,100,opt,name=other_fields,json=otherFields,proto3" json:"other_fields,omitempty"`

@@ -80,6 +80,7 @@ func TestKubectlExplain(t *testing.T) {
 		"trainjob.spec.trainer.numNodes":                             "number of workers; the launcher is one pod more",
 		"trainjob.spec.initializer.storage.claimName":                "PersistentVolumeClaim that is there already",
 		"trainjob.status.failureReason":                              "GangSchedulingTimeout LauncherFailed WorkerFailed SSHConnectionFailed",
+		"trainjob.status.timeline.step":                              "FirstRankUp is when mpirun had logged in to the last worker to start processes there",
 		"clustertrainingruntime.spec.podGroupPolicy.coscheduling":    "PodGroup of scheduler-plugins",
 		"trainingruntime.spec.constraints.requiredNodeLabels":        "labels that the nodes of the workers must have",
 		"trainingruntime.spec.template.spec.replicatedJobs.template": "Its first container is the one that runs the",
