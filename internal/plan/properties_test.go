@@ -301,22 +301,23 @@ func TestGateKnowsThePortsOfMPI(t *testing.T) {
 		template.Spec.Containers[0].Env = append(template.Spec.Containers[0].Env, corev1.EnvVar{Name: "I_MPI_PORT_RANGE", Value: "50000:50500"}, corev1.EnvVar{Name: "NCCL_DEBUG", Value: "INFO"})
 	})
 	arguments := []string{"--mca", "btl_tcp_port_min_v4", "10000"}
+	var gates []corev1.Container
 	for _, pod := range pods(mpiJob(launcherArgs(arguments...), setsPorts), ImageVolume) {
-		for _, container := range added(pod) {
-			var names []string
-			for _, variable := range container.Env {
-				names = append(names, variable.Name)
-			}
-			if want := append([]string{"/mpi-agent", "gate"}, arguments...); !slices.Equal(container.Command, want) {
-				t.Errorf("command %v, want %v", container.Command, want)
-			}
-			if !slices.Contains(names, "I_MPI_PORT_RANGE") || slices.Contains(names, "NCCL_DEBUG") {
-				t.Errorf("variables %v", names)
-			}
-			return
-		}
+		gates = append(gates, added(pod)...)
 	}
-	t.Error("there is no gate")
+	if len(gates) != 1 {
+		t.Fatalf("%d containers were added, want the gate alone", len(gates))
+	}
+	if want := append([]string{"/mpi-agent", "gate"}, arguments...); !slices.Equal(gates[0].Command, want) {
+		t.Errorf("command %v, want %v", gates[0].Command, want)
+	}
+	var names []string
+	for _, variable := range gates[0].Env {
+		names = append(names, variable.Name)
+	}
+	if !slices.Contains(names, "I_MPI_PORT_RANGE") || slices.Contains(names, "NCCL_DEBUG") {
+		t.Errorf("variables %v", names)
+	}
 }
 
 // Private keys go to whom they belong, and to nobody else.
