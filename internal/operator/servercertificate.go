@@ -148,7 +148,7 @@ func (server *serverCertificate) readAuthority(ctx context.Context) (*issuer.Aut
 	}
 	authority, err := issuer.Parse(secret.Data[caCertificateKey], secret.Data[caPrivateKey])
 	if err != nil {
-		return nil, fmt.Errorf("Secret %s: %w", server.authority, err)
+		return nil, fmt.Errorf("use Secret %s: %w", server.authority, err)
 	}
 	return authority, nil
 }
