@@ -70,20 +70,24 @@ func Start(t testing.TB, environment *envtest.Environment, settings *config.Conf
 // WaitUntilReady waits until the operator says that it is.
 func (operator *Operator) WaitUntilReady(t testing.TB) {
 	t.Helper()
-	Eventually(t, "the operator is ready", func() error {
-		if len(operator.ended) > 0 {
-			t.Fatalf("the operator ended while it was waited for:\n%s", operator.Log)
-		}
-		response, err := http.Get("http://" + operator.probes + "/readyz")
-		if err != nil {
-			return err
-		}
-		defer response.Body.Close()
-		if response.StatusCode != http.StatusOK {
-			return fmt.Errorf("it answers %s\n%s", response.Status, operator.Log)
-		}
-		return nil
-	})
+	Eventually(t, "the operator is ready", func() error { return operator.Ready(t) })
+}
+
+// Ready is nil when the operator says that it is ready.
+func (operator *Operator) Ready(t testing.TB) error {
+	t.Helper()
+	if len(operator.ended) > 0 {
+		t.Fatalf("the operator ended while it was waited for:\n%s", operator.Log)
+	}
+	response, err := http.Get("http://" + operator.probes + "/readyz")
+	if err != nil {
+		return err
+	}
+	defer response.Body.Close()
+	if response.StatusCode != http.StatusOK {
+		return fmt.Errorf("it answers %s\n%s", response.Status, operator.Log)
+	}
+	return nil
 }
 
 // PID is the operator's process.

@@ -124,7 +124,7 @@ func (cluster *cluster) startProgram(b *testing.B, environment []string, argumen
 		_ = command.Wait()
 	})
 	started := &program{url: "https://" + address, process: command.Process}
-	deployed.Eventually(b, "the server is ready", func() error {
+	patiently(b, func() error {
 		response, err := insecure.Get(started.url + "/readyz")
 		if err != nil {
 			return err
