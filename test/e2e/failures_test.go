@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -95,7 +96,7 @@ var gateCases = map[string]struct {
 	"a worker's port is blocked": {
 		workers: func(run *run) {
 			run.startWorkers()
-			run.block("train-worker-1")
+			run.block("train-worker-1", strconv.Itoa(agent.Port))
 		},
 		host: "train-worker-1", words: []string{"no answer", "a NetworkPolicy blocks the port"},
 	},
@@ -116,6 +117,16 @@ func TestTheGateNamesTheWorker(t *testing.T) {
 			wantReport(t, run, run.end(2*time.Minute), agent.ReasonSSH, tc.host, 70, tc.words...)
 		})
 	}
+}
+
+// A job whose ranks cannot connect to each other would run without end and do nothing.
+func TestTheGateFindsBlockedPortsOfMPI(t *testing.T) {
+	run := newRun(t, implementations[0].job(3, allreduce))
+	run.startWorkers()
+	run.block("train-worker-1", "10000-65535")
+	run.startLauncher(impatient)
+	run.stampClock()
+	wantReport(t, run, run.end(2*time.Minute), agent.ReasonMPI, "train-worker-0", 71, "train-worker-0 cannot connect to train-worker-1 on TCP port", "a NetworkPolicy")
 }
 
 // otherSecret has the keys of another job.
@@ -149,18 +160,18 @@ func useSecret(template *corev1.PodTemplateSpec, file string) {
 	}
 }
 
-// block drops what comes to a worker's port, as a NetworkPolicy would.
-func (run *run) block(pod string) {
+// block drops what comes to ports of a worker, as a NetworkPolicy would.
+func (run *run) block(pod, ports string) {
 	run.t.Helper()
 	process := run.process(pod)
 	output, err := shell(fmt.Sprintf(`nsenter --net=/proc/%s/ns/net nft -f - <<END
 table inet block {
   chain input {
     type filter hook input priority 0
-    tcp dport %d drop
+    tcp flags syn / syn,ack tcp dport %s drop
   }
 }
-END`, process, agent.Port))
+END`, process, ports))
 	if err != nil {
 		run.t.Fatalf("%v: %s", err, output)
 	}
