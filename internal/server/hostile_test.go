@@ -169,6 +169,16 @@ func TestRPCSaysWhenToComeAgain(t *testing.T) {
 	}
 }
 
+// An answer that has no room now is refused in the same way.
+func TestRPCSaysWhenThereIsRoomAgain(t *testing.T) {
+	running := start(t, api(), func(options *Options) { options.RPC = registerJobs })
+	var header metadata.MD
+	err := running.dial(t).Invoke(as(t, "jane"), "/training.MPIJobService/CreateMPIJob", wrapperspb.String("too-much"), &wrapperspb.StringValue{}, grpc.Header(&header))
+	if after := header.Get("retry-after"); status.Code(err) != codes.ResourceExhausted || len(after) != 1 || after[0] != "1" {
+		t.Errorf("%v, %v", err, header)
+	}
+}
+
 // A client of gRPC that does not read is cut off, and has no place any more.
 func TestRPCThatIsNotRead(t *testing.T) {
 	running := start(t, api(), func(options *Options) {

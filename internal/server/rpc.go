@@ -132,6 +132,10 @@ func (server *Server) unary(ctx context.Context, message any, _ *grpc.UnaryServe
 		ctx, cancel := context.WithTimeout(ctx, callTimeout)
 		defer cancel()
 		answer, err = handle(ctx, message)
+		if codeOf(err) == http.StatusTooManyRequests {
+			// What others of the same user hold is sent within moments.
+			_ = grpc.SetHeader(ctx, metadata.Pairs("retry-after", "1"))
+		}
 		return err
 	})
 	return answer, err

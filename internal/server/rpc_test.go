@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"net/http"
 	"strings"
 	"testing"
 	"time"
@@ -45,8 +46,11 @@ func registerJobs(server *grpc.Server) {
 			}),
 			method("CreateMPIJob", func(ctx context.Context, name string) (string, error) {
 				access.RecordFrom(ctx).Name = name
-				if name == "" {
+				switch name {
+				case "":
 					return "", problem.Invalid("name", "name is required")
+				case "too-much":
+					return "", problem.New(http.StatusTooManyRequests, "TooManyRequests", "too much is being sent")
 				}
 				return name, nil
 			}),
