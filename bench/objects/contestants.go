@@ -3,11 +3,14 @@ package main
 import (
 	"context"
 	"fmt"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 	"sigs.k8s.io/yaml"
 
@@ -107,6 +110,7 @@ func startTrireme(ctx context.Context, place place, cluster *cluster) error {
 	}
 	settings := config.Default()
 	settings.Webhook.Port, settings.Webhook.CertificateDirectory, settings.Webhook.ManageCertificates = int32(serving.LocalServingPort), serving.LocalServingCertDir, false
+	settings.Webhook.ConfigurationName = serving.ValidatingWebhooks[0].Name
 	settings.Metrics.BindAddress = config.MetricsOff
 	settings.ClusterDomain = "cluster.local"
 	settings.Limits.MaxNodes, settings.Limits.MaxWorkers = largest, largest
@@ -240,16 +244,31 @@ func (cluster *cluster) installWebhooks(files ...string) (*envtest.WebhookInstal
 	if err := options.PrepWithoutInstalling(); err != nil {
 		return nil, fmt.Errorf("make a certificate: %w", err)
 	}
-	for _, made := range options.MutatingWebhooks {
-		made.Name = unique(made.Name, files[0])
+	for _, configuration := range options.MutatingWebhooks {
+		configuration.Name = unique(configuration.Name, files[0])
+		for i := range configuration.Webhooks {
+			reachHere(&configuration.Webhooks[i].ClientConfig, options)
+		}
 	}
-	for _, made := range options.ValidatingWebhooks {
-		made.Name = unique(made.Name, files[0])
+	for _, configuration := range options.ValidatingWebhooks {
+		configuration.Name = unique(configuration.Name, files[0])
+		for i := range configuration.Webhooks {
+			reachHere(&configuration.Webhooks[i].ClientConfig, options)
+		}
 	}
 	if err := options.Install(cluster.connection); err != nil {
 		return nil, fmt.Errorf("install %v: %w", files, err)
 	}
 	return options, nil
+}
+
+// reachHere is for webhooks without a path, which envtest leaves alone: the operator
+// fills it in.
+func reachHere(webhook *admissionregistrationv1.WebhookClientConfig, options *envtest.WebhookInstallOptions) {
+	if webhook.Service != nil {
+		webhook.URL = new(fmt.Sprintf("https://%s", net.JoinHostPort(options.LocalServingHost, strconv.Itoa(options.LocalServingPort))))
+		webhook.Service = nil
+	}
 }
 
 // unique: before kustomize renames them, the configurations of JobSet and of Trainer
