@@ -286,7 +286,8 @@ func readBanner(connection net.Conn, host string) error {
 // last failure that counts. before is called before each try.
 func (client *client) reach(ctx context.Context, host string, port int, before func() (after func())) (*ssh.Client, timing, error) {
 	var last error
-	for pause := 50 * time.Millisecond; ; pause = min(2*pause, time.Second) {
+	began := time.Now()
+	for pause := 50 * time.Millisecond; ; pause = nextPause(pause, time.Since(began)) {
 		after := before()
 		session, took, err := client.connect(ctx, host, port)
 		after()
@@ -303,6 +304,15 @@ func (client *client) reach(ctx context.Context, host string, port int, before f
 		case <-time.After(pause):
 		}
 	}
+}
+
+// nextPause grows to a second, but not while most hosts start: what is tried once a
+// second begins half a second late on average.
+func nextPause(pause, waited time.Duration) time.Duration {
+	if waited < 5*time.Second {
+		return min(2*pause, 100*time.Millisecond)
+	}
+	return min(2*pause, time.Second)
 }
 
 // isOver tells whether the time is up. A connection that has the context's deadline

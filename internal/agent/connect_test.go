@@ -298,3 +298,19 @@ func TestNoSecretInErrorsOfKeys(t *testing.T) {
 		t.Errorf("error %v", err)
 	}
 }
+
+// Hosts that start are tried often, hosts that are long in coming once a second.
+func TestPauses(t *testing.T) {
+	var waited time.Duration
+	pauses := 0
+	for pause := 50 * time.Millisecond; waited < time.Minute; pause = nextPause(pause, waited) {
+		if waited < 5*time.Second && pause > 100*time.Millisecond || pause > time.Second {
+			t.Errorf("after %s it pauses for %s", waited, pause)
+		}
+		waited += pause
+		pauses++
+	}
+	if pauses > 110 {
+		t.Errorf("%d tries in a minute", pauses)
+	}
+}
