@@ -52,7 +52,7 @@ const (
 var contestants = []contestant{
 	{name: asMPIJob, short: "mpi", how: "restricted, random user, no sshd in the image",
 		namespace: restricted, operator: &trireme, submit: oneObject(ourMPIJob)},
-	{name: asTrainJob, short: "train", how: "restricted, random user, no sshd in the image; through JobSet",
+	{name: asTrainJob, short: "train", how: "restricted, random user, no sshd in the image",
 		namespace: restricted, operator: &trireme, submit: oneObject(ourTrainJob)},
 	{name: asPeer, short: "peer", how: "as root, OpenSSH; the launcher waits until each sshd answers, since mpirun would fail before",
 		namespace: privileged, operator: &peer, submit: oneObject(peerMPIJob)},
