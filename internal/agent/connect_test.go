@@ -250,7 +250,7 @@ func TestReachTriesUntilTheWorkerIsThere(t *testing.T) {
 	}
 	defer session.Close()
 	last := tries[len(tries)-1]
-	if len(tries) != 4 || last.Sub(tries[0]) < 300*time.Millisecond {
+	if len(tries) != 4 || last.Sub(tries[0]) < 250*time.Millisecond {
 		t.Errorf("%d tries within %s: it does not rest between them", len(tries), last.Sub(tries[0]))
 	}
 	if took.connect <= 0 || took.connect > time.Since(last) {
