@@ -216,8 +216,20 @@ func (launch *launch) run() Report {
 	if host := stuck(); host != "" {
 		return launch.stuckReport(host)
 	}
-	return launch.judge(exitCode(command.ProcessState), lastErrors.String(), lastOutput.String(), launch.records.read(), began)
+	judge := func() Report {
+		return launch.judge(exitCode(command.ProcessState), lastErrors.String(), lastOutput.String(), launch.records.read(), began)
+	}
+	report := judge()
+	// mpirun may notice a lost worker a moment before the login to it does, which knows
+	// its name.
+	for wait := time.Now().Add(lostPatience); !launch.imageSSH && report.Reason == ReasonWorker && report.Host == "" && time.Now().Before(wait); report = judge() {
+		time.Sleep(20 * time.Millisecond)
+	}
+	return report
 }
+
+// lostPatience is how long the name of a lost worker is waited for.
+const lostPatience = 2 * time.Second
 
 // showReadiness opens the port that the launcher's readiness is asked at: it is
 // ready when the gate has passed.

@@ -291,6 +291,19 @@ func TestLaunchNamesTheWorkerThatWasLost(t *testing.T) {
 	}
 }
 
+// Hydra may notice that a host is lost before the login to it does.
+func TestLaunchWaitsForTheNameOfALostWorker(t *testing.T) {
+	t.Parallel()
+	worker := startWorker(t, newKeys(t))
+	script := fmt.Sprintf(`(sleep 0.3; echo '{"host":"localhost","trouble":"Broken"}' >> "$%s") > /dev/null 2>&1 &
+		echo '[mpiexec@train-launcher] control_cb (mpiexec/pmiserv_cb.c:280): assert (!closed) failed'
+		exit 255`, recordsVariable)
+	got := runLaunch(t, worker.keys, worker.port, "localhost\n", nil, sh(script)...).report
+	if got.Reason != ReasonWorker || got.Host != "localhost" {
+		t.Errorf("report %+v", got)
+	}
+}
+
 // Open MPI 5 asks for the shell of a user that no passwd file knows.
 func TestLaunchNamesAShell(t *testing.T) {
 	worker := startWorker(t, newKeys(t))
