@@ -36,7 +36,7 @@ type judge[T client.Object] struct {
 
 // Handlers are the webhooks by their paths. They read from the cache; live is for
 // what the cache does not have yet, and for the permissions of users. If nobody
-// verifies that it is the API server who asks, answers have no quota figures, and
+// verifies that the caller is the API server, answers have no quota figures, and
 // audit lines say so.
 func Handlers(rules *validation.Rules, cache client.Reader, live Live, scheme *runtime.Scheme, audit *Audit, isVerified bool) map[string]http.Handler {
 	reader := &surroundings.Reader{Cache: cache, Live: live, HidesQuota: !isVerified}

@@ -236,15 +236,15 @@ func TestStrangersDoNotCloseAnOpenPort(t *testing.T) {
 		t.Fatalf("opened %+v (%v)", opened, err)
 	}
 	address := fmt.Sprintf("127.0.0.1:%d", opened.Port)
-	stranger, err := net.Dial("tcp", address)
+	other, err := net.Dial("tcp", address)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer stranger.Close()
-	_ = stranger.SetDeadline(time.Now().Add(patience))
-	_, _ = io.WriteString(stranger, "whatever")
-	if heard, err := io.ReadAll(stranger); err == nil && len(heard) > 0 {
-		t.Errorf("a stranger hears %q", heard)
+	defer other.Close()
+	_ = other.SetDeadline(time.Now().Add(patience))
+	_, _ = io.WriteString(other, "whatever")
+	if answer, err := io.ReadAll(other); err == nil && len(answer) > 0 {
+		t.Errorf("another caller gets %q", answer)
 	}
 	if err := callPort(t.Context(), address, said); err != nil {
 		t.Fatalf("the caller that is expected: %v", err)
