@@ -111,7 +111,7 @@ test-all: test ## The same with what takes long and rarely breaks, with more sch
 FUZZTIME ?= 1m
 .PHONY: fuzz
 fuzz: ## Feed rules, protocols and parsers with nonsense, FUZZTIME (1m) each
-	@for package in ./internal/validation ./internal/agent ./internal/mpi ./internal/diagnosis ./internal/plan ./internal/initializer ./internal/rpc ./internal/rpc/objects ./internal/rest ./internal/live ./internal/redact; do \
+	@for package in ./internal/engine/validation ./internal/agent ./internal/engine/mpi ./internal/engine/diagnosis ./internal/engine/plan ./internal/initializer ./internal/server/grpcapi ./internal/server/grpcapi/objects ./internal/server/rest ./internal/server/jobwatch ./internal/engine/redact; do \
 		for target in $$(go test -list '^Fuzz' $$package | grep '^Fuzz'); do \
 			go test $$package -run '^$$' -fuzz "^$$target$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 10x || exit 1; \
 		done; \

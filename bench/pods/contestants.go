@@ -15,10 +15,10 @@ import (
 
 	"github.com/trireme-mpi/trireme/api/v2alpha1"
 	"github.com/trireme-mpi/trireme/api/v2beta1"
-	"github.com/trireme-mpi/trireme/internal/agent"
-	"github.com/trireme-mpi/trireme/internal/job"
-	"github.com/trireme-mpi/trireme/internal/plan"
-	"github.com/trireme-mpi/trireme/internal/sshkey"
+	"github.com/trireme-mpi/trireme/internal/agent/protocol"
+	"github.com/trireme-mpi/trireme/internal/engine/job"
+	"github.com/trireme-mpi/trireme/internal/engine/plan"
+	"github.com/trireme-mpi/trireme/internal/operator/sshkey"
 )
 
 // contestant is a way to run the same ranks on the same image.
@@ -225,8 +225,8 @@ func agentSupport(name string, workers int32) ([]client.Object, error) {
 	return []client.Object{service(),
 		&corev1.ConfigMap{ObjectMeta: meta, Data: map[string]string{"hostfile": plan.Hostfile(modelOf(name, workers), hosts)}},
 		&corev1.Secret{ObjectMeta: meta, Data: map[string][]byte{
-			agent.ClientKey: clientKey.Private, agent.ClientPublicKey: clientKey.Public, agent.AuthorizedKeys: clientKey.Public,
-			agent.HostKey: hostKey.Private, agent.HostPublicKey: hostKey.Public,
+			protocol.ClientKey: clientKey.Private, protocol.ClientPublicKey: clientKey.Public, protocol.AuthorizedKeys: clientKey.Public,
+			protocol.HostKey: hostKey.Private, protocol.HostPublicKey: hostKey.Public,
 		}}}, nil
 }
 

@@ -6,8 +6,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/trireme-mpi/trireme/internal/agent"
-	"github.com/trireme-mpi/trireme/internal/mpi"
+	"github.com/trireme-mpi/trireme/internal/agent/protocol"
+	"github.com/trireme-mpi/trireme/internal/engine/mpi"
 )
 
 // bench measures one number of workers.
@@ -37,7 +37,7 @@ const (
 // servers of the workers. sshd is told to be as quick as it can: without PAM, and
 // with no limit on logins that are under way.
 var servers = map[string]serve{
-	ours: {Command: []string{agent.Path, "worker"}, Port: agent.Port},
+	ours: {Command: []string{protocol.Path, "worker"}, Port: protocol.Port},
 	openSSH: {Port: 22, Command: []string{"/usr/sbin/sshd", "-De", "-o", "HostKey=" + sshdHostKey, "-o", "PermitRootLogin=yes",
 		"-o", "StrictModes=no", "-o", "UsePAM=no", "-o", "MaxStartups=1000"}},
 }
@@ -58,7 +58,7 @@ type measurement struct {
 func (bench *bench) measureConnect() (row, error) {
 	var logins, sshLogins, quickLogins [][]string
 	for _, worker := range bench.workers {
-		logins = append(logins, []string{agent.Path, worker.name, "true"})
+		logins = append(logins, []string{protocol.Path, worker.name, "true"})
 		sshLogins = append(sshLogins, []string{"ssh", "-x", worker.name, "true"})
 		quickLogins = append(quickLogins, []string{"ssh", "-x", "-o", "KexAlgorithms=curve25519-sha256", worker.name, "true"})
 	}
@@ -66,7 +66,7 @@ func (bench *bench) measureConnect() (row, error) {
 		return answer.Ended.Sub(answer.Began), 0, nil
 	}
 	return bench.alternate("connect", []measurement{
-		{way: ours, server: servers[ours], took: took, task: bench.task([][][]string{{{agent.Path, "gate"}}, logins}, bench.agentEnvironment())},
+		{way: ours, server: servers[ours], took: took, task: bench.task([][][]string{{{protocol.Path, "gate"}}, logins}, bench.agentEnvironment())},
 		{way: openSSH, server: servers[openSSH], took: took, task: bench.task([][][]string{sshLogins}, nil)},
 		{way: openSSHQuick, server: servers[openSSH], took: took, task: bench.task([][][]string{quickLogins}, nil)},
 	})
@@ -77,7 +77,7 @@ func (bench *bench) task(steps [][][]string, environment []string) task {
 }
 
 func (bench *bench) agentEnvironment() []string {
-	return []string{agent.HostfileVariable + "=" + hostfilePath, "TRIREME_TERMINATION_LOG=/tmp/termination-log"}
+	return []string{protocol.HostfileVariable + "=" + hostfilePath, "TRIREME_TERMINATION_LOG=/tmp/termination-log"}
 }
 
 func (bench *bench) hostfile() string {

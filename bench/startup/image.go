@@ -12,8 +12,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/trireme-mpi/trireme/internal/agent"
-	"github.com/trireme-mpi/trireme/internal/sshkey"
+	"github.com/trireme-mpi/trireme/internal/agent/protocol"
+	"github.com/trireme-mpi/trireme/internal/operator/sshkey"
 )
 
 // prepareRoot makes the file system that all hosts begin with: the image, and in
@@ -33,7 +33,7 @@ func prepareRoot(root string, settings settings) error {
 	if err != nil {
 		return err
 	}
-	if err := writeFile(root, agent.Path, 0o755, content); err != nil {
+	if err := writeFile(root, protocol.Path, 0o755, content); err != nil {
 		return err
 	}
 	return writeKeys(root)
@@ -100,15 +100,15 @@ func writeKeys(root string) error {
 	config := "Host *\n  StrictHostKeyChecking yes\n  IdentityFile /root/.ssh/id_ed25519\n"
 	var failures []error
 	for path, content := range map[string][]byte{
-		filepath.Join(agent.KeyDirectory, agent.ClientKey):      client.Private,
-		filepath.Join(agent.KeyDirectory, agent.AuthorizedKeys): client.Public,
-		filepath.Join(agent.KeyDirectory, agent.HostKey):        host.Private,
-		filepath.Join(agent.KeyDirectory, agent.HostPublicKey):  host.Public,
-		"/root/.ssh/id_ed25519":                                 client.Private,
-		"/root/.ssh/authorized_keys":                            client.Public,
-		"/root/.ssh/known_hosts":                                known,
-		"/root/.ssh/config":                                     []byte(config),
-		sshdHostKey:                                             host.Private,
+		filepath.Join(protocol.KeyDirectory, protocol.ClientKey):      client.Private,
+		filepath.Join(protocol.KeyDirectory, protocol.AuthorizedKeys): client.Public,
+		filepath.Join(protocol.KeyDirectory, protocol.HostKey):        host.Private,
+		filepath.Join(protocol.KeyDirectory, protocol.HostPublicKey):  host.Public,
+		"/root/.ssh/id_ed25519":      client.Private,
+		"/root/.ssh/authorized_keys": client.Public,
+		"/root/.ssh/known_hosts":     known,
+		"/root/.ssh/config":          []byte(config),
+		sshdHostKey:                  host.Private,
 	} {
 		failures = append(failures, writeFile(root, path, 0o600, content))
 	}

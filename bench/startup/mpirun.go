@@ -9,8 +9,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/trireme-mpi/trireme/internal/agent"
-	"github.com/trireme-mpi/trireme/internal/mpi"
+	"github.com/trireme-mpi/trireme/internal/agent/protocol"
+	"github.com/trireme-mpi/trireme/internal/engine/mpi"
 )
 
 // program tells when all ranks are past MPI_Init, and when the last of them had
@@ -36,11 +36,11 @@ var hostSettings = []string{
 // ranks are past MPI_Init, one rank a host.
 func (bench *bench) measureWhole() (row, error) {
 	mpirun := []string{"mpirun", "--oversubscribe", "-np", strconv.Itoa(len(bench.workers)), "python3", "-c", program}
-	launch := append([]string{agent.Path, "launch", "--"}, mpirun...)
+	launch := append([]string{protocol.Path, "launch", "--"}, mpirun...)
 	flat := bench.mpiEnvironment("ssh")
 	tree := slices.DeleteFunc(slices.Clone(flat), func(variable string) bool { return strings.Contains(variable, "_no_tree_spawn=") })
 	return bench.alternate("mpirun", []measurement{
-		{way: ours, server: servers[ours], took: bench.initTime, task: bench.task([][][]string{{launch}}, slices.Concat(bench.agentEnvironment(), bench.mpiEnvironment(agent.Path)))},
+		{way: ours, server: servers[ours], took: bench.initTime, task: bench.task([][][]string{{launch}}, slices.Concat(bench.agentEnvironment(), bench.mpiEnvironment(protocol.Path)))},
 		{way: openSSH, server: servers[openSSH], took: bench.initTime, task: bench.task([][][]string{{mpirun}}, flat)},
 		{way: openSSHTree, server: servers[openSSH], took: bench.initTime, task: bench.task([][][]string{{mpirun}}, tree)},
 	})

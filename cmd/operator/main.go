@@ -10,7 +10,6 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
 
-	"github.com/trireme-mpi/trireme/internal/config"
 	"github.com/trireme-mpi/trireme/internal/operator"
 )
 
@@ -35,7 +34,7 @@ func run() error {
 	if *namespace == "" {
 		return fmt.Errorf("which namespace do I run in? Set POD_NAMESPACE or --namespace")
 	}
-	settings, err := config.Load(*configuration)
+	settings, err := operator.LoadConfig(*configuration)
 	if err != nil {
 		return err
 	}

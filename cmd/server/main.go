@@ -17,8 +17,8 @@ import (
 	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
 
-	"github.com/trireme-mpi/trireme/internal/access"
-	"github.com/trireme-mpi/trireme/internal/server"
+	"github.com/trireme-mpi/trireme/internal/server/auth"
+	"github.com/trireme-mpi/trireme/internal/server/httpserver"
 )
 
 // version is set when a release is built.
@@ -59,8 +59,8 @@ type settings struct {
 	namespace                string
 	prometheus               prometheus
 	origins                  words
-	proxy                    access.ProxyOptions
-	limits                   server.Limits
+	proxy                    auth.ProxyOptions
+	limits                   httpserver.Limits
 	grace, drain             time.Duration
 }
 
@@ -85,7 +85,7 @@ func (words *words) Set(written string) error {
 }
 
 func parse(arguments []string) (*settings, error) {
-	settings := &settings{limits: server.DefaultLimits(), certificateNames: words{"trireme-server.trireme-system.svc"}}
+	settings := &settings{limits: httpserver.DefaultLimits(), certificateNames: words{"trireme-server.trireme-system.svc"}}
 	flags := flag.NewFlagSet("server", flag.ContinueOnError)
 	flags.StringVar(&settings.address, "address", ":8443", "where REST, gRPC and streams are served")
 	flags.StringVar(&settings.probeAddress, "probe-address", ":8081", "where /healthz, /readyz and /metrics are served, without TLS; empty is nowhere")
@@ -99,7 +99,7 @@ func parse(arguments []string) (*settings, error) {
 	flags.Var(&settings.origins, "allowed-origins", "web pages of other servers that may send requests, as https://host:port")
 	flags.StringVar(&settings.proxy.AuthorityFile, "proxy-ca-file", "", "authority of the certificates of trusted proxies, in PEM. Without it no header says who calls")
 	flags.Var((*words)(&settings.proxy.Names), "proxy-names", "names in the certificates of trusted proxies: common name, DNS name or URI")
-	flags.StringVar(&settings.proxy.UserHeader, "proxy-user-header", access.DefaultUserHeader, "header in which a trusted proxy names the user; it must overwrite what clients send there")
+	flags.StringVar(&settings.proxy.UserHeader, "proxy-user-header", auth.DefaultUserHeader, "header in which a trusted proxy names the user; it must overwrite what clients send there")
 	flags.StringVar(&settings.proxy.GroupsHeader, "proxy-groups-header", "", "header in which it names their groups, such as X-Forwarded-Groups; it must overwrite what clients send there. Without it no groups are believed")
 	flags.BoolVar(&settings.proxy.Impersonate, "impersonate", false, "act as the user whom a trusted proxy names without a token; the server needs the right to impersonate users and groups")
 	flags.Float64Var(&settings.limits.Rate, "requests-per-second", settings.limits.Rate, "calls that a user may make for long")

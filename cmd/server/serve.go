@@ -14,12 +14,12 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 
-	"github.com/trireme-mpi/trireme/internal/access"
-	"github.com/trireme-mpi/trireme/internal/connection"
-	"github.com/trireme-mpi/trireme/internal/live"
+	"github.com/trireme-mpi/trireme/internal/kube/connection"
+	"github.com/trireme-mpi/trireme/internal/kube/usage"
 	"github.com/trireme-mpi/trireme/internal/server"
-	"github.com/trireme-mpi/trireme/internal/serving"
-	"github.com/trireme-mpi/trireme/internal/usage"
+	"github.com/trireme-mpi/trireme/internal/server/auth"
+	"github.com/trireme-mpi/trireme/internal/server/httpserver"
+	"github.com/trireme-mpi/trireme/internal/server/jobwatch"
 )
 
 // serve runs the server with the rights of its own connection, until the context
@@ -34,7 +34,7 @@ func serve(ctx context.Context, cluster *rest.Config, settings *settings, log *s
 	if err != nil {
 		return err
 	}
-	cache := live.NewCache(own, live.Options{Registry: registry, Log: log})
+	cache := jobwatch.NewCache(own, jobwatch.Options{Registry: registry, Log: log})
 	options, err := optionsOf(cluster, settings, cache)
 	if err != nil {
 		return err
@@ -44,12 +44,12 @@ func serve(ctx context.Context, cluster *rest.Config, settings *settings, log *s
 	if err != nil {
 		return err
 	}
-	if err := serving.Join(options, serving.Parts{
-		Jobs: func(*access.Caller) live.Source { return cache }, Prometheus: metering, OperatorNamespace: settings.namespace,
+	if err := server.Join(options, server.Parts{
+		Jobs: func(*auth.Caller) jobwatch.Source { return cache }, Prometheus: metering, OperatorNamespace: settings.namespace,
 	}); err != nil {
 		return err
 	}
-	made, err := server.New(*options)
+	made, err := httpserver.New(*options)
 	if err != nil {
 		return err
 	}
@@ -57,7 +57,7 @@ func serve(ctx context.Context, cluster *rest.Config, settings *settings, log *s
 }
 
 // runBoth keeps the cache as long as the server answers, also while it ends.
-func runBoth(ctx context.Context, cache *live.Cache, made *server.Server, log *slog.Logger) error {
+func runBoth(ctx context.Context, cache *jobwatch.Cache, made *httpserver.Server, log *slog.Logger) error {
 	caching, stop := context.WithCancel(context.WithoutCancel(ctx))
 	var group errgroup.Group
 	group.Go(func() error { cache.Run(caching); return nil })
@@ -74,25 +74,25 @@ func runBoth(ctx context.Context, cache *live.Cache, made *server.Server, log *s
 const longestBreak = time.Minute
 
 // optionsOf are the server's, but for what can be asked of it.
-func optionsOf(cluster *rest.Config, settings *settings, cache *live.Cache) (*server.Options, error) {
-	var proxy *access.Proxy
+func optionsOf(cluster *rest.Config, settings *settings, cache *jobwatch.Cache) (*httpserver.Options, error) {
+	var proxy *auth.Proxy
 	var err error
 	if settings.proxy.AuthorityFile != "" {
-		if proxy, err = access.NewProxy(settings.proxy); err != nil {
+		if proxy, err = auth.NewProxy(settings.proxy); err != nil {
 			return nil, err
 		}
 	}
-	guard, err := access.NewInCluster(cluster, proxy, clock.RealClock{})
+	guard, err := auth.NewInCluster(cluster, proxy, clock.RealClock{})
 	if err != nil {
 		return nil, err
 	}
-	answers, err := server.APIServerAnswers(cluster)
+	answers, err := httpserver.APIServerAnswers(cluster)
 	if err != nil {
 		return nil, err
 	}
-	return &server.Options{
+	return &httpserver.Options{
 		Address: settings.address, ProbeAddress: settings.probeAddress, Guard: guard, Proxy: proxy, Origins: settings.origins, Limits: settings.limits,
-		TLS: &server.TLS{
+		TLS: &httpserver.TLS{
 			CertificateFile: settings.certificateFile, KeyFile: settings.keyFile, Names: settings.certificateNames, ClientAuthorities: proxy.Authorities(),
 		},
 		Ready: map[string]func(context.Context) error{"API server": answers, "cache": func(context.Context) error {

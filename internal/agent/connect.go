@@ -15,51 +15,26 @@ import (
 	"time"
 
 	"golang.org/x/crypto/ssh"
-)
 
-// Trouble is why a host cannot be reached.
-type Trouble string
-
-const (
-	// NameNotFound: DNS does not know the host.
-	NameNotFound Trouble = "NameNotFound"
-	// Refused: the host is there and nothing listens.
-	Refused Trouble = "Refused"
-	// TimedOut: nothing answers: the pod does not run, or something blocks the port.
-	TimedOut Trouble = "TimedOut"
-	// HostKeyWrong: another machine answers than the one that was meant.
-	HostKeyWrong Trouble = "HostKeyWrong"
-	// KeyRefused: the host does not let the job's key in.
-	KeyRefused Trouble = "KeyRefused"
-	// Broken: the host answered, and then something went wrong.
-	Broken Trouble = "Broken"
-	// Stopped: the host was told to end, and has said so.
-	Stopped Trouble = "Stopped"
-	// NotStarted: the host was reached, and has not what mpirun wants to start.
-	NotStarted Trouble = "NotStarted"
-	// PortsBlocked: the host was reached by SSH, and cannot connect to another one on
-	// the ports that MPI uses.
-	PortsBlocked Trouble = "PortsBlocked"
-	// NoFreePort: all ports that MPI is set to use are taken on the host.
-	NoFreePort Trouble = "NoFreePort"
+	"github.com/trireme-mpi/trireme/internal/agent/protocol"
 )
 
 // advice is what to look at.
-var advice = map[Trouble]string{
-	NameNotFound: "its pod does not exist yet or has ended, or the job's headless Service is missing",
-	Refused:      "its pod runs, but nothing listens on the port: its container may be starting, or its image runs no SSH server",
-	TimedOut:     "its pod does not run, or a NetworkPolicy blocks the port",
-	HostKeyWrong: "another pod answers under this name, or the pod was started with the key of another job",
-	KeyRefused:   "the pod was started with the key of another job",
-	Broken:       "the connection broke; see the pod's log",
-	PortsBlocked: "a NetworkPolicy, a service mesh such as Istio or a firewall blocks them: allow TCP between all pods of the job, on all ports or on a range that you set for MPI",
-	NoFreePort:   "set a larger range, or stop what uses these ports",
+var advice = map[protocol.Trouble]string{
+	protocol.NameNotFound: "its pod does not exist yet or has ended, or the job's headless Service is missing",
+	protocol.Refused:      "its pod runs, but nothing listens on the port: its container may be starting, or its image runs no SSH server",
+	protocol.TimedOut:     "its pod does not run, or a NetworkPolicy blocks the port",
+	protocol.HostKeyWrong: "another pod answers under this name, or the pod was started with the key of another job",
+	protocol.KeyRefused:   "the pod was started with the key of another job",
+	protocol.Broken:       "the connection broke; see the pod's log",
+	protocol.PortsBlocked: "a NetworkPolicy, a service mesh such as Istio or a firewall blocks them: allow TCP between all pods of the job, on all ports or on a range that you set for MPI",
+	protocol.NoFreePort:   "set a larger range, or stop what uses these ports",
 }
 
 // connectError is why a host cannot be reached, in words for users.
 type connectError struct {
 	host    string
-	trouble Trouble
+	trouble protocol.Trouble
 	cause   error
 }
 
@@ -69,13 +44,13 @@ func (failure *connectError) Error() string {
 
 func (failure *connectError) Unwrap() error { return failure.cause }
 
-var words = map[Trouble]string{
-	NameNotFound: "its name is not found",
-	Refused:      "connection refused",
-	TimedOut:     "no answer",
-	HostKeyWrong: "its host key is not the job's",
-	KeyRefused:   "it refuses the job's key",
-	Broken:       "the connection broke",
+var words = map[protocol.Trouble]string{
+	protocol.NameNotFound: "its name is not found",
+	protocol.Refused:      "connection refused",
+	protocol.TimedOut:     "no answer",
+	protocol.HostKeyWrong: "its host key is not the job's",
+	protocol.KeyRefused:   "it refuses the job's key",
+	protocol.Broken:       "the connection broke",
 }
 
 // client connects to workers.
@@ -92,7 +67,7 @@ type client struct {
 
 // bannerClient only looks whether an SSH server answers.
 func bannerClient() *client {
-	return &client{bannerPorts: []int{Port, 22}, resolver: net.DefaultResolver}
+	return &client{bannerPorts: []int{protocol.Port, 22}, resolver: net.DefaultResolver}
 }
 
 var errHostKey = errors.New("host key differs")
@@ -104,11 +79,11 @@ func newClient(user string) (*client, error) {
 	if err != nil {
 		return nil, err
 	}
-	key, err := readKey(ClientKey)
+	key, err := readKey(protocol.ClientKey)
 	if err != nil {
 		return nil, err
 	}
-	hostKeys, err := readPublicKeys(HostPublicKey)
+	hostKeys, err := readPublicKeys(protocol.HostPublicKey)
 	if err != nil {
 		return nil, err
 	}
@@ -179,12 +154,12 @@ func banner(ctx context.Context, host, address string) error {
 	return readBanner(connection, host)
 }
 
-func lookupTrouble(err error) Trouble {
+func lookupTrouble(err error) protocol.Trouble {
 	var failure *net.DNSError
 	if errors.As(err, &failure) && failure.IsNotFound {
-		return NameNotFound
+		return protocol.NameNotFound
 	}
-	return TimedOut
+	return protocol.TimedOut
 }
 
 func (client *client) login(ctx context.Context, host, address string) (*ssh.Client, error) {
@@ -228,29 +203,29 @@ func dial(ctx context.Context, host, address string) (net.Conn, error) {
 	return connection, nil
 }
 
-func dialTrouble(err error) Trouble {
+func dialTrouble(err error) protocol.Trouble {
 	switch {
 	case errors.Is(err, syscall.ECONNREFUSED):
-		return Refused
+		return protocol.Refused
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled), errors.Is(err, os.ErrDeadlineExceeded), errors.Is(err, syscall.ETIMEDOUT),
 		errors.Is(err, syscall.EHOSTUNREACH), errors.Is(err, syscall.ENETUNREACH):
-		return TimedOut
+		return protocol.TimedOut
 	default:
-		return Broken
+		return protocol.Broken
 	}
 }
 
 // loginTrouble: the library has no types for these.
-func loginTrouble(err error) Trouble {
+func loginTrouble(err error) protocol.Trouble {
 	switch {
 	case errors.Is(err, errHostKey):
-		return HostKeyWrong
+		return protocol.HostKeyWrong
 	case strings.Contains(err.Error(), "unable to authenticate"):
-		return KeyRefused
+		return protocol.KeyRefused
 	case errors.Is(err, os.ErrDeadlineExceeded):
-		return TimedOut
+		return protocol.TimedOut
 	default:
-		return Broken
+		return protocol.Broken
 	}
 }
 
@@ -277,7 +252,7 @@ func readBanner(connection net.Conn, host string) error {
 		read += count
 	}
 	if string(buffer) != "SSH-" {
-		return &connectError{host, Broken, errors.New("what listens there is no SSH server")}
+		return &connectError{host, protocol.Broken, errors.New("what listens there is no SSH server")}
 	}
 	return nil
 }

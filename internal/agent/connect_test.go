@@ -15,12 +15,14 @@ import (
 	"time"
 
 	"golang.org/x/crypto/ssh"
+
+	"github.com/trireme-mpi/trireme/internal/agent/protocol"
 )
 
 // newTestClient is newClient without the environment.
 func newTestClient(t testing.TB, keys string) *client {
 	t.Helper()
-	public, err := os.ReadFile(filepath.Join(keys, HostPublicKey))
+	public, err := os.ReadFile(filepath.Join(keys, protocol.HostPublicKey))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -29,7 +31,7 @@ func newTestClient(t testing.TB, keys string) *client {
 		t.Fatal(err)
 	}
 	return &client{resolver: net.DefaultResolver, config: &ssh.ClientConfig{
-		User: "mpi", Auth: []ssh.AuthMethod{ssh.PublicKeys(signerOf(t, keys, ClientKey))},
+		User: "mpi", Auth: []ssh.AuthMethod{ssh.PublicKeys(signerOf(t, keys, protocol.ClientKey))},
 		HostKeyCallback: func(_ string, _ net.Addr, offered ssh.PublicKey) error {
 			if !bytes.Equal(known.Marshal(), offered.Marshal()) {
 				return errHostKey
@@ -117,26 +119,26 @@ func TestTroubles(t *testing.T) {
 		keys       string
 		resolver   *net.Resolver
 		bannerOnly bool
-		want       Trouble
+		want       protocol.Trouble
 		// answered: where an answer came there is nothing to wait for.
 		answered bool
 	}{
-		"the name does not exist":       {host: "worker.invalid", resolver: answerNames(t, 3), want: NameNotFound, answered: true},
-		"the name has no address":       {host: "worker.invalid", resolver: answerNames(t, 0), want: NameNotFound, answered: true},
-		"DNS fails":                     {host: "worker.invalid", resolver: answerNames(t, 2), want: TimedOut},
-		"DNS does not answer":           {host: "worker.invalid", resolver: answerNames(t, -1), want: TimedOut},
-		"nothing listens":               {port: deafPort(t), want: Refused, answered: true},
-		"it never says anything":        {port: silent, want: TimedOut},
-		"it stops in the handshake":     {port: stuck, want: TimedOut},
-		"another's host key":            {port: portOf(worker.address), keys: mixedKeys(t, keys, HostPublicKey), want: HostKeyWrong, answered: true},
-		"another's client key":          {port: portOf(worker.address), keys: mixedKeys(t, keys, ClientKey), want: KeyRefused, answered: true},
-		"it closes at once":             {port: say(""), want: Broken, answered: true},
-		"it speaks HTTP":                {port: say("HTTP/1.1 400 Bad Request\r\n\r\n"), want: Broken, answered: true},
-		"it breaks after its version":   {port: say("SSH-2.0-x\r\n"), want: Broken, answered: true},
-		"an image's: nothing listens":   {bannerOnly: true, port: deafPort(t), want: Refused, answered: true},
-		"an image's: it speaks HTTP":    {bannerOnly: true, port: say("HTTP/1.1 400 Bad Request\r\n\r\n"), want: Broken, answered: true},
-		"an image's: it closes at once": {bannerOnly: true, port: say("SS"), want: Broken, answered: true},
-		"an image's: it never says":     {bannerOnly: true, port: silent, want: TimedOut},
+		"the name does not exist":       {host: "worker.invalid", resolver: answerNames(t, 3), want: protocol.NameNotFound, answered: true},
+		"the name has no address":       {host: "worker.invalid", resolver: answerNames(t, 0), want: protocol.NameNotFound, answered: true},
+		"DNS fails":                     {host: "worker.invalid", resolver: answerNames(t, 2), want: protocol.TimedOut},
+		"DNS does not answer":           {host: "worker.invalid", resolver: answerNames(t, -1), want: protocol.TimedOut},
+		"nothing listens":               {port: deafPort(t), want: protocol.Refused, answered: true},
+		"it never says anything":        {port: silent, want: protocol.TimedOut},
+		"it stops in the handshake":     {port: stuck, want: protocol.TimedOut},
+		"another's host key":            {port: portOf(worker.address), keys: mixedKeys(t, keys, protocol.HostPublicKey), want: protocol.HostKeyWrong, answered: true},
+		"another's client key":          {port: portOf(worker.address), keys: mixedKeys(t, keys, protocol.ClientKey), want: protocol.KeyRefused, answered: true},
+		"it closes at once":             {port: say(""), want: protocol.Broken, answered: true},
+		"it speaks HTTP":                {port: say("HTTP/1.1 400 Bad Request\r\n\r\n"), want: protocol.Broken, answered: true},
+		"it breaks after its version":   {port: say("SSH-2.0-x\r\n"), want: protocol.Broken, answered: true},
+		"an image's: nothing listens":   {bannerOnly: true, port: deafPort(t), want: protocol.Refused, answered: true},
+		"an image's: it speaks HTTP":    {bannerOnly: true, port: say("HTTP/1.1 400 Bad Request\r\n\r\n"), want: protocol.Broken, answered: true},
+		"an image's: it closes at once": {bannerOnly: true, port: say("SS"), want: protocol.Broken, answered: true},
+		"an image's: it never says":     {bannerOnly: true, port: silent, want: protocol.TimedOut},
 		"an image's: all is well":       {bannerOnly: true, port: say("SSH-2.0-OpenSSH_9.9\r\n"), answered: true},
 		"all is well":                   {port: portOf(worker.address), answered: true},
 	}
@@ -178,7 +180,7 @@ func TestTroubles(t *testing.T) {
 	}
 }
 
-func mustBeTrouble(t testing.TB, err error, want Trouble, host string) {
+func mustBeTrouble(t testing.TB, err error, want protocol.Trouble, host string) {
 	t.Helper()
 	var failure *connectError
 	if !errors.As(err, &failure) {
@@ -195,7 +197,7 @@ func mustBeTrouble(t testing.TB, err error, want Trouble, host string) {
 }
 
 func TestEveryTroubleHasWordsAndAdvice(t *testing.T) {
-	for _, trouble := range []Trouble{NameNotFound, Refused, TimedOut, HostKeyWrong, KeyRefused, Broken} {
+	for _, trouble := range []protocol.Trouble{protocol.NameNotFound, protocol.Refused, protocol.TimedOut, protocol.HostKeyWrong, protocol.KeyRefused, protocol.Broken} {
 		if words[trouble] == "" || advice[trouble] == "" {
 			t.Errorf("%s has words %q and advice %q", trouble, words[trouble], advice[trouble])
 		}
@@ -205,15 +207,15 @@ func TestEveryTroubleHasWordsAndAdvice(t *testing.T) {
 func TestDialTrouble(t *testing.T) {
 	tests := map[string]struct {
 		err  error
-		want Trouble
+		want protocol.Trouble
 	}{
-		"nothing listens":                        {err: syscall.ECONNREFUSED, want: Refused},
-		"no answer in time":                      {err: context.DeadlineExceeded, want: TimedOut},
-		"no answer in the kernel's time":         {err: syscall.ETIMEDOUT, want: TimedOut},
-		"no way to the host":                     {err: syscall.EHOSTUNREACH, want: TimedOut},
-		"no way to the network":                  {err: syscall.ENETUNREACH, want: TimedOut},
-		"the gate gave up before an answer came": {err: context.Canceled, want: TimedOut},
-		"something else":                         {err: syscall.EMFILE, want: Broken},
+		"nothing listens":                        {err: syscall.ECONNREFUSED, want: protocol.Refused},
+		"no answer in time":                      {err: context.DeadlineExceeded, want: protocol.TimedOut},
+		"no answer in the kernel's time":         {err: syscall.ETIMEDOUT, want: protocol.TimedOut},
+		"no way to the host":                     {err: syscall.EHOSTUNREACH, want: protocol.TimedOut},
+		"no way to the network":                  {err: syscall.ENETUNREACH, want: protocol.TimedOut},
+		"the gate gave up before an answer came": {err: context.Canceled, want: protocol.TimedOut},
+		"something else":                         {err: syscall.EMFILE, want: protocol.Broken},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -264,7 +266,7 @@ func TestReachReportsTheLastTroubleThatMeansSomething(t *testing.T) {
 	defer cancel()
 	began := time.Now()
 	_, _, err := newTestClient(t, newKeys(t)).reach(ctx, "127.0.0.1", freePort(t), func() func() { return func() {} })
-	mustBeTrouble(t, err, Refused, "127.0.0.1")
+	mustBeTrouble(t, err, protocol.Refused, "127.0.0.1")
 	if took := time.Since(began); took > patience {
 		t.Errorf("it gave up after %s", took)
 	}
@@ -284,15 +286,15 @@ func TestReachForgetsATryThatTheEndCutShort(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		_, _, err := newTestClient(t, newKeys(t)).reach(ctx, "127.0.0.1", port, func() func() { return func() {} })
 		cancel()
-		mustBeTrouble(t, err, Broken, "127.0.0.1")
+		mustBeTrouble(t, err, protocol.Broken, "127.0.0.1")
 	}
 }
 
 func TestNoSecretInErrorsOfKeys(t *testing.T) {
 	secret := "planted-key-material"
 	keys := newKeys(t)
-	mustWrite(t, filepath.Join(keys, ClientKey), "-----BEGIN OPENSSH PRIVATE KEY-----\n"+secret+"\n-----END OPENSSH PRIVATE KEY-----\n")
-	t.Setenv(KeysVariable, keys)
+	mustWrite(t, filepath.Join(keys, protocol.ClientKey), "-----BEGIN OPENSSH PRIVATE KEY-----\n"+secret+"\n-----END OPENSSH PRIVATE KEY-----\n")
+	t.Setenv(protocol.KeysVariable, keys)
 	_, err := newClient("mpi")
 	if err == nil || strings.Contains(err.Error(), secret) {
 		t.Errorf("error %v", err)

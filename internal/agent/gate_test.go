@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/trireme-mpi/trireme/internal/agent/protocol"
 )
 
 // loopbacks are many hosts on one machine: every address of 127.0.0.0/8 is ours.
@@ -62,7 +64,7 @@ func TestGateWithThousandWorkers(t *testing.T) {
 func TestGateWithThousandWorkersInProcesses(t *testing.T) {
 	worker := startWorker(t, newKeys(t))
 	hostfile := mustWrite(t, filepath.Join(t.TempDir(), "hostfile"), strings.Join(loopbacks(1000), " slots=2\n"))
-	got := runAgent(t, worker.keys, worker.port, []string{HostfileVariable + "=" + hostfile}, "gate")
+	got := runAgent(t, worker.keys, worker.port, []string{protocol.HostfileVariable + "=" + hostfile}, "gate")
 	if got.Status != 0 {
 		t.Errorf("exit code %d: %s", got.Status, got.Stderr)
 	}
@@ -189,7 +191,7 @@ func TestGateClock(t *testing.T) {
 			var unreached []string
 			for _, entry := range got.unreached {
 				unreached = append(unreached, entry.Host)
-				mustContain(t, "the record", entry.Message, entry.Host, words[Refused], advice[Refused])
+				mustContain(t, "the record", entry.Message, entry.Host, words[protocol.Refused], advice[protocol.Refused])
 			}
 			slices.Sort(unreached)
 			if diff := cmp.Diff(hosts, unreached); diff != "" {

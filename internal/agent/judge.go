@@ -7,14 +7,15 @@ import (
 	"strings"
 	"time"
 
-	"github.com/trireme-mpi/trireme/internal/mpi"
-	"github.com/trireme-mpi/trireme/internal/redact"
+	"github.com/trireme-mpi/trireme/internal/agent/protocol"
+	"github.com/trireme-mpi/trireme/internal/engine/mpi"
+	"github.com/trireme-mpi/trireme/internal/engine/redact"
 )
 
 // judge says how a run ended, from its exit code, the end of what it printed and what
 // the rsh of each host has recorded.
-func (launch *launch) judge(code int, stderr, stdout string, records []record, began time.Time) Report {
-	report := Report{ExitCode: code, Hosts: launch.used(records)}
+func (launch *launch) judge(code int, stderr, stdout string, records []record, began time.Time) protocol.Report {
+	report := protocol.Report{ExitCode: code, Hosts: launch.used(records)}
 	report.Timings.Init = seconds(initTime(records, began))
 	words, spoken := mpi.LastWords(stderr + stdout)
 	if !spoken {
@@ -22,7 +23,7 @@ func (launch *launch) judge(code int, stderr, stdout string, records []record, b
 	}
 	lost := firstTrouble(records)
 	// Intel's mpirun ends well even if a host was lost in the middle of the run.
-	lostHost := spoken && words.Kind == mpi.DaemonLost || lost != nil && (lost.Trouble == Stopped || lost.Trouble == Broken)
+	lostHost := spoken && words.Kind == mpi.DaemonLost || lost != nil && (lost.Trouble == protocol.Stopped || lost.Trouble == protocol.Broken)
 	if code == 0 && !lostHost {
 		return launch.judgeSuccess(report)
 	}
@@ -30,22 +31,22 @@ func (launch *launch) judge(code int, stderr, stdout string, records []record, b
 		report.ExitCode = exitMPI
 	}
 	switch {
-	case lost != nil && lost.Trouble == Stopped:
-		report.Reason, report.Host = ReasonWorker, lost.Host
+	case lost != nil && lost.Trouble == protocol.Stopped:
+		report.Reason, report.Host = protocol.ReasonWorker, lost.Host
 		report.Message = fmt.Sprintf("lost worker %s in the middle of the run: it was told to end; its pod says why", lost.Host)
-	case lost != nil && lost.Trouble == NotStarted:
-		report.Reason, report.Host, report.Message = ReasonMPI, lost.Host, lost.Message
-	case lost != nil && lost.Trouble != Broken:
+	case lost != nil && lost.Trouble == protocol.NotStarted:
+		report.Reason, report.Host, report.Message = protocol.ReasonMPI, lost.Host, lost.Message
+	case lost != nil && lost.Trouble != protocol.Broken:
 		// The host could not be reached at all.
-		report.Reason, report.Host, report.Message = ReasonSSH, lost.Host, lost.Message
+		report.Reason, report.Host, report.Message = protocol.ReasonSSH, lost.Host, lost.Message
 	case spoken && words.Kind == mpi.DaemonLost, lost != nil && !(spoken && words.Kind == mpi.RankFailed):
-		report.Reason, report.Host = ReasonWorker, words.Host
+		report.Reason, report.Host = protocol.ReasonWorker, words.Host
 		if report.Host == "" && lost != nil {
 			report.Host = lost.Host
 		}
 		report.Message = fmt.Sprintf("lost worker %s in the middle of the run; its pod says why", orUnknown(report.Host))
 	case spoken && words.Kind == mpi.InitFailed:
-		report.Reason, report.Host, report.Message = ReasonMPI, words.Host, words.Text
+		report.Reason, report.Host, report.Message = protocol.ReasonMPI, words.Host, words.Text
 	default:
 		launch.judgeProgram(&report, words, mpi.LastOutput(launch.redact(stderr), launch.redact(stdout), words.Rank))
 	}
@@ -53,8 +54,8 @@ func (launch *launch) judge(code int, stderr, stdout string, records []record, b
 }
 
 // judgeProgram: the program failed, and says why in its own words.
-func (launch *launch) judgeProgram(report *Report, words mpi.Words, output mpi.Output) {
-	report.Reason, report.Host = ReasonTraining, words.Host
+func (launch *launch) judgeProgram(report *protocol.Report, words mpi.Words, output mpi.Output) {
+	report.Reason, report.Host = protocol.ReasonTraining, words.Host
 	report.Error, report.LastLines = output.Error, output.Lines
 	switch {
 	case !words.Unsure:
@@ -130,13 +131,13 @@ func orUnknown(host string) string {
 
 // judgeSuccess: a run that ends well on one of many hosts has computed something
 // else than was asked for.
-func (launch *launch) judgeSuccess(report Report) Report {
+func (launch *launch) judgeSuccess(report protocol.Report) protocol.Report {
 	// The image's own ssh keeps no records.
 	if launch.imageSSH || len(report.Hosts.Missing) == 0 || !launch.requireAllHosts {
 		return report
 	}
 	missing := report.Hosts.Expected - report.Hosts.Reached
-	report.Reason, report.ExitCode = ReasonMPI, exitMPI
+	report.Reason, report.ExitCode = protocol.ReasonMPI, exitMPI
 	report.Host = report.Hosts.Missing[0]
 	report.Message = fmt.Sprintf("the command ended well but used only %d of %d hosts; not used: %s. mpirun may not have found the hostfile, or was told to start fewer processes",
 		report.Hosts.Reached, report.Hosts.Expected, some(withMore(report.Hosts.Missing, missing)))
@@ -149,8 +150,8 @@ func withMore(hosts []string, count int) []string {
 }
 
 // used compares the hostfile with the hosts that mpirun has logged in to.
-func (launch *launch) used(records []record) Hosts {
-	hosts := Hosts{Expected: len(launch.hosts)}
+func (launch *launch) used(records []record) protocol.Hosts {
+	hosts := protocol.Hosts{Expected: len(launch.hosts)}
 	for _, host := range launch.hosts {
 		reached := slices.ContainsFunc(records, func(entry record) bool { return entry.reached() && sameHost(entry.Host, host) })
 		if reached || launch.imageSSH {

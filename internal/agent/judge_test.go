@@ -14,8 +14,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
-	"github.com/trireme-mpi/trireme/internal/mpi"
-	"github.com/trireme-mpi/trireme/internal/redact"
+	"github.com/trireme-mpi/trireme/internal/agent/protocol"
+	"github.com/trireme-mpi/trireme/internal/engine/mpi"
+	"github.com/trireme-mpi/trireme/internal/engine/redact"
 )
 
 var judgedHosts = []string{"train-worker-0.train", "train-worker-1.train", "train-worker-2.train"}
@@ -35,7 +36,7 @@ func transcript(t testing.TB, names ...string) string {
 	t.Helper()
 	var all strings.Builder
 	for _, name := range names {
-		text, err := os.ReadFile(filepath.Join("..", "mpi", "testdata", "lastwords", name+".txt"))
+		text, err := os.ReadFile(filepath.Join("..", "engine", "mpi", "testdata", "lastwords", name+".txt"))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -47,11 +48,11 @@ func transcript(t testing.TB, names ...string) string {
 func TestJudge(t *testing.T) {
 	all := reached(judgedHosts...)
 	later := began.Add(time.Minute)
-	lost := func(host string, trouble Trouble) record {
+	lost := func(host string, trouble protocol.Trouble) record {
 		return record{Host: host, Trouble: trouble, Message: "cannot reach " + host, At: later}
 	}
 	one, code3 := 1, 3
-	three := Hosts{Expected: 3, Reached: 3}
+	three := protocol.Hosts{Expected: 3, Reached: 3}
 	tests := map[string]struct {
 		code            int
 		words           []string
@@ -59,45 +60,45 @@ func TestJudge(t *testing.T) {
 		records         []record
 		requireAllHosts bool
 		imageSSH        bool
-		want            Report
+		want            protocol.Report
 		wantInMessage   string
 	}{
-		"all is well":                        {records: all, want: Report{Hosts: three}},
-		"all is well, with short names":      {records: reached("train-worker-0", "train-worker-1", "train-worker-2"), requireAllHosts: true, want: Report{Hosts: three}},
-		"a host more than once":              {records: append(all, all...), requireAllHosts: true, want: Report{Hosts: three}},
-		"one host only, which may be meant":  {records: all[:1], want: Report{Hosts: Hosts{Expected: 3, Reached: 1, Missing: judgedHosts[1:]}}},
-		"one host only, which is not meant":  {records: all[:1], requireAllHosts: true, wantInMessage: "train-worker-1.train, train-worker-2.train", want: Report{Reason: ReasonMPI, Host: judgedHosts[1], ExitCode: exitMPI, Hosts: Hosts{Expected: 3, Reached: 1, Missing: judgedHosts[1:]}}},
-		"the image's ssh, which has no list": {imageSSH: true, requireAllHosts: true, want: Report{Hosts: three}},
-		"a command that fails by itself":     {code: 3, records: all, wantInMessage: "exit code 3", want: Report{Reason: ReasonTraining, ExitCode: 3, Hosts: three}},
+		"all is well":                        {records: all, want: protocol.Report{Hosts: three}},
+		"all is well, with short names":      {records: reached("train-worker-0", "train-worker-1", "train-worker-2"), requireAllHosts: true, want: protocol.Report{Hosts: three}},
+		"a host more than once":              {records: append(all, all...), requireAllHosts: true, want: protocol.Report{Hosts: three}},
+		"one host only, which may be meant":  {records: all[:1], want: protocol.Report{Hosts: protocol.Hosts{Expected: 3, Reached: 1, Missing: judgedHosts[1:]}}},
+		"one host only, which is not meant":  {records: all[:1], requireAllHosts: true, wantInMessage: "train-worker-1.train, train-worker-2.train", want: protocol.Report{Reason: protocol.ReasonMPI, Host: judgedHosts[1], ExitCode: exitMPI, Hosts: protocol.Hosts{Expected: 3, Reached: 1, Missing: judgedHosts[1:]}}},
+		"the image's ssh, which has no list": {imageSSH: true, requireAllHosts: true, want: protocol.Report{Hosts: three}},
+		"a command that fails by itself":     {code: 3, records: all, wantInMessage: "exit code 3", want: protocol.Report{Reason: protocol.ReasonTraining, ExitCode: 3, Hosts: three}},
 		"a rank that exits 3": {code: 3, words: []string{"openmpi4-exit3"}, records: all, wantInMessage: "rank 1 exited with code 3",
-			want: Report{Reason: ReasonTraining, Rank: &one, RankExitCode: &code3, ExitCode: 3, Hosts: three}},
+			want: protocol.Report{Reason: protocol.ReasonTraining, Rank: &one, RankExitCode: &code3, ExitCode: 3, Hosts: three}},
 		"a rank that is killed": {code: 137, words: []string{"openmpi5-sigkill"}, records: all, wantInMessage: "signal 9",
-			want: Report{Reason: ReasonTraining, Rank: &one, Host: "train-worker-0", Signal: 9, ExitCode: 137, Hosts: three}},
+			want: protocol.Report{Reason: protocol.ReasonTraining, Rank: &one, Host: "train-worker-0", Signal: 9, ExitCode: 137, Hosts: three}},
 		"a rank of MPICH that is killed": {code: 9, words: []string{"mpich-sigkill", "mpich-sigkill-stdout"}, records: all, wantInMessage: "9",
-			want: Report{Reason: ReasonTraining, Host: "train-worker-1", LastLines: []string{"size 3 sum 3"}, ExitCode: 9, Hosts: three}},
+			want: protocol.Report{Reason: protocol.ReasonTraining, Host: "train-worker-1", LastLines: []string{"size 3 sum 3"}, ExitCode: 9, Hosts: three}},
 		"a program that is not there": {code: 134, words: []string{"openmpi5-notfound"}, records: all, wantInMessage: "/nonexistent/train",
-			want: Report{Reason: ReasonMPI, Host: "train-worker-0", ExitCode: 134, Hosts: three}},
+			want: protocol.Report{Reason: protocol.ReasonMPI, Host: "train-worker-0", ExitCode: 134, Hosts: three}},
 		"more ranks than slots": {code: 1, words: []string{"openmpi4-slots"}, wantInMessage: "not enough slots",
-			want: Report{Reason: ReasonMPI, ExitCode: 1, Hosts: Hosts{Expected: 3, Missing: judgedHosts}}},
+			want: protocol.Report{Reason: protocol.ReasonMPI, ExitCode: 1, Hosts: protocol.Hosts{Expected: 3, Missing: judgedHosts}}},
 		"a daemon that is lost": {code: 1, words: []string{"openmpi4-daemonlost"}, records: all, wantInMessage: "lost worker train-worker-1 ",
-			want: Report{Reason: ReasonWorker, Host: "train-worker-1", ExitCode: 1, Hosts: three}},
-		"a daemon of MPICH, whose host rsh knows": {code: 255, words: []string{"mpich-poddied"}, records: append(slices.Clone(all), lost("train-worker-1.train", Broken)), wantInMessage: "lost worker train-worker-1.train ",
-			want: Report{Reason: ReasonWorker, Host: "train-worker-1.train", ExitCode: 255, Hosts: three}},
-		"a connection that breaks, and no words": {code: 255, records: append(slices.Clone(all), lost("train-worker-2.train", Broken)), wantInMessage: "lost worker train-worker-2.train ",
-			want: Report{Reason: ReasonWorker, Host: "train-worker-2.train", ExitCode: 255, Hosts: three}},
-		"a connection that breaks because a rank has failed": {code: 3, words: []string{"openmpi4-exit3"}, records: append(slices.Clone(all), lost("train-worker-2.train", Broken)), wantInMessage: "rank 1 exited with code 3",
-			want: Report{Reason: ReasonTraining, Rank: &one, RankExitCode: &code3, ExitCode: 3, Hosts: three}},
-		"a host that cannot be reached": {code: 1, words: []string{"openmpi4-agentfails"}, records: append(reached(judgedHosts[:2]...), lost(judgedHosts[2], TimedOut)), wantInMessage: "cannot reach train-worker-2.train",
-			want: Report{Reason: ReasonSSH, Host: judgedHosts[2], ExitCode: 1, Hosts: Hosts{Expected: 3, Reached: 2, Missing: judgedHosts[2:]}}},
-		"a worker that was told to end": {code: 143, words: []string{"openmpi4-sigkill"}, records: append(slices.Clone(all), lost(judgedHosts[0], Stopped)), wantInMessage: "told to end",
-			want: Report{Reason: ReasonWorker, Host: judgedHosts[0], ExitCode: 143, Hosts: three}},
+			want: protocol.Report{Reason: protocol.ReasonWorker, Host: "train-worker-1", ExitCode: 1, Hosts: three}},
+		"a daemon of MPICH, whose host rsh knows": {code: 255, words: []string{"mpich-poddied"}, records: append(slices.Clone(all), lost("train-worker-1.train", protocol.Broken)), wantInMessage: "lost worker train-worker-1.train ",
+			want: protocol.Report{Reason: protocol.ReasonWorker, Host: "train-worker-1.train", ExitCode: 255, Hosts: three}},
+		"a connection that breaks, and no words": {code: 255, records: append(slices.Clone(all), lost("train-worker-2.train", protocol.Broken)), wantInMessage: "lost worker train-worker-2.train ",
+			want: protocol.Report{Reason: protocol.ReasonWorker, Host: "train-worker-2.train", ExitCode: 255, Hosts: three}},
+		"a connection that breaks because a rank has failed": {code: 3, words: []string{"openmpi4-exit3"}, records: append(slices.Clone(all), lost("train-worker-2.train", protocol.Broken)), wantInMessage: "rank 1 exited with code 3",
+			want: protocol.Report{Reason: protocol.ReasonTraining, Rank: &one, RankExitCode: &code3, ExitCode: 3, Hosts: three}},
+		"a host that cannot be reached": {code: 1, words: []string{"openmpi4-agentfails"}, records: append(reached(judgedHosts[:2]...), lost(judgedHosts[2], protocol.TimedOut)), wantInMessage: "cannot reach train-worker-2.train",
+			want: protocol.Report{Reason: protocol.ReasonSSH, Host: judgedHosts[2], ExitCode: 1, Hosts: protocol.Hosts{Expected: 3, Reached: 2, Missing: judgedHosts[2:]}}},
+		"a worker that was told to end": {code: 143, words: []string{"openmpi4-sigkill"}, records: append(slices.Clone(all), lost(judgedHosts[0], protocol.Stopped)), wantInMessage: "told to end",
+			want: protocol.Report{Reason: protocol.ReasonWorker, Host: judgedHosts[0], ExitCode: 143, Hosts: three}},
 		"Intel MPI, which ends well although a host is lost": {words: []string{"intelmpi-daemonlost"}, records: all, wantInMessage: "lost worker train-worker-1 ",
-			want: Report{Reason: ReasonWorker, Host: "train-worker-1", ExitCode: exitMPI, Hosts: three}},
+			want: protocol.Report{Reason: protocol.ReasonWorker, Host: "train-worker-1", ExitCode: exitMPI, Hosts: three}},
 		"a program that prints a secret": {code: 1, text: "AWS_SECRET_ACCESS_KEY=planted\nValueError: password=planted\n", records: all, wantInMessage: "exit code 1: ValueError: password=[redacted]",
-			want: Report{Reason: ReasonTraining, ExitCode: 1, Error: "ValueError: password=[redacted]", LastLines: []string{"AWS_SECRET_ACCESS_KEY=[redacted]", "ValueError: password=[redacted]"}, Hosts: three}},
+			want: protocol.Report{Reason: protocol.ReasonTraining, ExitCode: 1, Error: "ValueError: password=[redacted]", LastLines: []string{"AWS_SECRET_ACCESS_KEY=[redacted]", "ValueError: password=[redacted]"}, Hosts: three}},
 		"a program that prints a key, of which only the end is shown": {code: 1, records: all, wantInMessage: "exit code 1",
 			text: "-----BEGIN PRIVATE KEY-----\n" + strings.Repeat("planted"+strings.Repeat("A", 57)+"\n", 9) + "-----END PRIVATE KEY-----\n",
-			want: Report{Reason: ReasonTraining, ExitCode: 1, Error: "-----END PRIVATE KEY-----", LastLines: []string{"-----BEGIN PRIVATE KEY-----", "[redacted]", "-----END PRIVATE KEY-----"}, Hosts: three}},
+			want: protocol.Report{Reason: protocol.ReasonTraining, ExitCode: 1, Error: "-----END PRIVATE KEY-----", LastLines: []string{"-----BEGIN PRIVATE KEY-----", "[redacted]", "-----END PRIVATE KEY-----"}, Hosts: three}},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -106,7 +107,7 @@ func TestJudge(t *testing.T) {
 			stderr := slices.DeleteFunc(slices.Clone(tc.words), isOutput)
 			stdout := slices.DeleteFunc(slices.Clone(tc.words), func(name string) bool { return !isOutput(name) })
 			got := launch.judge(tc.code, tc.text+transcript(t, stderr...), transcript(t, stdout...), tc.records, began)
-			if diff := cmp.Diff(tc.want, got, cmpopts.IgnoreFields(Report{}, "Message", "Timings")); diff != "" {
+			if diff := cmp.Diff(tc.want, got, cmpopts.IgnoreFields(protocol.Report{}, "Message", "Timings")); diff != "" {
 				t.Errorf("report (-want +got):\n%s", diff)
 			}
 			mustContain(t, "the message", got.Message, tc.wantInMessage)
@@ -133,35 +134,35 @@ func TestJudgeNamesTheError(t *testing.T) {
 	tests := map[string]struct {
 		code        int
 		command     []string
-		want        Report
+		want        protocol.Report
 		wantMessage string
 	}{
-		"openmpi4-c-noinit":     {code: 1, want: Report{Rank: &rank, Host: worker1, RankExitCode: code(1), Error: noFile}, wantMessage: "rank 3 exited with code 1: " + noFile},
-		"openmpi4-py-raise":     {code: 1, want: Report{Rank: &rank, Host: worker1, RankExitCode: code(1), Error: noData}, wantMessage: "rank 3 exited with code 1: " + noData},
-		"openmpi4-fortran-open": {code: 2, want: Report{Rank: &rank, Host: worker1, RankExitCode: code(2), Error: noMesh}, wantMessage: "rank 3 exited with code 2: " + noMesh},
-		"openmpi4-c-assert": {code: 134, want: Report{Rank: &rank, Host: worker1, Signal: 6, Error: assertion},
+		"openmpi4-c-noinit":     {code: 1, want: protocol.Report{Rank: &rank, Host: worker1, RankExitCode: code(1), Error: noFile}, wantMessage: "rank 3 exited with code 1: " + noFile},
+		"openmpi4-py-raise":     {code: 1, want: protocol.Report{Rank: &rank, Host: worker1, RankExitCode: code(1), Error: noData}, wantMessage: "rank 3 exited with code 1: " + noData},
+		"openmpi4-fortran-open": {code: 2, want: protocol.Report{Rank: &rank, Host: worker1, RankExitCode: code(2), Error: noMesh}, wantMessage: "rank 3 exited with code 2: " + noMesh},
+		"openmpi4-c-assert": {code: 134, want: protocol.Report{Rank: &rank, Host: worker1, Signal: 6, Error: assertion},
 			wantMessage: "process rank 3 on node train-worker-1 exited on signal 6 (Aborted): " + assertion},
-		"openmpi4-c-badrank": {code: 6, want: Report{Rank: &rank, Host: worker1}, wantMessage: "An error occurred in MPI_Send: MPI_ERR_RANK: invalid rank"},
-		"openmpi5-c-noinit":  {code: 1, want: Report{Rank: &rank, Host: worker1, RankExitCode: code(1), Error: noFile}, wantMessage: "rank 3 exited with code 1: " + noFile},
-		"openmpi5-py-raise":  {code: 1, want: Report{Rank: &rank, Host: worker1, RankExitCode: code(1), Error: noData}, wantMessage: "rank 3 exited with code 1: " + noData},
+		"openmpi4-c-badrank": {code: 6, want: protocol.Report{Rank: &rank, Host: worker1}, wantMessage: "An error occurred in MPI_Send: MPI_ERR_RANK: invalid rank"},
+		"openmpi5-c-noinit":  {code: 1, want: protocol.Report{Rank: &rank, Host: worker1, RankExitCode: code(1), Error: noFile}, wantMessage: "rank 3 exited with code 1: " + noFile},
+		"openmpi5-py-raise":  {code: 1, want: protocol.Report{Rank: &rank, Host: worker1, RankExitCode: code(1), Error: noData}, wantMessage: "rank 3 exited with code 1: " + noData},
 		// Another rank aborted because it lost rank 3, and prterun blames that one.
-		"openmpi5-c-error": {code: 1, want: Report{Error: noFile}, wantMessage: "a process lost its connection to another process, which had ended: " + noFile},
-		"mpich-c-finalexit": {code: 4, want: Report{Error: "ERROR: checkpoint is incomplete"},
+		"openmpi5-c-error": {code: 1, want: protocol.Report{Error: noFile}, wantMessage: "a process lost its connection to another process, which had ended: " + noFile},
+		"mpich-c-finalexit": {code: 4, want: protocol.Report{Error: "ERROR: checkpoint is incomplete"},
 			wantMessage: "the command ended with exit code 4: ERROR: checkpoint is incomplete"},
-		"mpich-py-raisetagged": {code: 1, want: Report{Rank: &rank, Host: worker1, Error: noData}, wantMessage: "the command ended with exit code 1: " + noData},
-		"mpich-py-abort": {code: 1, want: Report{Rank: &rank, Host: worker1, RankExitCode: code(1), Error: noData},
+		"mpich-py-raisetagged": {code: 1, want: protocol.Report{Rank: &rank, Host: worker1, Error: noData}, wantMessage: "the command ended with exit code 1: " + noData},
+		"mpich-py-abort": {code: 1, want: protocol.Report{Rank: &rank, Host: worker1, RankExitCode: code(1), Error: noData},
 			wantMessage: "Abort(1) on node 3 (rank 3 in comm 0): application called MPI_Abort(MPI_COMM_WORLD, 1): " + noData},
 		// The box is of rank 2, which Hydra killed.
-		"intelmpi-c-error":       {code: 255, want: Report{Host: worker1, Error: noFile}, wantMessage: "the command ended with exit code 255: " + noFile},
-		"intelmpi-c-errortagged": {code: 255, want: Report{Rank: &rank, Host: worker1, Error: noFile}, wantMessage: "the command ended with exit code 255: " + noFile},
-		"openmpi4-c-error": {code: 1, command: []string{"mpirun", "--map-by", "node", "train"}, want: Report{Rank: &rank, RankExitCode: code(1), Error: noFile},
+		"intelmpi-c-error":       {code: 255, want: protocol.Report{Host: worker1, Error: noFile}, wantMessage: "the command ended with exit code 255: " + noFile},
+		"intelmpi-c-errortagged": {code: 255, want: protocol.Report{Rank: &rank, Host: worker1, Error: noFile}, wantMessage: "the command ended with exit code 255: " + noFile},
+		"openmpi4-c-error": {code: 1, command: []string{"mpirun", "--map-by", "node", "train"}, want: protocol.Report{Rank: &rank, RankExitCode: code(1), Error: noFile},
 			wantMessage: "rank 3 exited with code 1: " + noFile},
-		"openmpi4-c-finalexit": {code: 4, command: []string{"sh", "-c", "mpirun train"}, want: Report{Rank: &rank, RankExitCode: code(4), Error: "ERROR: checkpoint is incomplete"},
+		"openmpi4-c-finalexit": {code: 4, command: []string{"sh", "-c", "mpirun train"}, want: protocol.Report{Rank: &rank, RankExitCode: code(4), Error: "ERROR: checkpoint is incomplete"},
 			wantMessage: "rank 3 exited with code 4: ERROR: checkpoint is incomplete"},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			text, err := os.ReadFile(filepath.Join("..", "mpi", "testdata", "output", name+".txt"))
+			text, err := os.ReadFile(filepath.Join("..", "engine", "mpi", "testdata", "output", name+".txt"))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -172,11 +173,11 @@ func TestJudgeNamesTheError(t *testing.T) {
 				launch.command = []string{"mpirun", "-np", "6", "python3", "train.py"}
 			}
 			got := launch.judge(tc.code, stderr, stdout, reached(judgedHosts...), began)
-			if len(got.LastLines) == 0 && tc.want.Error != "" || got.Reason != ReasonTraining {
+			if len(got.LastLines) == 0 && tc.want.Error != "" || got.Reason != protocol.ReasonTraining {
 				t.Errorf("reason %s, last lines %q", got.Reason, got.LastLines)
 			}
 			tc.want.Message = tc.wantMessage
-			if diff := cmp.Diff(tc.want, got, cmpopts.IgnoreFields(Report{}, "Reason", "ExitCode", "LastLines", "Hosts", "Timings")); diff != "" {
+			if diff := cmp.Diff(tc.want, got, cmpopts.IgnoreFields(protocol.Report{}, "Reason", "ExitCode", "LastLines", "Hosts", "Timings")); diff != "" {
 				t.Errorf("report (-want +got):\n%s", diff)
 			}
 		})
@@ -185,14 +186,14 @@ func TestJudgeNamesTheError(t *testing.T) {
 
 // The operator believes the reason and Kubernetes the exit code: they must agree.
 func TestJudgeAgreesWithItself(t *testing.T) {
-	files, err := filepath.Glob("../mpi/testdata/lastwords/*.txt")
+	files, err := filepath.Glob("../engine/mpi/testdata/lastwords/*.txt")
 	if err != nil || len(files) == 0 {
 		t.Fatal("no transcripts", err)
 	}
 	disagreements := 0
 	for _, file := range append(files, "") {
 		text, _ := os.ReadFile(file)
-		for _, trouble := range []Trouble{"", NameNotFound, Refused, TimedOut, HostKeyWrong, KeyRefused, Broken, Stopped} {
+		for _, trouble := range []protocol.Trouble{"", protocol.NameNotFound, protocol.Refused, protocol.TimedOut, protocol.HostKeyWrong, protocol.KeyRefused, protocol.Broken, protocol.Stopped} {
 			for _, code := range []int{0, 1, 137} {
 				records := reached(judgedHosts...)
 				if trouble != "" {
@@ -211,7 +212,7 @@ func TestJudgeAgreesWithItself(t *testing.T) {
 }
 
 func TestInitTime(t *testing.T) {
-	records := append(reached(judgedHosts...), record{Host: "x", Trouble: Broken, At: began.Add(time.Hour)})
+	records := append(reached(judgedHosts...), record{Host: "x", Trouble: protocol.Broken, At: began.Add(time.Hour)})
 	if diff := cmp.Diff(300*time.Millisecond, initTime(records, began)); diff != "" {
 		t.Errorf("time until the last host was reached (-want +got):\n%s", diff)
 	}
@@ -261,23 +262,23 @@ func TestShorten(t *testing.T) {
 }
 
 func TestReportFitsATerminationMessage(t *testing.T) {
-	tests := map[string]Report{
+	tests := map[string]protocol.Report{
 		"a long message":                  {Message: strings.Repeat("x", 1<<20)},
 		"a message of other scripts":      {Message: strings.Repeat("日本語", 10000)},
 		"a message that JSON makes long":  {Message: strings.Repeat("\x01<>&", 10000)},
 		"a message that is no text":       {Message: strings.Repeat("\xff", 10000)},
 		"a long message and last lines":   {Message: strings.Repeat("x", 1<<20), Error: strings.Repeat("<", 256), LastLines: slices.Repeat([]string{strings.Repeat("<", 200)}, 5)},
 		"a long name of a host":           {Message: "m", Host: strings.Repeat("h", 10000)},
-		"long names of hosts not reached": {Message: "m", Hosts: Hosts{Missing: slices.Repeat([]string{strings.Repeat("h", 3000)}, 5)}},
+		"long names of hosts not reached": {Message: "m", Hosts: protocol.Hosts{Missing: slices.Repeat([]string{strings.Repeat("h", 3000)}, 5)}},
 	}
 	for name, report := range tests {
 		t.Run(name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "termination-log")
-			report.Reason = ReasonTraining
+			report.Reason = protocol.ReasonTraining
 			written := make(chan struct{})
 			go func() {
 				defer close(written)
-				report.write(path)
+				writeReport(&report, path)
 			}()
 			select {
 			case <-written:
@@ -288,11 +289,11 @@ func TestReportFitsATerminationMessage(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			var got Report
+			var got protocol.Report
 			if err := json.Unmarshal(content, &got); err != nil || len(content) >= 4096 || !utf8.Valid(content) {
 				t.Errorf("%d bytes, %v", len(content), err)
 			}
-			if got.Reason != ReasonTraining || got.Message == "" {
+			if got.Reason != protocol.ReasonTraining || got.Message == "" {
 				t.Errorf("reason %q, message %q", got.Reason, got.Message)
 			}
 		})
@@ -303,11 +304,11 @@ func TestReportNamesSomeOfManyHosts(t *testing.T) {
 	var passed passage
 	for i := range 100 {
 		host := fmt.Sprintf("train-worker-%02d", 99-i)
-		passed.unreached = append(passed.unreached, record{Host: host, Trouble: Refused, Message: "cannot reach " + host})
+		passed.unreached = append(passed.unreached, record{Host: host, Trouble: protocol.Refused, Message: "cannot reach " + host})
 	}
 	got := unreachable(120, passed)
 	mustContain(t, "the message", got.Message, "cannot reach 100 of 120 workers: train-worker-00, train-worker-01,", "and 95 more", "cannot reach train-worker-00")
-	want := Hosts{Expected: 120, Reached: 20, Missing: []string{"train-worker-00", "train-worker-01", "train-worker-02", "train-worker-03", "train-worker-04"}}
+	want := protocol.Hosts{Expected: 120, Reached: 20, Missing: []string{"train-worker-00", "train-worker-01", "train-worker-02", "train-worker-03", "train-worker-04"}}
 	if diff := cmp.Diff(want, got.Hosts); diff != "" {
 		t.Errorf("hosts (-want +got):\n%s", diff)
 	}

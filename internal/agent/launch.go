@@ -18,8 +18,9 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/trireme-mpi/trireme/internal/mpi"
-	"github.com/trireme-mpi/trireme/internal/redact"
+	"github.com/trireme-mpi/trireme/internal/agent/protocol"
+	"github.com/trireme-mpi/trireme/internal/engine/mpi"
+	"github.com/trireme-mpi/trireme/internal/engine/redact"
 )
 
 // Exit codes of a launch that failed by itself. The user's command keeps its own.
@@ -53,7 +54,7 @@ type launch struct {
 func Launch(ctx context.Context, command []string, gateOnly bool) int {
 	launch, err := newLaunch(command)
 	if err != nil {
-		(&Report{Reason: ReasonLauncher, Message: err.Error(), ExitCode: exitUsage}).write(variable(ReportVariable, TerminationLog))
+		writeReport(&protocol.Report{Reason: protocol.ReasonLauncher, Message: err.Error(), ExitCode: exitUsage}, variable(protocol.ReportVariable, protocol.TerminationLog))
 		return exitUsage
 	}
 	defer os.RemoveAll(launch.directory)
@@ -66,7 +67,7 @@ func Launch(ctx context.Context, command []string, gateOnly bool) int {
 		return 128 + int(syscall.SIGTERM)
 	}
 	if err != nil {
-		return launch.end(Report{Reason: ReasonLauncher, Message: err.Error(), ExitCode: exitUsage}, passed)
+		return launch.end(protocol.Report{Reason: protocol.ReasonLauncher, Message: err.Error(), ExitCode: exitUsage}, passed)
 	}
 	if len(passed.unreached) > 0 {
 		return launch.end(unreachable(len(launch.hosts), passed), passed)
@@ -82,7 +83,7 @@ func Launch(ctx context.Context, command []string, gateOnly bool) int {
 }
 
 func newLaunch(command []string) (*launch, error) {
-	content, err := os.ReadFile(variable(HostfileVariable, "/etc/mpi/hostfile"))
+	content, err := os.ReadFile(variable(protocol.HostfileVariable, "/etc/mpi/hostfile"))
 	if err != nil {
 		return nil, fmt.Errorf("read the hostfile: %w", err)
 	}
@@ -97,13 +98,13 @@ func newLaunch(command []string) (*launch, error) {
 	launch := &launch{
 		slots:           hosts,
 		secrets:         redact.SecretValues(os.Environ()),
-		command:         tagged(command, mpi.Implementation(os.Getenv(TagOutputVariable))),
+		command:         tagged(command, mpi.Implementation(os.Getenv(protocol.TagOutputVariable))),
 		directory:       directory,
 		records:         recordsFile(filepath.Join(directory, "records")),
 		id:              rand.Text(),
-		imageSSH:        isSet(ImageSSHVariable),
-		requireAllHosts: isSet(RequireAllHostsVariable),
-		report:          variable(ReportVariable, TerminationLog),
+		imageSSH:        isSet(protocol.ImageSSHVariable),
+		requireAllHosts: isSet(protocol.RequireAllHostsVariable),
+		report:          variable(protocol.ReportVariable, protocol.TerminationLog),
 		started:         time.Now(),
 	}
 	launch.self, _ = os.Hostname()
@@ -146,7 +147,7 @@ func sameHost(name, other string) bool {
 }
 
 func (launch *launch) passGate(ctx context.Context) (passage, error) {
-	timeout, err := durationVariable(GateTimeoutVariable, gateTimeout)
+	timeout, err := durationVariable(protocol.GateTimeoutVariable, gateTimeout)
 	if err != nil {
 		return passage{}, err
 	}
@@ -160,12 +161,12 @@ func (launch *launch) passGate(ctx context.Context) (passage, error) {
 	if err != nil {
 		return passage{}, err
 	}
-	return (&gate{client: caller, clock: os.Getenv(ClockVariable), timeout: timeout, ports: check}).pass(ctx, launch.hosts), nil
+	return (&gate{client: caller, clock: os.Getenv(protocol.ClockVariable), timeout: timeout, ports: check}).pass(ctx, launch.hosts), nil
 }
 
 // portCheck is nil where nothing is checked: only the agent opens ports for it.
 func (launch *launch) portCheck() (*portCheck, error) {
-	ports, err := parsePorts(os.Getenv(PortsVariable), os.Environ(), launch.command)
+	ports, err := parsePorts(os.Getenv(protocol.PortsVariable), os.Environ(), launch.command)
 	if ports == nil || err != nil || launch.imageSSH {
 		return nil, err
 	}
@@ -173,7 +174,7 @@ func (launch *launch) portCheck() (*portCheck, error) {
 }
 
 // run runs the user's command and judges how it ended.
-func (launch *launch) run() Report {
+func (launch *launch) run() protocol.Report {
 	listener := launch.showReadiness()
 	if listener != nil {
 		defer listener.Close()
@@ -181,7 +182,7 @@ func (launch *launch) run() Report {
 	command := exec.Command(launch.command[0], launch.command[1:]...)
 	environment, err := launch.environment()
 	if err != nil {
-		return Report{Reason: ReasonLauncher, Message: err.Error(), ExitCode: exitUsage}
+		return protocol.Report{Reason: protocol.ReasonLauncher, Message: err.Error(), ExitCode: exitUsage}
 	}
 	command.Env = environment
 	// Open MPI's last words are on stderr, Hydra's on stdout.
@@ -216,13 +217,13 @@ func (launch *launch) run() Report {
 	if host := stuck(); host != "" {
 		return launch.stuckReport(host)
 	}
-	judge := func() Report {
+	judge := func() protocol.Report {
 		return launch.judge(exitCode(command.ProcessState), lastErrors.String(), lastOutput.String(), launch.records.read(), began)
 	}
 	report := judge()
 	// mpirun may notice a lost worker a moment before the login to it does, which knows
 	// its name.
-	for wait := time.Now().Add(lostPatience); !launch.imageSSH && report.Reason == ReasonWorker && report.Host == "" && time.Now().Before(wait); report = judge() {
+	for wait := time.Now().Add(lostPatience); !launch.imageSSH && report.Reason == protocol.ReasonWorker && report.Host == "" && time.Now().Before(wait); report = judge() {
 		time.Sleep(20 * time.Millisecond)
 	}
 	return report
@@ -278,18 +279,18 @@ func (launch *launch) environment() ([]string, error) {
 	return append(environment, "PATH="+launch.directory+":"+variable("PATH", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin")), nil
 }
 
-func (launch *launch) notStarted(err error) Report {
+func (launch *launch) notStarted(err error) protocol.Report {
 	name := launch.command[0]
 	// What follows the first word may be secret, and is not what is missing.
 	if first, _, inOnePiece := strings.Cut(name, " "); inOnePiece {
-		return Report{Reason: ReasonMPI, ExitCode: exitNotFound,
+		return protocol.Report{Reason: protocol.ReasonMPI, ExitCode: exitNotFound,
 			Message: fmt.Sprintf("the command that begins with %s was written in one piece; give each of its words an item of its own, or have sh -c read it", first)}
 	}
 	if errors.Is(err, exec.ErrNotFound) || errors.Is(err, os.ErrNotExist) {
-		return Report{Reason: ReasonMPI, ExitCode: exitNotFound,
+		return protocol.Report{Reason: protocol.ReasonMPI, ExitCode: exitNotFound,
 			Message: fmt.Sprintf("the image has no %s; use an image with MPI in it, or give the full path of the command", name)}
 	}
-	return Report{Reason: ReasonLauncher, Message: fmt.Sprintf("start %s: %v", name, plainCause(err)), ExitCode: exitNotFound - 1}
+	return protocol.Report{Reason: protocol.ReasonLauncher, Message: fmt.Sprintf("start %s: %v", name, plainCause(err)), ExitCode: exitNotFound - 1}
 }
 
 func exitCode(state *os.ProcessState) int {
@@ -300,10 +301,10 @@ func exitCode(state *os.ProcessState) int {
 }
 
 // end completes the report, writes it, and is the exit code.
-func (launch *launch) end(report Report, passed passage) int {
+func (launch *launch) end(report protocol.Report, passed passage) int {
 	report.Timings.DNS, report.Timings.Connect, report.Timings.Ports = seconds(passed.dns), seconds(passed.connect), seconds(passed.ports)
 	report.Timings.Total = seconds(time.Since(launch.started))
-	report.write(launch.report)
+	writeReport(&report, launch.report)
 	return report.ExitCode
 }
 

@@ -15,6 +15,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/trireme-mpi/trireme/internal/agent/protocol"
 )
 
 // commandToken is on the command line of every launch, and must be in nothing that
@@ -24,7 +26,7 @@ const commandToken = "planted-command-token"
 // launched is how a launch ended, with its termination message.
 type launched struct {
 	outcome
-	report Report
+	report protocol.Report
 }
 
 // prepareLaunch is a launcher's container: a hostfile and a place for the last message.
@@ -34,8 +36,8 @@ func prepareLaunch(t testing.TB, keys string, port int, hostfile string, environ
 	message := filepath.Join(directory, "termination-log")
 	command := boundedCommand(t, agentBinary(t), arguments...)
 	command.Env = agentEnvironment(keys, port, append([]string{
-		HostfileVariable + "=" + mustWrite(t, filepath.Join(directory, "hostfile"), hostfile),
-		"TRIREME_TERMINATION_LOG=" + message, GateTimeoutVariable + "=15s", "TMPDIR=" + t.TempDir(),
+		protocol.HostfileVariable + "=" + mustWrite(t, filepath.Join(directory, "hostfile"), hostfile),
+		"TRIREME_TERMINATION_LOG=" + message, protocol.GateTimeoutVariable + "=15s", "TMPDIR=" + t.TempDir(),
 	}, environment...)...)
 	return command, message
 }
@@ -49,17 +51,17 @@ func runLaunch(t testing.TB, keys string, port int, hostfile string, environment
 	return result
 }
 
-func readReport(t testing.TB, keys, path string) Report {
+func readReport(t testing.TB, keys, path string) protocol.Report {
 	t.Helper()
 	content, err := os.ReadFile(path)
 	if err != nil {
-		return Report{}
+		return protocol.Report{}
 	}
 	mustHoldNoSecret(t, keys, "the termination message", string(content), commandToken)
 	if len(content) >= 4096 {
 		t.Errorf("the termination message has %d bytes", len(content))
 	}
-	var report Report
+	var report protocol.Report
 	if err := json.Unmarshal(content, &report); err != nil {
 		t.Errorf("the termination message is no JSON: %v", err)
 	}
@@ -79,47 +81,47 @@ func TestLaunch(t *testing.T) {
 	}
 	const both = "localhost slots=2\n127.0.0.2 slots=2\n"
 	const onBoth = "ssh localhost true && ssh 127.0.0.2 true"
-	allReached := Hosts{Expected: 2, Reached: 2}
+	allReached := protocol.Hosts{Expected: 2, Reached: 2}
 	tests := map[string]struct {
 		hostfile    string
 		environment []string
 		arguments   []string
 		want        outcome
-		wantReport  Report
+		wantReport  protocol.Report
 		wantMessage string
 	}{
-		"all is well": {arguments: sh(onBoth + "; echo out; echo err >&2"), want: outcome{Stdout: "out\n"}, wantReport: Report{Hosts: allReached}},
+		"all is well": {arguments: sh(onBoth + "; echo out; echo err >&2"), want: outcome{Stdout: "out\n"}, wantReport: protocol.Report{Hosts: allReached}},
 		"the command's own exit code": {arguments: sh(onBoth + "; exit 3"), want: outcome{Status: 3}, wantMessage: "exit code 3",
-			wantReport: Report{Reason: ReasonTraining, ExitCode: 3, Hosts: allReached}},
+			wantReport: protocol.Report{Reason: protocol.ReasonTraining, ExitCode: 3, Hosts: allReached}},
 		"the command ends by a signal": {arguments: sh(onBoth + "; kill -KILL $$"), want: outcome{Status: 137}, wantMessage: "exit code 137",
-			wantReport: Report{Reason: ReasonTraining, ExitCode: 137, Hosts: allReached}},
+			wantReport: protocol.Report{Reason: protocol.ReasonTraining, ExitCode: 137, Hosts: allReached}},
 		"a command that is not there": {arguments: []string{"launch", "--", "mpirun-nonexistent", commandToken}, want: outcome{Status: 127}, wantMessage: "the image has no mpirun-nonexistent",
-			wantReport: Report{Reason: ReasonMPI, ExitCode: 127}},
+			wantReport: protocol.Report{Reason: protocol.ReasonMPI, ExitCode: 127}},
 		"a command that is not there, by its path": {arguments: []string{"launch", "/nonexistent/mpirun", commandToken}, want: outcome{Status: 127}, wantMessage: "the image has no /nonexistent/mpirun",
-			wantReport: Report{Reason: ReasonMPI, ExitCode: 127}},
+			wantReport: protocol.Report{Reason: protocol.ReasonMPI, ExitCode: 127}},
 		"a command in one piece, with a token": {arguments: []string{"launch", "mpirun -np 2 train --token " + commandToken}, want: outcome{Status: 127}, wantMessage: "the command that begins with mpirun was written in one piece",
-			wantReport: Report{Reason: ReasonMPI, ExitCode: 127}},
+			wantReport: protocol.Report{Reason: protocol.ReasonMPI, ExitCode: 127}},
 		"a command that cannot be executed": {arguments: []string{"launch", "/etc", commandToken}, want: outcome{Status: 126}, wantMessage: "permission denied",
-			wantReport: Report{Reason: ReasonLauncher, ExitCode: 126}},
-		"one host only": {arguments: sh("ssh localhost true"), wantReport: Report{Hosts: Hosts{Expected: 2, Reached: 1, Missing: []string{"127.0.0.2"}}}},
-		"one host only, and all are required": {environment: []string{RequireAllHostsVariable + "=true"}, arguments: sh("ssh localhost true"), want: outcome{Status: exitMPI}, wantMessage: "only 1 of 2 hosts; not used: 127.0.0.2",
-			wantReport: Report{Reason: ReasonMPI, Host: "127.0.0.2", ExitCode: exitMPI, Hosts: Hosts{Expected: 2, Reached: 1, Missing: []string{"127.0.0.2"}}}},
-		"the launcher is in its own hostfile": {hostfile: hostname + ".train.svc slots=1\n" + both, environment: []string{RequireAllHostsVariable + "=1"}, arguments: sh(onBoth), wantReport: Report{Hosts: allReached}},
+			wantReport: protocol.Report{Reason: protocol.ReasonLauncher, ExitCode: 126}},
+		"one host only": {arguments: sh("ssh localhost true"), wantReport: protocol.Report{Hosts: protocol.Hosts{Expected: 2, Reached: 1, Missing: []string{"127.0.0.2"}}}},
+		"one host only, and all are required": {environment: []string{protocol.RequireAllHostsVariable + "=true"}, arguments: sh("ssh localhost true"), want: outcome{Status: exitMPI}, wantMessage: "only 1 of 2 hosts; not used: 127.0.0.2",
+			wantReport: protocol.Report{Reason: protocol.ReasonMPI, Host: "127.0.0.2", ExitCode: exitMPI, Hosts: protocol.Hosts{Expected: 2, Reached: 1, Missing: []string{"127.0.0.2"}}}},
+		"the launcher is in its own hostfile": {hostfile: hostname + ".train.svc slots=1\n" + both, environment: []string{protocol.RequireAllHostsVariable + "=1"}, arguments: sh(onBoth), wantReport: protocol.Report{Hosts: allReached}},
 		"ssh is the agent": {arguments: sh(`ssh localhost 'echo "$OF_WORKER"'; readlink "$(command -v ssh)" | sed 's:.*/::'`), want: outcome{Stdout: "\nmpi-agent\n"},
-			wantReport: Report{Hosts: Hosts{Expected: 2, Reached: 1, Missing: []string{"127.0.0.2"}}}},
-		"stdin is the command's": {arguments: sh("cat"), wantReport: Report{Hosts: Hosts{Expected: 2, Missing: []string{"localhost", "127.0.0.2"}}}},
+			wantReport: protocol.Report{Hosts: protocol.Hosts{Expected: 2, Reached: 1, Missing: []string{"127.0.0.2"}}}},
+		"stdin is the command's": {arguments: sh("cat"), wantReport: protocol.Report{Hosts: protocol.Hosts{Expected: 2, Missing: []string{"localhost", "127.0.0.2"}}}},
 		"only the gate":          {arguments: []string{"gate"}},
-		"no hostfile":            {environment: []string{HostfileVariable + "=/nonexistent/hostfile"}, arguments: sh("true"), want: outcome{Status: exitUsage}, wantMessage: "read the hostfile", wantReport: Report{Reason: ReasonLauncher, ExitCode: exitUsage}},
+		"no hostfile":            {environment: []string{protocol.HostfileVariable + "=/nonexistent/hostfile"}, arguments: sh("true"), want: outcome{Status: exitUsage}, wantMessage: "read the hostfile", wantReport: protocol.Report{Reason: protocol.ReasonLauncher, ExitCode: exitUsage}},
 		"a hostfile that is none": {hostfile: "localhost slots=many\n", arguments: sh("true"), want: outcome{Status: exitUsage}, wantMessage: "hostfile line 1",
-			wantReport: Report{Reason: ReasonLauncher, ExitCode: exitUsage}},
+			wantReport: protocol.Report{Reason: protocol.ReasonLauncher, ExitCode: exitUsage}},
 		"no place for files": {environment: []string{"TMPDIR=/nonexistent"}, arguments: sh("true"), want: outcome{Status: exitUsage}, wantMessage: "is /tmp writable?",
-			wantReport: Report{Reason: ReasonLauncher, ExitCode: exitUsage}},
-		"no keys": {environment: []string{KeysVariable + "=/nonexistent"}, arguments: sh("true"), want: outcome{Status: exitUsage}, wantMessage: "read the job's key",
-			wantReport: Report{Reason: ReasonLauncher, ExitCode: exitUsage}},
-		"a timeout that is none": {environment: []string{GateTimeoutVariable + "=" + plantedValue}, arguments: sh("true"), want: outcome{Status: exitUsage}, wantMessage: "is not a duration",
-			wantReport: Report{Reason: ReasonLauncher, ExitCode: exitUsage}},
+			wantReport: protocol.Report{Reason: protocol.ReasonLauncher, ExitCode: exitUsage}},
+		"no keys": {environment: []string{protocol.KeysVariable + "=/nonexistent"}, arguments: sh("true"), want: outcome{Status: exitUsage}, wantMessage: "read the job's key",
+			wantReport: protocol.Report{Reason: protocol.ReasonLauncher, ExitCode: exitUsage}},
+		"a timeout that is none": {environment: []string{protocol.GateTimeoutVariable + "=" + plantedValue}, arguments: sh("true"), want: outcome{Status: exitUsage}, wantMessage: "is not a duration",
+			wantReport: protocol.Report{Reason: protocol.ReasonLauncher, ExitCode: exitUsage}},
 		"the worker says how a rank ended": {arguments: sh(onBoth + "; echo 'prterun noticed that process rank 1 with PID 681 on node train-worker-0 exited on signal 9 (Killed).' >&2; exit 137"),
-			want: outcome{Status: 137}, wantMessage: "exited on signal 9 (Killed)", wantReport: Report{Reason: ReasonTraining, Host: "train-worker-0", Rank: new(int), Signal: 9, ExitCode: 137, Hosts: allReached}},
+			want: outcome{Status: 137}, wantMessage: "exited on signal 9 (Killed)", wantReport: protocol.Report{Reason: protocol.ReasonTraining, Host: "train-worker-0", Rank: new(int), Signal: 9, ExitCode: 137, Hosts: allReached}},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -132,7 +134,7 @@ func TestLaunch(t *testing.T) {
 			if diff := cmp.Diff(tc.want, got.outcome); diff != "" {
 				t.Errorf("outcome (-want +got):\n%s\n%s", diff, stderr)
 			}
-			if diff := cmp.Diff(tc.wantReport, got.report, cmpopts.IgnoreFields(Report{}, "Message", "Timings", "Rank")); diff != "" {
+			if diff := cmp.Diff(tc.wantReport, got.report, cmpopts.IgnoreFields(protocol.Report{}, "Message", "Timings", "Rank")); diff != "" {
 				t.Errorf("report (-want +got):\n%s", diff)
 			}
 			mustContain(t, "the message", got.report.Message, tc.wantMessage)
@@ -170,7 +172,7 @@ func TestLaunchForwardsSignals(t *testing.T) {
 			if code := command.ProcessState.ExitCode(); code != 9 {
 				t.Errorf("exit code %d, want 9", code)
 			}
-			if got := readReport(t, worker.keys, message); got.ExitCode != 9 || got.Reason != ReasonTraining {
+			if got := readReport(t, worker.keys, message); got.ExitCode != 9 || got.Reason != protocol.ReasonTraining {
 				t.Errorf("report %+v", got)
 			}
 		})
@@ -178,7 +180,7 @@ func TestLaunchForwardsSignals(t *testing.T) {
 }
 
 func TestLaunchEndsWhileItWaitsAtTheGate(t *testing.T) {
-	command, _ := prepareLaunch(t, newKeys(t), freePort(t), "127.0.0.1\n", []string{GateTimeoutVariable + "=5m"}, sh("true")...)
+	command, _ := prepareLaunch(t, newKeys(t), freePort(t), "127.0.0.1\n", []string{protocol.GateTimeoutVariable + "=5m"}, sh("true")...)
 	if err := command.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -194,7 +196,7 @@ func TestLaunchEndsWhileItWaitsAtTheGate(t *testing.T) {
 // With the image's own sshd the image's ssh stays in charge.
 func TestLaunchWithTheImagesOwnSSH(t *testing.T) {
 	const host = "127.0.0.77"
-	listener, err := net.Listen("tcp", fmt.Sprintf("%s:%d", host, Port))
+	listener, err := net.Listen("tcp", fmt.Sprintf("%s:%d", host, protocol.Port))
 	if err != nil {
 		t.Skipf("the port of images' sshd is taken: %v", err)
 	}
@@ -210,12 +212,12 @@ func TestLaunchWithTheImagesOwnSSH(t *testing.T) {
 		}
 	}()
 	// No keys: the agent needs none here.
-	got := runLaunch(t, t.TempDir(), freePort(t), host+"\n", []string{ImageSSHVariable + "=true", RequireAllHostsVariable + "=true", "PATH=/usr/bin:/bin"}, sh("echo $PATH")...)
+	got := runLaunch(t, t.TempDir(), freePort(t), host+"\n", []string{protocol.ImageSSHVariable + "=true", protocol.RequireAllHostsVariable + "=true", "PATH=/usr/bin:/bin"}, sh("echo $PATH")...)
 	got.Stderr = ""
 	if diff := cmp.Diff(outcome{Stdout: "/usr/bin:/bin\n"}, got.outcome); diff != "" {
 		t.Errorf("outcome (-want +got):\n%s", diff)
 	}
-	if diff := cmp.Diff(Report{Hosts: Hosts{Expected: 1, Reached: 1}}, got.report, cmpopts.IgnoreFields(Report{}, "Timings")); diff != "" {
+	if diff := cmp.Diff(protocol.Report{Hosts: protocol.Hosts{Expected: 1, Reached: 1}}, got.report, cmpopts.IgnoreFields(protocol.Report{}, "Timings")); diff != "" {
 		t.Errorf("report (-want +got):\n%s", diff)
 	}
 }
@@ -224,12 +226,12 @@ func TestLaunchExplainsWhyAWorkerIsNotReached(t *testing.T) {
 	t.Parallel()
 	keys := newKeys(t)
 	tests := troubles(t, keys)
-	tests["packets are dropped"] = trouble{keys: keys, host: "10.9.9.2", port: Port, namespace: true, want: TimedOut}
+	tests["packets are dropped"] = trouble{keys: keys, host: "10.9.9.2", port: protocol.Port, namespace: true, want: protocol.TimedOut}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			// Shorter than a try, so that the first one is cut short where nothing answers.
-			command, message := prepareLaunch(t, tc.keys, tc.port, tc.host+"\n", []string{GateTimeoutVariable + "=3s"}, sh("echo never")...)
+			command, message := prepareLaunch(t, tc.keys, tc.port, tc.host+"\n", []string{protocol.GateTimeoutVariable + "=3s"}, sh("echo never")...)
 			if tc.namespace {
 				inNamespace(t, command, tc.host)
 			}
@@ -238,7 +240,7 @@ func TestLaunchExplainsWhyAWorkerIsNotReached(t *testing.T) {
 				t.Errorf("exit code %d, want %d; output %q", got.Status, exitSSH, got.Stdout)
 			}
 			report := readReport(t, tc.keys, message)
-			if report.Reason != ReasonSSH || report.Host != tc.host || report.ExitCode != exitSSH {
+			if report.Reason != protocol.ReasonSSH || report.Host != tc.host || report.ExitCode != exitSSH {
 				t.Errorf("report %+v", report)
 			}
 			mustContain(t, "the message", report.Message, tc.host, words[tc.want], advice[tc.want])
@@ -284,7 +286,7 @@ func TestLaunchNamesTheWorkerThatWasLost(t *testing.T) {
 			_ = command.Wait()
 			_ = syscall.Kill(mustAtoi(t, stdout.String()), syscall.SIGKILL)
 			got := readReport(t, worker.keys, message)
-			if got.Reason != ReasonWorker || got.Host != "localhost" || got.ExitCode == 0 {
+			if got.Reason != protocol.ReasonWorker || got.Host != "localhost" || got.ExitCode == 0 {
 				t.Errorf("report %+v", got)
 			}
 		})
@@ -299,7 +301,7 @@ func TestLaunchWaitsForTheNameOfALostWorker(t *testing.T) {
 		echo '[mpiexec@train-launcher] control_cb (mpiexec/pmiserv_cb.c:280): assert (!closed) failed'
 		exit 255`, recordsVariable)
 	got := runLaunch(t, worker.keys, worker.port, "localhost\n", nil, sh(script)...).report
-	if got.Reason != ReasonWorker || got.Host != "localhost" {
+	if got.Reason != protocol.ReasonWorker || got.Host != "localhost" {
 		t.Errorf("report %+v", got)
 	}
 }

@@ -7,6 +7,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/trireme-mpi/trireme/internal/agent/protocol"
 )
 
 func TestCommandOfAClientThatVanishesIsEnded(t *testing.T) {
@@ -132,7 +134,7 @@ func TestWorkerEndsItsRanksAndThenItself(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			mark := filepath.Join(t.TempDir(), "mark")
-			worker := startWorker(t, newKeys(t), GraceVariable+"="+tc.grace, "MARK="+mark)
+			worker := startWorker(t, newKeys(t), protocol.GraceVariable+"="+tc.grace, "MARK="+mark)
 			id := startedProcess(t, worker.login(t, "mpi"), tc.command)
 			began := time.Now()
 			_ = worker.command.Process.Signal(syscall.SIGTERM)
@@ -181,9 +183,9 @@ func TestWorkerExplainsWhyItDoesNotStart(t *testing.T) {
 	keys, port := newKeys(t), freePort(t)
 	secret := "planted-key-material"
 	broken := mixedKeys(t, keys)
-	mustWrite(t, filepath.Join(broken, HostKey), "-----BEGIN OPENSSH PRIVATE KEY-----\n"+secret+"\n-----END OPENSSH PRIVATE KEY-----\n")
+	mustWrite(t, filepath.Join(broken, protocol.HostKey), "-----BEGIN OPENSSH PRIVATE KEY-----\n"+secret+"\n-----END OPENSSH PRIVATE KEY-----\n")
 	unauthorized := mixedKeys(t, keys)
-	mustWrite(t, filepath.Join(unauthorized, AuthorizedKeys), "# none\n")
+	mustWrite(t, filepath.Join(unauthorized, protocol.AuthorizedKeys), "# none\n")
 	tests := map[string]struct {
 		keys        string
 		environment []string
@@ -192,8 +194,8 @@ func TestWorkerExplainsWhyItDoesNotStart(t *testing.T) {
 		"no keys":                 {keys: t.TempDir(), want: "read the job's key"},
 		"a host key that is none": {keys: broken, want: "is not a private key that can be read"},
 		"nobody authorized":       {keys: unauthorized, want: "has no public key"},
-		"a port that is none":     {keys: keys, environment: []string{PortVariable + "=" + plantedValue}, want: PortVariable + " is not a port"},
-		"a grace that is none":    {keys: keys, environment: []string{GraceVariable + "=" + plantedValue}, want: GraceVariable + " is not a duration"},
+		"a port that is none":     {keys: keys, environment: []string{protocol.PortVariable + "=" + plantedValue}, want: protocol.PortVariable + " is not a port"},
+		"a grace that is none":    {keys: keys, environment: []string{protocol.GraceVariable + "=" + plantedValue}, want: protocol.GraceVariable + " is not a duration"},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {

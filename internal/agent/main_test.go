@@ -23,7 +23,8 @@ import (
 
 	"golang.org/x/crypto/ssh"
 
-	"github.com/trireme-mpi/trireme/internal/sshkey"
+	"github.com/trireme-mpi/trireme/internal/agent/protocol"
+	"github.com/trireme-mpi/trireme/internal/operator/sshkey"
 )
 
 const (
@@ -121,7 +122,7 @@ func without(environment []string, prefix string) []string {
 func agentEnvironment(keys string, port int, more ...string) []string {
 	environment := without(without(os.Environ(), "TRIREME_"), "SSH_")
 	environment = append(environment, runMark+"="+os.Getenv(runMark), "PLANTED="+plantedValue,
-		KeysVariable+"="+keys, PortVariable+"="+strconv.Itoa(port))
+		protocol.KeysVariable+"="+keys, protocol.PortVariable+"="+strconv.Itoa(port))
 	return append(environment, more...)
 }
 
@@ -138,8 +139,8 @@ func newKeys(t testing.TB) string {
 		t.Fatal(err)
 	}
 	for name, content := range map[string][]byte{
-		ClientKey: client.Private, ClientPublicKey: client.Public, AuthorizedKeys: client.Public,
-		HostKey: host.Private, HostPublicKey: host.Public,
+		protocol.ClientKey: client.Private, protocol.ClientPublicKey: client.Public, protocol.AuthorizedKeys: client.Public,
+		protocol.HostKey: host.Private, protocol.HostPublicKey: host.Public,
 	} {
 		if err := os.WriteFile(filepath.Join(directory, name), content, 0o600); err != nil {
 			t.Fatal(err)
@@ -152,7 +153,7 @@ func newKeys(t testing.TB) string {
 func mixedKeys(t testing.TB, keys string, foreign ...string) string {
 	t.Helper()
 	mixed := newKeys(t)
-	for _, name := range []string{ClientKey, ClientPublicKey, AuthorizedKeys, HostKey, HostPublicKey} {
+	for _, name := range []string{protocol.ClientKey, protocol.ClientPublicKey, protocol.AuthorizedKeys, protocol.HostKey, protocol.HostPublicKey} {
 		content, err := os.ReadFile(filepath.Join(keys, name))
 		if err != nil {
 			t.Fatal(err)
@@ -285,7 +286,7 @@ func alive(id int) bool {
 func mustHoldNoSecret(t testing.TB, keys, where, text string, more ...string) {
 	t.Helper()
 	secrets := append([]string{plantedValue, "PRIVATE KEY"}, more...)
-	for _, name := range []string{ClientKey, HostKey} {
+	for _, name := range []string{protocol.ClientKey, protocol.HostKey} {
 		content, _ := os.ReadFile(filepath.Join(keys, name))
 		for line := range strings.Lines(string(content)) {
 			// The first line of every such key is the same.
@@ -321,7 +322,7 @@ func startWorkerBy(t testing.TB, command []string, keys string, environment ...s
 	for range 5 {
 		worker := &workerProcess{keys: keys, port: freePort(t), log: &buffer{}, ended: make(chan struct{})}
 		worker.command = exec.Command(command[0], command[1:]...)
-		worker.command.Env = agentEnvironment(keys, worker.port, append([]string{GraceVariable + "=1s"}, environment...)...)
+		worker.command.Env = agentEnvironment(keys, worker.port, append([]string{protocol.GraceVariable + "=1s"}, environment...)...)
 		worker.command.Dir = t.TempDir()
 		worker.command.Stderr = worker.log
 		// Processes that outlive the worker may keep its stderr.
@@ -377,8 +378,8 @@ func clientConfig(t testing.TB, keys, user string) *ssh.ClientConfig {
 	t.Helper()
 	return &ssh.ClientConfig{
 		User:            user,
-		Auth:            []ssh.AuthMethod{ssh.PublicKeys(signerOf(t, keys, ClientKey))},
-		HostKeyCallback: ssh.FixedHostKey(signerOf(t, keys, HostKey).PublicKey()),
+		Auth:            []ssh.AuthMethod{ssh.PublicKeys(signerOf(t, keys, protocol.ClientKey))},
+		HostKeyCallback: ssh.FixedHostKey(signerOf(t, keys, protocol.HostKey).PublicKey()),
 		Timeout:         20 * time.Second,
 	}
 }

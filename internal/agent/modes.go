@@ -14,7 +14,8 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/trireme-mpi/trireme/internal/mpi"
+	"github.com/trireme-mpi/trireme/internal/agent/protocol"
+	"github.com/trireme-mpi/trireme/internal/engine/mpi"
 )
 
 // defaultGrace is how long a worker's processes have to end: less than the 30
@@ -28,15 +29,15 @@ func RunWorker() error {
 	if err != nil {
 		return err
 	}
-	grace, err := durationVariable(GraceVariable, defaultGrace)
+	grace, err := durationVariable(protocol.GraceVariable, defaultGrace)
 	if err != nil {
 		return err
 	}
-	hostKey, err := readKey(HostKey)
+	hostKey, err := readKey(protocol.HostKey)
 	if err != nil {
 		return err
 	}
-	authorized, err := readPublicKeys(AuthorizedKeys)
+	authorized, err := readPublicKeys(protocol.AuthorizedKeys)
 	if err != nil {
 		return err
 	}
@@ -77,7 +78,7 @@ func Install(directory string) error {
 		return err
 	}
 	defer from.Close()
-	target := filepath.Join(directory, filepath.Base(Path))
+	target := filepath.Join(directory, filepath.Base(protocol.Path))
 	temporary, err := os.OpenFile(target+".new", os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o755)
 	if err != nil {
 		return err
@@ -92,7 +93,7 @@ func Install(directory string) error {
 // PrintHosts prints the workers that can be reached now, one a line: what
 // elastic programs call discover_hosts.sh for.
 func PrintHosts(to io.Writer) error {
-	content, err := os.ReadFile(variable(HostfileVariable, "/etc/mpi/hostfile"))
+	content, err := os.ReadFile(variable(protocol.HostfileVariable, "/etc/mpi/hostfile"))
 	if err != nil {
 		return err
 	}
@@ -105,7 +106,7 @@ func PrintHosts(to io.Writer) error {
 		return err
 	}
 	caller := &client{bannerPorts: []int{port}, resolver: net.DefaultResolver}
-	if isSet(ImageSSHVariable) {
+	if isSet(protocol.ImageSSHVariable) {
 		caller = bannerClient()
 	}
 	reached := make([]bool, len(hosts))

@@ -6,12 +6,14 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/trireme-mpi/trireme/internal/agent/protocol"
 )
 
 func TestHostsThatCanBeReached(t *testing.T) {
 	worker := startWorker(t, newKeys(t))
 	hostfile := mustWrite(t, filepath.Join(t.TempDir(), "hostfile"), "127.0.0.1 slots=2\n127.0.0.2:4\n")
-	environment := []string{HostfileVariable + "=" + hostfile}
+	environment := []string{protocol.HostfileVariable + "=" + hostfile}
 	want := outcome{Stdout: "127.0.0.1:2\n127.0.0.2:4\n"}
 	if diff := cmp.Diff(want, runAgent(t, worker.keys, worker.port, environment, "hosts")); diff != "" {
 		t.Errorf("all are up (-want +got):\n%s", diff)
@@ -25,11 +27,11 @@ func TestInstall(t *testing.T) {
 	directory := t.TempDir()
 	// Twice: the init container may be started again.
 	for range 2 {
-		if got := runAgent(t, directory, Port, nil, "install", directory); got.Status != 0 {
+		if got := runAgent(t, directory, protocol.Port, nil, "install", directory); got.Status != 0 {
 			t.Fatalf("install: %+v", got)
 		}
 	}
-	installed := filepath.Join(directory, filepath.Base(Path))
+	installed := filepath.Join(directory, filepath.Base(protocol.Path))
 	info, err := os.Stat(installed)
 	if err != nil {
 		t.Fatal(err)
@@ -57,7 +59,7 @@ func TestArgumentsOfModes(t *testing.T) {
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			got := runAgent(t, t.TempDir(), Port, []string{HostfileVariable + "=/nonexistent"}, tc.arguments...)
+			got := runAgent(t, t.TempDir(), protocol.Port, []string{protocol.HostfileVariable + "=/nonexistent"}, tc.arguments...)
 			if got.Status != tc.wantStatus || got.Stdout+got.Stderr == "" {
 				t.Errorf("outcome %+v, want exit code %d and some words", got, tc.wantStatus)
 			}

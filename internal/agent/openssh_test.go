@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/trireme-mpi/trireme/internal/agent/protocol"
 )
 
 // openSSH is a call of OpenSSH's client, with nothing of the machine's configuration.
@@ -22,7 +24,7 @@ func openSSH(t testing.TB, worker *workerProcess, hostKey string, arguments ...s
 	if _, err := user.Current(); err != nil {
 		t.Skipf("OpenSSH's client needs an entry in passwd: %v", err)
 	}
-	public, err := os.ReadFile(filepath.Join(hostKey, HostPublicKey))
+	public, err := os.ReadFile(filepath.Join(hostKey, protocol.HostPublicKey))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -30,7 +32,7 @@ func openSSH(t testing.TB, worker *workerProcess, hostKey string, arguments ...s
 	options := []string{
 		"-F", "/dev/null", "-o", "BatchMode=yes", "-o", "IdentitiesOnly=yes", "-o", "GlobalKnownHostsFile=/dev/null",
 		"-o", "UserKnownHostsFile=" + known, "-o", "StrictHostKeyChecking=yes", "-o", "LogLevel=ERROR",
-		"-i", filepath.Join(worker.keys, ClientKey), "-p", fmt.Sprint(worker.port), "mpiuser@127.0.0.1",
+		"-i", filepath.Join(worker.keys, protocol.ClientKey), "-p", fmt.Sprint(worker.port), "mpiuser@127.0.0.1",
 	}
 	command := boundedCommand(t, ssh, append(options, arguments...)...)
 	command.Env = append(without(os.Environ(), "SSH_AUTH_SOCK"), "FROM_CLIENT=sent")

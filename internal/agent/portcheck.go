@@ -14,7 +14,8 @@ import (
 
 	"golang.org/x/crypto/ssh"
 
-	"github.com/trireme-mpi/trireme/internal/mpi"
+	"github.com/trireme-mpi/trireme/internal/agent/protocol"
+	"github.com/trireme-mpi/trireme/internal/engine/mpi"
 )
 
 // portCheck proves that the hosts of a job reach each other on the ports that MPI will
@@ -57,7 +58,7 @@ type route struct {
 
 // portFailure is why one host cannot connect to another.
 type portFailure struct {
-	trouble  Trouble
+	trouble  protocol.Trouble
 	from, to string
 	port     openedPort
 	// cause is what the system says.
@@ -71,14 +72,14 @@ func (failure *portFailure) Error() string {
 	switch {
 	case failure.lost != nil:
 		return failure.lost.Error()
-	case failure.trouble == NoFreePort && len(ranges) > 0:
+	case failure.trouble == protocol.NoFreePort && len(ranges) > 0:
 		return fmt.Sprintf("%s has no free port among %s, which MPI is set to use (%s)", failure.to, ranges, failure.cause)
-	case failure.trouble == NoFreePort:
+	case failure.trouble == protocol.NoFreePort:
 		return fmt.Sprintf("%s cannot open a TCP port (%s)", failure.to, failure.cause)
 	case len(ranges) > 0:
 		return fmt.Sprintf("%s cannot connect to %s on TCP port %d (%s). MPI is set to use the ports %s", failure.from, failure.to, failure.port.Port, failure.cause, ranges)
 	default:
-		return fmt.Sprintf("%s cannot connect to %s on TCP port %d (%s). No ports are set for MPI, so it uses any (if the image sets them, repeat them in %s)", failure.from, failure.to, failure.port.Port, failure.cause, PortsVariable)
+		return fmt.Sprintf("%s cannot connect to %s on TCP port %d (%s). No ports are set for MPI, so it uses any (if the image sets them, repeat them in %s)", failure.from, failure.to, failure.port.Port, failure.cause, protocol.PortsVariable)
 	}
 }
 
@@ -157,9 +158,9 @@ func openFor(ctx context.Context, to endpoint, routes []*route, request portRequ
 	port, err := to.open(ctx, request)
 	switch {
 	case err != nil:
-		failAll(routes, &portFailure{trouble: Broken, from: to.name(), lost: err})
+		failAll(routes, &portFailure{trouble: protocol.Broken, from: to.name(), lost: err})
 	case port.Port == 0:
-		failAll(routes, &portFailure{trouble: NoFreePort, from: to.name(), to: to.name(), port: port, cause: port.Cause})
+		failAll(routes, &portFailure{trouble: protocol.NoFreePort, from: to.name(), to: to.name(), port: port, cause: port.Cause})
 	}
 	for _, route := range routes {
 		route.port = port
@@ -174,15 +175,15 @@ func callFrom(ctx context.Context, from endpoint, routes []*route, said challeng
 	}
 	results, err := from.call(ctx, request)
 	if err == nil && len(results.Causes) != len(routes) {
-		err = &connectError{from.name(), Broken, errors.New("its agent answers something else")}
+		err = &connectError{from.name(), protocol.Broken, errors.New("its agent answers something else")}
 	}
 	if err != nil {
-		failAll(routes, &portFailure{trouble: Broken, from: from.name(), lost: err})
+		failAll(routes, &portFailure{trouble: protocol.Broken, from: from.name(), lost: err})
 		return
 	}
 	for i, route := range routes {
 		if cause := results.Causes[i]; cause != "" {
-			route.failure = &portFailure{trouble: PortsBlocked, from: from.name(), to: route.to.name(), port: route.port, cause: cause}
+			route.failure = &portFailure{trouble: protocol.PortsBlocked, from: from.name(), to: route.to.name(), port: route.port, cause: cause}
 		}
 	}
 }
@@ -323,7 +324,7 @@ func (worker *workerEndpoint) ask(ctx context.Context, name string, request, ans
 	}
 	if err != nil {
 		worker.close()
-		return &connectError{worker.host, Broken, err}
+		return &connectError{worker.host, protocol.Broken, err}
 	}
 	return nil
 }

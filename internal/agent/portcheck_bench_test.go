@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/trireme-mpi/trireme/internal/mpi"
+	"github.com/trireme-mpi/trireme/internal/engine/mpi"
 )
 
 // BenchmarkGate is the gate with and without the check of ports. Client and servers are

@@ -17,7 +17,8 @@ import (
 
 	"golang.org/x/crypto/ssh"
 
-	"github.com/trireme-mpi/trireme/internal/mpi"
+	"github.com/trireme-mpi/trireme/internal/agent/protocol"
+	"github.com/trireme-mpi/trireme/internal/engine/mpi"
 )
 
 func portCheckGate(t testing.TB, ports mpi.Ports, launcherHasRanks bool) *gate {
@@ -145,14 +146,14 @@ func TestRangeWithoutAFreePort(t *testing.T) {
 	gate := portCheckGate(t, mpi.Ports{Ranks: mpi.PortRanges{{First: port, Last: port}}}, false)
 	gate.timeout = time.Second
 	got := gate.pass(t.Context(), loopbacks(2))
-	if len(got.blocked) != 1 || got.blocked[0].trouble != NoFreePort {
+	if len(got.blocked) != 1 || got.blocked[0].trouble != protocol.NoFreePort {
 		t.Fatalf("blocked: %v", got.blocked)
 	}
 	report := blocked(2, got.blocked)
-	if report.Reason != ReasonMPI || report.Trouble != NoFreePort || report.Host != loopbacks(2)[1] || report.ExitCode != exitMPI {
+	if report.Reason != protocol.ReasonMPI || report.Trouble != protocol.NoFreePort || report.Host != loopbacks(2)[1] || report.ExitCode != exitMPI {
 		t.Errorf("report %+v", report)
 	}
-	mustContain(t, "the message", report.Message, loopbacks(2)[1]+" has no free port among "+strconv.Itoa(port), "address already in use", advice[NoFreePort])
+	mustContain(t, "the message", report.Message, loopbacks(2)[1]+" has no free port among "+strconv.Itoa(port), "address already in use", advice[protocol.NoFreePort])
 }
 
 // The containers of workers may be restarted while the gate waits for others.
@@ -315,7 +316,7 @@ func TestPortsThatAreChecked(t *testing.T) {
 	if ports, err := parsePorts("off", environment, nil); ports != nil || err != nil {
 		t.Errorf("off: %v (%v)", ports, err)
 	}
-	if _, err := parsePorts("many", environment, nil); err == nil || !strings.Contains(err.Error(), PortsVariable) {
+	if _, err := parsePorts("many", environment, nil); err == nil || !strings.Contains(err.Error(), protocol.PortsVariable) {
 		t.Errorf("many: %v", err)
 	}
 }
@@ -362,8 +363,8 @@ func newFirewall(t *testing.T, rules string) *firewall {
 // there, so the agent's is the usual one.
 func (firewall *firewall) launch(t *testing.T, hostfile string, environment ...string) launched {
 	t.Helper()
-	worker := startWorkerBy(t, append(slices.Clone(firewall.enter), agentBinary(t), "worker"), newKeys(t), fmt.Sprintf("%s=%d", PortVariable, Port))
-	command, message := prepareLaunch(t, worker.keys, Port, hostfile, environment, sh("echo started")...)
+	worker := startWorkerBy(t, append(slices.Clone(firewall.enter), agentBinary(t), "worker"), newKeys(t), fmt.Sprintf("%s=%d", protocol.PortVariable, protocol.Port))
+	command, message := prepareLaunch(t, worker.keys, protocol.Port, hostfile, environment, sh("echo started")...)
 	nsenter, err := exec.LookPath(firewall.enter[0])
 	if err != nil {
 		t.Skip("nsenter is not on this machine (Debian: util-linux)")
@@ -390,10 +391,10 @@ func TestBlockedPorts(t *testing.T) {
 			wantPeer: "127.0.0.3", wantHosts: []string{"127.0.0.2"}, wantWords: "No ports are set for MPI, so it uses any"},
 		"to the launcher": {rules: "ip daddr 127.0.0.1 tcp dport 42000-42999 drop", environment: []string{"OMPI_MCA_oob_tcp_dynamic_ipv4_ports=42000-42999"},
 			wantPeer: "launcher", wantHosts: []string{"127.0.0.2", "127.0.0.3"}, wantWords: "MPI is set to use the ports 42000-42999"},
-		"refused":            {rules: "ip daddr 127.0.0.3 tcp dport 41000 reject with tcp reset", environment: []string{"UCX_TCP_PORT_RANGE=41000"}, wantPeer: "127.0.0.3", wantHosts: []string{"127.0.0.2"}, wantWords: words[Refused]},
+		"refused":            {rules: "ip daddr 127.0.0.3 tcp dport 41000 reject with tcp reset", environment: []string{"UCX_TCP_PORT_RANGE=41000"}, wantPeer: "127.0.0.3", wantHosts: []string{"127.0.0.2"}, wantWords: words[protocol.Refused]},
 		"one worker":         {rules: "ip daddr 127.0.0.1 tcp dport 42000-42999 drop", hostfile: "127.0.0.2\n", environment: []string{"I_MPI_PORT_RANGE=42000:42999"}, wantPeer: "launcher", wantHosts: []string{"127.0.0.2"}},
 		"others are blocked": {rules: "tcp dport 10000-10999 drop", environment: []string{"MPIR_CVAR_CH3_PORT_RANGE=11000:11999"}},
-		"no check":           {rules: "tcp dport 41000 drop", environment: []string{PortsVariable + "=off", "I_MPI_PORT_RANGE=41000:41000"}},
+		"no check":           {rules: "tcp dport 41000 drop", environment: []string{protocol.PortsVariable + "=off", "I_MPI_PORT_RANGE=41000:41000"}},
 	}
 	self, err := os.Hostname()
 	if err != nil {
@@ -406,7 +407,7 @@ func TestBlockedPorts(t *testing.T) {
 				tc.hostfile = hosts
 			}
 			firewall := newFirewall(t, tc.rules)
-			got := firewall.launch(t, tc.hostfile, append(tc.environment, GateTimeoutVariable+"=7s")...)
+			got := firewall.launch(t, tc.hostfile, append(tc.environment, protocol.GateTimeoutVariable+"=7s")...)
 			if tc.wantPeer == "" {
 				if got.Status != 0 || got.Stdout != "started\n" {
 					t.Errorf("exit code %d: %s", got.Status, got.Stderr)
@@ -418,10 +419,10 @@ func TestBlockedPorts(t *testing.T) {
 				peer = self
 			}
 			report := got.report
-			if got.Stdout != "" || got.Status != exitMPI || report.Reason != ReasonMPI || report.Trouble != PortsBlocked || report.Peer != peer || !slices.Contains(tc.wantHosts, report.Host) {
+			if got.Stdout != "" || got.Status != exitMPI || report.Reason != protocol.ReasonMPI || report.Trouble != protocol.PortsBlocked || report.Peer != peer || !slices.Contains(tc.wantHosts, report.Host) {
 				t.Errorf("exit code %d, output %q, report %+v", got.Status, got.Stdout, report)
 			}
-			mustContain(t, "the message", report.Message, report.Host+" cannot connect to "+peer+" on TCP port", tc.wantWords, advice[PortsBlocked])
+			mustContain(t, "the message", report.Message, report.Host+" cannot connect to "+peer+" on TCP port", tc.wantWords, advice[protocol.PortsBlocked])
 			// It is not the first try that counts, and not one after the time is over.
 			if limit := 7.0; report.Timings.Total < limit-1 || report.Timings.Total > limit+patience.Seconds() {
 				t.Errorf("it took %g s, want %g s", report.Timings.Total, limit)

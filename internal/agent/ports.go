@@ -17,7 +17,8 @@ import (
 
 	"golang.org/x/crypto/ssh"
 
-	"github.com/trireme-mpi/trireme/internal/mpi"
+	"github.com/trireme-mpi/trireme/internal/agent/protocol"
+	"github.com/trireme-mpi/trireme/internal/engine/mpi"
 )
 
 // Requests of a launcher that checks the ports between its hosts. They come over a
@@ -209,10 +210,10 @@ func waitForEnd(connection *net.TCPConn, buffer []byte) {
 // callCause is why a call failed, for people.
 func callCause(err error) string {
 	switch dialTrouble(err) {
-	case Refused:
-		return words[Refused]
-	case TimedOut:
-		return words[TimedOut]
+	case protocol.Refused:
+		return words[protocol.Refused]
+	case protocol.TimedOut:
+		return words[protocol.TimedOut]
 	default:
 		return plainCause(err).Error()
 	}
@@ -285,7 +286,7 @@ func parsePorts(text string, environment, command []string) (*mpi.Ports, error) 
 	}
 	ranges, err := mpi.ParsePortRanges(text)
 	if err != nil {
-		return nil, fmt.Errorf("%s must be off, or ports such as 10000-10099: %w", PortsVariable, err)
+		return nil, fmt.Errorf("%s must be off, or ports such as 10000-10099: %w", protocol.PortsVariable, err)
 	}
 	return &mpi.Ports{Launcher: ranges, Ranks: ranges}, nil
 }

@@ -6,17 +6,19 @@ import (
 	"encoding/json"
 	"os"
 	"time"
+
+	"github.com/trireme-mpi/trireme/internal/agent/protocol"
 )
 
 // record is what one rsh tells the launch that it belongs to: a host that was
 // reached, or why it was not.
 type record struct {
-	Host    string        `json:"host"`
-	Trouble Trouble       `json:"trouble,omitempty"`
-	Message string        `json:"message,omitempty"`
-	DNS     time.Duration `json:"dns,omitempty"`
-	Connect time.Duration `json:"connect,omitempty"`
-	At      time.Time     `json:"at"`
+	Host    string           `json:"host"`
+	Trouble protocol.Trouble `json:"trouble,omitempty"`
+	Message string           `json:"message,omitempty"`
+	DNS     time.Duration    `json:"dns,omitempty"`
+	Connect time.Duration    `json:"connect,omitempty"`
+	At      time.Time        `json:"at"`
 	// Ended: the host's part of the run is over. It is only recorded where mpirun
 	// keeps the session open for as long as that, as Hydra does.
 	Ended bool `json:"ended,omitempty"`

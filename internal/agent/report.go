@@ -9,65 +9,8 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/trireme-mpi/trireme/internal/redact"
-)
-
-// Report is what the launcher's termination message says, as JSON of less than
-// 4 KiB. It holds no key and nothing of an environment.
-type Report struct {
-	// Reason is one of the failure reasons of a job, or empty if the run ended well.
-	Reason  string `json:"reason,omitempty"`
-	Message string `json:"message,omitempty"`
-	// Trouble is what kept the hosts from each other, if the gate was not passed.
-	Trouble Trouble `json:"trouble,omitempty"`
-	// Host and Rank are where it went wrong, if that is known. Peer is the host that
-	// Host cannot connect to.
-	Host string `json:"host,omitempty"`
-	Peer string `json:"peer,omitempty"`
-	Rank *int   `json:"rank,omitempty"`
-	// RankExitCode is what the rank exited with, Signal what ended it, as far as mpirun
-	// says so.
-	RankExitCode *int `json:"rankExitCode,omitempty"`
-	Signal       int  `json:"signal,omitempty"`
-	// Error is the line of the program's output that names the error, LastLines are the
-	// last lines of it.
-	Error     string   `json:"error,omitempty"`
-	LastLines []string `json:"lastLines,omitempty"`
-	// ExitCode is the launcher's own.
-	ExitCode int     `json:"exitCode"`
-	Timings  Timings `json:"timings"`
-	Hosts    Hosts   `json:"hosts"`
-}
-
-// Timings are in seconds.
-type Timings struct {
-	// DNS and Connect are what the slowest worker took in the gate.
-	DNS     float64 `json:"dns"`
-	Connect float64 `json:"connect"`
-	// Ports is the check of the ports between all hosts.
-	Ports float64 `json:"ports"`
-	// Init is from the start of the command until the last host was asked to
-	// start its part.
-	Init float64 `json:"init"`
-	// Total is from the start of the launch to its end.
-	Total float64 `json:"total"`
-}
-
-// Hosts compares the hostfile with the run.
-type Hosts struct {
-	Expected int `json:"expected"`
-	Reached  int `json:"reached"`
-	// Missing are some of the hosts that were not used.
-	Missing []string `json:"missing,omitempty"`
-}
-
-// Reasons of a report: those failure reasons of a job that a launcher can know.
-const (
-	ReasonSSH      = "SSHConnectionFailed"
-	ReasonMPI      = "MPIInitializationFailed"
-	ReasonWorker   = "WorkerFailed"
-	ReasonTraining = "TrainingError"
-	ReasonLauncher = "LauncherFailed"
+	"github.com/trireme-mpi/trireme/internal/agent/protocol"
+	"github.com/trireme-mpi/trireme/internal/engine/redact"
 )
 
 const (
@@ -79,11 +22,8 @@ const (
 	shownHosts = 5
 )
 
-// TerminationLog is where Kubernetes reads a container's last message.
-const TerminationLog = "/dev/termination-log"
-
-// write leaves the report where Kubernetes finds it, and in the log.
-func (report *Report) write(path string) {
+// writeReport leaves the report where Kubernetes finds it, and in the log.
+func writeReport(report *protocol.Report, path string) {
 	// It becomes the job's status, and an event.
 	report.Message = shorten(redact.Text(report.Message), maxMessage)
 	report.Error = redact.Text(report.Error)
@@ -137,7 +77,7 @@ func some(hosts []string) string {
 }
 
 // unreachable is the report of a gate that was not passed.
-func unreachable(expected int, passed passage) Report {
+func unreachable(expected int, passed passage) protocol.Report {
 	slices.SortFunc(passed.unreached, func(a, b record) int { return strings.Compare(a.Host, b.Host) })
 	var hosts []string
 	for _, record := range passed.unreached {
@@ -148,20 +88,20 @@ func unreachable(expected int, passed passage) Report {
 	if len(hosts) > 1 {
 		message = fmt.Sprintf("cannot reach %d of %d workers: %s. The first: %s", len(hosts), expected, some(hosts), first.Message)
 	}
-	return Report{
-		Reason: ReasonSSH, Trouble: first.Trouble, Message: message, Host: first.Host, ExitCode: exitSSH,
-		Hosts: Hosts{Expected: expected, Reached: expected - len(hosts), Missing: hosts[:min(len(hosts), shownHosts)]},
+	return protocol.Report{
+		Reason: protocol.ReasonSSH, Trouble: first.Trouble, Message: message, Host: first.Host, ExitCode: exitSSH,
+		Hosts: protocol.Hosts{Expected: expected, Reached: expected - len(hosts), Missing: hosts[:min(len(hosts), shownHosts)]},
 	}
 }
 
 // blocked is the report of hosts that cannot connect to each other.
-func blocked(hosts int, failures []*portFailure) Report {
+func blocked(hosts int, failures []*portFailure) protocol.Report {
 	first := failures[0]
 	message := fmt.Sprintf("%s; %s", first.Error(), advice[first.trouble])
 	if len(failures) > 1 {
 		message = fmt.Sprintf("%d connections between hosts fail. The first: %s", len(failures), message)
 	}
-	report := Report{Reason: ReasonMPI, Trouble: first.trouble, Message: message, Host: first.from, ExitCode: exitMPI, Hosts: Hosts{Expected: hosts, Reached: hosts}}
+	report := protocol.Report{Reason: protocol.ReasonMPI, Trouble: first.trouble, Message: message, Host: first.from, ExitCode: exitMPI, Hosts: protocol.Hosts{Expected: hosts, Reached: hosts}}
 	if first.to != first.from {
 		report.Peer = first.to
 	}

@@ -18,6 +18,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/crypto/ssh"
+
+	"github.com/trireme-mpi/trireme/internal/agent/protocol"
 )
 
 // localWorker is a worker inside the test, whose goroutines can be counted. Its
@@ -52,7 +54,7 @@ func serveLocally(t testing.TB, keys string) *localWorker {
 func newLocalWorker(t testing.TB, keys string, log io.Writer) *Worker {
 	t.Helper()
 	logger := slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug}))
-	return NewWorker(signerOf(t, keys, HostKey), []ssh.PublicKey{signerOf(t, keys, ClientKey).PublicKey()}, logger)
+	return NewWorker(signerOf(t, keys, protocol.HostKey), []ssh.PublicKey{signerOf(t, keys, protocol.ClientKey).PublicKey()}, logger)
 }
 
 func (worker *localWorker) login(t testing.TB) *ssh.Client {

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"golang.org/x/crypto/ssh"
+
+	"github.com/trireme-mpi/trireme/internal/agent/protocol"
 )
 
 const (
@@ -58,7 +60,7 @@ func (call *call) run(records recordsFile) (int, error) {
 		call.port = client.port
 	}
 	client.stopping = func() {
-		records.write(record{Host: call.host, Trouble: Stopped, Message: call.host + " was told to end", At: time.Now()})
+		records.write(record{Host: call.host, Trouble: protocol.Stopped, Message: call.host + " was told to end", At: time.Now()})
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), rshDeadline)
 	defer cancel()
@@ -73,7 +75,7 @@ func (call *call) run(records recordsFile) (int, error) {
 	go watch(connection, lost)
 	code, err := call.execute(connection, lost)
 	if err == nil && (code == exitNotFound || code == exitNotExecutable) {
-		records.write(record{Host: call.host, Trouble: NotStarted, At: time.Now(), Message: fmt.Sprintf(
+		records.write(record{Host: call.host, Trouble: protocol.NotStarted, At: time.Now(), Message: fmt.Sprintf(
 			"%s could not start its part of MPI (exit code %d); the workers need the same MPI as the launcher, at the same path", call.host, code)})
 	}
 	if strings.Contains(call.command, "hydra_") {
@@ -123,14 +125,14 @@ func watch(connection *ssh.Client, lost chan<- struct{}) {
 func (call *call) execute(connection *ssh.Client, lost <-chan struct{}) (int, error) {
 	session, err := connection.NewSession()
 	if err != nil {
-		return connectExit, &connectError{call.host, Broken, err}
+		return connectExit, &connectError{call.host, protocol.Broken, err}
 	}
 	defer session.Close()
 	session.Stdout, session.Stderr = os.Stdout, os.Stderr
 	// Not session.Stdin: waiting for its end would keep a finished session open.
 	stdin, err := session.StdinPipe()
 	if err != nil {
-		return connectExit, &connectError{call.host, Broken, err}
+		return connectExit, &connectError{call.host, protocol.Broken, err}
 	}
 	go func() {
 		_, _ = io.Copy(stdin, os.Stdin)
@@ -142,7 +144,7 @@ func (call *call) execute(connection *ssh.Client, lost <-chan struct{}) (int, er
 		err = session.Start(call.command)
 	}
 	if err != nil {
-		return connectExit, &connectError{call.host, Broken, errors.New("it does not start the command")}
+		return connectExit, &connectError{call.host, protocol.Broken, errors.New("it does not start the command")}
 	}
 	stop := forwardSignals(func(received syscall.Signal) { _ = session.Signal(ssh.Signal(signalName(received))) })
 	defer stop()
@@ -165,12 +167,12 @@ func (call *call) exitCode(err error, lost <-chan struct{}) (int, error) {
 		err = errors.New("it no longer answers")
 	default:
 	}
-	return connectExit, &connectError{call.host, Broken, err}
+	return connectExit, &connectError{call.host, protocol.Broken, err}
 }
 
 // failed is the record of a host that was not reached, or was lost.
 func failed(host string, err error) record {
-	entry := record{Host: host, Trouble: Broken, Message: err.Error(), At: time.Now()}
+	entry := record{Host: host, Trouble: protocol.Broken, Message: err.Error(), At: time.Now()}
 	var failure *connectError
 	if errors.As(err, &failure) {
 		entry.Trouble = failure.trouble

@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/trireme-mpi/trireme/internal/agent/protocol"
 )
 
 func TestRSHRunsCommands(t *testing.T) {
@@ -133,7 +135,7 @@ type trouble struct {
 	port int
 	// namespace: packets to the host are dropped.
 	namespace bool
-	want      Trouble
+	want      protocol.Trouble
 }
 
 // troubles are those that can be provoked on this machine's loopback.
@@ -141,11 +143,11 @@ func troubles(t *testing.T, keys string) map[string]trouble {
 	t.Helper()
 	worker := startWorker(t, keys)
 	return map[string]trouble{
-		"nothing listens":      {keys: keys, host: "127.0.0.1", port: freePort(t), want: Refused},
-		"it never speaks":      {keys: keys, host: "127.0.0.1", port: answerWith(t, func(net.Conn) {}), want: TimedOut},
-		"it is no SSH server":  {keys: keys, host: "127.0.0.1", port: answerWith(t, func(connection net.Conn) { _ = connection.Close() }), want: Broken},
-		"another's host key":   {keys: mixedKeys(t, keys, HostPublicKey), host: "127.0.0.1", port: worker.port, want: HostKeyWrong},
-		"another's client key": {keys: mixedKeys(t, keys, ClientKey), host: "127.0.0.1", port: worker.port, want: KeyRefused},
+		"nothing listens":      {keys: keys, host: "127.0.0.1", port: freePort(t), want: protocol.Refused},
+		"it never speaks":      {keys: keys, host: "127.0.0.1", port: answerWith(t, func(net.Conn) {}), want: protocol.TimedOut},
+		"it is no SSH server":  {keys: keys, host: "127.0.0.1", port: answerWith(t, func(connection net.Conn) { _ = connection.Close() }), want: protocol.Broken},
+		"another's host key":   {keys: mixedKeys(t, keys, protocol.HostPublicKey), host: "127.0.0.1", port: worker.port, want: protocol.HostKeyWrong},
+		"another's client key": {keys: mixedKeys(t, keys, protocol.ClientKey), host: "127.0.0.1", port: worker.port, want: protocol.KeyRefused},
 	}
 }
 
@@ -184,7 +186,7 @@ func TestRSHWithoutAHostOrKeys(t *testing.T) {
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			got := runAgent(t, tc.keys, Port, nil, tc.arguments...)
+			got := runAgent(t, tc.keys, protocol.Port, nil, tc.arguments...)
 			if got.Status != connectExit {
 				t.Errorf("exit code %d, want %d", got.Status, connectExit)
 			}
@@ -198,11 +200,11 @@ func TestRSHNoticesThatAWorkerIsLost(t *testing.T) {
 	tests := map[string]struct {
 		signal     syscall.Signal
 		wantWithin time.Duration
-		want       Trouble
+		want       protocol.Trouble
 	}{
-		"it was killed":           {signal: syscall.SIGKILL, wantWithin: patience, want: Broken},
-		"it no longer answers":    {signal: syscall.SIGSTOP, wantWithin: 5*keepAlive + patience, want: Broken},
-		"it has been told to end": {signal: syscall.SIGTERM, wantWithin: patience, want: Stopped},
+		"it was killed":           {signal: syscall.SIGKILL, wantWithin: patience, want: protocol.Broken},
+		"it no longer answers":    {signal: syscall.SIGSTOP, wantWithin: 5*keepAlive + patience, want: protocol.Broken},
+		"it has been told to end": {signal: syscall.SIGTERM, wantWithin: patience, want: protocol.Stopped},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -6,6 +6,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/trireme-mpi/trireme/internal/agent/protocol"
 )
 
 const (
@@ -24,7 +26,7 @@ const (
 // ends without MPI_Finalize, and the run would hold its GPUs for nothing. What it
 // returns stops the watch, and names the host that ended first if it was so.
 func (launch *launch) watchStragglers(mpirun *os.Process) (stuck func() string) {
-	timeout, err := durationVariable(StragglerTimeoutVariable, stragglerTimeout)
+	timeout, err := durationVariable(protocol.StragglerTimeoutVariable, stragglerTimeout)
 	if err != nil || launch.imageSSH {
 		return func() string { return "" }
 	}
@@ -92,17 +94,17 @@ func straggling(records []record) (host string, since time.Time) {
 
 // lostHost is the first host that was there and then was not.
 func lostHost(records []record) *record {
-	if lost := firstTrouble(records); lost != nil && (lost.Trouble == Stopped || lost.Trouble == Broken) {
+	if lost := firstTrouble(records); lost != nil && (lost.Trouble == protocol.Stopped || lost.Trouble == protocol.Broken) {
 		return lost
 	}
 	return nil
 }
 
-func (launch *launch) stuckReport(host string) Report {
+func (launch *launch) stuckReport(host string) protocol.Report {
 	records := launch.records.read()
-	report := Report{Reason: ReasonTraining, Host: host, ExitCode: exitMPI, Hosts: launch.used(records)}
+	report := protocol.Report{Reason: protocol.ReasonTraining, Host: host, ExitCode: exitMPI, Hosts: launch.used(records)}
 	if lost := lostHost(records); lost != nil {
-		report.Reason, report.Host = ReasonWorker, lost.Host
+		report.Reason, report.Host = protocol.ReasonWorker, lost.Host
 		report.Message = fmt.Sprintf("lost worker %s in the middle of the run, and mpirun did not notice; its pod says why", lost.Host)
 		return report
 	}

@@ -4,19 +4,21 @@ import (
 	"path/filepath"
 	"testing"
 	"time"
+
+	"github.com/trireme-mpi/trireme/internal/agent/protocol"
 )
 
 // A run that hangs because a worker is gone is told apart from one whose ranks
 // ended without MPI_Finalize.
 func TestStuckReport(t *testing.T) {
 	for name, tc := range map[string]struct {
-		trouble    Trouble
+		trouble    protocol.Trouble
 		wantReason string
 	}{
-		"ranks ended":            {"", ReasonTraining},
-		"a worker stopped":       {Stopped, ReasonWorker},
-		"a connection broke":     {Broken, ReasonWorker},
-		"a host had no such MPI": {NotStarted, ReasonTraining},
+		"ranks ended":            {"", protocol.ReasonTraining},
+		"a worker stopped":       {protocol.Stopped, protocol.ReasonWorker},
+		"a connection broke":     {protocol.Broken, protocol.ReasonWorker},
+		"a host had no such MPI": {protocol.NotStarted, protocol.ReasonTraining},
 	} {
 		t.Run(name, func(t *testing.T) {
 			records := recordsFile(filepath.Join(t.TempDir(), "records"))

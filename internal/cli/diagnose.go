@@ -8,7 +8,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/trireme-mpi/trireme/api/training"
-	"github.com/trireme-mpi/trireme/internal/checks"
+	"github.com/trireme-mpi/trireme/internal/kube/connection"
+	"github.com/trireme-mpi/trireme/internal/kube/preflight"
 )
 
 // newDiagnoseCommand is `odh diagnose JOB` and, with a kind, `odh mpijob diagnose NAME`.
@@ -30,7 +31,7 @@ The exit code is 0 if nothing hinders the job or it has succeeded, 1 if somethin
 			if err != nil {
 				return err
 			}
-			from, err := environment.client(checks.OptionalKinds()...)
+			from, err := environment.client(connection.OptionalKinds()...)
 			if err != nil {
 				return err
 			}
@@ -38,7 +39,7 @@ The exit code is 0 if nothing hinders the job or it has succeeded, 1 if somethin
 			if err != nil {
 				return err
 			}
-			gatherer := checks.Gatherer{Reader: from, Now: environment.clock.Now(), OperatorNamespace: operatorNamespace}
+			gatherer := preflight.Gatherer{Reader: from, Now: environment.clock.Now(), OperatorNamespace: operatorNamespace}
 			return environment.diagnose(command.Context(), &gatherer, seen, output)
 		},
 	}
@@ -46,7 +47,7 @@ The exit code is 0 if nothing hinders the job or it has succeeded, 1 if somethin
 		command.ValidArgsFunction = environment.completeNames(kind, one)
 	}
 	command.Flags().StringVarP(&output, "output", "o", "", "json or yaml")
-	command.Flags().StringVar(&operatorNamespace, "operator-namespace", checks.DefaultOperatorNamespace, "namespace that the operator runs in")
+	command.Flags().StringVar(&operatorNamespace, "operator-namespace", preflight.DefaultOperatorNamespace, "namespace that the operator runs in")
 	return command
 }
 
@@ -66,8 +67,8 @@ func (environment *environment) findOf(ctx context.Context, from client.Reader, 
 	return kind.Get(ctx, from, namespace, name)
 }
 
-func (environment *environment) diagnose(ctx context.Context, gatherer *checks.Gatherer, seen *view, output string) error {
-	found := checks.DiagnosisOf(ctx, gatherer, seen)
+func (environment *environment) diagnose(ctx context.Context, gatherer *preflight.Gatherer, seen *view, output string) error {
+	found := preflight.DiagnosisOf(ctx, gatherer, seen)
 	if err := ctx.Err(); err != nil {
 		return err
 	}

@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"github.com/trireme-mpi/trireme/api/training"
-	"github.com/trireme-mpi/trireme/internal/checks"
+	"github.com/trireme-mpi/trireme/internal/kube/preflight"
 )
 
 // findingsPrinter shows findings to people.
@@ -16,20 +16,20 @@ type findingsPrinter struct {
 	calledAs string
 }
 
-func (printer *findingsPrinter) diagnosis(found *checks.Diagnosis) {
+func (printer *findingsPrinter) diagnosis(found *preflight.Diagnosis) {
 	fmt.Fprintf(printer.to, "%s %s in namespace %s: %s, workers %s\n",
 		found.Kind, printer.terminal.paint(bold, found.Name), found.Namespace, printer.terminal.paint(stateColour(found.State), found.State), found.Workers)
 	if found.FailureMessage == "" {
 		printer.lines(found.Explanation, "  ")
 	}
-	var ranked, notes, unknown []checks.Finding
+	var ranked, notes, unknown []preflight.Finding
 	for _, finding := range found.Findings {
 		switch {
-		case finding.Rank == checks.NotKnown:
+		case finding.Rank == preflight.NotKnown:
 			unknown = append(unknown, finding)
-		case finding.Rank == checks.Note && finding.Cause == found.Explanation:
+		case finding.Rank == preflight.Note && finding.Cause == found.Explanation:
 			// It was said above.
-		case finding.Rank == checks.Note:
+		case finding.Rank == preflight.Note:
 			notes = append(notes, finding)
 		default:
 			ranked = append(ranked, finding)
@@ -68,7 +68,7 @@ func (printer *findingsPrinter) process(failed *training.FailedProcess) {
 }
 
 // conditions are what the operator says, each on a line of its own.
-func (printer *findingsPrinter) conditions(told []checks.Answered) {
+func (printer *findingsPrinter) conditions(told []preflight.Answered) {
 	if len(told) == 0 {
 		return
 	}
@@ -80,11 +80,11 @@ func (printer *findingsPrinter) conditions(told []checks.Answered) {
 }
 
 // rankColour is the colour of a rank.
-func rankColour(rank checks.Rank) colour {
+func rankColour(rank preflight.Rank) colour {
 	switch rank {
-	case checks.Cause, checks.Certain:
+	case preflight.Cause, preflight.Certain:
 		return red
-	case checks.Likely:
+	case preflight.Likely:
 		return yellow
 	default:
 		return cyan
@@ -92,7 +92,7 @@ func rankColour(rank checks.Rank) colour {
 }
 
 // numbered is a finding with all that it says.
-func (printer *findingsPrinter) numbered(number int, finding *checks.Finding) {
+func (printer *findingsPrinter) numbered(number int, finding *preflight.Finding) {
 	rank := "[" + finding.Rank.String() + "]"
 	title := printer.terminal.wrap(finding.Title, len(rank)+4)
 	for i := range title {
@@ -103,7 +103,7 @@ func (printer *findingsPrinter) numbered(number int, finding *checks.Finding) {
 	printer.details(finding, "   ")
 }
 
-func (printer *findingsPrinter) details(finding *checks.Finding, indent string) {
+func (printer *findingsPrinter) details(finding *preflight.Finding, indent string) {
 	for _, detail := range []struct{ name, text string }{
 		{"Object", finding.Object}, {"Fix", printer.asTyped(finding.Fix)}, {"More", finding.Documentation},
 	} {
@@ -122,7 +122,7 @@ func (printer *findingsPrinter) asTyped(fix string) string {
 }
 
 // brief shows findings that nothing must be done about.
-func (printer *findingsPrinter) brief(title string, findings []checks.Finding) {
+func (printer *findingsPrinter) brief(title string, findings []preflight.Finding) {
 	if len(findings) == 0 {
 		return
 	}

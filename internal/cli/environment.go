@@ -21,7 +21,7 @@ import (
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/trireme-mpi/trireme/internal/connection"
+	"github.com/trireme-mpi/trireme/internal/kube/connection"
 )
 
 // environment is what all commands share.

@@ -16,7 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/trireme-mpi/trireme/api/training"
-	"github.com/trireme-mpi/trireme/internal/quota"
+	"github.com/trireme-mpi/trireme/internal/engine/quota"
 )
 
 // Exit codes, as the documentation has them.

@@ -10,7 +10,7 @@ import (
 
 	"github.com/trireme-mpi/trireme/api/v2alpha1"
 	"github.com/trireme-mpi/trireme/api/v2beta1"
-	"github.com/trireme-mpi/trireme/internal/joblog"
+	"github.com/trireme-mpi/trireme/internal/kube/joblog"
 )
 
 // hostile clears the screen, sets the window's title and returns to the line's

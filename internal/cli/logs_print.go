@@ -11,7 +11,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/trireme-mpi/trireme/api/training"
-	"github.com/trireme-mpi/trireme/internal/joblog"
+	"github.com/trireme-mpi/trireme/internal/kube/joblog"
 )
 
 // logColours tell pods apart. Red is for what went wrong.

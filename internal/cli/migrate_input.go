@@ -14,7 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/trireme-mpi/trireme/api/v2alpha1"
-	"github.com/trireme-mpi/trireme/internal/migrate"
+	"github.com/trireme-mpi/trireme/internal/engine/migrate"
 )
 
 // fileObjects are those of a file, of which one at least is an MPIJob.

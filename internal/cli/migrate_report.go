@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/trireme-mpi/trireme/internal/migrate"
+	"github.com/trireme-mpi/trireme/internal/engine/migrate"
 )
 
 // outcomes in the order in which a reader needs them.

@@ -14,14 +14,14 @@ import (
 
 	"github.com/trireme-mpi/trireme/api/v2alpha1"
 	"github.com/trireme-mpi/trireme/api/v2beta1"
-	"github.com/trireme-mpi/trireme/internal/migrate"
+	"github.com/trireme-mpi/trireme/internal/engine/migrate"
 )
 
 // Jobs that the package migrate has its own golden files of.
 const (
-	sshdJob       = "../migrate/testdata/sshd.yaml"
-	everythingJob = "../migrate/testdata/everything.yaml"
-	personJob     = "../migrate/testdata/person.yaml"
+	sshdJob       = "../engine/migrate/testdata/sshd.yaml"
+	everythingJob = "../engine/migrate/testdata/everything.yaml"
+	personJob     = "../engine/migrate/testdata/person.yaml"
 )
 
 // readyJob says what a runtime of the cluster says, and no more.

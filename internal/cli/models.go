@@ -8,7 +8,7 @@ import (
 
 	"github.com/trireme-mpi/trireme/api/training"
 	"github.com/trireme-mpi/trireme/api/v2alpha1"
-	"github.com/trireme-mpi/trireme/internal/job"
+	"github.com/trireme-mpi/trireme/internal/engine/job"
 )
 
 // models are the jobs with every default. A runtime that many jobs are made from is

@@ -12,7 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/trireme-mpi/trireme/internal/checks"
+	"github.com/trireme-mpi/trireme/internal/kube/connection"
+	"github.com/trireme-mpi/trireme/internal/kube/preflight"
 )
 
 func newPreflightCommand(environment *environment) *cobra.Command {
@@ -36,19 +37,19 @@ way, 1 if something else is.`,
 			if err != nil {
 				return err
 			}
-			api, err := environment.client(checks.OptionalKinds()...)
+			api, err := environment.client(connection.OptionalKinds()...)
 			if err != nil {
 				return err
 			}
 			// What the API server warns of is among the findings.
 			environment.warnings.to = io.Discard
-			gatherer := &checks.Gatherer{Reader: api, Now: environment.clock.Now(), OperatorNamespace: operatorNamespace}
+			gatherer := &preflight.Gatherer{Reader: api, Now: environment.clock.Now(), OperatorNamespace: operatorNamespace}
 			return environment.preflight(command, gatherer, api, object, output)
 		},
 	}
 	command.Flags().StringVarP(&file, "filename", "f", "", "file with the job, or - for standard input")
 	command.Flags().StringVarP(&output, "output", "o", "", "json or yaml")
-	command.Flags().StringVar(&operatorNamespace, "operator-namespace", checks.DefaultOperatorNamespace, "namespace that the operator runs in")
+	command.Flags().StringVar(&operatorNamespace, "operator-namespace", preflight.DefaultOperatorNamespace, "namespace that the operator runs in")
 	return command
 }
 
@@ -92,9 +93,9 @@ func kindOf(document []byte) *kind {
 	return kinds[max(at, 0)]
 }
 
-func (environment *environment) preflight(command *cobra.Command, gatherer *checks.Gatherer, api client.Client, object client.Object, output string) error {
+func (environment *environment) preflight(command *cobra.Command, gatherer *preflight.Gatherer, api client.Client, object client.Object, output string) error {
 	ctx := command.Context()
-	var facts *checks.Facts
+	var facts *preflight.Facts
 	if object == nil {
 		namespace, err := environment.namespace()
 		if err != nil {
@@ -107,7 +108,7 @@ func (environment *environment) preflight(command *cobra.Command, gatherer *chec
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	found := checks.PrecheckedBy(facts)
+	found := preflight.PrecheckedBy(facts)
 	if output != "" {
 		if err := environment.printDocument(found, output); err != nil {
 			return err
@@ -119,16 +120,16 @@ func (environment *environment) preflight(command *cobra.Command, gatherer *chec
 }
 
 // preflightExit is the exit code of what was found.
-func preflightExit(report *checks.Report) error {
-	forbidden := slices.ContainsFunc(report.Outcomes, func(outcome checks.Outcome) bool {
-		return outcome.Check == checks.Rights && outcome.Result == checks.Fail
+func preflightExit(report *preflight.Report) error {
+	forbidden := slices.ContainsFunc(report.Outcomes, func(outcome preflight.Outcome) bool {
+		return outcome.Check == preflight.Rights && outcome.Result == preflight.Fail
 	})
 	switch {
 	case forbidden:
 		return exit(exitForbidden)
 	case report.QuotaAlone():
 		return exit(exitQuota)
-	case report.Number(checks.Fail) > 0:
+	case report.Number(preflight.Fail) > 0:
 		return exit(exitError)
 	default:
 		return nil
@@ -136,26 +137,26 @@ func preflightExit(report *checks.Report) error {
 }
 
 // resultColour is the colour of a result.
-func resultColour(result checks.Result) colour {
+func resultColour(result preflight.Result) colour {
 	switch result {
-	case checks.OK:
+	case preflight.OK:
 		return green
-	case checks.Fail:
+	case preflight.Fail:
 		return red
-	case checks.Warning:
+	case preflight.Warning:
 		return yellow
 	default:
 		return cyan
 	}
 }
 
-func (printer *findingsPrinter) preflight(found *checks.Prechecked) {
+func (printer *findingsPrinter) preflight(found *preflight.Prechecked) {
 	subject := "Namespace " + printer.terminal.paint(bold, found.Namespace)
 	if found.Name != "" {
 		subject = fmt.Sprintf("%s %s in namespace %s", found.Kind, printer.terminal.paint(bold, found.Name), found.Namespace)
 	}
 	score := fmt.Sprintf("%d/%d checks passed", found.Passed, found.Total)
-	for _, result := range []checks.Result{checks.Fail, checks.Warning, checks.Unknown} {
+	for _, result := range []preflight.Result{preflight.Fail, preflight.Warning, preflight.Unknown} {
 		if number := found.Number(result); number > 0 {
 			score += fmt.Sprintf(", %d %s", number, resultWords[result])
 		}
@@ -166,9 +167,9 @@ func (printer *findingsPrinter) preflight(found *checks.Prechecked) {
 	}
 }
 
-var resultWords = map[checks.Result]string{checks.Fail: "failed", checks.Warning: "with a warning", checks.Unknown: "not known"}
+var resultWords = map[preflight.Result]string{preflight.Fail: "failed", preflight.Warning: "with a warning", preflight.Unknown: "not known"}
 
-func (printer *findingsPrinter) outcome(outcome *checks.Outcome) {
+func (printer *findingsPrinter) outcome(outcome *preflight.Outcome) {
 	result := fmt.Sprintf("%-9s", outcome.Result)
 	fmt.Fprintf(printer.to, "%s  %s\n", printer.terminal.paint(resultColour(outcome.Result), result), printer.terminal.paint(bold, outcome.Check))
 	const indent = "           "

@@ -14,8 +14,8 @@ import (
 	kjson "sigs.k8s.io/json"
 
 	"github.com/trireme-mpi/trireme/api/v2alpha1"
-	"github.com/trireme-mpi/trireme/internal/checks"
-	"github.com/trireme-mpi/trireme/internal/job"
+	"github.com/trireme-mpi/trireme/internal/engine/job"
+	"github.com/trireme-mpi/trireme/internal/kube/preflight"
 )
 
 // judgedRuntime is a document and what was found in it.
@@ -142,7 +142,7 @@ func (each *judgedRuntime) judge(document []byte) {
 	if runtime.Name == "" && runtime.GenerateName == "" {
 		refuse("metadata.name", "Required value: a runtime must have a name")
 	}
-	findings := checks.Runtime(&runtime.Spec, len(document))
+	findings := preflight.Runtime(&runtime.Spec, len(document))
 	for _, fault := range findings.Errors {
 		refuse(fault.Field, fault.ErrorBody())
 	}

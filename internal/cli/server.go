@@ -12,11 +12,11 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/utils/clock"
 
-	"github.com/trireme-mpi/trireme/internal/access"
-	"github.com/trireme-mpi/trireme/internal/live"
+	podusage "github.com/trireme-mpi/trireme/internal/kube/usage"
 	"github.com/trireme-mpi/trireme/internal/server"
-	"github.com/trireme-mpi/trireme/internal/serving"
-	podusage "github.com/trireme-mpi/trireme/internal/usage"
+	"github.com/trireme-mpi/trireme/internal/server/auth"
+	"github.com/trireme-mpi/trireme/internal/server/httpserver"
+	"github.com/trireme-mpi/trireme/internal/server/jobwatch"
 )
 
 // ownServer is `server`.
@@ -72,15 +72,15 @@ func (own *ownServer) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	guard := access.NewPassThrough(kubeconfig, clock.RealClock{})
+	guard := auth.NewPassThrough(kubeconfig, clock.RealClock{})
 	options := own.options(host)
 	options.Guard = guard
-	if err := serving.Join(options, serving.Parts{
-		Jobs: func(caller *access.Caller) live.Source { return live.NewDirect(caller.Client) }, Prometheus: metering, OperatorNamespace: own.operatorNamespace,
+	if err := server.Join(options, server.Parts{
+		Jobs: func(caller *auth.Caller) jobwatch.Source { return jobwatch.NewDirect(caller.Client) }, Prometheus: metering, OperatorNamespace: own.operatorNamespace,
 	}); err != nil {
 		return err
 	}
-	made, err := server.New(*options)
+	made, err := httpserver.New(*options)
 	if err != nil {
 		return err
 	}
@@ -102,13 +102,13 @@ func (own *ownServer) host() (string, error) {
 	return host, nil
 }
 
-func (own *ownServer) options(host string) *server.Options {
-	options := &server.Options{
-		Address: own.address, Origins: own.origins, Limits: server.DefaultLimits(), Version: Version, Registry: prometheus.NewRegistry(),
+func (own *ownServer) options(host string) *httpserver.Options {
+	options := &httpserver.Options{
+		Address: own.address, Origins: own.origins, Limits: httpserver.DefaultLimits(), Version: Version, Registry: prometheus.NewRegistry(),
 		Drain: 2 * time.Second, Log: slog.New(slog.NewTextHandler(own.ErrOut, nil)), Audit: own.ErrOut,
 	}
 	if own.certificateFile != "" {
-		options.TLS = &server.TLS{CertificateFile: own.certificateFile, KeyFile: own.keyFile}
+		options.TLS = &httpserver.TLS{CertificateFile: own.certificateFile, KeyFile: own.keyFile}
 	} else {
 		// Only browsers on this machine get here, and they must mean to.
 		options.Hosts = append([]string{strings.ToLower(host)}, loopback...)

@@ -15,8 +15,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
-	"github.com/trireme-mpi/trireme/internal/jobview"
-	podusage "github.com/trireme-mpi/trireme/internal/usage"
+	"github.com/trireme-mpi/trireme/internal/kube/jobview"
+	podusage "github.com/trireme-mpi/trireme/internal/kube/usage"
 )
 
 // top is `top`.

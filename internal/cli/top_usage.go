@@ -9,8 +9,8 @@ import (
 	metricsv1beta1 "k8s.io/metrics/pkg/apis/metrics/v1beta1"
 
 	"github.com/trireme-mpi/trireme/api/training"
-	"github.com/trireme-mpi/trireme/internal/job"
-	podusage "github.com/trireme-mpi/trireme/internal/usage"
+	"github.com/trireme-mpi/trireme/internal/engine/job"
+	podusage "github.com/trireme-mpi/trireme/internal/kube/usage"
 )
 
 // jobUsage is what one job asks for, uses, and lets lie idle.

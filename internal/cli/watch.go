@@ -12,7 +12,7 @@ import (
 	watchtools "k8s.io/client-go/tools/watch"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/trireme-mpi/trireme/internal/jobview"
+	"github.com/trireme-mpi/trireme/internal/kube/jobview"
 )
 
 // watcher is one kind of objects as a source of changes. The version comes last in

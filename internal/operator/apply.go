@@ -19,12 +19,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/trireme-mpi/trireme/api/training"
-	"github.com/trireme-mpi/trireme/internal/agent"
-	"github.com/trireme-mpi/trireme/internal/diagnosis"
-	"github.com/trireme-mpi/trireme/internal/gang"
-	"github.com/trireme-mpi/trireme/internal/job"
-	"github.com/trireme-mpi/trireme/internal/plan"
-	"github.com/trireme-mpi/trireme/internal/sshkey"
+	"github.com/trireme-mpi/trireme/internal/agent/protocol"
+	"github.com/trireme-mpi/trireme/internal/engine/diagnosis"
+	"github.com/trireme-mpi/trireme/internal/engine/gang"
+	"github.com/trireme-mpi/trireme/internal/engine/job"
+	"github.com/trireme-mpi/trireme/internal/engine/plan"
+	"github.com/trireme-mpi/trireme/internal/operator/sshkey"
 )
 
 // +kubebuilder:rbac:groups="",resources=services;configmaps;persistentvolumeclaims,verbs=get;create
@@ -361,8 +361,8 @@ func fillKeys(secret *corev1.Secret) error {
 		return err
 	}
 	secret.Data = map[string][]byte{
-		agent.ClientKey: user.Private, agent.ClientPublicKey: user.Public, agent.AuthorizedKeys: user.Public,
-		agent.HostKey: host.Private, agent.HostPublicKey: host.Public,
+		protocol.ClientKey: user.Private, protocol.ClientPublicKey: user.Public, protocol.AuthorizedKeys: user.Public,
+		protocol.HostKey: host.Private, protocol.HostPublicKey: host.Public,
 	}
 	return nil
 }

@@ -7,8 +7,8 @@ import (
 	"net/http"
 	"os"
 
-	"github.com/trireme-mpi/trireme/internal/admission"
-	"github.com/trireme-mpi/trireme/internal/config"
+	"github.com/trireme-mpi/trireme/internal/engine/config"
+	"github.com/trireme-mpi/trireme/internal/operator/admission"
 )
 
 // clientAuthorities are the certificates in a file of PEM blocks.

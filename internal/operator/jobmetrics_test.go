@@ -8,9 +8,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/trireme-mpi/trireme/api/training"
-	"github.com/trireme-mpi/trireme/internal/agent"
-	"github.com/trireme-mpi/trireme/internal/diagnosis"
-	"github.com/trireme-mpi/trireme/internal/job"
+	"github.com/trireme-mpi/trireme/internal/agent/protocol"
+	"github.com/trireme-mpi/trireme/internal/engine/diagnosis"
+	"github.com/trireme-mpi/trireme/internal/engine/job"
 )
 
 var submitted = time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC)
@@ -96,7 +96,7 @@ func TestOnlyPlausibleReportsAreMeasured(t *testing.T) {
 		"one of them":         {0.2, 3600, 1},
 	} {
 		metrics, registry := metricsOfMPIJobs(t)
-		report := &agent.Report{Hosts: agent.Hosts{Reached: 2}, Timings: agent.Timings{Connect: test.connect, Init: test.init}}
+		report := &protocol.Report{Hosts: protocol.Hosts{Reached: 2}, Timings: protocol.Timings{Connect: test.connect, Init: test.init}}
 		previous := diagnosis.Previous{Progress: training.Progress{Phase: training.PhaseRunning}, Submitted: *at(0), StartTime: at(0)}
 		metrics.note("", &job.Job{Kind: job.KindMPIJob, Namespace: "team", UID: "a"}, previous,
 			&diagnosis.Verdict{Progress: training.Progress{Phase: training.PhaseSucceeded}, StartTime: at(0), CompletionTime: at(time.Minute), Report: report})

@@ -8,9 +8,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/trireme-mpi/trireme/internal/diagnosis"
-	"github.com/trireme-mpi/trireme/internal/job"
-	"github.com/trireme-mpi/trireme/internal/nodes"
+	"github.com/trireme-mpi/trireme/internal/engine/diagnosis"
+	"github.com/trireme-mpi/trireme/internal/engine/job"
+	"github.com/trireme-mpi/trireme/internal/engine/nodes"
 )
 
 // +kubebuilder:rbac:groups="",resources=events,verbs=list

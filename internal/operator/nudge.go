@@ -10,9 +10,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/trireme-mpi/trireme/internal/diagnosis"
-	"github.com/trireme-mpi/trireme/internal/job"
-	"github.com/trireme-mpi/trireme/internal/plan"
+	"github.com/trireme-mpi/trireme/internal/engine/diagnosis"
+	"github.com/trireme-mpi/trireme/internal/engine/job"
+	"github.com/trireme-mpi/trireme/internal/engine/plan"
 )
 
 // +kubebuilder:rbac:groups=scheduling.x-k8s.io,resources=podgroups,verbs=patch

@@ -9,7 +9,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/trireme-mpi/trireme/api/v2beta1"
-	"github.com/trireme-mpi/trireme/internal/partial"
+	"github.com/trireme-mpi/trireme/internal/kube/partial"
 )
 
 // largeMPIJob is one that the cache keeps without its spec.

@@ -18,10 +18,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/trireme-mpi/trireme/api/training"
-	"github.com/trireme-mpi/trireme/internal/diagnosis"
-	"github.com/trireme-mpi/trireme/internal/job"
-	"github.com/trireme-mpi/trireme/internal/partial"
-	"github.com/trireme-mpi/trireme/internal/plan"
+	"github.com/trireme-mpi/trireme/internal/engine/diagnosis"
+	"github.com/trireme-mpi/trireme/internal/engine/job"
+	"github.com/trireme-mpi/trireme/internal/engine/plan"
+	"github.com/trireme-mpi/trireme/internal/kube/partial"
 )
 
 // Reconciler brings the jobs of one kind from submit to finish. It only does

@@ -22,8 +22,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
-	"github.com/trireme-mpi/trireme/internal/config"
-	"github.com/trireme-mpi/trireme/internal/issuer"
+	"github.com/trireme-mpi/trireme/internal/engine/config"
+	"github.com/trireme-mpi/trireme/internal/operator/issuer"
 )
 
 // +kubebuilder:rbac:groups="",namespace=trireme-system,resources=secrets,resourceNames=trireme-server-tls,verbs=update

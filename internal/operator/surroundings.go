@@ -14,11 +14,11 @@ import (
 	"k8s.io/client-go/discovery"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/trireme-mpi/trireme/internal/config"
-	"github.com/trireme-mpi/trireme/internal/diagnosis"
-	"github.com/trireme-mpi/trireme/internal/gang"
-	"github.com/trireme-mpi/trireme/internal/job"
-	"github.com/trireme-mpi/trireme/internal/plan"
+	"github.com/trireme-mpi/trireme/internal/engine/config"
+	"github.com/trireme-mpi/trireme/internal/engine/diagnosis"
+	"github.com/trireme-mpi/trireme/internal/engine/gang"
+	"github.com/trireme-mpi/trireme/internal/engine/job"
+	"github.com/trireme-mpi/trireme/internal/engine/plan"
 )
 
 // discoveryAge is how old knowledge of the cluster may be.

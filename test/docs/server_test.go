@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/trireme-mpi/trireme/internal/rest"
+	"github.com/trireme-mpi/trireme/internal/server/rest"
 )
 
 // Every path and every parameter of the server is in the page about it. The page has
@@ -62,8 +62,8 @@ func TestServerSettingsAreDocumented(t *testing.T) {
 	page := read(t, "docs/admin-guide/server.md")
 	for _, source := range []struct{ file, pattern, before string }{
 		{"cmd/server/main.go", `flags\.\w+\([^"]*"([a-z-]+)"`, "`--"},
-		{"internal/server/metrics.go", `Name: "(trireme_\w+)"`, "`"},
-		{"internal/live/metrics.go", `Name: "(trireme_\w+)"`, "`"},
+		{"internal/server/httpserver/metrics.go", `Name: "(trireme_\w+)"`, "`"},
+		{"internal/server/jobwatch/metrics.go", `Name: "(trireme_\w+)"`, "`"},
 	} {
 		found := regexp.MustCompile(source.pattern).FindAllStringSubmatch(read(t, source.file), -1)
 		if len(found) == 0 {

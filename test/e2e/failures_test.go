@@ -15,7 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/trireme-mpi/trireme/api/v2beta1"
-	"github.com/trireme-mpi/trireme/internal/agent"
+	"github.com/trireme-mpi/trireme/internal/agent/protocol"
 )
 
 // impatient gives workers three seconds once all of them run.
@@ -76,7 +76,7 @@ var gateCases = map[string]struct {
 			run.otherSecret()
 			run.startWorkers(func(index int, template *corev1.PodTemplateSpec) {
 				if index == 2 {
-					useSecret(template, agent.AuthorizedKeys)
+					useSecret(template, protocol.AuthorizedKeys)
 				}
 			})
 		},
@@ -87,7 +87,7 @@ var gateCases = map[string]struct {
 			run.otherSecret()
 			run.startWorkers(func(index int, template *corev1.PodTemplateSpec) {
 				if index == 0 {
-					useSecret(template, agent.HostKey)
+					useSecret(template, protocol.HostKey)
 				}
 			})
 		},
@@ -96,7 +96,7 @@ var gateCases = map[string]struct {
 	"a worker's port is blocked": {
 		workers: func(run *run) {
 			run.startWorkers()
-			run.block("train-worker-1", strconv.Itoa(agent.Port))
+			run.block("train-worker-1", strconv.Itoa(protocol.Port))
 		},
 		host: "train-worker-1", words: []string{"no answer", "a NetworkPolicy blocks the port"},
 	},
@@ -114,7 +114,7 @@ func TestTheGateNamesTheWorker(t *testing.T) {
 				}
 			}
 			run.stampClock()
-			wantReport(t, run, run.end(2*time.Minute), agent.ReasonSSH, tc.host, 70, tc.words...)
+			wantReport(t, run, run.end(2*time.Minute), protocol.ReasonSSH, tc.host, 70, tc.words...)
 		})
 	}
 }
@@ -126,7 +126,7 @@ func TestTheGateFindsBlockedPortsOfMPI(t *testing.T) {
 	run.block("train-worker-1", "10000-65535")
 	run.startLauncher(impatient)
 	run.stampClock()
-	wantReport(t, run, run.end(2*time.Minute), agent.ReasonMPI, "train-worker-0", 71, "train-worker-0 cannot connect to train-worker-1 on TCP port", "a NetworkPolicy")
+	wantReport(t, run, run.end(2*time.Minute), protocol.ReasonMPI, "train-worker-0", 71, "train-worker-0 cannot connect to train-worker-1 on TCP port", "a NetworkPolicy")
 }
 
 // otherSecret has the keys of another job.
@@ -135,7 +135,7 @@ func (run *run) otherSecret() {
 	client, host := newPair(run.t), newPair(run.t)
 	if _, err := run.client.CoreV1().Secrets(run.namespace).Create(run.t.Context(), &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Name: "other"},
-		Data:       map[string][]byte{agent.AuthorizedKeys: client.Public, agent.HostKey: host.Private},
+		Data:       map[string][]byte{protocol.AuthorizedKeys: client.Public, protocol.HostKey: host.Private},
 	}, metav1.CreateOptions{}); err != nil {
 		run.t.Fatal(err)
 	}
@@ -180,7 +180,7 @@ END`, process, ports))
 // process is the agent of a worker, as this machine numbers it.
 func (run *run) process(pod string) string {
 	run.t.Helper()
-	return processOf(run.t, pod, run.namespace, agent.Path+"\x00worker\x00")
+	return processOf(run.t, pod, run.namespace, protocol.Path+"\x00worker\x00")
 }
 
 // processOf is the process of a pod that was started by a command, as this
@@ -246,7 +246,7 @@ func loseWorker(t *testing.T, implementation implementation, lose func(*run)) {
 	start := time.Now()
 	ended := run.end(90 * time.Second)
 	t.Logf("noticed after %s", time.Since(start).Round(time.Millisecond))
-	wantReport(t, run, ended, agent.ReasonWorker, "train-worker-1", -1, "lost worker train-worker-1")
+	wantReport(t, run, ended, protocol.ReasonWorker, "train-worker-1", -1, "lost worker train-worker-1")
 	if ended.exitCode == 0 {
 		t.Error("the launcher ended well")
 	}
@@ -291,10 +291,10 @@ func TestARankFails(t *testing.T) {
 			run.startLauncher(func(template *corev1.PodTemplateSpec) {
 				// MPICH does not always notice by itself.
 				container := &template.Spec.Containers[0]
-				container.Env = append(container.Env, corev1.EnvVar{Name: agent.StragglerTimeoutVariable, Value: "5s"})
+				container.Env = append(container.Env, corev1.EnvVar{Name: protocol.StragglerTimeoutVariable, Value: "5s"})
 			})
 			ended := run.end(90 * time.Second)
-			if ended.exitCode == 0 || ended.Reason != agent.ReasonTraining || ended.Host != "" && ended.Host != "train-worker-1" {
+			if ended.exitCode == 0 || ended.Reason != protocol.ReasonTraining || ended.Host != "" && ended.Host != "train-worker-1" {
 				t.Errorf("exit code %d; the report says %s\n%s", ended.exitCode, ended.message, ended.log)
 			}
 		})
@@ -308,7 +308,7 @@ func TestARankFails(t *testing.T) {
 		run.startWorkers()
 		run.startLauncher()
 		ended := run.end(90 * time.Second)
-		if ended.exitCode == 0 || ended.Reason != agent.ReasonTraining && ended.Reason != agent.ReasonWorker || ended.Host != "train-worker-1" {
+		if ended.exitCode == 0 || ended.Reason != protocol.ReasonTraining && ended.Reason != protocol.ReasonWorker || ended.Host != "train-worker-1" {
 			t.Errorf("exit code %d; the report says %s\n%s", ended.exitCode, ended.message, ended.log)
 		}
 	})
@@ -320,7 +320,7 @@ func TestNoMPIRunInTheImage(t *testing.T) {
 	run := newRun(t, mpiJob)
 	run.startWorkers()
 	run.startLauncher()
-	wantReport(t, run, run.end(2*time.Minute), agent.ReasonMPI, "", 127, "the image has no mpiexec.none")
+	wantReport(t, run, run.end(2*time.Minute), protocol.ReasonMPI, "", 127, "the image has no mpiexec.none")
 }
 
 // A run that ends well on one host only: a failure where all hosts are required,
@@ -337,7 +337,7 @@ func TestARunOnOneHost(t *testing.T) {
 			run.startLauncher()
 			ended := run.end(2 * time.Minute)
 			if required {
-				wantReport(t, run, ended, agent.ReasonMPI, "train-worker-0", 71, "used only 0 of 2 hosts", "train-worker-0, train-worker-1")
+				wantReport(t, run, ended, protocol.ReasonMPI, "train-worker-0", 71, "used only 0 of 2 hosts", "train-worker-0, train-worker-1")
 			} else if ended.exitCode != 0 || ended.Reason != "" || len(ended.Hosts.Missing) != 2 {
 				t.Errorf("exit code %d; the report says %s", ended.exitCode, ended.message)
 			}
@@ -357,7 +357,7 @@ func TestAWorkerPullsItsImageForLong(t *testing.T) {
 	run.startWorkers()
 	run.startLauncher(func(template *corev1.PodTemplateSpec) {
 		container := &template.Spec.Containers[0]
-		container.Env = append(container.Env, corev1.EnvVar{Name: agent.GateTimeoutVariable, Value: "30s"})
+		container.Env = append(container.Env, corev1.EnvVar{Name: protocol.GateTimeoutVariable, Value: "30s"})
 	})
 	time.Sleep(125 * time.Second)
 	run.hosts = all[1:]
@@ -386,9 +386,9 @@ func TestTheGateBeforeAnEntrypoint(t *testing.T) {
 	run.startLauncher(launcher)
 	run.stampClock()
 	ended := run.end(2 * time.Minute)
-	wantReport(t, run, ended, agent.ReasonSSH, "train-worker-0", 70, "cannot reach 2 of 2 workers: train-worker-0, train-worker-1")
+	wantReport(t, run, ended, protocol.ReasonSSH, "train-worker-0", 70, "cannot reach 2 of 2 workers: train-worker-0, train-worker-1")
 }
 
 func impatientContainer(container *corev1.Container) {
-	container.Env = append(container.Env, corev1.EnvVar{Name: agent.GateTimeoutVariable, Value: "3s"})
+	container.Env = append(container.Env, corev1.EnvVar{Name: protocol.GateTimeoutVariable, Value: "3s"})
 }

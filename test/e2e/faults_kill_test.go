@@ -27,7 +27,7 @@ import (
 	"github.com/trireme-mpi/trireme/api/training"
 	"github.com/trireme-mpi/trireme/api/v2alpha1"
 	"github.com/trireme-mpi/trireme/api/v2beta1"
-	"github.com/trireme-mpi/trireme/internal/agent"
+	"github.com/trireme-mpi/trireme/internal/agent/protocol"
 	"github.com/trireme-mpi/trireme/internal/operator"
 )
 
@@ -279,7 +279,7 @@ func (job *actor) launcherProcess() int {
 	if hostname == "" {
 		hostname = pods[0].Name
 	}
-	process, err := strconv.Atoi(processOf(job.t, hostname, job.namespace, agent.Path+"\x00launch\x00"))
+	process, err := strconv.Atoi(processOf(job.t, hostname, job.namespace, protocol.Path+"\x00launch\x00"))
 	if err != nil {
 		job.t.Fatal(err)
 	}

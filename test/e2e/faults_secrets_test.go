@@ -22,7 +22,7 @@ import (
 	"github.com/trireme-mpi/trireme/api/training"
 	"github.com/trireme-mpi/trireme/api/v2alpha1"
 	"github.com/trireme-mpi/trireme/api/v2beta1"
-	"github.com/trireme-mpi/trireme/internal/agent"
+	"github.com/trireme-mpi/trireme/internal/agent/protocol"
 	"github.com/trireme-mpi/trireme/internal/testing/surface"
 )
 
@@ -230,7 +230,7 @@ func (world *secretWorld) learnKeys(t *testing.T) {
 		eventually(t, name+" has its keys", func() error {
 			return job.client.Get(t.Context(), client.ObjectKey{Namespace: job.namespace, Name: secret}, &found)
 		})
-		for field, what := range map[string]string{agent.ClientKey: clientKey, agent.HostKey: hostKey} {
+		for field, what := range map[string]string{protocol.ClientKey: clientKey, protocol.HostKey: hostKey} {
 			parsed, err := ssh.ParseRawPrivateKey(found.Data[field])
 			if err != nil {
 				t.Fatal(err)

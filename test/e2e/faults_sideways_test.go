@@ -19,7 +19,7 @@ import (
 	"github.com/trireme-mpi/trireme/api/training"
 	"github.com/trireme-mpi/trireme/api/v2alpha1"
 	"github.com/trireme-mpi/trireme/api/v2beta1"
-	"github.com/trireme-mpi/trireme/internal/agent"
+	"github.com/trireme-mpi/trireme/internal/agent/protocol"
 	"github.com/trireme-mpi/trireme/internal/operator"
 )
 
@@ -159,10 +159,10 @@ func TestForeignObjectsAreLeftAlone(t *testing.T) {
 		}
 	}
 	inTheWay := map[string]client.Object{
-		"mpi-secret": &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "mpi-secret-ssh-key"}, StringData: map[string]string{agent.ClientKey: "not a key"}},
+		"mpi-secret": &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "mpi-secret-ssh-key"}, StringData: map[string]string{protocol.ClientKey: "not a key"}},
 		"mpi-hosts":  &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "mpi-hosts-hostfile"}, Data: map[string]string{"hostfile": "elsewhere"}},
 		"mpi-worker": strangerPod("mpi-worker-worker-0"),
-		"tj-secret":  &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "tj-secret-ssh"}, StringData: map[string]string{agent.ClientKey: "not a key"}},
+		"tj-secret":  &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "tj-secret-ssh"}, StringData: map[string]string{protocol.ClientKey: "not a key"}},
 		"tj-hosts":   &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "tj-hosts-hostfile"}, Data: map[string]string{"hostfile": "elsewhere"}},
 	}
 	versions := map[string]string{}
@@ -186,7 +186,7 @@ func TestForeignObjectsAreLeftAlone(t *testing.T) {
 		if err := api.Get(t.Context(), client.ObjectKeyFromObject(object), object); err != nil || string(object.GetUID()) != versions[name] || object.GetDeletionTimestamp() != nil {
 			t.Errorf("what was in the way of %s is not there any more: %v", name, err)
 		}
-		if secret, is := object.(*corev1.Secret); is && string(secret.Data[agent.ClientKey]) != "not a key" {
+		if secret, is := object.(*corev1.Secret); is && string(secret.Data[protocol.ClientKey]) != "not a key" {
 			t.Errorf("%s's Secret was written to", name)
 		}
 	}
@@ -389,5 +389,5 @@ func (border *border) keyOf(t *testing.T, kind string) []byte {
 	if err := border.jobs[kind].client.Get(t.Context(), client.ObjectKey{Namespace: border.owner.namespace, Name: name}, secret); err != nil {
 		t.Fatal(err)
 	}
-	return secret.Data[agent.ClientKey]
+	return secret.Data[protocol.ClientKey]
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/trireme-mpi/trireme/api/training"
 	"github.com/trireme-mpi/trireme/api/v2alpha1"
 	"github.com/trireme-mpi/trireme/api/v2beta1"
-	"github.com/trireme-mpi/trireme/internal/agent"
+	"github.com/trireme-mpi/trireme/internal/agent/protocol"
 )
 
 // setResources changes what a job asks for its workers.
@@ -95,7 +95,7 @@ func TestTheLauncherIsKilled(t *testing.T) {
 		job.waitForLog("all ranks are up")
 		pod := job.pods(training.RoleLauncher)[0]
 		// Nothing in the container can kill its first process: this machine can.
-		if output, err := shell("kill -9 " + processOf(t, pod.Spec.Hostname, job.namespace, agent.Path+"\x00launch")); err != nil {
+		if output, err := shell("kill -9 " + processOf(t, pod.Spec.Hostname, job.namespace, protocol.Path+"\x00launch")); err != nil {
 			t.Fatalf("%v: %s", err, output)
 		}
 		ended := job.fails(training.FailureLauncher, "launcher", pod.Name, "signal 9")
@@ -105,10 +105,10 @@ func TestTheLauncherIsKilled(t *testing.T) {
 
 func TestSSHIsBlocked(t *testing.T) {
 	bothFail(t, 2, allreduce, func(t *testing.T, object client.Object) {
-		setEnv(object, agent.GateTimeoutVariable, "3s")
+		setEnv(object, protocol.GateTimeoutVariable, "3s")
 		// A worker that listens on another port than it is called on is as good as blocked.
 		block := func(template *corev1.PodTemplateSpec) {
-			template.Spec.Containers[0].Env = append(template.Spec.Containers[0].Env, corev1.EnvVar{Name: agent.PortVariable, Value: "2223"})
+			template.Spec.Containers[0].Env = append(template.Spec.Containers[0].Env, corev1.EnvVar{Name: protocol.PortVariable, Value: "2223"})
 		}
 		job := submitBlocked(t, object, block)
 		ended := job.fails(training.FailureSSHConnection, "cannot reach 2 of 2 workers")

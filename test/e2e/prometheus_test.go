@@ -22,8 +22,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/trireme-mpi/trireme/api/training"
-	clientmaker "github.com/trireme-mpi/trireme/internal/connection"
-	"github.com/trireme-mpi/trireme/internal/usage"
+	clientmaker "github.com/trireme-mpi/trireme/internal/kube/connection"
+	"github.com/trireme-mpi/trireme/internal/kube/usage"
 )
 
 // busy works a little, for as long as it is let.

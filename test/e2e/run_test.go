@@ -18,10 +18,10 @@ import (
 	"crypto/rand"
 
 	"github.com/trireme-mpi/trireme/api/v2beta1"
-	"github.com/trireme-mpi/trireme/internal/agent"
-	"github.com/trireme-mpi/trireme/internal/job"
-	"github.com/trireme-mpi/trireme/internal/plan"
-	"github.com/trireme-mpi/trireme/internal/sshkey"
+	"github.com/trireme-mpi/trireme/internal/agent/protocol"
+	"github.com/trireme-mpi/trireme/internal/engine/job"
+	"github.com/trireme-mpi/trireme/internal/engine/plan"
+	"github.com/trireme-mpi/trireme/internal/operator/sshkey"
 )
 
 // connection is how the test's cluster is reached.
@@ -110,8 +110,8 @@ func (run *run) createSupport() {
 		_, err = core.Secrets(run.namespace).Create(run.t.Context(), &corev1.Secret{
 			ObjectMeta: metav1.ObjectMeta{Name: "train-ssh-key"},
 			Data: map[string][]byte{
-				agent.ClientKey: client.Private, agent.ClientPublicKey: client.Public, agent.AuthorizedKeys: client.Public,
-				agent.HostKey: host.Private, agent.HostPublicKey: host.Public,
+				protocol.ClientKey: client.Private, protocol.ClientPublicKey: client.Public, protocol.AuthorizedKeys: client.Public,
+				protocol.HostKey: host.Private, protocol.HostPublicKey: host.Public,
 			},
 		}, metav1.CreateOptions{})
 	}
@@ -181,7 +181,7 @@ func (run *run) stampClock() {
 
 // outcome is how a launcher ended.
 type outcome struct {
-	agent.Report
+	protocol.Report
 	exitCode int32
 	log      string
 	message  string

@@ -15,11 +15,11 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 
-	"github.com/trireme-mpi/trireme/internal/quota"
+	"github.com/trireme-mpi/trireme/internal/engine/quota"
 	"github.com/trireme-mpi/trireme/internal/testing/controlplane"
 )
 
-// TestQuotaForetellsTheAPIServer asks internal/quota and a real API server the
+// TestQuotaForetellsTheAPIServer asks internal/engine/quota and a real API server the
 // same question: will these pods be accepted?
 func TestQuotaForetellsTheAPIServer(t *testing.T) {
 	environment := controlplane.Start(t, nil)
@@ -168,7 +168,7 @@ func (place *place) quotas(t *testing.T) []corev1.ResourceQuota {
 	return list.Items
 }
 
-// prophecy is every reason that internal/quota has for a refusal.
+// prophecy is every reason that internal/engine/quota has for a refusal.
 func (place *place) prophecy(t *testing.T, demand *quota.Demand) []string {
 	t.Helper()
 	quotas := place.quotas(t)

@@ -15,7 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/trireme-mpi/trireme/api/training"
-	"github.com/trireme-mpi/trireme/internal/agent"
+	"github.com/trireme-mpi/trireme/internal/agent/protocol"
 )
 
 // PodsOf are the pods of a role; all of them if it is empty.
@@ -169,7 +169,7 @@ func (player *Player) Exit(pod *corev1.Pod, code int32, message string) {
 
 // Report is what the agent leaves when the launcher's command has ended.
 func Report(reason string, hosts int) string {
-	made := agent.Report{Reason: reason}
+	made := protocol.Report{Reason: reason}
 	made.Hosts.Expected, made.Hosts.Reached = hosts, hosts
 	made.Timings.Connect, made.Timings.Init, made.Timings.Total = 0.2, 0.5, 2
 	text, err := json.Marshal(made)

@@ -21,8 +21,8 @@ import (
 	"github.com/trireme-mpi/trireme/api/training"
 	"github.com/trireme-mpi/trireme/api/v2alpha1"
 	"github.com/trireme-mpi/trireme/api/v2beta1"
-	"github.com/trireme-mpi/trireme/internal/agent"
-	"github.com/trireme-mpi/trireme/internal/plan"
+	"github.com/trireme-mpi/trireme/internal/agent/protocol"
+	"github.com/trireme-mpi/trireme/internal/engine/plan"
 )
 
 // ledger is what is known to be true, whatever the operator says.
@@ -181,7 +181,7 @@ func (simulation *simulation) checkSecrets(kind string, object client.Object, co
 		simulation.checkKeys(kind+" "+object.GetName(), content)
 		return
 	}
-	for _, entry := range []string{agent.ClientKey, agent.HostKey} {
+	for _, entry := range []string{protocol.ClientKey, protocol.HostKey} {
 		lines := bytes.Split(bytes.TrimSpace(secret.Data[entry]), []byte("\n"))
 		if len(lines) < 4 {
 			simulation.fail("Secret %s has no private key %s", secret.Name, entry)

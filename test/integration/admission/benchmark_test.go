@@ -27,11 +27,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
 	"github.com/trireme-mpi/trireme/api/v2beta1"
-	"github.com/trireme-mpi/trireme/internal/admission"
-	"github.com/trireme-mpi/trireme/internal/config"
+	"github.com/trireme-mpi/trireme/internal/engine/config"
+	"github.com/trireme-mpi/trireme/internal/engine/validation"
 	"github.com/trireme-mpi/trireme/internal/operator"
+	"github.com/trireme-mpi/trireme/internal/operator/admission"
 	"github.com/trireme-mpi/trireme/internal/testing/controlplane"
-	"github.com/trireme-mpi/trireme/internal/validation"
 )
 
 // gate is admission's handlers over a cache that knows a full namespace.

@@ -19,8 +19,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"github.com/trireme-mpi/trireme/api/v2beta1"
-	"github.com/trireme-mpi/trireme/internal/config"
-	"github.com/trireme-mpi/trireme/internal/plan"
+	"github.com/trireme-mpi/trireme/internal/engine/config"
+	"github.com/trireme-mpi/trireme/internal/engine/plan"
 )
 
 // A cluster that KUBECONFIG names, from nothing to nothing.
@@ -135,11 +135,7 @@ func (cluster *cluster) configuration(t *testing.T, volumes []corev1.Volume) *co
 		if err := cluster.client.Get(t.Context(), client.ObjectKey{Namespace: "trireme-system", Name: volume.ConfigMap.Name}, &settings); err != nil {
 			t.Fatal(err)
 		}
-		path := filepath.Join(t.TempDir(), "config.yaml")
-		if err := os.WriteFile(path, []byte(settings.Data["config.yaml"]), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		loaded, err := config.Load(path)
+		loaded, err := config.Parse(volume.ConfigMap.Name, []byte(settings.Data["config.yaml"]))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -10,9 +10,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/labels"
 
-	"github.com/trireme-mpi/trireme/internal/jobview"
-	"github.com/trireme-mpi/trireme/internal/live"
-	"github.com/trireme-mpi/trireme/internal/problem"
+	"github.com/trireme-mpi/trireme/internal/kube/jobview"
+	"github.com/trireme-mpi/trireme/internal/server/apierror"
+	"github.com/trireme-mpi/trireme/internal/server/jobwatch"
 )
 
 // TestSources: with and without a cache a user sees the same, of a real API server.
@@ -25,7 +25,7 @@ func TestSources(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	before, _ := firstEvents(t, live.NewDirect(cluster.client), live.Watch{Namespace: namespace}, 4)
+	before, _ := firstEvents(t, jobwatch.NewDirect(cluster.client), jobwatch.Watch{Namespace: namespace}, 4)
 	since := before[3].ResourceVersion
 	if err := cluster.client.Delete(t.Context(), simpleJob(t, namespace, "b")); err != nil {
 		t.Fatal(err)
@@ -33,28 +33,28 @@ func TestSources(t *testing.T) {
 	// Something else happens, so that the cache begins at a later version.
 	cluster.namespace(t)
 	server := startServer(t, cluster)
-	for name, source := range map[string]live.Source{"cache": server.cache, "direct": live.NewDirect(cluster.client)} {
+	for name, source := range map[string]jobwatch.Source{"cache": server.cache, "direct": jobwatch.NewDirect(cluster.client)} {
 		t.Run(name, func(t *testing.T) {
-			all, _ := firstEvents(t, source, live.Watch{Namespace: namespace}, 3)
+			all, _ := firstEvents(t, source, jobwatch.Watch{Namespace: namespace}, 3)
 			if difference := cmp.Diff([]string{"ADDED a", "ADDED c", "SYNCED "}, short(all)); difference != "" {
 				t.Error(difference)
 			}
 			began := time.Now()
-			resumed, _ := firstEvents(t, source, live.Watch{Namespace: namespace, Since: since}, 1)
+			resumed, _ := firstEvents(t, source, jobwatch.Watch{Namespace: namespace, Since: since}, 1)
 			if difference := cmp.Diff([]string{"DELETED b"}, short(resumed)); difference != "" {
 				t.Error(difference)
 			}
 			t.Logf("resumed in %s", time.Since(began))
-			one, _ := firstEvents(t, source, live.Watch{Namespace: namespace, Name: "c"}, 2)
+			one, _ := firstEvents(t, source, jobwatch.Watch{Namespace: namespace, Name: "c"}, 2)
 			if difference := cmp.Diff([]string{"ADDED c", "SYNCED "}, short(one)); difference != "" {
 				t.Error(difference)
 			}
 			for since, code := range map[string]int{"x": 400, "999999999": 400, "1": 410, "1-2-1": 410} {
-				if _, err := firstEvents(t, source, live.Watch{Namespace: namespace, Since: since}, 1); codeOf(err) != code {
+				if _, err := firstEvents(t, source, jobwatch.Watch{Namespace: namespace, Since: since}, 1); codeOf(err) != code {
 					t.Errorf("since %s: %v", since, err)
 				}
 			}
-			page, err := source.List(t.Context(), jobview.MPIJobs, live.Query{Namespace: namespace, Sort: "-name", Limit: 1, Labels: labels.Everything()})
+			page, err := source.List(t.Context(), jobview.MPIJobs, jobwatch.Query{Namespace: namespace, Sort: "-name", Limit: 1, Labels: labels.Everything()})
 			if err != nil || page.Total != 2 || len(page.Entries) != 1 || page.Entries[0].Row.Name != "c" || page.Continue == "" {
 				t.Errorf("%+v %v", page, err)
 			}
@@ -67,11 +67,11 @@ func TestSources(t *testing.T) {
 }
 
 // firstEvents are as many as are waited for, or less, and why.
-func firstEvents(t *testing.T, source live.Source, watch live.Watch, count int) ([]*live.Event, error) {
+func firstEvents(t *testing.T, source jobwatch.Source, watch jobwatch.Watch, count int) ([]*jobwatch.Event, error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	var events []*live.Event
+	var events []*jobwatch.Event
 	for event, err := range source.Watch(ctx, jobview.MPIJobs, watch) {
 		if err != nil {
 			return events, err
@@ -84,7 +84,7 @@ func firstEvents(t *testing.T, source live.Source, watch live.Watch, count int) 
 	return nil, nil
 }
 
-func short(events []*live.Event) []string {
+func short(events []*jobwatch.Event) []string {
 	var told []string
 	for _, event := range events {
 		name := ""
@@ -97,7 +97,7 @@ func short(events []*live.Event) []string {
 }
 
 func codeOf(err error) int {
-	if known, is := errors.AsType[*problem.Error](err); is {
+	if known, is := errors.AsType[*apierror.Error](err); is {
 		return known.Code
 	}
 	return 0

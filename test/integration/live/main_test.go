@@ -31,9 +31,9 @@ import (
 
 	"github.com/trireme-mpi/trireme/api/v2alpha1"
 	"github.com/trireme-mpi/trireme/api/v2beta1"
-	"github.com/trireme-mpi/trireme/internal/jobview"
-	"github.com/trireme-mpi/trireme/internal/live"
-	"github.com/trireme-mpi/trireme/internal/stream"
+	"github.com/trireme-mpi/trireme/internal/kube/jobview"
+	"github.com/trireme-mpi/trireme/internal/server/jobwatch"
+	"github.com/trireme-mpi/trireme/internal/server/stream"
 	"github.com/trireme-mpi/trireme/internal/testing/controlplane"
 )
 
@@ -157,7 +157,7 @@ func (wires *wires) cut() {
 
 // server is one replica: a cache, and the watch of MPIJobs over it.
 type server struct {
-	cache *live.Cache
+	cache *jobwatch.Cache
 	wires *wires
 	web   *httptest.Server
 	stop  func()
@@ -167,13 +167,13 @@ func startServer(t testing.TB, cluster *cluster) *server {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	made := &server{wires: &wires{}}
-	made.cache = live.NewCache(cluster.connect(t, made.wires.dial), live.Options{Log: slog.New(slog.DiscardHandler)})
+	made.cache = jobwatch.NewCache(cluster.connect(t, made.wires.dial), jobwatch.Options{Log: slog.New(slog.DiscardHandler)})
 	var running sync.WaitGroup
 	running.Go(func() { made.cache.Run(ctx) })
 	if err := made.cache.WaitForSync(ctx); err != nil {
 		t.Fatal(err)
 	}
-	made.web = serveWatches(ctx, func() live.Source { return made.cache })
+	made.web = serveWatches(ctx, func() jobwatch.Source { return made.cache })
 	made.stop = sync.OnceFunc(func() {
 		cancel()
 		running.Wait()
@@ -184,9 +184,9 @@ func startServer(t testing.TB, cluster *cluster) *server {
 }
 
 // serveWatches serves /{namespace} over TLS until the context ends.
-func serveWatches(ctx context.Context, source func() live.Source) *httptest.Server {
+func serveWatches(ctx context.Context, source func() jobwatch.Source) *httptest.Server {
 	web := httptest.NewUnstartedServer(http.HandlerFunc(func(writer http.ResponseWriter, request *http.Request) {
-		watch := live.Watch{Namespace: request.URL.Path[1:], Since: request.URL.Query().Get("resourceVersion")}
+		watch := jobwatch.Watch{Namespace: request.URL.Path[1:], Since: request.URL.Query().Get("resourceVersion")}
 		stream.Serve(writer, request, stream.Options{}, func(ctx context.Context) iter.Seq2[stream.Message, error] {
 			return messages(source().Watch(ctx, jobview.MPIJobs, watch))
 		})
@@ -197,7 +197,7 @@ func serveWatches(ctx context.Context, source func() live.Source) *httptest.Serv
 	return web
 }
 
-func messages(events iter.Seq2[*live.Event, error]) iter.Seq2[stream.Message, error] {
+func messages(events iter.Seq2[*jobwatch.Event, error]) iter.Seq2[stream.Message, error] {
 	return func(yield func(stream.Message, error) bool) {
 		for event, err := range events {
 			if err != nil {

@@ -13,7 +13,7 @@ import (
 	"github.com/trireme-mpi/trireme/api/training"
 	"github.com/trireme-mpi/trireme/api/v2alpha1"
 	"github.com/trireme-mpi/trireme/api/v2beta1"
-	"github.com/trireme-mpi/trireme/internal/partial"
+	"github.com/trireme-mpi/trireme/internal/kube/partial"
 )
 
 // muchEnvironment is more than the operator keeps of a job in memory.

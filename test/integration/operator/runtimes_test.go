@@ -17,8 +17,8 @@ import (
 
 	"github.com/trireme-mpi/trireme/api/training"
 	"github.com/trireme-mpi/trireme/api/v2alpha1"
-	"github.com/trireme-mpi/trireme/internal/job"
-	"github.com/trireme-mpi/trireme/internal/plan"
+	"github.com/trireme-mpi/trireme/internal/engine/job"
+	"github.com/trireme-mpi/trireme/internal/engine/plan"
 )
 
 // A job keeps the runtime that it was created with, even where its JobSet is

@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/trireme-mpi/trireme/internal/jobview"
+	"github.com/trireme-mpi/trireme/internal/kube/jobview"
 )
 
 // insecure is a client that believes the certificate that the server made itself.

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/trireme-mpi/trireme/internal/jobview"
+	"github.com/trireme-mpi/trireme/internal/kube/jobview"
 )
 
 // count is how many jobs of both kinds there are in all namespaces.

@@ -11,8 +11,8 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/trireme-mpi/trireme/api/v2beta1"
-	"github.com/trireme-mpi/trireme/internal/jobview"
-	"github.com/trireme-mpi/trireme/internal/live"
+	"github.com/trireme-mpi/trireme/internal/kube/jobview"
+	"github.com/trireme-mpi/trireme/internal/server/jobwatch"
 	"github.com/trireme-mpi/trireme/internal/testing/deployed"
 )
 
@@ -53,7 +53,7 @@ func largeJobs(t *testing.T, world *world) {
 	found, next := 0, ""
 	for {
 		got, body := read(next)
-		if len(body) > live.MaxBytes+1<<20 || strings.Count(body, "SETTING_999") != len(got.Items) {
+		if len(body) > jobwatch.MaxBytes+1<<20 || strings.Count(body, "SETTING_999") != len(got.Items) {
 			t.Errorf("a page of %d jobs has %d bytes, and %d whole jobs", len(got.Items), len(body), strings.Count(body, "SETTING_999"))
 		}
 		found += len(got.Items)

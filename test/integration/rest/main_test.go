@@ -27,11 +27,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
-	"github.com/trireme-mpi/trireme/internal/access"
-	"github.com/trireme-mpi/trireme/internal/connection"
-	"github.com/trireme-mpi/trireme/internal/live"
+	"github.com/trireme-mpi/trireme/internal/kube/connection"
 	"github.com/trireme-mpi/trireme/internal/server"
-	"github.com/trireme-mpi/trireme/internal/serving"
+	"github.com/trireme-mpi/trireme/internal/server/auth"
+	"github.com/trireme-mpi/trireme/internal/server/httpserver"
+	"github.com/trireme-mpi/trireme/internal/server/jobwatch"
 	"github.com/trireme-mpi/trireme/internal/testing/controlplane"
 	"github.com/trireme-mpi/trireme/internal/testing/deployed"
 )
@@ -148,7 +148,7 @@ func (cluster *cluster) person(t testing.TB, name string) *person {
 // world is the cluster with a server that runs in this program.
 type world struct {
 	*cluster
-	cache    *live.Cache
+	cache    *jobwatch.Cache
 	url      string
 	audit    *deployed.Lines
 	ada, bob *person
@@ -162,16 +162,16 @@ func startWorld(t testing.TB) *world {
 	if err != nil {
 		t.Fatal(err)
 	}
-	made.cache = live.NewCache(reader, live.Options{})
-	guard, err := access.NewInCluster(made.server, nil, clock.RealClock{})
+	made.cache = jobwatch.NewCache(reader, jobwatch.Options{})
+	guard, err := auth.NewInCluster(made.server, nil, clock.RealClock{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	options := &server.Options{
-		Address: "127.0.0.1:0", TLS: &server.TLS{}, Guard: guard, Limits: server.Limits{Rate: 10_000, Burst: 10_000, Streams: 100}, Drain: 10 * time.Second,
+	options := &httpserver.Options{
+		Address: "127.0.0.1:0", TLS: &httpserver.TLS{}, Guard: guard, Limits: httpserver.Limits{Rate: 10_000, Burst: 10_000, Streams: 100}, Drain: 10 * time.Second,
 		Version: "test", Registry: prometheus.NewRegistry(), Log: slog.New(slog.DiscardHandler), Audit: made.audit,
 	}
-	if err := serving.Join(options, serving.Parts{Jobs: func(*access.Caller) live.Source { return made.cache }, OperatorNamespace: deployed.Namespace}); err != nil {
+	if err := server.Join(options, server.Parts{Jobs: func(*auth.Caller) jobwatch.Source { return made.cache }, OperatorNamespace: deployed.Namespace}); err != nil {
 		t.Fatal(err)
 	}
 	made.run(t, options)
@@ -179,9 +179,9 @@ func startWorld(t testing.TB) *world {
 }
 
 // run serves until the test ends.
-func (world *world) run(t testing.TB, options *server.Options) {
+func (world *world) run(t testing.TB, options *httpserver.Options) {
 	t.Helper()
-	assembled, err := server.New(*options)
+	assembled, err := httpserver.New(*options)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,8 +11,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/trireme-mpi/trireme/internal/jobview"
-	"github.com/trireme-mpi/trireme/internal/live"
+	"github.com/trireme-mpi/trireme/internal/kube/jobview"
+	"github.com/trireme-mpi/trireme/internal/server/jobwatch"
 )
 
 func itemsOf(list client.ObjectList) int { return meta.LenList(list) }
@@ -100,7 +100,7 @@ func (world *world) kept(t *testing.T) map[client.Object]string {
 	t.Helper()
 	found := map[client.Object]string{}
 	for _, kind := range jobview.Kinds {
-		page, err := world.cache.List(t.Context(), kind, live.Query{Limit: live.MaxLimit, Whole: true})
+		page, err := world.cache.List(t.Context(), kind, jobwatch.Query{Limit: jobwatch.MaxLimit, Whole: true})
 		if err != nil {
 			t.Fatal(err)
 		}

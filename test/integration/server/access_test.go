@@ -12,8 +12,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	clocktesting "k8s.io/utils/clock/testing"
 
-	"github.com/trireme-mpi/trireme/internal/access"
-	"github.com/trireme-mpi/trireme/internal/problem"
+	"github.com/trireme-mpi/trireme/internal/server/apierror"
+	"github.com/trireme-mpi/trireme/internal/server/auth"
 	"github.com/trireme-mpi/trireme/internal/testing/deployed"
 	"github.com/trireme-mpi/trireme/internal/testing/surface"
 )
@@ -148,7 +148,7 @@ func TestAnswersGetOld(t *testing.T) {
 	cluster := sharedCluster.For(t)
 	jane := cluster.person(t, "jane")
 	clock := clocktesting.NewFakePassiveClock(time.Now())
-	guard, err := access.NewInCluster(cluster.server, nil, clock)
+	guard, err := auth.NewInCluster(cluster.server, nil, clock)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -161,7 +161,7 @@ func TestAnswersGetOld(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	list := access.Rights{Verb: "list", Group: "kubeflow.org", Resource: "mpijobs", Namespace: jane.namespace}
+	list := auth.Rights{Verb: "list", Group: "kubeflow.org", Resource: "mpijobs", Namespace: jane.namespace}
 	if err := guard.Allow(t.Context(), caller, list); err != nil {
 		t.Fatal(err)
 	}
@@ -185,7 +185,7 @@ func TestAnswersGetOld(t *testing.T) {
 			return nil
 		})
 	}
-	if err := guard.StillValid(t.Context(), caller); problem.From(err).Code != http.StatusUnauthorized {
+	if err := guard.StillValid(t.Context(), caller); apierror.From(err).Code != http.StatusUnauthorized {
 		t.Errorf("a stream of a revoked token goes on: %v", err)
 	}
 }

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/trireme-mpi/trireme/internal/problem"
+	"github.com/trireme-mpi/trireme/internal/server/apierror"
 	"github.com/trireme-mpi/trireme/internal/testing/surface"
 )
 
@@ -32,7 +32,7 @@ type answer struct {
 	code   int
 	header http.Header
 	body   string
-	told   problem.Error
+	told   apierror.Error
 }
 
 // ask sends a request with a token, and reads the whole answer.

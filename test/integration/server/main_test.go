@@ -25,7 +25,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
-	"github.com/trireme-mpi/trireme/internal/connection"
+	"github.com/trireme-mpi/trireme/internal/kube/connection"
 	"github.com/trireme-mpi/trireme/internal/testing/controlplane"
 	"github.com/trireme-mpi/trireme/internal/testing/deployed"
 	"github.com/trireme-mpi/trireme/internal/testing/shared"

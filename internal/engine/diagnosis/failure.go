@@ -1,0 +1,229 @@
+package diagnosis
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
+
+	"github.com/trireme-mpi/trireme/api/training"
+	"github.com/trireme-mpi/trireme/internal/engine/plan"
+)
+
+// failure is why a job has failed.
+type failure struct {
+	reason  training.FailureReason
+	message string
+	// process that failed, where the launcher's report names it or quotes it.
+	process *training.FailedProcess
+	at      time.Time
+	// rank orders failures of the same second: what a launcher says of its end
+	// comes after what ended it, and before what its end brought about.
+	rank int
+	// stopped: nothing has ended by itself; the job is ended now.
+	stopped bool
+	// doubtful: it looks like somebody's deletion, and a cache may not know yet
+	// whose and what for.
+	doubtful bool
+	// restarts: another start may succeed.
+	restarts bool
+	// pod that failed, if it is one that is there.
+	pod *corev1.Pod
+}
+
+const (
+	rankWorker = iota
+	rankLauncher
+	rankAftermath
+)
+
+// firstFailure is the first cause of a failure that the job will not recover
+// from; nil if there is none.
+func (view *view) firstFailure(previous Previous) *failure {
+	if refused := view.refusal(); refused != nil {
+		return refused
+	}
+	var failures []failure
+	for _, pod := range view.inOrder() {
+		if found := view.workerFailure(pod); found != nil {
+			failures = append(failures, *found)
+		}
+	}
+	if found := view.launcherFailure(); found != nil {
+		failures = append(failures, *found)
+	}
+	if len(failures) == 0 {
+		return view.missing(previous)
+	}
+	first := slices.MinFunc(failures, func(a, b failure) int {
+		return cmp.Or(cmp.Compare(a.at.Unix(), b.at.Unix()), cmp.Compare(a.rank, b.rank))
+	})
+	// Whoever deletes the whole deletes its pods: then the whole is what to name.
+	if first.doubtful && !view.seen.Workload.Exists {
+		if missing := view.missing(previous); missing != nil {
+			return missing
+		}
+	}
+	if earlier := view.deletedBefore(&first, previous); earlier != nil {
+		return earlier
+	}
+	return &first
+}
+
+// deletedBefore is the failure by the worker that was deleted first, where the one
+// that is seen to have failed was deleted too, and may have ended before it.
+func (view *view) deletedBefore(first *failure, previous Previous) *failure {
+	if !first.doubtful || first.reason != training.FailureWorker || first.pod == nil || previous.Suspended {
+		return nil
+	}
+	isOfThisAttempt := func(status training.WorkerPodStatus) bool { return status.Name == first.pod.Name }
+	if slices.ContainsFunc(previous.WorkerPodStatuses, isOfThisAttempt) {
+		for _, status := range previous.WorkerPodStatuses {
+			if status.Name != "" && view.workers[status.Index] == nil {
+				return &failure{reason: training.FailureWorker, at: first.at, doubtful: true, restarts: first.restarts,
+					message: fmt.Sprintf("Worker %d (pod %s) was deleted while the job ran. Start the job again.", status.Index, status.Name)}
+			}
+		}
+	}
+	deleted := slices.DeleteFunc(view.inOrder(), func(pod *corev1.Pod) bool { return pod.DeletionTimestamp == nil })
+	earliest := slices.MinFunc(append(deleted, first.pod), compareDeletions)
+	if earliest == first.pod {
+		return nil
+	}
+	return &failure{reason: training.FailureWorker, at: first.at, doubtful: true, restarts: first.restarts, pod: earliest, message: view.sentence(deletion(earliest))}
+}
+
+// compareDeletions orders deletions of the same second by what was written last of
+// each pod.
+func compareDeletions(a, b *corev1.Pod) int {
+	if order := cmp.Compare(deletedAt(a).Unix(), deletedAt(b).Unix()); order != 0 {
+		return order
+	}
+	order, err := resourceversion.CompareResourceVersion(a.ResourceVersion, b.ResourceVersion)
+	if err != nil {
+		return 0
+	}
+	return order
+}
+
+// refusal is the failure of a job one of whose pods the API server did not take.
+func (view *view) refusal() *failure {
+	refused := view.seen.Refusal
+	if refused == nil || refused.Quota {
+		return nil
+	}
+	found := &failure{at: view.seen.Now, reason: training.FailureLauncher}
+	if refused.Role == training.RoleWorker {
+		found.reason = training.FailureWorker
+	}
+	found.message = fmt.Sprintf("%s could not be created: %s. Change what the job asks for, or what refuses it, and create the job again.", refused.Object, trimmed(refused.Message))
+	return found
+}
+
+// trimmed is a text to which a full stop can be added.
+func trimmed(text string) string { return strings.TrimRight(text, ". \n") }
+
+// workerFailure is the failure of a job by one of its workers.
+func (view *view) workerFailure(pod *corev1.Pod) *failure {
+	found := troubleWith(pod)
+	if found == nil && pod.DeletionTimestamp != nil {
+		found = deletion(pod)
+	}
+	if found == nil || !view.fatal(found) {
+		return nil
+	}
+	return view.failureOf(found, training.FailureWorker, rankWorker)
+}
+
+// failureOf is the failure of a job by the trouble of one of its pods.
+func (view *view) failureOf(found *trouble, reason training.FailureReason, rank int) *failure {
+	aftermath := found.isAftermath()
+	if aftermath {
+		found = deletion(found.pod)
+	}
+	if aftermath && rank == rankWorker {
+		rank = rankAftermath
+	}
+	return &failure{
+		reason: reason, message: view.sentence(found), at: found.at, rank: rank, stopped: !found.ended, doubtful: aftermath, pod: found.pod,
+		restarts: found.ended && view.restartsAfter(rank),
+	}
+}
+
+// sentence tells the whole of a pod's trouble.
+func (view *view) sentence(found *trouble) string {
+	return fmt.Sprintf("%s %s. %s", capital(view.who(found.pod)), trimmed(found.cause), found.advice)
+}
+
+func capital(text string) string { return strings.ToUpper(text[:1]) + text[1:] }
+
+// fatal tells whether a job with a pod in such trouble has failed.
+func (view *view) fatal(found *trouble) bool {
+	switch {
+	case found.ended, found.forGood:
+		return true
+	case found.reason == crashLoop:
+		return restarts(found.pod) > view.job.Lifetime.BackoffLimit
+	default:
+		return view.seen.Now.Sub(found.at) >= view.seen.Patience.Image
+	}
+}
+
+func restarts(pod *corev1.Pod) (most int32) {
+	for _, status := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
+		most = max(most, status.RestartCount)
+	}
+	return most
+}
+
+// restartsAfter tells whether a job is restarted when such a pod has failed. Where
+// workers outlive a restart, one that failed cannot be replaced.
+func (view *view) restartsAfter(rank int) bool {
+	return rank == rankLauncher || view.job.Kind.Traits().RestartsAsWhole
+}
+
+// missing is the failure of a job whose parts are gone.
+func (view *view) missing(previous Previous) *failure {
+	launcher := view.knownLauncher(previous)
+	switch {
+	case previous.Suspended, previous.QuotaWait != nil:
+		// What existed before is gone on purpose.
+		return nil
+	case !view.seen.Workload.Exists && launcher != "":
+		return &failure{reason: training.FailureLauncher, at: view.seen.Now, doubtful: true,
+			message: fmt.Sprintf("The %s %s was deleted while the job ran, and with it the launcher (pod %s). Start the job again.",
+				view.job.Kind.Traits().Workload, plan.NamesOf(view.job).Workload, launcher)}
+	case view.launcher == nil && launcher == plan.PodName(view.job, training.RoleLauncher, 0, view.restart):
+		return &failure{reason: training.FailureLauncher, at: view.seen.Now, doubtful: true, restarts: true,
+			message: fmt.Sprintf("The launcher (pod %s) is gone: somebody deleted it, or its node was lost. Start the job again.", launcher)}
+	}
+	for _, status := range previous.WorkerPodStatuses {
+		if status.Name == plan.PodName(view.job, training.RoleWorker, status.Index, view.restart) && view.workers[status.Index] == nil {
+			return &failure{reason: training.FailureWorker, at: view.seen.Now, doubtful: true, restarts: view.restartsAfter(rankWorker),
+				message: fmt.Sprintf("Worker %d (pod %s) is gone: somebody deleted it, or its node was lost. Start the job again.", status.Index, status.Name)}
+		}
+	}
+	return nil
+}
+
+// knownLauncher is the name of the launcher's pod, now or before.
+func (view *view) knownLauncher(previous Previous) string {
+	switch {
+	case view.launcher != nil:
+		return view.launcher.Name
+	case previous.LauncherPodStatus != nil:
+		return previous.LauncherPodStatus.Name
+	}
+	return ""
+}
+
+func isFailureReason(text string) bool {
+	return slices.Contains([]training.FailureReason{
+		training.FailureGangSchedulingTimeout, training.FailureLauncher, training.FailureWorker, training.FailureSSHConnection,
+		training.FailureMPIInitialization, training.FailureTraining, training.FailureResourceQuota,
+	}, training.FailureReason(text))
+}

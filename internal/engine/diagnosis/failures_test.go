@@ -1,0 +1,147 @@
+package diagnosis
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/trireme-mpi/trireme/api/training"
+	"github.com/trireme-mpi/trireme/internal/engine/job"
+	"github.com/trireme-mpi/trireme/internal/engine/plan"
+)
+
+// failureRow is one way in which a job fails. Its message must name who failed,
+// say the cause, and give a piece of advice.
+type failureRow struct {
+	name string
+	// kinds that can fail like this; none are both.
+	kinds   []job.Kind
+	options []option
+	// start is how all pods are before it happens; runs unless told.
+	start  podOption
+	happen func(*scene)
+
+	reason training.FailureReason
+	// who, cause and advice are in the message, with the names of pods in place.
+	who, cause, advice string
+}
+
+// failureTables are all rows, by what fails.
+var failureTables = map[string][]failureRow{
+	"worker":      workerFailures,
+	"waiting":     waitingFailures,
+	"report":      reportedFailures,
+	"launcher":    launcherFailures,
+	"refused":     refusedFailures,
+	"gone":        goneFailures,
+	"time":        timeFailures,
+	"initializer": initializerFailures,
+}
+
+// eachFailure runs every row for every kind that it is meant for.
+func eachFailure(t *testing.T, check func(t *testing.T, row failureRow, scene *scene)) {
+	for table, rows := range failureTables {
+		for _, row := range rows {
+			for _, kind := range kinds {
+				if len(row.kinds) > 0 && !slices.Contains(row.kinds, kind) {
+					continue
+				}
+				t.Run(fmt.Sprintf("%s/%s/%s", table, row.name, kind), func(t *testing.T) {
+					start := row.start
+					if start == nil {
+						start = runs
+					}
+					scene := startedScene(t, kind, start, row.options...)
+					row.happen(scene)
+					check(t, row, scene)
+				})
+			}
+		}
+	}
+}
+
+func TestFailures(t *testing.T) {
+	eachFailure(t, func(t *testing.T, row failureRow, scene *scene) {
+		verdict := scene.settle()
+		if verdict.Phase != training.PhaseFailed || verdict.FailureReason != row.reason || verdict.Stage != plan.Finished {
+			t.Fatalf("the job is %s with %q, stage %s: %s\nwant %s", verdict.Phase, verdict.FailureReason, verdict.Stage, verdict.FailureMessage, row.reason)
+		}
+		for what, words := range map[string]string{"who": row.who, "cause": row.cause, "advice": row.advice} {
+			if words == "" {
+				t.Errorf("the row has no %s to look for", what)
+			}
+			if words = scene.expand(words); !strings.Contains(verdict.FailureMessage, words) {
+				t.Errorf("%s, %q, is not in the message: %s", what, words, verdict.FailureMessage)
+			}
+		}
+		wantProse(t, verdict.FailureMessage)
+		if verdict.CompletionTime == nil || verdict.CompletionTime.After(scene.seen.Now) || verdict.CompletionTime.Before(new(stamp(created))) {
+			t.Errorf("completed at %v, looked at %v", verdict.CompletionTime, scene.seen.Now)
+		}
+		want := fmt.Sprintf("True %s: %s", row.reason, verdict.FailureMessage)
+		if said := scene.condition("Failed"); said != want {
+			t.Errorf("the condition Failed says %q\nwant %q", said, want)
+		}
+	})
+}
+
+// misprints are what a sentence has that was put together wrongly.
+var misprints = regexp.MustCompile(`\.\.|%!|  | \.|: \.|::|<nil>|\(pod \)|-n \.|-c  |describe node \.`)
+
+// wantProse: messages are whole sentences.
+func wantProse(t *testing.T, message string) {
+	t.Helper()
+	if found := misprints.FindString(message); found != "" {
+		t.Errorf("%q in %s", found, message)
+	}
+	if message == "" || !strings.HasSuffix(message, ".") || message[0] < 'A' || message[0] > 'Z' {
+		t.Errorf("not whole sentences: %s", message)
+	}
+}
+
+func TestEveryReasonIsProvoked(t *testing.T) {
+	provoked := map[training.FailureReason]bool{}
+	for _, rows := range failureTables {
+		for _, row := range rows {
+			provoked[row.reason] = true
+		}
+	}
+	for _, reason := range []training.FailureReason{
+		training.FailureGangSchedulingTimeout, training.FailureLauncher, training.FailureWorker, training.FailureSSHConnection,
+		training.FailureMPIInitialization, training.FailureTraining, training.FailureResourceQuota,
+	} {
+		if !provoked[reason] {
+			t.Errorf("no row fails with %s", reason)
+		}
+		if !isFailureReason(string(reason)) {
+			t.Errorf("%s is not known as one of the reasons", reason)
+		}
+	}
+	if isFailureReason("") || isFailureReason("OOMKilled") {
+		t.Error("what is no reason of a failure is known as one")
+	}
+}
+
+// A failure is told once: whatever is seen later, it stays as it was.
+func TestFailuresStay(t *testing.T) {
+	eachFailure(t, func(t *testing.T, _ failureRow, scene *scene) {
+		first := scene.settle()
+		for name, later := range map[string]func(){
+			"nothing has changed":        func() {},
+			"all pods are gone":          func() { scene.seen.Launchers, scene.seen.Workers, scene.seen.Workload = nil, nil, Workload{} },
+			"all pods run as if new":     func() { scene.addPods(runs) },
+			"the launcher has succeeded": func() { scene.addPods(runs); scene.launcher(exits(0, "Completed", "", present)) },
+			"the user suspends it":       func() { scene.made.Suspended = true },
+		} {
+			later()
+			scene.after(present + 4000)
+			again := scene.settle()
+			if again.Phase != first.Phase || again.FailureReason != first.FailureReason || again.FailureMessage != first.FailureMessage ||
+				again.CompletionTime.Unix() != first.CompletionTime.Unix() || again.Duration != first.Duration {
+				t.Errorf("%s: it became %s, %s %s: %s", name, again.CompletionTime, again.Phase, again.FailureReason, again.FailureMessage)
+			}
+		}
+	})
+}

@@ -1,0 +1,306 @@
+package diagnosis
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/trireme-mpi/trireme/api/training"
+	"github.com/trireme-mpi/trireme/internal/agent/protocol"
+)
+
+// progress is how far the job has come, as its pods show it.
+func (view *view) progress(previous Previous) training.Progress {
+	progress := training.Progress{Phase: training.PhasePending, Timeline: previous.Timeline, Restart: previous.Restart}
+	if view.podsRun() {
+		progress.Phase = training.PhaseRunning
+	}
+	progress.ReadyWorkers = fmt.Sprintf("%d/%d", view.readyWorkers(), view.job.Worker.Replicas)
+	if view.launcher != nil {
+		progress.LauncherPodStatus = new(view.podStatus(view.launcher))
+		view.explainLauncher(progress.LauncherPodStatus, previous.LauncherPodStatus)
+	} else if known := previous.LauncherPodStatus; known != nil && isFailureReason(known.Reason) && !view.job.Suspended && !previous.Suspended && !view.heldByQueue() {
+		// The pod is being replaced; why is all that is left of it.
+		progress.LauncherPodStatus = known.DeepCopy()
+	}
+	for index := range view.job.Worker.Replicas {
+		if pod := view.workers[index]; pod != nil {
+			progress.WorkerPodStatuses = append(progress.WorkerPodStatuses, training.WorkerPodStatus{Index: index, PodStatus: view.podStatus(pod)})
+		}
+	}
+	return progress
+}
+
+func (view *view) readyWorkers() (ready int) {
+	for _, pod := range view.workers {
+		if isReady(pod) {
+			ready++
+		}
+	}
+	return ready
+}
+
+func (view *view) podStatus(pod *corev1.Pod) training.PodStatus {
+	status := training.PodStatus{Name: pod.Name, Node: pod.Spec.NodeName, Phase: string(pod.Status.Phase)}
+	if found := troubleWith(pod); found != nil {
+		status.Reason, status.Message = found.reason, view.sentence(found)
+		return status
+	}
+	if placed := condition(pod, corev1.PodScheduled); placed != nil && placed.Status == corev1.ConditionFalse {
+		status.Reason, status.Message = placed.Reason, placed.Message
+	}
+	return status
+}
+
+// explainLauncher says why the launcher's command failed, now or the last time:
+// its pod may be gone when the job has. What was told of it before it was deleted
+// stays: an end and a deletion within one second cannot be told apart.
+func (view *view) explainLauncher(status, known *training.PodStatus) {
+	ended := view.launcherEnd()
+	switch {
+	case ended == nil || ended.ExitCode == 0:
+	case known != nil && known.Name == status.Name && isFailureReason(known.Reason) && wasDeletedBy(view.launcher, ended.FinishedAt.Time):
+		status.Reason, status.Message = known.Reason, known.Message
+	default:
+		found := view.launcherExit(ended)
+		status.Reason, status.Message = string(found.reason), found.message
+	}
+}
+
+// answer answers the questions that conditions stand for.
+func (view *view) answer(verdict *Verdict) {
+	verdict.Gang = view.gangAnswer()
+	verdict.WorkersReady = view.workersAnswer()
+	verdict.LauncherReady = view.launcherAnswer()
+	for _, answer := range []Answer{verdict.Gang, verdict.WorkersReady, verdict.LauncherReady} {
+		if !answer.Yes {
+			verdict.Waiting = answer
+			return
+		}
+	}
+}
+
+// CreatingPods is the reason of an answer while not all pods exist.
+const CreatingPods = "CreatingPods"
+
+// otherMember is what scheduler-plugins says of all pods of a gang but the one
+// that has no room.
+const otherMember = "optimistic rejection"
+
+func (view *view) gangAnswer() Answer {
+	placed, words := int32(0), ""
+	pods := view.pods()
+	for _, pod := range pods {
+		if isPlaced(pod) {
+			placed++
+			continue
+		}
+		unplaced := condition(pod, corev1.PodScheduled)
+		if unplaced != nil && unplaced.Status == corev1.ConditionFalse && (words == "" || strings.Contains(words, otherMember)) {
+			words = unplaced.Message
+		}
+	}
+	total := view.job.Pods()
+	switch {
+	case placed == total:
+		return Answer{Yes: true, Reason: "Scheduled", Message: fmt.Sprintf("All %d pods have their place. %s", total, view.seen.GangWords)}
+	case int32(len(pods)) < view.expectedPods():
+		return Answer{Reason: CreatingPods, Message: fmt.Sprintf("%d of %d pods exist, %d placed", len(pods), total, placed)}
+	case words == "":
+		return Answer{Reason: "Waiting", Message: fmt.Sprintf("%d of %d pods placed", placed, total)}
+	default:
+		return Answer{Reason: "Waiting", Message: fmt.Sprintf("%d of %d pods placed; scheduler: %s", placed, total, words)}
+	}
+}
+
+func (view *view) workersAnswer() Answer {
+	total, ready := view.job.Worker.Replicas, int32(view.readyWorkers())
+	if ready == total {
+		return allReady(total)
+	}
+	answer := Answer{Reason: "Waiting", Message: fmt.Sprintf("%d of %d workers are ready", ready, total)}
+	for _, pod := range view.inOrder() {
+		if found := troubleWith(pod); found != nil {
+			answer.Reason = orElse(found.reason, answer.Reason)
+			answer.Message += ". " + view.sentence(found)
+			return answer
+		}
+	}
+	for index := range total {
+		pod := view.workers[index]
+		if pod == nil {
+			answer.Message += fmt.Sprintf(". Worker %d has no pod", index)
+			break
+		}
+		if !isReady(pod) {
+			answer.Message += fmt.Sprintf(". %s is not", capital(view.who(pod)))
+			break
+		}
+	}
+	return answer
+}
+
+func allReady(total int32) Answer {
+	return Answer{Yes: true, Reason: "Ready", Message: fmt.Sprintf("All %d workers are ready", total)}
+}
+
+func (view *view) launcherAnswer() Answer {
+	if view.launcher == nil {
+		return Answer{Reason: "Waiting", Message: "The launcher has no pod yet"}
+	}
+	if isReady(view.launcher) {
+		return Answer{Yes: true, Reason: "WorkersReached", Message: "The launcher has reached every worker"}
+	}
+	if found := troubleWith(view.launcher); found != nil {
+		return Answer{Reason: orElse(found.reason, "Failed"), Message: view.sentence(found)}
+	}
+	who := capital(view.who(view.launcher))
+	if view.launcher.Status.Phase == corev1.PodRunning {
+		return Answer{Reason: "ReachingWorkers", Message: who + " runs and waits until it can reach every worker"}
+	}
+	return Answer{Reason: "Waiting", Message: who + " does not run yet"}
+}
+
+// recordSteps adds the steps that were reached. A step that was once reached
+// keeps its time.
+func (view *view) recordSteps(verdict *Verdict, previous Previous) {
+	record := func(step training.TimelineStep, reached bool, at time.Time) {
+		if reached {
+			verdict.record(step, at)
+		}
+	}
+	record(training.StepSubmitted, true, previous.Submitted.Time)
+	record(training.StepAdmitted, view.job.Initializer == nil || view.hasFetched() || view.seen.Workload.Exists, view.admittedAt(previous))
+	record(training.StepScheduled, verdict.Gang.Yes, view.latest(view.pods(), placedAt))
+	record(training.StepPodsReady, verdict.WorkersReady.Yes, view.latest(view.inOrder(), readyAt))
+	if view.launcher != nil {
+		record(training.StepWorkersReached, verdict.LauncherReady.Yes, readyAt(view.launcher))
+	}
+}
+
+// admittedAt is now, or when the first pod was made: that is told of with the last.
+func (view *view) admittedAt(previous Previous) time.Time {
+	at := view.seen.Now
+	for _, pod := range view.pods() {
+		if !pod.CreationTimestamp.IsZero() {
+			at = earlier(at, pod.CreationTimestamp.Time)
+		}
+	}
+	return latest(at, previous.Submitted.Time)
+}
+
+// recordEnd adds the end, and what only the launcher's report tells.
+func (view *view) recordEnd(verdict *Verdict, at time.Time) {
+	if report := verdict.Report; report != nil && report.Hosts.Expected > 0 && report.Hosts.Reached > 0 {
+		began := view.commandBegan(report)
+		if report.Timings.Init > 0 && !began.IsZero() {
+			verdict.record(training.StepWorkersReached, began)
+			verdict.record(training.StepFirstRankUp, earlier(began.Add(seconds(report.Timings.Init)), at))
+		}
+	}
+	// A short job ends before kubelets have told of its workers' readiness.
+	if reached := stepTime(verdict.Timeline, training.StepWorkersReached); reached != nil {
+		verdict.record(training.StepPodsReady, reached.Time)
+	}
+	verdict.record(training.StepFinished, at)
+}
+
+// commandBegan is when the launcher's gate was passed, as the report tells it.
+func (view *view) commandBegan(report *protocol.Report) time.Time {
+	ended := view.launcherEnd()
+	if ended == nil || ended.StartedAt.IsZero() {
+		return time.Time{}
+	}
+	gate := report.Timings.DNS + report.Timings.Connect + report.Timings.Ports
+	return earlier(ended.StartedAt.Add(seconds(gate)), ended.FinishedAt.Time)
+}
+
+// seconds is a time that a report tells, which anybody may have written.
+func seconds(told float64) time.Duration {
+	return time.Duration(min(max(told, 0), math.MaxInt32) * float64(time.Second))
+}
+
+func latest(one, other time.Time) time.Time {
+	if one.After(other) {
+		return one
+	}
+	return other
+}
+
+func earlier(one, other time.Time) time.Time {
+	if one.Before(other) {
+		return one
+	}
+	return other
+}
+
+func readyAt(pod *corev1.Pod) time.Time {
+	if ready := condition(pod, corev1.PodReady); ready != nil {
+		return ready.LastTransitionTime.Time
+	}
+	return time.Time{}
+}
+
+func (view *view) latest(pods []*corev1.Pod, when func(*corev1.Pod) time.Time) (latest time.Time) {
+	for _, pod := range pods {
+		if at := when(pod); at.After(latest) {
+			latest = at
+		}
+	}
+	return latest
+}
+
+// order of the steps.
+var order = []training.TimelineStep{
+	training.StepSubmitted, training.StepAdmitted, training.StepScheduled, training.StepPodsReady,
+	training.StepWorkersReached, training.StepFirstRankUp, training.StepFinished,
+}
+
+// record adds a step in its place, unless it was reached before.
+func (verdict *Verdict) record(step training.TimelineStep, at time.Time) {
+	if at.IsZero() || stepTime(verdict.Timeline, step) != nil {
+		return
+	}
+	// Readiness is noticed up to two seconds late, and what follows it is not.
+	if step == training.StepWorkersReached || step == training.StepFirstRankUp {
+		for _, needed := range []training.TimelineStep{training.StepPodsReady, training.StepWorkersReached} {
+			if reached := stepTime(verdict.Timeline, needed); reached != nil {
+				at = latest(at, reached.Time)
+			}
+		}
+	}
+	// A launcher that has reached all workers found them ready, whenever that was
+	// noticed.
+	if reached := stepTime(verdict.Timeline, training.StepWorkersReached); step == training.StepPodsReady && reached != nil {
+		at = earlier(at, reached.Time)
+	}
+	// The status it came from is not ours to change.
+	timeline := append(slices.Clone(verdict.Timeline), training.TimelineEntry{Step: step, Time: metav1.Time{Time: at.Truncate(time.Second)}})
+	slices.SortStableFunc(timeline, func(a, b training.TimelineEntry) int {
+		return slices.Index(order, a.Step) - slices.Index(order, b.Step)
+	})
+	verdict.Timeline = timeline
+}
+
+func stepTime(timeline []training.TimelineEntry, step training.TimelineStep) *metav1.Time {
+	for i := range timeline {
+		if timeline[i].Step == step {
+			return timeline[i].Time.DeepCopy()
+		}
+	}
+	return nil
+}
+
+func keepSteps(timeline []training.TimelineEntry, steps ...training.TimelineStep) (kept []training.TimelineEntry) {
+	for _, entry := range timeline {
+		if slices.Contains(steps, entry.Step) {
+			kept = append(kept, entry)
+		}
+	}
+	return kept
+}

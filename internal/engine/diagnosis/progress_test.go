@@ -1,0 +1,244 @@
+package diagnosis
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/trireme-mpi/trireme/api/training"
+	"github.com/trireme-mpi/trireme/internal/engine/job"
+	"github.com/trireme-mpi/trireme/internal/engine/plan"
+)
+
+func TestPhases(t *testing.T) {
+	for name, tc := range map[string]struct {
+		happen func(*scene)
+		phase  training.Phase
+		ready  string
+	}{
+		"no pods":                         {func(scene *scene) { scene.seen.Launchers, scene.seen.Workers = nil, nil }, training.PhasePending, "0/2"},
+		"pods without a place":            {func(scene *scene) { scene.addPods(nothing) }, training.PhasePending, "0/2"},
+		"pods whose images are pulled":    {func(scene *scene) { scene.addPods(places) }, training.PhasePending, "0/2"},
+		"all run and none is ready":       {func(scene *scene) { scene.addPods(starts) }, training.PhaseRunning, "0/2"},
+		"all run and one worker is ready": {func(scene *scene) { scene.addPods(starts); scene.worker(1, runs) }, training.PhaseRunning, "1/2"},
+		"all run and are ready":           {func(*scene) {}, training.PhaseRunning, "2/2"},
+		"the launcher does not run":       {launcherEnds(func(pod *corev1.Pod) { pod.Status.Phase = corev1.PodPending }), training.PhasePending, "2/2"},
+		"the launcher has no pod":         {func(scene *scene) { scene.seen.Launchers = nil }, training.PhasePending, "2/2"},
+		"a worker does not run":           {happensTo(func(pod *corev1.Pod) { pod.Status.Phase = corev1.PodUnknown }), training.PhasePending, "2/2"},
+		"a worker has ended well":         {happensTo(exits(0, "Completed", "", 50)), training.PhaseRunning, "1/2"},
+		"the launcher has ended well":     {launcherEnds(exits(0, "Completed", "", 50)), training.PhaseSucceeded, "2/2"},
+		"a pod that is no worker's":       {func(scene *scene) { scene.worker(1, withHost("other-worker-0-7")) }, training.PhasePending, "1/2"},
+		"a pod without a number":          {func(scene *scene) { scene.worker(1, withHost(hostOf(scene, "x"))) }, training.PhasePending, "1/2"},
+		"a pod with a huge number":        {func(scene *scene) { scene.worker(1, withHost(hostOf(scene, "99999999999"))) }, training.PhasePending, "1/2"},
+		"a pod with a negative number":    {func(scene *scene) { scene.worker(1, withHost(hostOf(scene, "-1"))) }, training.PhasePending, "1/2"},
+	} {
+		for _, kind := range kinds {
+			t.Run(name+"/"+string(kind), func(t *testing.T) {
+				scene := newScene(t, kind, 2)
+				scene.addPods(runs)
+				tc.happen(scene)
+				verdict := scene.look()
+				if verdict.Phase != tc.phase || verdict.ReadyWorkers != tc.ready {
+					t.Errorf("%s with %s workers, want %s with %s: %s", verdict.Phase, verdict.ReadyWorkers, tc.phase, tc.ready, verdict.FailureMessage)
+				}
+			})
+		}
+	}
+}
+
+// hostOf is the host name of a worker, whatever its number.
+func hostOf(scene *scene, number string) string {
+	return scene.made.Name + scene.made.Kind.Traits().WorkerHostInfix + number
+}
+
+// A job without workers runs on its launcher alone.
+func TestNoWorkers(t *testing.T) {
+	for _, kind := range kinds {
+		scene := newScene(t, kind, 0)
+		scene.addPods(runs)
+		verdict := scene.settle()
+		if verdict.Phase != training.PhaseRunning || verdict.ReadyWorkers != "0/0" || !verdict.Gang.Yes || !verdict.WorkersReady.Yes || !verdict.LauncherReady.Yes {
+			t.Errorf("%s: %+v", kind, verdict)
+		}
+		scene.launcher(exits(0, "Completed", "", 50))
+		if verdict = scene.settle(); verdict.Phase != training.PhaseSucceeded {
+			t.Errorf("%s: %s", kind, verdict.Phase)
+		}
+	}
+}
+
+func TestPodStatuses(t *testing.T) {
+	for _, kind := range kinds {
+		t.Run(string(kind), func(t *testing.T) {
+			scene := newScene(t, kind, 4)
+			scene.addPods(runs)
+			scene.worker(1, waits("ImagePullBackOff", pullFailure), func(pod *corev1.Pod) { pod.Status.Phase = corev1.PodPending })
+			scene.seen.Workers[2] = scene.newPod(training.RoleWorker, 2, withoutPlace(noGPUs))
+			scene.seen.Workers = scene.seen.Workers[:3]
+			// The cache has no order.
+			scene.seen.Workers[0], scene.seen.Workers[2] = scene.seen.Workers[2], scene.seen.Workers[0]
+			verdict := scene.look()
+			want := []training.WorkerPodStatus{
+				{Index: 0, PodStatus: training.PodStatus{Name: scene.expand("{worker 0}"), Node: "node-0", Phase: "Running"}},
+				{Index: 1, PodStatus: training.PodStatus{Name: scene.expand("{worker 1}"), Node: "node-1", Phase: "Pending", Reason: "ImagePullBackOff", Message: scene.expand(
+					secondWorker + " cannot get its image registry.example.com/train:1: " + pullFailure +
+						". Check the image's name and tag, that the node reaches the registry, and imagePullSecrets.")}},
+				{Index: 2, PodStatus: training.PodStatus{Name: scene.expand("{worker 2}"), Phase: "Pending", Reason: "Unschedulable", Message: noGPUs}},
+			}
+			if diff := cmp.Diff(want, verdict.WorkerPodStatuses); diff != "" {
+				t.Errorf("workers (-want +got):\n%s", diff)
+			}
+			wantLauncher := &training.PodStatus{Name: scene.expand("{launcher}"), Node: "node-launcher", Phase: "Running"}
+			if diff := cmp.Diff(wantLauncher, verdict.LauncherPodStatus); diff != "" {
+				t.Errorf("launcher (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// What the launcher came to is told before its pod's own phase says so.
+func TestTheLauncherIsConcluded(t *testing.T) {
+	for _, kind := range kinds {
+		for code, want := range map[int32]corev1.PodPhase{0: corev1.PodSucceeded, 1: corev1.PodFailed} {
+			scene := runningScene(t, kind)
+			scene.launcher(exitsFirst(code, "", "", 50))
+			if verdict := scene.look(); verdict.LauncherPodStatus.Phase != string(want) {
+				t.Errorf("%s: after exit code %d the launcher is %s", kind, code, verdict.LauncherPodStatus.Phase)
+			}
+			if scene.launcher().Status.Phase != corev1.PodRunning {
+				t.Error("the pod itself was changed")
+			}
+		}
+	}
+}
+
+// How the gang is told about while it waits.
+func TestGangAnswers(t *testing.T) {
+	for name, tc := range map[string]struct {
+		happen func(*scene)
+		want   Answer
+	}{
+		"no pods yet": {
+			func(scene *scene) { scene.seen.Launchers, scene.seen.Workers = nil, nil },
+			Answer{Reason: "CreatingPods", Message: "0 of 5 pods exist, 0 placed"},
+		},
+		"some pods": {
+			func(scene *scene) { scene.seen.Workers = scene.seen.Workers[:2] },
+			Answer{Reason: "CreatingPods", Message: "3 of 5 pods exist, 0 placed"},
+		},
+		"pods that nobody has looked at": {
+			func(*scene) {}, Answer{Reason: "Waiting", Message: "0 of 5 pods placed"},
+		},
+		"pods without a place, in the scheduler's words": {
+			func(scene *scene) {
+				scene.everyPod(withoutPlace(noGPUs))
+				scene.worker(0, onNode(placed))
+				scene.launcher(onNode(placed))
+			},
+			Answer{Reason: "Waiting", Message: "2 of 5 pods placed; scheduler: 0/8 nodes are available, 8 Insufficient nvidia.com/gpu"},
+		},
+		"all": {
+			func(scene *scene) { scene.everyPod(onNode(placed)) },
+			Answer{Yes: true, Reason: "Scheduled", Message: "All 5 pods have their place. The scheduler places them one by one."},
+		},
+	} {
+		for _, kind := range kinds {
+			t.Run(name+"/"+string(kind), func(t *testing.T) {
+				scene := newScene(t, kind, 4)
+				scene.addPods(nothing)
+				tc.happen(scene)
+				verdict := scene.settle()
+				if verdict.Gang != tc.want {
+					t.Errorf("%+v, want %+v", verdict.Gang, tc.want)
+				}
+				if !tc.want.Yes && verdict.Waiting != tc.want {
+					t.Errorf("it waits for %+v, want %+v", verdict.Waiting, tc.want)
+				}
+				if started := verdict.StartTime != nil; started != tc.want.Yes {
+					t.Errorf("it has started: %v", started)
+				}
+			})
+		}
+	}
+}
+
+func TestReadinessAnswers(t *testing.T) {
+	for name, tc := range map[string]struct {
+		happen            func(*scene)
+		workers, launcher Answer
+	}{
+		"all are": {
+			func(*scene) {},
+			Answer{Yes: true, Reason: "Ready", Message: "All 2 workers are ready"},
+			Answer{Yes: true, Reason: "WorkersReached", Message: "The launcher has reached every worker"},
+		},
+		"none is": {
+			func(scene *scene) { scene.addPods(starts) },
+			Answer{Reason: "Waiting", Message: "0 of 2 workers are ready. Worker 0 (pod {worker 0} on node node-0) is not"},
+			Answer{Reason: "ReachingWorkers", Message: theLauncher + " runs and waits until it can reach every worker"},
+		},
+		"one has no pod": {
+			func(scene *scene) {
+				scene.seen.Workers = scene.seen.Workers[:1]
+				scene.launcher(places, func(pod *corev1.Pod) { pod.Status.Phase = corev1.PodPending })
+			},
+			Answer{Reason: "Waiting", Message: "1 of 2 workers are ready. Worker 1 has no pod"},
+			Answer{Reason: "Waiting", Message: theLauncher + " does not run yet"},
+		},
+		"one is in trouble": {
+			func(scene *scene) {
+				scene.worker(1, waits("ErrImagePull", pullFailure))
+				scene.seen.Launchers = nil
+			},
+			Answer{Reason: "ErrImagePull", Message: "1 of 2 workers are ready. " + secondWorker + " cannot get its image registry.example.com/train:1: " + pullFailure +
+				". Check the image's name and tag, that the node reaches the registry, and imagePullSecrets."},
+			Answer{Reason: "Waiting", Message: "The launcher has no pod yet"},
+		},
+		"one is not ready": {
+			func(scene *scene) {
+				scene.worker(1, starts)
+				scene.launcher(waits("CreateContainerConfigError", `secret "a" not found`))
+			},
+			Answer{Reason: "Waiting", Message: "1 of 2 workers are ready. " + secondWorker + " is not"},
+			Answer{Reason: "CreateContainerConfigError", Message: theLauncher + ` cannot be started: secret "a" not found. Create the Secret or ConfigMap that it names, or correct what its pod template asks for.`},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			scene := newScene(t, job.KindTrainJob, 2)
+			scene.addPods(runs)
+			tc.happen(scene)
+			verdict := scene.look()
+			tc.workers.Message, tc.launcher.Message = scene.expand(tc.workers.Message), scene.expand(tc.launcher.Message)
+			if verdict.WorkersReady != tc.workers {
+				t.Errorf("workers: %+v\nwant %+v", verdict.WorkersReady, tc.workers)
+			}
+			if verdict.LauncherReady != tc.launcher {
+				t.Errorf("launcher: %+v\nwant %+v", verdict.LauncherReady, tc.launcher)
+			}
+			if verdict.Stage != plan.Active {
+				t.Errorf("stage %s", verdict.Stage)
+			}
+		})
+	}
+}
+
+// A pod that is going is active until it is gone: then Kueue gives its place away.
+func TestCounts(t *testing.T) {
+	for _, kind := range kinds {
+		scene := newScene(t, kind, 6)
+		scene.addPods(nothing)
+		scene.worker(1, runs)
+		scene.worker(2, runs, deleted(50))
+		scene.worker(3, exits(0, "Completed", "", 50), deleted(50))
+		scene.worker(4, outOfMemory(50))
+		scene.worker(5, func(pod *corev1.Pod) { pod.Status.Phase = corev1.PodUnknown })
+		verdict := scene.look()
+		if want := (Counts{Active: 4, Ready: 1, Succeeded: 1, Failed: 1}); verdict.Worker != want {
+			t.Errorf("%s: workers %+v, want %+v", kind, verdict.Worker, want)
+		}
+		if want := (Counts{Active: 1}); verdict.Launcher != want {
+			t.Errorf("%s: launcher %+v, want %+v", kind, verdict.Launcher, want)
+		}
+	}
+}

@@ -1,0 +1,306 @@
+package diagnosis
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/trireme-mpi/trireme/api/training"
+	"github.com/trireme-mpi/trireme/internal/engine/job"
+	"github.com/trireme-mpi/trireme/internal/engine/plan"
+)
+
+var overQuota = &Refusal{Role: training.RoleWorker, Object: "Pod train-worker-1", Message: exceeded + ".", Quota: true, QuotaName: "compute"}
+
+// overQuotaScene is a job whose second worker a quota refuses for the first time.
+func overQuotaScene(t *testing.T, kind job.Kind, options ...option) *scene {
+	scene := newScene(t, kind, 2, options...)
+	scene.settle()
+	scene.addPods(nothing)
+	scene.seen.Workers = scene.seen.Workers[:1]
+	scene.seen.Refusal = overQuota
+	return scene
+}
+
+// The first refusal is no failure: others may free the quota.
+func TestFirstQuotaRefusal(t *testing.T) {
+	for _, kind := range kinds {
+		scene := overQuotaScene(t, kind)
+		verdict := scene.wantStage(string(kind)+" is refused", plan.Active)
+		message := "Pod train-worker-1 could not be created: " + exceeded
+		if wait := scene.previous().QuotaWait; wait == nil || *wait != (training.QuotaWait{Name: "compute", Since: stored(t, stamp(present)), Message: message}) {
+			t.Errorf("%s: it waits for %+v", kind, wait)
+		}
+		if want := (Answer{Reason: "WaitingForQuota", Message: "Waiting for quota: " + message}); verdict.Waiting != want || verdict.Gang != want {
+			t.Errorf("%s: it waits for %+v", kind, verdict.Waiting)
+		}
+		if verdict.Phase != training.PhasePending || verdict.NextCheck != quotaPause {
+			t.Errorf("%s: %s, looks again in %s", kind, verdict.Phase, verdict.NextCheck)
+		}
+	}
+}
+
+// What becomes of a job that waits for a quota.
+func TestQuotaWait(t *testing.T) {
+	const early, late = present + 20, present + 60
+	deleting := func(scene *scene) { scene.everyPod(deleted(early)) }
+	none := func(scene *scene) { scene.seen.Launchers, scene.seen.Workers = nil, nil }
+	all := func(scene *scene) { scene.addPods(nothing) }
+	for name, tc := range map[string]struct {
+		after          float64
+		refused, older bool
+		happen         func(*scene)
+		stage          plan.Stage
+		waits          bool
+		reason         training.FailureReason
+	}{
+		"refused again":                              {after: early, refused: true, stage: plan.Active, waits: true},
+		"not tried again yet":                        {after: early, stage: plan.Active, waits: true},
+		"all pods exist":                             {after: early, happen: all, stage: plan.Active},
+		"all pods exist, an older job waits":         {after: early, older: true, happen: all, stage: plan.Active},
+		"an older job waits":                         {after: early, older: true, stage: plan.Held, waits: true},
+		"an older job waits, pods are being deleted": {after: early, older: true, happen: deleting, stage: plan.Held, waits: true},
+		"an older job waits, pods have failed by it": {after: early, older: true, happen: func(scene *scene) { scene.everyPod(places, deleted(early), exits(143, "Error", "", early)) }, stage: plan.Held, waits: true},
+		"an older job waits, pods are gone":          {after: early, older: true, happen: none, stage: plan.Held, waits: true},
+		"no older job waits, pods are being deleted": {after: early, happen: deleting, stage: plan.Held, waits: true},
+		"all pods exist, one is being deleted":       {after: early, happen: func(scene *scene) { all(scene); scene.worker(1, deleted(early)) }, stage: plan.Held, waits: true},
+		"no older job waits, pods are gone":          {after: early, happen: none, stage: plan.Active, waits: true},
+		"workload is missing":                        {after: early, happen: gone(Workload{}), stage: plan.Active, waits: true},
+		"a second before its time is over, refused":  {after: late - 1, refused: true, stage: plan.Active, waits: true},
+		"its time is over, refused":                  {after: late, refused: true, stage: plan.Finished, reason: training.FailureResourceQuota},
+		"its time is over, not tried again yet":      {after: late + 100, stage: plan.Active, waits: true},
+		"its time is over, all pods exist":           {after: late, happen: all, stage: plan.Active},
+		"its time is over, an older job waits":       {after: late, older: true, happen: none, stage: plan.Finished, reason: training.FailureResourceQuota},
+		"its time is over, pods are being deleted":   {after: late, happen: deleting, stage: plan.Held, waits: true},
+		"suspended by its user":                      {after: early, happen: func(scene *scene) { scene.made.Suspended = true }, stage: plan.Suspended},
+		"held by a queue":                            {after: early, older: true, happen: func(scene *scene) { scene.seen.Workload.Suspended = true }, stage: plan.Held},
+		"a worker fails":                             {after: early, refused: true, happen: func(scene *scene) { scene.worker(0, runs, outOfMemory(early)) }, stage: plan.Finished, reason: training.FailureWorker},
+		"another refusal than by a quota": {after: early, happen: func(scene *scene) {
+			scene.seen.Refusal = &Refusal{Role: training.RoleWorker, Object: "Pod x", Message: "no"}
+		}, stage: plan.Finished, reason: training.FailureWorker},
+		"gang timeout": {after: created + 300, happen: func(*scene) {}, stage: plan.Finished, reason: training.FailureGangSchedulingTimeout},
+		"older waits and the launcher has succeeded": {after: early, older: true, happen: func(scene *scene) { scene.launcher(runs, exits(0, "Completed", "", early)) }, stage: plan.Finished},
+		// Its gate was passed, so it had all of its workers: the agent ends with 143 before.
+		"older waits, the launcher stops with 0": {after: early, older: true, happen: func(scene *scene) { scene.launcher(runs, deleted(early-1), exits(0, "Completed", "", early)) }, stage: plan.Finished},
+		"refused by another quota of the namespace": {after: early, happen: func(scene *scene) {
+			scene.seen.Refusal = &Refusal{Object: "Pod x", Message: exceeded, Quota: true, QuotaName: "pods"}
+		}, stage: plan.Active, waits: true},
+		"its time is over, refused by another quota": {after: late, happen: func(scene *scene) {
+			scene.seen.Refusal = &Refusal{Object: "Pod x", Message: exceeded, Quota: true, QuotaName: "pods"}
+		}, stage: plan.Finished, reason: training.FailureResourceQuota},
+		"an older job waits, and it is refused again": {after: early, refused: true, older: true, stage: plan.Held, waits: true},
+	} {
+		for _, kind := range kinds {
+			t.Run(name+"/"+string(kind), func(t *testing.T) {
+				scene := overQuotaScene(t, kind)
+				scene.settle()
+				scene.after(tc.after)
+				scene.seen.Refusal, scene.seen.OlderWaits = nil, tc.older
+				if tc.refused {
+					scene.seen.Refusal = overQuota
+				}
+				if tc.happen != nil {
+					tc.happen(scene)
+				}
+				verdict := scene.settle()
+				if verdict.Stage != tc.stage || verdict.FailureReason != tc.reason || verdict.Restart != nil {
+					t.Errorf("%s, stage %s, failed with %q: %s", verdict.Phase, verdict.Stage, verdict.FailureReason, verdict.FailureMessage)
+				}
+				wait := scene.previous().QuotaWait
+				if (wait != nil) != tc.waits {
+					t.Fatalf("it waits for %+v", wait)
+				}
+				if tc.waits && (!wait.Since.Time.Equal(at(present)) || verdict.NextCheck != quotaPause || verdict.Waiting.Reason != reasonQuota) {
+					t.Errorf("it waits since %v for %+v, and looks again in %s", wait.Since, verdict.Waiting, verdict.NextCheck)
+				}
+			})
+		}
+	}
+}
+
+// A job that gave up its pods gets them back, and runs.
+func TestQuotaIsFree(t *testing.T) {
+	for _, kind := range kinds {
+		t.Run(string(kind), func(t *testing.T) {
+			scene := overQuotaScene(t, kind)
+			scene.wantStage("refused", plan.Active)
+			scene.seen.Refusal, scene.seen.OlderWaits = nil, true
+			scene.wantStage("an older job waits", plan.Held)
+			scene.everyPod(deleted(present))
+			scene.wantStage("its pods are being deleted", plan.Held)
+			scene.seen.OlderWaits = false
+			scene.wantStage("the older job has its pods, and the own are not gone", plan.Held)
+			scene.seen.Launchers, scene.seen.Workers = nil, nil
+			scene.wantStage("its pods are gone", plan.Active)
+			scene.after(present + 30)
+			scene.addPods(runs)
+			if verdict := scene.wantStage("all pods exist", plan.Active); verdict.Phase != training.PhaseRunning || scene.previous().QuotaWait != nil {
+				t.Errorf("%s, waits for %+v", verdict.Phase, scene.previous().QuotaWait)
+			}
+			scene.wantStage("looked at again", plan.Active)
+		})
+	}
+}
+
+// A launcher that waits for its workers may be refused when they are ready.
+func TestQuotaRefusesALauncherThatWaits(t *testing.T) {
+	scene := newScene(t, job.KindMPIJob, 2, func(scene *scene) { scene.made.LauncherWaits = true })
+	scene.addPods(runs)
+	scene.seen.Launchers = nil
+	scene.settle()
+	scene.seen.Refusal = &Refusal{Role: training.RoleLauncher, Object: "Pod train-launcher-r0", Message: exceeded, Quota: true, QuotaName: "compute"}
+	scene.wantStage("refused", plan.Active)
+	scene.after(present + 30)
+	scene.seen.Refusal = nil
+	scene.wantStage("not tried again yet", plan.Active)
+	if wait := scene.previous().QuotaWait; wait == nil || !wait.Since.Time.Equal(at(present)) {
+		t.Errorf("it waits for %+v", wait)
+	}
+	scene.after(present + 60)
+	scene.seen.Refusal = overQuota
+	if verdict := scene.settle(); verdict.FailureReason != training.FailureResourceQuota {
+		t.Errorf("%s %s", verdict.Phase, verdict.FailureReason)
+	}
+}
+
+// The initializer's pod is refused like any other.
+func TestQuotaRefusesTheInitializer(t *testing.T) {
+	refused := &Refusal{Role: training.RoleInitializer, Object: "Pod train-initializer-r0", Message: exceeded, Quota: true, QuotaName: "compute"}
+	for name, tc := range map[string]struct {
+		after          float64
+		refused, older bool
+		happen         func(*scene)
+		stage          plan.Stage
+		waits          bool
+		reason         training.FailureReason
+	}{
+		"refused again":                        {after: present + 20, refused: true, stage: plan.Initializing, waits: true},
+		"not tried again yet":                  {after: present + 20, stage: plan.Initializing, waits: true},
+		"an older job waits":                   {after: present + 20, older: true, stage: plan.Held, waits: true},
+		"its pod exists":                       {after: present + 20, happen: fetching(nothing), stage: plan.Initializing},
+		"its pod exists, an older job waits":   {after: present + 20, older: true, happen: fetching(nothing), stage: plan.Initializing},
+		"its time is over, refused":            {after: present + 60, refused: true, stage: plan.Finished, reason: training.FailureResourceQuota},
+		"its time is over, an older job waits": {after: present + 60, older: true, stage: plan.Finished, reason: training.FailureResourceQuota},
+		"something else is in its way":         {after: present + 20, happen: func(scene *scene) { scene.seen.Obstacle = &Answer{Reason: "WaitingForDeletion", Message: "Wait."} }, stage: plan.Initializing, waits: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			scene := newScene(t, job.KindTrainJob, 2, initialized, backoffLimit(3))
+			scene.seen.Refusal = refused
+			scene.wantStage("refused", plan.Initializing)
+			scene.after(tc.after)
+			scene.seen.Refusal, scene.seen.OlderWaits = nil, tc.older
+			if tc.refused {
+				scene.seen.Refusal = refused
+			}
+			if tc.happen != nil {
+				tc.happen(scene)
+			}
+			verdict := scene.settle()
+			wait := scene.previous().QuotaWait
+			if verdict.Stage != tc.stage || verdict.FailureReason != tc.reason || (wait != nil) != tc.waits || verdict.Restart != nil {
+				t.Errorf("%s, stage %s, waits for %+v: %s", verdict.Phase, verdict.Stage, wait, verdict.FailureMessage)
+			}
+			if wait != nil && (!wait.Since.Time.Equal(at(present)) || verdict.NextCheck != quotaPause) {
+				t.Errorf("it waits since %v, and looks again in %s", wait.Since, verdict.NextCheck)
+			}
+		})
+	}
+}
+
+// Pods that a restart creates may be refused, too.
+func TestQuotaRefusesARestart(t *testing.T) {
+	for _, kind := range kinds {
+		t.Run(string(kind), func(t *testing.T) {
+			scene := runningScene(t, kind, backoffLimit(2))
+			scene.launcher(exits(1, "Error", rankDied, 50))
+			scene.wantStage("failed", plan.Restarting)
+			scene.after(present + 10)
+			if kind == job.KindTrainJob {
+				scene.seen.Launchers, scene.seen.Workers = nil, nil
+			}
+			scene.seen.Refusal = overQuota
+			scene.wantStage("refused", plan.Active)
+			if wait := scene.previous().QuotaWait; wait == nil || !wait.Since.Time.Equal(at(present+10)) {
+				t.Errorf("it waits for %+v", wait)
+			}
+			scene.seen.Refusal, scene.seen.OlderWaits = nil, true
+			scene.wantStage("an older job waits", plan.Held)
+			scene.seen.Launchers, scene.seen.Workers, scene.seen.OlderWaits = nil, nil, false
+			scene.wantStage("the quota is free", plan.Active)
+			scene.start = 1
+			scene.addPods(runs)
+			if verdict := scene.wantStage("running again", plan.Active); verdict.Phase != training.PhaseRunning || verdict.Restart.Count != 1 || verdict.QuotaWait != nil {
+				t.Errorf("%s after %+v", verdict.Phase, verdict.Restart)
+			}
+		})
+	}
+}
+
+// What the API server says may quote what has secrets in it.
+func TestQuotaWaitIsRedacted(t *testing.T) {
+	scene := overQuotaScene(t, job.KindTrainJob)
+	scene.seen.Refusal = &Refusal{Object: "Pod x", Message: "exceeded quota: compute, password=hunter2", Quota: true}
+	scene.settle()
+	if wait := scene.previous().QuotaWait; wait == nil || strings.Contains(wait.Message, "hunter2") {
+		t.Errorf("it waits for %+v", wait)
+	}
+}
+
+// The clock of a gang starts with the first pod that exists, whatever keeps the others
+// from being created.
+func TestGangClockStartsWithTheFirstPod(t *testing.T) {
+	for name, tc := range map[string]struct {
+		happen func(*scene)
+		// starts is when the clock starts; 0 is never.
+		starts float64
+	}{
+		"no pods":                           {func(scene *scene) { scene.seen.Launchers, scene.seen.Workers = nil, nil }, 0},
+		"the first of three":                {func(scene *scene) { scene.seen.Launchers, scene.seen.Workers = nil, scene.seen.Workers[:1] }, created},
+		"two of three, the second is later": {func(scene *scene) { scene.seen.Launchers = nil; scene.worker(1, createdAt(40)) }, created},
+		"all, the last is later":            {happensTo(createdAt(40)), created},
+		"two are scheduled, one is missing": {func(scene *scene) { scene.everyPod(places); scene.seen.Workers = scene.seen.Workers[:1] }, created},
+		"all are scheduled":                 {func(scene *scene) { scene.everyPod(places) }, 0},
+	} {
+		for _, kind := range kinds {
+			t.Run(name+"/"+string(kind), func(t *testing.T) {
+				scene := newScene(t, kind, 2)
+				scene.addPods(nothing)
+				tc.happen(scene)
+				want := time.Duration(0)
+				if tc.starts > 0 {
+					want = at(tc.starts + 300).Sub(scene.seen.Now)
+				}
+				if verdict := scene.settle(); verdict.NextCheck != want {
+					t.Errorf("looks again in %s, want %s", verdict.NextCheck, want)
+				}
+				scene.after(5000)
+				if verdict := scene.settle(); (verdict.FailureReason == training.FailureGangSchedulingTimeout) != (tc.starts > 0) {
+					t.Errorf("%s: %s", verdict.Phase, verdict.FailureMessage)
+				}
+			})
+		}
+	}
+}
+
+// A launcher that comes long after its workers has its own clock.
+func TestGangClockOfALauncherThatComesLater(t *testing.T) {
+	scene := newScene(t, job.KindMPIJob, 2, func(scene *scene) { scene.made.LauncherWaits = true })
+	scene.addPods(runs)
+	scene.everyPod(podCondition(corev1.PodReady, corev1.ConditionTrue, 1000, "", ""))
+	scene.seen.Launchers = nil
+	scene.after(1001)
+	if verdict := scene.settle(); hasEnded(verdict) || len(scene.asked) > 0 || verdict.NextCheck != 0 {
+		t.Errorf("without a launcher it is %s, asks for %v and looks again in %s: %s", verdict.Phase, scene.asked, verdict.NextCheck, verdict.FailureMessage)
+	}
+	scene.seen.Launchers = []*corev1.Pod{scene.newPod(training.RoleLauncher, 0, createdAt(1002))}
+	scene.after(1010)
+	if verdict := scene.settle(); hasEnded(verdict) || len(scene.asked) > 0 || verdict.NextCheck != 292*time.Second {
+		t.Errorf("with a launcher that is not scheduled it is %s, asks for %v and looks again in %s: %s", verdict.Phase, scene.asked, verdict.NextCheck, verdict.FailureMessage)
+	}
+	scene.after(1302)
+	if verdict := scene.settle(); verdict.FailureReason != training.FailureGangSchedulingTimeout {
+		t.Errorf("after five minutes it is %s", verdict.Phase)
+	}
+}

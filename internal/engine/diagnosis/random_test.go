@@ -1,0 +1,199 @@
+package diagnosis
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strconv"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/trireme-mpi/trireme/api/training"
+	"github.com/trireme-mpi/trireme/internal/engine/job"
+	"github.com/trireme-mpi/trireme/internal/engine/plan"
+)
+
+// chance makes jobs and what is seen of them at random: likely things, unlikely
+// things, and things that cannot be.
+type chance struct {
+	*rand.Rand
+	made *job.Job
+	now  float64
+	// wild is how many of a hundred pods, Jobs and JobSets are not as they should be.
+	wild int
+	// restart is how often the status says that the job was restarted.
+	restart int32
+	// isFull: a quota is exceeded.
+	isFull bool
+}
+
+func newChance(seed uint64, kind job.Kind) *chance {
+	chance := &chance{Rand: rand.New(rand.NewPCG(seed, uint64(len(kind))))}
+	scene := newScene(nil, kind, chance.Int32N(4),
+		restartPolicies(either(chance, corev1.RestartPolicyNever, corev1.RestartPolicyOnFailure), either(chance, corev1.RestartPolicyNever, corev1.RestartPolicyOnFailure)),
+		backoffLimit(chance.Int32N(3)))
+	if chance.once(3) {
+		deadline(chance.Int64N(400))(scene)
+	}
+	if chance.once(3) {
+		timeToLive(chance.Int32N(100))(scene)
+	}
+	if chance.once(4) {
+		initialized(scene)
+	}
+	scene.made.LauncherWaits, scene.made.LauncherRunsRanks = chance.once(3), chance.once(3)
+	chance.made = scene.made
+	return chance
+}
+
+// once is true once in so many times.
+func (chance *chance) once(times int) bool { return chance.IntN(times) == 0 }
+
+func either[T any](chance *chance, values ...T) T { return values[chance.IntN(len(values))] }
+
+// second is a time around now.
+func (chance *chance) second() float64 { return chance.now - 20 + float64(chance.IntN(30)) }
+
+func (chance *chance) stamp() metav1.Time {
+	if chance.once(10) {
+		return metav1.Time{}
+	}
+	return stamp(chance.second())
+}
+
+// look is what is seen next. Time goes on, or stands still.
+func (chance *chance) look() Observed {
+	chance.now += float64(chance.IntN(60))
+	chance.wild = either(chance, 0, 0, 10, 30, 100)
+	seen := Observed{Now: at(chance.now), Patience: patience, Confirmed: chance.once(2), OlderWaits: chance.once(3), ScaleUp: chance.once(4), GangWords: "."}
+	seen.Workload = chance.workload()
+	if chance.isWild() && chance.once(5) {
+		seen.Refusal = &Refusal{Role: either(chance, "", training.RoleWorker, training.RoleLauncher), Object: "Pod x", Message: either(chance, exceeded, "no."), Quota: chance.once(2), QuotaName: either(chance, "", "compute")}
+	}
+	// A quota refuses for a while.
+	if chance.once(8) {
+		chance.isFull = !chance.isFull
+	}
+	if chance.isFull {
+		seen.Refusal = &Refusal{Role: training.RoleWorker, Object: "Pod x", Message: exceeded, Quota: true, QuotaName: "compute"}
+	}
+	if chance.isWild() && chance.once(5) {
+		seen.Obstacle = &Answer{Reason: "NoGangScheduler", Message: "Install one."}
+	}
+	for restart := chance.restart; restart >= 0 && !chance.once(3); restart-- {
+		seen.Launchers = append(seen.Launchers, chance.pod(training.RoleLauncher, 0, restart))
+	}
+	for index := range chance.made.Worker.Replicas {
+		if chance.isWild() && chance.once(6) {
+			continue
+		}
+		seen.Workers = append(seen.Workers, chance.pod(training.RoleWorker, index, chance.restart))
+	}
+	if chance.isWild() && chance.once(5) {
+		odd := chance.pod(training.RoleWorker, 0, chance.restart)
+		odd.Spec.Hostname = either(chance, "", "x", "train-worker-", "train-worker-99999999999", "train-worker-0--1")
+		seen.Workers = append(seen.Workers, odd)
+	}
+	for restart := chance.restart; restart >= 0 && !chance.once(3); restart-- {
+		seen.Initializers = append(seen.Initializers, chance.pod(training.RoleInitializer, 0, restart))
+	}
+	return seen
+}
+
+func (chance *chance) isWild() bool { return chance.IntN(100) < chance.wild }
+
+func (chance *chance) workload() Workload {
+	if !chance.isWild() {
+		return Workload{Exists: true}
+	}
+	return Workload{Exists: !chance.once(5), Suspended: chance.once(8)}
+}
+
+func (chance *chance) pod(role string, index, restart int32) *corev1.Pod {
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: plan.PodName(chance.made, role, index, restart), CreationTimestamp: chance.stamp()}}
+	if chance.isWild() && chance.once(40) {
+		return pod
+	}
+	pod.Labels = plan.RoleSelector(chance.made, role)
+	pod.Labels[training.LabelRestart] = strconv.Itoa(int(restart))
+	pod.Spec.Hostname = plan.NamesOf(chance.made).LauncherHost
+	if role == training.RoleWorker {
+		pod.Spec.Hostname = plan.WorkerHost(chance.made, index)
+	}
+	if !chance.isWild() {
+		pod.Spec.RestartPolicy, pod.Spec.Containers = corev1.RestartPolicyNever, []corev1.Container{{Name: "main"}}
+		change(pod, []podOption{either(chance, nothing, places, starts, runs, runs, runs)})
+		if role == training.RoleLauncher && chance.once(8) {
+			end := chance.end()
+			exits(end.ExitCode, "Error", end.Message, chance.second())(pod)
+		}
+		return pod
+	}
+	if chance.once(3) {
+		pod.Labels[training.LabelRestart] = either(chance, "0", "0", "1", "2", "-1", "x", "99999999999999")
+	}
+	pod.Spec.RestartPolicy = either(chance, corev1.RestartPolicyNever, corev1.RestartPolicyOnFailure, "")
+	pod.Spec.NodeName = either(chance, "node-1", "node-1", "")
+	if !chance.once(20) {
+		pod.Spec.Containers = []corev1.Container{{Name: "main"}, {Name: "logs"}}
+	}
+	if chance.once(3) {
+		pod.DeletionTimestamp = new(chance.stamp())
+		if !chance.once(3) {
+			pod.DeletionGracePeriodSeconds = new(either(chance, int64(0), 30, 1<<62, -5))
+		}
+	}
+	chance.status(&pod.Status)
+	return pod
+}
+
+func (chance *chance) status(status *corev1.PodStatus) {
+	status.Phase = either(chance, corev1.PodPending, corev1.PodRunning, corev1.PodRunning, corev1.PodSucceeded, corev1.PodFailed, corev1.PodUnknown, "")
+	if chance.once(10) {
+		status.Reason, status.Message = either(chance, "Evicted", "NodeLost", "OutOfcpu", "ä ö", "Preempting", "DeadlineExceeded"), either(chance, "", "low on memory. ")
+	}
+	for _, kind := range []corev1.PodConditionType{corev1.PodScheduled, corev1.PodReady, corev1.DisruptionTarget, corev1.PodScheduled} {
+		if chance.once(3) && !(kind == corev1.DisruptionTarget && chance.once(2)) {
+			status.Conditions = append(status.Conditions, corev1.PodCondition{
+				Type: kind, Status: either(chance, corev1.ConditionTrue, corev1.ConditionTrue, corev1.ConditionFalse, "", "?"), LastTransitionTime: chance.stamp(),
+				Reason: either(chance, "", "Unschedulable", "PreemptionByScheduler", "DeletionByTaintManager"), Message: either(chance, "", noGPUs),
+			})
+		}
+	}
+	for _, name := range []string{"main", "logs"} {
+		if !chance.once(4) {
+			status.ContainerStatuses = append(status.ContainerStatuses, chance.container(name))
+		}
+	}
+	if chance.once(4) {
+		status.InitContainerStatuses = []corev1.ContainerStatus{chance.container(either(chance, plan.GateContainer, "unpack", ""))}
+	}
+}
+
+func (chance *chance) container(name string) corev1.ContainerStatus {
+	status := corev1.ContainerStatus{Name: name, Image: "train:1", RestartCount: chance.Int32N(4)}
+	switch chance.IntN(5) {
+	case 0:
+		status.State.Waiting = &corev1.ContainerStateWaiting{Message: pullFailure, Reason: either(chance,
+			"", "ContainerCreating", "ImagePullBackOff", "ErrImagePull", "InvalidImageName", "CreateContainerConfigError", crashLoop)}
+	case 1:
+		status.State.Terminated = chance.end()
+	case 2, 3:
+		status.State.Running = &corev1.ContainerStateRunning{}
+	}
+	if chance.once(4) {
+		status.LastTerminationState.Terminated = chance.end()
+	}
+	return status
+}
+
+func (chance *chance) end() *corev1.ContainerStateTerminated {
+	reason := either(chance, "", "WorkerFailed", "TrainingError", "SSHConnectionFailed", "MPIInitializationFailed", "LauncherFailed", "Unhappy")
+	report := fmt.Sprintf(`{"reason":%q,"message":%q,"host":%q,"rank":%d,"timings":{"dns":%g,"init":%g},"hosts":{"expected":2,"reached":%d}}`,
+		reason, either(chance, "", "it broke."), either(chance, "", "train-worker-0-1.train", "train-worker-1", "train-launcher", "x"), chance.IntN(9)-1,
+		either(chance, 0, 1, 1e300, -4), either(chance, 0, 3, 1e300), chance.IntN(3))
+	return &corev1.ContainerStateTerminated{
+		ExitCode: either(chance, int32(0), 0, 1, 70, 128, 137, 143, 255, -1), Reason: either(chance, "", "Error", "Completed", "OOMKilled", "StartError", "so so"),
+		Message: either(chance, "", report, report, report, "null", "{}", "[]", `"x"`, "{", "plain words"), StartedAt: chance.stamp(), FinishedAt: chance.stamp(),
+	}
+}

@@ -1,0 +1,448 @@
+package diagnosis
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/trireme-mpi/trireme/api/training"
+	"github.com/trireme-mpi/trireme/internal/engine/job"
+	"github.com/trireme-mpi/trireme/internal/engine/plan"
+)
+
+func hasEnded(verdict Verdict) bool { return (&Previous{Progress: verdict.Progress}).Finished() }
+
+// nextStart deletes what a restart replaces, and creates the pods of the next start.
+func (scene *scene) nextStart(state podOption) {
+	scene.t.Helper()
+	scene.start = scene.previous().Restart.Count
+	if scene.made.Kind.Traits().RestartsAsWhole {
+		scene.addPods(state)
+		return
+	}
+	launcher := scene.newPod(training.RoleLauncher, 0, state, createdAt(scene.seen.Now.Sub(at(0)).Seconds()))
+	scene.seen.Launchers = append(slices.DeleteFunc(scene.seen.Launchers, func(pod *corev1.Pod) bool { return !isOver(pod) }), launcher)
+}
+
+// A job is restarted after a failure that another start may not have.
+func TestRestarts(t *testing.T) {
+	for name, tc := range map[string]struct {
+		happen  func(*scene)
+		kinds   []job.Kind
+		reason  training.FailureReason
+		message string
+	}{
+		"launcher fails":                     {launcherEnds(exits(1, "Error", rankDied, 50)), kinds, training.FailureTraining, "rank 1 exited with code 1"},
+		"launcher is evicted":                {launcherEnds(endedByNode("Evicted", "", 50)), kinds, training.FailureLauncher, "was evicted from its node"},
+		"launcher is preempted":              {launcherEnds(interrupted("PreemptionByScheduler", "preempting", 50)), kinds, training.FailureLauncher, "preempting"},
+		"launcher's init container fails":    {launcherEnds(initExits("unpack", 1, "Error", "", 50)), kinds, training.FailureLauncher, "in its container unpack"},
+		"launcher is deleted":                {launcherEnds(deleted(50), exits(143, "Error", "", 51)), kinds, training.FailureLauncher, "was deleted while the job ran"},
+		"launcher is gone":                   {func(scene *scene) { scene.seen.Launchers = nil }, kinds, training.FailureLauncher, "is gone: somebody deleted it"},
+		"launcher is deleted, not scheduled": {launcherEnds(deletedUnscheduled(50)), kinds, training.FailureLauncher, "was deleted while the job ran"},
+		"worker fails":                       {happensTo(outOfMemory(50)), onlyTrainJob, training.FailureWorker, "used more memory"},
+		"worker is deleted":                  {happensTo(deleted(50)), onlyTrainJob, training.FailureWorker, "was deleted while the job ran"},
+		"worker is gone":                     {func(scene *scene) { scene.seen.Workers = scene.seen.Workers[:1] }, onlyTrainJob, training.FailureWorker, "Worker 1 (pod {worker 1}) is gone"},
+		"worker is drained":                  {happensTo(interrupted("EvictionByEvictionAPI", "evicting", 50), deleted(50)), onlyTrainJob, training.FailureWorker, "Its node is being drained"},
+		"worker is gone, the other one ended": {func(scene *scene) {
+			scene.worker(0, deleted(51), exits(143, "Error", "", 51))
+			scene.seen.Workers = scene.seen.Workers[:1]
+		}, onlyTrainJob, training.FailureWorker, "Worker 1 (pod {worker 1}) was deleted"},
+	} {
+		for _, kind := range tc.kinds {
+			t.Run(name+"/"+string(kind), func(t *testing.T) {
+				scene := runningScene(t, kind, backoffLimit(1))
+				tc.happen(scene)
+				message := scene.expand(tc.message)
+				verdict := scene.settle()
+				if verdict.Stage != plan.Restarting || verdict.Phase != training.PhasePending || verdict.FailureReason != "" {
+					t.Fatalf("%s, stage %s, failed with %q: %s", verdict.Phase, verdict.Stage, verdict.FailureReason, verdict.FailureMessage)
+				}
+				restart := scene.previous().Restart
+				if restart == nil || restart.Count != 1 || restart.Reason != tc.reason || !strings.Contains(restart.Message, message) || !restart.DueTime.Time.Equal(at(present+10)) {
+					t.Fatalf("restart %+v, want %s with %q", restart, tc.reason, message)
+				}
+				if verdict.NextCheck != 10*time.Second {
+					t.Errorf("looks again in %s", verdict.NextCheck)
+				}
+				want := "Restart 1 of 1 is due after a failure: " + restart.Message
+				if verdict.Waiting != (Answer{Reason: "Restarting", Message: want}) || verdict.Gang != verdict.Waiting || verdict.WorkersReady.Yes || verdict.LauncherReady.Yes {
+					t.Errorf("it waits for %+v", verdict.Waiting)
+				}
+				if !verdict.StartTime.Time.Equal(at(placed)) {
+					t.Errorf("it has started at %v", verdict.StartTime)
+				}
+
+				scene.after(present + 10)
+				scene.nextStart(runs)
+				if verdict = scene.settle(); verdict.Phase != training.PhaseRunning || verdict.Stage != plan.Active || scene.previous().Restart.Count != 1 {
+					t.Fatalf("the next start is %s, stage %s: %s", verdict.Phase, verdict.Stage, verdict.FailureMessage)
+				}
+				scene.launcher(exits(0, "Completed", "", present+20))
+				if verdict = scene.settle(); verdict.Phase != training.PhaseSucceeded || verdict.Restart.Count != 1 {
+					t.Errorf("then it is %s after %+v", verdict.Phase, verdict.Restart)
+				}
+			})
+		}
+	}
+}
+
+// deletedUnscheduled is a pod that was deleted before it had a node: nobody but us
+// removes its finalizer.
+func deletedUnscheduled(second float64) podOption {
+	return func(pod *corev1.Pod) {
+		pod.Spec.NodeName, pod.Status = "", corev1.PodStatus{Phase: corev1.PodPending}
+		deleted(second)(pod)
+		pod.DeletionTimestamp, pod.DeletionGracePeriodSeconds = new(stamp(second)), new(int64(0))
+	}
+}
+
+// Some failures do not pass with another start, or are the end of the job's time.
+func TestNeverRestarts(t *testing.T) {
+	for name, tc := range map[string]struct {
+		start   podOption
+		options []option
+		happen  func(*scene)
+		kinds   []job.Kind
+		reason  training.FailureReason
+	}{
+		"worker of an MPIJob fails":       {runs, nil, happensTo(outOfMemory(50)), onlyMPIJob, training.FailureWorker},
+		"worker of an MPIJob is deleted":  {runs, nil, happensTo(deleted(50)), onlyMPIJob, training.FailureWorker},
+		"worker of an MPIJob is gone":     {runs, nil, func(scene *scene) { scene.seen.Workers = scene.seen.Workers[:1] }, onlyMPIJob, training.FailureWorker},
+		"quota":                           {nothing, nil, refusedUntil(present+60, Refusal{Role: training.RoleWorker, Object: "Pod x", Message: exceeded, Quota: true}), kinds, training.FailureResourceQuota},
+		"gang timeout":                    {withoutPlace(noGPUs), nil, later(created+300, func(*scene) {}), kinds, training.FailureGangSchedulingTimeout},
+		"deadline":                        {runs, []option{deadline(100)}, pastDeadline(func(*scene) {}), kinds, training.FailureTraining},
+		"refusal":                         {nothing, nil, refused(Refusal{Role: training.RoleWorker, Object: "Pod x", Message: "violates PodSecurity"}), kinds, training.FailureWorker},
+		"refusal of the launcher":         {nothing, nil, refused(Refusal{Role: training.RoleLauncher, Object: "Pod x", Message: "violates PodSecurity"}), kinds, training.FailureLauncher},
+		"image name that cannot be":       {places, nil, happensTo(waits("InvalidImageName", "")), kinds, training.FailureWorker},
+		"image that cannot be pulled":     {places, nil, later(impatient, launcherEnds(waits("ErrImagePull", ""))), kinds, training.FailureLauncher},
+		"worker that crashes in its pod":  {runs, []option{restartPolicies(corev1.RestartPolicyNever, corev1.RestartPolicyOnFailure)}, happensTo(crashes(1, 4, 50)), kinds, training.FailureWorker},
+		"workload is deleted":             {runs, nil, gone(Workload{}), kinds, training.FailureLauncher},
+		"workload is deleted, pods exist": {runs, nil, func(scene *scene) { scene.seen.Workload = Workload{} }, kinds, training.FailureLauncher},
+	} {
+		for _, kind := range tc.kinds {
+			t.Run(name+"/"+string(kind), func(t *testing.T) {
+				scene := startedScene(t, kind, tc.start, append(tc.options, backoffLimit(3))...)
+				tc.happen(scene)
+				if verdict := scene.settle(); verdict.Phase != training.PhaseFailed || verdict.FailureReason != tc.reason || verdict.Restart != nil {
+					t.Errorf("%s %s, restart %+v: %s", verdict.Phase, verdict.FailureReason, verdict.Restart, verdict.FailureMessage)
+				}
+			})
+		}
+	}
+}
+
+// The next start is created when the pause is over and nothing of the last one is left.
+func TestRestartWaits(t *testing.T) {
+	for name, tc := range map[string]struct {
+		after  float64
+		happen func(*scene)
+		// restarts are the kinds that are started then.
+		restarts []job.Kind
+	}{
+		"before it is due, old pods are gone":  {present + 9, func(scene *scene) { scene.seen.Launchers, scene.seen.Workers = nil, nil }, nil},
+		"due, old pods run":                    {present + 10, launcherEnds(runs), nil},
+		"due, old pods are being deleted":      {present + 40, func(scene *scene) { scene.everyPod(runs, deleted(present)) }, nil},
+		"due, the old launcher has finished":   {present + 10, func(*scene) {}, onlyMPIJob},
+		"due, only an old worker is left":      {present + 10, func(scene *scene) { scene.seen.Launchers = nil }, onlyMPIJob},
+		"due, only an old launcher is left":    {present + 10, func(scene *scene) { scene.seen.Workers = nil }, onlyMPIJob},
+		"due, the old launcher is being ended": {present + 10, launcherEnds(runs, deleted(present)), nil},
+		"due, old pods are gone":               {present + 10, func(scene *scene) { scene.seen.Launchers, scene.seen.Workers = nil, nil }, onlyTrainJob},
+		"long after, old pods are gone":        {present + 5000, func(scene *scene) { scene.seen.Launchers, scene.seen.Workers = nil, nil }, onlyTrainJob},
+	} {
+		for _, kind := range kinds {
+			// The workers of an MPIJob outlive a restart.
+			if kind == job.KindMPIJob && strings.Contains(name, "old pods are gone") {
+				continue
+			}
+			t.Run(name+"/"+string(kind), func(t *testing.T) {
+				scene := runningScene(t, kind, backoffLimit(2))
+				scene.launcher(exits(1, "Error", rankDied, 50))
+				scene.settle()
+				scene.after(tc.after)
+				tc.happen(scene)
+				want := plan.Restarting
+				if slices.Contains(tc.restarts, kind) {
+					want = plan.Active
+				}
+				if verdict := scene.look(); kind == job.KindTrainJob || len(scene.seen.Workers) > 0 {
+					if verdict.Stage != want || verdict.Restart.Count != 1 {
+						t.Errorf("stage %s with %+v, want %s", verdict.Stage, verdict.Restart, want)
+					}
+				}
+			})
+		}
+	}
+}
+
+// The pause doubles with each restart, up to six minutes; then the limit is the end.
+func TestRestartPauses(t *testing.T) {
+	pauses := []float64{10, 20, 40, 80, 160, 320, 360, 360}
+	for _, kind := range kinds {
+		t.Run(string(kind), func(t *testing.T) {
+			scene := runningScene(t, kind, backoffLimit(int32(len(pauses))))
+			now := float64(present)
+			for i, pause := range pauses {
+				scene.launcher(exits(1, "Error", rankDied, now-1))
+				verdict := scene.settle()
+				if restart := scene.previous().Restart; restart == nil || restart.Count != int32(i+1) || !restart.DueTime.Time.Equal(at(now+pause)) {
+					t.Fatalf("restart %d: %s with %+v, want it due at %v", i+1, verdict.Phase, restart, at(now+pause))
+				}
+				now += pause
+				scene.after(now)
+				scene.nextStart(runs)
+				if verdict = scene.settle(); verdict.Phase != training.PhaseRunning {
+					t.Fatalf("start %d is %s, stage %s", i+1, verdict.Phase, verdict.Stage)
+				}
+			}
+			scene.launcher(exits(1, "Error", rankDied, now-1))
+			verdict := scene.settle()
+			if verdict.Phase != training.PhaseFailed || verdict.FailureReason != training.FailureTraining || !strings.Contains(verdict.FailureMessage, "rank 1 exited") {
+				t.Errorf("%s %s: %s", verdict.Phase, verdict.FailureReason, verdict.FailureMessage)
+			}
+			if verdict.Restart.Count != int32(len(pauses)) {
+				t.Errorf("restart %+v", verdict.Restart)
+			}
+		})
+	}
+}
+
+func TestRestartPause(t *testing.T) {
+	for _, tc := range []struct {
+		first    time.Duration
+		restarts int32
+		want     time.Duration
+	}{
+		{0, 0, 0},
+		{0, 100, 0},
+		{time.Second, 0, time.Second},
+		{time.Second, 3, 8 * time.Second},
+		{time.Second, 1 << 30, longestPause},
+		{time.Hour, 0, longestPause},
+		{time.Hour, 1, longestPause},
+	} {
+		if got := restartPause(tc.first, tc.restarts); got != tc.want {
+			t.Errorf("%s after %d restarts: %s, want %s", tc.first, tc.restarts, got, tc.want)
+		}
+	}
+}
+
+// A deadline counts from the first start, and ends a job also between two starts.
+func TestDeadlineBetweenStarts(t *testing.T) {
+	for _, kind := range kinds {
+		scene := runningScene(t, kind, backoffLimit(5), deadline(present+5-placed))
+		scene.launcher(exits(1, "Error", rankDied, 50))
+		if verdict := scene.settle(); verdict.Stage != plan.Restarting || verdict.NextCheck != 5*time.Second {
+			t.Errorf("%s: stage %s, looks again in %s", kind, verdict.Stage, verdict.NextCheck)
+		}
+		scene.after(present + 5)
+		verdict := scene.settle()
+		if verdict.Phase != training.PhaseFailed || !strings.Contains(verdict.FailureMessage, "Deadline exceeded") || verdict.Restart.Count != 1 {
+			t.Errorf("%s: %s, restart %+v: %s", kind, verdict.Phase, verdict.Restart, verdict.FailureMessage)
+		}
+		if !slices.Contains(scene.asked, AskConfirmation) {
+			t.Errorf("%s: nothing was confirmed", kind)
+		}
+	}
+}
+
+// A failure after the deadline ends the job, and counts no restart.
+func TestFailureAfterTheDeadline(t *testing.T) {
+	for _, kind := range kinds {
+		scene := runningScene(t, kind, backoffLimit(5), deadline(present+5-placed))
+		scene.launcher(exits(1, "Error", rankDied, present+6))
+		scene.after(present + 6)
+		verdict := scene.settle()
+		if verdict.Phase != training.PhaseFailed || verdict.FailureReason != training.FailureTraining || !strings.Contains(verdict.FailureMessage, "rank 1 exited") || verdict.Restart != nil {
+			t.Errorf("%s: %s %s, restart %+v: %s", kind, verdict.Phase, verdict.FailureReason, verdict.Restart, verdict.FailureMessage)
+		}
+	}
+}
+
+// Suspending a job takes back nothing of its restarts.
+func TestSuspensionKeepsRestarts(t *testing.T) {
+	for _, kind := range kinds {
+		t.Run(string(kind), func(t *testing.T) {
+			scene := runningScene(t, kind, backoffLimit(1))
+			scene.launcher(exits(1, "Error", rankDied, 50))
+			scene.settle()
+			scene.made.Suspended = true
+			scene.wantStage("suspended", plan.Suspended)
+			gone(Workload{})(scene)
+			scene.wantStage("without pods", plan.Suspended)
+			scene.after(present + 5)
+			scene.made.Suspended = false
+			scene.wantStage("resumed before the restart is due", plan.Restarting)
+			scene.after(present + 100)
+			scene.wantStage("resumed", plan.Active)
+			scene.start = 1
+			scene.addPods(runs)
+			scene.wantStage("running again", plan.Active)
+			scene.launcher(exits(1, "Error", rankDied, present+100))
+			if verdict := scene.settle(); verdict.Phase != training.PhaseFailed || verdict.Restart.Count != 1 {
+				t.Errorf("%s, restart %+v", verdict.Phase, verdict.Restart)
+			}
+		})
+	}
+}
+
+// Users of MPIJobs know the condition Restarting from mpi-operator.
+func TestConditionRestarting(t *testing.T) {
+	scene := runningScene(t, job.KindMPIJob, backoffLimit(1))
+	if found := scene.condition("Restarting"); found != "" {
+		t.Errorf("before: %s", found)
+	}
+	scene.launcher(exits(1, "Error", rankDied, 50))
+	scene.settle()
+	message := scene.expand("Restart 1 of 1 is due after a failure: The launcher (pod train-launcher-r0 on node node-launcher): rank 1 exited with code 1. " +
+		"The launcher's log says more: kubectl logs train-launcher-r0 -c main -n team.")
+	for kind, want := range map[string]string{
+		"Restarting": "True MPIJobRestarting: " + message,
+		"Pending":    "True Restarting: " + message,
+		"Running":    "False Pending: " + message,
+	} {
+		if found := scene.condition(kind); found != want {
+			t.Errorf("%s is %q\nwant %q", kind, found, want)
+		}
+	}
+	scene.after(present + 10)
+	scene.nextStart(runs)
+	scene.settle()
+	if found := scene.condition("Restarting"); found != "False MPIJobRestarted: The job is not being restarted" {
+		t.Errorf("after: %s", found)
+	}
+	scene.launcher(exits(0, "Completed", "", present+20))
+	scene.settle()
+	if found := scene.condition("Restarting"); !strings.HasPrefix(found, "False") {
+		t.Errorf("succeeded: %s", found)
+	}
+}
+
+// The workers of an MPIJob outlive the restart of its launcher, and its old pod is kept
+// for its log.
+func TestRestartOfALauncher(t *testing.T) {
+	for _, limit := range []int32{0, 1, 3} {
+		t.Run(fmt.Sprint(limit), func(t *testing.T) {
+			scene := runningScene(t, job.KindMPIJob, backoffLimit(limit))
+			for try := range limit {
+				now := float64(1000 * (try + 1))
+				scene.launcher(exits(1, "Error", rankDied, now))
+				scene.after(now)
+				if verdict := scene.settle(); verdict.Stage != plan.Restarting {
+					t.Fatalf("after %d of %d it is %s: %s", try, limit, verdict.Phase, verdict.FailureMessage)
+				}
+				if status := scene.previous().LauncherPodStatus; status.Reason != string(training.FailureTraining) || !strings.Contains(status.Message, "rank 1") {
+					t.Errorf("the launcher's status is %+v", status)
+				}
+				scene.after(now + 500)
+				if verdict := scene.settle(); verdict.Stage != plan.Active || verdict.Phase != training.PhasePending || verdict.ReadyWorkers != "2/2" || len(scene.asked) > 0 {
+					t.Fatalf("before launcher %d is created it is %s, asks for %v, %s workers: %s", try+1, verdict.Phase, scene.asked, verdict.ReadyWorkers, verdict.FailureMessage)
+				}
+				scene.nextStart(nothing)
+				if verdict := scene.settle(); hasEnded(verdict) || verdict.NextCheck != 300*time.Second {
+					t.Fatalf("launcher %d waits to be scheduled: %s, looks again in %s: %s", try+1, verdict.Phase, verdict.NextCheck, verdict.FailureMessage)
+				}
+				scene.launcher(runs)
+				if verdict := scene.settle(); verdict.Phase != training.PhaseRunning || verdict.Launcher != (Counts{Active: 1, Ready: 1, Failed: try + 1}) {
+					t.Fatalf("launcher %d is %s with %+v", try+1, verdict.Phase, verdict.Launcher)
+				}
+				if name := scene.previous().LauncherPodStatus.Name; name != fmt.Sprintf("train-launcher-r%d", try+1) {
+					t.Errorf("the launcher is %s", name)
+				}
+			}
+			scene.after(9000)
+			scene.launcher(exits(1, "Error", rankDied, 8999))
+			if verdict := scene.settle(); verdict.FailureReason != training.FailureTraining || !verdict.CompletionTime.Time.Equal(at(8999)) {
+				t.Errorf("%s %s: %s", verdict.Phase, verdict.FailureReason, verdict.FailureMessage)
+			}
+		})
+	}
+}
+
+// Pods of another start say nothing, whatever the cache has of them.
+func TestPodsOfAnotherStart(t *testing.T) {
+	for _, kind := range kinds {
+		scene := runningScene(t, kind, backoffLimit(1))
+		scene.launcher(exits(1, "Error", rankDied, 50))
+		scene.settle()
+		scene.after(present + 10)
+		scene.nextStart(runs)
+		scene.settle()
+		old := scene.newPod(training.RoleLauncher, 0, exits(1, "Error", "", 50), ofRestart("0"), named("train-z"), createdAt(present+20))
+		scene.seen.Launchers = append(scene.seen.Launchers, old)
+		verdict := scene.settle()
+		if hasEnded(verdict) || verdict.Restart.Count != 1 || verdict.LauncherPodStatus == nil && kind == job.KindMPIJob {
+			t.Errorf("%s: %s, restart %+v", kind, verdict.Phase, verdict.Restart)
+		}
+	}
+}
+
+func TestLabelsThatAreNoRestarts(t *testing.T) {
+	for _, label := range []string{"", "x", "-1", "99999999999999999999", "1.5"} {
+		scene := runningScene(t, job.KindTrainJob, backoffLimit(1))
+		scene.everyPod(ofRestart(label))
+		if verdict := scene.settle(); verdict.Phase != training.PhaseRunning {
+			t.Errorf("%q: %s, stage %s", label, verdict.Phase, verdict.Stage)
+		}
+	}
+}
+
+// The kubelet restarts a worker whose template says so, a few times.
+func TestWorkerIsRestartedInItsPod(t *testing.T) {
+	often := restartPolicies(corev1.RestartPolicyNever, corev1.RestartPolicyOnFailure)
+	for name, tc := range map[string]struct {
+		state podOption
+		fails bool
+	}{
+		"its container has just failed":     {exitsFirst(1, "Error", "", 50), false},
+		"it runs again":                     {restarted(1, "", 5, 50), false},
+		"it has crashed as often as it may": {crashes(1, 2, 50), false},
+		"it has crashed more often":         {crashes(1, 3, 50), true},
+		"its pod has failed":                {exits(1, "Error", "", 50), true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			scene := runningScene(t, job.KindMPIJob, backoffLimit(2), often)
+			scene.worker(1, tc.state)
+			verdict := scene.settle()
+			if failed := verdict.Phase == training.PhaseFailed; failed != tc.fails {
+				t.Fatalf("%s: %s", verdict.Phase, verdict.FailureMessage)
+			}
+			if !tc.fails && verdict.NextCheck != 0 {
+				t.Errorf("looks again in %s, although only the kubelet can change anything", verdict.NextCheck)
+			}
+		})
+	}
+}
+
+// Why a job is restarted stays when its pods are deleted within the same second.
+func TestReasonOfARestartStays(t *testing.T) {
+	scene := runningScene(t, job.KindTrainJob, backoffLimit(1))
+	scene.launcher(exits(1, "Error", rankDied, 50.2))
+	scene.settle()
+	told := *scene.previous().Restart
+	if told.Reason != training.FailureTraining {
+		t.Fatalf("restart %+v", told)
+	}
+	scene.everyPod(deleted(50.4))
+	scene.settle()
+	gone(Workload{Exists: true})(scene)
+	scene.settle()
+	if now := *scene.previous().Restart; now != told {
+		t.Errorf("it was %+v, and is now %+v", told, now)
+	}
+}
+
+// What a program wrote may have secrets in it, also in what is kept of a restart.
+func TestRestartIsRedacted(t *testing.T) {
+	for _, kind := range kinds {
+		scene := runningScene(t, kind, backoffLimit(1))
+		scene.launcher(exits(1, "Error", `{"reason":"TrainingError","message":"the login failed: password=hunter2"}`, 50))
+		scene.settle()
+		if restart := scene.previous().Restart; restart == nil || strings.Contains(restart.Message, "hunter2") || !strings.Contains(restart.Message, "password=[redacted]") {
+			t.Errorf("%s: restart %+v", kind, restart)
+		}
+	}
+}

@@ -1,0 +1,258 @@
+package diagnosis
+
+import (
+	"regexp"
+	"slices"
+	"unicode/utf8"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/trireme-mpi/trireme/api/training"
+	"github.com/trireme-mpi/trireme/api/v2alpha1"
+	"github.com/trireme-mpi/trireme/api/v2beta1"
+	"github.com/trireme-mpi/trireme/internal/engine/job"
+	"github.com/trireme-mpi/trireme/internal/engine/plan"
+)
+
+// FromTrainJob is what a TrainJob's status says.
+func FromTrainJob(trainJob *v2alpha1.TrainJob) Previous {
+	status := &trainJob.Status
+	previous := Previous{
+		Progress: status.Progress, StartTime: status.StartTime, CompletionTime: status.CompletionTime, Submitted: trainJob.CreationTimestamp,
+	}
+	if suspended := meta.FindStatusCondition(status.Conditions, v2alpha1.ConditionSuspended); suspended != nil && suspended.Status == metav1.ConditionTrue {
+		previous.Suspended, previous.Queued = true, suspended.Reason == reasonQueued
+	}
+	for _, end := range []string{v2alpha1.ConditionTrainingComplete, v2alpha1.ConditionFailed} {
+		if condition := meta.FindStatusCondition(status.Conditions, end); condition != nil && condition.Status == metav1.ConditionTrue {
+			previous.EndStored = condition.LastTransitionTime
+		}
+	}
+	return previous
+}
+
+// FromMPIJob is what an MPIJob's status says.
+func FromMPIJob(mpiJob *v2beta1.MPIJob) Previous {
+	status := &mpiJob.Status
+	previous := Previous{
+		Progress: status.Progress, StartTime: status.StartTime, CompletionTime: status.CompletionTime, Submitted: mpiJob.CreationTimestamp,
+	}
+	for i := range status.Conditions {
+		condition := &status.Conditions[i]
+		if condition.Status != corev1.ConditionTrue {
+			continue
+		}
+		switch condition.Type {
+		case v2beta1.JobSuspended:
+			previous.Suspended, previous.Queued = true, condition.Reason == reasonQueued
+		case v2beta1.JobSucceeded, v2beta1.JobFailed:
+			previous.EndStored = condition.LastTransitionTime
+		}
+	}
+	return previous
+}
+
+// TrainJobStatus writes the verdict into a TrainJob's status.
+func (verdict *Verdict) TrainJobStatus(made *job.Job, status *v2alpha1.TrainJobStatus, generation int64, now metav1.Time) {
+	wasFinished := status.Phase == training.PhaseSucceeded || status.Phase == training.PhaseFailed
+	status.Progress, status.StartTime, status.CompletionTime = verdict.Progress, verdict.StartTime, verdict.CompletionTime
+	status.ObservedGeneration = generation
+	if made.RuntimeDigest != "" {
+		status.RuntimeDigest = made.RuntimeDigest
+	}
+	if wasFinished {
+		return
+	}
+	for _, question := range []struct {
+		condition string
+		Answer
+	}{
+		{v2alpha1.ConditionGangScheduling, verdict.Gang},
+		{v2alpha1.ConditionWorkersReady, verdict.WorkersReady},
+		{v2alpha1.ConditionLauncherReady, verdict.LauncherReady},
+		{v2alpha1.ConditionTrainingComplete, verdict.complete()},
+		{v2alpha1.ConditionSuspended, verdict.suspensionOrNot()},
+		{v2alpha1.ConditionFailed, verdict.failed()},
+	} {
+		meta.SetStatusCondition(&status.Conditions, metav1.Condition{
+			Type: question.condition, Status: metav1.ConditionStatus(yes(question.Yes)), Reason: word(question.Reason), Message: cut(question.Message),
+			ObservedGeneration: generation, LastTransitionTime: now,
+		})
+	}
+}
+
+// MPIJobStatus writes the verdict into an MPIJob's status, with the conditions
+// and the counts that Kueue and mpi-operator's users read.
+func (verdict *Verdict) MPIJobStatus(made *job.Job, status *v2beta1.MPIJobStatus, generation int64, now metav1.Time) {
+	wasFinished := status.Phase == training.PhaseSucceeded || status.Phase == training.PhaseFailed
+	status.Progress, status.StartTime, status.CompletionTime = verdict.Progress, verdict.StartTime, verdict.CompletionTime
+	status.ObservedGeneration = generation
+	earlier := status.ReplicaStatuses
+	status.ReplicaStatuses = map[v2beta1.MPIReplicaType]*v2beta1.ReplicaStatus{
+		v2beta1.MPIReplicaTypeLauncher: replicaStatus(made, training.RoleLauncher, verdict.Launcher),
+		v2beta1.MPIReplicaTypeWorker:   replicaStatus(made, training.RoleWorker, verdict.Worker),
+	}
+	keepLabelSelectors(status.ReplicaStatuses, earlier)
+	if wasFinished {
+		keepEnded(status.ReplicaStatuses, earlier)
+		return
+	}
+	set := func(kind v2beta1.JobConditionType, answer Answer) {
+		setCondition(&status.Conditions, kind, answer, now)
+	}
+	set(v2beta1.JobCreated, Answer{Yes: true, Reason: "MPIJobCreated", Message: "The operator has taken the job on"})
+	wasSuspended := slices.ContainsFunc(status.Conditions, func(condition v2beta1.JobCondition) bool { return condition.Type == v2beta1.JobSuspended })
+	if verdict.Suspension.Yes && verdict.Suspension.Reason == reasonQueued {
+		set(v2beta1.JobSuspended, verdict.Suspension)
+	} else if verdict.Suspension.Yes {
+		set(v2beta1.JobSuspended, Answer{Yes: true, Reason: "MPIJobSuspended", Message: verdict.Suspension.Message})
+	} else if wasSuspended {
+		set(v2beta1.JobSuspended, Answer{Reason: "MPIJobResumed", Message: "The job is not suspended"})
+	}
+	wasRestarted := slices.ContainsFunc(status.Conditions, func(condition v2beta1.JobCondition) bool { return condition.Type == v2beta1.JobRestarting })
+	if verdict.Stage == plan.Restarting {
+		set(v2beta1.JobRestarting, Answer{Yes: true, Reason: "MPIJobRestarting", Message: verdict.Waiting.Message})
+	} else if wasRestarted {
+		set(v2beta1.JobRestarting, Answer{Reason: "MPIJobRestarted", Message: "The job is not being restarted"})
+	}
+	set(v2beta1.JobPending, verdict.pending())
+	set(v2beta1.JobRunning, verdict.runs())
+	switch verdict.Phase {
+	case training.PhaseSucceeded:
+		set(v2beta1.JobSucceeded, Answer{Yes: true, Reason: "MPIJobSucceeded", Message: verdict.complete().Message})
+	case training.PhaseFailed:
+		set(v2beta1.JobFailed, verdict.failed())
+	}
+}
+
+func replicaStatus(made *job.Job, role string, counts Counts) *v2beta1.ReplicaStatus {
+	return &v2beta1.ReplicaStatus{
+		Active: counts.Active, Succeeded: counts.Succeeded, Failed: counts.Failed,
+		Selector: labels.SelectorFromSet(plan.RoleSelector(made, role)).String(),
+	}
+}
+
+// keepLabelSelectors keeps what only older operators write.
+func keepLabelSelectors(now, earlier map[v2beta1.MPIReplicaType]*v2beta1.ReplicaStatus) {
+	for role, counts := range now {
+		if before := earlier[role]; before != nil {
+			counts.LabelSelector = before.LabelSelector
+		}
+	}
+}
+
+// keepEnded: pods that ended have ended, whether or not they are still there.
+func keepEnded(now, earlier map[v2beta1.MPIReplicaType]*v2beta1.ReplicaStatus) {
+	for role, counts := range now {
+		if before := earlier[role]; before != nil {
+			counts.Succeeded, counts.Failed = max(counts.Succeeded, before.Succeeded), max(counts.Failed, before.Failed)
+		}
+	}
+}
+
+// setCondition changes a condition if there is something to change.
+func setCondition(conditions *[]v2beta1.JobCondition, kind v2beta1.JobConditionType, answer Answer, now metav1.Time) {
+	wanted := v2beta1.JobCondition{
+		Type: kind, Status: yes(answer.Yes), Reason: answer.Reason, Message: cut(answer.Message), LastUpdateTime: now, LastTransitionTime: now,
+	}
+	index := slices.IndexFunc(*conditions, func(condition v2beta1.JobCondition) bool { return condition.Type == kind })
+	if index < 0 {
+		*conditions = append(*conditions, wanted)
+		return
+	}
+	there := &(*conditions)[index]
+	if there.Status == wanted.Status {
+		wanted.LastTransitionTime = there.LastTransitionTime
+		if there.Reason == wanted.Reason && there.Message == wanted.Message {
+			return
+		}
+	}
+	*there = wanted
+}
+
+func (verdict *Verdict) complete() Answer {
+	switch verdict.Phase {
+	case training.PhaseSucceeded:
+		return Answer{Yes: true, Reason: "Succeeded", Message: "The launcher's command ended well"}
+	case training.PhaseFailed:
+		return verdict.not(verdict.failed())
+	case training.PhaseRunning:
+		return Answer{Reason: "Running", Message: "Launcher and workers run"}
+	default:
+		return verdict.not(verdict.Waiting)
+	}
+}
+
+func (verdict *Verdict) failed() Answer {
+	if verdict.Phase == training.PhaseFailed {
+		return Answer{Yes: true, Reason: string(verdict.FailureReason), Message: verdict.FailureMessage}
+	}
+	return Answer{Reason: "NotFailed", Message: "The job has not failed"}
+}
+
+func (verdict *Verdict) suspensionOrNot() Answer {
+	if verdict.Suspension.Yes {
+		return verdict.Suspension
+	}
+	return Answer{Reason: "NotSuspended", Message: "The job is not suspended"}
+}
+
+func (verdict *Verdict) pending() Answer {
+	if verdict.Phase == training.PhasePending {
+		return Answer{Yes: true, Reason: orElse(verdict.Waiting.Reason, "Waiting"), Message: verdict.Waiting.Message}
+	}
+	return Answer{Reason: string(verdict.Phase), Message: verdict.complete().Message}
+}
+
+func (verdict *Verdict) runs() Answer {
+	if verdict.Phase == training.PhaseRunning {
+		return Answer{Yes: true, Reason: "MPIJobRunning", Message: "Launcher and workers run"}
+	}
+	return Answer{Reason: string(verdict.Phase), Message: verdict.complete().Message}
+}
+
+// not is an answer in the negative, for the same reason.
+func (verdict *Verdict) not(answer Answer) Answer {
+	answer.Yes, answer.Reason = false, orElse(answer.Reason, "Waiting")
+	return answer
+}
+
+func yes(is bool) corev1.ConditionStatus {
+	if is {
+		return corev1.ConditionTrue
+	}
+	return corev1.ConditionFalse
+}
+
+// aWord is what the API server takes as a condition's reason.
+var aWord = regexp.MustCompile(`^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$`)
+
+// word is a reason that the API server takes. Those of pods come from kubelets,
+// container runtimes and others, and nobody checks them.
+func word(reason string) string {
+	if len(reason) > maxReason || !aWord.MatchString(reason) {
+		return "Failed"
+	}
+	return reason
+}
+
+// maxReason and maxMessage are the most that a condition may have of each.
+const (
+	maxReason  = 1024
+	maxMessage = 32 * 1024
+)
+
+// cut shortens a message, between two characters.
+func cut(message string) string {
+	if len(message) <= maxMessage {
+		return message
+	}
+	end := maxMessage
+	for end > 0 && !utf8.RuneStart(message[end]) {
+		end--
+	}
+	return message[:end]
+}

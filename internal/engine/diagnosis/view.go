@@ -1,0 +1,170 @@
+package diagnosis
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/trireme-mpi/trireme/api/training"
+	"github.com/trireme-mpi/trireme/internal/engine/job"
+	"github.com/trireme-mpi/trireme/internal/engine/plan"
+)
+
+// view is what is seen of a job, in order.
+type view struct {
+	job  *job.Job
+	seen *Observed
+	// launcher is the newest, if there is one.
+	launcher *corev1.Pod
+	// workers by index, as far as they are there.
+	workers map[int32]*corev1.Pod
+	// restart is the number of the present start, as the status counts them.
+	restart int32
+}
+
+func newView(made *job.Job, previous *Previous, seen *Observed) *view {
+	view := &view{job: made, seen: seen, workers: map[int32]*corev1.Pod{}}
+	if previous.Restart != nil {
+		view.restart = previous.Restart.Count
+	}
+	for _, pod := range seen.Launchers {
+		if plan.RestartOf(pod) == view.restart && (view.launcher == nil || newer(pod, view.launcher)) {
+			view.launcher = pod
+		}
+	}
+	for _, pod := range seen.Workers {
+		index, known := made.WorkerIndex(pod)
+		if !known || made.Kind.Traits().RestartsAsWhole && plan.RestartOf(pod) != view.restart {
+			continue
+		}
+		if there := view.workers[index]; there == nil || newer(pod, there) {
+			view.workers[index] = pod
+		}
+	}
+	return view
+}
+
+func newer(one, other *corev1.Pod) bool {
+	if order := one.CreationTimestamp.Compare(other.CreationTimestamp.Time); order != 0 {
+		return order > 0
+	}
+	// Within one second: what has not ended came after what has.
+	if one, other := isOver(one), isOver(other); one != other {
+		return other
+	}
+	return one.Name > other.Name
+}
+
+func isOver(pod *corev1.Pod) bool {
+	return pod.Status.Phase == corev1.PodFailed || pod.Status.Phase == corev1.PodSucceeded
+}
+
+// inOrder are the workers that are there, by index.
+func (view *view) inOrder() []*corev1.Pod {
+	pods := make([]*corev1.Pod, 0, len(view.workers))
+	for index := range view.job.Worker.Replicas {
+		if pod := view.workers[index]; pod != nil {
+			pods = append(pods, pod)
+		}
+	}
+	return pods
+}
+
+// pods are all pods of this attempt, workers first.
+func (view *view) pods() []*corev1.Pod {
+	pods := view.inOrder()
+	if view.launcher != nil {
+		pods = append(pods, view.launcher)
+	}
+	return pods
+}
+
+// who names a pod as users know it.
+func (view *view) who(pod *corev1.Pod) string {
+	role := "the launcher"
+	switch pod.Labels[training.LabelReplicaType] {
+	case training.RoleWorker:
+		index, _ := view.job.WorkerIndex(pod)
+		role = fmt.Sprintf("worker %d", index)
+	case training.RoleInitializer:
+		role = "the initializer"
+	}
+	if pod.Spec.NodeName == "" {
+		return fmt.Sprintf("%s (pod %s)", role, pod.Name)
+	}
+	return fmt.Sprintf("%s (pod %s on node %s)", role, pod.Name, pod.Spec.NodeName)
+}
+
+// counts are the pods of each role that wait or run, ended well, and did not.
+// A pod that is being deleted is active until it is gone: that is when Kueue may
+// give its place away.
+func (view *view) counts() (launcher, worker Counts) {
+	return count(view.seen.Launchers), count(view.seen.Workers)
+}
+
+func count(pods []*corev1.Pod) (counts Counts) {
+	for _, pod := range pods {
+		switch pod.Status.Phase {
+		case corev1.PodSucceeded:
+			counts.Succeeded++
+		case corev1.PodFailed:
+			counts.Failed++
+		default:
+			counts.Active++
+			if isReady(pod) {
+				counts.Ready++
+			}
+		}
+	}
+	return counts
+}
+
+func condition(pod *corev1.Pod, kind corev1.PodConditionType) *corev1.PodCondition {
+	for i := range pod.Status.Conditions {
+		if pod.Status.Conditions[i].Type == kind {
+			return &pod.Status.Conditions[i]
+		}
+	}
+	return nil
+}
+
+func holds(pod *corev1.Pod, kind corev1.PodConditionType) bool {
+	found := condition(pod, kind)
+	return found != nil && found.Status == corev1.ConditionTrue
+}
+
+func isReady(pod *corev1.Pod) bool {
+	return holds(pod, corev1.PodReady) && pod.DeletionTimestamp == nil
+}
+
+func isPlaced(pod *corev1.Pod) bool { return pod.Spec.NodeName != "" }
+
+// main is the state of the container that matters: the first of the spec.
+func mainStatus(pod *corev1.Pod) *corev1.ContainerStatus {
+	if len(pod.Spec.Containers) == 0 {
+		return nil
+	}
+	index := slices.IndexFunc(pod.Status.ContainerStatuses, func(status corev1.ContainerStatus) bool {
+		return status.Name == pod.Spec.Containers[0].Name
+	})
+	if index < 0 {
+		return nil
+	}
+	return &pod.Status.ContainerStatuses[index]
+}
+
+// containerStatuses are those of a pod in the order in which trouble with them
+// explains trouble with others.
+func containerStatuses(pod *corev1.Pod) []corev1.ContainerStatus {
+	statuses := slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses)
+	ended := func(status corev1.ContainerStatus) int64 {
+		if status.State.Terminated != nil && !status.State.Terminated.FinishedAt.IsZero() {
+			return status.State.Terminated.FinishedAt.Unix()
+		}
+		return 1 << 62
+	}
+	slices.SortStableFunc(statuses, func(a, b corev1.ContainerStatus) int { return cmp.Compare(ended(a), ended(b)) })
+	return statuses
+}

@@ -1,0 +1,131 @@
+package diagnosis
+
+import (
+	"slices"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
+
+	"github.com/trireme-mpi/trireme/api/training"
+	"github.com/trireme-mpi/trireme/internal/engine/job"
+)
+
+// JobSetStatus writes the verdict into the status of a JobSet, as JobSet's own
+// controller would: it counts child Jobs, and each role is one. Kueue reads from it
+// whether pods are ready, whether any are left, and how the job ended.
+func (verdict *Verdict) JobSetStatus(made *job.Job, set *jobset.JobSet, now metav1.Time) {
+	status := &set.Status
+	isSuspended := set.Spec.Suspend != nil && *set.Spec.Suspend
+	if !isSuspended && verdict.hasOnlyStarted() && len(status.ReplicatedJobsStatus) == 0 {
+		return
+	}
+	earlier := status.ReplicatedJobsStatus
+	status.ReplicatedJobsStatus = []jobset.ReplicatedJobStatus{
+		childStatus(training.RoleLauncher, made.Launcher.Replicas, verdict.Launcher, isSuspended),
+		childStatus(training.RoleWorker, made.Worker.Replicas, verdict.Worker, isSuspended),
+	}
+	if verdict.Restart != nil {
+		status.Restarts, status.RestartsCountTowardsMax = verdict.Restart.Count, verdict.Restart.Count
+	}
+	mark := func(kind jobset.JobSetConditionType, is bool, reason, message string) {
+		meta.SetStatusCondition(&status.Conditions, metav1.Condition{
+			Type: string(kind), Status: metav1.ConditionStatus(yes(is)), Reason: reason, Message: cut(message), LastTransitionTime: now,
+		})
+	}
+	wasSuspended := meta.FindStatusCondition(status.Conditions, string(jobset.JobSetSuspended)) != nil
+	switch {
+	case isSuspended:
+		mark(jobset.JobSetSuspended, true, "SuspendedJobs", "jobset is suspended")
+	case wasSuspended:
+		mark(jobset.JobSetSuspended, false, "ResumeJobs", "jobset is resumed")
+	}
+	switch verdict.Phase {
+	case training.PhaseSucceeded:
+		status.TerminalState = string(jobset.JobSetCompleted)
+		launcher := &status.ReplicatedJobsStatus[0]
+		launcher.Succeeded, launcher.Ready, launcher.Failed = 1, 0, 0
+		mark(jobset.JobSetCompleted, true, "AllJobsCompleted", verdict.complete().Message)
+	case training.PhaseFailed:
+		status.TerminalState = string(jobset.JobSetFailed)
+		mark(jobset.JobSetFailed, true, string(verdict.FailureReason), verdict.FailureMessage)
+	default:
+		return
+	}
+	// Pods that have finished did so, whether or not they still exist.
+	for i := range status.ReplicatedJobsStatus {
+		if now := &status.ReplicatedJobsStatus[i]; i < len(earlier) {
+			now.Succeeded, now.Failed = max(now.Succeeded, earlier[i].Succeeded), max(now.Failed, earlier[i].Failed)
+			now.Ready = min(now.Ready, 1-now.Succeeded)
+		}
+	}
+}
+
+// hasOnlyStarted tells that no pod of the job was ready or has ended yet. Written to a
+// JobSet that has no status it costs the API server as much as a pod, and nobody acts
+// on it: Kueue waits for the pods of a job that it stops, but its jobs begin suspended.
+func (verdict *Verdict) hasOnlyStarted() bool {
+	quiet := func(counts Counts) bool { return counts.Ready == 0 && counts.Succeeded == 0 && counts.Failed == 0 }
+	return verdict.Restart == nil && verdict.Phase == training.PhasePending && quiet(verdict.Launcher) && quiet(verdict.Worker)
+}
+
+// childStatus is that of the one child Job of a role. One that has succeeded is no
+// longer ready: Kueue adds the two up.
+func childStatus(role string, pods int32, counts Counts, suspended bool) jobset.ReplicatedJobStatus {
+	one := func(is bool) int32 {
+		if is {
+			return 1
+		}
+		return 0
+	}
+	succeeded := counts.Succeeded >= pods
+	return jobset.ReplicatedJobStatus{
+		Name: role, Ready: one(!succeeded && counts.Ready+counts.Succeeded >= pods), Active: one(counts.Active > 0),
+		Succeeded: one(succeeded), Failed: one(counts.Failed > 0), Suspended: one(suspended),
+	}
+}
+
+// BatchJobStatus writes the verdict into the status of the launcher's batch Job, as
+// Kubernetes' own controller would, but for the number of ready pods, which is one
+// write more and which nobody waits for. A Job that has finished is never changed
+// again.
+func (verdict *Verdict) BatchJobStatus(batch *batchv1.Job, now metav1.Time) {
+	status := &batch.Status
+	if isFinished(status) {
+		return
+	}
+	status.Active = verdict.Launcher.Active
+	if verdict.Restart != nil {
+		status.Failed = max(status.Failed, verdict.Restart.Count)
+	}
+	isFinal := verdict.Phase == training.PhaseSucceeded || verdict.Phase == training.PhaseFailed
+	if status.StartTime == nil && (status.Active > 0 || isFinal) {
+		status.StartTime = &now
+	}
+	// The API server refuses the end of a Job with a pod that has not finished.
+	if !isFinal || status.Active > 0 {
+		return
+	}
+	end := func(kind batchv1.JobConditionType, reason, message string) {
+		status.Conditions = append(status.Conditions, batchv1.JobCondition{
+			Type: kind, Status: corev1.ConditionTrue, Reason: reason, Message: cut(message), LastProbeTime: now, LastTransitionTime: now,
+		})
+	}
+	if verdict.Phase == training.PhaseSucceeded {
+		status.Succeeded, status.CompletionTime = 1, &now
+		end(batchv1.JobSuccessCriteriaMet, "CompletionsReached", verdict.complete().Message)
+		end(batchv1.JobComplete, "CompletionsReached", verdict.complete().Message)
+		return
+	}
+	status.Failed++
+	end(batchv1.JobFailureTarget, string(verdict.FailureReason), verdict.FailureMessage)
+	end(batchv1.JobFailed, string(verdict.FailureReason), verdict.FailureMessage)
+}
+
+func isFinished(status *batchv1.JobStatus) bool {
+	return slices.ContainsFunc(status.Conditions, func(condition batchv1.JobCondition) bool {
+		return (condition.Type == batchv1.JobComplete || condition.Type == batchv1.JobFailed) && condition.Status == corev1.ConditionTrue
+	})
+}

@@ -1,0 +1,169 @@
+package gang
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/trireme-mpi/trireme/internal/engine/job"
+)
+
+var everything = Available{Coscheduling: true, Volcano: true, Native: true}
+
+func TestChoose(t *testing.T) {
+	const partial = "; pods start one by one as there is room, and some may hold their nodes while the others wait"
+	tests := map[string]struct {
+		job   *job.Job
+		has   Available
+		want  Backend
+		words string
+	}{
+		"one pod needs none": {job: mpiJob(alone), has: everything, want: none{},
+			words: "No gang scheduling: the job has one pod"},
+		"one pod needs none, whatever the runtime says": {job: trainJob(alone, asksFor(job.Volcano)), want: none{},
+			words: "No gang scheduling: the job has one pod"},
+
+		"the runtime asks for coscheduling": {job: trainJob(asksFor(job.Coscheduling)), has: everything, want: coscheduling{DefaultCoschedulerName},
+			words: "Gang scheduling by coscheduling: the runtime asks for it"},
+		"the platform's name of the scheduler": {job: trainJob(asksFor(job.Coscheduling)), has: Available{Coscheduling: true, CoschedulerName: "gangs"}, want: coscheduling{"gangs"},
+			words: "Gang scheduling by coscheduling: the runtime asks for it"},
+		"the runtime asks for volcano": {job: trainJob(asksFor(job.Volcano), volcanoQueueOf("gold")), has: everything, want: volcano{volcanoScheduler},
+			words: "Gang scheduling by volcano: the runtime asks for it"},
+		"the runtime asks for native": {job: trainJob(asksFor(job.Native)), has: everything, want: native{},
+			words: "Gang scheduling by native: the runtime asks for it"},
+		"told to have none": {job: trainJob(asksFor(None)), has: everything, want: none{},
+			words: "No gang scheduling: the runtime asks for it" + partial},
+		"a scheduler of another name does what the runtime asks for": {job: trainJob(asksFor(job.Volcano), scheduledBy("", "volcano-gpu")), has: everything, want: volcano{"volcano-gpu"},
+			words: "Gang scheduling by volcano: the runtime asks for it"},
+		"Kueue and coscheduling": {job: trainJob(asksFor(job.Coscheduling), kueue("gpus")), has: everything, want: coscheduling{DefaultCoschedulerName},
+			words: "Gang scheduling by coscheduling: the runtime asks for it"},
+
+		"everything is there": {job: mpiJob(), has: everything, want: coscheduling{DefaultCoschedulerName},
+			words: "Gang scheduling by coscheduling: this cluster serves PodGroup of scheduling.x-k8s.io/v1alpha1"},
+		"Volcano before the alpha": {job: mpiJob(), has: Available{Volcano: true, Native: true}, want: volcano{volcanoScheduler},
+			words: "Gang scheduling by volcano: this cluster serves PodGroup of scheduling.volcano.sh/v1beta1"},
+		"the alpha alone": {job: trainJob(), has: Available{Native: true}, want: native{},
+			words: "Gang scheduling by native: this cluster serves PodGroup of scheduling.k8s.io/v1alpha2"},
+		"nothing is there": {job: trainJob(), want: none{},
+			words: "No gang scheduling: this cluster has none of scheduler-plugins, Volcano and the PodGroups of Kubernetes 1.36" + partial},
+		"the default scheduler is no choice": {job: mpiJob(scheduledBy("default-scheduler", "default-scheduler")), has: everything, want: coscheduling{DefaultCoschedulerName},
+			words: "Gang scheduling by coscheduling: this cluster serves PodGroup of scheduling.x-k8s.io/v1alpha1"},
+		"the default scheduler does coscheduling": {job: mpiJob(), has: Available{Coscheduling: true, CoschedulerName: "default-scheduler"}, want: coscheduling{"default-scheduler"},
+			words: "Gang scheduling by coscheduling: this cluster serves PodGroup of scheduling.x-k8s.io/v1alpha1"},
+
+		"the pods name Volcano": {job: mpiJob(scheduledBy("volcano", "volcano")), has: everything, want: volcano{volcanoScheduler},
+			words: "Gang scheduling by volcano: the pods name the scheduler volcano"},
+		"the workers alone name Volcano": {job: mpiJob(scheduledBy("", "volcano")), has: everything, want: volcano{volcanoScheduler},
+			words: "Gang scheduling by volcano: the pods name the scheduler volcano"},
+		"the launcher alone names Volcano": {job: mpiJob(scheduledBy("volcano", "default-scheduler")), has: everything, want: volcano{volcanoScheduler},
+			words: "Gang scheduling by volcano: the pods name the scheduler volcano"},
+		"the pods name Volcano, which is not there": {job: mpiJob(scheduledBy("volcano", "volcano")), has: Available{Coscheduling: true, Native: true}, want: none{},
+			words: "No gang scheduling: the pods name the scheduler volcano, but this cluster does not serve PodGroup of scheduling.volcano.sh/v1beta1" + partial},
+		"the pods name the platform's coscheduler": {job: mpiJob(scheduledBy("gangs", "gangs")), has: Available{Coscheduling: true, Volcano: true, CoschedulerName: "gangs"}, want: coscheduling{"gangs"},
+			words: "Gang scheduling by coscheduling: the pods name the scheduler gangs"},
+		"the pods name a scheduler that nobody knows": {job: mpiJob(scheduledBy("mine", "mine")), has: everything, want: none{},
+			words: "No gang scheduling: the pods name the scheduler mine, which is not known to place pods together" + partial},
+		"launcher and workers disagree": {job: mpiJob(scheduledBy("volcano", "mine")), has: everything, want: none{},
+			words: "No gang scheduling: the launcher names the scheduler volcano and the workers mine" + partial},
+
+		"a queue of Volcano's means Volcano": {job: mpiJob(volcanoQueueOf("gold")), has: everything, want: volcano{volcanoScheduler},
+			words: "Gang scheduling by volcano: the queue gold is one of Volcano's"},
+		"a queue of Volcano's without Volcano": {job: mpiJob(volcanoQueueOf("gold")), has: Available{Coscheduling: true}, want: coscheduling{DefaultCoschedulerName},
+			words: "Gang scheduling by coscheduling: this cluster serves PodGroup of scheduling.x-k8s.io/v1alpha1; the queue gold is one of Volcano's and is not used"},
+		"a queue of Volcano's, and nothing": {job: mpiJob(volcanoQueueOf("gold")), want: none{},
+			words: "No gang scheduling: this cluster has none of scheduler-plugins, Volcano and the PodGroups of Kubernetes 1.36" + partial + "; the queue gold is one of Volcano's and is not used"},
+		"the scheduler that the pods name comes before the queue": {job: mpiJob(volcanoQueueOf("gold"), scheduledBy("mine", "mine")), has: everything, want: none{},
+			words: "No gang scheduling: the pods name the scheduler mine, which is not known to place pods together" + partial + "; the queue gold is one of Volcano's and is not used"},
+
+		"Kueue and the alpha, for a TrainJob": {job: trainJob(kueue("gpus")), has: Available{Native: true}, want: native{},
+			words: "Gang scheduling by native: this cluster serves PodGroup of scheduling.k8s.io/v1alpha2"},
+		"Kueue and a runtime that asks for the alpha": {job: trainJob(kueue("gpus"), asksFor(job.Native)), has: everything, want: native{},
+			words: "Gang scheduling by native: the runtime asks for it"},
+		"Kueue and the alpha, for an MPIJob": {job: mpiJob(kueue("gpus")), has: Available{Native: true}, want: native{},
+			words: "Gang scheduling by native: this cluster serves PodGroup of scheduling.k8s.io/v1alpha2"},
+		"Kueue and everything": {job: trainJob(kueue("gpus")), has: everything, want: coscheduling{DefaultCoschedulerName},
+			words: "Gang scheduling by coscheduling: this cluster serves PodGroup of scheduling.x-k8s.io/v1alpha1"},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			got, words, err := Choose(tc.job, tc.has)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got != tc.want {
+				t.Errorf("%#v, want %#v", got, tc.want)
+			}
+			if diff := cmp.Diff(tc.words, words); diff != "" {
+				t.Errorf("words (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestWhatCannotBeHasARemedy(t *testing.T) {
+	tests := map[string]struct {
+		job  *job.Job
+		has  Available
+		want string
+	}{
+		"no coscheduling": {job: trainJob(asksFor(job.Coscheduling)), has: Available{Volcano: true, Native: true},
+			want: "the runtime asks for coscheduling, but this cluster does not serve PodGroup of scheduling.x-k8s.io/v1alpha1: " +
+				"install scheduler-plugins with its CRDs, or change the runtime's podGroupPolicy"},
+		"no Volcano": {job: trainJob(asksFor(job.Volcano)), has: Available{Coscheduling: true, Native: true},
+			want: "the runtime asks for volcano, but this cluster does not serve PodGroup of scheduling.volcano.sh/v1beta1: " +
+				"install Volcano, or change the runtime's podGroupPolicy"},
+		"no native gangs": {job: trainJob(asksFor(job.Native)), has: Available{Coscheduling: true, Volcano: true},
+			want: "the runtime asks for native, but this cluster does not serve PodGroup of scheduling.k8s.io/v1alpha2: " +
+				"run Kubernetes 1.36 with that API and the feature gates GenericWorkload and GangScheduling turned on, or change the runtime's podGroupPolicy"},
+		"two schedulers": {job: trainJob(asksFor(job.Native), scheduledBy("mine", "yours")), has: everything,
+			want: "the runtime asks for native, but the launcher names the scheduler mine and the workers yours: name the same in both templates, or none"},
+		"a scheduler that there is not": {job: trainJob(asksFor("yunikorn")), has: everything,
+			want: `the runtime asks for the gang scheduler "yunikorn": there are coscheduling, volcano and native`},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			backend, words, err := Choose(tc.job, tc.has)
+			if err == nil {
+				t.Fatalf("%#v, want an error", backend)
+			}
+			if backend != nil || words != "" {
+				t.Errorf("%#v, %q beside the error", backend, words)
+			}
+			if diff := cmp.Diff(tc.want, err.Error()); diff != "" {
+				t.Errorf("error (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// All pods of a gang must have one scheduler, whatever was chosen: the one that
+// their templates name, if they do.
+func TestAGangHasOneScheduler(t *testing.T) {
+	names := []string{"", "default-scheduler", "volcano", "mine"}
+	for _, launcher := range names {
+		for _, worker := range names {
+			for _, asked := range []job.Scheduler{"", job.Coscheduling, job.Volcano, job.Native} {
+				made := trainJob(asksFor(asked), scheduledBy(launcher, worker))
+				backend, _, err := Choose(made, everything)
+				if err != nil || backend.Name() == None {
+					continue
+				}
+				backend.Join(made, &made.Launcher.Template)
+				backend.Join(made, &made.Worker.Template)
+				first, second := made.Launcher.Template.Spec.SchedulerName, made.Worker.Template.Spec.SchedulerName
+				if strings.TrimPrefix(first, "default-scheduler") != strings.TrimPrefix(second, "default-scheduler") {
+					t.Errorf("launcher %q, worker %q, asked for %q: %s makes them %q and %q", launcher, worker, asked, backend.Name(), first, second)
+				}
+				for _, named := range []string{launcher, worker} {
+					if named != "" && named != "default-scheduler" && named != first {
+						t.Errorf("launcher %q, worker %q, asked for %q: %s makes them %q", launcher, worker, asked, backend.Name(), first)
+					}
+				}
+				if backend.Name() != job.Native && first == "" {
+					t.Errorf("launcher %q, worker %q, asked for %q: %s leaves it to the default scheduler", launcher, worker, asked, backend.Name())
+				}
+			}
+		}
+	}
+}

@@ -1,0 +1,53 @@
+package gang
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/trireme-mpi/trireme/internal/engine/job"
+)
+
+// DefaultCoschedulerName is what the chart of scheduler-plugins calls its
+// scheduler.
+const DefaultCoschedulerName = "scheduler-plugins-scheduler"
+
+const (
+	coschedulingLabel = "scheduling.x-k8s.io/pod-group"
+	// longestPermit is how long kube-scheduler lets any plugin hold a pod, in
+	// seconds. The plugin holds those that have a place until the others have one;
+	// then all give it up and try again. It never fails a job: the operator does.
+	longestPermit = 15 * 60
+)
+
+var coschedulingKind = schema.GroupVersionKind{Group: "scheduling.x-k8s.io", Version: "v1alpha1", Kind: podGroup}
+
+// coscheduling is the plugin of that name of scheduler-plugins.
+type coscheduling struct {
+	// scheduler has a profile with the plugin.
+	scheduler string
+}
+
+func (coscheduling) Name() job.Scheduler                { return job.Coscheduling }
+func (coscheduling) GroupKind() schema.GroupVersionKind { return coschedulingKind }
+
+// Group has no priority: the kind has no field for one, the pods carry it.
+func (coscheduling) Group(made *job.Job, labels map[string]string) Object {
+	spec := map[string]any{"minMember": int64(made.Gang.MinMember)}
+	if resources := minResources(made); len(resources) > 0 {
+		spec["minResources"] = resources
+	}
+	// 0 means for ever to us, and to the plugin that it shall take its own.
+	if timeout := made.Gang.TimeoutSeconds; timeout > 0 {
+		spec["scheduleTimeoutSeconds"] = int64(min(timeout, longestPermit))
+	}
+	return customGroup(coschedulingKind, made, labels, spec)
+}
+
+func (backend coscheduling) Join(made *job.Job, template *corev1.PodTemplateSpec) {
+	label(template, coschedulingLabel, made.Name)
+	schedule(template, backend.scheduler)
+}
+
+func (coscheduling) MinMember(group Object) (int32, bool) {
+	return memberField(group, "spec", "minMember")
+}

@@ -1,0 +1,169 @@
+package gang
+
+import (
+	"encoding/json"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	schedulingv1alpha2 "k8s.io/api/scheduling/v1alpha2"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/trireme-mpi/trireme/internal/engine/job"
+	"github.com/trireme-mpi/trireme/internal/testing/goldenfile"
+)
+
+// goldens are groups and their pods: the name says why.
+var goldens = map[string]struct {
+	job     func() *job.Job
+	backend Backend
+}{
+	"coscheduling":                                  {backend: coscheduling{DefaultCoschedulerName}, job: of(timeout(300), priority("high"))},
+	"coscheduling waits as long as it can":          {backend: coscheduling{DefaultCoschedulerName}, job: of(timeout(3600))},
+	"coscheduling without a timeout":                {backend: coscheduling{"gangs"}, job: of()},
+	"coscheduling of fewer pods than there are":     {backend: coscheduling{DefaultCoschedulerName}, job: of(minMember(2))},
+	"coscheduling with resources of the user's":     {backend: coscheduling{DefaultCoschedulerName}, job: of(minResourcesOf("nvidia.com/gpu", "24"))},
+	"coscheduling where resources are of no moment": {backend: coscheduling{DefaultCoschedulerName}, job: of(minResourcesOf())},
+	"volcano":                                {backend: volcano{volcanoScheduler}, job: of(timeout(300))},
+	"volcano with a queue and a priority":    {backend: volcano{volcanoScheduler}, job: of(volcanoQueueOf("gold"), priority("high"))},
+	"volcano for templates of the user's":    {backend: volcano{"volcano-gpu"}, job: of(decorated, scheduledBy("volcano-gpu", "default-scheduler"))},
+	"native":                                 {backend: native{}, job: of(timeout(300), priority("high"), minResourcesOf("cpu", "9"))},
+	"native under a scheduler of the user's": {backend: native{"mine"}, job: of(scheduledBy("", "mine"))},
+	"none":                                   {backend: none{}, job: of(decorated)},
+}
+
+func of(options ...option) func() *job.Job {
+	return func() *job.Job { return mpiJob(options...) }
+}
+
+// golden is what a backend makes of a job.
+type golden struct {
+	Group    Object                 `json:"group"`
+	Launcher corev1.PodTemplateSpec `json:"launcher"`
+	Worker   corev1.PodTemplateSpec `json:"worker"`
+}
+
+func TestGoldens(t *testing.T) {
+	files := map[string]bool{}
+	for name, tc := range goldens {
+		file := filepath.Join("testdata", strings.NewReplacer(" ", "-", "'", "").Replace(name)+".golden.json")
+		files[file] = true
+		t.Run(name, func(t *testing.T) {
+			got := render(t, tc.backend, tc.job())
+			goldenfile.Check(t, file, got)
+		})
+	}
+	goldenfile.NoOthers(t, "testdata/*", files)
+}
+
+func render(t *testing.T, backend Backend, made *job.Job) []byte {
+	t.Helper()
+	labels := map[string]string{"training.kubeflow.org/job-name": made.Name}
+	result := golden{Group: backend.Group(made, labels), Launcher: *made.Launcher.Template.DeepCopy(), Worker: *made.Worker.Template.DeepCopy()}
+	backend.Join(made, &result.Launcher)
+	backend.Join(made, &result.Worker)
+	text, err := json.MarshalIndent(result, "", "  ")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return append(text, '\n')
+}
+
+// Whoever reads a group finds what was written, typed or as it comes from a
+// client without types.
+func TestGroupsAreReadAsWritten(t *testing.T) {
+	for name, tc := range goldens {
+		t.Run(name, func(t *testing.T) {
+			made := tc.job()
+			group := tc.backend.Group(made, nil)
+			if tc.backend.Name() == None {
+				if group != nil {
+					t.Fatalf("a group %v", group)
+				}
+				return
+			}
+			if kind := group.GetObjectKind().GroupVersionKind(); kind != tc.backend.GroupKind() {
+				t.Errorf("kind %v, want %v", kind, tc.backend.GroupKind())
+			}
+			for form, object := range map[string]Object{"written": group, "read": reread(t, group)} {
+				if got, found := tc.backend.MinMember(object); !found || got != made.Gang.MinMember {
+					t.Errorf("%s: minMember %d, %t, want %d", form, got, found, made.Gang.MinMember)
+				}
+			}
+		})
+	}
+}
+
+// reread is an object as a client without types gives it.
+func reread(t *testing.T, object Object) Object {
+	t.Helper()
+	text, err := json.Marshal(object)
+	if err != nil {
+		t.Fatal(err)
+	}
+	read := &unstructured.Unstructured{}
+	if err := read.UnmarshalJSON(text); err != nil {
+		t.Fatal(err)
+	}
+	return read
+}
+
+func TestGroupsOfOthersMayLackEverything(t *testing.T) {
+	spec := func(spec any) Object {
+		return &unstructured.Unstructured{Object: map[string]any{"spec": spec}}
+	}
+	tests := map[string]struct {
+		backend Backend
+		group   Object
+	}{
+		"no group":                                {backend: coscheduling{}},
+		"nothing in it":                           {backend: coscheduling{}, group: &unstructured.Unstructured{}},
+		"no spec":                                 {backend: volcano{}, group: &unstructured.Unstructured{Object: map[string]any{"kind": podGroup}}},
+		"a spec without the field":                {backend: volcano{}, group: spec(map[string]any{"queue": "gold"})},
+		"a spec that is none":                     {backend: volcano{}, group: spec("gold")},
+		"a word for a number":                     {backend: coscheduling{}, group: spec(map[string]any{"minMember": "4"})},
+		"more than fits":                          {backend: coscheduling{}, group: spec(map[string]any{"minMember": int64(1) << 40})},
+		"less than nothing":                       {backend: coscheduling{}, group: spec(map[string]any{"minMember": int64(-1)})},
+		"a native group that is no gang":          {backend: native{}, group: notAGang()},
+		"a native group where another's is meant": {backend: coscheduling{}, group: native{}.Group(mpiJob(), nil)},
+		"a typed nothing":                         {backend: native{}, group: (*schedulingv1alpha2.PodGroup)(nil)},
+		"none has no groups":                      {backend: none{}, group: spec(map[string]any{"minMember": int64(4)})},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			if got, found := tc.backend.MinMember(tc.group); found || got != 0 {
+				t.Errorf("minMember %d, %t, want none", got, found)
+			}
+		})
+	}
+}
+
+// notAGang is a group of Kubernetes' whose pods are placed one by one.
+func notAGang() Object {
+	group := &schedulingv1alpha2.PodGroup{}
+	group.Spec.SchedulingPolicy.Basic = &schedulingv1alpha2.BasicSchedulingPolicy{}
+	return group
+}
+
+// A job is read and never changed: its labels and lists are its own.
+func TestNothingOfTheJobIsShared(t *testing.T) {
+	for name, tc := range goldens {
+		t.Run(name, func(t *testing.T) {
+			made, labels := tc.job(), map[string]string{"team": "a"}
+			if group := tc.backend.Group(made, labels); group != nil {
+				group.GetLabels()["team"] = "b"
+				changed := group.GetLabels()
+				changed["another"] = "label"
+				group.SetLabels(changed)
+			}
+			if diff := cmp.Diff(tc.job(), made); diff != "" {
+				t.Errorf("the job changed (-before +after):\n%s", diff)
+			}
+			if diff := cmp.Diff(map[string]string{"team": "a"}, labels); diff != "" {
+				t.Errorf("the labels changed (-before +after):\n%s", diff)
+			}
+		})
+	}
+}

@@ -1,0 +1,123 @@
+package plan
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/trireme-mpi/trireme/internal/engine/gang"
+	"github.com/trireme-mpi/trireme/internal/engine/job"
+)
+
+const (
+	// slicesManager tells Kubernetes' own controllers that these EndpointSlices are not
+	// theirs.
+	slicesManager = "trireme"
+	// endpointsPerSlice is the API's limit.
+	endpointsPerSlice = 1000
+)
+
+// Addresses are the EndpointSlices of the job's Service: they make the host names
+// known to the cluster's DNS. Kubernetes would write them for a Service that selects
+// pods, but twice and again for every pod that starts: for n workers that is n writes
+// of n addresses, where one is enough. Complete tells whether they have the addresses
+// of all pods that a job starts with.
+func Addresses(made *job.Job, state State) (addresses []*discoveryv1.EndpointSlice, complete bool) {
+	pods := started(state)
+	complete = len(state.Workers) >= int(made.Worker.Replicas)
+	for _, family := range []discoveryv1.AddressType{discoveryv1.AddressTypeIPv4, discoveryv1.AddressTypeIPv6} {
+		var endpoints []discoveryv1.Endpoint
+		for _, pod := range pods {
+			if address := addressOf(pod, family); address != "" {
+				endpoints = append(endpoints, endpoint(pod, address))
+			}
+		}
+		for index := 0; len(endpoints) > 0; index++ {
+			count := min(len(endpoints), endpointsPerSlice)
+			addresses = append(addresses, slice(made, family, index, endpoints[:count]))
+			endpoints = endpoints[count:]
+		}
+	}
+	for _, pod := range pods {
+		complete = complete && len(pod.Status.PodIPs) > 0
+	}
+	return addresses, complete
+}
+
+// HasStale tells whether EndpointSlices that exist lead to a pod that is gone: hosts
+// would be called at an address that may be another's.
+func HasStale(existing, wanted []*discoveryv1.EndpointSlice) bool {
+	known := map[types.UID]bool{}
+	for _, slice := range wanted {
+		for i := range slice.Endpoints {
+			known[slice.Endpoints[i].TargetRef.UID] = true
+		}
+	}
+	for _, slice := range existing {
+		for i := range slice.Endpoints {
+			if target := slice.Endpoints[i].TargetRef; target == nil || !known[target.UID] {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// started are the pods of the current start, in the order of their names.
+func started(state State) []*corev1.Pod {
+	launchers := slices.DeleteFunc(slices.Clone(state.Launchers), func(pod *corev1.Pod) bool { return RestartOf(pod) != state.Restart })
+	pods := slices.Concat(launchers, state.Workers)
+	slices.SortFunc(pods, func(one, other *corev1.Pod) int { return strings.Compare(one.Name, other.Name) })
+	return pods
+}
+
+func addressOf(pod *corev1.Pod, family discoveryv1.AddressType) string {
+	for _, known := range pod.Status.PodIPs {
+		address, err := netip.ParseAddr(known.IP)
+		if err == nil && address.Is4() == (family == discoveryv1.AddressTypeIPv4) {
+			return known.IP
+		}
+	}
+	return ""
+}
+
+// endpoint is ready before its pod is: hosts are called early, and the gate waits for
+// them.
+func endpoint(pod *corev1.Pod, address string) discoveryv1.Endpoint {
+	return discoveryv1.Endpoint{
+		Addresses: []string{address}, Conditions: discoveryv1.EndpointConditions{Ready: new(true)}, Hostname: new(pod.Spec.Hostname),
+		TargetRef: &corev1.ObjectReference{Kind: "Pod", Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID},
+	}
+}
+
+func slice(made *job.Job, family discoveryv1.AddressType, index int, endpoints []discoveryv1.Endpoint) *discoveryv1.EndpointSlice {
+	name := NamesOf(made).Service
+	if family == discoveryv1.AddressTypeIPv6 {
+		name += "-ipv6"
+	}
+	if index > 0 {
+		name = fmt.Sprintf("%s-%d", name, index)
+	}
+	meta := object(made, name)
+	meta.Labels[discoveryv1.LabelServiceName] = NamesOf(made).Service
+	meta.Labels[discoveryv1.LabelManagedBy] = slicesManager
+	meta.OwnerReferences = []metav1.OwnerReference{OwnerOf(made)}
+	return &discoveryv1.EndpointSlice{ObjectMeta: meta, AddressType: family, Endpoints: endpoints}
+}
+
+// addressKeys name the EndpointSlices of a job that exist, to delete them: the
+// addresses may belong to other pods soon.
+func addressKeys(made *job.Job, state State) (keys []gang.Object) {
+	for _, existing := range state.Addresses {
+		one := &discoveryv1.EndpointSlice{ObjectMeta: key(made, existing.Name)}
+		one.UID = existing.UID
+		keys = append(keys, one)
+	}
+	return keys
+}

@@ -1,0 +1,121 @@
+package plan
+
+import (
+	"path"
+	"strconv"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/trireme-mpi/trireme/api/training"
+	"github.com/trireme-mpi/trireme/internal/engine/gang"
+	"github.com/trireme-mpi/trireme/internal/engine/job"
+)
+
+const (
+	workspaceVolume = "trireme-workspace"
+	claimScheme     = "pvc://"
+	// sourceDirectory is where the initializer finds a claim that it copies from.
+	sourceDirectory = "/source"
+)
+
+// initializing are the objects of a job that fetches what it starts from.
+func initializing(made *job.Job, in Surroundings) []gang.Object {
+	var objects []gang.Object
+	if made.NetworkPolicy != "" {
+		objects = append(objects, NetworkPolicy(made, in.EgressPorts))
+	}
+	if made.Initializer.ClaimName == "" {
+		objects = append(objects, workspace(made))
+	}
+	return objects
+}
+
+// workspace is a claim that goes with the job.
+func workspace(made *job.Job) *corev1.PersistentVolumeClaim {
+	mode := corev1.ReadWriteOnce
+	if made.Worker.Replicas > 1 {
+		mode = corev1.ReadWriteMany
+	}
+	claim := &corev1.PersistentVolumeClaim{
+		ObjectMeta: object(made, NamesOf(made).Workspace),
+		Spec: corev1.PersistentVolumeClaimSpec{
+			AccessModes: []corev1.PersistentVolumeAccessMode{mode},
+			Resources:   corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: made.Initializer.Size.DeepCopy()}},
+		},
+	}
+	if class := made.Initializer.StorageClassName; class != nil {
+		claim.Spec.StorageClassName = new(*class)
+	}
+	return claim
+}
+
+// initializerPod fetches model and dataset at the same time, as two containers of
+// one pod. The kubelet restarts a container that fails; how often is the
+// diagnosis's to say.
+func initializerPod(made *job.Job, restart int32, in Surroundings) *corev1.Pod {
+	names := NamesOf(made)
+	worker := made.Worker.Template.Spec.DeepCopy()
+	pod := corev1.PodSpec{
+		RestartPolicy:                corev1.RestartPolicyOnFailure,
+		AutomountServiceAccountToken: new(false),
+		ServiceAccountName:           worker.ServiceAccountName,
+		ImagePullSecrets:             worker.ImagePullSecrets,
+		Tolerations:                  worker.Tolerations,
+		SecurityContext:              worker.SecurityContext,
+		Volumes:                      []corev1.Volume{claimVolume(workspaceVolume, names.Workspace, false)},
+	}
+	ownVolumes(&pod)
+	addPullSecrets(&pod, in.Delivery.PullSecrets)
+	for _, source := range []struct {
+		kind string
+		*job.Source
+	}{{"dataset", made.Initializer.Dataset}, {"model", made.Initializer.Model}} {
+		if source.Source != nil {
+			addFetch(&pod, in.InitializerImage, source.kind, source.Source)
+		}
+	}
+	metadata := object(made, PodName(made, training.RoleInitializer, 0, restart))
+	metadata.Labels = PodLabels(made, training.RoleInitializer)
+	metadata.Labels[training.LabelRestart] = strconv.Itoa(int(restart))
+	metadata.Annotations = map[string]string{training.IstioInject: "false"}
+	metadata.OwnerReferences = []metav1.OwnerReference{OwnerOf(made)}
+	return &corev1.Pod{ObjectMeta: metadata, Spec: pod}
+}
+
+// ownVolumes lets a pod that runs as another user than root write to its volumes.
+func ownVolumes(pod *corev1.PodSpec) {
+	if context := pod.SecurityContext; context != nil && context.FSGroup == nil && context.RunAsUser != nil && *context.RunAsUser != 0 {
+		context.FSGroup = new(*context.RunAsUser)
+	}
+}
+
+// addFetch adds a container that fetches one source.
+func addFetch(pod *corev1.PodSpec, image, kind string, source *job.Source) {
+	container := corev1.Container{
+		Name: kind, Image: image, ImagePullPolicy: corev1.PullIfNotPresent,
+		Command: []string{"/initializer", "fetch", "--kind", kind},
+		Resources: corev1.ResourceRequirements{
+			Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("100m"), corev1.ResourceMemory: resource.MustParse("128Mi")},
+			Limits:   corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("2"), corev1.ResourceMemory: resource.MustParse("1Gi")},
+		},
+		SecurityContext: &corev1.SecurityContext{
+			AllowPrivilegeEscalation: new(false), ReadOnlyRootFilesystem: new(true),
+			Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
+		},
+		VolumeMounts: []corev1.VolumeMount{{Name: workspaceVolume, MountPath: job.WorkspaceDirectory}},
+	}
+	if source.Secret != "" {
+		container.EnvFrom = []corev1.EnvFromSource{{SecretRef: &corev1.SecretEnvSource{LocalObjectReference: corev1.LocalObjectReference{Name: source.Secret}}}}
+	}
+	if claim, isClaim := strings.CutPrefix(source.URI, claimScheme); isClaim {
+		claim, _, _ = strings.Cut(claim, "/")
+		pod.Volumes = append(pod.Volumes, claimVolume("trireme-from-"+kind, claim, false))
+		container.VolumeMounts = append(container.VolumeMounts, corev1.VolumeMount{Name: "trireme-from-" + kind, MountPath: sourceDirectory, ReadOnly: true})
+		container.Command = append(container.Command, "--from", sourceDirectory)
+	}
+	container.Command = append(container.Command, source.URI, path.Join(job.WorkspaceDirectory, kind))
+	pod.Containers = append(pod.Containers, container)
+}

@@ -1,0 +1,92 @@
+package plan
+
+import (
+	"maps"
+	"strconv"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
+
+	"github.com/trireme-mpi/trireme/api/training"
+	"github.com/trireme-mpi/trireme/internal/engine/job"
+)
+
+const (
+	// groupName is the group that JobSet puts replicated jobs into that name none.
+	groupName = "default"
+	// restartAttempt is JobSet's label for the number of restarts.
+	restartAttempt = "jobset.sigs.k8s.io/restart-attempt"
+	// completionIndexVariable is what pods of an Indexed Job know their index by.
+	completionIndexVariable = "JOB_COMPLETION_INDEX"
+)
+
+// jobSet is launcher and workers of a TrainJob, as Kueue, tools and people look at
+// them. Its managedBy keeps JobSet's own controller away: Trireme creates the pods.
+func jobSet(made *job.Job) *jobset.JobSet {
+	names := NamesOf(made)
+	metadata := object(made, names.Workload)
+	metadata.Labels = with(metadata.Labels, made.QueueLabels)
+	if made.RuntimeDigest != "" {
+		metadata.Annotations = map[string]string{training.AnnotationRuntimeDigest: made.RuntimeDigest}
+	}
+	return &jobset.JobSet{
+		ObjectMeta: metadata,
+		Spec: jobset.JobSetSpec{
+			ManagedBy: new(training.ManagedByTrireme),
+			Network:   &jobset.Network{EnableDNSHostnames: new(true), Subdomain: names.Service, PublishNotReadyAddresses: new(true)},
+			SuccessPolicy: &jobset.SuccessPolicy{
+				Operator: jobset.OperatorAll, TargetReplicatedJobs: []string{training.RoleLauncher},
+			},
+			FailurePolicy: &jobset.FailurePolicy{MaxRestarts: made.Lifetime.BackoffLimit, RestartStrategy: jobset.BlockingRecreate},
+			ReplicatedJobs: []jobset.ReplicatedJob{
+				replicatedJob(training.RoleLauncher, &made.Launcher),
+				replicatedJob(training.RoleWorker, &made.Worker),
+			},
+		},
+	}
+}
+
+func replicatedJob(name string, role *job.Role) jobset.ReplicatedJob {
+	return jobset.ReplicatedJob{
+		Name: name, GroupName: groupName, Replicas: 1,
+		Template: batchv1.JobTemplateSpec{Spec: batchv1.JobSpec{
+			Parallelism: new(role.Replicas), Completions: new(role.Replicas), CompletionMode: new(batchv1.IndexedCompletion),
+			BackoffLimit: new(int32(0)), Template: *role.Template.DeepCopy(),
+		}},
+	}
+}
+
+// joinJobSet gives a pod what JobSet and the Job controller would: tools find pods
+// by these labels, and Kueue's topology-aware scheduling ranks them by the index.
+func (start start) joinJobSet(pod *corev1.Pod, role string, index int32) {
+	names := NamesOf(start.made)
+	number := strconv.Itoa(int(index))
+	contract := map[string]string{
+		jobset.JobSetNameKey: names.Workload, jobset.JobSetUIDKey: string(start.state.Workload),
+		jobset.ReplicatedJobNameKey: role, jobset.ReplicatedJobReplicas: "1", jobset.GlobalReplicasKey: "2",
+		jobset.JobIndexKey: "0", jobset.JobGlobalIndexKey: globalIndex(role),
+		jobset.GroupNameKey: groupName, jobset.GroupReplicasKey: "2", jobset.JobGroupIndexKey: globalIndex(role),
+		restartAttempt: strconv.Itoa(int(start.state.Restart)), batchv1.JobCompletionIndexAnnotation: number,
+	}
+	maps.Copy(pod.Labels, contract)
+	pod.Annotations = with(pod.Annotations, contract)
+	pod.Labels[batchv1.JobNameLabel] = names.Workload + "-" + role + "-0"
+	for _, containers := range [][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
+		for i := range containers {
+			setVariable(&containers[i], completionIndexVariable, number)
+		}
+	}
+	pod.OwnerReferences = []metav1.OwnerReference{
+		controller(jobset.GroupVersion.String(), string(job.WorkloadJobSet), names.Workload, start.state.Workload),
+	}
+}
+
+// globalIndex is the number of a role's child Job among all of the JobSet.
+func globalIndex(role string) string {
+	if role == training.RoleLauncher {
+		return "0"
+	}
+	return "1"
+}

@@ -1,0 +1,43 @@
+package plan
+
+import (
+	"maps"
+
+	"github.com/trireme-mpi/trireme/api/training"
+	"github.com/trireme-mpi/trireme/internal/engine/job"
+)
+
+// Selector finds everything that belongs to a job. The kind is in it, because a
+// job of the other kind may have had the same name.
+func Selector(made *job.Job) map[string]string {
+	return map[string]string{
+		training.LabelJobName: made.Name,
+		training.LabelJobType: made.Kind.Type(),
+	}
+}
+
+// RoleSelector finds the pods of one role.
+func RoleSelector(made *job.Job, role string) map[string]string {
+	selector := Selector(made)
+	selector[training.LabelReplicaType] = role
+	return selector
+}
+
+// PodLabels are on every pod of a role, besides those of its template.
+func PodLabels(made *job.Job, role string) map[string]string {
+	labels := RoleSelector(made, role)
+	labels[training.LabelJobRole] = role
+	labels[training.IstioInject] = "false"
+	maps.Copy(labels, made.Kind.Traits().PodLabels)
+	return labels
+}
+
+// with is a copy of a map with more in it.
+func with(base, more map[string]string) map[string]string {
+	merged := maps.Clone(base)
+	if merged == nil {
+		merged = map[string]string{}
+	}
+	maps.Copy(merged, more)
+	return merged
+}

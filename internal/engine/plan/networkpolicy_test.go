@@ -1,0 +1,44 @@
+package plan
+
+import (
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"sigs.k8s.io/yaml"
+
+	"github.com/trireme-mpi/trireme/api/training"
+	"github.com/trireme-mpi/trireme/internal/engine/job"
+	"github.com/trireme-mpi/trireme/internal/testing/goldenfile"
+)
+
+// Who may reach whom is in test/networkpolicy, which asks an evaluator of
+// policies; here is what users find in their namespace.
+func TestNetworkPolicies(t *testing.T) {
+	tests := map[string]struct {
+		kind     job.Kind
+		template training.NetworkPolicyTemplate
+		ports    []int32
+	}{
+		"an MPIJob, Default":                   {kind: job.KindMPIJob, template: training.NetworkPolicyDefault, ports: []int32{443}},
+		"an MPIJob, Restricted":                {kind: job.KindMPIJob, template: training.NetworkPolicyRestricted, ports: []int32{443}},
+		"a TrainJob, Default":                  {kind: job.KindTrainJob, template: training.NetworkPolicyDefault, ports: []int32{443}},
+		"a TrainJob, Restricted, with storage": {kind: job.KindTrainJob, template: training.NetworkPolicyRestricted, ports: []int32{443, 9000}},
+		// An empty rule would be one that opens everything.
+		"a TrainJob, Restricted, without a way out": {kind: job.KindTrainJob, template: training.NetworkPolicyRestricted},
+	}
+	files := map[string]bool{}
+	for name, tc := range tests {
+		file := filepath.Join("testdata/networkpolicy", strings.NewReplacer(",", "", " ", "-").Replace(strings.ToLower(name))+".golden.yaml")
+		files[file] = true
+		t.Run(name, func(t *testing.T) {
+			made := &job.Job{Kind: tc.kind, Namespace: "team-a", Name: "resnet", NetworkPolicy: tc.template}
+			got, err := yaml.Marshal(NetworkPolicy(made, tc.ports))
+			if err != nil {
+				t.Fatal(err)
+			}
+			goldenfile.Check(t, file, got)
+		})
+	}
+	goldenfile.NoOthers(t, "testdata/networkpolicy/*", files)
+}

@@ -1,0 +1,229 @@
+package plan
+
+import (
+	"slices"
+	"strconv"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/trireme-mpi/trireme/api/training"
+	"github.com/trireme-mpi/trireme/internal/engine/gang"
+	"github.com/trireme-mpi/trireme/internal/engine/job"
+)
+
+// Stage is where a job stands, as far as its objects are concerned.
+type Stage string
+
+const (
+	// Initializing: data is fetched, and no node is requested yet.
+	Initializing Stage = "Initializing"
+	// Suspended: nothing of the job may run, and its workload is deleted.
+	Suspended Stage = "Suspended"
+	// Held: a queue or a quota holds the job back. There must be no pods; the
+	// workload stays.
+	Held Stage = "Held"
+	// Restarting: the pods of the last start must be gone before the next.
+	Restarting Stage = "Restarting"
+	// Active: launcher and workers run, or wait to be scheduled.
+	Active Stage = "Active"
+	// Finished: what is no longer needed is deleted.
+	Finished Stage = "Finished"
+)
+
+// Surroundings are what the plan must know of the cluster and of the operator.
+type Surroundings struct {
+	Delivery         Delivery
+	InitializerImage string
+	// ClusterDomain is what names of Services end in, such as cluster.local.
+	ClusterDomain string
+	Gang          gang.Backend
+	// EgressPorts stay open under a Restricted NetworkPolicy.
+	EgressPorts []int32
+}
+
+// State is what the plan must know of the job's pods.
+type State struct {
+	Stage Stage
+	// Restart is how often the job was restarted.
+	Restart int32
+	// Workload is the UID of the job's workload; empty if it does not exist.
+	Workload types.UID
+	// WorkersReady: a launcher that waits for them may start.
+	WorkersReady bool
+	// LauncherDone: the launcher's command has finished, whether or not its pod has.
+	LauncherDone bool
+	// Pods that exist.
+	Launchers, Workers, Initializers []*corev1.Pod
+	// Addresses are the EndpointSlices that exist.
+	Addresses []*discoveryv1.EndpointSlice
+}
+
+// Plan is what must exist and what must not. What exists is never changed:
+// templates are immutable, Kueue edits them, and a newer operator must not touch
+// running work.
+type Plan struct {
+	// Ensure is created first, in any order; Pods once that exists.
+	Ensure []gang.Object
+	Pods   []*corev1.Pod
+	Remove []gang.Object
+}
+
+// Of is the plan of a job.
+func Of(made *job.Job, state State, in Surroundings) Plan {
+	var plan Plan
+	switch state.Stage {
+	case Initializing:
+		if made.Initializer != nil {
+			plan.Ensure = own(made, initializing(made, in))
+			plan.Pods = []*corev1.Pod{initializerPod(made, state.Restart, in)}
+		}
+	case Suspended:
+		plan.Remove = slices.Concat(workloadKey(made, state), keys(made, allPods(state)), groupKeys(made, in), addressKeys(made, state))
+	case Held:
+		plan.Remove = slices.Concat(keys(made, slices.Concat(state.Launchers, state.Workers)), addressKeys(made, state))
+	case Restarting:
+		plan.Remove = keys(made, replaced(made, state))
+		if made.Kind.Traits().RestartsAsWhole {
+			plan.Remove = append(plan.Remove, addressKeys(made, state)...)
+		}
+	case Finished:
+		plan.Remove = finished(made, state, in)
+	default:
+		plan.Ensure = own(made, active(made, in))
+		plan.Pods = startPods(made, state, in)
+	}
+	return plan
+}
+
+// active is all that pods of a job refer to, and what stands for them.
+func active(made *job.Job, in Surroundings) []gang.Object {
+	objects := support(made, in)
+	if group := in.Gang.Group(made, Selector(made)); group != nil {
+		objects = append(objects, group)
+	}
+	return append(objects, workload(made))
+}
+
+// HoldsLauncherBack tells whether the launcher comes only after its workers. A gang is
+// scheduled as a whole or not at all: there the gate alone holds the launcher back.
+func HoldsLauncherBack(made *job.Job, state State, in Surroundings) bool {
+	return made.LauncherWaits && in.Gang.Name() == gang.None && !state.WorkersReady
+}
+
+// replaced are the pods that must be gone before a restart. An initializer that has
+// finished is kept for its log, and so is a launcher where the workers stay.
+func replaced(made *job.Job, state State) []*corev1.Pod {
+	if made.Kind.Traits().RestartsAsWhole {
+		initializers := slices.DeleteFunc(slices.Clone(state.Initializers), isOver)
+		return slices.Concat(state.Launchers, state.Workers, initializers)
+	}
+	return slices.DeleteFunc(slices.Concat(state.Launchers, state.Initializers), isOver)
+}
+
+// finished is what a finished job does not need. Keys always go.
+func finished(made *job.Job, state State, in Surroundings) []gang.Object {
+	remove := append(groupKeys(made, in), &corev1.Secret{ObjectMeta: key(made, NamesOf(made).Secret)})
+	remove = append(remove, addressKeys(made, state)...)
+	if made.Lifetime.CleanPodPolicy == cleanAll {
+		return slices.Concat(remove, workloadKey(made, state), keys(made, allPods(state)))
+	}
+	var pods []*corev1.Pod
+	if !state.LauncherDone {
+		pods = append(pods, state.Launchers...)
+	}
+	if made.Lifetime.CleanPodPolicy == cleanRunning {
+		pods = append(pods, state.Workers...)
+	}
+	pods = append(pods, state.Initializers...)
+	return append(remove, keys(made, slices.DeleteFunc(pods, isOver))...)
+}
+
+// Released are the launchers whose end is known, so that they need their finalizer
+// no longer.
+func Released(state State) (pods []*corev1.Pod) {
+	for _, pod := range state.Launchers {
+		known := state.Stage != Active && state.Stage != Initializing || RestartOf(pod) < state.Restart
+		if known && slices.Contains(pod.Finalizers, training.FinalizerLauncher) {
+			pods = append(pods, pod)
+		}
+	}
+	return pods
+}
+
+// RestartOf is the number of the restart that a pod was created for.
+func RestartOf(pod *corev1.Pod) int32 {
+	number, err := strconv.ParseInt(pod.Labels[training.LabelRestart], 10, 32)
+	if err != nil || number < 0 {
+		return 0
+	}
+	return int32(number)
+}
+
+// isOver tells whether a pod has finished, or has nothing left that runs: the kubelet
+// tells of its containers' end a moment before it tells of the pod's, and whoever
+// deletes the pod in between deletes its log.
+func isOver(pod *corev1.Pod) bool {
+	if pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {
+		return true
+	}
+	statuses := pod.Status.ContainerStatuses
+	return pod.Spec.RestartPolicy == corev1.RestartPolicyNever && len(statuses) > 0 && len(statuses) == len(pod.Spec.Containers) &&
+		!slices.ContainsFunc(statuses, func(status corev1.ContainerStatus) bool { return status.State.Terminated == nil })
+}
+
+func allPods(state State) []*corev1.Pod {
+	return slices.Concat(state.Launchers, state.Workers, state.Initializers)
+}
+
+// keys name pods to delete, and no others of their names.
+func keys(made *job.Job, pods []*corev1.Pod) (keys []gang.Object) {
+	for _, pod := range pods {
+		if pod.DeletionTimestamp != nil {
+			continue
+		}
+		one := &corev1.Pod{ObjectMeta: key(made, pod.Name)}
+		one.UID = pod.UID
+		keys = append(keys, one)
+	}
+	return keys
+}
+
+func groupKeys(made *job.Job, in Surroundings) []gang.Object {
+	if group := in.Gang.Group(made, nil); group != nil {
+		return []gang.Object{group}
+	}
+	return nil
+}
+
+func key(made *job.Job, name string) metav1.ObjectMeta {
+	return metav1.ObjectMeta{Namespace: made.Namespace, Name: name}
+}
+
+// object is the metadata of something that belongs to a job.
+func object(made *job.Job, name string) metav1.ObjectMeta {
+	return metav1.ObjectMeta{Namespace: made.Namespace, Name: name, Labels: Selector(made)}
+}
+
+// own makes the job the owner of objects: they go with it, and a job that is
+// deleted in the foreground waits for them.
+func own(made *job.Job, objects []gang.Object) []gang.Object {
+	owner := OwnerOf(made)
+	for _, object := range objects {
+		object.SetOwnerReferences([]metav1.OwnerReference{owner})
+	}
+	return objects
+}
+
+// OwnerOf is the reference by which objects belong to a job.
+func OwnerOf(made *job.Job) metav1.OwnerReference {
+	return controller(made.Kind.Traits().APIVersion, string(made.Kind), made.Name, made.UID)
+}
+
+func controller(version, kind, name string, uid types.UID) metav1.OwnerReference {
+	return metav1.OwnerReference{
+		APIVersion: version, Kind: kind, Name: name, UID: uid, Controller: new(true), BlockOwnerDeletion: new(true),
+	}
+}

@@ -1,0 +1,260 @@
+// Package plan is what must exist for a job, as a pure function of the model:
+// the same job gives the same objects, byte for byte.
+package plan
+
+import (
+	"fmt"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/trireme-mpi/trireme/internal/agent/protocol"
+	"github.com/trireme-mpi/trireme/internal/engine/job"
+	"github.com/trireme-mpi/trireme/internal/engine/mpi"
+)
+
+// RunningAnnotation is set on a launcher's pod to the time since when all workers
+// run; the agent's patience starts there.
+const RunningAnnotation = "training.kubeflow.org/workers-running-at"
+
+// GateContainer is the init container that holds a launcher back which runs its
+// image's entrypoint.
+const GateContainer = "trireme-gate"
+
+const (
+	hostfileFile    = "hostfile"
+	discoverFile    = "discover_hosts.sh"
+	keysVolume      = "trireme-keys"
+	hostfileVolume  = "trireme-hostfile"
+	clockVolume     = "trireme-clock"
+	sharedVolume    = "trireme-shm"
+	temporaryVolume = "trireme-tmp"
+	sshPort         = "trireme-ssh"
+)
+
+// Parts are the objects that pods refer to by name.
+type Parts struct {
+	Secret   string
+	Hostfile string
+	Delivery Delivery
+}
+
+// WorkerPod is the template of a job's workers.
+func WorkerPod(made *job.Job, parts Parts) corev1.PodTemplateSpec {
+	template := *made.Worker.Template.DeepCopy()
+	pod := &template.Spec
+	container := &pod.Containers[0]
+	addScratch(pod)
+	if !made.WorkersRunAgent() {
+		addImageKeys(pod, made, parts.Secret)
+		return template
+	}
+	container.Command = []string{protocol.Path, "worker"}
+	addKeys(pod, parts.Secret, protocol.HostKey, protocol.AuthorizedKeys)
+	setVariable(container, protocol.GraceVariable, workerGrace(pod).String())
+	answersOnPort(container)
+	AddAgent(pod, parts.Delivery)
+	return template
+}
+
+// workerGrace leaves the agent some of the time that Kubernetes gives the pod.
+func workerGrace(pod *corev1.PodSpec) time.Duration {
+	seconds := int64(30)
+	if pod.TerminationGracePeriodSeconds != nil {
+		seconds = *pod.TerminationGracePeriodSeconds
+	}
+	return time.Duration(max(seconds*2/3, 1)) * time.Second
+}
+
+// LauncherPod is the template of a job's launcher.
+func LauncherPod(made *job.Job, parts Parts) corev1.PodTemplateSpec {
+	template := *made.Launcher.Template.DeepCopy()
+	pod := &template.Spec
+	container := &pod.Containers[0]
+	addScratch(pod)
+	addLauncherFiles(pod, made, parts)
+	for _, variable := range launcherVariables(made) {
+		setVariable(container, variable.Name, variable.Value)
+	}
+	if path := container.TerminationMessagePath; path != "" {
+		setVariable(container, protocol.ReportVariable, path)
+	}
+	if len(container.Command) == 0 {
+		// The image's entrypoint stays in charge, with or without args; the gate
+		// goes before it.
+		addGate(pod, made, parts)
+		if made.WorkersRunAgent() {
+			AddAgent(pod, parts.Delivery)
+		}
+		return template
+	}
+	container.Command = slices.Concat([]string{protocol.Path, "launch", "--"}, container.Command, container.Args)
+	container.Args = nil
+	answersOnPort(container)
+	AddAgent(pod, parts.Delivery)
+	return template
+}
+
+// addLauncherFiles mounts the hostfile, the keys and the clock of the gate.
+func addLauncherFiles(pod *corev1.PodSpec, made *job.Job, parts Parts) {
+	container := &pod.Containers[0]
+	pod.Volumes = append(pod.Volumes,
+		corev1.Volume{Name: hostfileVolume, VolumeSource: corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{
+			LocalObjectReference: corev1.LocalObjectReference{Name: parts.Hostfile}, DefaultMode: new(int32(0o555)),
+		}}},
+		corev1.Volume{Name: clockVolume, VolumeSource: corev1.VolumeSource{DownwardAPI: &corev1.DownwardAPIVolumeSource{
+			Items: []corev1.DownwardAPIVolumeFile{{
+				Path:     path.Base(protocol.ClockFile),
+				FieldRef: &corev1.ObjectFieldSelector{FieldPath: fmt.Sprintf("metadata.annotations['%s']", RunningAnnotation)},
+			}},
+		}}})
+	mount(container, hostfileVolume, job.HostfileDirectory)
+	mount(container, clockVolume, job.ClockDirectory)
+	if made.WorkersRunAgent() {
+		addKeys(pod, parts.Secret, protocol.ClientKey, protocol.HostPublicKey)
+	} else {
+		addImageKeys(pod, made, parts.Secret)
+	}
+}
+
+// addGate holds a launcher back that runs its image's entrypoint.
+func addGate(pod *corev1.PodSpec, made *job.Job, parts Parts) {
+	// The arguments of mpirun may say which ports it uses.
+	gate := agentContainer(GateContainer, pod, parts.Delivery.Image, append([]string{"gate"}, pod.Containers[0].Args...)...)
+	for _, mounted := range pod.Containers[0].VolumeMounts {
+		// An image's own ssh logs in by itself; its gate needs no key.
+		needsKeys := mounted.Name == keysVolume && made.WorkersRunAgent()
+		if mounted.Name == hostfileVolume || mounted.Name == clockVolume || needsKeys {
+			gate.VolumeMounts = append(gate.VolumeMounts, mounted)
+		}
+	}
+	// With what the user says about it.
+	for _, variable := range pod.Containers[0].Env {
+		if strings.HasPrefix(variable.Name, protocol.VariablePrefix) || mpi.SetsPorts(variable.Name) {
+			gate.Env = append(gate.Env, variable)
+		}
+	}
+	pod.Volumes = append(pod.Volumes, corev1.Volume{Name: "trireme-gate", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}})
+	gate.VolumeMounts = append(gate.VolumeMounts, corev1.VolumeMount{Name: "trireme-gate", MountPath: "/tmp"})
+	pod.InitContainers = append(pod.InitContainers, gate)
+	addPullSecrets(pod, parts.Delivery.PullSecrets)
+}
+
+// launcherVariables are what mpirun and the agent are told.
+func launcherVariables(made *job.Job) []corev1.EnvVar {
+	launch := mpi.Launch{Hostfile: path.Join(job.HostfileDirectory, hostfileFile), Slots: int(made.Slots), Agent: protocol.Path}
+	if !made.WorkersRunAgent() {
+		// As mpi-operator has it; the gate has passed, so this is for the last moment.
+		launch.Agent, launch.SSHOptions = "", "-o ConnectionAttempts=10"
+	}
+	variables := agentVariables(made)
+	if made.TagOutput {
+		variables = append(variables, corev1.EnvVar{Name: protocol.TagOutputVariable, Value: string(made.MPI)})
+	}
+	for _, variable := range mpi.Environment(launch) {
+		variables = append(variables, corev1.EnvVar{Name: variable.Name, Value: variable.Value})
+	}
+	return variables
+}
+
+func agentVariables(made *job.Job) []corev1.EnvVar {
+	return []corev1.EnvVar{
+		{Name: protocol.ClockVariable, Value: protocol.ClockFile},
+		{Name: protocol.HostfileVariable, Value: path.Join(job.HostfileDirectory, hostfileFile)},
+		{Name: protocol.ImageSSHVariable, Value: strconv.FormatBool(!made.WorkersRunAgent())},
+		{Name: protocol.RequireAllHostsVariable, Value: strconv.FormatBool(made.RequireAllHosts)},
+	}
+}
+
+// setVariable sets a variable unless the user has: it is theirs to overrule.
+func setVariable(container *corev1.Container, name, value string) {
+	addVariable(container, corev1.EnvVar{Name: name, Value: value})
+}
+
+func addVariable(container *corev1.Container, variable corev1.EnvVar) {
+	if !slices.ContainsFunc(container.Env, func(own corev1.EnvVar) bool { return own.Name == variable.Name }) {
+		container.Env = append(container.Env, variable)
+	}
+}
+
+// addKeys mounts the halves of the job's keys that a role needs. They are
+// readable for any user, because the pod's is not known, and nobody else is in
+// the container.
+func addKeys(pod *corev1.PodSpec, secret string, files ...string) {
+	source := &corev1.SecretVolumeSource{SecretName: secret, DefaultMode: new(int32(0o444))}
+	for _, file := range files {
+		source.Items = append(source.Items, corev1.KeyToPath{Key: file, Path: file})
+	}
+	pod.Volumes = append(pod.Volumes, corev1.Volume{Name: keysVolume, VolumeSource: corev1.VolumeSource{Secret: source}})
+	mount(&pod.Containers[0], keysVolume, job.KeyDirectory)
+}
+
+// addImageKeys mounts the client's pair where an image with an sshd of its own
+// looks for it. OpenSSH refuses a key of the user's own that others can read, and
+// root owns the files of a Secret.
+func addImageKeys(pod *corev1.PodSpec, made *job.Job, secret string) {
+	mode := int32(0o644)
+	if path.Clean(made.SSHDirectory) == job.RootSSHDirectory || job.MainRunsAsRoot(pod) {
+		mode = 0o600
+	}
+	source := &corev1.SecretVolumeSource{SecretName: secret, DefaultMode: &mode}
+	for _, file := range []string{protocol.ClientKey, protocol.ClientPublicKey, protocol.AuthorizedKeys} {
+		source.Items = append(source.Items, corev1.KeyToPath{Key: file, Path: file})
+	}
+	pod.Volumes = append(pod.Volumes, corev1.Volume{Name: keysVolume, VolumeSource: corev1.VolumeSource{Secret: source}})
+	mount(&pod.Containers[0], keysVolume, made.SSHDirectory)
+}
+
+// answersOnPort makes a container ready once the agent's port is open.
+func answersOnPort(container *corev1.Container) {
+	port := intstr.FromString(sshPort)
+	if slices.ContainsFunc(container.Ports, isAgentPort) {
+		// A user who knows the port may have listed it, under another name.
+		port = intstr.FromInt32(protocol.Port)
+	} else {
+		container.Ports = append(container.Ports, corev1.ContainerPort{Name: sshPort, ContainerPort: protocol.Port, Protocol: corev1.ProtocolTCP})
+	}
+	if container.ReadinessProbe == nil {
+		container.ReadinessProbe = &corev1.Probe{
+			ProbeHandler:  corev1.ProbeHandler{TCPSocket: &corev1.TCPSocketAction{Port: port}},
+			PeriodSeconds: 2,
+		}
+	}
+}
+
+func isAgentPort(port corev1.ContainerPort) bool {
+	return port.ContainerPort == protocol.Port && (port.Protocol == "" || port.Protocol == corev1.ProtocolTCP)
+}
+
+// addScratch gives MPI room: the 64 MiB of /dev/shm that containers have are too
+// little for several ranks, and a read-only root has no /tmp.
+func addScratch(pod *corev1.PodSpec) {
+	container := &pod.Containers[0]
+	if !mounted(container, "/dev/shm") {
+		pod.Volumes = append(pod.Volumes, corev1.Volume{Name: sharedVolume,
+			VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{Medium: corev1.StorageMediumMemory}}})
+		container.VolumeMounts = append(container.VolumeMounts, corev1.VolumeMount{Name: sharedVolume, MountPath: "/dev/shm"})
+	}
+	if context := container.SecurityContext; context != nil && context.ReadOnlyRootFilesystem != nil && *context.ReadOnlyRootFilesystem && !mounted(container, "/tmp") {
+		pod.Volumes = append(pod.Volumes, corev1.Volume{Name: temporaryVolume, VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}})
+		container.VolumeMounts = append(container.VolumeMounts, corev1.VolumeMount{Name: temporaryVolume, MountPath: "/tmp"})
+	}
+}
+
+func mounted(container *corev1.Container, directory string) bool {
+	return slices.ContainsFunc(container.VolumeMounts, func(mount corev1.VolumeMount) bool { return path.Clean(mount.MountPath) == directory })
+}
+
+// Hostfile lists hosts, in the form that the job's MPI reads.
+func Hostfile(made *job.Job, hosts []string) string {
+	lines := make([]mpi.Host, len(hosts))
+	for i, host := range hosts {
+		lines[i] = mpi.Host{Name: host, Slots: int(made.Slots)}
+	}
+	return mpi.Hostfile(mpi.Implementation(made.MPI), lines)
+}

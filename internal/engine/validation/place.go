@@ -1,0 +1,226 @@
+package validation
+
+import (
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	psaapi "k8s.io/pod-security-admission/api"
+	psapolicy "k8s.io/pod-security-admission/policy"
+
+	"github.com/trireme-mpi/trireme/internal/engine/job"
+	"github.com/trireme-mpi/trireme/internal/engine/quota"
+)
+
+// place is a job and the place it shall run in: what only the cluster knows.
+// Both kinds are asked the same questions.
+type place struct {
+	rules            *Rules
+	findings         *Findings
+	job              *job.Job
+	in               *Surroundings
+	launcher, worker pods
+	// Where faults of the job as a whole stand.
+	name, workers, slots, priorityClass *field.Path
+	minWorkers                          int64
+	// quotaHeadline is the first line of a quota fault; available may be empty.
+	quotaHeadline func(requested, available string) string
+}
+
+func (place *place) check() {
+	place.nameIsFree()
+	place.priorityClassExists()
+	// What this cluster's namespace allows says nothing about another's.
+	elsewhere := place.job.ManagedBy != ""
+	place.rules.workerResources(place.findings, place.worker, place.in, elsewhere)
+	slotsMatchGPUs(place.findings, place.slots, place.job.Slots, &place.job.Worker.Template.Spec)
+	place.quota()
+	if !elsewhere {
+		place.limitRanges()
+		place.podSecurity()
+	}
+}
+
+// nameIsFree: the children of both kinds have the same names.
+func (place *place) nameIsFree() {
+	if other := place.in.OtherKind; other != "" {
+		place.findings.refuse(field.Invalid(place.name, place.job.Name,
+			fmt.Sprintf("there is %s %s of this name in the namespace; their pods would have the same names", article(other), other)))
+	}
+}
+
+func article(kind job.Kind) string {
+	if kind == job.KindMPIJob {
+		return "an"
+	}
+	return "a"
+}
+
+func (place *place) priorityClassExists() {
+	missing := func(at *field.Path, name string) {
+		place.findings.refuse(field.Invalid(at, name, "there is no PriorityClass of this name; kubectl get priorityclasses lists those there are"))
+	}
+	own := place.job.Gang.PriorityClass
+	if own != "" && !place.in.HasPriorityClass(own) {
+		missing(place.priorityClass, own)
+	}
+	for _, pods := range []pods{place.launcher, place.worker} {
+		if name := pods.Template.Spec.PriorityClassName; name != "" && name != own && !place.in.HasPriorityClass(name) {
+			missing(pods.priorityClass, name)
+		}
+	}
+}
+
+// stored is a pod as Kubernetes will store it, as far as quotas look at it.
+func stored(pod *corev1.PodSpec, in *Surroundings) *corev1.PodSpec {
+	pod = quota.WithLimitRanges(pod, in.LimitRanges)
+	if pod.PriorityClassName == "" {
+		pod.PriorityClassName = in.DefaultPriorityClass
+	}
+	return pod
+}
+
+func (place *place) limitRanges() {
+	if len(place.in.LimitRanges) == 0 {
+		return
+	}
+	for _, pods := range []pods{place.launcher, place.worker} {
+		if pods.Replicas < 1 {
+			continue
+		}
+		for _, complaint := range quota.OutOfRange(stored(&pods.Template.Spec, place.in), place.in.LimitRanges) {
+			place.findings.refuse(field.Forbidden(pods.resources, complaint))
+		}
+	}
+}
+
+func (place *place) quota() {
+	if len(place.in.Quotas) == 0 || place.job.Launcher.Replicas < 0 || place.job.Worker.Replicas < 0 {
+		return
+	}
+	if reason := place.waits(); reason != "" {
+		place.findings.warn(place.workers, "%s, so the namespace's quota is looked at when its pods are created", reason)
+		return
+	}
+	demand := Demand(place.job, place.in, place.minWorkers)
+	quotas := place.in.Quotas
+	for _, pods := range []struct {
+		spec *corev1.PodSpec
+		pods
+	}{{demand.Launcher.Spec, place.launcher}, {demand.Workers.Spec, place.worker}} {
+		if pods.Replicas == 0 {
+			continue
+		}
+		for _, unstated := range quota.UnstatedResources(pods.spec, quotas) {
+			place.findings.refuse(field.Required(pods.resources, fmt.Sprintf(
+				"container %s must state %s, because the quota %s of the namespace counts it", unstated.Container, unstated.Resource, unstated.Quota)))
+		}
+	}
+	shortages := quota.Shortages(demand, quotas)
+	if len(shortages) == 0 {
+		return
+	}
+	requested, available := quota.Brief(shortages)
+	if place.in.HidesQuota {
+		place.findings.refuse(field.Forbidden(place.workers, place.quotaHeadline(requested, "")+"\n"+quota.ExplainWithoutFigures(demand, shortages)))
+		return
+	}
+	running := 0
+	if place.in.RunningJobs != nil {
+		running = place.in.RunningJobs()
+	}
+	place.findings.refuse(field.Forbidden(place.workers, place.quotaHeadline(requested, available)+"\n"+
+		quota.Explain(demand, shortages, quota.FittingWorkers(demand, quotas), running)))
+}
+
+// waits says why a job has no pods yet.
+func (place *place) waits() string {
+	switch {
+	case place.job.Suspended:
+		return "the job is suspended"
+	case place.job.Queue != "":
+		return fmt.Sprintf("the job waits in queue %s", place.job.Queue)
+	case place.job.ManagedBy != "":
+		return fmt.Sprintf("the job is run by %s", place.job.ManagedBy)
+	}
+	return ""
+}
+
+// Demand is what a job asks of its namespace, as Kubernetes will count it.
+func Demand(made *job.Job, in *Surroundings, minWorkers int64) *quota.Demand {
+	return &quota.Demand{
+		Launcher:   quota.Pods{Count: int64(made.Launcher.Replicas), Spec: stored(&made.Launcher.Template.Spec, in)},
+		Workers:    quota.Pods{Count: int64(made.Worker.Replicas), Spec: stored(&made.Worker.Template.Spec, in)},
+		Objects:    made.Objects(),
+		MinWorkers: minWorkers,
+	}
+}
+
+var (
+	// podSecurity is the code that decides about pods in the API server itself.
+	podSecurity = func() psapolicy.Evaluator {
+		evaluator, err := psapolicy.NewEvaluator(psapolicy.DefaultChecks(), nil)
+		if err != nil {
+			panic(err) // The checks are constants of the library.
+		}
+		return evaluator
+	}()
+	restricted = psaapi.LevelVersion{Level: psaapi.LevelRestricted, Version: psaapi.LatestVersion()}
+	// unlabelled is what holds where a namespace says nothing.
+	unlabelled = psaapi.Policy{Enforce: psaapi.LevelVersion{Level: psaapi.LevelPrivileged, Version: psaapi.LatestVersion()}}
+)
+
+// podSecurity tells at once what would be told by pods that never come. What the
+// namespace allows but "restricted" does not is worth a warning.
+func (place *place) podSecurity() {
+	enforced := enforcedLevel(place.in.NamespaceLabels)
+	for _, pods := range []pods{place.launcher, place.worker} {
+		if len(pods.Template.Spec.Containers) == 0 {
+			continue
+		}
+		template := withVolumeSources(&pods.Template)
+		detail := violation(enforced, template)
+		if detail != "" && !place.rules.PodSecurityWarns {
+			place.findings.refuse(field.Forbidden(pods.at, fmt.Sprintf(
+				"%s pods violate PodSecurity %q of the namespace: %s", pods.role, enforced.String(), detail)))
+		} else if detail != "" {
+			place.findings.warn(pods.at, "%s pods would violate PodSecurity %q: %s", pods.role, enforced.String(), detail)
+		} else if detail := violation(restricted, template); detail != "" {
+			place.findings.warn(pods.at, "%s pods would violate PodSecurity %q: %s", pods.role, restricted.String(), detail)
+		}
+	}
+}
+
+// enforcedLevel is what the labels of a namespace say. One that cannot be read
+// counts as restricted, as in the API server.
+func enforcedLevel(labels map[string]string) psaapi.LevelVersion {
+	policy, _ := psaapi.PolicyToEvaluate(labels, unlabelled)
+	return policy.Enforce
+}
+
+// PodSecurity is the level that a namespace holds pods to, and what a template
+// violates of it; nothing if it is in order.
+func PodSecurity(namespaceLabels map[string]string, template *corev1.PodTemplateSpec) (level, violated string) {
+	enforced := enforcedLevel(namespaceLabels)
+	return enforced.String(), violation(enforced, withVolumeSources(template))
+}
+
+// withVolumeSources is the template as Kubernetes stores it: a volume that does not
+// say what it is, is an emptyDir.
+func withVolumeSources(template *corev1.PodTemplateSpec) *corev1.PodTemplateSpec {
+	template = template.DeepCopy()
+	for i := range template.Spec.Volumes {
+		if volume := &template.Spec.Volumes[i]; volume.VolumeSource == (corev1.VolumeSource{}) {
+			volume.EmptyDir = &corev1.EmptyDirVolumeSource{}
+		}
+	}
+	return template
+}
+
+func violation(level psaapi.LevelVersion, template *corev1.PodTemplateSpec) string {
+	result := psapolicy.AggregateCheckResults(podSecurity.EvaluatePod(level, &template.ObjectMeta, &template.Spec))
+	if result.Allowed {
+		return ""
+	}
+	return result.ForbiddenDetail()
+}

@@ -1,0 +1,143 @@
+package validation
+
+import (
+	"fmt"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/trireme-mpi/trireme/internal/engine/job"
+)
+
+// tooMuch is more than any machine has, and keeps sums away from the ends of
+// what can be counted.
+var tooMuch = resource.MustParse("1Ei")
+
+func (check *podCheck) resources(at *field.Path, resources *corev1.ResourceRequirements) {
+	for _, part := range []struct {
+		name string
+		list corev1.ResourceList
+	}{{"requests", resources.Requests}, {"limits", resources.Limits}} {
+		for _, name := range job.ResourceNames(part.list) {
+			check.quantity(at.Child(part.name).Key(string(name)), name, part.list[name])
+		}
+	}
+	for _, name := range job.ResourceNames(resources.Limits) {
+		limit, request := resources.Limits[name], resources.Requests[name]
+		if limit.Sign() >= 0 && request.Cmp(limit) > 0 {
+			check.findings.refuse(field.Invalid(at.Child("limits").Key(string(name)), limit.String(),
+				fmt.Sprintf("must be at least the request, %s", request.String())))
+		}
+	}
+	for _, name := range job.ResourceNames(resources.Requests) {
+		request := resources.Requests[name]
+		limit, limited := resources.Limits[name]
+		if countable(name) && (!limited || limit.Cmp(request) > 0) {
+			check.findings.refuse(field.Invalid(at.Child("requests").Key(string(name)), request.String(),
+				fmt.Sprintf("%s cannot be shared: the limit must be there and be the same; a limit alone is enough", name)))
+		}
+	}
+}
+
+func (check *podCheck) quantity(at *field.Path, name corev1.ResourceName, quantity resource.Quantity) {
+	switch {
+	case !isResource(name):
+		check.findings.refuse(field.Invalid(at, name, "is no resource; those of devices are written like nvidia.com/gpu"))
+	case quantity.Sign() < 0:
+		check.findings.refuse(field.Invalid(at, quantity.String(), "must not be negative"))
+	case quantity.Cmp(tooMuch) > 0:
+		check.findings.refuse(field.Invalid(at, quantity.String(), "is more than any node has"))
+	case countable(name) && quantity.MilliValue()%1000 != 0:
+		check.findings.refuse(field.Invalid(at, quantity.String(), "must be a whole number"))
+	}
+}
+
+// isResource tells whether a pod may ask for something of this name.
+func isResource(name corev1.ResourceName) bool {
+	switch name {
+	case corev1.ResourceCPU, corev1.ResourceMemory, corev1.ResourceEphemeralStorage:
+		return true
+	}
+	return strings.HasPrefix(string(name), corev1.ResourceHugePagesPrefix) ||
+		strings.Contains(string(name), "/") && len(utilvalidation.IsQualifiedName(string(name))) == 0
+}
+
+// countable resources are given whole and to one container: devices and huge
+// pages.
+func countable(name corev1.ResourceName) bool {
+	return strings.Contains(string(name), "/") || strings.HasPrefix(string(name), corev1.ResourceHugePagesPrefix)
+}
+
+// pods are the pods of one role, and where in the object their parts stand.
+type pods struct {
+	role string
+	job.Role
+	at        *field.Path
+	resources *field.Path
+	// priorityClass is where the pods' own is named.
+	priorityClass *field.Path
+}
+
+// workerResources applies the rules about what a worker must ask for. The nodes
+// of a job that runs elsewhere are not those of this cluster.
+func (rules *Rules) workerResources(findings *Findings, worker pods, in *Surroundings, elsewhere bool) {
+	if worker.Replicas == 0 {
+		return
+	}
+	// A LimitRange may ask for a worker that asks for nothing by itself; the
+	// least that a worker may ask for binds only its own words.
+	asked, given := nonZero(job.Requests(&worker.Template.Spec)), nonZero(job.Requests(stored(&worker.Template.Spec, in)))
+	switch {
+	case len(given) == 0:
+		findings.refuse(field.Required(worker.resources, "Worker pod missing resource requests"))
+	case len(asked) > 0 && onlyGPUs(given):
+		findings.warn(worker.resources, "workers ask for GPUs only; without CPU and memory requests they can be placed on a node that has too little of either")
+	}
+	for _, least := range []struct {
+		name     corev1.ResourceName
+		quantity resource.Quantity
+	}{{corev1.ResourceCPU, rules.Limits.MinCPU}, {corev1.ResourceMemory, rules.Limits.MinMemory}} {
+		if request, found := asked[least.name]; found && request.Sign() > 0 && request.Cmp(least.quantity) < 0 {
+			findings.refuse(field.Invalid(worker.resources.Child("requests").Key(string(least.name)), request.String(),
+				fmt.Sprintf("a worker must ask for at least %s %s", least.quantity.String(), least.name)))
+		}
+	}
+	if in.AnyNodeHas == nil || elsewhere {
+		return
+	}
+	for _, name := range job.ResourceNames(asked) {
+		if job.IsGPU(name) && !in.AnyNodeHas(name) {
+			findings.warn(worker.resources, "no node of this cluster has %s now; the job will wait until one has", name)
+		}
+	}
+}
+
+func nonZero(list corev1.ResourceList) corev1.ResourceList {
+	asked := corev1.ResourceList{}
+	for name, quantity := range list {
+		if !quantity.IsZero() {
+			asked[name] = quantity
+		}
+	}
+	return asked
+}
+
+func onlyGPUs(list corev1.ResourceList) bool {
+	for name := range list {
+		if !job.IsGPU(name) {
+			return false
+		}
+	}
+	return true
+}
+
+// slotsMatchGPUs warns where MPI processes and GPUs do not come in pairs.
+func slotsMatchGPUs(findings *Findings, at *field.Path, slots int32, worker *corev1.PodSpec) {
+	gpus := job.GPUs(job.Requests(worker))
+	if !gpus.IsZero() && gpus.CmpInt64(int64(slots)) != 0 {
+		findings.warn(at, "%d slots and %s GPUs a worker; usually one MPI process runs on each GPU", slots, gpus)
+	}
+}

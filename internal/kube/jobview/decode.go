@@ -1,0 +1,28 @@
+package jobview
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	kjson "sigs.k8s.io/json"
+
+	"github.com/trireme-mpi/trireme/internal/engine/job"
+)
+
+// Decode reads a job of a kind. Fields that there are not, or twice, would be lost
+// without a word: they are told.
+func (kind *Kind) Decode(document []byte) (object client.Object, unknown []error, err error) {
+	object = kind.NewObject()
+	if err := job.CheckQuantities(document); err != nil {
+		return object, nil, err
+	}
+	unknown, err = kjson.UnmarshalStrict(document, object)
+	if wrong, is := errors.AsType[*json.UnmarshalTypeError](err); is && wrong.Field == "" {
+		err = fmt.Errorf("it is a JSON %s, and not an object", wrong.Value)
+	} else if is {
+		err = fmt.Errorf("%s takes %s, and not a %s", wrong.Field, wrong.Type, wrong.Value)
+	}
+	return object, unknown, err
+}

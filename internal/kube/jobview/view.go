@@ -1,0 +1,234 @@
+// Package jobview is a job of either kind as its users see it, whichever way they
+// look at it.
+package jobview
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/trireme-mpi/trireme/api/training"
+	"github.com/trireme-mpi/trireme/api/v2alpha1"
+	"github.com/trireme-mpi/trireme/api/v2beta1"
+	"github.com/trireme-mpi/trireme/internal/engine/config"
+	"github.com/trireme-mpi/trireme/internal/engine/diagnosis"
+	"github.com/trireme-mpi/trireme/internal/engine/job"
+	"github.com/trireme-mpi/trireme/internal/engine/mpi"
+)
+
+// View is a job of either kind as its users see it.
+type View struct {
+	client.Object
+	Kind *Kind
+	diagnosis.Previous
+	Conditions []metav1.Condition
+	// Suspend is what the user, or a queue, asks for.
+	Suspend bool
+}
+
+// Of reads a job.
+func Of(object client.Object) *View {
+	switch read := object.(type) {
+	case *v2alpha1.TrainJob:
+		return &View{Object: read, Kind: TrainJobs, Previous: diagnosis.FromTrainJob(read), Conditions: read.Status.Conditions, Suspend: isTrue(read.Spec.Suspend)}
+	case *v2beta1.MPIJob:
+		seen := &View{Object: read, Kind: MPIJobs, Previous: diagnosis.FromMPIJob(read), Suspend: isTrue(read.Spec.RunPolicy.Suspend)}
+		for _, condition := range read.Status.Conditions {
+			seen.Conditions = append(seen.Conditions, metav1.Condition{
+				Type: string(condition.Type), Status: metav1.ConditionStatus(condition.Status), Reason: condition.Reason,
+				Message: condition.Message, LastTransitionTime: condition.LastTransitionTime,
+			})
+		}
+		return seen
+	default:
+		panic(fmt.Sprintf("%T is no job", object))
+	}
+}
+
+func isTrue(value *bool) bool { return value != nil && *value }
+
+// stateRestarting: the job failed and is restarted.
+const stateRestarting = "Restarting"
+
+// States are all that State says.
+var States = []string{
+	"Submitted", "Queued", "Suspended",
+	string(training.PhasePending), stateRestarting, string(training.PhaseRunning), string(training.PhaseSucceeded), string(training.PhaseFailed),
+	"Deleting",
+}
+
+// State is how a job stands, in one word.
+func (view *View) State() string {
+	switch {
+	case view.GetDeletionTimestamp() != nil:
+		return "Deleting"
+	case view.Finished():
+		return string(view.Phase)
+	case view.Queued:
+		return "Queued"
+	case view.Suspend || view.Suspended:
+		return "Suspended"
+	case view.Phase == "":
+		return "Submitted"
+	case view.IsRestarting():
+		return stateRestarting
+	default:
+		return string(view.Phase)
+	}
+}
+
+// IsRestarting tells whether the job failed and is restarted: it waits for the
+// restart, or its new pods do not run yet.
+func (view *View) IsRestarting() bool {
+	return view.Restart != nil && view.Phase == training.PhasePending && !view.Suspend && !view.Suspended
+}
+
+// Explanation says why a job stands as it does, in the operator's words.
+func (view *View) Explanation() string {
+	if view.Phase == training.PhaseFailed {
+		return view.FailureMessage
+	}
+	if wait := view.QuotaWait; wait != nil && !view.Finished() && !view.Suspend && !view.Suspended {
+		return strings.TrimSuffix(fmt.Sprintf("Waiting for quota %s", wait.Name), " ") + ": " + wait.Message
+	}
+	ask := []string{string(v2beta1.JobSuspended), string(v2beta1.JobPending)}
+	if view.Kind == TrainJobs {
+		ask = []string{v2alpha1.ConditionSuspended}
+	}
+	for _, question := range ask {
+		if condition := meta.FindStatusCondition(view.Conditions, question); condition != nil && condition.Status == metav1.ConditionTrue {
+			return condition.Message
+		}
+	}
+	for _, question := range []string{v2alpha1.ConditionTrainingComplete, string(v2beta1.JobSucceeded), string(v2beta1.JobRunning)} {
+		if condition := meta.FindStatusCondition(view.Conditions, question); condition != nil {
+			return condition.Message
+		}
+	}
+	return "The operator has not looked at the job yet"
+}
+
+// Workers that the job asks for, if it says so itself.
+func (view *View) Workers() string {
+	if view.ReadyWorkers != "" {
+		return view.ReadyWorkers
+	}
+	switch read := view.Object.(type) {
+	case *v2alpha1.TrainJob:
+		if read.Spec.Trainer.NumNodes != nil {
+			return fmt.Sprintf("0/%d", *read.Spec.Trainer.NumNodes)
+		}
+	case *v2beta1.MPIJob:
+		if worker := read.Spec.MPIReplicaSpecs[v2beta1.MPIReplicaTypeWorker]; worker != nil {
+			count := int32(1)
+			if worker.Replicas != nil {
+				count = *worker.Replicas
+			}
+			return fmt.Sprintf("0/%d", count)
+		}
+	}
+	return "-"
+}
+
+// Ran is how long a job ran, or runs.
+func (view *View) Ran(now time.Time) (time.Duration, bool) {
+	if view.StartTime == nil {
+		return 0, false
+	}
+	end := now
+	if view.CompletionTime != nil {
+		end = view.CompletionTime.Time
+	} else if view.Finished() {
+		return 0, false
+	}
+	return max(end.Sub(view.StartTime.Time), 0), true
+}
+
+// Reached is when a step was reached.
+func (view *View) Reached(step training.TimelineStep) (time.Time, bool) {
+	index := slices.IndexFunc(view.Timeline, func(entry training.TimelineEntry) bool { return entry.Step == step })
+	if index < 0 {
+		return time.Time{}, false
+	}
+	return view.Timeline[index].Time.Time, true
+}
+
+// Named is how the job is written in commands and messages.
+func (view *View) Named() string { return view.Kind.Command + "/" + view.GetName() }
+
+// Model is the job with every default, as the operator sees it: where the operator
+// is configured otherwise, its defaults are not known here. A TrainJob's runtime is
+// read; ErrNoRuntime if it is gone.
+func (view *View) Model(ctx context.Context, reader client.Reader) (*job.Job, error) {
+	defaults := config.Default().JobDefaults()
+	switch read := view.Object.(type) {
+	case *v2beta1.MPIJob:
+		return job.FromMPIJob(read, defaults), nil
+	case *v2alpha1.TrainJob:
+		runtime, err := RuntimeOf(ctx, reader, read)
+		if err != nil {
+			return nil, err
+		}
+		return job.FromTrainJob(read, runtime, defaults), nil
+	default:
+		panic(fmt.Sprintf("%T is no job", view.Object))
+	}
+}
+
+// ErrNoRuntime: the runtime that a TrainJob names is not there.
+var ErrNoRuntime = errors.New("the job's runtime is not there")
+
+// RuntimeOf reads the runtime that a TrainJob names.
+func RuntimeOf(ctx context.Context, reader client.Reader, trainJob *v2alpha1.TrainJob) (*v2alpha1.TrainingRuntimeSpec, error) {
+	ref := &trainJob.Spec.RuntimeRef
+	var err error
+	var spec *v2alpha1.TrainingRuntimeSpec
+	if ref.Kind == v2alpha1.RuntimeKindNamespaced {
+		var runtime v2alpha1.TrainingRuntime
+		err, spec = reader.Get(ctx, client.ObjectKey{Namespace: trainJob.Namespace, Name: ref.Name}, &runtime), &runtime.Spec
+	} else {
+		var runtime v2alpha1.ClusterTrainingRuntime
+		err, spec = reader.Get(ctx, client.ObjectKey{Name: ref.Name}, &runtime), &runtime.Spec
+	}
+	if apierrors.IsNotFound(err) {
+		return nil, fmt.Errorf("%w: %s %s", ErrNoRuntime, ref.Kind, ref.Name)
+	}
+	return spec, err
+}
+
+// Identity is as much of the model as finds the job's pods; no runtime is needed.
+func (view *View) Identity() *job.Job {
+	made := &job.Job{Kind: view.Kind.Kind, Namespace: view.GetNamespace(), Name: view.GetName(), UID: view.GetUID()}
+	var ready int32
+	if _, err := fmt.Sscanf(view.Workers(), "%d/%d", &ready, &made.Worker.Replicas); err != nil {
+		made.Worker.Replicas = 0
+	}
+	return made
+}
+
+// Tags is whose tags the lines of a job have. Where the runtime is gone, Open
+// MPI's cannot be mistaken for anything else.
+func (view *View) Tags(ctx context.Context, from client.Reader) mpi.Implementation {
+	if made, err := view.Model(ctx, from); err == nil {
+		return mpi.Implementation(made.MPI)
+	}
+	return mpi.Implementation(job.OpenMPI)
+}
+
+// Suspension is the change that suspends a job, or resumes it.
+func (kind *Kind) Suspension(suspend bool) client.Patch {
+	patch := fmt.Sprintf(`{"spec":{"suspend":%t}}`, suspend)
+	if kind == MPIJobs {
+		patch = fmt.Sprintf(`{"spec":{"runPolicy":{"suspend":%t}}}`, suspend)
+	}
+	return client.RawPatch(types.MergePatchType, []byte(patch))
+}

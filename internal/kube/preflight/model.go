@@ -1,0 +1,108 @@
+package preflight
+
+import (
+	"context"
+	"fmt"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/trireme-mpi/trireme/api/v2alpha1"
+	"github.com/trireme-mpi/trireme/api/v2beta1"
+	"github.com/trireme-mpi/trireme/internal/engine/config"
+	"github.com/trireme-mpi/trireme/internal/engine/diagnosis"
+	"github.com/trireme-mpi/trireme/internal/engine/job"
+	"github.com/trireme-mpi/trireme/internal/engine/plan"
+	"github.com/trireme-mpi/trireme/internal/kube/clusterfacts"
+)
+
+// factsOf is what an object says of itself.
+func (gatherer *Gatherer) factsOf(object client.Object) *Facts {
+	facts := &Facts{Now: gatherer.Now, Namespace: object.GetNamespace(), Name: object.GetName(), OperatorNamespace: gatherer.OperatorNamespace}
+	switch object := object.(type) {
+	case *v2alpha1.TrainJob:
+		facts.Kind, facts.Previous, facts.Conditions = job.KindTrainJob, diagnosis.FromTrainJob(object), object.Status.Conditions
+		facts.RuntimeRef = fmt.Sprintf("%s %s", object.Spec.RuntimeRef.Kind, object.Spec.RuntimeRef.Name)
+	case *v2beta1.MPIJob:
+		facts.Kind, facts.Previous = job.KindMPIJob, diagnosis.FromMPIJob(object)
+		for _, condition := range object.Status.Conditions {
+			facts.Conditions = append(facts.Conditions, metav1.Condition{
+				Type: string(condition.Type), Status: metav1.ConditionStatus(condition.Status), Reason: condition.Reason, Message: condition.Message,
+			})
+		}
+	default:
+		panic(fmt.Sprintf("%T is no job", object))
+	}
+	return facts
+}
+
+// model is the job with every default. How the operator is configured is not known
+// here, so these are its defaults where the job itself is silent.
+func (gatherer *Gatherer) model(ctx context.Context, facts *Facts, object client.Object) {
+	defaults := config.Default().JobDefaults()
+	switch object := object.(type) {
+	case *v2beta1.MPIJob:
+		facts.Job = job.FromMPIJob(object, defaults)
+	case *v2alpha1.TrainJob:
+		if runtime := gatherer.runtime(ctx, facts, object); runtime != nil {
+			facts.Job = job.FromTrainJob(object, runtime, defaults)
+		}
+	}
+}
+
+// runtime is the one that the job was created with, else the one that it names.
+func (gatherer *Gatherer) runtime(ctx context.Context, facts *Facts, trainJob *v2alpha1.TrainJob) *v2alpha1.TrainingRuntimeSpec {
+	if kept := gatherer.keptRuntime(ctx, facts, trainJob); kept != nil {
+		return kept
+	}
+	reader := clusterfacts.Reader{Cache: gatherer.Reader, Live: gatherer.Reader}
+	found, err := reader.Runtime(ctx, trainJob.Namespace, &trainJob.Spec.RuntimeRef)
+	facts.NoModel = refusal(unwrapped(err), "get "+facts.RuntimeRef)
+	facts.RuntimeMissing = found == nil && err == nil
+	if facts.RuntimeMissing {
+		facts.NoModel = facts.RuntimeRef + " is not there"
+	}
+	return found
+}
+
+func (gatherer *Gatherer) keptRuntime(ctx context.Context, facts *Facts, trainJob *v2alpha1.TrainJob) *v2alpha1.TrainingRuntimeSpec {
+	digest := trainJob.Status.RuntimeDigest
+	if !facts.Stored || digest == "" {
+		return nil
+	}
+	revision := &appsv1.ControllerRevision{}
+	if found, _ := gatherer.get(ctx, revision, facts.Namespace, plan.SnapshotName(digest), "controllerrevision"); !found {
+		return nil
+	}
+	kept, err := job.RuntimeFrom(revision.Data.Raw, digest)
+	if err != nil {
+		return nil
+	}
+	return kept
+}
+
+// needed is what the pods name: Secrets, claims, classes.
+func (gatherer *Gatherer) needed(ctx context.Context, facts *Facts) {
+	facts.PullSecrets = map[string]Known[bool]{}
+	for _, name := range facts.pullSecretNames() {
+		found, unknown := gatherer.get(ctx, &corev1.Secret{}, facts.Namespace, name, "secret")
+		facts.PullSecrets[name] = Known[bool]{found, unknown}
+	}
+	facts.Claims = map[string]Known[*corev1.PersistentVolumeClaim]{}
+	for _, name := range facts.claimNames() {
+		claim := &corev1.PersistentVolumeClaim{}
+		found, unknown := gatherer.get(ctx, claim, facts.Namespace, name, "persistentvolumeclaim")
+		if !found {
+			claim = nil
+		}
+		facts.Claims[name] = Known[*corev1.PersistentVolumeClaim]{claim, unknown}
+	}
+	facts.StorageClasses = map[string]Known[bool]{}
+	if facts.Job != nil && facts.Job.Initializer != nil && facts.Job.Initializer.StorageClassName != nil && *facts.Job.Initializer.StorageClassName != "" {
+		name := *facts.Job.Initializer.StorageClassName
+		found, unknown := gatherer.storageClass(ctx, name)
+		facts.StorageClasses[name] = Known[bool]{found, unknown}
+	}
+}

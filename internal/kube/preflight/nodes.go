@@ -1,0 +1,192 @@
+package preflight
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/trireme-mpi/trireme/api/training"
+	"github.com/trireme-mpi/trireme/internal/engine/job"
+	"github.com/trireme-mpi/trireme/internal/engine/nodes"
+)
+
+// fit is how the nodes of a cluster suit the workers of a job.
+type fit struct {
+	nodes int
+	// taking is how many nodes would take one worker, room how many workers have
+	// room on all of them together.
+	taking, room int
+	// hindrances are why the others would not, and on how many.
+	hindrances map[string]int
+	// ever: some node would take a worker if it were empty.
+	ever bool
+}
+
+// nodesThatFit counts the nodes that would take a worker.
+func nodesThatFit(facts *Facts) []Finding {
+	if facts.hasSucceeded() || facts.reached(training.StepScheduled) {
+		return nil
+	}
+	worker, wanted := facts.workersToPlace()
+	switch {
+	case worker == nil || wanted == 0:
+		return nil
+	case facts.Nodes.Unknown != "":
+		return unknown("Nodes that fit", facts.Nodes.Unknown)
+	}
+	found := facts.fitOf(worker, wanted)
+	if found.room >= wanted {
+		return nil
+	}
+	return []Finding{facts.tooFewNodes(worker, wanted, found)}
+}
+
+// workersToPlace are the workers without a node, by example, and their number. Where
+// a job has no workers, it is the launcher.
+func (facts *Facts) workersToPlace() (*corev1.Pod, int) {
+	role := training.RoleWorker
+	if facts.Job != nil && facts.Job.Worker.Replicas == 0 {
+		role = training.RoleLauncher
+	}
+	there, unplaced := active(facts.podsOf(role)), 0
+	var example *corev1.Pod
+	for _, pod := range there {
+		if pod.Spec.NodeName == "" {
+			unplaced++
+			example = cmp.Or(example, pod)
+		}
+	}
+	if facts.Job == nil {
+		return example, unplaced
+	}
+	unplaced += max(int(roleOf(facts.Job, role).Replicas)-len(there), 0)
+	return cmp.Or(example, facts.planned(role)), unplaced
+}
+
+func (facts *Facts) fitOf(worker *corev1.Pod, wanted int) fit {
+	found := fit{nodes: len(facts.Nodes.Value), hindrances: map[string]int{}}
+	for i := range facts.Nodes.Value {
+		node := &facts.Nodes.Value[i]
+		used := map[string]corev1.ResourceList{node.Name: maps.Clone(facts.Used.Value[node.Name])}
+		found.ever = found.ever || nodes.Takes(node, worker, nil)
+		if hindrance := nodes.Hindrance(node, worker, used[node.Name]); hindrance != "" {
+			found.hindrances[hindrance]++
+			continue
+		}
+		found.taking++
+		placed := &corev1.Pod{Spec: *worker.Spec.DeepCopy()}
+		placed.Spec.NodeName = node.Name
+		for here := 0; here < wanted && nodes.Takes(node, worker, used[node.Name]); here++ {
+			found.room++
+			nodes.Use(used, placed)
+		}
+	}
+	return found
+}
+
+func (facts *Facts) tooFewNodes(worker *corev1.Pod, wanted int, found fit) Finding {
+	rank := Likely
+	switch {
+	case facts.Autoscaled:
+		rank = Possible
+	case !found.ever:
+		rank = Certain
+	}
+	finding := Finding{
+		Rank: facts.rank(rank, training.StepScheduled, training.FailureGangSchedulingTimeout), Title: "Too few nodes would take the workers",
+		Cause: fmt.Sprintf("%d of %s would take a worker, which asks for %s; there is room for %d of %d workers.",
+			found.taking, count(found.nodes, "node"), asked(worker), min(found.room, wanted), wanted),
+		Object: "nodes", Documentation: pageFailures,
+	}
+	if words := found.words(); words != "" {
+		finding.Cause += " What hinders on the others: " + words + "."
+	}
+	if facts.Autoscaled {
+		finding.Cause += " The cluster may make nodes for them."
+	}
+	if facts.Used.Unknown != "" {
+		finding.Cause += " How full they are is not known: " + facts.Used.Unknown + "."
+	}
+	finding.Fix = facts.nodesFix(found)
+	return finding
+}
+
+func asked(pod *corev1.Pod) string {
+	requests := job.Requests(&pod.Spec)
+	var words []string
+	for _, name := range job.ResourceNames(requests) {
+		if quantity := requests[name]; !quantity.IsZero() {
+			words = append(words, fmt.Sprintf("%s %s", quantity.String(), name))
+		}
+	}
+	if len(words) == 0 {
+		return "nothing"
+	}
+	return strings.Join(words, ", ")
+}
+
+// words are the hindrances, the most frequent first.
+func (found *fit) words() string {
+	names := slices.SortedFunc(maps.Keys(found.hindrances), func(a, b string) int {
+		if byNumber := cmp.Compare(found.hindrances[b], found.hindrances[a]); byNumber != 0 {
+			return byNumber
+		}
+		return strings.Compare(a, b)
+	})
+	var words []string
+	for _, name := range names {
+		words = append(words, fmt.Sprintf("%s (%s)", name, count(found.hindrances[name], "node")))
+	}
+	return strings.Join(words, "; ")
+}
+
+// nodesFix begins with what most nodes have against the job.
+func (facts *Facts) nodesFix(found fit) string {
+	first, _, _ := strings.Cut(found.words(), "; ")
+	switch {
+	case strings.Contains(first, "cordoned"):
+		return "kubectl uncordon NODE; see kubectl get nodes"
+	case strings.Contains(first, "taint"):
+		return "Add a toleration for the taint to the pods of the job or of its runtime"
+	case strings.Contains(first, "selector"), strings.Contains(first, "affinity"):
+		return "Correct the nodeSelector of the job or of its runtime; see kubectl get nodes --show-labels"
+	case !found.ever:
+		return "Let a worker ask for no more than one node has; see kubectl describe nodes"
+	default:
+		return "Ask for fewer or smaller workers, or wait for other jobs to end; see kubectl describe nodes"
+	}
+}
+
+// gpuTypes finds GPUs that no node has at all.
+func gpuTypes(facts *Facts) (findings []Finding) {
+	worker := facts.example(training.RoleWorker)
+	if worker == nil || job.GPUs(job.Requests(&worker.Spec)).IsZero() {
+		return nil
+	}
+	if facts.Nodes.Unknown != "" {
+		return unknown("GPU type", facts.Nodes.Unknown)
+	}
+	requests := job.Requests(&worker.Spec)
+	for _, name := range job.ResourceNames(requests) {
+		wanted := requests[name]
+		has := slices.ContainsFunc(facts.Nodes.Value, func(node corev1.Node) bool {
+			quantity := node.Status.Allocatable[name]
+			return !quantity.IsZero()
+		})
+		if job.IsGPU(name) && !wanted.IsZero() && !has {
+			rank := Certain
+			if facts.Autoscaled {
+				rank = Possible
+			}
+			findings = append(findings, Finding{
+				Rank: rank, Title: "No node has " + string(name), Cause: "The workers ask for it, and wait until a node has it.", Object: "nodes",
+				Fix: "Ask for a GPU that a node has; see kubectl describe nodes", Documentation: pageJobs,
+			})
+		}
+	}
+	return findings
+}

@@ -1,0 +1,61 @@
+package preflight
+
+import (
+	"fmt"
+	"time"
+)
+
+const (
+	// operatorName is the operator's Deployment.
+	operatorName = "trireme-operator"
+	// leaseName is the Lease that replicas of the operator agree over.
+	leaseName = "trireme-leader"
+	// leaseSlack is how far clocks may differ.
+	leaseSlack = 30 * time.Second
+)
+
+// operator looks whether anybody works on jobs.
+func operator(facts *Facts) []Finding {
+	if facts.hasSucceeded() || facts.hasFailed() {
+		return nil
+	}
+	deployment, lease := facts.Deployment, facts.Lease
+	finding := Finding{Rank: facts.operatorRank(), Object: "deployment/" + operatorName, Fix: facts.operatorLog(), Documentation: pageOperator}
+	switch {
+	case deployment.Unknown != "" && lease.Unknown != "":
+		return unknown("The operator", deployment.Unknown)
+	case deployment.Unknown == "" && deployment.Value == nil && lease.Value == nil:
+		finding.Rank, finding.Title = Possible, "The operator is not where it is expected"
+		finding.Cause = fmt.Sprintf("There is no Deployment %s in namespace %s: it is not installed, or elsewhere.", operatorName, facts.OperatorNamespace)
+		finding.Fix = "kubectl get deployments -A | grep " + operatorName
+	case deployment.Value != nil && deployment.Value.Status.ReadyReplicas == 0:
+		finding.Title, finding.Cause = "The operator is not ready", fmt.Sprintf("None of its %s is ready.", count(int(deployment.Value.Status.Replicas), "replica"))
+	case facts.leaseAge() > leaseSlack:
+		finding.Title, finding.Cause = "No operator works on jobs", fmt.Sprintf("The Lease %s was last renewed %s ago.", leaseName, facts.leaseAge().Round(time.Second))
+		finding.Object = "lease/" + leaseName
+	default:
+		return nil
+	}
+	return []Finding{finding}
+}
+
+// operatorRank: what runs goes on without an operator, but its end is not noticed.
+func (facts *Facts) operatorRank() Rank {
+	if facts.Previous.Phase == "" || !facts.Stored {
+		return Certain
+	}
+	return Likely
+}
+
+// leaseAge is how long ago the Lease should have been renewed; 0 if it is not known.
+func (facts *Facts) leaseAge() time.Duration {
+	lease := facts.Lease.Value
+	if lease == nil || lease.Spec.RenewTime == nil || lease.Spec.LeaseDurationSeconds == nil {
+		return 0
+	}
+	return facts.Now.Sub(lease.Spec.RenewTime.Add(time.Duration(*lease.Spec.LeaseDurationSeconds) * time.Second))
+}
+
+func (facts *Facts) operatorLog() string {
+	return fmt.Sprintf("kubectl logs -n %s deployment/%s --tail=50", facts.OperatorNamespace, operatorName)
+}

@@ -1,0 +1,83 @@
+package preflight
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/trireme-mpi/trireme/internal/engine/gang"
+	"github.com/trireme-mpi/trireme/internal/kube/connection"
+)
+
+// optional lists objects of a kind that a cluster may not have.
+func (gatherer *Gatherer) optional(ctx context.Context, kind schema.GroupVersionKind, namespace string) (items []unstructured.Unstructured, served bool, unknown string) {
+	list := &unstructured.UnstructuredList{}
+	list.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
+	err := gatherer.Reader.List(ctx, list, client.InNamespace(namespace))
+	if isAbsent(err) {
+		return nil, false, ""
+	}
+	return list.Items, true, refusal(err, "list "+kind.Kind+"s of "+kind.Group)
+}
+
+// kueue is the job's queue, and what Kueue has made of the job.
+func (gatherer *Gatherer) kueue(ctx context.Context, facts *Facts) {
+	if facts.Job == nil || facts.Job.Queue == "" {
+		return
+	}
+	for _, version := range connection.KueueVersions {
+		queues, served, unknown := gatherer.optional(ctx, version.WithKind("LocalQueue"), facts.Namespace)
+		if !served {
+			continue
+		}
+		facts.KueueServed, facts.Queue.Unknown = true, unknown
+		facts.Queue.Value = firstOf(queues, func(queue *unstructured.Unstructured) bool { return queue.GetName() == facts.Job.Queue })
+		workloads, _, unknown := gatherer.optional(ctx, version.WithKind("Workload"), facts.Namespace)
+		facts.Workload.Unknown = unknown
+		facts.Workload.Value = firstOf(workloads, func(workload *unstructured.Unstructured) bool {
+			return slices.ContainsFunc(workload.GetOwnerReferences(), func(owner metav1.OwnerReference) bool {
+				return owner.Name == facts.Name && (owner.Kind == string(facts.Kind) || owner.Kind == "JobSet")
+			})
+		})
+		return
+	}
+}
+
+func firstOf(items []unstructured.Unstructured, holds func(*unstructured.Unstructured) bool) *unstructured.Unstructured {
+	for i := range items {
+		if holds(&items[i]) {
+			return &items[i]
+		}
+	}
+	return nil
+}
+
+func (gatherer *Gatherer) podGroups(ctx context.Context, facts *Facts) {
+	for _, kind := range gang.GroupKinds() {
+		groups, _, unknown := gatherer.optional(ctx, kind, facts.Namespace)
+		if unknown != "" {
+			facts.PodGroups.Unknown = unknown
+		}
+		if found := firstOf(groups, func(group *unstructured.Unstructured) bool { return group.GetName() == facts.Name }); found != nil {
+			facts.PodGroups.Value = append(facts.PodGroups.Value, *found)
+		}
+	}
+}
+
+func (gatherer *Gatherer) storageClass(ctx context.Context, name string) (bool, string) {
+	return gatherer.get(ctx, &storagev1.StorageClass{}, "", name, "storageclass")
+}
+
+// unwrapped is the error of the API server within one that says what was done.
+func unwrapped(err error) error {
+	if inner := errors.Unwrap(err); inner != nil {
+		return inner
+	}
+	return err
+}

@@ -1,0 +1,76 @@
+package admission
+
+import (
+	"context"
+	"fmt"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+
+	"github.com/trireme-mpi/trireme/internal/engine/validation"
+)
+
+// +kubebuilder:rbac:groups=authorization.k8s.io,resources=subjectaccessreviews,verbs=create
+
+// Reviewer creates SubjectAccessReviews, which the API server answers and does not
+// store.
+type Reviewer interface {
+	Create(ctx context.Context, object client.Object, options ...client.CreateOption) error
+}
+
+// Live is the API server itself, past the cache.
+type Live interface {
+	client.Reader
+	Reviewer
+}
+
+// checkReferences refuses Secrets and ServiceAccounts that the author of a job may not
+// use: their pods would get them from the kubelet. Who may create pods is not asked
+// about each, because they could mount them anyway. That is one review for most users,
+// and none for jobs without references.
+func checkReferences(ctx context.Context, reviewer Reviewer, request *admission.Request, named []validation.Reference, findings *validation.Findings) error {
+	if len(named) == 0 {
+		return nil
+	}
+	user, namespace := &request.UserInfo, request.Namespace
+	may, err := isAllowed(ctx, reviewer, user, &authorizationv1.ResourceAttributes{Namespace: namespace, Verb: "create", Resource: "pods"})
+	if err != nil || may {
+		return err
+	}
+	if len(named) > validation.MaxReferences {
+		findings.Errors = append(findings.Errors, validation.TooManyReferences(user.Username, namespace, len(named)))
+		return nil
+	}
+	for _, reference := range named {
+		verb, resource := reference.Kind.Permission()
+		may, err := isAllowed(ctx, reviewer, user, &authorizationv1.ResourceAttributes{
+			Namespace: namespace, Verb: verb, Resource: resource, Name: reference.Name,
+		})
+		if err != nil {
+			return err
+		}
+		if !may {
+			findings.Errors = append(findings.Errors, reference.Forbidden(user.Username, namespace))
+		}
+	}
+	return nil
+}
+
+// isAllowed asks the API server. An error is not a permission: the job is refused, and
+// the user told to retry.
+func isAllowed(ctx context.Context, reviewer Reviewer, user *authenticationv1.UserInfo, attributes *authorizationv1.ResourceAttributes) (bool, error) {
+	extra := make(map[string]authorizationv1.ExtraValue, len(user.Extra))
+	for key, values := range user.Extra {
+		extra[key] = authorizationv1.ExtraValue(values)
+	}
+	review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
+		User: user.Username, UID: user.UID, Groups: user.Groups, Extra: extra, ResourceAttributes: attributes,
+	}}
+	if err := reviewer.Create(ctx, review); err != nil {
+		return false, fmt.Errorf("the permission of user %q to %s %s in namespace %q could not be checked, so the job was not created; retry: %w",
+			user.Username, attributes.Verb, attributes.Resource, attributes.Namespace, err)
+	}
+	return review.Status.Allowed, nil
+}

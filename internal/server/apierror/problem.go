@@ -1,0 +1,145 @@
+// Package problem is the one shape of errors that the server's clients see,
+// whichever way they ask.
+package apierror
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// Error is what went wrong, with what, and what to do.
+type Error struct {
+	// Code is HTTP's.
+	Code int `json:"code"`
+	// Reason in one word, for programs: NotFound, Forbidden, Invalid.
+	Reason  string `json:"reason"`
+	Message string `json:"message"`
+	// Details are the fields that are wrong.
+	Details []Detail `json:"details"`
+	// Suggestions are what to try.
+	Suggestions []string `json:"suggestions"`
+}
+
+// Detail is one field that is wrong.
+type Detail struct {
+	Field  string `json:"field"`
+	Reason string `json:"reason"`
+}
+
+func (err *Error) Error() string { return err.Message }
+
+// MarshalJSON writes lists that are there even if they are empty, and the message
+// once more as "error", where older clients look for it.
+func (err *Error) MarshalJSON() ([]byte, error) {
+	type bare Error
+	told := bare(*err)
+	if told.Details == nil {
+		told.Details = []Detail{}
+	}
+	if told.Suggestions == nil {
+		told.Suggestions = []string{}
+	}
+	return json.Marshal(struct {
+		bare
+		Again string `json:"error"`
+	}{told, err.Message})
+}
+
+// New is an error with a message that is already whole.
+func New(code int, reason, message string, suggestions ...string) *Error {
+	return &Error{Code: code, Reason: reason, Message: message, Suggestions: suggestions}
+}
+
+// Invalid is an error of the caller's about one field.
+func Invalid(field, format string, arguments ...any) *Error {
+	message := fmt.Sprintf(format, arguments...)
+	return &Error{Code: http.StatusBadRequest, Reason: "BadRequest", Message: field + ": " + message, Details: []Detail{{Field: field, Reason: message}}}
+}
+
+// From is any error in this shape. What the cluster said keeps its code; what
+// nobody foresaw is an internal error whose text is not for clients.
+func From(err error) *Error {
+	if known, is := errors.AsType[*Error](err); is {
+		return known
+	}
+	var status apierrors.APIStatus
+	if errors.As(err, &status) {
+		return fromStatus(status.Status())
+	}
+	switch {
+	case errors.Is(err, context.DeadlineExceeded):
+		return New(http.StatusGatewayTimeout, "Timeout", "The cluster did not answer in time", "Try again; narrow the question if it is a large one")
+	case errors.Is(err, context.Canceled):
+		return New(statusClientClosed, "Canceled", "The client went away")
+	}
+	if _, is := errors.AsType[*url.Error](err); is {
+		return New(http.StatusServiceUnavailable, "ServiceUnavailable", "The cluster's API server cannot be reached", "Try again in a moment")
+	}
+	return New(http.StatusInternalServerError, "InternalError", "The server failed; its log says why", "Try again, and tell the administrator if it stays")
+}
+
+// statusClientClosed is what proxies log when nobody waits for the answer.
+const statusClientClosed = 499
+
+// fromStatus is an answer of the API server.
+func fromStatus(status metav1.Status) *Error {
+	found := &Error{Code: int(status.Code), Reason: string(status.Reason), Message: status.Message}
+	if found.Code == 0 {
+		found.Code = http.StatusInternalServerError
+	}
+	if found.Code == http.StatusInternalServerError && isTooLarge(status.Message) {
+		return New(http.StatusRequestEntityTooLarge, string(metav1.StatusReasonRequestEntityTooLarge), "The job is larger than what the cluster can store",
+			"Leave out what is not part of the job; keep data in a ConfigMap or a volume")
+	}
+	if found.Reason == "" {
+		found.Reason = strings.ReplaceAll(http.StatusText(found.Code), " ", "")
+	}
+	if status.Details != nil {
+		for _, cause := range status.Details.Causes {
+			found.Details = append(found.Details, Detail{Field: cause.Field, Reason: cause.Message})
+		}
+	}
+	found.Suggestions = suggestionsFor(found, status.Details)
+	return found
+}
+
+// isTooLarge tells whether etcd, or the way to it, has refused an object by its size.
+// The API server says only that it has failed.
+func isTooLarge(message string) bool {
+	return strings.Contains(message, "etcdserver: request is too large") || strings.Contains(message, "trying to send message larger than max")
+}
+
+func suggestionsFor(found *Error, details *metav1.StatusDetails) []string {
+	switch found.Code {
+	case http.StatusUnauthorized:
+		return []string{"Get a new token, and send it as Authorization: Bearer TOKEN"}
+	case http.StatusForbidden:
+		// Admission refuses with the same code as missing rights do.
+		if strings.Contains(found.Message, "exceeded quota") {
+			return []string{"Ask for less, or wait until other jobs of the namespace have ended"}
+		}
+		if strings.Contains(found.Message, " cannot ") {
+			return []string{"Ask an administrator of the namespace for the right"}
+		}
+	case http.StatusNotFound:
+		if details != nil && details.Name != "" {
+			return []string{fmt.Sprintf("See which %s there are: list them", details.Kind)}
+		}
+	case http.StatusConflict:
+		if found.Reason == string(metav1.StatusReasonAlreadyExists) {
+			return []string{"Choose another name, or delete what has it"}
+		}
+		return []string{"Somebody else changed it meanwhile: read it again, and try again"}
+	case http.StatusTooManyRequests:
+		return []string{"Wait a moment, and try again"}
+	}
+	return nil
+}

@@ -1,0 +1,80 @@
+package auth
+
+import (
+	"context"
+	"crypto/sha256"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/trireme-mpi/trireme/internal/kube/connection"
+)
+
+// mostIdentities is how many callers are remembered, with their clients.
+const mostIdentities = 2000
+
+// identity is somebody whom the cluster knows, with their own way to reach it.
+type identity struct {
+	user    authenticationv1.UserInfo
+	client  client.WithWatch
+	cluster kubernetes.Interface
+}
+
+// caller is the identity as it calls from somewhere. again asks again who it is.
+func (identity *identity) caller(source string, again func(context.Context) (*identity, error)) *Caller {
+	return &Caller{
+		User: identity.user.Username, UID: identity.user.UID, Groups: identity.user.Groups, extra: identity.user.Extra,
+		Source: source, Client: identity.client, Cluster: identity.cluster, again: again,
+	}
+}
+
+// clients makes what reaches the cluster as somebody.
+type clients struct {
+	// server is the connection with the server's own identity, or the kubeconfig's.
+	server *rest.Config
+	maker  *connection.Maker
+}
+
+func newClients(server *rest.Config) *clients {
+	server = rest.CopyConfig(server)
+	// Callers have limits of their own, and the API server has its own.
+	server.QPS, server.Burst = -1, -1
+	server.WarningHandler = rest.NoWarnings{}
+	return &clients{server: server, maker: connection.NewMaker(connection.OptionalKinds()...)}
+}
+
+// withToken has nothing of the server's identity, only its way to the API server.
+// client-go shares the connections of all who differ by their token alone.
+func (clients *clients) withToken(token string) *rest.Config {
+	config := rest.AnonymousClientConfig(clients.server)
+	config.BearerToken = token
+	return config
+}
+
+// as is the server's identity that acts as a user, with that user's rights alone.
+func (clients *clients) as(user authenticationv1.UserInfo) *rest.Config {
+	config := rest.CopyConfig(clients.server)
+	config.Impersonate = rest.ImpersonationConfig{UserName: user.Username, Groups: user.Groups}
+	return config
+}
+
+// identity is a user who reaches the cluster by a connection.
+func (clients *clients) identity(config *rest.Config, user authenticationv1.UserInfo) (*identity, error) {
+	through, err := rest.HTTPClientFor(config)
+	if err != nil {
+		return nil, err
+	}
+	cluster, err := kubernetes.NewForConfigAndClient(config, through)
+	if err != nil {
+		return nil, err
+	}
+	objects, err := clients.maker.Client(config, through)
+	if err != nil {
+		return nil, err
+	}
+	return &identity{user: user, client: objects, cluster: cluster}, nil
+}
+
+func fingerprintOf(question []byte) fingerprint { return sha256.Sum256(question) }

@@ -1,0 +1,247 @@
+package auth
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/clock"
+
+	"github.com/trireme-mpi/trireme/internal/server/apierror"
+)
+
+// mostReviews is how many answers about rights are remembered.
+const mostReviews = 50_000
+
+// InCluster is the guard of a server in a cluster: it has the API server review every
+// token and every right, with rights of its own that go no further than that.
+type InCluster struct {
+	clients *clients
+	own     kubernetes.Interface
+	proxy   *Proxy
+	// identities are by their tokens, impersonated by what a proxy said. They are apart,
+	// so that nobody can send as a token what a proxy has said.
+	identities, impersonated *kept[*identity]
+	reviews                  *kept[bool]
+	known                    *known
+}
+
+// NewInCluster guards with the server's own connection. Without a proxy no headers
+// are trusted.
+func NewInCluster(server *rest.Config, proxy *Proxy, clock clock.PassiveClock) (*InCluster, error) {
+	clients := newClients(server)
+	own, err := kubernetes.NewForConfig(clients.server)
+	if err != nil {
+		return nil, err
+	}
+	return &InCluster{
+		clients: clients, own: own, proxy: proxy, known: newKnown(clock),
+		identities: newKept[*identity](clock, mostIdentities), impersonated: newKept[*identity](clock, mostIdentities), reviews: newKept[bool](clock, mostReviews),
+	}, nil
+}
+
+// Identify is who a request is from: by its token, or by what a trusted proxy says.
+func (guard *InCluster) Identify(ctx context.Context, request *http.Request) (*Caller, error) {
+	source := SourceOf(request, guard.proxy)
+	by, err := guard.credentials(request)
+	if err != nil {
+		return nil, err
+	}
+	if by.token == "" && by.user != "" {
+		return guard.impersonate(ctx, by, source)
+	}
+	token := by.token
+	if token == "" {
+		return nil, noToken("Send a token of the cluster as Authorization: Bearer TOKEN; kubectl create token NAME or oc whoami -t makes one")
+	}
+	found, err := guard.byToken(ctx, token)
+	if err != nil {
+		return nil, err
+	}
+	return found.caller(source, func(ctx context.Context) (*identity, error) { return guard.byToken(ctx, token) }), nil
+}
+
+// credentials are the token of a request, or what a trusted proxy says of its user.
+func (guard *InCluster) credentials(request *http.Request) (signedIn, error) {
+	token, err := tokenOf(request)
+	if err != nil || token != "" || !guard.proxy.Trusts(request) {
+		return signedIn{token: token}, err
+	}
+	return guard.proxy.said(request)
+}
+
+// Knows says whether the token was valid when it was last reviewed. A user whom a
+// trusted proxy names needs no review.
+func (guard *InCluster) Knows(request *http.Request) bool {
+	by, err := guard.credentials(request)
+	if err != nil {
+		return false
+	}
+	if by.token == "" {
+		return by.user != "" && guard.proxy.Impersonate
+	}
+	return guard.known.has(by.token)
+}
+
+func (guard *InCluster) byToken(ctx context.Context, token string) (*identity, error) {
+	return guard.identities.get(ctx, fingerprintOf([]byte(token)), func(ctx context.Context) (*identity, error) {
+		review, err := guard.own.AuthenticationV1().TokenReviews().Create(ctx,
+			&authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: token}}, metav1.CreateOptions{})
+		if err != nil {
+			return nil, cannotAsk("review the token", err)
+		}
+		if !review.Status.Authenticated {
+			guard.known.remove(token)
+			return nil, invalidToken()
+		}
+		guard.known.add(token)
+		return guard.clients.identity(guard.clients.withToken(token), review.Status.User)
+	})
+}
+
+// impersonate is a user whom a trusted proxy names without a token.
+func (guard *InCluster) impersonate(ctx context.Context, by signedIn, source string) (*Caller, error) {
+	if !guard.proxy.Impersonate {
+		return nil, unauthorized(fmt.Sprintf("The proxy says that %q is signed in, but sends no token of theirs", by.user),
+			"Let the proxy send X-Forwarded-Access-Token (OAuth proxy: --pass-access-token), or start the server with --impersonate")
+	}
+	if reserved(by.user) || slices.ContainsFunc(by.groups, reserved) {
+		return nil, unauthorized(fmt.Sprintf("The proxy says that %q of the groups %q is signed in; names that begin with system: are the cluster's own", by.user, by.groups),
+			"Sign in as a person")
+	}
+	user := authenticationv1.UserInfo{Username: by.user, Groups: append(slices.Clone(by.groups), "system:authenticated")}
+	question, err := json.Marshal(user)
+	if err != nil {
+		return nil, err
+	}
+	found, err := guard.impersonated.get(ctx, fingerprintOf(question), func(context.Context) (*identity, error) {
+		return guard.clients.identity(guard.clients.as(user), user)
+	})
+	if err != nil {
+		return nil, err
+	}
+	// There is no token that could be revoked: the proxy ends what it no longer allows.
+	return found.caller(source, func(context.Context) (*identity, error) { return found, nil }), nil
+}
+
+// Allow asks the API server, unless it has said so lately.
+func (guard *InCluster) Allow(ctx context.Context, caller *Caller, rights Rights) error {
+	spec := reviewOf(caller, rights)
+	question, err := json.Marshal(spec)
+	if err != nil {
+		return err
+	}
+	_, err = guard.reviews.get(ctx, fingerprintOf(question), func(ctx context.Context) (bool, error) {
+		review, err := guard.own.AuthorizationV1().SubjectAccessReviews().Create(ctx, &authorizationv1.SubjectAccessReview{Spec: spec}, metav1.CreateOptions{})
+		if err != nil {
+			return false, cannotAsk("review the rights", err)
+		}
+		if !review.Status.Allowed {
+			return false, forbidden(caller, rights)
+		}
+		return true, nil
+	})
+	if err == nil {
+		caller.grant(rights)
+	}
+	return err
+}
+
+// grant notes that the call was allowed by a right.
+func (caller *Caller) grant(rights Rights) {
+	caller.mutex.Lock()
+	defer caller.mutex.Unlock()
+	if caller.granted == nil {
+		caller.granted = map[Rights]bool{}
+	}
+	caller.granted[rights] = true
+}
+
+func (caller *Caller) rights() []Rights {
+	caller.mutex.Lock()
+	defer caller.mutex.Unlock()
+	return slices.Collect(maps.Keys(caller.granted))
+}
+
+func reviewOf(caller *Caller, rights Rights) authorizationv1.SubjectAccessReviewSpec {
+	spec := authorizationv1.SubjectAccessReviewSpec{
+		User: caller.User, UID: caller.UID, Groups: caller.Groups,
+		ResourceAttributes: &authorizationv1.ResourceAttributes{
+			Verb: rights.Verb, Group: rights.Group, Resource: rights.Resource, Subresource: rights.Subresource, Namespace: rights.Namespace, Name: rights.Name,
+		},
+	}
+	for name, values := range caller.extra {
+		if spec.Extra == nil {
+			spec.Extra = map[string]authorizationv1.ExtraValue{}
+		}
+		spec.Extra[name] = authorizationv1.ExtraValue(values)
+	}
+	return spec
+}
+
+// StillValid reviews the caller's token again, and the rights that were used, unless
+// that was done lately.
+func (guard *InCluster) StillValid(ctx context.Context, caller *Caller) error {
+	found, err := caller.holds(ctx)
+	if err != nil {
+		return err
+	}
+	// Whoever has left a group has lost its rights.
+	now := found.caller(caller.Source, caller.again)
+	for _, rights := range caller.rights() {
+		if err := guard.Allow(ctx, now, rights); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// holds is who has the caller's credentials now; an error if that is nobody, or
+// somebody else.
+func (caller *Caller) holds(ctx context.Context) (*identity, error) {
+	found, err := caller.again(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if found.user.Username != caller.User || found.user.UID != caller.UID {
+		return nil, invalidToken()
+	}
+	return found, nil
+}
+
+// cannotAsk is the error when the API server says neither yes nor no. Why is for the
+// server's log: it may be about the server's own rights.
+func cannotAsk(what string, err error) error {
+	return fmt.Errorf("%s: %w (%v)", what, apierror.New(http.StatusServiceUnavailable, "ServiceUnavailable",
+		"The cluster cannot be asked who you are and what you may do", "Try again in a moment, and tell the administrator if it stays"), err)
+}
+
+// forbidden names who may not do what, where.
+func forbidden(caller *Caller, rights Rights) *apierror.Error {
+	resource := rights.Resource
+	if rights.Subresource != "" {
+		resource += "/" + rights.Subresource
+	}
+	if rights.Group != "" {
+		resource += "." + rights.Group
+	}
+	if rights.Name != "" {
+		resource += fmt.Sprintf(" %q", rights.Name)
+	}
+	message := fmt.Sprintf("User %q may not %s %s", caller.User, rights.Verb, resource)
+	if rights.Namespace == "" {
+		return apierror.New(http.StatusForbidden, "Forbidden", message+" in the whole cluster",
+			"Name a namespace in which you have the right, or ask an administrator of the cluster for it")
+	}
+	return apierror.New(http.StatusForbidden, "Forbidden", fmt.Sprintf("%s in namespace %q", message, rights.Namespace),
+		fmt.Sprintf("Ask an administrator of namespace %q for the right", rights.Namespace),
+		"See what you may do there: kubectl auth can-i --list --namespace "+rights.Namespace)
+}

@@ -1,0 +1,144 @@
+package auth
+
+import (
+	"context"
+	"crypto/sha256"
+	"net/http"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/singleflight"
+	"k8s.io/utils/clock"
+
+	"github.com/trireme-mpi/trireme/internal/server/apierror"
+)
+
+const (
+	// keepGranted is how old a yes may be: a token that was revoked, or a right that
+	// was taken away, works no longer than that.
+	keepGranted = 30 * time.Second
+	// keepRefused is how old a no may be. It is short, because people who were just
+	// given a right try it at once, and long enough for a program that insists.
+	keepRefused = 3 * time.Second
+	// askTimeout is what one question to the API server may take.
+	askTimeout = 10 * time.Second
+	// mostAsked is how many questions are asked at a time. Whoever sends tokens that
+	// nobody has makes others wait a little, and the API server not at all.
+	mostAsked = 50
+)
+
+// fingerprint stands for a question. Tokens are never kept as such.
+type fingerprint [sha256.Size]byte
+
+// kept remembers what the API server said for a short while, so that it is not asked
+// anew for every call, and asks once for all who wait for the same answer.
+type kept[Answer any] struct {
+	clock clock.PassiveClock
+
+	mutex sync.Mutex
+	// Refusals are kept apart: anybody can be refused as often as they like, and that
+	// must not make others forgotten.
+	granted, refused *shelf[Answer]
+	asking           singleflight.Group
+	turns            chan struct{}
+}
+
+// shelf has answers, and no more than most of them.
+type shelf[Answer any] struct {
+	most    int
+	answers map[fingerprint]answered[Answer]
+	swept   time.Time
+}
+
+type answered[Answer any] struct {
+	answer Answer
+	err    error
+	until  time.Time
+}
+
+func newKept[Answer any](clock clock.PassiveClock, most int) *kept[Answer] {
+	return &kept[Answer]{
+		clock: clock, turns: make(chan struct{}, mostAsked),
+		granted: &shelf[Answer]{most: most, answers: map[fingerprint]answered[Answer]{}}, refused: &shelf[Answer]{most: most, answers: map[fingerprint]answered[Answer]{}},
+	}
+}
+
+// get is the answer that is kept, or else the one that is asked for now.
+func (kept *kept[Answer]) get(ctx context.Context, question fingerprint, ask func(context.Context) (Answer, error)) (Answer, error) {
+	if found, is := kept.find(question); is {
+		return found.answer, found.err
+	}
+	asked := kept.asking.DoChan(string(question[:]), func() (any, error) {
+		// Whoever asked first may go away while others wait.
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), askTimeout)
+		defer cancel()
+		select {
+		case kept.turns <- struct{}{}:
+			defer func() { <-kept.turns }()
+		case <-ctx.Done():
+			return nil, cannotAsk("wait for a turn to ask", ctx.Err())
+		}
+		// An answer is as old as its question: it may have been true only then.
+		asked := kept.clock.Now()
+		answer, err := ask(ctx)
+		kept.keep(question, answer, err, asked)
+		return answer, err
+	})
+	var none Answer
+	select {
+	case <-ctx.Done():
+		return none, ctx.Err()
+	case result := <-asked:
+		if result.Err != nil {
+			return none, result.Err
+		}
+		return result.Val.(Answer), nil
+	}
+}
+
+func (kept *kept[Answer]) find(question fingerprint) (answered[Answer], bool) {
+	kept.mutex.Lock()
+	defer kept.mutex.Unlock()
+	now := kept.clock.Now()
+	if found, is := kept.granted.answers[question]; is && now.Before(found.until) {
+		return found, true
+	}
+	found, is := kept.refused.answers[question]
+	return found, is && now.Before(found.until)
+}
+
+// keep does so with what was answered. An error that is no answer is asked again.
+func (kept *kept[Answer]) keep(question fingerprint, answer Answer, err error, asked time.Time) {
+	kept.mutex.Lock()
+	defer kept.mutex.Unlock()
+	if err == nil {
+		kept.granted.put(question, answered[Answer]{answer: answer, until: asked.Add(keepGranted)}, asked)
+		delete(kept.refused.answers, question)
+		return
+	}
+	if code := apierror.From(err).Code; code == http.StatusUnauthorized || code == http.StatusForbidden {
+		kept.refused.put(question, answered[Answer]{err: err, until: asked.Add(keepRefused)}, asked)
+		delete(kept.granted.answers, question)
+	}
+}
+
+// put forgets what is too old, and if that is not enough, some that is not.
+func (shelf *shelf[Answer]) put(question fingerprint, put answered[Answer], now time.Time) {
+	full := len(shelf.answers) >= shelf.most
+	if full || now.Sub(shelf.swept) >= keepGranted {
+		shelf.swept = now
+		for question, found := range shelf.answers {
+			if !now.Before(found.until) {
+				delete(shelf.answers, question)
+			}
+		}
+	}
+	for question := range shelf.answers {
+		// Some more than one go, so that the next does not look through all of them again.
+		if !full || len(shelf.answers) < shelf.most-shelf.most/10 {
+			break
+		}
+		delete(shelf.answers, question)
+	}
+	shelf.answers[question] = put
+}

@@ -1,0 +1,94 @@
+package auth
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/subtle"
+	"net/http"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/clock"
+)
+
+// PassThrough is the guard of a server on somebody's own machine. It has no rights of
+// its own: a token that only this process knows stands for the identity of the
+// kubeconfig, any other is handed on to the API server as it is.
+type PassThrough struct {
+	clients    *clients
+	session    string
+	identities *kept[*identity]
+	known      *known
+}
+
+// NewPassThrough guards with the connection of a kubeconfig.
+func NewPassThrough(kubeconfig *rest.Config, clock clock.PassiveClock) *PassThrough {
+	return &PassThrough{clients: newClients(kubeconfig), session: rand.Text(), identities: newKept[*identity](clock, mostIdentities), known: newKnown(clock)}
+}
+
+// SessionToken is the one that stands for the kubeconfig's identity until the process
+// ends.
+func (guard *PassThrough) SessionToken() string { return guard.session }
+
+// Knows says whether the token is the session's, or was valid when it was last looked
+// at.
+func (guard *PassThrough) Knows(request *http.Request) bool {
+	token, err := tokenOf(request)
+	return err == nil && token != "" && (guard.isSession(token) || guard.known.has(token))
+}
+
+func (guard *PassThrough) isSession(token string) bool {
+	return subtle.ConstantTimeCompare([]byte(token), []byte(guard.session)) == 1
+}
+
+// Identify is who a request is from, by its token alone.
+func (guard *PassThrough) Identify(ctx context.Context, request *http.Request) (*Caller, error) {
+	token, err := tokenOf(request)
+	if err != nil {
+		return nil, err
+	}
+	if token == "" {
+		return nil, noToken("Send the session token that odh server printed when it started, as Authorization: Bearer TOKEN")
+	}
+	found, err := guard.byToken(ctx, token)
+	if err != nil {
+		return nil, err
+	}
+	return found.caller(SourceOf(request, nil), func(ctx context.Context) (*identity, error) { return guard.byToken(ctx, token) }), nil
+}
+
+func (guard *PassThrough) byToken(ctx context.Context, token string) (*identity, error) {
+	config := guard.clients.withToken(token)
+	if guard.isSession(token) {
+		config = guard.clients.server
+	}
+	return guard.identities.get(ctx, fingerprintOf([]byte(token)), func(ctx context.Context) (*identity, error) {
+		found, err := guard.clients.identity(config, authenticationv1.UserInfo{})
+		if err != nil {
+			return nil, err
+		}
+		review, err := found.cluster.AuthenticationV1().SelfSubjectReviews().Create(ctx, &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
+		if apierrors.IsUnauthorized(err) {
+			guard.known.remove(token)
+			return nil, invalidToken()
+		}
+		if err != nil {
+			return nil, cannotAsk("ask who has the token", err)
+		}
+		guard.known.add(token)
+		found.user = review.Status.UserInfo
+		return found, nil
+	})
+}
+
+// Allow is always nil: every read is made with the caller's own rights, and the API
+// server judges it.
+func (guard *PassThrough) Allow(context.Context, *Caller, Rights) error { return nil }
+
+// StillValid asks the API server again, unless that was done lately.
+func (guard *PassThrough) StillValid(ctx context.Context, caller *Caller) error {
+	_, err := caller.holds(ctx)
+	return err
+}

@@ -1,0 +1,162 @@
+// Package budget bounds how many bytes of answers are in memory at a time, for each
+// user and for all of them. Rates alone do not: two hundred calls that a user may make
+// at once, each for a page of large jobs, would be gigabytes.
+package budget
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/semaphore"
+
+	"github.com/trireme-mpi/trireme/internal/server/apierror"
+	"github.com/trireme-mpi/trireme/internal/server/auth"
+)
+
+const (
+	// PerUser and Overall are how many bytes of objects answers may be made of at a time.
+	// An answer takes about five times as much: what was read, its objects, its JSON. A
+	// user who does not read answers holds no more than a sixth of it.
+	PerUser = 8 << 20
+	Overall = 48 << 20
+	// LargestObject is the weight of an object whose size is not known: etcd stores no
+	// larger ones.
+	LargestObject = 3 << 19
+	// patience is how long a call waits for others to end.
+	patience = 10 * time.Second
+)
+
+// Budget is what all calls share.
+type Budget struct {
+	perUser  int64
+	overall  *semaphore.Weighted
+	patience time.Duration
+
+	mutex sync.Mutex
+	users map[string]*share
+}
+
+// share is what one user's calls share. It is forgotten when none of them needs it.
+type share struct {
+	*semaphore.Weighted
+	calls int
+}
+
+// New is a budget of so many bytes. A single user has no more than all together.
+func New(perUser, overall int64) *Budget {
+	return &Budget{perUser: min(perUser, overall), overall: semaphore.NewWeighted(overall), patience: patience, users: map[string]*share{}}
+}
+
+// account is what one call has taken.
+type account struct {
+	budget *Budget
+	mutex  sync.Mutex
+	ended  bool
+	give   []func()
+}
+
+type accountKey struct{}
+
+// Handler gives every call an account. What a call has taken is given back when its
+// answer has been written.
+func (budget *Budget) Handler(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(writer http.ResponseWriter, request *http.Request) {
+		opened := &account{budget: budget}
+		defer opened.close()
+		next.ServeHTTP(writer, request.WithContext(context.WithValue(request.Context(), accountKey{}, opened)))
+	})
+}
+
+// Take waits until the call may hold so many bytes more. It is refused with code 429
+// if that takes too long, because answers of the same user, or of all others, are still
+// under way. Outside of a call it does nothing.
+func Take(ctx context.Context, bytes int) error {
+	opened, is := ctx.Value(accountKey{}).(*account)
+	if !is {
+		return nil
+	}
+	give, err := opened.budget.take(ctx, auth.CallerFrom(ctx).User, int64(bytes))
+	if err != nil {
+		return err
+	}
+	opened.add(give)
+	return nil
+}
+
+// take waits for the user's own share first, so that whoever asks for much waits for
+// themselves and holds nothing of others.
+func (budget *Budget) take(ctx context.Context, user string, bytes int64) (give func(), err error) {
+	// What is larger than the budget gets all of it.
+	bytes = min(bytes, budget.perUser)
+	own := budget.enter(user)
+	waiting, stop := context.WithTimeout(ctx, budget.patience)
+	defer stop()
+	if err := own.Acquire(waiting, bytes); err != nil {
+		budget.leave(user)
+		return nil, refusal(ctx, err, fmt.Sprintf("Answers of more than %d MiB for user %q are still being sent", budget.perUser>>20, user))
+	}
+	if err := budget.overall.Acquire(waiting, bytes); err != nil {
+		own.Release(bytes)
+		budget.leave(user)
+		return nil, refusal(ctx, err, "The server is sending as many large answers as fit into its memory")
+	}
+	return func() {
+		budget.overall.Release(bytes)
+		own.Release(bytes)
+		budget.leave(user)
+	}, nil
+}
+
+// refusal is why a call gets nothing: the caller has gone, or has waited long enough.
+func refusal(ctx context.Context, err error, message string) error {
+	if ctx.Err() != nil || !errors.Is(err, context.DeadlineExceeded) {
+		return err
+	}
+	return apierror.New(http.StatusTooManyRequests, "TooManyRequests", message,
+		"Read the answers that are on their way", "Ask for smaller pages: limit", "Try again in a moment")
+}
+
+func (budget *Budget) enter(user string) *share {
+	budget.mutex.Lock()
+	defer budget.mutex.Unlock()
+	own := budget.users[user]
+	if own == nil {
+		own = &share{Weighted: semaphore.NewWeighted(budget.perUser)}
+		budget.users[user] = own
+	}
+	own.calls++
+	return own
+}
+
+func (budget *Budget) leave(user string) {
+	budget.mutex.Lock()
+	defer budget.mutex.Unlock()
+	own := budget.users[user]
+	if own.calls--; own.calls == 0 {
+		delete(budget.users, user)
+	}
+}
+
+// add notes what the call has taken. The call may have ended while it waited.
+func (account *account) add(give func()) {
+	account.mutex.Lock()
+	defer account.mutex.Unlock()
+	if account.ended {
+		give()
+		return
+	}
+	account.give = append(account.give, give)
+}
+
+func (account *account) close() {
+	account.mutex.Lock()
+	defer account.mutex.Unlock()
+	account.ended = true
+	for _, give := range account.give {
+		give()
+	}
+}

@@ -1,0 +1,95 @@
+package grpcapi
+
+import (
+	"context"
+
+	"google.golang.org/protobuf/proto"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/trireme-mpi/trireme/internal/kube/jobview"
+	"github.com/trireme-mpi/trireme/internal/server/auth"
+	"github.com/trireme-mpi/trireme/internal/server/grpcapi/objects"
+	"github.com/trireme-mpi/trireme/internal/server/jobservice"
+	"github.com/trireme-mpi/trireme/internal/server/jobwatch"
+)
+
+// record notes what a call is to change, which is nothing if it is only tried.
+func record(ctx context.Context, verb string, ref jobservice.JobRef, dryRun bool) {
+	if dryRun {
+		verb = ""
+	}
+	noted := auth.RecordFrom(ctx)
+	noted.Verb, noted.Kind, noted.Namespace, noted.Name = verb, string(ref.Kind.Kind), ref.Namespace, ref.Name
+}
+
+// ofChange is a request to create or to delete a job, or to try that.
+type ofChange interface {
+	ofJob
+	GetDryRun() bool
+}
+
+// create stores a job that a message tells, and fills another with what was stored.
+func (edge *edge) create(ctx context.Context, kind *jobview.Kind, request ofChange, hasSpec bool, message, stored proto.Message) error {
+	ref := jobservice.JobRef{Kind: kind, Namespace: request.GetNamespace(), Name: request.GetName()}
+	record(ctx, "create", ref, request.GetDryRun())
+	if err := checkNames(named{field: "namespace", value: ref.Namespace}, named{field: "name", value: ref.Name, optional: true}); err != nil {
+		return err
+	}
+	if !hasSpec {
+		return invalid("spec", "spec is required")
+	}
+	object := kind.NewObject()
+	if err := objects.FromMessage(message, object); err != nil {
+		return err
+	}
+	object.GetObjectKind().SetGroupVersionKind(kind.GVK)
+	if ref.Name == "" {
+		object.SetGenerateName(kind.Command + "-")
+	}
+	created, err := edge.service.Create(ctx, kind, ref.Namespace, object, request.GetDryRun())
+	if err != nil {
+		return err
+	}
+	return objects.ToMessage(created, stored)
+}
+
+// get reads a job.
+func (edge *edge) get(ctx context.Context, kind *jobview.Kind, request ofJob) (client.Object, error) {
+	ref, err := reference(kind, request)
+	if err != nil {
+		return nil, err
+	}
+	return edge.service.Get(ctx, ref)
+}
+
+// delete deletes a job, and says so.
+func (edge *edge) delete(ctx context.Context, kind *jobview.Kind, request ofChange, gracePeriodSeconds *int64) (string, error) {
+	ref := jobservice.JobRef{Kind: kind, Namespace: request.GetNamespace(), Name: request.GetName()}
+	record(ctx, "delete", ref, request.GetDryRun())
+	if _, err := reference(kind, request); err != nil {
+		return "", err
+	}
+	if gracePeriodSeconds != nil && *gracePeriodSeconds < 0 {
+		return "", invalid("grace_period_seconds", "grace_period_seconds must not be negative")
+	}
+	if err := edge.service.Delete(ctx, ref, jobservice.DeleteOptions{GracePeriodSeconds: gracePeriodSeconds, DryRun: request.GetDryRun()}); err != nil {
+		return "", err
+	}
+	done := " deleted successfully"
+	if request.GetDryRun() {
+		done = " can be deleted; nothing was done"
+	}
+	return string(kind.Kind) + " " + ref.Name + done, nil
+}
+
+// list is a page of jobs as messages, each of which blank makes.
+func list[Message proto.Message](page *jobwatch.Page, blank func() Message) ([]Message, error) {
+	messages := make([]Message, len(page.Entries))
+	for i := range page.Entries {
+		messages[i] = blank()
+		if err := objects.ToMessage(page.Entries[i].Object, messages[i]); err != nil {
+			return nil, err
+		}
+	}
+	return messages, nil
+}

@@ -1,0 +1,229 @@
+package grpcapi
+
+import (
+	"context"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/protobuf/proto"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	wire "github.com/trireme-mpi/trireme/api/grpc/training"
+	"github.com/trireme-mpi/trireme/internal/kube/jobview"
+	"github.com/trireme-mpi/trireme/internal/server/apierror"
+	"github.com/trireme-mpi/trireme/internal/server/grpcapi/objects"
+	"github.com/trireme-mpi/trireme/internal/server/jobservice"
+	"github.com/trireme-mpi/trireme/internal/server/jobwatch"
+)
+
+// jobs is training.JobService.
+type jobs struct {
+	wire.UnimplementedJobServiceServer
+	*edge
+}
+
+// ofKind is a request about one job of either kind.
+type ofKind interface {
+	ofJob
+	GetKind() string
+}
+
+func referenceOf(request ofKind) (jobservice.JobRef, error) {
+	kind, err := kindOf(request.GetKind())
+	if err != nil {
+		return jobservice.JobRef{}, err
+	}
+	return reference(kind, request)
+}
+
+// jobMessage is a job of either kind, for an answer.
+func jobMessage(object client.Object) (*wire.Job, error) {
+	if jobview.Of(object).Kind == jobview.TrainJobs {
+		message := &wire.TrainJob{}
+		return &wire.Job{Job: &wire.Job_Trainjob{Trainjob: message}}, objects.ToMessage(object, message)
+	}
+	message := &wire.MPIJob{}
+	return &wire.Job{Job: &wire.Job_Mpijob{Mpijob: message}}, objects.ToMessage(object, message)
+}
+
+// change changes the job that a request is about.
+func change(ctx context.Context, verb string, request ofKind, make func(jobservice.JobRef) (client.Object, error)) (*wire.Job, error) {
+	ref, err := referenceOf(request)
+	if err != nil {
+		return nil, err
+	}
+	record(ctx, verb, ref, false)
+	object, err := make(ref)
+	if err != nil {
+		return nil, err
+	}
+	return jobMessage(object)
+}
+
+// Suspend takes a job from its nodes.
+func (jobs *jobs) Suspend(ctx context.Context, request *wire.SuspendRequest) (*wire.SuspendResponse, error) {
+	changed, err := change(ctx, "patch", request, func(ref jobservice.JobRef) (client.Object, error) { return jobs.service.Suspend(ctx, ref, true) })
+	return &wire.SuspendResponse{Job: changed}, err
+}
+
+// Resume gives a job back to its nodes.
+func (jobs *jobs) Resume(ctx context.Context, request *wire.ResumeRequest) (*wire.ResumeResponse, error) {
+	changed, err := change(ctx, "patch", request, func(ref jobservice.JobRef) (client.Object, error) { return jobs.service.Suspend(ctx, ref, false) })
+	return &wire.ResumeResponse{Job: changed}, err
+}
+
+// Restart creates a job like one that has ended.
+func (jobs *jobs) Restart(ctx context.Context, request *wire.RestartRequest) (*wire.RestartResponse, error) {
+	created, err := change(ctx, "create", request, func(ref jobservice.JobRef) (client.Object, error) { return jobs.service.Restart(ctx, ref) })
+	return &wire.RestartResponse{Job: created}, err
+}
+
+// ListEvents are what was noted of a job and its pods.
+func (jobs *jobs) ListEvents(ctx context.Context, request *wire.ListEventsRequest) (*wire.ListEventsResponse, error) {
+	ref, err := referenceOf(request)
+	if err != nil {
+		return nil, err
+	}
+	events, err := jobs.service.Events(ctx, ref)
+	return answer(struct {
+		Events []jobservice.Event `json:"events"`
+	}{events}, err, &wire.ListEventsResponse{})
+}
+
+const (
+	usualWindow   = time.Hour
+	longestWindow = 7 * 24 * time.Hour
+)
+
+// GetUsage is what a job's pods use and have used.
+func (jobs *jobs) GetUsage(ctx context.Context, request *wire.GetUsageRequest) (*wire.GetUsageResponse, error) {
+	ref, err := referenceOf(request)
+	if err != nil {
+		return nil, err
+	}
+	window := usualWindow
+	if asked := request.GetWindow(); asked != nil {
+		window = asked.AsDuration()
+		if !asked.IsValid() || window <= 0 || window > longestWindow {
+			return nil, apierror.Invalid("window", "must be more than nothing and at most seven days")
+		}
+	}
+	report, err := jobs.service.Usage(ctx, ref, window)
+	return answer(report, err, &wire.GetUsageResponse{})
+}
+
+// answer is what the service found, as a message.
+func answer[Message proto.Message](found any, err error, message Message) (Message, error) {
+	if err != nil {
+		return message, err
+	}
+	return message, objects.ToMessage(found, message)
+}
+
+// Diagnose finds what keeps a job from running.
+func (jobs *jobs) Diagnose(ctx context.Context, request *wire.DiagnoseRequest) (*wire.DiagnoseResponse, error) {
+	ref, err := referenceOf(request)
+	if err != nil {
+		return nil, err
+	}
+	diagnosis, err := jobs.service.Diagnose(ctx, ref)
+	return answer(diagnosis, err, &wire.DiagnoseResponse{})
+}
+
+// Preflight finds what would keep a job from running.
+func (jobs *jobs) Preflight(ctx context.Context, request *wire.PreflightRequest) (*wire.PreflightResponse, error) {
+	if err := checkNames(named{field: "namespace", value: request.GetNamespace()}); err != nil {
+		return nil, err
+	}
+	kind, object, err := submission(request.GetJob())
+	if err != nil {
+		return nil, err
+	}
+	checked, err := jobs.service.Preflight(ctx, kind, request.GetNamespace(), object)
+	return answer(checked, err, &wire.PreflightResponse{})
+}
+
+// submission is a job that somebody wants to submit; nil if there is none.
+func submission(submitted *wire.Job) (*jobview.Kind, client.Object, error) {
+	kind, message := jobview.MPIJobs, proto.Message(submitted.GetMpijob())
+	switch {
+	case submitted == nil:
+		return jobview.MPIJobs, nil, nil
+	case submitted.GetJob() == nil:
+		return nil, nil, invalid("job", "job must have an mpijob or a trainjob")
+	case submitted.GetTrainjob() != nil:
+		kind, message = jobview.TrainJobs, submitted.GetTrainjob()
+	}
+	object := kind.NewObject()
+	return kind, object, objects.FromMessage(message, object)
+}
+
+// GetQuota is what a namespace may use and uses.
+func (jobs *jobs) GetQuota(ctx context.Context, request *wire.GetQuotaRequest) (*wire.GetQuotaResponse, error) {
+	if err := checkNames(named{field: "namespace", value: request.GetNamespace()}); err != nil {
+		return nil, err
+	}
+	quota, err := jobs.service.Quota(ctx, request.GetNamespace())
+	return answer(quota, err, &wire.GetQuotaResponse{})
+}
+
+// ListRuntimes are what TrainJobs are made from.
+func (jobs *jobs) ListRuntimes(ctx context.Context, request *wire.ListRuntimesRequest) (*wire.ListRuntimesResponse, error) {
+	if err := checkNames(named{field: "namespace", value: request.GetNamespace(), optional: true}); err != nil {
+		return nil, err
+	}
+	runtimes, err := jobs.service.Runtimes(ctx, jobservice.RuntimeQuery{Namespace: request.GetNamespace(), Framework: request.GetFramework()})
+	return answer(struct {
+		Items []jobservice.Runtime `json:"items"`
+	}{runtimes}, err, &wire.ListRuntimesResponse{})
+}
+
+// GetRuntime is one of them, as a whole.
+func (jobs *jobs) GetRuntime(ctx context.Context, request *wire.GetRuntimeRequest) (*wire.GetRuntimeResponse, error) {
+	if err := checkNames(named{field: "namespace", value: request.GetNamespace(), optional: true}, named{field: "name", value: request.GetName()}); err != nil {
+		return nil, err
+	}
+	found, err := jobs.service.Runtime(ctx, request.GetNamespace(), request.GetName())
+	if err != nil {
+		return nil, err
+	}
+	runtime, err := answer(found, nil, &wire.Runtime{})
+	if err != nil {
+		return nil, err
+	}
+	runtime.Object, err = objects.ToStruct(found.Object)
+	return &wire.GetRuntimeResponse{Runtime: runtime}, err
+}
+
+// WatchJobs tells what becomes of the jobs of a namespace.
+func (jobs *jobs) WatchJobs(request *wire.WatchJobsRequest, stream grpc.ServerStreamingServer[wire.JobEvent]) error {
+	kind, err := kindOf(request.GetKind())
+	if err != nil {
+		return err
+	}
+	if err := checkNames(named{field: "namespace", value: request.GetNamespace()}, named{field: "name", value: request.GetName(), optional: true}); err != nil {
+		return err
+	}
+	events, err := jobs.service.Watch(stream.Context(), kind, jobwatch.Watch{Namespace: request.GetNamespace(), Name: request.GetName(), Since: request.GetResourceVersion()})
+	if err != nil {
+		return err
+	}
+	if err := begin(stream); err != nil {
+		return err
+	}
+	for event, err := range events {
+		if err != nil {
+			return err
+		}
+		message := &wire.JobEvent{EventType: string(event.Type), ResourceVersion: event.ResourceVersion}
+		if event.Row != nil {
+			if message.Row, err = answer(event.Row, nil, &wire.JobRow{}); err != nil {
+				return err
+			}
+		}
+		if err := stream.Send(message); err != nil {
+			return err
+		}
+	}
+	return stream.Context().Err()
+}

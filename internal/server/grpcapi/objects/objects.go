@@ -1,0 +1,98 @@
+// Package objects carries Kubernetes' objects in messages, and back, without loss.
+//
+// It goes by what the proto files say: a field of a message is the field of the same
+// name in the object's JSON, or the one that the option "kubernetes" names. What has
+// no field in the message is in its other_fields. So a field that Kubernetes gets
+// tomorrow is carried without a change here.
+package objects
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/structpb"
+	kjson "sigs.k8s.io/json"
+
+	"github.com/trireme-mpi/trireme/internal/engine/job"
+	"github.com/trireme-mpi/trireme/internal/server/apierror"
+)
+
+// ToMessage puts all that an object says into a message that is empty.
+func ToMessage(object any, message proto.Message) error {
+	content, err := asContent(object)
+	if err != nil {
+		return err
+	}
+	fill(message.ProtoReflect(), content)
+	return nil
+}
+
+// ToStruct is an object as protobuf writes JSON.
+func ToStruct(object any) (*structpb.Struct, error) {
+	content, err := asContent(object)
+	if err != nil {
+		return nil, err
+	}
+	return structOf(content), nil
+}
+
+func asContent(object any) (content map[string]any, err error) {
+	encoded, err := json.Marshal(object)
+	if err != nil {
+		return nil, fmt.Errorf("%T as JSON: %w", object, err)
+	}
+	// Integers stay what they are.
+	if err := kjson.UnmarshalCaseSensitivePreserveInts(encoded, &content); err != nil {
+		return nil, fmt.Errorf("%T as JSON: %w", object, err)
+	}
+	return content, nil
+}
+
+// FromMessage puts all that a message says into an object that is empty. Its errors
+// are problem.Error, and name the field.
+func FromMessage(message proto.Message, object any) error {
+	content, err := contentOf(message.ProtoReflect(), "")
+	if err != nil {
+		return err
+	}
+	encoded, err := json.Marshal(content)
+	if err != nil {
+		return apierror.Invalid("other_fields", "it cannot be written as JSON: %v", err)
+	}
+	if huge, is := errors.AsType[*job.QuantityError](job.CheckQuantities(encoded)); is {
+		return apierror.Invalid(huge.Field, "%s", huge.Reason())
+	}
+	unknown, err := kjson.UnmarshalStrict(encoded, object)
+	if err != nil {
+		return misfit(err)
+	}
+	if len(unknown) > 0 {
+		return strangers(unknown)
+	}
+	return nil
+}
+
+// misfit is a value that is not of its field's type.
+func misfit(err error) error {
+	if wrong, is := errors.AsType[*json.UnmarshalTypeError](err); is && wrong.Field != "" {
+		return apierror.Invalid(wrong.Field, "it is a %s, which does not fit there", wrong.Value)
+	}
+	return apierror.Invalid("other_fields", "it does not fit: %v", err)
+}
+
+// strangers are fields that no object of the kind has: one that is misspelt would be
+// lost without a word.
+func strangers(unknown []error) error {
+	told := apierror.New(http.StatusBadRequest, "BadRequest", "other_fields has fields that the object has not", "See which there are: kubectl explain trainjob.spec --recursive, or mpijob.spec")
+	for _, fault := range unknown {
+		_, field, _ := strings.Cut(fault.Error(), `"`)
+		field, _, _ = strings.Cut(field, `"`)
+		told.Details = append(told.Details, apierror.Detail{Field: field, Reason: fault.Error()})
+		told.Message += ": " + fault.Error()
+	}
+	return told
+}

@@ -1,0 +1,81 @@
+package grpcapi
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/encoding"
+	"google.golang.org/grpc/mem"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/trireme-mpi/trireme/internal/server/apierror"
+)
+
+// A message that cannot be read is a fault of the client's. gRPC says that the server
+// has failed, and says so before anybody else is asked. So its codec is made to say
+// nothing, and to leave the error to the method.
+
+// Options are what a server must be made with.
+func Options() []grpc.ServerOption {
+	return []grpc.ServerOption{grpc.ForceServerCodecV2(codec{encoding.GetCodecV2("proto")})}
+}
+
+// reading is a message that is read, and why it could not be.
+type reading struct {
+	proto.Message
+	err error
+}
+
+type codec struct{ encoding.CodecV2 }
+
+// Unmarshal reads a message.
+func (codec codec) Unmarshal(data mem.BufferSlice, message any) error {
+	if reading, is := message.(*reading); is {
+		reading.err = codec.CodecV2.Unmarshal(data, reading.Message)
+		return nil
+	}
+	return codec.CodecV2.Unmarshal(data, message)
+}
+
+// read reads a message with what gRPC reads with.
+func read(message any, receive func(any) error) error {
+	reading := &reading{Message: message.(proto.Message)}
+	if err := receive(reading); err != nil {
+		return err
+	}
+	if reading.err != nil {
+		return apierror.New(http.StatusBadRequest, "BadRequest", fmt.Sprintf("The message cannot be read: %v", reading.err), "Encode it by the proto files; reflection tells them")
+	}
+	return nil
+}
+
+// readable is a service whose methods refuse messages that cannot be read.
+func readable(description grpc.ServiceDesc) *grpc.ServiceDesc {
+	methods := description.Methods
+	description.Methods = nil
+	for _, method := range methods {
+		handle := method.Handler
+		method.Handler = func(service any, ctx context.Context, decode func(any) error, interceptor grpc.UnaryServerInterceptor) (any, error) {
+			// Here no interceptor has been yet.
+			return handle(service, ctx, func(message any) error { return Status(read(message, decode)) }, interceptor)
+		}
+		description.Methods = append(description.Methods, method)
+	}
+	streams := description.Streams
+	description.Streams = nil
+	for _, method := range streams {
+		handle := method.Handler
+		method.Handler = func(service any, stream grpc.ServerStream) error { return handle(service, &readableStream{stream}) }
+		description.Streams = append(description.Streams, method)
+	}
+	return &description
+}
+
+type readableStream struct{ grpc.ServerStream }
+
+// RecvMsg reads a message.
+func (stream *readableStream) RecvMsg(message any) error {
+	return read(message, stream.ServerStream.RecvMsg)
+}

@@ -1,0 +1,112 @@
+package grpcapi
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/trireme-mpi/trireme/internal/kube/jobview"
+	"github.com/trireme-mpi/trireme/internal/server/apierror"
+	"github.com/trireme-mpi/trireme/internal/server/jobservice"
+	"github.com/trireme-mpi/trireme/internal/server/jobwatch"
+)
+
+// invalid is a fault of the client's whose message is already whole.
+func invalid(field, message string) error {
+	return &apierror.Error{Code: http.StatusBadRequest, Reason: "BadRequest", Message: message, Details: []apierror.Detail{{Field: field, Reason: message}}}
+}
+
+// named is a field of a request that names something.
+type named struct {
+	field, value string
+	optional     bool
+}
+
+// checkNames refuses what is no name of anything, before it becomes part of a path.
+func checkNames(names ...named) error {
+	for _, name := range names {
+		if name.value == "" && name.optional {
+			continue
+		}
+		if name.value == "" {
+			return invalid(name.field, name.field+" is required")
+		}
+		if faults := validation.IsDNS1123Subdomain(name.value); len(faults) > 0 {
+			return apierror.Invalid(name.field, "%q is no name: %s", name.value, faults[0])
+		}
+	}
+	return nil
+}
+
+// ofJob is a request about one job.
+type ofJob interface {
+	GetNamespace() string
+	GetName() string
+}
+
+// reference is the job that a request is about.
+func reference(kind *jobview.Kind, request ofJob) (jobservice.JobRef, error) {
+	ref := jobservice.JobRef{Kind: kind, Namespace: request.GetNamespace(), Name: request.GetName()}
+	return ref, checkNames(named{field: "namespace", value: ref.Namespace}, named{field: "name", value: ref.Name})
+}
+
+// kindOf is a kind by its name.
+func kindOf(name string) (*jobview.Kind, error) {
+	var names []string
+	for _, kind := range jobview.Kinds {
+		if string(kind.Kind) == name {
+			return kind, nil
+		}
+		names = append(names, fmt.Sprintf("'%s'", kind.Kind))
+	}
+	if name == "" {
+		return nil, invalid("kind", "kind is required")
+	}
+	return nil, invalid("kind", "kind must be "+strings.Join(names, " or "))
+}
+
+// ofList is a request for a list of jobs.
+type ofList interface {
+	GetNamespace() string
+	GetAllNamespaces() bool
+	GetLabelSelector() string
+	GetStatus() string
+	GetNameContains() string
+	GetSort() string
+	GetLimit() int32
+	GetContinueToken() string
+}
+
+// pageBytes is how large a page may become: clients of gRPC accept messages of 4 MiB,
+// unless they are told otherwise.
+const pageBytes = 3 << 20
+
+func queryOf(request ofList) (jobwatch.Query, error) {
+	query := jobwatch.Query{
+		Namespace: request.GetNamespace(), Status: request.GetStatus(), Name: request.GetNameContains(),
+		Sort: request.GetSort(), Limit: int(request.GetLimit()), Continue: request.GetContinueToken(), Whole: true, Bytes: pageBytes,
+	}
+	if request.GetAllNamespaces() && query.Namespace != "" {
+		return query, invalid("all_namespaces", "namespace and all_namespaces cannot both be set")
+	}
+	if err := checkNames(named{field: "namespace", value: query.Namespace, optional: request.GetAllNamespaces()}); err != nil {
+		return query, err
+	}
+	if query.Limit < 0 {
+		return query, apierror.Invalid("limit", "must be from 1 to %d", jobwatch.MaxLimit)
+	}
+	// A state that is misspelt must not be taken for one that no job is in.
+	if query.Status != "" && !slices.Contains(jobview.States, query.Status) {
+		return query, apierror.Invalid("status", "%q is none of %s", query.Status, strings.Join(jobview.States, ", "))
+	}
+	selector, err := labels.Parse(request.GetLabelSelector())
+	if err != nil {
+		return query, apierror.Invalid("label_selector", "%v", err)
+	}
+	query.Labels = selector
+	return query, nil
+}

@@ -1,0 +1,169 @@
+package grpcapi
+
+import (
+	"context"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	wire "github.com/trireme-mpi/trireme/api/grpc/training"
+	"github.com/trireme-mpi/trireme/api/training"
+	"github.com/trireme-mpi/trireme/internal/kube/joblog"
+	"github.com/trireme-mpi/trireme/internal/kube/jobview"
+	"github.com/trireme-mpi/trireme/internal/server/apierror"
+	"github.com/trireme-mpi/trireme/internal/server/jobservice"
+	"github.com/trireme-mpi/trireme/internal/server/jobwatch"
+)
+
+// begin tells a client that its stream stands, which may be long before there is
+// anything to tell.
+func begin(stream grpc.ServerStream) error { return stream.SendHeader(metadata.MD{}) }
+
+// ofWatch is a request to watch a job.
+type ofWatch interface {
+	ofJob
+	GetResourceVersion() string
+}
+
+// watchStatus tells what becomes of one job, until it is deleted.
+//
+// The job as it is comes with no version to resume with: that has only the event
+// after it, which says that this was all. So the job waits for it.
+func (edge *edge) watchStatus(stream grpc.ServerStream, kind *jobview.Kind, request ofWatch, send func(event *jobwatch.Event, resourceVersion string) error) error {
+	ref, err := reference(kind, request)
+	if err != nil {
+		return err
+	}
+	events, err := edge.service.Watch(stream.Context(), kind, jobwatch.Watch{Namespace: ref.Namespace, Name: ref.Name, Since: request.GetResourceVersion()})
+	if err != nil {
+		return err
+	}
+	if err := begin(stream); err != nil {
+		return err
+	}
+	var first *jobwatch.Event
+	for event, err := range events {
+		switch {
+		case err != nil:
+			return err
+		case event.Type == jobwatch.Synced && first != nil:
+			err = send(first, event.ResourceVersion)
+		case event.Type == jobwatch.Synced:
+		case event.ResourceVersion == "":
+			first = event
+		default:
+			err = send(event, event.ResourceVersion)
+		}
+		if err != nil || event.Type == jobwatch.Deleted {
+			return err
+		}
+	}
+	return stream.Context().Err()
+}
+
+// ofLogs is a request for logs.
+type ofLogs interface {
+	ofJob
+	GetPodType() string
+	GetFollow() bool
+	GetPrevious() bool
+	GetContainer() string
+	GetSinceTime() *timestamppb.Timestamp
+}
+
+const (
+	// usualTail is how many lines of each container a stream begins with; allLines is
+	// how clients ask for all of them.
+	usualTail = 100
+	allLines  = -1
+	// onceTimeout is what reading logs once may take.
+	onceTimeout = 5 * time.Minute
+)
+
+// logs sends the lines of a job's pods.
+func (edge *edge) logs(stream grpc.ServerStreamingServer[wire.LogMessage], kind *jobview.Kind, request ofLogs, podIndex *int32, tailLines *int64) error {
+	ref, err := reference(kind, request)
+	if err != nil {
+		return err
+	}
+	options, err := logOptions(request, podIndex, tailLines)
+	if err != nil {
+		return err
+	}
+	ctx := stream.Context()
+	if !options.Follow {
+		var stop context.CancelFunc
+		ctx, stop = context.WithTimeout(ctx, onceTimeout)
+		defer stop()
+	}
+	lines, err := edge.service.Logs(ctx, ref, options)
+	if err != nil {
+		return err
+	}
+	if err := begin(stream); err != nil {
+		return err
+	}
+	for line, err := range lines {
+		if err != nil {
+			return err
+		}
+		if err := stream.Send(logMessage(line)); err != nil {
+			return err
+		}
+	}
+	return ctx.Err()
+}
+
+func logOptions(request ofLogs, podIndex *int32, tailLines *int64) (jobservice.LogOptions, error) {
+	options := jobservice.LogOptions{
+		Role: request.GetPodType(), Worker: podIndex, Container: request.GetContainer(),
+		Follow: request.GetFollow(), Previous: request.GetPrevious(), Tail: new(int64(usualTail)),
+	}
+	switch {
+	case options.Role != "" && options.Role != training.RoleLauncher && options.Role != training.RoleWorker:
+		return options, invalid("pod_type", "pod_type must be 'launcher' or 'worker'")
+	case podIndex != nil && options.Role == training.RoleLauncher:
+		return options, invalid("pod_index", "pod_index is the number of a worker; the launcher has none")
+	case podIndex != nil && *podIndex < 0:
+		return options, invalid("pod_index", "pod_index must not be negative")
+	case tailLines != nil && *tailLines < allLines:
+		return options, invalid("tail_lines", "tail_lines must not be less than -1, which is all lines")
+	case options.Follow && options.Previous:
+		return options, invalid("previous", "what ran before has ended, and cannot be followed")
+	}
+	if podIndex != nil {
+		options.Role = training.RoleWorker
+	}
+	if tailLines != nil {
+		options.Tail = tailLines
+		if *tailLines == allLines {
+			options.Tail = nil
+		}
+	}
+	if since := request.GetSinceTime(); since != nil {
+		if !since.IsValid() {
+			return options, apierror.Invalid("since_time", "it is no time: seconds %d, nanos %d", since.GetSeconds(), since.GetNanos())
+		}
+		options.Since = since.AsTime()
+	}
+	return options, nil
+}
+
+func logMessage(line joblog.Line) *wire.LogMessage {
+	message := &wire.LogMessage{
+		PodName: line.Pod, ContainerName: line.Container, Timestamp: timestamppb.New(line.Time), PodType: line.Role, Continues: line.Continues,
+		// Programs print what they like; messages are of UTF-8.
+		Message: strings.ToValidUTF8(line.Text, string(utf8.RuneError)),
+	}
+	if line.Role == training.RoleWorker {
+		message.PodIndex = &line.Worker
+	}
+	if line.Rank != joblog.NoRank {
+		message.Rank = new(int32(line.Rank))
+	}
+	return message
+}

@@ -1,0 +1,118 @@
+package httpserver
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"k8s.io/client-go/util/cert"
+	"sigs.k8s.io/controller-runtime/pkg/certwatcher"
+)
+
+// TLS is how the server shows who it is.
+type TLS struct {
+	// CertificateFile and KeyFile are read again when they change. Without them the
+	// server issues itself a certificate that no client can verify, for tests and
+	// development.
+	CertificateFile, KeyFile string
+	// Names are what a certificate of its own is for.
+	Names []string
+	// ClientAuthorities are those whose certificates clients may show; nil asks for
+	// none.
+	ClientAuthorities *x509.CertPool
+}
+
+const (
+	// lookEvery is how often the server looks whether its own certificate is old, and
+	// renewAfter when it is: they last a year.
+	lookEvery  = time.Hour
+	renewAfter = 300 * 24 * time.Hour
+)
+
+// certificates has the certificate to show.
+type certificates struct {
+	TLS
+	// watcher is nil without files.
+	watcher *certwatcher.CertWatcher
+	own     atomic.Pointer[tls.Certificate]
+}
+
+func newCertificates(settings TLS, log *slog.Logger) (*certificates, error) {
+	certificates := &certificates{TLS: settings}
+	if settings.CertificateFile == "" {
+		log.Warn("no certificate file is set; the server uses a self-signed certificate, which clients cannot verify")
+		return certificates, certificates.makeOwn()
+	}
+	watcher, err := certwatcher.New(settings.CertificateFile, settings.KeyFile)
+	if err != nil {
+		return nil, fmt.Errorf("read the certificate %s and its key %s: %w", settings.CertificateFile, settings.KeyFile, err)
+	}
+	certificates.watcher = watcher
+	return certificates, nil
+}
+
+func (certificates *certificates) makeOwn() error {
+	names := append([]string{"localhost"}, certificates.Names...)
+	certificate, key, err := cert.GenerateSelfSignedCertKey(names[len(names)-1], nil, names)
+	if err != nil {
+		return fmt.Errorf("make a certificate: %w", err)
+	}
+	pair, err := tls.X509KeyPair(certificate, key)
+	if err != nil {
+		return fmt.Errorf("make a certificate: %w", err)
+	}
+	certificates.own.Store(&pair)
+	return nil
+}
+
+// run keeps the certificate fresh until the server ends.
+func (certificates *certificates) run(ctx context.Context) error {
+	if certificates.watcher != nil {
+		return certificates.watcher.Start(ctx)
+	}
+	tick := time.NewTicker(lookEvery)
+	defer tick.Stop()
+	for made := time.Now(); ; {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+		if time.Since(made) < renewAfter {
+			continue
+		}
+		if err := certificates.makeOwn(); err != nil {
+			return err
+		}
+		made = time.Now()
+	}
+}
+
+// get is the certificate to show to a client.
+func (certificates *certificates) get(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
+	if certificates.watcher != nil {
+		return certificates.watcher.GetCertificate(hello)
+	}
+	return certificates.own.Load(), nil
+}
+
+// suites are those of TLS 1.2 that FIPS 140 and HTTP/2 both allow. TLS 1.3 chooses its
+// own.
+var suites = []uint16{
+	tls.TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256, tls.TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384,
+	tls.TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256, tls.TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384,
+}
+
+func (certificates *certificates) config() *tls.Config {
+	config := &tls.Config{MinVersion: tls.VersionTLS12, CipherSuites: suites, GetCertificate: certificates.get, NextProtos: []string{"h2", "http/1.1"}}
+	if certificates.ClientAuthorities != nil {
+		// One that cannot be verified is no reason to refuse a client: its headers count
+		// for nothing then, and its token may still be good.
+		config.ClientAuth, config.ClientCAs = tls.RequestClientCert, certificates.ClientAuthorities
+	}
+	return config
+}

@@ -1,0 +1,133 @@
+package httpserver
+
+import (
+	"fmt"
+	"math"
+	"net/http"
+	"strconv"
+	"sync"
+	"time"
+
+	"golang.org/x/time/rate"
+
+	"github.com/trireme-mpi/trireme/internal/server/apierror"
+)
+
+// mostUsers is how many users are remembered at a time.
+const mostUsers = 10_000
+
+// fair gives every user the same share, whatever the others do.
+type fair struct {
+	limits Limits
+	most   int
+
+	mutex sync.Mutex
+	users map[string]*share
+}
+
+// share is what a user has left.
+type share struct {
+	calls *rate.Limiter
+	// underWay are calls that have not ended, without streams; large are bodies that are
+	// not small.
+	underWay, streams, large int
+}
+
+func (share *share) idle() bool { return share.underWay == 0 && share.streams == 0 && share.large == 0 }
+
+func newFair(limits Limits, most int) *fair {
+	return &fair{limits: limits, most: most, users: map[string]*share{}}
+}
+
+// tooMany is the error of a caller who asks for too much.
+type tooMany struct {
+	told  *apierror.Error
+	after time.Duration
+	// cause is what it is counted by.
+	cause string
+}
+
+// What refusals are counted by.
+const (
+	causeStreams              = "user-streams"
+	causeCalls                = "user-calls"
+	causeRate                 = "user-rate"
+	causeBodies               = "user-bodies"
+	causeUnauthenticated      = "unauthenticated"
+	causeConnections          = "connections"
+	causeConnectionsPerSource = "source-connections"
+)
+
+func (err *tooMany) Error() string { return err.told.Message }
+
+// Unwrap is what clients are told.
+func (err *tooMany) Unwrap() error { return err.told }
+
+// retryAfter is when to try again, in whole seconds.
+func (err *tooMany) retryAfter() string { return strconv.Itoa(int(math.Ceil(err.after.Seconds()))) }
+
+// enter lets a user's call in. What it returns is called when the call has ended.
+func (fair *fair) enter(user string, stream bool) (leave func(), err error) {
+	fair.mutex.Lock()
+	defer fair.mutex.Unlock()
+	share := fair.share(user)
+	if stream && share.streams >= fair.limits.Streams {
+		return nil, &tooMany{cause: causeStreams, after: 10 * time.Second, told: apierror.New(http.StatusTooManyRequests, "TooManyRequests",
+			fmt.Sprintf("User %q has %d streams open, which is as many as one may have", user, share.streams),
+			"Close streams that nobody reads; one stream can watch a whole namespace")}
+	}
+	if !stream && share.underWay >= fair.limits.Burst {
+		return nil, &tooMany{cause: causeCalls, after: time.Second, told: apierror.New(http.StatusTooManyRequests, "TooManyRequests",
+			fmt.Sprintf("User %q has %d calls under way, which is as many as one may have", user, share.underWay),
+			"Wait for the answers before you ask for more")}
+	}
+	if turn := share.calls.Reserve(); turn.Delay() > 0 {
+		after := turn.Delay()
+		turn.Cancel()
+		return nil, &tooMany{cause: causeRate, after: after, told: apierror.New(http.StatusTooManyRequests, "TooManyRequests",
+			fmt.Sprintf("User %q sends more than %g requests a second", user, fair.limits.Rate),
+			"Wait as long as Retry-After says; watch instead of asking again and again")}
+	}
+	count := &share.underWay
+	if stream {
+		count = &share.streams
+	}
+	*count++
+	return sync.OnceFunc(func() {
+		fair.mutex.Lock()
+		defer fair.mutex.Unlock()
+		*count--
+	}), nil
+}
+
+// share is what a user has, which is all of it for one who was not here lately.
+func (fair *fair) share(user string) *share {
+	if known, is := fair.users[user]; is {
+		return known
+	}
+	if len(fair.users) >= fair.most {
+		fair.forget()
+	}
+	fresh := &share{calls: rate.NewLimiter(rate.Limit(fair.limits.Rate), fair.limits.Burst)}
+	fair.users[user] = fresh
+	return fresh
+}
+
+// forget drops those who have their whole share left, and a tenth of all if nobody has,
+// so that the next does not look through all of them again. Those with something under
+// way stay: what they have is counted.
+func (fair *fair) forget() {
+	for user, share := range fair.users {
+		if share.idle() && share.calls.Tokens() >= float64(fair.limits.Burst) {
+			delete(fair.users, user)
+		}
+	}
+	for user, share := range fair.users {
+		if len(fair.users) < fair.most-fair.most/10 {
+			return
+		}
+		if share.idle() {
+			delete(fair.users, user)
+		}
+	}
+}

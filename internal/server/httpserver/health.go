@@ -1,0 +1,87 @@
+package httpserver
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+)
+
+// checkTimeout is what all checks of readiness may take. The kubelet gives them a
+// second more.
+const checkTimeout = 2 * time.Second
+
+// health says whether the server lives, and whether it should get requests.
+type health struct {
+	checks map[string]func(context.Context) error
+	log    *slog.Logger
+	ending atomic.Bool
+
+	// Anybody may ask, so the checks are made once for all who do.
+	mutex  sync.Mutex
+	failed []string
+	looked time.Time
+}
+
+// lookAgain is after what the checks are made anew.
+const lookAgain = time.Second
+
+func newHealth(checks map[string]func(context.Context) error, log *slog.Logger) *health {
+	return &health{checks: checks, log: log}
+}
+
+func (health *health) register(mux *http.ServeMux) {
+	mux.HandleFunc("GET /healthz", func(writer http.ResponseWriter, _ *http.Request) { fmt.Fprintln(writer, "ok") })
+	mux.HandleFunc("GET /readyz", func(writer http.ResponseWriter, request *http.Request) {
+		if failed := health.notReady(context.WithoutCancel(request.Context())); len(failed) > 0 {
+			http.Error(writer, "not ready: "+strings.Join(failed, ", "), http.StatusServiceUnavailable)
+			return
+		}
+		fmt.Fprintln(writer, "ok")
+	})
+}
+
+// notReady are the names of what keeps requests away. Why is for the log: it may tell
+// of the cluster's inside.
+func (health *health) notReady(ctx context.Context) []string {
+	if health.ending.Load() {
+		return []string{"the server ends"}
+	}
+	health.mutex.Lock()
+	defer health.mutex.Unlock()
+	if time.Since(health.looked) < lookAgain {
+		return health.failed
+	}
+	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
+	defer cancel()
+	health.failed = nil
+	for _, name := range slices.Sorted(maps.Keys(health.checks)) {
+		if err := health.checks[name](ctx); err != nil {
+			health.failed = append(health.failed, name)
+			health.log.Warn("not ready", "check", name, "error", err.Error())
+		}
+	}
+	health.looked = time.Now()
+	return health.failed
+}
+
+// APIServerAnswers is a check of readiness: whoever cannot reach the API server can
+// tell nobody who they are.
+func APIServerAnswers(config *rest.Config) (func(context.Context) error, error) {
+	cluster, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return nil, err
+	}
+	return func(ctx context.Context) error {
+		return cluster.Discovery().RESTClient().Get().AbsPath("/version").Do(ctx).Error()
+	}, nil
+}

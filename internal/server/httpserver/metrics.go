@@ -1,0 +1,68 @@
+package httpserver
+
+import (
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+)
+
+// metrics are what the server tells of itself. They name routes and codes, and
+// nobody's jobs or names.
+type metrics struct {
+	registry *prometheus.Registry
+	requests *prometheus.CounterVec
+	duration *prometheus.HistogramVec
+	inFlight prometheus.Gauge
+	streams  prometheus.Gauge
+	refusals *prometheus.CounterVec
+	open     prometheus.Gauge
+}
+
+func newMetrics(registry *prometheus.Registry) *metrics {
+	made := &metrics{
+		registry: registry,
+		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "trireme_server_requests_total", Help: "Calls that were answered, over REST and gRPC, by route and HTTP's code.",
+		}, []string{"route", "method", "code"}),
+		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "trireme_server_request_duration_seconds", Help: "How long calls took, without streams.",
+			Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30},
+		}, []string{"route", "method"}),
+		inFlight: prometheus.NewGauge(prometheus.GaugeOpts{Name: "trireme_server_requests_in_flight", Help: "Calls that are being answered, with streams."}),
+		streams:  prometheus.NewGauge(prometheus.GaugeOpts{Name: "trireme_server_streams", Help: "Streams that are open."}),
+		refusals: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "trireme_server_refusals_total", Help: "Calls and connections that were refused because a limit was reached, by cause.",
+		}, []string{"cause"}),
+		open: prometheus.NewGauge(prometheus.GaugeOpts{Name: "trireme_server_connections", Help: "Connections that are open."}),
+	}
+	for _, cause := range []string{causeStreams, causeCalls, causeRate, causeBodies, causeUnauthenticated, causeConnections, causeConnectionsPerSource} {
+		// So that the first refusal is seen as an increase.
+		made.refusals.WithLabelValues(cause)
+	}
+	made.registry.MustRegister(made.requests, made.duration, made.inFlight, made.streams, made.refusals, made.open,
+		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	return made
+}
+
+func (metrics *metrics) observe(call *call, method string, code int, took time.Duration) {
+	route := call.route()
+	if route == "" {
+		route = "none"
+	}
+	if verbs[method] == "" && method != http.MethodGet && method != http.MethodHead && method != http.MethodOptions {
+		// A client can invent as many as it likes.
+		method = "other"
+	}
+	metrics.requests.WithLabelValues(route, method, strconv.Itoa(code)).Inc()
+	if !call.stream {
+		metrics.duration.WithLabelValues(route, method).Observe(took.Seconds())
+	}
+}
+
+func (metrics *metrics) handler() http.Handler {
+	return promhttp.HandlerFor(metrics.registry, promhttp.HandlerOpts{})
+}

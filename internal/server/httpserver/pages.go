@@ -1,0 +1,68 @@
+package httpserver
+
+import (
+	"fmt"
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/trireme-mpi/trireme/internal/server/apierror"
+)
+
+// fromKnownPages keeps out what web pages of others make a browser send: those whose
+// name was made to point here, and those that would use a session of a proxy's. Pages
+// that are allowed may read the answers.
+func (server *Server) fromKnownPages(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(writer http.ResponseWriter, request *http.Request) {
+		if err := server.knownPage(request); err != nil {
+			server.refuse(writer.(*recorder), request, err)
+			return
+		}
+		if server.letRead(writer.Header(), request) && request.Method == http.MethodOptions {
+			writer.WriteHeader(http.StatusNoContent)
+			return
+		}
+		next.ServeHTTP(writer, request)
+	})
+}
+
+// letRead lets a browser give the answer to a page of another server, if that is
+// allowed. Credentials of the browser's own are not: a page sends a token.
+func (server *Server) letRead(header http.Header, request *http.Request) bool {
+	header.Add("Vary", "Origin")
+	origin := request.Header.Get("Origin")
+	if !slices.Contains(server.Origins, origin) {
+		return false
+	}
+	header.Set("Access-Control-Allow-Origin", origin)
+	header.Set("Access-Control-Expose-Headers", "X-Request-Id, Retry-After")
+	header.Set("Access-Control-Allow-Methods", "GET, POST, DELETE")
+	header.Set("Access-Control-Allow-Headers", "Authorization, Content-Type, Last-Event-ID")
+	header.Set("Access-Control-Max-Age", "600")
+	return true
+}
+
+// knownPage refuses what a page sends that may not.
+func (server *Server) knownPage(request *http.Request) error {
+	if err := server.knownHost(request); err != nil {
+		return err
+	}
+	if err := server.protection.Check(request); err != nil {
+		return apierror.New(http.StatusForbidden, "Forbidden",
+			fmt.Sprintf("A page of %q may not send requests here", request.Header.Get("Origin")), "Let the administrator allow the origin")
+	}
+	return nil
+}
+
+func (server *Server) knownHost(request *http.Request) error {
+	host := request.Host
+	if name, _, err := net.SplitHostPort(host); err == nil {
+		host = name
+	}
+	if len(server.Hosts) == 0 || slices.Contains(server.Hosts, strings.ToLower(strings.Trim(host, "[]"))) {
+		return nil
+	}
+	return apierror.New(http.StatusMisdirectedRequest, "MisdirectedRequest", fmt.Sprintf("This server is not called %q", request.Host),
+		"Use one of its names: "+strings.Join(server.Hosts, ", "))
+}

@@ -1,0 +1,292 @@
+package httpserver
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+
+	"github.com/trireme-mpi/trireme/internal/server/apierror"
+	"github.com/trireme-mpi/trireme/internal/server/auth"
+)
+
+// messagePrefix is what gRPC puts before each message.
+const messagePrefix = 5
+
+func (server *Server) newRPC() {
+	server.rpc = grpc.NewServer(slices.Concat(server.tracing.rpc(), server.RPCOptions, []grpc.ServerOption{
+		grpc.MaxRecvMsgSize(maxBody),
+		grpc.UnaryInterceptor(server.unary),
+		grpc.StreamInterceptor(server.streaming),
+	})...)
+	server.RPC(server.rpc)
+	// A server without services: every call is one that it does not know, and needs no
+	// message to be refused.
+	server.refusing = grpc.NewServer(append(server.tracing.rpc(), grpc.UnknownServiceHandler(server.refuseRPC))...)
+	server.methods = map[string]rpcMethod{}
+	for service, info := range server.rpc.GetServiceInfo() {
+		for _, method := range info.Methods {
+			server.methods["/"+service+"/"+method.Name] = rpcMethod{stream: method.IsClientStream || method.IsServerStream}
+		}
+	}
+}
+
+// rpcMethod is what the server knows of a method before it is called.
+type rpcMethod struct{ stream bool }
+
+// serveRPC lets a call in before anything of its message is read, and notes how it
+// ended if nobody else does: gRPC refuses some by itself, such as a message that is
+// too large.
+func (server *Server) serveRPC(writer http.ResponseWriter, request *http.Request) {
+	call := server.newRPCCall(request)
+	server.metrics.inFlight.Inc()
+	defer server.metrics.inFlight.Dec()
+	writer.Header().Set("X-Request-Id", call.id)
+	server.sayGoodbye(writer)
+	// What a client sends is gathered in memory, read or not. Nobody sends more than one
+	// message, and nobody for long.
+	request.Body = http.MaxBytesReader(writer, request.Body, maxBody+messagePrefix)
+	control := http.NewResponseController(writer)
+	_ = control.SetReadDeadline(time.Now().Add(server.messageTimeout))
+	call.answer = &rpcAnswer{control: control}
+	defer call.answer.end()
+	ctx := context.WithValue(request.Context(), callKey{}, call)
+	admitted, err := server.admitRPC(ctx, request, call)
+	if err != nil {
+		call.refused = err
+		server.refusing.ServeHTTP(writer, request.WithContext(ctx))
+	} else {
+		request = request.WithContext(admitted)
+		server.countBody(request, call)
+		server.rpc.ServeHTTP(writer, request)
+	}
+	if call.take() {
+		call.leave()
+		server.end(call, http.MethodPost, answeredCode(call, writer.Header()))
+	}
+}
+
+func (server *Server) countBody(request *http.Request, call *call) {
+	if call.caller == nil {
+		return
+	}
+	body := &countedBody{ReadCloser: request.Body, enter: func() (func(), error) { return server.fair.enterLarge(call.caller.User) }}
+	before := call.leave
+	request.Body, call.leave = body, func() { body.end(); before() }
+}
+
+func (server *Server) admitRPC(ctx context.Context, request *http.Request, call *call) (context.Context, error) {
+	if err := server.knownPage(request); err != nil {
+		return nil, err
+	}
+	return server.admit(ctx, request, call)
+}
+
+// answeredCode is HTTP's code of what gRPC answered by itself.
+func answeredCode(call *call, header http.Header) int {
+	if call.refused != nil {
+		return codeOf(call.refused)
+	}
+	code, err := strconv.Atoi(header.Get("Grpc-Status"))
+	if err != nil {
+		return codeOf(context.Canceled)
+	}
+	if codes.Code(code) == codes.ResourceExhausted {
+		// What is too much for gRPC itself is the size of a message.
+		return http.StatusRequestEntityTooLarge
+	}
+	return codeOf(status.Error(codes.Code(code), ""))
+}
+
+// refuseRPC tells a client why it is not let in.
+func (server *Server) refuseRPC(_ any, stream grpc.ServerStream) error {
+	call := callFrom(stream.Context())
+	if limited, is := errors.AsType[*tooMany](call.refused); is {
+		server.metrics.refusals.WithLabelValues(limited.cause).Inc()
+		_ = stream.SetHeader(metadata.Pairs("retry-after", limited.retryAfter()))
+	}
+	server.logFailure(call, call.refused)
+	return server.RPCStatus(call.refused)
+}
+
+func (server *Server) logFailure(call *call, err error) {
+	if code := codeOf(err); code >= http.StatusInternalServerError && !errors.Is(err, errStopping) {
+		server.Log.Error("call failed", "error", err.Error(), "code", code, "method", call.route(), "requestID", call.id)
+	}
+}
+
+// unary does for a call with one answer what the handlers of HTTP do.
+func (server *Server) unary(ctx context.Context, message any, _ *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (answer any, err error) {
+	call := callFrom(ctx)
+	err = server.around(call, func() error {
+		fillFrom(call.record, message)
+		ctx, cancel := context.WithTimeout(ctx, callTimeout)
+		defer cancel()
+		answer, err = handle(ctx, message)
+		if codeOf(err) == http.StatusTooManyRequests {
+			// What others of the same user hold is sent within moments.
+			_ = grpc.SetHeader(ctx, metadata.Pairs("retry-after", "1"))
+		}
+		return err
+	})
+	return answer, err
+}
+
+// streaming does the same for a stream.
+func (server *Server) streaming(service any, stream grpc.ServerStream, _ *grpc.StreamServerInfo, handle grpc.StreamHandler) error {
+	call := callFrom(stream.Context())
+	return server.around(call, func() error {
+		// Not the request's context, with which the way to the client would end.
+		ctx, stop := server.supervise(stream.Context(), call.caller)
+		defer stop()
+		err := handle(service, &supervised{ServerStream: stream, ctx: ctx, answer: call.answer, writeTimeout: server.writeTimeout})
+		if cause := context.Cause(ctx); isProblem(cause) {
+			return cause
+		}
+		return err
+	})
+}
+
+func isProblem(err error) bool {
+	_, is := errors.AsType[*apierror.Error](err)
+	return is
+}
+
+// supervised is a stream whose context ends when the stream should, and whose client
+// must read.
+type supervised struct {
+	grpc.ServerStream
+	ctx          context.Context
+	answer       *rpcAnswer
+	writeTimeout time.Duration
+}
+
+// Context of the call.
+func (stream *supervised) Context() context.Context { return stream.ctx }
+
+// SendMsg waits for the message before to be on its way, and not for ever.
+func (stream *supervised) SendMsg(message any) error {
+	defer stream.answer.cutAfter(stream.writeTimeout)()
+	return stream.ServerStream.SendMsg(message)
+}
+
+// rpcAnswer is the answer to a call over gRPC, while it is written.
+type rpcAnswer struct {
+	mutex sync.Mutex
+	// control is nil once the answer has ended.
+	control *http.ResponseController
+}
+
+// cutAfter gives the answer up after some time, unless the returned function is called
+// before: what is written can wait for a client that does not read for as long as it
+// is connected.
+func (answer *rpcAnswer) cutAfter(limit time.Duration) (stop func()) {
+	timer := time.AfterFunc(limit, func() {
+		answer.mutex.Lock()
+		defer answer.mutex.Unlock()
+		if answer.control != nil {
+			_ = answer.control.SetWriteDeadline(time.Unix(1, 0))
+		}
+	})
+	return func() { timer.Stop() }
+}
+
+// end is called before the answer's writer is gone.
+func (answer *rpcAnswer) end() {
+	answer.mutex.Lock()
+	defer answer.mutex.Unlock()
+	answer.control = nil
+}
+
+// around makes a call, and notes how it ended. Errors become what clients of gRPC see.
+func (server *Server) around(call *call, make func() error) (err error) {
+	if !call.take() {
+		// The client has gone before the call began, and that was noted.
+		return status.FromContextError(context.Canceled).Err()
+	}
+	defer func() {
+		if panicked := recover(); panicked != nil {
+			err = server.panicked(call, panicked)
+		}
+		server.logFailure(call, err)
+		code := codeOf(err)
+		if _, told := status.FromError(err); !told {
+			err = server.RPCStatus(err)
+		}
+		call.leave()
+		server.end(call, http.MethodPost, code)
+		// What is left is to tell the client.
+		call.answer.cutAfter(server.messageTimeout)
+	}()
+	return make()
+}
+
+// changing are the beginnings of the names of methods that change something.
+var changing = map[string]string{"Create": "create", "Delete": "delete", "Suspend": "patch", "Resume": "patch", "Restart": "create"}
+
+// healthCheck is for everybody, as /healthz is.
+const healthCheck = "/grpc.health.v1.Health/Check"
+
+// newRPCCall is what is known of a call by its method.
+func (server *Server) newRPCCall(request *http.Request) *call {
+	path := request.URL.Path
+	method, known := server.methods[path]
+	made := &call{
+		id: newID(), begun: time.Now(), source: auth.SourceOf(request, server.Proxy), stream: method.stream, record: &auth.Record{},
+		open: path == healthCheck, route: func() string { return path }, leave: func() {},
+	}
+	if !known {
+		// A client can invent as many as it likes.
+		made.route = func() string { return "" }
+		return made
+	}
+	name := path[strings.LastIndex(path, "/")+1:]
+	for beginning, verb := range changing {
+		if kind, is := strings.CutPrefix(name, beginning); is {
+			made.record.Verb, made.record.Kind = verb, kind
+		}
+	}
+	return made
+}
+
+// fillFrom adds what a message says of the object that is meant.
+func fillFrom(record *auth.Record, message any) {
+	if named, is := message.(interface{ GetNamespace() string }); is {
+		record.Namespace = named.GetNamespace()
+	}
+	if named, is := message.(interface{ GetName() string }); is {
+		record.Name = named.GetName()
+	}
+}
+
+// httpCodes are the codes of HTTP that those of gRPC stand for.
+var httpCodes = map[codes.Code]int{
+	codes.OK: http.StatusOK, codes.Canceled: 499, codes.InvalidArgument: http.StatusBadRequest, codes.OutOfRange: http.StatusBadRequest,
+	codes.FailedPrecondition: http.StatusBadRequest, codes.Unauthenticated: http.StatusUnauthorized, codes.PermissionDenied: http.StatusForbidden,
+	codes.NotFound: http.StatusNotFound, codes.AlreadyExists: http.StatusConflict, codes.Aborted: http.StatusConflict,
+	codes.ResourceExhausted: http.StatusTooManyRequests, codes.Unimplemented: http.StatusNotImplemented, codes.Unavailable: http.StatusServiceUnavailable,
+	codes.DeadlineExceeded: http.StatusGatewayTimeout,
+}
+
+// codeOf is HTTP's code of an error, for the audit and the metrics.
+func codeOf(err error) int {
+	if err == nil {
+		return http.StatusOK
+	}
+	if told, is := status.FromError(err); is {
+		if code, known := httpCodes[told.Code()]; known {
+			return code
+		}
+		return http.StatusInternalServerError
+	}
+	return apierror.From(err).Code
+}

@@ -1,0 +1,184 @@
+package httpserver
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/wrapperspb"
+
+	"github.com/trireme-mpi/trireme/internal/server/apierror"
+	"github.com/trireme-mpi/trireme/internal/server/auth"
+)
+
+// method is one of a service that the tests describe by hand.
+func method(name string, answer func(context.Context, string) (string, error)) grpc.MethodDesc {
+	handle := func(ctx context.Context, message any) (any, error) {
+		said, err := answer(ctx, message.(*wrapperspb.StringValue).Value)
+		return wrapperspb.String(said), err
+	}
+	return grpc.MethodDesc{MethodName: name, Handler: func(_ any, ctx context.Context, decode func(any) error, interceptor grpc.UnaryServerInterceptor) (any, error) {
+		message := &wrapperspb.StringValue{}
+		if err := decode(message); err != nil {
+			return nil, err
+		}
+		return interceptor(ctx, message, &grpc.UnaryServerInfo{FullMethod: "/training.MPIJobService/" + name}, handle)
+	}}
+}
+
+// registerJobs adds a service in the place of the real one.
+func registerJobs(server *grpc.Server) {
+	server.RegisterService(&grpc.ServiceDesc{
+		ServiceName: "training.MPIJobService", HandlerType: (*any)(nil),
+		Methods: []grpc.MethodDesc{
+			method("GetMPIJob", func(ctx context.Context, name string) (string, error) {
+				return auth.CallerFrom(ctx).User + " reads " + name, nil
+			}),
+			method("CreateMPIJob", func(ctx context.Context, name string) (string, error) {
+				auth.RecordFrom(ctx).Name = name
+				switch name {
+				case "":
+					return "", apierror.Invalid("name", "name is required")
+				case "too-much":
+					return "", apierror.New(http.StatusTooManyRequests, "TooManyRequests", "too much is being sent")
+				}
+				return name, nil
+			}),
+			method("DeleteMPIJob", func(context.Context, string) (string, error) { panic("a mistake") }),
+			method("SuspendMPIJob", func(context.Context, string) (string, error) { return "", status.Error(codes.NotFound, "no such job") }),
+		},
+		Streams: []grpc.StreamDesc{{StreamName: "WatchMPIJobStatus", ServerStreams: true, Handler: func(_ any, stream grpc.ServerStream) error {
+			if err := stream.SendMsg(wrapperspb.String(auth.CallerFrom(stream.Context()).User + " watches")); err != nil {
+				return err
+			}
+			<-stream.Context().Done()
+			return stream.Context().Err()
+		}}},
+	}, nil)
+}
+
+func (running *running) dial(t *testing.T) *grpc.ClientConn {
+	t.Helper()
+	connection, err := grpc.NewClient(running.address, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { connection.Close() })
+	return connection
+}
+
+func as(t *testing.T, user string) context.Context {
+	if user == "" {
+		return t.Context()
+	}
+	return metadata.AppendToOutgoingContext(t.Context(), "authorization", "Bearer "+user)
+}
+
+func TestRPC(t *testing.T) {
+	running := start(t, api(), func(options *Options) {
+		options.RPC, options.Limits = registerJobs, Limits{Rate: 0.001, Burst: 2, Streams: 1}
+	})
+	connection := running.dial(t)
+	for _, test := range []struct {
+		method, user, message string
+		code                  codes.Code
+		// want is the answer, or a part of the error.
+		want string
+	}{
+		{method: "GetMPIJob", user: "jane", message: "hello", want: "jane reads hello"},
+		{method: "GetMPIJob", message: "hello", code: codes.Unauthenticated, want: "who are you?"},
+		{method: "CreateMPIJob", user: "jane", message: "hello", want: "hello"},
+		{method: "CreateMPIJob", user: "jane", message: "hello", code: codes.ResourceExhausted, want: "more than 0.001 requests a second"},
+		{method: "CreateMPIJob", user: "max", code: codes.InvalidArgument, want: "name is required"},
+		{method: "DeleteMPIJob", user: "max", message: "hello", code: codes.Internal, want: "The server failed"},
+		{method: "SuspendMPIJob", user: "eve", message: "hello", code: codes.NotFound, want: "no such job"},
+		{method: "CreateMPIJob", message: "hello", code: codes.Unauthenticated, want: "who are you?"},
+		{method: "GetMPIJob", user: "eve", message: strings.Repeat("x", maxBody+1), code: codes.ResourceExhausted, want: "larger than max"},
+	} {
+		var answer wrapperspb.StringValue
+		err := connection.Invoke(as(t, test.user), "/training.MPIJobService/"+test.method, wrapperspb.String(test.message), &answer)
+		if status.Code(err) != test.code || err == nil && answer.Value != test.want || err != nil && !strings.Contains(err.Error(), test.want) {
+			t.Errorf("%s of %q: %q and %v", test.method, test.user, answer.Value, err)
+		}
+	}
+	var got []string
+	for _, line := range lines(t, running.audit) {
+		got = append(got, fmt.Sprintf("%s %s %s %s %v", line["user"], line["verb"], line["kind"], line["name"], line["code"]))
+	}
+	want := []string{
+		"jane create MPIJob hello 200", "jane create MPIJob  429", "max create MPIJob  400", "max delete MPIJob  500", "eve patch MPIJob  404", " create MPIJob  401",
+	}
+	if difference := cmp.Diff(want, got); difference != "" {
+		t.Error(difference)
+	}
+}
+
+func TestRPCStreamEndsWithItsToken(t *testing.T) {
+	running := start(t, api(), func(options *Options) { options.RPC, options.Limits.Streams = registerJobs, 1 })
+	connection := running.dial(t)
+	open := func(user string) grpc.ClientStream {
+		t.Helper()
+		stream, err := connection.NewStream(as(t, user), &grpc.StreamDesc{ServerStreams: true}, "/training.MPIJobService/WatchMPIJobStatus")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := stream.CloseSend(); err != nil && err != io.EOF {
+			t.Fatal(err)
+		}
+		return stream
+	}
+	stream := open("jane")
+	var message wrapperspb.StringValue
+	if err := stream.RecvMsg(&message); err != nil || message.Value != "jane watches" {
+		t.Fatalf("%q and %v", message.Value, err)
+	}
+	if err := open("jane").RecvMsg(&message); status.Code(err) != codes.ResourceExhausted {
+		t.Errorf("a second stream gets %v", err)
+	}
+	running.guard.revoke("jane")
+	if err := stream.RecvMsg(&message); status.Code(err) != codes.Unauthenticated {
+		t.Errorf("the stream of a revoked token ends with %v", err)
+	}
+}
+
+// A client that begins a call and sends nothing does not hold it for ever; a stream
+// whose message was read goes on.
+func TestRPCThatIsNeverSent(t *testing.T) {
+	running := start(t, api(), func(options *Options) { options.RPC = registerJobs })
+	// Long enough for whoever does send.
+	running.messageTimeout = 2 * time.Second
+	connection := running.dial(t)
+	watching, err := connection.NewStream(as(t, "jane"), &grpc.StreamDesc{ServerStreams: true}, "/training.MPIJobService/WatchMPIJobStatus")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := watching.CloseSend(); err != nil {
+		t.Fatal(err)
+	}
+	var message wrapperspb.StringValue
+	if err := watching.RecvMsg(&message); err != nil {
+		t.Fatal(err)
+	}
+	stalled, err := connection.NewStream(as(t, "jane"), &grpc.StreamDesc{}, "/training.MPIJobService/GetMPIJob")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := stalled.RecvMsg(&message); err == nil {
+		t.Error("a call without a message was answered")
+	}
+	// The deadline has passed for both of them by now.
+	running.guard.revoke("jane")
+	if err := watching.RecvMsg(&message); status.Code(err) != codes.Unauthenticated {
+		t.Errorf("the stream ended with %v before its token did", err)
+	}
+}

@@ -1,0 +1,112 @@
+package httpserver
+
+import (
+	"container/list"
+	"fmt"
+	"net/http"
+	"net/netip"
+	"sync"
+	"time"
+
+	"k8s.io/utils/clock"
+
+	"github.com/trireme-mpi/trireme/internal/server/apierror"
+)
+
+// mostSources is how many sources are remembered at a time.
+const mostSources = 10_000
+
+// ipv6Network is what one customer of a provider usually has: addresses within it cost
+// nothing.
+const ipv6Network = 64
+
+// sources gives every source a budget of calls whose caller is not known.
+type sources struct {
+	rate, burst float64
+	most        int
+	clock       clock.PassiveClock
+
+	mutex sync.Mutex
+	// byName has the elements of recent, whose first is the source that was used last.
+	byName map[string]*list.Element
+	recent *list.List
+}
+
+// allowance is what a source had left at a time.
+type allowance struct {
+	source string
+	left   float64
+	at     time.Time
+}
+
+func newSources(limits Limits, most int, clock clock.PassiveClock) *sources {
+	return &sources{
+		rate: limits.UnauthenticatedRate, burst: float64(limits.UnauthenticatedBurst), most: most, clock: clock, byName: map[string]*list.Element{}, recent: list.New(),
+	}
+}
+
+// sourceOf is what an address is counted by.
+func sourceOf(address string) string {
+	parsed, err := netip.ParseAddr(address)
+	if err != nil {
+		return address
+	}
+	if parsed = parsed.Unmap().WithZone(""); parsed.Is4() {
+		return parsed.String()
+	}
+	network, err := parsed.Prefix(ipv6Network)
+	if err != nil {
+		return address
+	}
+	return network.String()
+}
+
+// take lets a call of an address in, or says when the next one may come.
+func (sources *sources) take(address string) error {
+	if sources.burst == 0 {
+		return nil
+	}
+	sources.mutex.Lock()
+	defer sources.mutex.Unlock()
+	account := sources.allowanceOf(sourceOf(address))
+	if account.left < 1 {
+		return &tooMany{
+			cause: causeUnauthenticated, after: time.Duration((1 - account.left) / sources.rate * float64(time.Second)),
+			told: apierror.New(http.StatusTooManyRequests, "TooManyRequests",
+				fmt.Sprintf("Your address has sent more than %g requests a second without a valid token", sources.rate),
+				"Wait as long as Retry-After says, and send a valid token as Authorization: Bearer TOKEN"),
+		}
+	}
+	account.left--
+	return nil
+}
+
+// giveBack undoes take: the caller was found valid.
+func (sources *sources) giveBack(address string) {
+	if sources.burst == 0 {
+		return
+	}
+	sources.mutex.Lock()
+	defer sources.mutex.Unlock()
+	account := sources.allowanceOf(sourceOf(address))
+	account.left = min(account.left+1, sources.burst)
+}
+
+// allowanceOf is what a source has left now. The source that was not seen for the longest time is
+// forgotten if there are too many: it has most likely its whole budget again.
+func (sources *sources) allowanceOf(source string) *allowance {
+	now := sources.clock.Now()
+	if found, is := sources.byName[source]; is {
+		sources.recent.MoveToFront(found)
+		known := found.Value.(*allowance)
+		known.left = min(known.left+sources.rate*now.Sub(known.at).Seconds(), sources.burst)
+		known.at = now
+		return known
+	}
+	if oldest := sources.recent.Back(); len(sources.byName) >= sources.most {
+		delete(sources.byName, sources.recent.Remove(oldest).(*allowance).source)
+	}
+	fresh := &allowance{source: source, left: sources.burst, at: now}
+	sources.byName[source] = sources.recent.PushFront(fresh)
+	return fresh
+}

@@ -1,0 +1,255 @@
+package httpserver
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/trireme-mpi/trireme/internal/server/apierror"
+	"github.com/trireme-mpi/trireme/internal/server/auth"
+)
+
+// guard lets in everybody whose token is a name, until it is revoked.
+type guard struct {
+	mutex   sync.Mutex
+	refused map[string]error
+	// known are those who were let in; reviews counts how often somebody else was asked
+	// for.
+	known   map[string]bool
+	reviews int
+}
+
+// unauthorized is what those get who are not known.
+var unauthorized = apierror.New(http.StatusUnauthorized, "Unauthorized", "who are you?", "say it")
+
+func (guard *guard) Identify(ctx context.Context, request *http.Request) (*auth.Caller, error) {
+	caller := &auth.Caller{User: userOf(request), Source: "192.0.2.1"}
+	err := guard.StillValid(ctx, caller)
+	guard.mutex.Lock()
+	defer guard.mutex.Unlock()
+	if !guard.known[caller.User] && caller.User != "" {
+		guard.reviews++
+	}
+	if guard.known == nil {
+		guard.known = map[string]bool{}
+	}
+	guard.known[caller.User] = err == nil
+	return caller, err
+}
+
+func userOf(request *http.Request) string {
+	return strings.TrimPrefix(request.Header.Get("Authorization"), "Bearer ")
+}
+
+func (guard *guard) Knows(request *http.Request) bool {
+	guard.mutex.Lock()
+	defer guard.mutex.Unlock()
+	return guard.known[userOf(request)]
+}
+
+func (guard *guard) reviewed() int {
+	guard.mutex.Lock()
+	defer guard.mutex.Unlock()
+	return guard.reviews
+}
+
+func (guard *guard) Allow(context.Context, *auth.Caller, auth.Rights) error { return nil }
+
+func (guard *guard) StillValid(_ context.Context, caller *auth.Caller) error {
+	guard.mutex.Lock()
+	defer guard.mutex.Unlock()
+	if caller.User == "" || strings.HasPrefix(caller.User, "guess-") {
+		return unauthorized
+	}
+	return guard.refused[caller.User]
+}
+
+func (guard *guard) revoke(user string) { guard.refuse(user, unauthorized) }
+
+// refuse answers with an error from now on.
+func (guard *guard) refuse(user string, err error) {
+	guard.mutex.Lock()
+	defer guard.mutex.Unlock()
+	guard.refused = map[string]error{user: err}
+}
+
+// buffer is written to and read side by side.
+type buffer struct {
+	mutex   sync.Mutex
+	content bytes.Buffer
+}
+
+func (buffer *buffer) Write(content []byte) (int, error) {
+	buffer.mutex.Lock()
+	defer buffer.mutex.Unlock()
+	return buffer.content.Write(content)
+}
+
+func (buffer *buffer) String() string {
+	buffer.mutex.Lock()
+	defer buffer.mutex.Unlock()
+	return buffer.content.String()
+}
+
+// running is a server that a test talks to.
+type running struct {
+	*Server
+	guard      *guard
+	address    string
+	audit, log *buffer
+	stop       context.CancelFunc
+	ended      chan error
+}
+
+// start runs a server with an API of the test's. configure may change its options
+// before.
+func start(t *testing.T, api http.Handler, configure func(*Options)) *running {
+	t.Helper()
+	if api == nil {
+		api = http.NotFoundHandler()
+	}
+	running := &running{guard: &guard{}, audit: &buffer{}, log: &buffer{}, ended: make(chan error, 1)}
+	options := Options{
+		Address: "127.0.0.1:0", Guard: running.guard, API: api, Limits: DefaultLimits(), Drain: 5 * time.Second, Version: "1.2.3",
+		Log: slog.New(slog.NewJSONHandler(running.log, nil)), Audit: running.audit, RPCStatus: statusOf,
+		Registry: prometheus.NewRegistry(),
+	}
+	if configure != nil {
+		configure(&options)
+	}
+	made, err := New(options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	running.Server = made
+	made.checkEvery = 20 * time.Millisecond
+	ctx, stop := context.WithCancel(context.Background())
+	running.stop = stop
+	started := make(chan net.Addr, 1)
+	go func() { running.ended <- made.Run(ctx, func(address net.Addr) { started <- address }) }()
+	select {
+	case address := <-started:
+		running.address = address.String()
+	case err := <-running.ended:
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		stop()
+		select {
+		case err := <-running.ended:
+			if err != nil {
+				t.Errorf("the server ended with %v", err)
+			}
+		case <-time.After(time.Minute):
+			t.Error("the server does not end")
+		}
+	})
+	return running
+}
+
+// await ends the server, for tests that look at how it ends.
+func (running *running) await(t *testing.T) {
+	t.Helper()
+	select {
+	case err := <-running.ended:
+		running.ended <- err
+	case <-time.After(time.Minute):
+		t.Fatal("the server does not end")
+	}
+}
+
+// statusOf is an error as the tests' clients of gRPC see it.
+func statusOf(err error) error {
+	told := apierror.From(err)
+	code, known := map[int]codes.Code{
+		http.StatusBadRequest: codes.InvalidArgument, http.StatusUnauthorized: codes.Unauthenticated, http.StatusTooManyRequests: codes.ResourceExhausted,
+	}[told.Code]
+	if !known {
+		code = codes.Internal
+	}
+	return status.Error(code, told.Message)
+}
+
+// answer is what a client got.
+type answer struct {
+	code   int
+	header http.Header
+	body   string
+	told   apierror.Error
+}
+
+func (running *running) do(t *testing.T, method, path, user string, body io.Reader, headers ...string) answer {
+	t.Helper()
+	request, err := http.NewRequestWithContext(t.Context(), method, "http://"+running.address+path, body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if user != "" {
+		request.Header.Set("Authorization", "Bearer "+user)
+	}
+	for i := 0; i < len(headers); i += 2 {
+		if headers[i] == "Host" {
+			request.Host = headers[i+1]
+		}
+		request.Header.Set(headers[i], headers[i+1])
+	}
+	return exchange(t, http.DefaultClient, request)
+}
+
+func exchange(t *testing.T, client *http.Client, request *http.Request) answer {
+	t.Helper()
+	response, err := client.Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	content, err := io.ReadAll(response.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := answer{code: response.StatusCode, header: response.Header, body: string(content)}
+	if response.StatusCode >= http.StatusBadRequest {
+		if err := json.Unmarshal(content, &got.told); err != nil {
+			t.Fatalf("%d is not in the common shape (%v): %s", got.code, err, content)
+		}
+		if got.told.Code != got.code || got.told.Message == "" || got.told.Reason == "" {
+			t.Errorf("%d says of itself %s", got.code, content)
+		}
+	}
+	return got
+}
+
+// lines are those of a stream of JSON.
+func lines(t *testing.T, stream *buffer) (lines []map[string]any) {
+	t.Helper()
+	for line := range strings.Lines(stream.String()) {
+		var read map[string]any
+		if err := json.Unmarshal([]byte(line), &read); err != nil {
+			t.Fatalf("%v: %s", err, line)
+		}
+		lines = append(lines, read)
+	}
+	return lines
+}
+
+// eventually waits until something holds.
+func eventually(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(time.Minute); !holds(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("%s: it does not come to that", what)
+		}
+	}
+}

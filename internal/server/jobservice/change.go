@@ -1,0 +1,176 @@
+package jobservice
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/trireme-mpi/trireme/api/training"
+	"github.com/trireme-mpi/trireme/internal/engine/job"
+	"github.com/trireme-mpi/trireme/internal/engine/plan"
+	"github.com/trireme-mpi/trireme/internal/kube/jobview"
+	"github.com/trireme-mpi/trireme/internal/server/apierror"
+	"github.com/trireme-mpi/trireme/internal/server/auth"
+	"github.com/trireme-mpi/trireme/internal/server/budget"
+)
+
+// fieldOwner is who is written down as the author of changes.
+const fieldOwner = client.FieldOwner("trireme-server")
+
+// Create stores a job with the caller's own rights.
+func (service *Service) Create(ctx context.Context, kind *jobview.Kind, namespace string, object client.Object, dryRun bool) (client.Object, error) {
+	if given := object.GetNamespace(); given != "" && given != namespace {
+		return nil, apierror.Invalid("metadata.namespace", "is %q, but the job is created in namespace %q; leave it out, or make both the same", given, namespace)
+	}
+	if object.GetName() == "" && object.GetGenerateName() == "" {
+		return nil, apierror.Invalid("metadata.name", "is required: give the job a name, or a metadata.generateName that one is made from")
+	}
+	// What is stored is read into the same object: a status that a client made up must
+	// not look as if it had been stored.
+	submitted := submission(kind, object)
+	submitted.SetNamespace(namespace)
+	options := []client.CreateOption{fieldOwner}
+	if dryRun {
+		options = append(options, client.DryRunAll)
+	}
+	if err := auth.CallerFrom(ctx).Client.Create(ctx, submitted, options...); err != nil {
+		return nil, err
+	}
+	auth.RecordFrom(ctx).Name = submitted.GetName()
+	return presentable(kind, submitted), nil
+}
+
+// presentable is an object as clients get it.
+func presentable(kind *jobview.Kind, object client.Object) client.Object {
+	object.GetObjectKind().SetGroupVersionKind(kind.GVK)
+	object.SetManagedFields(nil)
+	return object
+}
+
+// Delete deletes a job and, by their owner references, all that belongs to it.
+// Kubernetes does not pass a grace period on from a job to its pods, so the pods are
+// deleted with it first, with the caller's own rights. A job that may not be deleted
+// keeps them.
+func (service *Service) Delete(ctx context.Context, ref JobRef, options DeleteOptions) error {
+	from := auth.CallerFrom(ctx).Client
+	object := ref.Kind.NewObject()
+	object.SetNamespace(ref.Namespace)
+	object.SetName(ref.Name)
+	if options.GracePeriodSeconds != nil {
+		if err := from.Delete(ctx, object.DeepCopyObject().(client.Object), deletion(true)...); err != nil {
+			return err
+		}
+		if err := deletePods(ctx, from, ref, options); err != nil {
+			return err
+		}
+	}
+	return from.Delete(ctx, object, deletion(options.DryRun)...)
+}
+
+// deletePods deletes the pods of a job with a grace period.
+func deletePods(ctx context.Context, from client.Writer, ref JobRef, options DeleteOptions) error {
+	selected := []client.DeleteAllOfOption{
+		client.InNamespace(ref.Namespace), client.MatchingLabels(plan.Selector(&job.Job{Kind: ref.Kind.Kind, Name: ref.Name})), client.GracePeriodSeconds(*options.GracePeriodSeconds),
+	}
+	if options.DryRun {
+		selected = append(selected, client.DryRunAll)
+	}
+	return from.DeleteAllOf(ctx, &corev1.Pod{}, selected...)
+}
+
+func deletion(dryRun bool) []client.DeleteOption {
+	options := []client.DeleteOption{client.PropagationPolicy("Background")}
+	if dryRun {
+		options = append(options, client.DryRunAll)
+	}
+	return options
+}
+
+// readLive is a job as the cluster has it, read with the caller's own rights.
+func readLive(ctx context.Context, job JobRef) (*jobview.View, error) {
+	if err := budget.Take(ctx, budget.LargestObject); err != nil {
+		return nil, err
+	}
+	return job.Kind.Get(ctx, auth.CallerFrom(ctx).Client, job.Namespace, job.Name)
+}
+
+// Suspend takes a job from its nodes, or gives it back.
+func (service *Service) Suspend(ctx context.Context, job JobRef, suspend bool) (client.Object, error) {
+	caller := auth.CallerFrom(ctx)
+	seen, err := readLive(ctx, job)
+	if err != nil {
+		return nil, err
+	}
+	if seen.Finished() {
+		return nil, apierror.New(http.StatusConflict, "Finished", fmt.Sprintf("%s %q has ended (%s); nothing was changed", job.Kind.Kind, job.Name, seen.Phase),
+			"Restart it, or create it anew under another name")
+	}
+	object := job.Kind.NewObject()
+	object.SetNamespace(job.Namespace)
+	object.SetName(job.Name)
+	if err := caller.Client.Patch(ctx, object, job.Kind.Suspension(suspend), fieldOwner); err != nil {
+		return nil, err
+	}
+	return presentable(job.Kind, object), nil
+}
+
+// finishTimeout is what the rest of a change may take that has begun.
+const finishTimeout = 10 * time.Second
+
+// Restart creates a job like one that has failed, and deletes that one afterwards:
+// whatever goes wrong, one of them is there.
+func (service *Service) Restart(ctx context.Context, job JobRef) (client.Object, error) {
+	caller := auth.CallerFrom(ctx)
+	seen, err := readLive(ctx, job)
+	if err != nil {
+		return nil, err
+	}
+	if seen.Phase != training.PhaseFailed {
+		return nil, apierror.New(http.StatusBadRequest, "NotFailed", fmt.Sprintf("%s cannot be restarted (must be in Failed state)", job.Kind.Kind),
+			fmt.Sprintf("It is %s: delete it and create it anew, or create another one", seen.State()))
+	}
+	same := client.Preconditions{UID: new(seen.GetUID())}
+	// Whether the caller may delete it is known before anything is made.
+	if err := caller.Client.Delete(ctx, seen.Object, append(deletion(true), same)...); err != nil {
+		return nil, err
+	}
+	again := service.again(seen)
+	if err := caller.Client.Create(ctx, again, fieldOwner); err != nil {
+		return nil, err
+	}
+	auth.RecordFrom(ctx).Name = again.GetName()
+	// A client that goes away now would leave both.
+	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), finishTimeout)
+	defer stop()
+	if err := caller.Client.Delete(ctx, seen.Object, append(deletion(false), same)...); client.IgnoreNotFound(err) != nil {
+		told := *apierror.From(err)
+		told.Message = fmt.Sprintf("%s %q was created, but %q could not be deleted: %s", job.Kind.Kind, again.GetName(), job.Name, told.Message)
+		told.Suggestions = append(told.Suggestions, fmt.Sprintf("Delete %q", job.Name))
+		return nil, &told
+	}
+	return presentable(job.Kind, again), nil
+}
+
+// again is a job to be created like one that has ended.
+func (service *Service) again(seen *jobview.View) client.Object {
+	object := seen.Kind.NewObject()
+	copyInto(seen.Object, object)
+	labels, annotations := object.GetLabels(), object.GetAnnotations()
+	// Those are the ended job's own, and are set anew.
+	for _, key := range []string{training.LabelJobName, training.LabelJobType} {
+		delete(labels, key)
+	}
+	for _, key := range []string{training.AnnotationCreatedBy, "kubectl.kubernetes.io/last-applied-configuration"} {
+		delete(annotations, key)
+	}
+	object.SetNamespace(seen.GetNamespace())
+	made := seen.Identity()
+	object.SetName(made.Kind.RetryName(made.Name, made.Worker.Replicas, service.Clock.Now().Unix()))
+	object.SetLabels(labels)
+	object.SetAnnotations(annotations)
+	return object
+}

@@ -1,0 +1,34 @@
+package jobservice
+
+import (
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/trireme-mpi/trireme/api/v2alpha1"
+	"github.com/trireme-mpi/trireme/api/v2beta1"
+	"github.com/trireme-mpi/trireme/internal/kube/jobview"
+)
+
+// submission is a job as it is submitted: without what only the cluster says of it.
+func submission(kind *jobview.Kind, from client.Object) client.Object {
+	made := kind.NewObject()
+	copyInto(from, made)
+	made.SetNamespace(from.GetNamespace())
+	made.SetName(from.GetName())
+	made.SetGenerateName(from.GetGenerateName())
+	made.SetFinalizers(from.GetFinalizers())
+	made.SetOwnerReferences(from.GetOwnerReferences())
+	return made
+}
+
+// copyInto copies what a user has written: the spec, labels and annotations.
+func copyInto(from, to client.Object) {
+	switch from := from.(type) {
+	case *v2alpha1.TrainJob:
+		from.Spec.DeepCopyInto(&to.(*v2alpha1.TrainJob).Spec)
+	case *v2beta1.MPIJob:
+		from.Spec.DeepCopyInto(&to.(*v2beta1.MPIJob).Spec)
+	}
+	copied := from.DeepCopyObject().(client.Object)
+	to.SetLabels(copied.GetLabels())
+	to.SetAnnotations(copied.GetAnnotations())
+}

@@ -1,0 +1,231 @@
+package jobservice
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/trireme-mpi/trireme/api/training"
+	"github.com/trireme-mpi/trireme/api/v2alpha1"
+	"github.com/trireme-mpi/trireme/internal/engine/config"
+	"github.com/trireme-mpi/trireme/internal/engine/job"
+	"github.com/trireme-mpi/trireme/internal/engine/plan"
+	"github.com/trireme-mpi/trireme/internal/kube/jobview"
+	"github.com/trireme-mpi/trireme/internal/kube/partial"
+	"github.com/trireme-mpi/trireme/internal/kube/preflight"
+	"github.com/trireme-mpi/trireme/internal/kube/usage"
+	"github.com/trireme-mpi/trireme/internal/server/apierror"
+	"github.com/trireme-mpi/trireme/internal/server/auth"
+	"github.com/trireme-mpi/trireme/internal/server/budget"
+	"github.com/trireme-mpi/trireme/internal/server/jobwatch"
+)
+
+// pageWeight is what a call takes of the budget that reads lists from the API server,
+// whatever they turn out to be: a user may make two of them at a time.
+const pageWeight = 4 << 20
+
+// podsOf are the pods of a job, with the caller's rights.
+func podsOf(ctx context.Context, from client.Reader, seen *jobview.View) ([]corev1.Pod, error) {
+	if err := budget.Take(ctx, pageWeight); err != nil {
+		return nil, err
+	}
+	var found []corev1.Pod
+	selected := []client.ListOption{client.InNamespace(seen.GetNamespace()), client.MatchingLabels(plan.Selector(seen.Identity()))}
+	err := inPages(ctx, from, func() *corev1.PodList { return &corev1.PodList{} }, selected, func(page *corev1.PodList) {
+		for i := range page.Items {
+			partial.TrimPod(&page.Items[i])
+			found = append(found, page.Items[i])
+		}
+	})
+	return found, err
+}
+
+// inPages reads a list in pages, so that no more than one of them is in memory.
+func inPages[List client.ObjectList](ctx context.Context, from client.Reader, blank func() List, selected []client.ListOption, visit func(List)) error {
+	next := ""
+	for {
+		page := blank()
+		if err := from.List(ctx, page, append(selected, client.Limit(partial.PageSize), client.Continue(next))...); err != nil {
+			return err
+		}
+		visit(page)
+		if next = page.GetContinue(); next == "" {
+			return nil
+		}
+	}
+}
+
+// Usage is what the pods of a job use and have used.
+func (service *Service) Usage(ctx context.Context, ref JobRef, window time.Duration) (*usage.Report, error) {
+	seen, err := service.view(ctx, ref)
+	if err != nil {
+		return nil, err
+	}
+	from := auth.CallerFrom(ctx).Client
+	pods, err := podsOf(ctx, from, seen)
+	if err != nil {
+		return nil, err
+	}
+	return service.Options.Usage(from).Of(ctx, pods, window)
+}
+
+func (service *Service) gatherer(ctx context.Context) *preflight.Gatherer {
+	return &preflight.Gatherer{Reader: auth.CallerFrom(ctx).Client, Now: service.Clock.Now(), OperatorNamespace: service.OperatorNamespace}
+}
+
+// Diagnose finds what keeps a job from running, or why it failed.
+func (service *Service) Diagnose(ctx context.Context, ref JobRef) (*preflight.Diagnosis, error) {
+	seen, err := service.view(ctx, ref)
+	if err == nil {
+		err = budget.Take(ctx, pageWeight)
+	}
+	if err != nil {
+		return nil, err
+	}
+	found := preflight.DiagnosisOf(ctx, service.gatherer(ctx), seen)
+	return found, ctx.Err()
+}
+
+// Preflight finds what would keep a job from running, or all jobs of a namespace.
+func (service *Service) Preflight(ctx context.Context, kind *jobview.Kind, namespace string, object client.Object) (*preflight.Prechecked, error) {
+	if err := budget.Take(ctx, pageWeight); err != nil {
+		return nil, err
+	}
+	writer := auth.CallerFrom(ctx).Client
+	gatherer := service.gatherer(ctx)
+	if object == nil {
+		found := preflight.PrecheckedBy(gatherer.OfNamespace(ctx, writer, namespace))
+		return found, ctx.Err()
+	}
+	if given := object.GetNamespace(); given != "" && given != namespace {
+		return nil, apierror.Invalid("metadata.namespace", "is %q, but the job is checked for namespace %q; leave it out, or make both the same", given, namespace)
+	}
+	submitted := submission(kind, object)
+	submitted.SetNamespace(namespace)
+	if submitted.GetName() == "" {
+		submitted.SetName(submitted.GetGenerateName() + "xxxxx")
+	}
+	submitted.GetObjectKind().SetGroupVersionKind(kind.GVK)
+	found := preflight.PrecheckedBy(gatherer.BeforeSubmission(ctx, writer, submitted))
+	return found, ctx.Err()
+}
+
+// Quota is what a namespace may use and uses.
+func (service *Service) Quota(ctx context.Context, namespace string) (*Quota, error) {
+	var quotas corev1.ResourceQuotaList
+	if err := auth.CallerFrom(ctx).Client.List(ctx, &quotas, client.InNamespace(namespace)); err != nil {
+		return nil, err
+	}
+	found := &Quota{Namespace: namespace, Quotas: []QuotaUsage{}}
+	for i := range quotas.Items {
+		quota := &quotas.Items[i]
+		found.Quotas = append(found.Quotas, QuotaUsage{Name: quota.Name, Hard: orEmpty(quota.Spec.Hard), Used: orEmpty(quota.Status.Used)})
+	}
+	for _, kind := range jobview.Kinds {
+		active, err := service.active(ctx, kind, namespace)
+		if err != nil {
+			return nil, err
+		}
+		found.ActiveJobs += active
+	}
+	return found, nil
+}
+
+// orEmpty is a list that is there, also where nothing is in it.
+func orEmpty(list corev1.ResourceList) corev1.ResourceList {
+	if list == nil {
+		return corev1.ResourceList{}
+	}
+	return list
+}
+
+// active is how many jobs of a namespace have not ended, also those that nobody has
+// looked at yet.
+func (service *Service) active(ctx context.Context, kind *jobview.Kind, namespace string) (count int, err error) {
+	for status, counts := range map[training.Phase]int{"": 1, training.PhaseSucceeded: -1, training.PhaseFailed: -1} {
+		page, err := service.List(ctx, kind, jobwatch.Query{Namespace: namespace, Status: string(status), Limit: 1})
+		if err != nil {
+			return 0, err
+		}
+		count += counts * page.Total
+	}
+	return count, nil
+}
+
+// Runtimes are those of the cluster and of a namespace.
+func (service *Service) Runtimes(ctx context.Context, query RuntimeQuery) ([]Runtime, error) {
+	if err := budget.Take(ctx, pageWeight); err != nil {
+		return nil, err
+	}
+	from := auth.CallerFrom(ctx).Client
+	found := []Runtime{}
+	// Only what identifies them is kept of each page.
+	keep := func(one Runtime) {
+		one.Object = nil
+		found = append(found, one)
+	}
+	if !query.OnlyOwn {
+		err := inPages(ctx, from, func() *v2alpha1.ClusterTrainingRuntimeList { return &v2alpha1.ClusterTrainingRuntimeList{} }, nil, func(page *v2alpha1.ClusterTrainingRuntimeList) {
+			for i := range page.Items {
+				keep(runtimeOf(v2alpha1.RuntimeKindCluster, &page.Items[i], &page.Items[i].Spec))
+			}
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	if query.Namespace != "" {
+		own := []client.ListOption{client.InNamespace(query.Namespace)}
+		err := inPages(ctx, from, func() *v2alpha1.TrainingRuntimeList { return &v2alpha1.TrainingRuntimeList{} }, own, func(page *v2alpha1.TrainingRuntimeList) {
+			for i := range page.Items {
+				keep(runtimeOf(v2alpha1.RuntimeKindNamespaced, &page.Items[i], &page.Items[i].Spec))
+			}
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	return slices.DeleteFunc(found, func(one Runtime) bool {
+		return query.Framework != "" && !strings.EqualFold(query.Framework, one.Framework)
+	}), nil
+}
+
+// Runtime is one of them: a namespace's own or, without one, the cluster's.
+func (service *Service) Runtime(ctx context.Context, namespace, name string) (*Runtime, error) {
+	from, key := auth.CallerFrom(ctx).Client, client.ObjectKey{Namespace: namespace, Name: name}
+	if namespace == "" {
+		var everywhere v2alpha1.ClusterTrainingRuntime
+		if err := from.Get(ctx, key, &everywhere); err != nil {
+			return nil, err
+		}
+		return new(runtimeOf(v2alpha1.RuntimeKindCluster, &everywhere, &everywhere.Spec)), nil
+	}
+	var here v2alpha1.TrainingRuntime
+	if err := from.Get(ctx, key, &here); err != nil {
+		return nil, err
+	}
+	return new(runtimeOf(v2alpha1.RuntimeKindNamespaced, &here, &here.Spec)), nil
+}
+
+// frameworkOf is what a runtime runs; one without an implementation of MPI runs no
+// job.
+func frameworkOf(spec *v2alpha1.TrainingRuntimeSpec) string {
+	if spec.MLPolicy.MPIImplementation == "" {
+		return ""
+	}
+	return "MPI"
+}
+
+func runtimeOf(kind v2alpha1.RuntimeKind, object client.Object, spec *v2alpha1.TrainingRuntimeSpec) Runtime {
+	object.SetManagedFields(nil)
+	object.GetObjectKind().SetGroupVersionKind(v2alpha1.GroupVersion.WithKind(string(kind)))
+	made := job.FromTrainJob(&v2alpha1.TrainJob{}, spec, config.Default().JobDefaults())
+	return Runtime{
+		Name: object.GetName(), Kind: string(kind), Namespace: object.GetNamespace(), Framework: frameworkOf(spec),
+		MPIImplementation: string(made.MPI), NumNodes: made.Worker.Replicas, Object: object,
+	}
+}

@@ -1,0 +1,51 @@
+package jobservice
+
+import (
+	"iter"
+	"maps"
+	"slices"
+	"strconv"
+
+	"github.com/trireme-mpi/trireme/internal/engine/redact"
+	"github.com/trireme-mpi/trireme/internal/kube/joblog"
+)
+
+// redacted are lines without their secrets. Ranks of one container are told apart: they
+// may print the same key at the same time.
+func redacted(lines iter.Seq2[joblog.Line, error]) iter.Seq2[joblog.Line, error] {
+	return func(yield func(joblog.Line, error) bool) {
+		filter := redact.New()
+		open := map[string]joblog.Line{}
+		for line, err := range lines {
+			if err != nil {
+				if flush(filter, open, yield) {
+					yield(line, err)
+				}
+				return
+			}
+			source := line.Pod + "/" + line.Container + "/" + strconv.Itoa(line.Rank)
+			line.Text = filter.Line(source, line.Text, line.Continues)
+			if line.Continues {
+				open[source] = line
+			} else {
+				delete(open, source)
+			}
+			if !yield(line, nil) {
+				return
+			}
+		}
+		flush(filter, open, yield)
+	}
+}
+
+// flush ends the lines that were cut off. It is false if the reader wants no more.
+func flush(filter *redact.Filter, open map[string]joblog.Line, yield func(joblog.Line, error) bool) bool {
+	for _, source := range slices.Sorted(maps.Keys(open)) {
+		line := open[source]
+		line.Text, line.Continues = filter.Flush(source), false
+		if !yield(line, nil) {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,87 @@
+package jobservice
+
+import (
+	"fmt"
+	"iter"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/trireme-mpi/trireme/internal/engine/redact"
+	"github.com/trireme-mpi/trireme/internal/kube/joblog"
+)
+
+// fromLines is a stream of lines that ends with an error, if there is one.
+func fromLines(lines []joblog.Line, err error) iter.Seq2[joblog.Line, error] {
+	return func(yield func(joblog.Line, error) bool) {
+		for _, line := range lines {
+			if !yield(line, nil) {
+				return
+			}
+		}
+		if err != nil {
+			yield(joblog.Line{}, err)
+		}
+	}
+}
+
+// read is what is shown of lines, written as pod: text, and the error.
+func read(lines iter.Seq2[joblog.Line, error]) (shown []string) {
+	for line, err := range lines {
+		if err != nil {
+			return append(shown, "error: "+err.Error())
+		}
+		shown = append(shown, fmt.Sprintf("%s/%d %s", line.Pod, line.Rank, line.Text))
+	}
+	return shown
+}
+
+// keyLines are those of a key.
+func keyLines(kind string, lines int) []string {
+	key := []string{"-----BEGIN " + kind + "-----"}
+	for i := range lines {
+		key = append(key, fmt.Sprintf("SecretKeyMaterial%03dAbCdEfGhIjKlMnOpQrStUvWxYz0123456789+/abc", i))
+	}
+	return append(key, "shortSecret==", "-----END "+kind+"-----")
+}
+
+// Keys of several pods and ranks come at the same time, with other lines between.
+func TestKeysOfManyLines(t *testing.T) {
+	for _, kind := range []string{"PRIVATE KEY", "RSA PRIVATE KEY", "EC PRIVATE KEY", "DSA PRIVATE KEY", "ENCRYPTED PRIVATE KEY", "OPENSSH PRIVATE KEY", "PGP PRIVATE KEY BLOCK"} {
+		t.Run(kind, func(t *testing.T) {
+			var lines []joblog.Line
+			var want []string
+			for i, text := range keyLines(kind, 30) {
+				shown := redact.Mark
+				if strings.HasPrefix(text, "--") {
+					shown = text
+				}
+				for _, rank := range []int{0, 1} {
+					lines = append(lines, joblog.Line{Pod: "a", Rank: rank, Text: text}, joblog.Line{Pod: "b", Rank: rank, Text: fmt.Sprint("loss ", i)})
+					want = append(want, fmt.Sprintf("a/%d %s", rank, shown), fmt.Sprintf("b/%d loss %d", rank, i))
+				}
+			}
+			lines = append(lines, joblog.Line{Pod: "a", Text: "trains on"})
+			want = append(want, "a/0 trains on")
+			if diff := cmp.Diff(want, read(redacted(fromLines(lines, nil)))); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+// A stream that ends, or breaks, in the middle of a line: what was held back is shown.
+func TestStreamsEndInALine(t *testing.T) {
+	lines := []joblog.Line{{Pod: "b", Text: "half a token=a1b2", Continues: true}, {Pod: "a", Text: "well", Continues: true}, {Pod: "b", Text: "c3d4", Continues: true}}
+	want := []string{"b/0 ", "a/0 ", "b/0 ", "a/0 well", "b/0 half a token=[redacted]"}
+	if diff := cmp.Diff(want, read(redacted(fromLines(lines, nil)))); diff != "" {
+		t.Error(diff)
+	}
+	if diff := cmp.Diff(append(want, "error: broken"), read(redacted(fromLines(lines, fmt.Errorf("broken"))))); diff != "" {
+		t.Error(diff)
+	}
+	for range redacted(fromLines(lines, nil)) {
+		break
+	}
+}

@@ -1,0 +1,210 @@
+package jobwatch
+
+import (
+	"context"
+	"iter"
+	"log/slog"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/trireme-mpi/trireme/internal/kube/jobview"
+	"github.com/trireme-mpi/trireme/internal/server/apierror"
+)
+
+// Cache is the jobs of both kinds in memory, read with the server's own rights:
+// whoever asks it must have been asked first whether they may.
+type Cache struct {
+	kinds map[*jobview.Kind]*cached
+}
+
+var _ Source = (*Cache)(nil)
+
+// cached is one kind.
+type cached struct {
+	*store
+	filler *filler
+	keeper *keeper
+}
+
+// Options are how a cache is kept.
+type Options struct {
+	// History is how many changes of each kind are kept for readers who come back, or
+	// are slow; 0 is DefaultHistory.
+	History int
+	// Registry is where metrics are registered; nil is nowhere.
+	Registry prometheus.Registerer
+	// Log is told of trouble with the API server; nil is slog's own.
+	Log *slog.Logger
+}
+
+// DefaultHistory is how many changes are kept. It is more than the API server keeps
+// itself.
+const DefaultHistory = 8192
+
+// NewCache is a cache that is empty until it runs. The client acts with the server's
+// rights; it must be able to get, list and watch the jobs of all namespaces.
+func NewCache(cluster client.WithWatch, options Options) *Cache {
+	if options.History == 0 {
+		options.History = DefaultHistory
+	}
+	if options.Log == nil {
+		options.Log = slog.Default()
+	}
+	metrics := newMetrics(options.Registry)
+	made := &Cache{kinds: map[*jobview.Kind]*cached{}}
+	for _, kind := range jobview.Kinds {
+		remote := remote{client: cluster, kind: kind}
+		store := newStore(kind, options.History, metrics.of(kind))
+		made.kinds[kind] = &cached{store: store, filler: newFiller(store, remote), keeper: newKeeper(store, remote, options.Log)}
+	}
+	return made
+}
+
+// Run keeps the cache until the context ends.
+func (cache *Cache) Run(ctx context.Context) {
+	var running sync.WaitGroup
+	for _, cached := range cache.kinds {
+		running.Go(func() { cached.keeper.run(ctx) })
+	}
+	running.Wait()
+}
+
+// HasSynced is true once every job has been read.
+func (cache *Cache) HasSynced() bool {
+	for _, cached := range cache.kinds {
+		if !cached.hasSynced() {
+			return false
+		}
+	}
+	return true
+}
+
+// WaitForSync returns when every job has been read, or the context has ended.
+func (cache *Cache) WaitForSync(ctx context.Context) error {
+	for _, cached := range cache.kinds {
+		for {
+			synced, moved := cached.state()
+			if synced {
+				break
+			}
+			select {
+			case <-moved:
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		}
+	}
+	return nil
+}
+
+// Broken is how long the cache has heard nothing, because the API server does not let
+// it watch: 0 as long as all is well. What it knows gets old meanwhile.
+func (cache *Cache) Broken() time.Duration {
+	longest := time.Duration(0)
+	now := time.Now()
+	for _, cached := range cache.kinds {
+		longest = max(longest, cached.keeper.brokenFor(now))
+	}
+	return longest
+}
+
+func (store *store) hasSynced() bool {
+	synced, _ := store.state()
+	return synced
+}
+
+// state is whether every job has been read, and what to wait for if not.
+func (store *store) state() (bool, <-chan struct{}) {
+	store.lock.RLock()
+	defer store.lock.RUnlock()
+	return store.synced, store.moved
+}
+
+// ready is what is known of a kind.
+func (cache *Cache) ready(kind *jobview.Kind) (*cached, error) {
+	cached := cache.kinds[kind]
+	if !cached.hasSynced() {
+		return nil, apierror.New(http.StatusServiceUnavailable, "ServiceUnavailable", "The server has just started and has not read the jobs yet", "Try again in a moment")
+	}
+	return cached, nil
+}
+
+// Get is one job.
+func (cache *Cache) Get(ctx context.Context, kind *jobview.Kind, namespace, name string) (client.Object, error) {
+	cached, err := cache.ready(kind)
+	if err != nil {
+		return nil, err
+	}
+	found := cached.entry(types.NamespacedName{Namespace: namespace, Name: name})
+	if found == nil {
+		return nil, apierrors.NewNotFound(schema.GroupResource{Group: kind.GVK.Group, Resource: kind.Plural}, name)
+	}
+	if err := takeBytes(ctx, found.size); err != nil {
+		return nil, err
+	}
+	whole, err := cached.remote().whole(ctx, found.Object)
+	if err != nil && !apierrors.IsNotFound(err) {
+		err = ofServer(err)
+	}
+	return whole, err
+}
+
+// entry is nil if there is no such job.
+func (store *store) entry(key types.NamespacedName) *entry {
+	store.lock.RLock()
+	defer store.lock.RUnlock()
+	return store.entries[key]
+}
+
+func (cached *cached) remote() remote { return cached.keeper.remote }
+
+// List is a page of jobs.
+func (cache *Cache) List(ctx context.Context, kind *jobview.Kind, query Query) (*Page, error) {
+	prepared, err := prepare(query)
+	if err != nil {
+		return nil, err
+	}
+	cached, err := cache.ready(kind)
+	if err != nil {
+		return nil, err
+	}
+	matching, version := cached.matching(prepared)
+	page, err := prepared.page(ctx, matching, at(version).String(), cached.remote())
+	if err != nil {
+		return nil, ofServer(err)
+	}
+	return page, nil
+}
+
+// matching is the entries that a query wants, by namespace and name.
+func (store *store) matching(query *prepared) ([]*entry, uint64) {
+	store.lock.RLock()
+	defer store.lock.RUnlock()
+	return query.filter(store.inNamespace(query.Namespace)), store.newest
+}
+
+// Watch tells what becomes of jobs. A reader has nothing but a number in the store's
+// history, so it costs nothing while it is slow; when its number is forgotten it must
+// start over.
+func (cache *Cache) Watch(ctx context.Context, kind *jobview.Kind, watch Watch) iter.Seq2[*Event, error] {
+	return func(yield func(*Event, error) bool) {
+		cached, err := cache.ready(kind)
+		if err != nil {
+			yield(nil, err)
+			return
+		}
+		cached.metrics.watchers.Inc()
+		defer cached.metrics.watchers.Dec()
+		err = cached.tell(ctx, watch, func(event *Event) bool { return yield(event, nil) })
+		if err != nil && err != errStopped && ctx.Err() == nil {
+			yield(nil, err)
+		}
+	}
+}

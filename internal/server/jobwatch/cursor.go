@@ -1,0 +1,59 @@
+package jobwatch
+
+import (
+	"bytes"
+	"encoding/base64"
+	"encoding/json"
+	"io"
+
+	"github.com/trireme-mpi/trireme/internal/server/apierror"
+)
+
+// cursor is where a page ended: the job that was the last one, by what the list is
+// sorted by. Jobs that come and go meanwhile move nothing; no job that stays is told
+// twice or left out, unless what it is sorted by changes.
+type cursor struct {
+	// Sort is of which list.
+	Sort      string `json:"sort"`
+	Namespace string `json:"namespace"`
+	Name      string `json:"name"`
+	Time      int64  `json:"time,omitempty"`
+	Text      string `json:"text,omitempty"`
+}
+
+func newCursor(order order, last *placed) cursor {
+	row := last.entry.Row
+	return cursor{Sort: order.String(), Namespace: row.Namespace, Name: row.Name, Time: last.time, Text: last.text}
+}
+
+// String is how clients get it. They must not look into it.
+func (cursor cursor) String() string {
+	return base64.RawURLEncoding.EncodeToString(encode(cursor))
+}
+
+// longestCursor is more than the longest names need.
+const longestCursor = 2048
+
+// parseCursor reads what String wrote for a list of the same order.
+func parseCursor(text string, order order) (*cursor, error) {
+	if len(text) > longestCursor {
+		return nil, apierror.Invalid("continue", "it is longer than any that a list has returned")
+	}
+	decoded, err := base64.RawURLEncoding.Strict().DecodeString(text)
+	if err != nil {
+		return nil, apierror.Invalid("continue", "it is none that a list has returned")
+	}
+	var read cursor
+	decoder := json.NewDecoder(bytes.NewReader(decoded))
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(&read); err != nil {
+		return nil, apierror.Invalid("continue", "it is none that a list has returned")
+	}
+	if _, err := decoder.Token(); err != io.EOF || read.Namespace == "" || read.Name == "" {
+		return nil, apierror.Invalid("continue", "it is none that a list has returned")
+	}
+	if read.Sort != order.String() {
+		return nil, apierror.Invalid("continue", "it is of a list that is sorted otherwise, by %q", read.Sort)
+	}
+	return &read, nil
+}

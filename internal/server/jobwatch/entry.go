@@ -1,0 +1,86 @@
+package jobwatch
+
+import (
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/trireme-mpi/trireme/api/v2alpha1"
+	"github.com/trireme-mpi/trireme/api/v2beta1"
+	"github.com/trireme-mpi/trireme/internal/kube/jobview"
+	"github.com/trireme-mpi/trireme/internal/kube/partial"
+)
+
+// entry is a job at one of its versions. It never changes.
+type entry struct {
+	// Entry's object is partial if the job is large (package partial).
+	Entry
+	version uint64
+	// size of the whole job, as JSON.
+	size int
+	// seen is when this server learned of it.
+	seen time.Time
+	// snapshot is the job as those are told who begin to watch. It is made when the
+	// first one asks.
+	snapshot atomic.Pointer[Event]
+}
+
+// newEntry takes an object over.
+func newEntry(kind *jobview.Kind, object client.Object, seen time.Time) (*entry, error) {
+	version, err := parseVersion(object.GetResourceVersion())
+	if err != nil {
+		return nil, fmt.Errorf("%s %s/%s has the resource version %q, which is no number: %w",
+			kind.Kind, object.GetNamespace(), object.GetName(), object.GetResourceVersion(), err)
+	}
+	// Who wrote which field is half of many objects, and nobody asks.
+	object.SetManagedFields(nil)
+	object.GetObjectKind().SetGroupVersionKind(kind.GVK)
+	row := jobview.Of(object).Row()
+	kept, size := partial.Keep(object)
+	return &entry{Entry: Entry{Object: kept, Row: row}, version: version, size: size, seen: seen}, nil
+}
+
+func (entry *entry) key() types.NamespacedName {
+	return types.NamespacedName{Namespace: entry.Row.Namespace, Name: entry.Row.Name}
+}
+
+// sameJob: not another one of the same name.
+func (entry *entry) sameJob(other *entry) bool { return entry.Row.UID == other.Row.UID }
+
+// shareSpec lets two versions of a job share what they have in common: most changes
+// are of the status alone, and then the generation stays.
+func (entry *entry) shareSpec(before *entry) {
+	if !entry.sameJob(before) || entry.Object.GetGeneration() != before.Object.GetGeneration() || partial.Is(entry.Object) || partial.Is(before.Object) {
+		return
+	}
+	switch object := entry.Object.(type) {
+	case *v2alpha1.TrainJob:
+		object.Spec = before.Object.(*v2alpha1.TrainJob).Spec
+	case *v2beta1.MPIJob:
+		object.Spec = before.Object.(*v2beta1.MPIJob).Spec
+	}
+}
+
+// asAdded is the entry as an event for those who begin to watch.
+func (entry *entry) asAdded() *Event {
+	if made := entry.snapshot.Load(); made != nil {
+		return made
+	}
+	made := newEvent(Added, nil, entry, "")
+	entry.snapshot.Store(made)
+	return made
+}
+
+// byName is the order of namespaces, and of names in each.
+func byName(left, right *entry) int { return compareNames(left.Row, right.key()) }
+
+func compareNames(row *jobview.Row, key types.NamespacedName) int {
+	if order := strings.Compare(row.Namespace, key.Namespace); order != 0 {
+		return order
+	}
+	return strings.Compare(row.Name, key.Name)
+}

@@ -1,0 +1,133 @@
+package jobwatch
+
+import (
+	"context"
+	"log/slog"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/watch"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/trireme-mpi/trireme/internal/kube/partial"
+)
+
+// keeper keeps a store up to date.
+//
+// client-go's reflector does the like, but lists anew after many an error that the
+// next watch would have got over; and what happened in between is lost to those who
+// want to know every change. Here that is only done when the API server says that it
+// does not know itself.
+type keeper struct {
+	store  *store
+	remote remote
+	log    *slog.Logger
+
+	lock sync.Mutex
+	// broken is since when there is no watch; zero while one runs.
+	broken time.Time
+}
+
+func newKeeper(store *store, remote remote, log *slog.Logger) *keeper {
+	return &keeper{store: store, remote: remote, log: log.With("kind", remote.kind.Kind), broken: time.Now()}
+}
+
+// The API server is asked again soon after a break, because those who watch wait; and
+// more seldom when that does not help. A watch that ran for a while was none of those
+// that fail.
+const (
+	firstPause    = 100 * time.Millisecond
+	longestPause  = 10 * time.Second
+	shortestWatch = time.Second
+)
+
+// run returns when the context ends.
+func (keeper *keeper) run(ctx context.Context) {
+	pause := firstPause
+	for {
+		began := time.Now()
+		err := keeper.goOn(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		if time.Since(began) >= shortestWatch {
+			pause = firstPause
+		}
+		if err != nil {
+			keeper.log.ErrorContext(ctx, "jobs cannot be read or watched; trying again", "error", err)
+		}
+		if sleep(ctx, pause/2+rand.N(pause)) != nil {
+			return
+		}
+		pause = min(2*pause, longestPause)
+	}
+}
+
+// goOn follows the cluster from where the store is, or from a new list on.
+func (keeper *keeper) goOn(ctx context.Context) error {
+	version, synced := keeper.store.reached()
+	if !synced {
+		if err := keeper.list(ctx); err != nil {
+			return err
+		}
+		version, _ = keeper.store.reached()
+	}
+	// A cluster that was set back would leave us waiting for a version that comes in
+	// days, or never.
+	err := keeper.remote.confirm(ctx, scope{}, version)
+	if err == nil {
+		err = keeper.follow(ctx, version)
+	}
+	if isExpired(err) || isInvalid(err) {
+		return keeper.list(ctx)
+	}
+	return err
+}
+
+// list reads all jobs.
+func (keeper *keeper) list(ctx context.Context) error {
+	entries, version, err := keeper.remote.entries(ctx, scope{}, partial.PageSize)
+	if err != nil {
+		return err
+	}
+	return keeper.store.replace(entries, version)
+}
+
+// follow reads changes as long as the API server likes.
+func (keeper *keeper) follow(ctx context.Context, version uint64) error {
+	// Not all watches of all replicas end at once.
+	seconds := int64(300 + rand.IntN(300))
+	defer func() { keeper.setBroken(time.Now()) }()
+	return keeper.remote.follow(ctx, scope{}, version, following{
+		seconds: &seconds,
+		begun:   func() { keeper.setBroken(time.Time{}) },
+		tell: func(what watch.EventType, object client.Object, version uint64) error {
+			switch {
+			case object == nil:
+				keeper.store.bookmark(version)
+				return nil
+			case what == watch.Deleted:
+				return keeper.store.remove(object)
+			default:
+				return keeper.store.put(object)
+			}
+		},
+	})
+}
+
+func (keeper *keeper) setBroken(since time.Time) {
+	keeper.lock.Lock()
+	defer keeper.lock.Unlock()
+	keeper.broken = since
+}
+
+// brokenFor is how long there has been no watch.
+func (keeper *keeper) brokenFor(now time.Time) time.Duration {
+	keeper.lock.Lock()
+	defer keeper.lock.Unlock()
+	if keeper.broken.IsZero() {
+		return 0
+	}
+	return now.Sub(keeper.broken)
+}

@@ -1,0 +1,65 @@
+package jobwatch
+
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/trireme-mpi/trireme/internal/kube/jobview"
+)
+
+// metrics are what the cache tells of itself.
+type metrics struct {
+	watchers  *prometheus.GaugeVec
+	events    *prometheus.CounterVec
+	resumes   *prometheus.CounterVec
+	lastHeard *prometheus.GaugeVec
+}
+
+// newMetrics registers them; without a registry nobody reads them.
+func newMetrics(registry prometheus.Registerer) *metrics {
+	made := &metrics{
+		watchers: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "trireme_server_watchers", Help: "Connected watchers of jobs."}, []string{"kind"}),
+		events:   prometheus.NewCounterVec(prometheus.CounterOpts{Name: "trireme_server_job_events_total", Help: "Changes of jobs that the server has learned of."}, []string{"kind", "type"}),
+		resumes: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "trireme_server_watch_resumes_total",
+			Help: "Watches that were to go on from a resource version: from memory, asked (of the API server), refused (as none), expired (too old), or slow (cut off while connected)."}, []string{"kind", "result"}),
+		lastHeard: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "trireme_server_cache_last_heard_timestamp_seconds", Help: "When the API server last told anything of jobs: a change, or that there is none."}, []string{"kind"}),
+	}
+	if registry != nil {
+		registry.MustRegister(made.watchers, made.events, made.resumes, made.lastHeard)
+	}
+	return made
+}
+
+// The results of a watch that was to be resumed.
+const (
+	resumeMemory  = "memory"
+	resumeAsked   = "asked"
+	resumeRefused = "refused"
+	resumeExpired = "expired"
+	resumeSlow    = "slow"
+)
+
+// kindMetrics are those of one kind.
+type kindMetrics struct {
+	watchers  prometheus.Gauge
+	lastHeard prometheus.Gauge
+	events    *prometheus.CounterVec
+	resumes   *prometheus.CounterVec
+}
+
+func (metrics *metrics) of(kind *jobview.Kind) *kindMetrics {
+	label := prometheus.Labels{"kind": string(kind.Kind)}
+	return &kindMetrics{
+		watchers: metrics.watchers.With(label), lastHeard: metrics.lastHeard.With(label),
+		events: metrics.events.MustCurryWith(label), resumes: metrics.resumes.MustCurryWith(label),
+	}
+}
+
+func (metrics *kindMetrics) event(what EventType) { metrics.events.WithLabelValues(string(what)).Inc() }
+
+func (metrics *kindMetrics) resumed(result string) { metrics.resumes.WithLabelValues(result).Inc() }
+
+func (metrics *kindMetrics) heard() {
+	metrics.lastHeard.Set(float64(time.Now().UnixNano()) / float64(time.Second))
+}

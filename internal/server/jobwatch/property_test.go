@@ -1,0 +1,238 @@
+package jobwatch
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/trireme-mpi/trireme/api/training"
+	"github.com/trireme-mpi/trireme/api/v2beta1"
+	"github.com/trireme-mpi/trireme/internal/kube/jobview"
+)
+
+func asMap(encoded json.RawMessage) map[string]any {
+	read := map[string]any{}
+	if err := json.Unmarshal(encoded, &read); err != nil {
+		panic(err)
+	}
+	// A merge patch cannot tell null from nothing.
+	maps.DeleteFunc(read, func(_ string, value any) bool { return value == nil })
+	return read
+}
+
+// viewer is a client as one is written: it keeps the jobs by what events say, and
+// comes back with the last version.
+type viewer struct {
+	t         *testing.T
+	namespace string
+	jobs      map[string]any
+	synced    bool
+	version   string
+	// since is the version of the last snapshot, told what happened after it.
+	since string
+	told  []string
+	// gone is how often the server said that it must start over.
+	gone int
+}
+
+func (viewer *viewer) startOver() {
+	viewer.jobs, viewer.synced, viewer.version, viewer.told = map[string]any{}, false, "", nil
+}
+
+func (viewer *viewer) see(event *Event) {
+	var read struct {
+		message
+		Job     json.RawMessage `json:"job"`
+		Changes json.RawMessage `json:"changes"`
+	}
+	if err := json.Unmarshal(event.JSON, &read); err != nil {
+		viewer.t.Errorf("%s: %v", event.JSON, err)
+	}
+	_, exists := viewer.jobs[read.Name]
+	switch read.Type {
+	case Synced:
+		viewer.synced, viewer.since = true, read.ResourceVersion
+	case Added:
+		if exists {
+			viewer.t.Errorf("%s was added twice", read.Name)
+		}
+		viewer.jobs[read.Name] = asMap(read.Job)
+	case Modified:
+		if !exists {
+			viewer.t.Errorf("%s was changed, and never added", read.Name)
+			return
+		}
+		row := viewer.jobs[read.Name].(map[string]any)
+		patch := map[string]any{}
+		if err := json.Unmarshal(read.Changes, &patch); err != nil {
+			viewer.t.Error(err)
+		}
+		maps.Copy(row, patch)
+		maps.DeleteFunc(row, func(_ string, value any) bool { return value == nil })
+	case Deleted:
+		if !exists {
+			viewer.t.Errorf("%s was deleted, and never added", read.Name)
+		}
+		delete(viewer.jobs, read.Name)
+	}
+	if viewer.synced && read.Type != Synced {
+		viewer.told = append(viewer.told, fmt.Sprintf("%s %s %s", read.Type, read.Name, read.ResourceVersion))
+	}
+	if !viewer.synced && event.ResourceVersion != "" || viewer.synced && event.ResourceVersion == "" || read.ResourceVersion != event.ResourceVersion {
+		viewer.t.Errorf("a reader that is synced=%t cannot use version %q: %s", viewer.synced, event.ResourceVersion, event.JSON)
+	}
+	viewer.version = event.ResourceVersion
+}
+
+// connect watches until the context ends, or as long as it likes.
+func (viewer *viewer) connect(ctx context.Context, source Source, random *rand.Rand) {
+	if viewer.version == "" {
+		viewer.startOver()
+	}
+	for event, err := range source.Watch(ctx, jobview.MPIJobs, Watch{Namespace: viewer.namespace, Since: viewer.version}) {
+		if isExpired(err) {
+			viewer.gone++
+			viewer.startOver()
+			return
+		}
+		if err != nil {
+			if code := codeOf(err); code != 503 {
+				viewer.t.Errorf("since %s: %v", viewer.version, err)
+			}
+			time.Sleep(time.Second)
+			return
+		}
+		viewer.see(event)
+		switch random.IntN(20) {
+		case 0:
+			return
+		case 1:
+			time.Sleep(time.Duration(random.IntN(int(3 * time.Second))))
+		}
+	}
+}
+
+// replicas are servers, of which each can be replaced.
+type replicas struct {
+	ctx     context.Context
+	cluster *cluster
+	history int
+	running [2]atomic.Pointer[Cache]
+	stop    [2]context.CancelFunc
+	done    sync.WaitGroup
+}
+
+func (replicas *replicas) restart(index int) {
+	if replicas.stop[index] != nil {
+		replicas.stop[index]()
+	}
+	ctx, stop := context.WithCancel(replicas.ctx)
+	cache := NewCache(replicas.cluster, quietly(Options{History: replicas.history}))
+	replicas.done.Go(func() { cache.Run(ctx) })
+	replicas.running[index].Store(cache)
+	replicas.stop[index] = stop
+}
+
+// TestWatchersSeeTheTruth: whatever happens to jobs, connections, servers and the
+// API server, watchers end up with what there is, are told nothing twice, and, as
+// long as the API server knows its history, are told everything.
+func TestWatchersSeeTheTruth(t *testing.T) {
+	for name, chaos := range map[string]struct {
+		// forget: the API server's history is lost from time to time.
+		forget  bool
+		history int
+	}{
+		"the API server knows its history":             {history: 100000},
+		"the API server forgets":                       {forget: true, history: 100000},
+		"the API server forgets, and so does a server": {forget: true, history: 25},
+	} {
+		for seed := range uint64(40) {
+			t.Run(fmt.Sprintf("%s/%d", name, seed), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) { watchAndCompare(t, seed, chaos.history, chaos.forget) })
+			})
+		}
+	}
+}
+
+var namespaces = []string{"blue", "green"}
+
+func watchAndCompare(t *testing.T, seed uint64, history int, forget bool) {
+	random := rand.New(rand.NewPCG(seed, 7))
+	ctx, stop := context.WithCancel(t.Context())
+	replicas := &replicas{ctx: ctx, cluster: newCluster(), history: history}
+	replicas.restart(0)
+	replicas.restart(1)
+	var viewers []*viewer
+	var watching sync.WaitGroup
+	for number := range 8 {
+		viewer := &viewer{t: t, namespace: namespaces[number%len(namespaces)]}
+		viewers = append(viewers, viewer)
+		luck := rand.New(rand.NewPCG(seed, uint64(number)))
+		watching.Go(func() {
+			for ctx.Err() == nil {
+				connection, cancel := context.WithTimeout(ctx, time.Duration(1+luck.IntN(60))*time.Second)
+				viewer.connect(connection, replicas.running[luck.IntN(2)].Load(), luck)
+				cancel()
+			}
+		})
+	}
+	for range 400 {
+		disturb(random, replicas, forget)
+	}
+	time.Sleep(5 * time.Minute)
+	stop()
+	watching.Wait()
+	replicas.done.Wait()
+	for _, viewer := range viewers {
+		if difference := cmp.Diff(replicas.cluster.rows(viewer.namespace), viewer.jobs); difference != "" {
+			t.Errorf("a watcher of %s sees something else than there is (-truth +seen):\n%s", viewer.namespace, difference)
+		}
+		since, _ := parseVersion(viewer.since)
+		if truth := replicas.cluster.after(viewer.namespace, since); !forget && !slices.Equal(truth, viewer.told) {
+			t.Errorf("a watcher of %s was told something else than happened since %d:\n%s", viewer.namespace, since, cmp.Diff(truth, viewer.told))
+		}
+		if !forget && viewer.gone > 0 {
+			t.Errorf("a watcher had to start over %d times, though the API server knew everything", viewer.gone)
+		}
+	}
+}
+
+// disturb lets something happen.
+func disturb(random *rand.Rand, replicas *replicas, forget bool) {
+	cluster := replicas.cluster
+	namespace, name := namespaces[random.IntN(len(namespaces))], fmt.Sprintf("job-%d", random.IntN(6))
+	switch choice := random.IntN(100); {
+	case choice < 55:
+		cluster.change(namespace, name, func(job *v2beta1.MPIJob) {
+			job.Status.Phase = []training.Phase{"", training.PhasePending, training.PhaseRunning, training.PhaseFailed}[random.IntN(4)]
+			job.Status.ReadyWorkers = []string{"", "0/2", "2/2"}[random.IntN(3)]
+		})
+	case choice < 70:
+		cluster.change(namespace, name, nil)
+	case choice < 75:
+		cluster.elsewhere()
+	case choice < 80:
+		cluster.cut(false)
+	case choice < 84:
+		cluster.cut(forget)
+	case choice < 86:
+		cluster.setDown(true)
+		cluster.cut(forget)
+		time.Sleep(time.Duration(random.IntN(int(20 * time.Second))))
+		cluster.setDown(false)
+	case choice < 88:
+		replicas.restart(random.IntN(2))
+	default:
+		time.Sleep(time.Duration(random.IntN(int(5 * time.Second))))
+	}
+}

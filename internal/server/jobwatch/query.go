@@ -1,0 +1,151 @@
+package jobwatch
+
+import (
+	"context"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/trireme-mpi/trireme/internal/kube/jobview"
+	"github.com/trireme-mpi/trireme/internal/server/apierror"
+	"github.com/trireme-mpi/trireme/internal/server/budget"
+)
+
+// How many jobs a page has, if the query does not say, and at most.
+const (
+	DefaultLimit = 100
+	MaxLimit     = 1000
+	// MaxBytes is about how large a page may become: a thousand jobs as most are, or
+	// some of the largest that there can be.
+	MaxBytes = 6 << 20
+)
+
+// Sorts are the orders of a list; each with a "-" before it is the other way round.
+var Sorts = []string{"name", "creationTime", "startTime", "status", "namespace"}
+
+// prepared is a query that makes sense.
+type prepared struct {
+	Query
+	order order
+	// after is where the page before ended; nil on the first one.
+	after *cursor
+}
+
+func prepare(query Query) (*prepared, error) {
+	switch {
+	case query.Limit < 0 || query.Limit > MaxLimit:
+		return nil, apierror.Invalid("limit", "must be from 1 to %d", MaxLimit)
+	case query.Limit == 0:
+		query.Limit = DefaultLimit
+	}
+	if query.Bytes == 0 || query.Bytes > MaxBytes {
+		query.Bytes = MaxBytes
+	}
+	if query.Labels == nil {
+		query.Labels = labels.Everything()
+	}
+	made := &prepared{Query: query}
+	var err error
+	if made.order, err = orderOf(query.Sort); err != nil {
+		return nil, err
+	}
+	if query.Continue != "" {
+		made.after, err = parseCursor(query.Continue, made.order)
+	}
+	return made, err
+}
+
+// filter is the entries that the query wants, in the order that they have.
+func (query *prepared) filter(entries []*entry) []*entry {
+	// Entries of one namespace follow each other, so each is asked for once.
+	namespace, allowed := "", query.Allowed == nil
+	all := query.Labels.Empty()
+	matching := make([]*entry, 0, len(entries))
+	for _, entry := range entries {
+		if query.Allowed != nil && entry.Row.Namespace != namespace {
+			namespace = entry.Row.Namespace
+			allowed = query.Allowed(namespace)
+		}
+		if allowed && query.wants(entry.Row) && (all || query.Labels.Matches(labels.Set(entry.Object.GetLabels()))) {
+			matching = append(matching, entry)
+		}
+	}
+	return matching
+}
+
+// wants: status and framework are written in capitals or not, as users do.
+func (query *prepared) wants(row *jobview.Row) bool {
+	return (query.Status == "" || strings.EqualFold(query.Status, row.Status) || strings.EqualFold(query.Status, row.Phase)) &&
+		(query.Runtime == "" || query.Runtime == row.Runtime || strings.EqualFold(query.Runtime, row.Framework)) &&
+		(query.Name == "" || strings.Contains(row.Name, query.Name)) && (query.ExactName == "" || query.ExactName == row.Name)
+}
+
+// page is the part of the entries that is asked for. They come by namespace and name.
+func (query *prepared) page(ctx context.Context, matching []*entry, resourceVersion string, remote remote) (*Page, error) {
+	page := &Page{Total: len(matching), ResourceVersion: resourceVersion, Entries: []Entry{}}
+	var after *place
+	if query.after != nil {
+		after = query.order.placeOf(query.after, matching)
+	}
+	found, left := query.order.first(matching, after, query.Limit)
+	found, size := query.thatFit(found)
+	if page.Remaining = left - len(found); page.Remaining > 0 {
+		page.Continue = newCursor(query.order, &found[len(found)-1]).String()
+	}
+	if err := takeBytes(ctx, size); err != nil {
+		return nil, err
+	}
+	for i := range found {
+		one, err := query.entry(ctx, found[i].entry, remote)
+		if err != nil {
+			return nil, err
+		}
+		if one != nil {
+			page.Entries = append(page.Entries, *one)
+		}
+	}
+	return page, nil
+}
+
+// thatFit is the first entries that together are not too large, and their size.
+func (query *prepared) thatFit(found []placed) ([]placed, int) {
+	sum := 0
+	for i := range found {
+		size := rowSize(found[i].entry.Row)
+		if query.Whole {
+			size = found[i].entry.size
+		}
+		if sum+size > query.Bytes && i > 0 {
+			return found[:i], sum
+		}
+		sum += size
+	}
+	return found, sum
+}
+
+// rowSize is about how many bytes a row has as JSON.
+func rowSize(row *jobview.Row) int { return 1024 + len(row.Message) + 48*len(row.WorkerStatuses) }
+
+// smallAnswer is so little that it is not worth a budget: many calls at once are
+// answered from what is in memory anyway.
+const smallAnswer = 64 << 10
+
+func takeBytes(ctx context.Context, size int) error {
+	if size <= smallAnswer {
+		return nil
+	}
+	return budget.Take(ctx, size)
+}
+
+// entry is a job as the query wants it. It is nil if the job does not exist any more.
+func (query *prepared) entry(ctx context.Context, kept *entry, remote remote) (*Entry, error) {
+	if !query.Whole {
+		return &Entry{Row: kept.Row}, nil
+	}
+	whole, err := remote.whole(ctx, kept.Object)
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	return &Entry{Row: kept.Row, Object: whole}, err
+}

@@ -1,0 +1,96 @@
+package jobwatch
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// replace takes in all jobs that there are: at the start, and when the cluster does
+// not know any more what happened since the last version. Then what is different is
+// told, and there is a gap in the history.
+func (store *store) replace(entries []*entry, resourceVersion string) error {
+	version, err := parseVersion(resourceVersion)
+	if err != nil {
+		return err
+	}
+	found := store.take(entries)
+	var different []change
+	if store.synced && version > store.newest {
+		different = store.difference(found, version)
+	}
+	store.lock.Lock()
+	defer store.lock.Unlock()
+	switch {
+	case !store.synced || version < store.newest:
+		// The first list; or the cluster was set back to an earlier state, and no
+		// version means what it meant. All numbers before are forgotten.
+		store.changes, store.gaps, store.first, store.floor = nil, nil, store.next()+1, version
+	case version > store.newest:
+		store.gaps = append(store.gaps, gap{from: store.newest, to: version, first: store.next(), count: len(different)})
+		store.remember(different...)
+	}
+	store.entries, store.sorted = found, slices.SortedFunc(maps.Values(found), byName)
+	store.synced = true
+	store.advance(version)
+	return nil
+}
+
+// take is the entries by their names; those that are known already are kept.
+func (store *store) take(entries []*entry) map[types.NamespacedName]*entry {
+	taken := make(map[types.NamespacedName]*entry, len(entries))
+	for _, fresh := range entries {
+		known := store.entries[fresh.key()]
+		switch {
+		case known == nil:
+		case known.version == fresh.version && known.sameJob(fresh):
+			fresh = known
+		default:
+			fresh.shareSpec(known)
+		}
+		taken[fresh.key()] = fresh
+	}
+	return taken
+}
+
+// difference is what turns the jobs that are known into those that were found. Its
+// order depends on nothing but the two: deletions by name, then the others by version.
+func (store *store) difference(found map[types.NamespacedName]*entry, version uint64) []change {
+	var gone, changed []*entry
+	for _, known := range store.sorted {
+		if still := found[known.key()]; still == nil || !still.sameJob(known) {
+			gone = append(gone, known)
+		}
+	}
+	for key, entry := range found {
+		if store.entries[key] != entry {
+			changed = append(changed, entry)
+		}
+	}
+	slices.SortFunc(changed, func(left, right *entry) int { return cmp.Compare(left.version, right.version) })
+
+	count, told := len(gone)+len(changed), 0
+	var different []change
+	tell := func(what EventType, before, after *entry) {
+		told++
+		where := position{from: store.newest, version: version, told: told}
+		if told == count {
+			where = at(version)
+		}
+		different = append(different, change{version, newEvent(what, before, after, where.String())})
+	}
+	for _, last := range gone {
+		tell(Deleted, nil, &entry{Entry: last.Entry, seen: time.Now()})
+	}
+	for _, entry := range changed {
+		if before := store.entries[entry.key()]; before != nil && before.sameJob(entry) {
+			tell(Modified, before, entry)
+		} else {
+			tell(Added, nil, entry)
+		}
+	}
+	return different
+}

@@ -1,0 +1,193 @@
+package jobwatch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/trireme-mpi/trireme/internal/kube/jobview"
+	"github.com/trireme-mpi/trireme/internal/kube/partial"
+	"github.com/trireme-mpi/trireme/internal/server/apierror"
+)
+
+// remote is the jobs of one kind at the API server.
+type remote struct {
+	client client.WithWatch
+	kind   *jobview.Kind
+}
+
+// scope is which jobs are meant.
+type scope struct {
+	namespace, name string
+	labels          labels.Selector
+}
+
+func (scope scope) options(raw metav1.ListOptions) *client.ListOptions {
+	options := &client.ListOptions{Namespace: scope.namespace, LabelSelector: scope.labels, Limit: raw.Limit, Continue: raw.Continue, Raw: &raw}
+	if scope.name != "" {
+		options.FieldSelector = fields.OneTermEqualSelector("metadata.name", scope.name)
+	}
+	return options
+}
+
+// directPage is how many jobs a server on somebody's own machine reads at a time, as
+// kubectl does: it has more memory, and each page takes a round trip.
+const directPage = 500
+
+// each reads all jobs of a scope in pages, so that no more than one page of large jobs
+// is in memory. The version is that of all of them.
+func (remote remote) each(ctx context.Context, scope scope, pageSize int64, visit func(client.Object) error) (version string, err error) {
+	options := metav1.ListOptions{Limit: pageSize}
+	for {
+		page, err := remote.list(ctx, scope, options)
+		if err != nil {
+			return "", err
+		}
+		if err := meta.EachListItem(page, func(object runtime.Object) error { return visit(object.(client.Object)) }); err != nil {
+			return "", err
+		}
+		if options.Continue = page.GetContinue(); options.Continue == "" {
+			return page.GetResourceVersion(), nil
+		}
+	}
+}
+
+// whole is a job of which only a part is in memory, read from the API server. One that
+// is in memory is returned as it is, and is shared.
+func (remote remote) whole(ctx context.Context, kept client.Object) (client.Object, error) {
+	if !partial.Is(kept) {
+		return kept, nil
+	}
+	read, err := remote.kind.Get(ctx, remote.client, kept.GetNamespace(), kept.GetName())
+	if err != nil {
+		return nil, err
+	}
+	read.SetManagedFields(nil)
+	return read.Object, nil
+}
+
+func (remote remote) list(ctx context.Context, scope scope, raw metav1.ListOptions) (client.ObjectList, error) {
+	list := remote.kind.NewList()
+	return list, remote.client.List(ctx, list, scope.options(raw))
+}
+
+func (remote remote) watch(ctx context.Context, scope scope, raw metav1.ListOptions) (watch.Interface, error) {
+	return remote.client.Watch(ctx, remote.kind.NewList(), scope.options(raw))
+}
+
+// confirm is nil if a version is one that the cluster has reached.
+func (remote remote) confirm(ctx context.Context, scope scope, version uint64) error {
+	list, err := remote.list(ctx, scope, metav1.ListOptions{Limit: 1})
+	if err != nil {
+		return err
+	}
+	reached, err := parseVersion(list.GetResourceVersion())
+	if err != nil {
+		return err
+	}
+	if version > reached {
+		return invalidVersion("the cluster has not come so far yet")
+	}
+	return nil
+}
+
+// errStopped: the reader wants no more.
+var errStopped = errors.New("the reader has stopped")
+
+// following is how a watch of the API server's is followed.
+type following struct {
+	// seconds after which the API server is to end it; nil is as it likes.
+	seconds *int64
+	// begun, if set, is called when there is a watch.
+	begun func()
+	// tell is called with each change, and how far that is; the object is nil if
+	// nothing has changed until there.
+	tell func(what watch.EventType, object client.Object, reached uint64) error
+}
+
+// follow tells what the API server's watch says after a version. It ends without an
+// error when the API server ends the watch, as it does after some time.
+func (remote remote) follow(ctx context.Context, scope scope, version uint64, following following) error {
+	watching, err := remote.watch(ctx, scope, metav1.ListOptions{ResourceVersion: at(version).String(), AllowWatchBookmarks: true, TimeoutSeconds: following.seconds})
+	if err != nil {
+		return asExpired(err)
+	}
+	if following.begun != nil {
+		following.begun()
+	}
+	defer watching.Stop()
+	for event := range watching.ResultChan() {
+		if event.Type == watch.Error {
+			return asExpired(apierrors.FromObject(event.Object))
+		}
+		accessor, err := meta.Accessor(event.Object)
+		if err != nil {
+			return err
+		}
+		reached, err := parseVersion(accessor.GetResourceVersion())
+		if err != nil {
+			return err
+		}
+		object, _ := event.Object.(client.Object)
+		if event.Type == watch.Bookmark {
+			object = nil
+		}
+		if err := following.tell(event.Type, object, reached); err != nil {
+			return err
+		}
+	}
+	return ctx.Err()
+}
+
+// asExpired is the API server's answer to a version that is too old, in our words.
+func asExpired(err error) error {
+	if apierrors.IsResourceExpired(err) || apierrors.IsGone(err) {
+		return tooOld()
+	}
+	return err
+}
+
+func isExpired(err error) bool { return codeOf(err) == http.StatusGone }
+
+func isInvalid(err error) bool { return codeOf(err) == http.StatusBadRequest }
+
+// codeOf is the code of an error of ours, or 0.
+func codeOf(err error) int {
+	if known, is := errors.AsType[*apierror.Error](err); is {
+		return known.Code
+	}
+	return 0
+}
+
+// forClients is an error as clients may see it: that the API server cannot be reached is
+// not their fault, and does not last.
+func forClients(err error) error {
+	var status apierrors.APIStatus
+	if _, known := errors.AsType[*apierror.Error](err); known || errors.As(err, &status) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+		return err
+	}
+	return unreachable()
+}
+
+// ofServer is an error of what the server reads with its own rights. What the API
+// server has said to it, such as who it is and what it may not do, is not for clients.
+func ofServer(err error) error {
+	if status := apierrors.APIStatus(nil); errors.As(err, &status) {
+		return fmt.Errorf("%w (%v)", unreachable(), err)
+	}
+	return forClients(err)
+}
+
+func unreachable() *apierror.Error {
+	return apierror.New(http.StatusServiceUnavailable, "ServiceUnavailable", "The cluster's API server cannot be reached", "Try again in a moment")
+}

@@ -1,0 +1,181 @@
+// Package rest is the server's REST interface. Jobs are what kubectl shows of them:
+// the same JSON goes in and out. Everything that can be asked is one row of a table,
+// which both the handlers and the OpenAPI document are made from.
+package rest
+
+import (
+	"context"
+	"iter"
+	"log/slog"
+	"net/http"
+	"path"
+	"strings"
+	"time"
+
+	"k8s.io/utils/clock"
+
+	"github.com/trireme-mpi/trireme/internal/server/apierror"
+	"github.com/trireme-mpi/trireme/internal/server/auth"
+	"github.com/trireme-mpi/trireme/internal/server/jobservice"
+	"github.com/trireme-mpi/trireme/internal/server/stream"
+)
+
+// Options are how requests are served.
+type Options struct {
+	// CallTimeout bounds every call, LogTimeout one that reads logs without following
+	// them. Streams end with their clients.
+	CallTimeout, LogTimeout time.Duration
+	// Stream carries messages to a client, over WebSocket or server-sent events.
+	Stream func(http.ResponseWriter, *http.Request, func(context.Context) iter.Seq2[stream.Message, error])
+	Clock  clock.PassiveClock
+	// Version of the server, for the document.
+	Version string
+	// Log is told of what is no fault of the clients'; nil is nobody.
+	Log *slog.Logger
+}
+
+// API answers requests. Who calls is known before (access.WithCaller).
+type API struct {
+	Options
+	service  jobservice.Interface
+	mux      *http.ServeMux
+	document []byte
+	// bodyGrace is how much longer than a call its body may take to come.
+	bodyGrace time.Duration
+}
+
+const bodyGrace = 5 * time.Second
+
+// New is the interface over a service.
+func New(service jobservice.Interface, options Options) (*API, error) {
+	api := &API{Options: options, service: service, mux: http.NewServeMux(), bodyGrace: bodyGrace}
+	if api.Log == nil {
+		api.Log = slog.New(slog.DiscardHandler)
+	}
+	routes := allRoutes()
+	document, err := newDocument(routes, options.Version)
+	if err != nil {
+		return nil, err
+	}
+	api.document = document
+	for _, route := range routes {
+		api.mux.Handle(route.method+" "+route.path, api.serve(route))
+	}
+	return api, nil
+}
+
+// ServeHTTP answers one request.
+func (api *API) ServeHTTP(writer http.ResponseWriter, request *http.Request) {
+	if !isPlain(request.URL.EscapedPath()) {
+		api.fail(writer, request, apierror.Invalid("path", "it has empty parts, . or .. in it"))
+		return
+	}
+	if _, pattern := api.mux.Handler(request); pattern == "" {
+		api.unknown(writer, request)
+		return
+	}
+	api.mux.ServeHTTP(writer, request)
+}
+
+// isPlain tells whether a path is as short as it can be. The mux would send clients to
+// the short one, which is not what they asked for.
+func isPlain(escaped string) bool {
+	short := path.Clean("/" + escaped)
+	return escaped == short || escaped == short+"/"
+}
+
+// Document is the OpenAPI document, which anybody may read.
+func (api *API) Document() http.Handler {
+	return http.HandlerFunc(func(writer http.ResponseWriter, _ *http.Request) { send(writer, http.StatusOK, api.document) })
+}
+
+// unknown answers what is in no row of the table.
+func (api *API) unknown(writer http.ResponseWriter, request *http.Request) {
+	allowed := allowedMethods(request, api.mux)
+	if len(allowed) == 0 {
+		api.fail(writer, request, apierror.New(http.StatusNotFound, "NotFound", "There is nothing at "+request.URL.Path, "See what there is: GET /openapi.json"))
+		return
+	}
+	writer.Header().Set("Allow", strings.Join(allowed, ", "))
+	api.fail(writer, request, apierror.New(http.StatusMethodNotAllowed, "MethodNotAllowed", request.Method+" is not possible at "+request.URL.Path, "See what is: GET /openapi.json"))
+}
+
+// allowedMethods are those that a path has.
+func allowedMethods(request *http.Request, mux *http.ServeMux) (allowed []string) {
+	for _, method := range []string{http.MethodGet, http.MethodPost, http.MethodDelete} {
+		other := request.Clone(request.Context())
+		other.Method = method
+		if _, pattern := mux.Handler(other); pattern != "" {
+			allowed = append(allowed, method)
+		}
+	}
+	return allowed
+}
+
+// input is a request to one route.
+type input struct {
+	*http.Request
+	route *route
+	query *query
+}
+
+// context of the request, for the service.
+func (in *input) context() context.Context { return in.Context() }
+
+// serve is the handler of a route.
+func (api *API) serve(route *route) http.Handler {
+	return http.HandlerFunc(func(writer http.ResponseWriter, request *http.Request) {
+		record := auth.RecordFrom(request.Context())
+		record.Verb, record.Namespace, record.Name = route.verb, request.PathValue("namespace"), request.PathValue("name")
+		if route.kind != nil {
+			record.Kind = string(route.kind.Kind)
+		}
+		in := &input{Request: request, route: route, query: newQuery(request)}
+		if err := in.check(); err != nil {
+			api.fail(writer, request, err)
+			return
+		}
+		if limit := api.timeout(route, in); limit > 0 {
+			ctx, stop := context.WithTimeout(request.Context(), limit)
+			defer stop()
+			in.Request = request.WithContext(ctx)
+		}
+		if route.body != nil {
+			// Reading does not end with the context. A call that has its body ends by it.
+			_ = http.NewResponseController(writer).SetReadDeadline(time.Now().Add(api.CallTimeout + api.bodyGrace))
+		}
+		if route.stream != nil {
+			route.stream(api, writer, in)
+			return
+		}
+		found, err := route.answer(api, in)
+		if err != nil {
+			api.fail(writer, request, err)
+			return
+		}
+		api.reply(writer, request, route.success, found)
+	})
+}
+
+// timeout of a request; 0 for none.
+func (api *API) timeout(route *route, in *input) time.Duration {
+	switch {
+	case route.class == watches, route.class == logs && in.query.flag("follow"):
+		return 0
+	case route.class == logs:
+		return api.LogTimeout
+	default:
+		return api.CallTimeout
+	}
+}
+
+// check refuses parameters that the route does not have, or not like this.
+func (in *input) check() error {
+	if err := in.query.check(in.route.parameters); err != nil {
+		return err
+	}
+	if err := checkName("namespace", in.namespace()); err != nil {
+		return err
+	}
+	return checkName("name", in.PathValue("name"))
+}

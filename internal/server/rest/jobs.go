@@ -1,0 +1,248 @@
+package rest
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/trireme-mpi/trireme/api/v2alpha1"
+	"github.com/trireme-mpi/trireme/api/v2beta1"
+	"github.com/trireme-mpi/trireme/internal/engine/job"
+	"github.com/trireme-mpi/trireme/internal/kube/jobview"
+	"github.com/trireme-mpi/trireme/internal/server/apierror"
+	"github.com/trireme-mpi/trireme/internal/server/auth"
+	"github.com/trireme-mpi/trireme/internal/server/jobservice"
+	"github.com/trireme-mpi/trireme/internal/server/jobwatch"
+)
+
+// namespace is that of the path, or of the query where the path has none.
+func (in *input) namespace() string {
+	if namespace := in.PathValue("namespace"); namespace != "" {
+		return namespace
+	}
+	return in.query.text("namespace")
+}
+
+// job is the one that a request is about.
+func (in *input) job() jobservice.JobRef {
+	return jobservice.JobRef{Kind: in.route.kind, Namespace: in.namespace(), Name: in.PathValue("name")}
+}
+
+func (api *API) create(in *input) (any, error) {
+	record, dryRun := auth.RecordFrom(in.context()), in.query.text("dryRun") != ""
+	if dryRun {
+		record.Verb = ""
+	}
+	content, err := document(in.Request)
+	if err != nil {
+		return nil, err
+	}
+	object, err := readSubmission(content, in)
+	if err != nil {
+		return nil, err
+	}
+	// What is no name may be anything, of any length.
+	if checkName("name", object.GetName()) == nil {
+		record.Name = object.GetName()
+	}
+	return api.service.Create(in.context(), in.route.kind, in.namespace(), object, dryRun)
+}
+
+// readSubmission is the job in a body, which of a TrainJob may be its spec alone.
+func readSubmission(content []byte, in *input) (client.Object, error) {
+	name := in.query.text("name")
+	var parts map[string]json.RawMessage
+	isSpec := in.route.kind.Kind == job.KindTrainJob && name != "" && json.Unmarshal(content, &parts) == nil && parts["spec"] == nil && parts["metadata"] == nil
+	if isSpec {
+		content = fmt.Appendf(nil, `{"spec":%s}`, content)
+	}
+	object, err := readJob(content, in.route.kind)
+	if err != nil {
+		return nil, err
+	}
+	switch {
+	case name != "" && object.GetName() != "" && name != object.GetName():
+		return nil, apierror.Invalid("name", "is %q, but metadata.name is %q", name, object.GetName())
+	case name != "":
+		object.SetName(name)
+	}
+	return object, nil
+}
+
+func (api *API) get(in *input) (any, error) { return api.service.Get(in.context(), in.job()) }
+
+func (api *API) delete(in *input) (any, error) {
+	options := jobservice.DeleteOptions{GracePeriodSeconds: in.query.number("gracePeriodSeconds"), DryRun: in.query.text("dryRun") != ""}
+	if options.DryRun {
+		auth.RecordFrom(in.context()).Verb = ""
+	}
+	return nil, api.service.Delete(in.context(), in.job(), options)
+}
+
+func (api *API) status(in *input) (any, error) {
+	object, err := api.service.Get(in.context(), in.job())
+	if err != nil {
+		return nil, err
+	}
+	switch object := object.(type) {
+	case *v2alpha1.TrainJob:
+		return object.Status, nil
+	case *v2beta1.MPIJob:
+		return object.Status, nil
+	default:
+		return nil, fmt.Errorf("%T is no job", object)
+	}
+}
+
+func (api *API) restart(in *input) (any, error) { return api.service.Restart(in.context(), in.job()) }
+
+func suspension(suspend bool) func(*API, *input) (any, error) {
+	return func(api *API, in *input) (any, error) { return api.service.Suspend(in.context(), in.job(), suspend) }
+}
+
+func (api *API) events(in *input) (any, error) {
+	found, err := api.service.Events(in.context(), in.job())
+	return eventList{found}, err
+}
+
+// windows are how far back metrics go.
+var windows = map[string]time.Duration{"": time.Hour, "1h": time.Hour, "6h": 6 * time.Hour, "24h": 24 * time.Hour, "7d": 7 * 24 * time.Hour}
+
+func (api *API) metrics(in *input) (any, error) {
+	return api.service.Usage(in.context(), in.job(), windows[in.query.text("timeRange")])
+}
+
+func (api *API) diagnose(in *input) (any, error) { return api.service.Diagnose(in.context(), in.job()) }
+
+func (api *API) list(in *input) (any, error) {
+	query, err := in.listQuery()
+	if err != nil {
+		return nil, err
+	}
+	// MPIJobs are listed as Kubernetes lists them, TrainJobs as rows of a table.
+	query.Whole = in.route.kind.Kind == job.KindMPIJob
+	page, err := api.service.List(in.context(), in.route.kind, query)
+	if err != nil {
+		return nil, err
+	}
+	if query.Whole {
+		return listOfObjects(in.route.kind, page), nil
+	}
+	return api.listOfRows(page), nil
+}
+
+func (in *input) listQuery() (jobwatch.Query, error) {
+	query := jobwatch.Query{
+		Namespace: in.namespace(), Status: in.query.text("status"), Runtime: in.query.text("runtime"), Name: in.query.text("search"),
+		Sort: in.query.text("sort"), Limit: int(in.query.numberOr("limit", usualLimit)), Continue: in.query.text("continue"),
+	}
+	selector, err := labels.Parse(in.query.text("labelSelector"))
+	if err != nil {
+		return query, apierror.Invalid("labelSelector", "%v", err)
+	}
+	query.Labels = selector
+	return query, in.addFields(&query)
+}
+
+// addFields are the few fields that jobs can be chosen by.
+func (in *input) addFields(query *jobwatch.Query) error {
+	selector, err := fields.ParseSelector(in.query.text("fieldSelector"))
+	if err != nil {
+		return apierror.Invalid("fieldSelector", "%v", err)
+	}
+	for _, wanted := range selector.Requirements() {
+		if wanted.Operator != "=" && wanted.Operator != "==" {
+			return apierror.Invalid("fieldSelector", "%s cannot be compared by %s; only = is possible", wanted.Field, wanted.Operator)
+		}
+		field := map[string]*string{"metadata.name": &query.ExactName, "status.phase": &query.Status}[wanted.Field]
+		switch {
+		case field == nil:
+			return apierror.Invalid("fieldSelector", "jobs cannot be chosen by %s; there are metadata.name and status.phase", wanted.Field)
+		case field == &query.Status && !slices.Contains(jobview.States, wanted.Value):
+			return apierror.Invalid("fieldSelector", "status.phase %q is none of %s", wanted.Value, strings.Join(jobview.States, ", "))
+		case *field != "" && *field != wanted.Value:
+			return apierror.Invalid("fieldSelector", "%s cannot be both %q and %q", wanted.Field, *field, wanted.Value)
+		}
+		*field = wanted.Value
+	}
+	return nil
+}
+
+func listOfObjects(kind *jobview.Kind, page *jobwatch.Page) any {
+	list := kubernetesList{
+		APIVersion: kind.GVK.GroupVersion().String(), Kind: kind.GVK.Kind + "List", Items: make([]client.Object, 0, len(page.Entries)),
+		Metadata: listMeta{ResourceVersion: page.ResourceVersion, Continue: page.Continue},
+	}
+	for _, entry := range page.Entries {
+		list.Items = append(list.Items, entry.Object)
+	}
+	if page.Remaining > 0 {
+		list.Metadata.RemainingItemCount = new(int64(page.Remaining))
+	}
+	return list
+}
+
+func (api *API) listOfRows(page *jobwatch.Page) any {
+	list := rowList{Items: make([]row, 0, len(page.Entries)), Continue: page.Continue, Total: page.Total, ResourceVersion: page.ResourceVersion}
+	now := api.Clock.Now()
+	for _, entry := range page.Entries {
+		list.Items = append(list.Items, row{Row: entry.Row, Duration: entry.Row.Duration(now)})
+	}
+	return list
+}
+
+func (api *API) quota(in *input) (any, error) {
+	return api.service.Quota(in.context(), in.namespace())
+}
+
+func (api *API) checkPlace(in *input) (any, error) {
+	return api.service.Preflight(in.context(), nil, in.namespace(), nil)
+}
+
+func (api *API) checkJob(in *input) (any, error) {
+	content, err := document(in.Request)
+	if err != nil {
+		return nil, err
+	}
+	var is struct {
+		Kind string `json:"kind"`
+	}
+	if err := json.Unmarshal(content, &is); err != nil {
+		return nil, apierror.Invalid("body", "it is no job: %v", err)
+	}
+	for _, kind := range jobview.Kinds {
+		if strings.EqualFold(is.Kind, string(kind.Kind)) {
+			object, err := readJob(content, kind)
+			if err != nil {
+				return nil, err
+			}
+			return api.service.Preflight(in.context(), kind, in.namespace(), object)
+		}
+	}
+	return nil, apierror.Invalid("kind", "%q is no kind of job; there are TrainJob and MPIJob", is.Kind)
+}
+
+// runtimes are those of the cluster and, where the path has a namespace, those of it.
+func (api *API) runtimes(in *input) (any, error) {
+	found, err := api.service.Runtimes(in.context(), jobservice.RuntimeQuery{Namespace: in.namespace(), Framework: in.query.text("framework")})
+	return runtimeList{found}, err
+}
+
+func (api *API) ownRuntimes(in *input) (any, error) {
+	found, err := api.service.Runtimes(in.context(), jobservice.RuntimeQuery{Namespace: in.namespace(), OnlyOwn: true, Framework: in.query.text("framework")})
+	return runtimeList{found}, err
+}
+
+func (api *API) runtime(in *input) (any, error) {
+	found, err := api.service.Runtime(in.context(), in.namespace(), in.PathValue("name"))
+	if err != nil {
+		return nil, err
+	}
+	return found.Object, nil
+}

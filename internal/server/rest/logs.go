@@ -1,0 +1,204 @@
+package rest
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"iter"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/trireme-mpi/trireme/api/training"
+	"github.com/trireme-mpi/trireme/internal/kube/joblog"
+	"github.com/trireme-mpi/trireme/internal/server/apierror"
+	"github.com/trireme-mpi/trireme/internal/server/budget"
+	"github.com/trireme-mpi/trireme/internal/server/jobservice"
+	"github.com/trireme-mpi/trireme/internal/server/stream"
+)
+
+// readLogs writes what pods print, in the form that the client takes: messages of a
+// stream, lines of text, or one document.
+func (api *API) readLogs(writer http.ResponseWriter, in *input) {
+	options, err := api.logOptions(in)
+	if err != nil {
+		api.fail(writer, in.Request, err)
+		return
+	}
+	ctx, stop := context.WithCancel(in.context())
+	defer stop()
+	lines, err := api.service.Logs(ctx, in.job(), options)
+	if err != nil {
+		api.fail(writer, in.Request, err)
+		return
+	}
+	_, isText := in.route.found.(plainText)
+	switch {
+	case options.Follow && stream.IsWanted(in.Request):
+		api.Stream(writer, in.Request, endingWith(stop, logMessages(lines)))
+	case isText:
+		api.writeLines(writer, in, "text/plain; charset=utf-8", lines, asText)
+	case options.Follow:
+		api.writeLines(writer, in, "application/x-ndjson", lines, func(line joblog.Line) []byte { return append(encodeLine(line), '\n') })
+	default:
+		api.collectLines(writer, in, lines)
+	}
+}
+
+// logOptions are which lines a request is about.
+func (api *API) logOptions(in *input) (jobservice.LogOptions, error) {
+	options := jobservice.LogOptions{
+		Container: in.query.text("container"), Follow: in.query.flag("follow"), Previous: in.query.flag("previous"),
+		Tail: new(in.query.numberOr("tailLines", usualTail)), Since: in.query.moment("since"),
+	}
+	if seconds := in.query.number("sinceSeconds"); seconds != nil {
+		options.Since = api.Clock.Now().Add(-time.Duration(*seconds) * time.Second)
+	}
+	if in.query.text("since") != "" && in.query.text("sinceSeconds") != "" {
+		return options, apierror.Invalid("sinceSeconds", "since is given as well, and only one can count")
+	}
+	if options.Follow && options.Previous {
+		return options, apierror.Invalid("previous", "what ran before has ended, and cannot be followed")
+	}
+	switch index := in.PathValue("index"); {
+	case strings.HasSuffix(in.route.path, "/logs/launcher"):
+		options.Role = training.RoleLauncher
+	case index != "":
+		number, err := strconv.ParseInt(index, 10, 32)
+		if err != nil || number < 0 {
+			return options, apierror.New(http.StatusBadRequest, "BadRequest", "invalid worker index: "+index, "Workers are numbered from 0")
+		}
+		options.Worker = new(int32(number))
+	default:
+		return options, in.choosePods(&options)
+	}
+	return options, nil
+}
+
+func (in *input) choosePods(options *jobservice.LogOptions) error {
+	role := in.query.text("podType")
+	if role != "all" {
+		options.Role = role
+	}
+	if index := in.query.number("podIndex"); index != nil {
+		if role == training.RoleLauncher {
+			return apierror.Invalid("podIndex", "only workers have numbers")
+		}
+		options.Role, options.Worker = training.RoleWorker, new(int32(*index))
+	}
+	return nil
+}
+
+func asLogLine(line joblog.Line) logLine {
+	made := logLine{PodName: line.Pod, PodType: line.Role, Container: line.Container, Timestamp: line.Time, Message: line.Text, Continues: line.Continues}
+	if line.Role == training.RoleWorker {
+		made.Index = &line.Worker
+	}
+	if line.Rank != joblog.NoRank {
+		made.Rank = &line.Rank
+	}
+	return made
+}
+
+// asText is a line as its program has printed it.
+func asText(line joblog.Line) []byte {
+	if line.Continues {
+		return []byte(line.Text)
+	}
+	return []byte(line.Text + "\n")
+}
+
+func encodeLine(line joblog.Line) []byte {
+	encoded, err := json.Marshal(asLogLine(line))
+	if err != nil {
+		panic(err) // texts, numbers and a time
+	}
+	return encoded
+}
+
+// logMessages are lines as messages of a stream.
+func logMessages(lines iter.Seq2[joblog.Line, error]) iter.Seq2[stream.Message, error] {
+	return func(yield func(stream.Message, error) bool) {
+		for line, err := range lines {
+			if err != nil {
+				yield(stream.Message{}, err)
+				return
+			}
+			message := fmt.Appendf(nil, `{"type":"LOG","log":%s}`, encodeLine(line))
+			if !yield(stream.Message{JSON: message}, nil) {
+				return
+			}
+		}
+	}
+}
+
+// writeLines sends lines as they come. An error before the first is an answer of its
+// own; one after it can only be told in the text.
+func (api *API) writeLines(writer http.ResponseWriter, in *input, contentType string, lines iter.Seq2[joblog.Line, error], encode func(joblog.Line) []byte) {
+	begun, waiting := false, in.query.flag("follow")
+	control := http.NewResponseController(writer)
+	begin := func() {
+		if !begun {
+			writer.Header().Set("Content-Type", contentType)
+			writer.WriteHeader(http.StatusOK)
+			begun = true
+		}
+	}
+	for line, err := range lines {
+		if err != nil && !begun {
+			api.fail(writer, in.Request, err)
+			return
+		}
+		if err != nil {
+			// The client must be able to tell a cut log from a whole one.
+			panic(http.ErrAbortHandler)
+		}
+		begin()
+		if _, err := writer.Write(encode(line)); err != nil {
+			return
+		}
+		if !waiting {
+			continue
+		}
+		if err := control.Flush(); err != nil {
+			return
+		}
+	}
+	begin()
+}
+
+const (
+	// mostLogBytes bounds a document of lines; who wants more follows, or reads text. It
+	// fits into what one user's answers may take.
+	mostLogBytes = 6 << 20
+	// freeLogBytes are not counted: most logs are smaller. More is taken in steps.
+	freeLogBytes = 128 << 10
+	logStep      = 1 << 20
+)
+
+// aroundLine is about what a line takes besides its text.
+const aroundLine = 256
+
+// collectLines sends all lines in one document.
+func (api *API) collectLines(writer http.ResponseWriter, in *input, lines iter.Seq2[joblog.Line, error]) {
+	list, size, taken := logList{Logs: []logLine{}}, 0, freeLogBytes
+	for line, err := range lines {
+		if err != nil {
+			api.fail(writer, in.Request, err)
+			return
+		}
+		if size += len(line.Text) + aroundLine; size > mostLogBytes {
+			api.fail(writer, in.Request, apierror.Invalid("tailLines", "these are more than %d MB of lines; ask for fewer, or follow=true to get them as they come", mostLogBytes>>20))
+			return
+		}
+		for ; size > taken; taken += logStep {
+			if err := budget.Take(in.context(), logStep); err != nil {
+				api.fail(writer, in.Request, err)
+				return
+			}
+		}
+		list.Logs = append(list.Logs, asLogLine(line))
+	}
+	api.reply(writer, in.Request, http.StatusOK, list)
+}

@@ -1,0 +1,165 @@
+package rest
+
+import (
+	"net/http"
+	"slices"
+
+	"github.com/trireme-mpi/trireme/internal/engine/job"
+	"github.com/trireme-mpi/trireme/internal/kube/jobview"
+	"github.com/trireme-mpi/trireme/internal/kube/preflight"
+	"github.com/trireme-mpi/trireme/internal/kube/usage"
+	"github.com/trireme-mpi/trireme/internal/server/jobservice"
+)
+
+// class is how long a route may take.
+type class int
+
+const (
+	calls class = iota
+	logs
+	watches
+)
+
+// route is something that can be asked.
+type route struct {
+	method, path string
+	// id names the operation for programs that are made from the document.
+	id, summary string
+	kind        *jobview.Kind
+	parameters  []parameter
+	// body is what a request brings; nil is nothing.
+	body any
+	// success is the code of an answer, and found what is in it: an example of its
+	// type, or nil.
+	success int
+	found   any
+	// errors are the codes that this route may answer with besides those of all.
+	errors []int
+	class  class
+	// verb is what the audit calls it; empty where nothing is changed.
+	verb   string
+	answer func(*API, *input) (any, error)
+	// stream writes the answer itself.
+	stream func(*API, http.ResponseWriter, *input)
+}
+
+const (
+	namespaced = "/api/v1/namespaces/{namespace}"
+	flat       = "/api/v1"
+)
+
+// allRoutes are all that can be asked.
+func allRoutes() []*route {
+	var routes []*route
+	for _, kind := range jobview.Kinds {
+		routes = append(routes, jobRoutes(kind, namespaced)...)
+		routes = append(routes, aliases(kind)...)
+	}
+	routes = append(routes, placeRoutes()...)
+	routes = append(routes, runtimeRoutes()...)
+	return append(routes, watchRoutes()...)
+}
+
+// jobRoutes are those of one kind's jobs.
+func jobRoutes(kind *jobview.Kind, base string) []*route {
+	all := base + "/" + kind.Plural
+	one := all + "/{name}"
+	name := string(kind.Kind)
+	routes := []*route{
+		{method: http.MethodPost, path: all, id: "create" + name, summary: "Create a job", verb: "create", body: submission{kind}, success: http.StatusCreated, found: jobBody{kind},
+			parameters: createParameters(kind), errors: []int{404, 408, 409, 415, 422}, answer: (*API).create},
+		{method: http.MethodGet, path: all, id: "list" + name + "s", summary: "List jobs, page by page", success: http.StatusOK, found: listOf(kind),
+			parameters: listParameters(kind), answer: (*API).list},
+		{method: http.MethodGet, path: one, id: "get" + name, summary: "Show a job", success: http.StatusOK, found: jobBody{kind}, errors: []int{404}, answer: (*API).get},
+		{method: http.MethodDelete, path: one, id: "delete" + name, summary: "Delete a job and all that belongs to it", verb: "delete", success: http.StatusNoContent,
+			parameters: deleteParameters, errors: []int{404, 409}, answer: (*API).delete},
+		{method: http.MethodGet, path: one + "/status", id: "get" + name + "Status", summary: "Show how a job stands", success: http.StatusOK, found: statusBody{kind}, errors: []int{404}, answer: (*API).status},
+		{method: http.MethodPost, path: one + "/restart", id: "restart" + name, summary: "Create a failed job anew under another name, and delete the failed one", verb: "create",
+			success: http.StatusCreated, found: jobBody{kind}, errors: []int{404, 409, 422}, answer: (*API).restart},
+		{method: http.MethodPost, path: one + "/suspend", id: "suspend" + name, summary: "Take a job from its nodes", verb: "patch", success: http.StatusOK, found: jobBody{kind}, errors: []int{404, 409, 422}, answer: suspension(true)},
+		{method: http.MethodPost, path: one + "/resume", id: "resume" + name, summary: "Start a suspended job", verb: "patch", success: http.StatusOK, found: jobBody{kind}, errors: []int{404, 409, 422}, answer: suspension(false)},
+		{method: http.MethodGet, path: one + "/events", id: "list" + name + "Events", summary: "What was noted of a job and its pods", success: http.StatusOK, found: eventList{}, errors: []int{404}, answer: (*API).events},
+		{method: http.MethodGet, path: one + "/metrics", id: "get" + name + "Metrics", summary: "What the pods of a job use, and have used", success: http.StatusOK, found: usage.Report{}, parameters: metricParameters, errors: []int{404}, answer: (*API).metrics},
+		{method: http.MethodGet, path: one + "/diagnose", id: "diagnose" + name, summary: "What keeps a job from running, or why it failed", success: http.StatusOK, found: preflight.Diagnosis{}, errors: []int{404}, answer: (*API).diagnose},
+	}
+	routes = append(routes, logRoutes(name, one)...)
+	for _, route := range routes {
+		route.kind = kind
+	}
+	return routes
+}
+
+// aliases are reads without a namespace in the path: it is a parameter then. A list
+// without one is of all namespaces that the caller may list.
+func aliases(kind *jobview.Kind) []*route {
+	var found []*route
+	for _, route := range jobRoutes(kind, flat) {
+		if route.method != http.MethodGet {
+			continue
+		}
+		everywhere := route.path == flat+"/"+kind.Plural
+		route.id += "Flat"
+		where := parameter{name: "namespace", kind: "string", description: "namespace of the job", required: !everywhere}
+		if everywhere {
+			where.description = "namespace; without it, all that you may list"
+		}
+		route.parameters = append(slices.Clone(route.parameters), where)
+		found = append(found, route)
+	}
+	return found
+}
+
+// logRoutes are the ways to read what a job prints.
+func logRoutes(name, one string) []*route {
+	read := func(path, id, summary string, found any, parameters []parameter) *route {
+		return &route{method: http.MethodGet, path: one + path, id: id, summary: summary, success: http.StatusOK, found: found, class: logs, errors: []int{404}, parameters: parameters, stream: (*API).readLogs}
+	}
+	return []*route{
+		read("/logs", "get"+name+"Logs", "What all pods of a job print, merged by time", logList{}, slices.Concat(podParameters, logParameters)),
+		read("/logs/launcher", "get"+name+"LauncherLogs", "What the launcher prints", plainText{}, logParameters),
+		read("/logs/worker/{index}", "get"+name+"WorkerLogs", "What one worker prints", plainText{}, logParameters),
+	}
+}
+
+// placeRoutes are about a namespace.
+func placeRoutes() []*route {
+	return []*route{
+		{method: http.MethodGet, path: namespaced + "/quota", id: "getQuota", summary: "What a namespace may use, and uses", success: http.StatusOK, found: jobservice.Quota{}, answer: (*API).quota},
+		{method: http.MethodGet, path: namespaced + "/preflight", id: "checkNamespace", summary: "Whether a namespace has a place for jobs", success: http.StatusOK, found: preflight.Prechecked{}, answer: (*API).checkPlace},
+		{method: http.MethodPost, path: namespaced + "/preflight", id: "checkJob", summary: "What would keep a job of either kind from running; nothing is created", body: anyJob{}, success: http.StatusOK, found: preflight.Prechecked{},
+			errors: []int{408, 415}, answer: (*API).checkJob},
+	}
+}
+
+// runtimeRoutes are about what TrainJobs are made from.
+func runtimeRoutes() []*route {
+	framework := []parameter{{name: "framework", kind: "string", description: "only runtimes of a framework, such as MPI"}}
+	return []*route{
+		{method: http.MethodGet, path: flat + "/clustertrainingruntimes", id: "listClusterTrainingRuntimes", summary: "The runtimes of the cluster", parameters: framework, success: http.StatusOK, found: runtimeList{}, answer: (*API).runtimes},
+		{method: http.MethodGet, path: flat + "/clustertrainingruntimes/{name}", id: "getClusterTrainingRuntime", summary: "A runtime of the cluster", success: http.StatusOK, found: runtimeBody{"ClusterTrainingRuntime"}, errors: []int{404}, answer: (*API).runtime},
+		{method: http.MethodGet, path: namespaced + "/clustertrainingruntimes", id: "listRuntimes", summary: "The runtimes that a namespace can use, of both scopes", parameters: framework, success: http.StatusOK, found: runtimeList{}, answer: (*API).runtimes},
+		{method: http.MethodGet, path: namespaced + "/trainingruntimes", id: "listTrainingRuntimes", summary: "A namespace's own runtimes", parameters: framework, success: http.StatusOK, found: runtimeList{}, answer: (*API).ownRuntimes},
+		{method: http.MethodGet, path: namespaced + "/trainingruntimes/{name}", id: "getTrainingRuntime", summary: "A namespace's own runtime", success: http.StatusOK, found: runtimeBody{"TrainingRuntime"}, errors: []int{404}, answer: (*API).runtime},
+	}
+}
+
+// watchRoutes are below a path of their own: no job's name can be mistaken for it.
+func watchRoutes() []*route {
+	var routes []*route
+	for _, kind := range jobview.Kinds {
+		routes = append(routes, &route{
+			method: http.MethodGet, path: flat + "/watch/namespaces/{namespace}/" + kind.Plural, id: "watch" + string(kind.Kind) + "s", kind: kind, class: watches, success: http.StatusOK, found: eventStream{},
+			summary:    "What becomes of the jobs of a namespace: as server-sent events, or as a WebSocket. First every job that there is (ADDED), then SYNCED, then changes in their order",
+			parameters: watchParameters, errors: []int{406, 410}, stream: (*API).watch,
+		})
+	}
+	return routes
+}
+
+// listOf is what a list of jobs is: Kubernetes' own for MPIJobs, rows for TrainJobs.
+func listOf(kind *jobview.Kind) any {
+	if kind.Kind == job.KindMPIJob {
+		return jobList{kind}
+	}
+	return rowList{}
+}

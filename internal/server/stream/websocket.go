@@ -1,0 +1,159 @@
+package stream
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"strings"
+
+	"github.com/coder/websocket"
+
+	"github.com/trireme-mpi/trireme/internal/server/apierror"
+)
+
+// Protocol is what clients may offer in Sec-WebSocket-Protocol, and must if they send
+// their token there: browsers want one of those that they offered confirmed, and the
+// token is not to be sent back.
+const Protocol = "trireme.v1"
+
+// bearerProtocol begins the token, as Kubernetes does it.
+const bearerProtocol = "base64url.bearer.authorization.k8s.io."
+
+// largestFrame that a client may send. It has nothing to say but control frames.
+const largestFrame = 4 << 10
+
+type webSocket struct {
+	connection *websocket.Conn
+	options    Options
+}
+
+// acceptWebSocket answers the handshake.
+func acceptWebSocket(writer http.ResponseWriter, request *http.Request, options Options, gone context.CancelCauseFunc) (sink, *apierror.Error) {
+	if offersOnlyToken(request) {
+		return nil, apierror.New(http.StatusBadRequest, "BadRequest", "Sec-WebSocket-Protocol has a token and no protocol", "Offer "+Protocol+" beside it")
+	}
+	answer := &handshake{ResponseWriter: writer}
+	// The origin has been looked at.
+	connection, err := websocket.Accept(answer, request, &websocket.AcceptOptions{Subprotocols: []string{Protocol}, InsecureSkipVerify: true})
+	if err != nil {
+		return nil, apierror.New(answer.code(), "BadRequest", err.Error(), "See RFC 6455 for the handshake of a WebSocket")
+	}
+	connection.SetReadLimit(largestFrame)
+	go listen(connection, gone)
+	return &webSocket{connection: connection, options: options}, nil
+}
+
+// listen answers control frames, and finds out when the client is gone, or speaks.
+func listen(connection *websocket.Conn, gone context.CancelCauseFunc) {
+	// Not with the request's context: the connection outlives it for the moment that
+	// it takes to say why it is closed.
+	if _, _, err := connection.Reader(context.Background()); err != nil {
+		gone(errGone)
+		return
+	}
+	gone(errSpoke)
+}
+
+func offersOnlyToken(request *http.Request) bool {
+	token, other := false, false
+	for _, header := range request.Header.Values("Sec-WebSocket-Protocol") {
+		for offered := range strings.SplitSeq(header, ",") {
+			switch offered = strings.TrimSpace(offered); {
+			case strings.HasPrefix(offered, bearerProtocol):
+				token = true
+			case offered == Protocol:
+				other = true
+			}
+		}
+	}
+	return token && !other
+}
+
+// handshake keeps what the library would answer to a handshake that is wrong: it is
+// not in the shape of our errors.
+type handshake struct {
+	http.ResponseWriter
+	refused int
+}
+
+func (handshake *handshake) WriteHeader(code int) {
+	if code < http.StatusBadRequest {
+		handshake.ResponseWriter.WriteHeader(code)
+		return
+	}
+	handshake.refused = code
+}
+
+func (handshake *handshake) Write(text []byte) (int, error) {
+	if handshake.refused != 0 {
+		return len(text), nil
+	}
+	return handshake.ResponseWriter.Write(text)
+}
+
+// Unwrap leads to the connection.
+func (handshake *handshake) Unwrap() http.ResponseWriter { return handshake.ResponseWriter }
+
+func (handshake *handshake) code() int {
+	if handshake.refused == 0 {
+		return http.StatusBadRequest
+	}
+	return handshake.refused
+}
+
+func (socket *webSocket) send(message Message) error { return socket.aside(message.JSON) }
+
+func (socket *webSocket) aside(text json.RawMessage) error {
+	ctx, cancel := context.WithTimeout(context.Background(), socket.options.WriteTimeout)
+	defer cancel()
+	if socket.connection.Write(ctx, websocket.MessageText, text) != nil {
+		return errGone
+	}
+	return nil
+}
+
+func (socket *webSocket) end(err error) {
+	code, failed := closeCode(err)
+	if failed == errGone {
+		_ = socket.connection.CloseNow()
+		return
+	}
+	reason := ""
+	if failed != nil {
+		reason = failed.Reason
+		_ = socket.aside(errorMessage(failed))
+	}
+	// A client that does not answer is none any more.
+	_ = socket.connection.Close(code, reason)
+}
+
+// startOver is the code of a stream that cannot be resumed.
+const (
+	privateCodes = 4000
+	startOver    = privateCodes + http.StatusGone
+)
+
+// closeCode is how a connection is closed, and what the client is told before.
+func closeCode(err error) (websocket.StatusCode, *apierror.Error) {
+	if err == nil {
+		return websocket.StatusNormalClosure, nil
+	}
+	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+		return websocket.StatusGoingAway, nil
+	}
+	failed := apierror.From(err)
+	if failed == errSpoke {
+		return websocket.StatusPolicyViolation, failed
+	}
+	switch failed.Code {
+	case http.StatusUnauthorized, http.StatusForbidden:
+		return websocket.StatusPolicyViolation, failed
+	case http.StatusTooManyRequests, http.StatusServiceUnavailable:
+		return websocket.StatusTryAgainLater, failed
+	case http.StatusInternalServerError:
+		return websocket.StatusInternalError, failed
+	default:
+		return websocket.StatusCode(privateCodes + failed.Code), failed
+	}
+}
