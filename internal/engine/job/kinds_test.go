@@ -63,7 +63,7 @@ func TestNothingDownstreamKnowsKinds(t *testing.T) {
 func TestQuestionsForKindsAreSeen(t *testing.T) {
 	source := `package asks
 		import (
-			"github.com/trireme-mpi/trireme/internal/job"
+			"github.com/trireme-mpi/trireme/internal/engine/job"
 			metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 		)
 		type scope struct { job *job.Job }
