@@ -50,6 +50,14 @@ type Progress struct {
 	// +optional
 	ReadyWorkers string `json:"readyWorkers,omitempty"`
 
+	// workerCount is the number of workers that the job has.
+	// +optional
+	WorkerCount int32 `json:"workerCount,omitempty"`
+
+	// readyWorkerCount is the number of workers that are ready.
+	// +optional
+	ReadyWorkerCount int32 `json:"readyWorkerCount,omitempty"`
+
 	// launcherPodStatus is the state of the launcher's pod.
 	// +optional
 	LauncherPodStatus *PodStatus `json:"launcherPodStatus,omitempty"`
@@ -67,6 +75,11 @@ type Progress struct {
 	// failureMessage names the pod or rank that failed, the cause, and what to do.
 	// +optional
 	FailureMessage string `json:"failureMessage,omitempty"`
+
+	// failureCause is what Kubernetes reports for the pod that failed, such as OOMKilled,
+	// Evicted or ImagePullBackOff. It is empty where no pod failed.
+	// +optional
+	FailureCause string `json:"failureCause,omitempty"`
 
 	// failedProcess is the process that failed, and what it wrote last. It is set where
 	// the launcher's output says so.

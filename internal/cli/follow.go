@@ -141,16 +141,16 @@ func (screen *liveView) statusLine(seen *view) string {
 	if !screen.terminal.live {
 		return words
 	}
-	return fitted(bar(seen.Workers(), min(20, screen.terminal.width/8))+" "+words, screen.terminal.width)
+	ready, total, _ := seen.WorkerCounts()
+	return fitted(bar(ready, total, min(20, screen.terminal.width/8))+" "+words, screen.terminal.width)
 }
 
 // bar shows how many workers of all are ready; length is that of a full one.
-func bar(workers string, length int) string {
-	var ready, all int
-	if _, err := fmt.Sscanf(workers, "%d/%d", &ready, &all); err != nil || all <= 0 {
-		return "[" + strings.Repeat("·", length) + "]"
+func bar(ready, total int32, length int) string {
+	full := 0
+	if total > 0 {
+		full = int(min(max(ready, 0), total)) * length / int(total)
 	}
-	full := min(max(ready, 0), all) * length / all
 	return "[" + strings.Repeat("█", full) + strings.Repeat("·", length-full) + "]"
 }
 

@@ -39,7 +39,9 @@ func TestLiveView(t *testing.T) {
 			show(queued)
 			show(waiting)
 			show(waiting) // Nothing has changed, and nothing is said again.
-			show(waiting, func(trainJob *v2alpha1.TrainJob) { trainJob.Status.ReadyWorkers = "2/3" })
+			show(waiting, func(trainJob *v2alpha1.TrainJob) {
+				trainJob.Status.ReadyWorkers, trainJob.Status.ReadyWorkerCount, trainJob.Status.WorkerCount = "2/3", 2, 3
+			})
 			screen.note("The launcher's container is started anew")
 			show(running)
 			screen.printLine(joblog.Line{Text: "epoch 1: loss 0.3"})
@@ -59,13 +61,11 @@ func TestLiveView(t *testing.T) {
 }
 
 func TestBar(t *testing.T) {
-	for workers, want := range map[string]int{"0/4": 0, "1/4": 5, "4/4": 20, "9/4": 20, "-1/4": 0, "-": 0, "0/0": 0} {
-		t.Run(workers, func(t *testing.T) {
-			got := bar(workers, 20)
-			if full := strings.Count(got, "█"); full != want || len([]rune(got)) != 22 {
-				t.Errorf("bar(%s) = %s", workers, got)
-			}
-		})
+	for workers, want := range map[[2]int32]int{{0, 4}: 0, {1, 4}: 5, {4, 4}: 20, {9, 4}: 20, {-1, 4}: 0, {0, 0}: 0} {
+		got := bar(workers[0], workers[1], 20)
+		if full := strings.Count(got, "█"); full != want || len([]rune(got)) != 22 {
+			t.Errorf("bar(%v) = %s", workers, got)
+		}
 	}
 }
 

@@ -95,7 +95,7 @@ func condition(question, reason, message string, status metav1.ConditionStatus) 
 
 func running(trainJob *v2alpha1.TrainJob) {
 	trainJob.Status = v2alpha1.TrainJobStatus{StartTime: new(ago(500)), RuntimeDigest: "sha256:" + strings.Repeat("0123456789abcdef", 4), Progress: training.Progress{
-		Phase: training.PhaseRunning, ReadyWorkers: "3/3", WorkerPodStatuses: workersOf(trainJob.Name, 3, "Running"),
+		Phase: training.PhaseRunning, ReadyWorkers: "3/3", ReadyWorkerCount: 3, WorkerCount: 3, WorkerPodStatuses: workersOf(trainJob.Name, 3, "Running"),
 		LauncherPodStatus: &training.PodStatus{Name: trainJob.Name + "-launcher", Node: "node-1", Phase: "Running"},
 		Timeline: timeline(training.StepSubmitted, 600, training.StepAdmitted, 540, training.StepScheduled, 500, training.StepPodsReady, 480,
 			training.StepWorkersReached, 479, training.StepFirstRankUp, 478),
@@ -104,7 +104,7 @@ func running(trainJob *v2alpha1.TrainJob) {
 
 func waiting(trainJob *v2alpha1.TrainJob) {
 	trainJob.Status = v2alpha1.TrainJobStatus{Progress: training.Progress{
-		Phase: training.PhasePending, ReadyWorkers: "0/3", Timeline: timeline(training.StepSubmitted, 600, training.StepAdmitted, 599),
+		Phase: training.PhasePending, ReadyWorkers: "0/3", ReadyWorkerCount: 0, WorkerCount: 3, Timeline: timeline(training.StepSubmitted, 600, training.StepAdmitted, 599),
 		WorkerPodStatuses: []training.WorkerPodStatus{{Index: 0, PodStatus: training.PodStatus{Name: trainJob.Name + "-worker-0", Phase: "Pending", Reason: "Unschedulable"}}},
 	}, Conditions: []metav1.Condition{condition(v2alpha1.ConditionTrainingComplete, "Unschedulable",
 		"1 of 4 pods placed; scheduler: 0/8 nodes are available, 8 Insufficient nvidia.com/gpu", metav1.ConditionFalse)}}
@@ -132,7 +132,7 @@ func restarted(trainJob *v2alpha1.TrainJob) {
 // overQuota is a job that a quota refuses a pod of.
 func overQuota(mpiJob *v2beta1.MPIJob) {
 	mpiJob.Status = v2beta1.MPIJobStatus{Progress: training.Progress{
-		Phase: training.PhasePending, ReadyWorkers: "0/2", Timeline: timeline(training.StepSubmitted, 90, training.StepAdmitted, 90),
+		Phase: training.PhasePending, ReadyWorkers: "0/2", ReadyWorkerCount: 0, WorkerCount: 2, Timeline: timeline(training.StepSubmitted, 90, training.StepAdmitted, 90),
 		QuotaWait: &training.QuotaWait{Name: "team", Since: ago(20), Message: `Pod greedy-worker-1 could not be created: exceeded quota: team, requested: requests.cpu=8, used: requests.cpu=12, limited: requests.cpu=16`},
 	}}
 }
@@ -152,7 +152,7 @@ func succeeded(trainJob *v2alpha1.TrainJob) {
 
 func failed(mpiJob *v2beta1.MPIJob) {
 	mpiJob.Status = v2beta1.MPIJobStatus{StartTime: new(ago(80)), CompletionTime: new(ago(20)), Progress: training.Progress{
-		Phase: training.PhaseFailed, ReadyWorkers: "1/2", FailureReason: training.FailureWorker,
+		Phase: training.PhaseFailed, ReadyWorkers: "1/2", ReadyWorkerCount: 1, WorkerCount: 2, FailureReason: training.FailureWorker,
 		FailureMessage: "Worker 1 (pod solve-worker-1 on node node-2) used more memory than its limit of 16Gi and was killed (OOMKilled, exit code 137).\n" +
 			"Give workers more memory, or let them need less: smaller batches, fewer slots per worker.",
 		LauncherPodStatus: &training.PodStatus{Name: mpiJob.Name + "-launcher", Node: "node-1", Phase: "Failed"}, WorkerPodStatuses: workersOf(mpiJob.Name, 2, "Running"),

@@ -38,7 +38,7 @@ func metricsOf(jobType, namespace, job, pod, cpu, memory string) *metricsv1beta1
 // costlyJobs wait, hold GPUs without using them, and train.
 func costlyJobs() []client.Object {
 	starting := func(mpiJob *v2beta1.MPIJob) {
-		mpiJob.Status.Progress = training.Progress{Phase: training.PhasePending, ReadyWorkers: "1/2",
+		mpiJob.Status.Progress = training.Progress{Phase: training.PhasePending, ReadyWorkers: "1/2", ReadyWorkerCount: 1, WorkerCount: 2,
 			Timeline: timeline(training.StepSubmitted, 90, training.StepAdmitted, 80, training.StepScheduled, 30)}
 	}
 	return append(someJobs(), mpiJobNamed("pulling", starting),

@@ -1561,7 +1561,13 @@ type MPIJobStatus struct {
 	// quota_wait is set while a ResourceQuota refuses a part of the job.
 	QuotaWait *QuotaWait `protobuf:"bytes,16,opt,name=quota_wait,json=quotaWait,proto3" json:"quota_wait,omitempty"`
 	// failed_process is the process that failed, and what it wrote last.
-	FailedProcess *FailedProcess   `protobuf:"bytes,17,opt,name=failed_process,json=failedProcess,proto3" json:"failed_process,omitempty"`
+	FailedProcess *FailedProcess `protobuf:"bytes,17,opt,name=failed_process,json=failedProcess,proto3" json:"failed_process,omitempty"`
+	// worker_count is the number of workers that the job has.
+	WorkerCount int32 `protobuf:"varint,18,opt,name=worker_count,json=workerCount,proto3" json:"worker_count,omitempty"`
+	// ready_worker_count is the number of workers that are ready.
+	ReadyWorkerCount int32 `protobuf:"varint,19,opt,name=ready_worker_count,json=readyWorkerCount,proto3" json:"ready_worker_count,omitempty"`
+	// failure_cause is what Kubernetes reports for the pod that failed, such as OOMKilled.
+	FailureCause  string           `protobuf:"bytes,20,opt,name=failure_cause,json=failureCause,proto3" json:"failure_cause,omitempty"`
 	OtherFields   *structpb.Struct `protobuf:"bytes,100,opt,name=other_fields,json=otherFields,proto3" json:"other_fields,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1714,6 +1720,27 @@ func (x *MPIJobStatus) GetFailedProcess() *FailedProcess {
 		return x.FailedProcess
 	}
 	return nil
+}
+
+func (x *MPIJobStatus) GetWorkerCount() int32 {
+	if x != nil {
+		return x.WorkerCount
+	}
+	return 0
+}
+
+func (x *MPIJobStatus) GetReadyWorkerCount() int32 {
+	if x != nil {
+		return x.ReadyWorkerCount
+	}
+	return 0
+}
+
+func (x *MPIJobStatus) GetFailureCause() string {
+	if x != nil {
+		return x.FailureCause
+	}
+	return ""
 }
 
 func (x *MPIJobStatus) GetOtherFields() *structpb.Struct {
@@ -2329,7 +2356,7 @@ const file_training_mpijob_proto_rawDesc = "" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01B\x10\n" +
 	"\x0e_min_availableB\x1b\n" +
-	"\x19_schedule_timeout_seconds\"\xbe\b\n" +
+	"\x19_schedule_timeout_seconds\"\xb4\t\n" +
 	"\fMPIJobStatus\x123\n" +
 	"\n" +
 	"conditions\x18\x01 \x03(\v2\x13.training.ConditionR\n" +
@@ -2352,7 +2379,10 @@ const file_training_mpijob_proto_rawDesc = "" +
 	"\arestart\x18\x0f \x01(\v2\x11.training.RestartR\arestart\x122\n" +
 	"\n" +
 	"quota_wait\x18\x10 \x01(\v2\x13.training.QuotaWaitR\tquotaWait\x12>\n" +
-	"\x0efailed_process\x18\x11 \x01(\v2\x17.training.FailedProcessR\rfailedProcess\x12:\n" +
+	"\x0efailed_process\x18\x11 \x01(\v2\x17.training.FailedProcessR\rfailedProcess\x12!\n" +
+	"\fworker_count\x18\x12 \x01(\x05R\vworkerCount\x12,\n" +
+	"\x12ready_worker_count\x18\x13 \x01(\x05R\x10readyWorkerCount\x12#\n" +
+	"\rfailure_cause\x18\x14 \x01(\tR\ffailureCause\x12:\n" +
 	"\fother_fields\x18d \x01(\v2\x17.google.protobuf.StructR\votherFields\x1a[\n" +
 	"\x14ReplicaStatusesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12-\n" +

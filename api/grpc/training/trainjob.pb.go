@@ -1719,7 +1719,13 @@ type TrainJobStatus struct {
 	FailedProcess *FailedProcess `protobuf:"bytes,15,opt,name=failed_process,json=failedProcess,proto3" json:"failed_process,omitempty"`
 	// runtime_digest identifies the runtime that the job runs with: sha256: and 64
 	// hexadecimal digits.
-	RuntimeDigest string           `protobuf:"bytes,16,opt,name=runtime_digest,json=runtimeDigest,proto3" json:"runtime_digest,omitempty"`
+	RuntimeDigest string `protobuf:"bytes,16,opt,name=runtime_digest,json=runtimeDigest,proto3" json:"runtime_digest,omitempty"`
+	// worker_count is the number of workers that the job has.
+	WorkerCount int32 `protobuf:"varint,17,opt,name=worker_count,json=workerCount,proto3" json:"worker_count,omitempty"`
+	// ready_worker_count is the number of workers that are ready.
+	ReadyWorkerCount int32 `protobuf:"varint,18,opt,name=ready_worker_count,json=readyWorkerCount,proto3" json:"ready_worker_count,omitempty"`
+	// failure_cause is what Kubernetes reports for the pod that failed, such as OOMKilled.
+	FailureCause  string           `protobuf:"bytes,19,opt,name=failure_cause,json=failureCause,proto3" json:"failure_cause,omitempty"`
 	OtherFields   *structpb.Struct `protobuf:"bytes,100,opt,name=other_fields,json=otherFields,proto3" json:"other_fields,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1863,6 +1869,27 @@ func (x *TrainJobStatus) GetFailedProcess() *FailedProcess {
 func (x *TrainJobStatus) GetRuntimeDigest() string {
 	if x != nil {
 		return x.RuntimeDigest
+	}
+	return ""
+}
+
+func (x *TrainJobStatus) GetWorkerCount() int32 {
+	if x != nil {
+		return x.WorkerCount
+	}
+	return 0
+}
+
+func (x *TrainJobStatus) GetReadyWorkerCount() int32 {
+	if x != nil {
+		return x.ReadyWorkerCount
+	}
+	return 0
+}
+
+func (x *TrainJobStatus) GetFailureCause() string {
+	if x != nil {
+		return x.FailureCause
 	}
 	return ""
 }
@@ -2052,7 +2079,7 @@ const file_training_trainjob_proto_rawDesc = "" +
 	"\x12storage_class_name\x18\x03 \x01(\tH\x01R\x10storageClassName\x88\x01\x01\x12:\n" +
 	"\fother_fields\x18d \x01(\v2\x17.google.protobuf.StructR\votherFieldsB\a\n" +
 	"\x05_sizeB\x15\n" +
-	"\x13_storage_class_name\"\xe6\x06\n" +
+	"\x13_storage_class_name\"\xdc\a\n" +
 	"\x0eTrainJobStatus\x123\n" +
 	"\n" +
 	"conditions\x18\x01 \x03(\v2\x13.training.ConditionR\n" +
@@ -2074,7 +2101,10 @@ const file_training_trainjob_proto_rawDesc = "" +
 	"\n" +
 	"quota_wait\x18\x0e \x01(\v2\x13.training.QuotaWaitR\tquotaWait\x12>\n" +
 	"\x0efailed_process\x18\x0f \x01(\v2\x17.training.FailedProcessR\rfailedProcess\x12%\n" +
-	"\x0eruntime_digest\x18\x10 \x01(\tR\rruntimeDigest\x12:\n" +
+	"\x0eruntime_digest\x18\x10 \x01(\tR\rruntimeDigest\x12!\n" +
+	"\fworker_count\x18\x11 \x01(\x05R\vworkerCount\x12,\n" +
+	"\x12ready_worker_count\x18\x12 \x01(\x05R\x10readyWorkerCount\x12#\n" +
+	"\rfailure_cause\x18\x13 \x01(\tR\ffailureCause\x12:\n" +
 	"\fother_fields\x18d \x01(\v2\x17.google.protobuf.StructR\votherFields2\xe2\x04\n" +
 	"\x0fTrainJobService\x12S\n" +
 	"\x0eCreateTrainJob\x12\x1f.training.CreateTrainJobRequest\x1a .training.CreateTrainJobResponse\x12J\n" +

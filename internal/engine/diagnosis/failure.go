@@ -18,6 +18,8 @@ import (
 type failure struct {
 	reason  training.FailureReason
 	message string
+	// cause is what Kubernetes reports for the pod that failed.
+	cause string
 	// process that failed, where the launcher's report names it or quotes it.
 	process *training.FailedProcess
 	at      time.Time
@@ -84,7 +86,7 @@ func (view *view) deletedBefore(first *failure, previous Previous) *failure {
 	if slices.ContainsFunc(previous.WorkerPodStatuses, isOfThisAttempt) {
 		for _, status := range previous.WorkerPodStatuses {
 			if status.Name != "" && view.workers[status.Index] == nil {
-				return &failure{reason: training.FailureWorker, at: first.at, doubtful: true, restarts: first.restarts,
+				return &failure{reason: training.FailureWorker, at: first.at, doubtful: true, restarts: first.restarts, cause: reasonDeleted,
 					message: fmt.Sprintf("Worker %d (pod %s) was deleted while the job ran. Start the job again.", status.Index, status.Name)}
 			}
 		}
@@ -94,7 +96,7 @@ func (view *view) deletedBefore(first *failure, previous Previous) *failure {
 	if earliest == first.pod {
 		return nil
 	}
-	return &failure{reason: training.FailureWorker, at: first.at, doubtful: true, restarts: first.restarts, pod: earliest, message: view.sentence(deletion(earliest))}
+	return &failure{reason: training.FailureWorker, at: first.at, doubtful: true, restarts: first.restarts, pod: earliest, cause: reasonDeleted, message: view.sentence(deletion(earliest))}
 }
 
 // compareDeletions orders deletions of the same second by what was written last of
@@ -149,7 +151,7 @@ func (view *view) failureOf(found *trouble, reason training.FailureReason, rank 
 		rank = rankAftermath
 	}
 	return &failure{
-		reason: reason, message: view.sentence(found), at: found.at, rank: rank, stopped: !found.ended, doubtful: aftermath, pod: found.pod,
+		reason: reason, message: view.sentence(found), cause: found.reason, at: found.at, rank: rank, stopped: !found.ended, doubtful: aftermath, pod: found.pod,
 		restarts: found.ended && view.restartsAfter(rank),
 	}
 }

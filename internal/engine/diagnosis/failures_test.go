@@ -145,3 +145,30 @@ func TestFailuresStay(t *testing.T) {
 		}
 	})
 }
+
+// The cause is Kubernetes' own word, for programs that must not read the message.
+func TestFailureCause(t *testing.T) {
+	tests := map[string]struct {
+		start   podOption
+		happen  func(*scene)
+		want    string
+		isImage bool
+	}{
+		"an image that cannot be pulled": {start: places, happen: later(impatient, happensTo(waits("ImagePullBackOff", pullFailure))), want: "ImagePullBackOff", isImage: true},
+		"the name of an image":           {start: places, happen: happensTo(waits("InvalidImageName", "no name")), want: "InvalidImageName", isImage: true},
+		"out of memory":                  {start: runs, happen: happensTo(exits(137, "OOMKilled", "", present)), want: "OOMKilled"},
+		"the launcher's command":         {start: runs, happen: func(scene *scene) { scene.launcher(exits(3, "Error", "", present)) }, want: "Error"},
+	}
+	for name, tc := range tests {
+		for _, kind := range kinds {
+			t.Run(fmt.Sprintf("%s/%s", name, kind), func(t *testing.T) {
+				scene := startedScene(t, kind, tc.start)
+				tc.happen(scene)
+				verdict := scene.settle()
+				if verdict.Phase != training.PhaseFailed || verdict.FailureCause != tc.want || IsImageCause(verdict.FailureCause) != tc.isImage {
+					t.Errorf("%s by %q (an image: %t), want %q: %s", verdict.Phase, verdict.FailureCause, IsImageCause(verdict.FailureCause), tc.want, verdict.FailureMessage)
+				}
+			})
+		}
+	}
+}

@@ -115,7 +115,7 @@ func (view *view) launcherExit(ended *corev1.ContainerStateTerminated) *failure 
 	}
 	// A program may leave what looks like a report.
 	if report := reportOf(ended); report != nil && isFailureReason(report.Reason) && ended.Reason != "OOMKilled" {
-		failure := &failure{at: found.at, rank: rankLauncher, restarts: true}
+		failure := &failure{at: found.at, rank: rankLauncher, restarts: true, cause: ended.Reason}
 		failure.reason, failure.message, failure.process = view.reported(report, found.at)
 		return failure
 	}

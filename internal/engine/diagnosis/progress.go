@@ -20,7 +20,7 @@ func (view *view) progress(previous Previous) training.Progress {
 	if view.podsRun() {
 		progress.Phase = training.PhaseRunning
 	}
-	progress.ReadyWorkers = fmt.Sprintf("%d/%d", view.readyWorkers(), view.job.Worker.Replicas)
+	setReadyWorkers(&progress, int32(view.readyWorkers()), view.job.Worker.Replicas)
 	if view.launcher != nil {
 		progress.LauncherPodStatus = new(view.podStatus(view.launcher))
 		view.explainLauncher(progress.LauncherPodStatus, previous.LauncherPodStatus)
@@ -34,6 +34,12 @@ func (view *view) progress(previous Previous) training.Progress {
 		}
 	}
 	return progress
+}
+
+// setReadyWorkers sets the numbers, and the text for the column of kubectl.
+func setReadyWorkers(progress *training.Progress, ready, total int32) {
+	progress.ReadyWorkerCount, progress.WorkerCount = ready, total
+	progress.ReadyWorkers = fmt.Sprintf("%d/%d", ready, total)
 }
 
 func (view *view) readyWorkers() (ready int) {

@@ -95,7 +95,7 @@ func (view *view) mayBeExplained(found *failure) bool {
 }
 
 func (view *view) fail(verdict *Verdict, found *failure) {
-	verdict.FailureReason, verdict.FailureMessage, verdict.FailedProcess = found.reason, found.message, found.process
+	verdict.FailureReason, verdict.FailureMessage, verdict.FailureCause, verdict.FailedProcess = found.reason, found.message, found.cause, found.process
 	at := found.at
 	if found.stopped {
 		at = view.seen.Now
@@ -127,7 +127,8 @@ func (view *view) end(verdict *Verdict, phase training.Phase, at time.Time) {
 // found every worker ready, whether or not that was noticed.
 func (view *view) concludeWorkers(verdict *Verdict) {
 	if total := view.job.Worker.Replicas; verdict.Phase == training.PhaseSucceeded {
-		verdict.WorkersReady, verdict.ReadyWorkers = allReady(total), fmt.Sprintf("%d/%d", total, total)
+		verdict.WorkersReady = allReady(total)
+		setReadyWorkers(&verdict.Progress, total, total)
 	}
 }
 
@@ -315,7 +316,7 @@ func (view *view) initializing(verdict *Verdict, previous Previous) {
 	}
 	if isFatal {
 		view.conclude(verdict, previous, &failure{
-			reason: training.FailureTraining, message: verdict.Waiting.Message, at: found.at, stopped: !found.ended, restarts: found.ended || found.reason == crashLoop,
+			reason: training.FailureTraining, message: verdict.Waiting.Message, cause: found.reason, at: found.at, stopped: !found.ended, restarts: found.ended || found.reason == crashLoop,
 		})
 	}
 }

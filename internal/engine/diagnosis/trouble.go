@@ -135,7 +135,7 @@ func lostPlace(pod *corev1.Pod) (cause, advice string) {
 }
 
 // exited explains a container that ended with an error.
-func exited(pod *corev1.Pod, name string, ended *corev1.ContainerStateTerminated) (cause, advice string) {
+func exited(pod *corev1.Pod, name string, ended *corev1.ContainerStateTerminated, logFlags ...string) (cause, advice string) {
 	container := ""
 	if len(pod.Spec.Containers) == 0 || name != pod.Spec.Containers[0].Name {
 		container = fmt.Sprintf(" in its container %s", name)
@@ -147,38 +147,39 @@ func exited(pod *corev1.Pod, name string, ended *corev1.ContainerStateTerminated
 			limit = " of " + memory
 		}
 		return fmt.Sprintf("used more memory than its limit%s and was killed%s (OOMKilled, exit code %d)", limit, container, ended.ExitCode),
-			memoryAdvice(pod, name)
+			memoryAdvice(pod, name, logFlags...)
 	case ended.Reason == "StartError" || ended.Reason == "ContainerCannotRun":
 		return fmt.Sprintf("could not be started%s: %s", container, strings.TrimSpace(ended.Message)),
 			startAdvice(pod, ended.Message)
 	case isExitLost(ended):
 		return fmt.Sprintf("ended%s while its node's container runtime was away, which does not know how (%s, exit code %d)", container, ended.Reason, ended.ExitCode),
-			logAdvice(pod, name)
+			logAdvice(pod, name, logFlags...)
 	case ended.ExitCode > 128 && ended.ExitCode < 160:
-		return fmt.Sprintf("was killed by signal %d%s (exit code %d)", ended.ExitCode-128, container, ended.ExitCode), logAdvice(pod, name)
+		return fmt.Sprintf("was killed by signal %d%s (exit code %d)", ended.ExitCode-128, container, ended.ExitCode), logAdvice(pod, name, logFlags...)
 	default:
-		return fmt.Sprintf("ended with exit code %d%s", ended.ExitCode, container), logAdvice(pod, name)
+		return fmt.Sprintf("ended with exit code %d%s", ended.ExitCode, container), logAdvice(pod, name, logFlags...)
 	}
 }
 
-func logAdvice(pod *corev1.Pod, container string) string {
-	return "Its log says more: " + logCommand(pod, container) + "."
+func logAdvice(pod *corev1.Pod, container string, flags ...string) string {
+	return "Its log says more: " + logCommand(pod, container, flags...) + "."
 }
 
-func logCommand(pod *corev1.Pod, container string) string {
-	return fmt.Sprintf("kubectl logs %s -c %s -n %s", pod.Name, container, pod.Namespace)
+func logCommand(pod *corev1.Pod, container string, flags ...string) string {
+	command := append([]string{"kubectl", "logs"}, flags...)
+	return strings.Join(append(command, pod.Name, "-c", container, "-n", pod.Namespace), " ")
 }
 
 func describeAdvice(pod *corev1.Pod) string {
 	return fmt.Sprintf("See kubectl describe pod %s -n %s.", pod.Name, pod.Namespace)
 }
 
-func memoryAdvice(pod *corev1.Pod, container string) string {
+func memoryAdvice(pod *corev1.Pod, container string, logFlags ...string) string {
 	switch pod.Labels[training.LabelReplicaType] {
 	case training.RoleWorker:
 		return "Give workers more memory, or let them need less: smaller batches, fewer slots per worker."
 	case training.RoleInitializer:
-		return logAdvice(pod, container)
+		return logAdvice(pod, container, logFlags...)
 	}
 	return "Give the launcher more memory."
 }
@@ -214,6 +215,17 @@ func disrupted(pod *corev1.Pod) *trouble {
 	return found
 }
 
+// Causes that Kubernetes reports for an image that cannot be pulled. Some pass.
+var (
+	imageCauses      = []string{"ImagePullBackOff", "ErrImagePull", "ImageInspectError", "RegistryUnavailable"}
+	finalImageCauses = []string{"InvalidImageName", "ErrImageNeverPull"}
+)
+
+// IsImageCause tells whether a failureCause is about an image that cannot be pulled.
+func IsImageCause(cause string) bool {
+	return slices.Contains(imageCauses, cause) || slices.Contains(finalImageCauses, cause)
+}
+
 // waiting is the trouble of a container that cannot start.
 func waiting(pod *corev1.Pod, status *corev1.ContainerStatus) *trouble {
 	if again := status.State.Terminated; again != nil && again.ExitCode != 0 && status.RestartCount > 0 && pod.Spec.RestartPolicy != corev1.RestartPolicyNever {
@@ -228,18 +240,18 @@ func waiting(pod *corev1.Pod, status *corev1.ContainerStatus) *trouble {
 		return nil
 	}
 	found := &trouble{pod: pod, reason: state.Reason, at: stalledAt(pod), container: status.Name}
-	switch state.Reason {
-	case "ImagePullBackOff", "ErrImagePull", "ImageInspectError", "RegistryUnavailable":
+	switch {
+	case slices.Contains(imageCauses, state.Reason):
 		found.cause = fmt.Sprintf("cannot get its image %s: %s", status.Image, strings.TrimSpace(state.Message))
 		found.advice = "Check the image's name and tag, that the node reaches the registry, and imagePullSecrets."
-	case "InvalidImageName", "ErrImageNeverPull":
+	case slices.Contains(finalImageCauses, state.Reason):
 		found.forGood = true
 		found.cause = fmt.Sprintf("cannot get its image %s: %s", status.Image, strings.TrimSpace(state.Message))
 		found.advice = "Correct the image's name, or its imagePullPolicy."
-	case "CreateContainerConfigError", "CreateContainerError", "RunContainerError":
+	case slices.Contains([]string{"CreateContainerConfigError", "CreateContainerError", "RunContainerError"}, state.Reason):
 		found.cause = "cannot be started: " + strings.TrimSpace(state.Message)
 		found.advice = startAdvice(pod, state.Message)
-	case crashLoop:
+	case state.Reason == crashLoop:
 		found.exit = status.LastTerminationState.Terminated
 		found.cause, found.advice = crashing(pod, status, found.exit)
 	default:
@@ -253,8 +265,7 @@ func crashing(pod *corev1.Pod, status *corev1.ContainerStatus, last *corev1.Cont
 	if last == nil {
 		return "ends again and again (CrashLoopBackOff)", logAdvice(pod, status.Name)
 	}
-	cause, advice = exited(pod, status.Name, last)
-	advice = strings.Replace(advice, "kubectl logs", "kubectl logs --previous", 1)
+	cause, advice = exited(pod, status.Name, last, "--previous")
 	return fmt.Sprintf("%s, %d times so far (CrashLoopBackOff)", cause, status.RestartCount), advice
 }
 

@@ -117,15 +117,25 @@ func (view *View) Explanation() string {
 	return "The operator has not looked at the job yet"
 }
 
-// Workers that the job asks for, if it says so itself.
+// Workers is how many workers are ready, of all: 3/4, or - if it is not known.
 func (view *View) Workers() string {
+	ready, total, known := view.WorkerCounts()
+	if !known {
+		return "-"
+	}
+	return fmt.Sprintf("%d/%d", ready, total)
+}
+
+// WorkerCounts is how many workers are ready, and how many the job has. Before the
+// operator has processed the job, its spec may have the number.
+func (view *View) WorkerCounts() (ready, total int32, known bool) {
 	if view.ReadyWorkers != "" {
-		return view.ReadyWorkers
+		return view.ReadyWorkerCount, view.WorkerCount, true
 	}
 	switch read := view.Object.(type) {
 	case *v2alpha1.TrainJob:
 		if read.Spec.Trainer.NumNodes != nil {
-			return fmt.Sprintf("0/%d", *read.Spec.Trainer.NumNodes)
+			return 0, *read.Spec.Trainer.NumNodes, true
 		}
 	case *v2beta1.MPIJob:
 		if worker := read.Spec.MPIReplicaSpecs[v2beta1.MPIReplicaTypeWorker]; worker != nil {
@@ -133,10 +143,10 @@ func (view *View) Workers() string {
 			if worker.Replicas != nil {
 				count = *worker.Replicas
 			}
-			return fmt.Sprintf("0/%d", count)
+			return 0, count, true
 		}
 	}
-	return "-"
+	return 0, 0, false
 }
 
 // Ran is how long a job ran, or runs.
@@ -208,10 +218,7 @@ func RuntimeOf(ctx context.Context, reader client.Reader, trainJob *v2alpha1.Tra
 // Identity is as much of the model as finds the job's pods; no runtime is needed.
 func (view *View) Identity() *job.Job {
 	made := &job.Job{Kind: view.Kind.Kind, Namespace: view.GetNamespace(), Name: view.GetName(), UID: view.GetUID()}
-	var ready int32
-	if _, err := fmt.Sscanf(view.Workers(), "%d/%d", &ready, &made.Worker.Replicas); err != nil {
-		made.Worker.Replicas = 0
-	}
+	_, made.Worker.Replicas, _ = view.WorkerCounts()
 	return made
 }
 

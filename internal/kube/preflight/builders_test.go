@@ -165,6 +165,14 @@ func fails(reason training.FailureReason, message string) func(*Facts) {
 	}
 }
 
+// failsBy is a failure for which Kubernetes reports a cause.
+func failsBy(reason training.FailureReason, cause string) func(*Facts) {
+	return func(facts *Facts) {
+		fails(reason, "Worker 0 failed")(facts)
+		facts.Previous.FailureCause = cause
+	}
+}
+
 func succeeds(facts *Facts) { facts.Previous.Phase = training.PhaseSucceeded }
 
 // inBrief is a finding as tables have it.

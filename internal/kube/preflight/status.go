@@ -3,7 +3,6 @@ package preflight
 import (
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -12,6 +11,7 @@ import (
 	"github.com/trireme-mpi/trireme/api/training"
 	"github.com/trireme-mpi/trireme/api/v2alpha1"
 	"github.com/trireme-mpi/trireme/api/v2beta1"
+	"github.com/trireme-mpi/trireme/internal/engine/diagnosis"
 	"github.com/trireme-mpi/trireme/internal/engine/job"
 )
 
@@ -45,13 +45,13 @@ func (facts *Facts) failure() Finding {
 }
 
 func (facts *Facts) failureFix() string {
-	return facts.fixFor(facts.Previous.FailureReason, facts.Previous.FailureMessage)
+	return facts.fixFor(facts.Previous.FailureReason, facts.Previous.FailureCause)
 }
 
 // fixFor is where to look first, by reason. The message itself has the advice.
-func (facts *Facts) fixFor(reason training.FailureReason, message string) string {
+func (facts *Facts) fixFor(reason training.FailureReason, cause string) string {
 	command := fmt.Sprintf("odh %s logs %s -n %s", resourceOf(facts.Kind), facts.Name, facts.Namespace)
-	if strings.Contains(message, "cannot get its image") {
+	if diagnosis.IsImageCause(cause) {
 		return "Correct the image's name or tag, or its imagePullSecrets, and create the job anew"
 	}
 	switch reason {
@@ -135,7 +135,7 @@ func (facts *Facts) restart() Finding {
 	restart := facts.Previous.Restart
 	return Finding{
 		Rank: Likely, Title: fmt.Sprintf("The job failed and is restarted (restart %d): %s", restart.Count, restart.Reason), Cause: restart.Message,
-		Object: resourceOf(facts.Kind) + "/" + facts.Name, Documentation: pageFailures, Fix: facts.fixFor(restart.Reason, restart.Message),
+		Object: resourceOf(facts.Kind) + "/" + facts.Name, Documentation: pageFailures, Fix: facts.fixFor(restart.Reason, ""),
 	}
 }
 

@@ -59,7 +59,7 @@ func TestStatus(t *testing.T) {
 		"a job that succeeded":                  {change: succeeds},
 		"a job whose command failed":            {change: fails(training.FailureTraining, "exit code 1"), want: []string{"cause: The job failed: TrainingError"}, fix: "logs job -n team"},
 		"a job whose worker failed":             {change: fails(training.FailureWorker, "OOMKilled"), want: []string{"cause: The job failed: WorkerFailed"}, fix: "--all"},
-		"a job without its image":               {change: fails(training.FailureWorker, "Worker 0 cannot get its image x"), want: []string{"cause: The job failed: WorkerFailed"}, fix: "Correct the image"},
+		"a job without its image":               {change: failsBy(training.FailureWorker, "ErrImagePull"), want: []string{"cause: The job failed: WorkerFailed"}, fix: "Correct the image"},
 		"a job without room":                    {change: fails(training.FailureGangSchedulingTimeout, "late"), want: []string{"cause: The job failed: GangSchedulingTimeout"}, fix: "kubectl describe nodes"},
 		"a job over quota":                      {change: fails(training.FailureResourceQuota, "quota"), want: []string{"cause: The job failed: ResourceQuotaExceeded"}, fix: "kubectl describe resourcequota -n team"},
 		"a job whose workers were not reached":  {change: fails(training.FailureSSHConnection, "ssh"), want: []string{"cause: The job failed: SSHConnectionFailed"}, fix: "kubectl get networkpolicy -n team"},

@@ -258,5 +258,5 @@ func (cluster *cluster) rows(namespace string) map[string]any {
 // run makes a job run with some workers.
 func run(job *v2beta1.MPIJob) {
 	job.Status.Phase = training.PhaseRunning
-	job.Status.ReadyWorkers = "1/2"
+	job.Status.ReadyWorkers, job.Status.ReadyWorkerCount, job.Status.WorkerCount = "1/2", 1, 2
 }

@@ -16,6 +16,9 @@ import (
 func jobAt(version int, name, readyWorkers string) *v2beta1.MPIJob {
 	job := mpiJob("blue", name)
 	job.UID, job.ResourceVersion, job.Status.ReadyWorkers = "uid-of-"+job.UID, strconv.Itoa(version), readyWorkers
+	if readyWorkers != "" {
+		job.Status.WorkerCount = 2
+	}
 	return job
 }
 

@@ -40,7 +40,7 @@ func TestKubectlGet(t *testing.T) {
 	job := mpiJob(namespace, "resnet", func(job *v2beta1.MPIJob) { job.Spec.MPIImplementation = "MPICH" })
 	cluster.create(t, job)
 	job.Status.Progress = training.Progress{
-		Phase: training.PhaseFailed, ReadyWorkers: "3/4", FailureReason: training.FailureWorker, Duration: "5m30s",
+		Phase: training.PhaseFailed, ReadyWorkers: "3/4", ReadyWorkerCount: 3, WorkerCount: 4, FailureReason: training.FailureWorker, Duration: "5m30s",
 		LauncherPodStatus: &training.PodStatus{Phase: "Failed"},
 	}
 	if err := cluster.client.Status().Update(t.Context(), job); err != nil {

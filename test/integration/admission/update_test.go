@@ -167,7 +167,7 @@ func TestStatusIsASubresource(t *testing.T) {
 	job := mpiJob(cluster.namespace(t, nil), "train")
 	cluster.create(t, job)
 	job.Status.Phase = training.PhaseRunning
-	job.Status.ReadyWorkers = "3/4"
+	job.Status.ReadyWorkers, job.Status.ReadyWorkerCount, job.Status.WorkerCount = "3/4", 3, 4
 	if err := cluster.client.Status().Update(t.Context(), job); err != nil {
 		t.Fatal(err)
 	}

@@ -109,7 +109,7 @@ func (cluster *cluster) fill(t testing.TB, namespace string, count int) {
 // ranWell is the status of a job of two workers at its end.
 func ranWell(name string) v2alpha1.TrainJobStatus {
 	status := v2alpha1.TrainJobStatus{StartTime: new(metav1.Now()), CompletionTime: new(metav1.Now()), Progress: training.Progress{
-		Phase: training.PhaseSucceeded, ReadyWorkers: "2/2", Duration: "10s",
+		Phase: training.PhaseSucceeded, ReadyWorkers: "2/2", ReadyWorkerCount: 2, WorkerCount: 2, Duration: "10s",
 		LauncherPodStatus: &training.PodStatus{Name: name + "-launcher-0-0-abcde", Node: "node-1", Phase: "Succeeded"},
 	}}
 	for _, step := range []training.TimelineStep{training.StepSubmitted, training.StepAdmitted, training.StepScheduled, training.StepPodsReady,
@@ -225,7 +225,7 @@ func (cluster *cluster) testWatch(t *testing.T) {
 	}
 	next("NAME KIND STATUS")
 	next("watched TrainJob Submitted 0/2")
-	made.Status = v2alpha1.TrainJobStatus{Progress: training.Progress{Phase: training.PhaseRunning, ReadyWorkers: "2/2"}}
+	made.Status = v2alpha1.TrainJobStatus{Progress: training.Progress{Phase: training.PhaseRunning, ReadyWorkers: "2/2", ReadyWorkerCount: 2, WorkerCount: 2}}
 	if err := cluster.client.Status().Update(t.Context(), made); err != nil {
 		t.Fatal(err)
 	}
