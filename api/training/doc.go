@@ -1,6 +1,5 @@
-// Package training holds what TrainJob and MPIJob have in common: the words
-// that both kinds use in their specifications, how far a job has come, and the
-// labels on what belongs to it.
+// Package training has what TrainJob and MPIJob share: types of their specs, their
+// status, and the labels on the objects of a job.
 //
 // +kubebuilder:object:generate=true
 package training

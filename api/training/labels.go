@@ -3,20 +3,20 @@ package training
 // Group is the API group of every kind of ours.
 const Group = "kubeflow.org"
 
-// Labels on jobs and on what belongs to them.
+// Labels on jobs and on their objects.
 const (
 	// LabelJobName is the name of the job that a pod belongs to. Admission sets it and
 	// LabelJobType on the job itself, too.
 	LabelJobName = "training.kubeflow.org/job-name"
-	// LabelJobType tells the kinds apart, because a TrainJob and an MPIJob are
-	// made of the same parts.
+	// LabelJobType is the kind of the job, because TrainJobs and MPIJobs have the
+	// same kinds of objects.
 	LabelJobType = "training.kubeflow.org/job-type"
 	// LabelReplicaType is the role of a pod: launcher, worker or initializer.
 	LabelReplicaType = "training.kubeflow.org/replica-type"
 	// LabelReplicaIndex is the number of a worker, from 0.
 	LabelReplicaIndex = "training.kubeflow.org/replica-index"
-	// LabelJobRole and LabelOperatorName are mpi-operator's; Kueue and people's
-	// scripts select by them.
+	// LabelJobRole and LabelOperatorName are mpi-operator's; Kueue and scripts of
+	// users select by them.
 	LabelJobRole      = "training.kubeflow.org/job-role"
 	LabelOperatorName = "training.kubeflow.org/operator-name"
 	// LabelRestart is the number of the restart that a pod was created for, 0 for the
@@ -48,7 +48,7 @@ const (
 // OperatorNameMPI is the value of LabelOperatorName on what belongs to an MPIJob.
 const OperatorNameMPI = "mpi-operator"
 
-// AnnotationCreatedBy on a job is who created it. Admission sets it.
+// AnnotationCreatedBy on a job is the user who created it. Admission sets it.
 const AnnotationCreatedBy = "training.kubeflow.org/created-by"
 
 // AnnotationRuntimeDigest on a JobSet is the digest of the runtime that it was created

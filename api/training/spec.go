@@ -1,23 +1,24 @@
 package training
 
-// CleanPodPolicy says which pods are deleted when a job has ended.
+// CleanPodPolicy selects the pods that are deleted when a job has finished.
 type CleanPodPolicy string
 
 const (
-	// CleanPodPolicyRunning deletes the pods that still run; those that ended are kept for their logs.
+	// CleanPodPolicyRunning deletes the pods that still run. Finished pods are kept
+	// for their logs.
 	CleanPodPolicyRunning CleanPodPolicy = "Running"
-	// CleanPodPolicyAll deletes every pod, the launcher's too.
+	// CleanPodPolicyAll deletes every pod, including the launcher's.
 	CleanPodPolicyAll CleanPodPolicy = "All"
 	// CleanPodPolicyNone deletes no pod.
 	CleanPodPolicyNone CleanPodPolicy = "None"
 )
 
-// NetworkPolicy asks for a NetworkPolicy that keeps a job to itself.
+// NetworkPolicy creates a NetworkPolicy that isolates a job.
 type NetworkPolicy struct {
-	// template chooses the rules. With Default the pods of the job reach each
-	// other and the outside, and nothing else reaches them. Restricted also closes
-	// the way out, except to the pods of the job, to DNS and to the ports that the
-	// operator is configured to leave open (443).
+	// template selects the rules. Default allows traffic between the pods of the job
+	// and all egress, and denies other ingress. Restricted also denies egress, except
+	// to the pods of the job, to DNS and to the ports that the operator is configured
+	// to allow (443).
 	// +required
 	Template NetworkPolicyTemplate `json:"template"`
 }

@@ -2,30 +2,30 @@ package training
 
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-// Phase is where a job stands, in one word.
+// Phase is the summary of a job's status.
 // +kubebuilder:validation:Enum=Pending;Running;Succeeded;Failed
 type Phase string
 
 const (
-	// PhasePending: the job is accepted and its pods do not all run yet.
+	// PhasePending: the job is accepted and not all of its pods are running.
 	PhasePending Phase = "Pending"
-	// PhaseRunning: launcher and workers run.
+	// PhaseRunning: launcher and workers are running.
 	PhaseRunning Phase = "Running"
-	// PhaseSucceeded: the launcher ended with exit code 0. Terminal.
+	// PhaseSucceeded: the launcher completed with exit code 0. Terminal.
 	PhaseSucceeded Phase = "Succeeded"
-	// PhaseFailed: the job ended otherwise; failureReason says why. Terminal.
+	// PhaseFailed: the job failed; failureReason has the reason. Terminal.
 	PhaseFailed Phase = "Failed"
 )
 
-// FailureReason is the first cause of a failure.
+// FailureReason is the root cause of a failure.
 // +kubebuilder:validation:Enum=GangSchedulingTimeout;LauncherFailed;WorkerFailed;SSHConnectionFailed;MPIInitializationFailed;TrainingError;ResourceQuotaExceeded
 type FailureReason string
 
 const (
-	// FailureGangSchedulingTimeout: the pods did not all get a place in time.
+	// FailureGangSchedulingTimeout: not all pods were scheduled in time.
 	FailureGangSchedulingTimeout FailureReason = "GangSchedulingTimeout"
-	// FailureLauncher: the launcher's pod failed, and not its command: no
-	// memory, evicted, image not found.
+	// FailureLauncher: the launcher's pod failed, not its command: out of memory,
+	// evicted, image not found.
 	FailureLauncher FailureReason = "LauncherFailed"
 	// FailureWorker: a worker's pod failed before anything else did.
 	FailureWorker FailureReason = "WorkerFailed"
@@ -33,20 +33,20 @@ const (
 	FailureSSHConnection FailureReason = "SSHConnectionFailed"
 	// FailureMPIInitialization: workers were reached, but MPI did not start on them.
 	FailureMPIInitialization FailureReason = "MPIInitializationFailed"
-	// FailureTraining: the command ran and ended with an error.
+	// FailureTraining: the command ran and failed.
 	FailureTraining FailureReason = "TrainingError"
 	// FailureResourceQuota: the namespace's quota refused a pod.
 	FailureResourceQuota FailureReason = "ResourceQuotaExceeded"
 )
 
-// Progress is how far a job has come.
+// Progress is the part of the status that both kinds share.
 type Progress struct {
-	// phase is where the job stands: Pending, Running, Succeeded or Failed.
+	// phase is the summary of the status: Pending, Running, Succeeded or Failed.
 	// Succeeded and Failed are final.
 	// +optional
 	Phase Phase `json:"phase,omitempty"`
 
-	// readyWorkers is the number of workers that are ready, of all: 3/4.
+	// readyWorkers is the number of ready workers and of all workers, such as 3/4.
 	// +optional
 	ReadyWorkers string `json:"readyWorkers,omitempty"`
 
@@ -68,7 +68,7 @@ type Progress struct {
 	// +optional
 	WorkerPodStatuses []WorkerPodStatus `json:"workerPodStatuses,omitempty"`
 
-	// failureReason is the first cause of the failure, in one word.
+	// failureReason is the root cause of the failure.
 	// +optional
 	FailureReason FailureReason `json:"failureReason,omitempty"`
 
@@ -81,26 +81,27 @@ type Progress struct {
 	// +optional
 	FailureCause string `json:"failureCause,omitempty"`
 
-	// failedProcess is the process that failed, and what it wrote last. It is set where
-	// the launcher's output says so.
+	// failedProcess is the process that failed, with its last output. It is set if
+	// the launcher's output names the process.
 	// +optional
 	FailedProcess *FailedProcess `json:"failedProcess,omitempty"`
 
-	// restart is set once the job was restarted after a failure, or is about to be.
+	// restart is set after the job was restarted because of a failure, or while a
+	// restart is due.
 	// +optional
 	Restart *Restart `json:"restart,omitempty"`
 
-	// quotaWait is set while a ResourceQuota of the namespace refuses a part of the
-	// job, and the job waits for others to free it.
+	// quotaWait is set while a ResourceQuota of the namespace refuses pods of the job
+	// and the job waits for free quota.
 	// +optional
 	QuotaWait *QuotaWait `json:"quotaWait,omitempty"`
 
-	// duration is the time from startTime to completionTime, such as 5m30s.
-	// It is set when the job has ended.
+	// duration is the time from startTime to completionTime, such as 5m30s. It is set
+	// when the job has finished.
 	// +optional
 	Duration string `json:"duration,omitempty"`
 
-	// timeline is when each step of the job's life was reached.
+	// timeline is when the job reached each step.
 	// +listType=map
 	// +listMapKey=step
 	// +optional
@@ -111,7 +112,7 @@ type Progress struct {
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 }
 
-// FailedProcess is the process that failed, as far as mpirun and the program say.
+// FailedProcess is the process that failed, as mpirun and the program report it.
 // Secrets are redacted.
 type FailedProcess struct {
 	// rank of the process in MPI_COMM_WORLD.
@@ -126,7 +127,7 @@ type FailedProcess struct {
 	// +optional
 	ExitCode *int32 `json:"exitCode,omitempty"`
 
-	// signal that ended the process.
+	// signal that killed the process.
 	// +optional
 	Signal *int32 `json:"signal,omitempty"`
 
@@ -142,24 +143,24 @@ type FailedProcess struct {
 	LastLines []string `json:"lastLines,omitempty"`
 }
 
-// Restart is how often a job was restarted, and why the last time.
+// Restart is the number of restarts of a job, and the cause of the last one.
 type Restart struct {
-	// count is how often the job was restarted, the restart that is due included.
-	// backoffLimit is the most.
+	// count is the number of restarts, including one that is due. Its maximum is
+	// backoffLimit.
 	// +required
 	Count int32 `json:"count"`
 
-	// reason is the cause of the last failure, in one word.
+	// reason of the last failure.
 	// +required
 	Reason FailureReason `json:"reason"`
 
-	// message names the pod or rank that failed the last time, the cause, and what to do.
+	// message names the pod or rank of the last failure, the cause, and what to do.
 	// +optional
 	Message string `json:"message,omitempty"`
 
-	// dueTime is when the restart is due: 10 seconds after the first failure, twice as
-	// long after each of the next, at most 6 minutes. The restart also waits until the
-	// old pods are deleted.
+	// dueTime is when the restart is due: 10 seconds after the first failure, twice
+	// as long after each further failure, at most 6 minutes. The restart also waits
+	// until the old pods are deleted.
 	// +required
 	DueTime metav1.Time `json:"dueTime"`
 }
@@ -170,13 +171,13 @@ type QuotaWait struct {
 	// +optional
 	Name string `json:"name,omitempty"`
 
-	// since is when the quota first refused a part of the job. The job fails with
-	// ResourceQuotaExceeded if the quota is still exceeded after the time that the
-	// operator is configured with (60 seconds).
+	// since is when the quota first refused a pod of the job. The job fails with
+	// ResourceQuotaExceeded if the quota is still exceeded after the configured time
+	// (60 seconds).
 	// +required
 	Since metav1.Time `json:"since"`
 
-	// message is what the API server says.
+	// message of the API server.
 	// +optional
 	Message string `json:"message,omitempty"`
 }
@@ -187,7 +188,7 @@ type PodStatus struct {
 	// +optional
 	Name string `json:"name,omitempty"`
 
-	// node that the pod was placed on.
+	// node of the pod.
 	// +optional
 	Node string `json:"node,omitempty"`
 
@@ -195,11 +196,11 @@ type PodStatus struct {
 	// +optional
 	Phase string `json:"phase,omitempty"`
 
-	// reason in one word why the pod waits or failed, such as OOMKilled or ImagePullBackOff.
+	// reason why the pod waits or failed, such as OOMKilled or ImagePullBackOff.
 	// +optional
 	Reason string `json:"reason,omitempty"`
 
-	// message says more about the reason.
+	// message with details about the reason.
 	// +optional
 	Message string `json:"message,omitempty"`
 }
@@ -215,25 +216,25 @@ type WorkerPodStatus struct {
 
 // TimelineEntry is a step that a job has reached.
 type TimelineEntry struct {
-	// step that was reached. WorkersReached is when the launcher had logged in to every
-	// worker and had checked the ports that MPI uses. FirstRankUp is when mpirun had logged
-	// in to the last worker to start processes there. The processes and MPI_Init start
-	// after that and are not measured. FirstRankUp is set when the launcher has ended; it is
-	// missing if the workers run an sshd of their image.
+	// step that was reached. WorkersReached: the launcher has logged in to every
+	// worker and has checked the ports that MPI uses. FirstRankUp: mpirun has logged
+	// in to the last worker to start processes there; the processes and MPI_Init
+	// start after that and are not measured. FirstRankUp is set when the launcher has
+	// finished. It is missing if the workers run the sshd of their image.
 	// +required
 	Step TimelineStep `json:"step"`
 
-	// time at which it was reached.
+	// time when the step was reached.
 	// +required
 	Time metav1.Time `json:"time"`
 }
 
-// TimelineStep is a step in the life of a job.
+// TimelineStep is a step from submission to the end of a job.
 // +kubebuilder:validation:Enum=Submitted;Admitted;Scheduled;PodsReady;WorkersReached;FirstRankUp;Finished
 type TimelineStep string
 
 const (
-	// StepSubmitted: the job was stored.
+	// StepSubmitted: the job was created.
 	StepSubmitted TimelineStep = "Submitted"
 	// StepAdmitted: the job is not suspended, and not waiting in a queue.
 	StepAdmitted TimelineStep = "Admitted"
@@ -246,6 +247,6 @@ const (
 	StepWorkersReached TimelineStep = "WorkersReached"
 	// StepFirstRankUp: mpirun has logged in to the last worker to start processes there.
 	StepFirstRankUp TimelineStep = "FirstRankUp"
-	// StepFinished: the job has ended.
+	// StepFinished: the job has finished.
 	StepFinished TimelineStep = "Finished"
 )

@@ -17,7 +17,8 @@ type TrainingRuntime struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// spec is how jobs are made. A change touches only jobs that are created later.
+	// spec describes the pods of jobs. A change affects only jobs that are created
+	// later.
 	// +required
 	Spec TrainingRuntimeSpec `json:"spec"`
 }
@@ -43,7 +44,8 @@ type ClusterTrainingRuntime struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// spec is how jobs are made. A change touches only jobs that are created later.
+	// spec describes the pods of jobs. A change affects only jobs that are created
+	// later.
 	// +required
 	Spec TrainingRuntimeSpec `json:"spec"`
 }
@@ -57,30 +59,30 @@ type ClusterTrainingRuntimeList struct {
 	Items           []ClusterTrainingRuntime `json:"items"`
 }
 
-// TrainingRuntimeSpec is how jobs are made.
+// TrainingRuntimeSpec describes the pods of jobs.
 type TrainingRuntimeSpec struct {
-	// mlPolicy is which MPI runs, and on how much, if the job does not say.
+	// mlPolicy sets the MPI implementation, and defaults for the size of jobs.
 	// +required
 	MLPolicy MLPolicy `json:"mlPolicy"`
 
-	// podGroupPolicy is how the pods of a job are placed together. If not set,
-	// the scheduler that the cluster has for it is used, for 300 seconds.
+	// podGroupPolicy selects how the pods of a job are gang scheduled. Default: the
+	// gang scheduler that the cluster has, with a timeout of 300 seconds.
 	// +optional
 	PodGroupPolicy *PodGroupPolicy `json:"podGroupPolicy,omitempty"`
 
-	// constraints are the limits of what a job may ask this runtime for.
+	// constraints limit the jobs that use this runtime.
 	// +optional
 	Constraints *Constraints `json:"constraints,omitempty"`
 
-	// template is what the pods are made from.
+	// template of the pods.
 	// +required
 	Template RuntimeTemplate `json:"template"`
 }
 
-// MLPolicy is which MPI runs, and on how much.
+// MLPolicy sets the MPI implementation, and defaults for the size of jobs.
 type MLPolicy struct {
-	// numNodes is the number of workers of a job that does not say it. From 1 to
-	// 64 unless the operator is configured otherwise.
+	// numNodes is the number of workers of a job that does not set it. From 1 to 64
+	// unless the operator is configured otherwise.
 	// +optional
 	NumNodes *int32 `json:"numNodes,omitempty"`
 
@@ -89,9 +91,8 @@ type MLPolicy struct {
 	// +optional
 	MPIImplementation MPIImplementation `json:"mpiImplementation,omitempty"`
 
-	// slotsPerWorker is the number of MPI processes that a worker of a job that
-	// does not say it takes. From 1 to 16 unless the operator is configured
-	// otherwise. 1 if not set.
+	// slotsPerWorker is the number of MPI processes per worker of a job that does not
+	// set it. From 1 to 16 unless the operator is configured otherwise. Default: 1.
 	// +optional
 	SlotsPerWorker *int32 `json:"slotsPerWorker,omitempty"`
 }
@@ -106,9 +107,8 @@ const (
 	MPIImplementationMPICH    MPIImplementation = "MPICH"
 )
 
-// PodGroupPolicy is how the pods of a job are placed together: by one of
-// coscheduling, volcano and native, or, if none is named, by what the cluster
-// has.
+// PodGroupPolicy selects the gang scheduler: coscheduling, volcano or native. If none
+// is set, the one that the cluster has is used.
 type PodGroupPolicy struct {
 	// coscheduling uses the PodGroup of scheduler-plugins (scheduling.x-k8s.io).
 	// +optional
@@ -132,48 +132,49 @@ type PodGroupPolicy struct {
 	PriorityClassName string `json:"priorityClassName,omitempty"`
 }
 
-// GangPolicy is what every way of placing pods together has.
+// GangPolicy has the settings that all gang schedulers share.
 type GangPolicy struct {
-	// scheduleTimeoutSeconds is how long the pods may wait for their places
-	// before the job is failed with GangSchedulingTimeout. From 60 to 3600. 300
-	// if not set; 600 is a good value for large clusters.
+	// scheduleTimeoutSeconds is how long the pods may wait to be scheduled before the
+	// job fails with GangSchedulingTimeout. From 60 to 3600. Default: 300; use 600
+	// for large clusters.
 	// +optional
 	ScheduleTimeoutSeconds *int32 `json:"scheduleTimeoutSeconds,omitempty"`
 }
 
-// VolcanoPolicy is what Volcano can be told.
+// VolcanoPolicy has the settings of Volcano.
 type VolcanoPolicy struct {
 	GangPolicy `json:",inline"`
 
-	// queue of Volcano that the pods wait in. Volcano's default queue if not set.
+	// queue of Volcano that the pods wait in. Default: Volcano's default queue.
 	// +optional
 	Queue string `json:"queue,omitempty"`
 }
 
-// Constraints are the limits of what a job may ask a runtime for.
+// Constraints limit the jobs that use a runtime.
 type Constraints struct {
-	// maxNodes is the most workers that a job may have. At least 1.
+	// maxNodes is the maximum number of workers of a job. At least 1.
 	// +optional
 	MaxNodes *int32 `json:"maxNodes,omitempty"`
 
-	// maxGPUsPerNode is the most GPUs that each worker may ask for. At least 0.
+	// maxGPUsPerNode is the maximum number of GPUs that each worker may request. At
+	// least 0.
 	// +optional
 	MaxGPUsPerNode *int32 `json:"maxGPUsPerNode,omitempty"`
 
-	// requiredNodeLabels are labels that the nodes of the workers must have. They
-	// become part of the workers' nodeSelector.
+	// requiredNodeLabels are labels that the nodes of the workers must have. They are
+	// added to the workers' nodeSelector.
 	// +optional
 	RequiredNodeLabels map[string]string `json:"requiredNodeLabels,omitempty"`
 }
 
-// RuntimeTemplate is what the pods are made from.
+// RuntimeTemplate is the template of the pods.
 type RuntimeTemplate struct {
 	// spec of the template.
 	// +required
 	Spec RuntimeTemplateSpec `json:"spec"`
 }
 
-// RuntimeTemplateSpec is what the pods are made from.
+// RuntimeTemplateSpec has the templates of the pods.
 type RuntimeTemplateSpec struct {
 	// replicatedJobs are exactly two: launcher and worker.
 	// +listType=map
@@ -194,13 +195,13 @@ type ReplicatedJob struct {
 	// +required
 	Name string `json:"name"`
 
-	// replicas of the worker is the number of workers where neither the job nor
-	// mlPolicy says it. Of launchers there is exactly one.
+	// replicas of the worker is the number of workers if neither the job nor mlPolicy
+	// sets it. There is exactly one launcher.
 	// +optional
 	Replicas *int32 `json:"replicas,omitempty"`
 
-	// template of the pods. Its first container is the one that runs the
-	// training; the job's image, command, environment and resources go there.
+	// template of the pods. Its first container runs the training: it gets the job's
+	// image, command, environment and resources.
 	// +required
 	Template corev1.PodTemplateSpec `json:"template"`
 }

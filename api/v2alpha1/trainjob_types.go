@@ -8,8 +8,8 @@ import (
 	"github.com/trireme-mpi/trireme/api/training"
 )
 
-// TrainJob runs a training over MPI on a number of nodes, in the way that a
-// runtime describes. Its launcher and its nodes start together or not at all.
+// TrainJob runs a training over MPI on several workers, with the pod templates of a
+// runtime. Its launcher and its workers start together or not at all.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
@@ -24,15 +24,16 @@ import (
 // +kubebuilder:printcolumn:name="Duration",type=string,priority=1,JSONPath=`.status.duration`,description="From start to end, once the job has ended"
 type TrainJob struct {
 	metav1.TypeMeta `json:",inline"`
-	// metadata: the name has at most 44 characters, because the names of the
-	// pods are made of it.
+	// metadata: the name has at most 44 characters, because the names of the pods
+	// start with it.
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// spec is what shall run. Only suspend can be changed afterwards.
+	// spec is the desired state of the TrainJob. After creation only suspend can be
+	// changed.
 	// +required
 	Spec TrainJobSpec `json:"spec"`
 
-	// status is what has come of it.
+	// status is the observed state of the job.
 	// +optional
 	Status TrainJobStatus `json:"status,omitempty"`
 }
@@ -46,90 +47,89 @@ type TrainJobList struct {
 	Items           []TrainJob `json:"items"`
 }
 
-// TrainJobSpec is what shall run.
+// TrainJobSpec is the desired state of a TrainJob.
 type TrainJobSpec struct {
-	// runtimeRef names the runtime that the job is made from. The job keeps the
-	// runtime as it was when the job was created.
+	// runtimeRef names the runtime of the job. The job uses the runtime as it was
+	// when the job was created.
 	// +required
 	RuntimeRef RuntimeRef `json:"runtimeRef"`
 
-	// trainer is the training itself: image, command, and the nodes it runs on.
+	// trainer is the training itself: image, command, and the workers it runs on.
 	// +required
 	Trainer Trainer `json:"trainer"`
 
-	// launcher is what is particular to the pod that runs mpirun.
+	// launcher has the settings of the pod that runs mpirun.
 	// +optional
 	Launcher *Launcher `json:"launcher,omitempty"`
 
-	// initializer fetches a dataset and a model before any node is asked for.
+	// initializer fetches a dataset and a model before any other pod is created.
 	// +optional
 	Initializer *Initializer `json:"initializer,omitempty"`
 
-	// networkPolicy asks for a NetworkPolicy that keeps the job to itself. None
-	// is made if not set.
+	// networkPolicy creates a NetworkPolicy that isolates the job. Default: none.
 	// +optional
 	NetworkPolicy *training.NetworkPolicy `json:"networkPolicy,omitempty"`
 
-	// requireAllHosts makes the job fail if its command ends well without having
-	// used every node. If not set: true where the operator writes the mpirun
-	// line itself, else false.
+	// requireAllHosts makes the job fail if its command succeeds without having used
+	// every worker. Default: true where the operator adds mpirun to the command, else
+	// false.
 	// +optional
 	RequireAllHosts *bool `json:"requireAllHosts,omitempty"`
 
-	// suspend keeps the job from having pods. Setting it on a running job
-	// deletes its pods; taking it back starts the job from its beginning. false
-	// if not set.
+	// suspend stops the job and deletes its pods, and keeps the job. Setting it back
+	// to false starts the job from its beginning. Default: false.
 	// +optional
 	Suspend *bool `json:"suspend,omitempty"`
 
-	// activeDeadlineSeconds ends the job if it runs for longer, counted from
-	// status.startTime and anew after a suspension. At least 1; no limit if not set.
+	// activeDeadlineSeconds is the maximum run time: a job that runs for longer
+	// fails. It is counted from status.startTime, and starts again after a
+	// suspension. At least 1. Default: no limit.
 	// +optional
 	ActiveDeadlineSeconds *int64 `json:"activeDeadlineSeconds,omitempty"`
 
-	// ttlSecondsAfterFinished deletes the job this long after it has ended. It
-	// is kept if not set.
+	// ttlSecondsAfterFinished deletes the job this many seconds after it has
+	// finished. Default: the job is kept.
 	// +optional
 	TTLSecondsAfterFinished *int32 `json:"ttlSecondsAfterFinished,omitempty"`
 
-	// cleanPodPolicy says which pods are deleted when the job has ended: Running
-	// deletes those that still run, All every pod, None no worker. Running if not
-	// set.
+	// cleanPodPolicy selects the pods that are deleted when the job has finished:
+	// Running deletes the pods that still run, All deletes every pod, None deletes no
+	// worker. Default: Running.
 	// +kubebuilder:validation:Enum=Running;All;None
 	// +optional
 	CleanPodPolicy *training.CleanPodPolicy `json:"cleanPodPolicy,omitempty"`
 
-	// backoffLimit is how often the whole job, launcher and nodes, is started
-	// anew after a failure. 0 if not set.
+	// backoffLimit is how many times the whole job, launcher and workers, is
+	// restarted after a failure. Default: 0.
 	// +optional
 	BackoffLimit *int32 `json:"backoffLimit,omitempty"`
 
-	// managedBy names who runs the job: kubeflow.org/trainjob-controller, or
-	// nothing, is this operator. MultiKueue does not run TrainJobs. Cannot be
-	// changed.
+	// managedBy names the controller of the job: kubeflow.org/trainjob-controller, or
+	// an empty value, is this operator. MultiKueue does not run TrainJobs. Immutable.
 	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="field is immutable"
 	// +kubebuilder:validation:MaxLength=253
 	// +optional
 	ManagedBy *string `json:"managedBy,omitempty"`
 }
 
-// ManagedByTrainJobController is the managedBy of the jobs that are ours, besides none.
+// ManagedByTrainJobController is the managedBy of jobs that this operator runs. An
+// empty value means the same.
 const ManagedByTrainJobController = "kubeflow.org/trainjob-controller"
 
 // RuntimeRef names a runtime.
 type RuntimeRef struct {
-	// apiGroup of the runtime: kubeflow.org, which is also meant if not set.
+	// apiGroup of the runtime. Default, and only value: kubeflow.org.
 	// +optional
 	APIGroup *string `json:"apiGroup,omitempty"`
 
-	// kind of the runtime: ClusterTrainingRuntime, or TrainingRuntime of the
-	// job's own namespace. Cannot be changed.
+	// kind of the runtime: ClusterTrainingRuntime, or TrainingRuntime in the job's
+	// namespace. Immutable.
 	// +kubebuilder:validation:Enum=TrainingRuntime;ClusterTrainingRuntime
 	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="field is immutable"
 	// +required
 	Kind RuntimeKind `json:"kind"`
 
-	// name of the runtime. Cannot be changed.
+	// name of the runtime. Immutable.
 	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="field is immutable"
 	// +kubebuilder:validation:MaxLength=253
 	// +required
@@ -146,20 +146,20 @@ const (
 
 // Trainer is the training itself.
 type Trainer struct {
-	// numNodes is the number of workers; the launcher is one pod more. From 1 to
-	// 64 unless the operator is configured otherwise, and within the runtime's
-	// constraints. If not set: what the runtime says.
+	// numNodes is the number of workers. The launcher is a further pod. From 1 to 64
+	// unless the operator is configured otherwise, and within the runtime's
+	// constraints. Default: the runtime's.
 	// +optional
 	NumNodes *int32 `json:"numNodes,omitempty"`
 
-	// image that launcher and workers run. It needs MPI and the training, and
-	// no SSH server.
+	// image of launcher and workers. It must contain MPI and the training program. It
+	// needs no SSH server.
 	// +required
 	Image string `json:"image"`
 
-	// command of the launcher. One that starts with mpirun, mpiexec,
-	// mpiexec.hydra or horovodrun is run as it is; any other is put behind the
-	// mpirun of the runtime. If not set: the runtime's.
+	// command of the launcher. A command that starts with mpirun, mpiexec,
+	// mpiexec.hydra or horovodrun runs unchanged; for any other command the operator
+	// adds mpirun in front. Default: the runtime's.
 	// +listType=atomic
 	// +optional
 	Command []string `json:"command,omitempty"`
@@ -169,7 +169,7 @@ type Trainer struct {
 	// +optional
 	Args []string `json:"args,omitempty"`
 
-	// env is added to launcher and workers, and wins over the runtime's.
+	// env is added to launcher and workers, and overrides the runtime's.
 	// +listType=map
 	// +listMapKey=name
 	// +optional
@@ -188,28 +188,27 @@ type Trainer struct {
 	// +optional
 	VolumeMounts []corev1.VolumeMount `json:"volumeMounts,omitempty"`
 
-	// resourcesPerNode is what each worker needs. If not set: what the runtime's
-	// worker asks for. A limit without a request is also the request.
+	// resourcesPerNode are the resources of each worker. Default: those of the
+	// runtime's worker. A limit without a request is also the request.
 	// +optional
 	ResourcesPerNode *corev1.ResourceRequirements `json:"resourcesPerNode,omitempty"`
 
-	// slotsPerWorker is the number of MPI processes that a worker takes; it is
-	// usually the number of its GPUs. From 1 to 16 unless the operator is
-	// configured otherwise. If not set: what the runtime says.
+	// slotsPerWorker is the number of MPI processes per worker, usually the number of
+	// its GPUs. From 1 to 16 unless the operator is configured otherwise. Default:
+	// the runtime's.
 	// +optional
 	SlotsPerWorker *int32 `json:"slotsPerWorker,omitempty"`
 }
 
-// Launcher is what is particular to the pod that runs mpirun.
+// Launcher has the settings of the pod that runs mpirun.
 type Launcher struct {
-	// resources of the launcher. If not set: what the runtime's launcher asks
-	// for, else 2 CPUs and 4Gi of memory unless the operator is configured
-	// otherwise.
+	// resources of the launcher. Default: those of the runtime's launcher, else 2
+	// CPUs and 4Gi of memory unless the operator is configured otherwise.
 	// +optional
 	Resources *corev1.ResourceRequirements `json:"resources,omitempty"`
 }
 
-// Initializer fetches what a training starts from.
+// Initializer fetches a dataset and a model.
 type Initializer struct {
 	// dataset is fetched to /workspace/dataset.
 	// +optional
@@ -219,15 +218,15 @@ type Initializer struct {
 	// +optional
 	Model *Source `json:"model,omitempty"`
 
-	// storage is where both are put. Launcher and workers find it at /workspace.
+	// storage is the volume for both. Launcher and workers mount it at /workspace.
 	// Required with a dataset or a model.
 	// +optional
 	Storage *InitializerStorage `json:"storage,omitempty"`
 }
 
-// Source is something to fetch.
+// Source is a dataset or model to fetch.
 type Source struct {
-	// storageUri says where it is: s3://bucket/path, hf://owner/name or
+	// storageUri is the location: s3://bucket/path, hf://owner/name or
 	// pvc://claim/path.
 	// +required
 	StorageURI string `json:"storageUri"`
@@ -245,38 +244,38 @@ type SecretRef struct {
 	Name string `json:"name"`
 }
 
-// InitializerStorage is a volume that every pod of a job can reach: one that is
-// there, by claimName, or a new one, by size.
+// InitializerStorage is a volume that every pod of a job can mount: an existing
+// PersistentVolumeClaim (claimName) or a new one (size).
 type InitializerStorage struct {
-	// claimName is a PersistentVolumeClaim that is there already.
+	// claimName is the name of an existing PersistentVolumeClaim.
 	// +optional
 	ClaimName string `json:"claimName,omitempty"`
 
-	// size of a new PersistentVolumeClaim, which belongs to the job and goes
-	// with it. It can be mounted on several nodes if the job has more than one.
+	// size of a new PersistentVolumeClaim, which is deleted with the job. Its access
+	// mode is ReadWriteMany if the job has more than one worker.
 	// +optional
 	Size *resource.Quantity `json:"size,omitempty"`
 
-	// storageClassName of the new claim. The cluster's default if not set.
+	// storageClassName of the new PersistentVolumeClaim. Default: the cluster's
+	// default class.
 	// +optional
 	StorageClassName *string `json:"storageClassName,omitempty"`
 }
 
-// TrainJobStatus is what has come of a job.
+// TrainJobStatus is the observed state of a TrainJob.
 type TrainJobStatus struct {
-	// conditions tell the state of the job one question at a time:
-	// GangScheduling, LauncherReady, WorkersReady, TrainingComplete, Suspended,
-	// Failed.
+	// conditions of the job: GangScheduling, LauncherReady, WorkersReady,
+	// TrainingComplete, Suspended, Failed.
 	// +listType=map
 	// +listMapKey=type
 	// +optional
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 
-	// startTime is when every pod had its place.
+	// startTime is when every pod was scheduled.
 	// +optional
 	StartTime *metav1.Time `json:"startTime,omitempty"`
 
-	// completionTime is when the job ended, well or not.
+	// completionTime is when the job succeeded or failed.
 	// +optional
 	CompletionTime *metav1.Time `json:"completionTime,omitempty"`
 
@@ -293,16 +292,16 @@ type TrainJobStatus struct {
 
 // Conditions of a TrainJob.
 const (
-	// ConditionGangScheduling surfaces whether every pod has its place.
+	// ConditionGangScheduling is true when every pod is scheduled.
 	ConditionGangScheduling = "GangScheduling"
-	// ConditionLauncherReady surfaces whether the launcher has reached every worker.
+	// ConditionLauncherReady is true when the launcher has reached every worker.
 	ConditionLauncherReady = "LauncherReady"
-	// ConditionWorkersReady surfaces whether every worker is ready.
+	// ConditionWorkersReady is true when every worker is ready.
 	ConditionWorkersReady = "WorkersReady"
-	// ConditionTrainingComplete surfaces whether the training ended well.
+	// ConditionTrainingComplete is true when the training has succeeded.
 	ConditionTrainingComplete = "TrainingComplete"
-	// ConditionSuspended surfaces whether the job may have no pods.
+	// ConditionSuspended is true while the job is suspended.
 	ConditionSuspended = "Suspended"
-	// ConditionFailed surfaces whether the job has failed.
+	// ConditionFailed is true when the job has failed.
 	ConditionFailed = "Failed"
 )

@@ -7,8 +7,8 @@ import (
 	"github.com/trireme-mpi/trireme/api/training"
 )
 
-// MPIJob runs a command over MPI: a launcher that runs mpirun, and workers that
-// run what mpirun starts on them. All of them start together or not at all.
+// MPIJob runs a command over MPI: a launcher that runs mpirun, and workers on which
+// mpirun starts the MPI processes. All of them start together or not at all.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
@@ -22,18 +22,18 @@ import (
 // +kubebuilder:printcolumn:name="Duration",type=string,priority=1,JSONPath=`.status.duration`,description="From start to end, once the job has ended"
 type MPIJob struct {
 	metav1.TypeMeta `json:",inline"`
-	// metadata: the name must leave room for "-worker-" and the number of the
-	// last worker within 63 characters.
+	// metadata: the name, "-worker-" and the index of the last worker must fit into
+	// 63 characters.
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// spec is what shall run. It cannot be changed afterwards, except for
-	// runPolicy.suspend and, while the job is suspended, what a queue needs to
-	// place the pods: labels, annotations, nodeSelector, tolerations and
-	// schedulingGates of the pod templates.
+	// spec is the desired state of the MPIJob. After creation only runPolicy.suspend
+	// can be changed and, while the job is suspended, the scheduling fields that
+	// queues set: labels, annotations, nodeSelector, tolerations and schedulingGates
+	// of the pod templates.
 	// +optional
 	Spec MPIJobSpec `json:"spec,omitempty"`
 
-	// status is what has come of it.
+	// status is the observed state of the job.
 	// +optional
 	Status MPIJobStatus `json:"status,omitempty"`
 }
@@ -47,21 +47,20 @@ type MPIJobList struct {
 	Items           []MPIJob `json:"items"`
 }
 
-// MPIJobSpec is what shall run.
+// MPIJobSpec is the desired state of an MPIJob.
 type MPIJobSpec struct {
-	// slotsPerWorker is the number of MPI processes that a worker takes; it is
-	// usually the number of its GPUs. From 1 to 8 unless the operator is
-	// configured otherwise. 1 if not set.
+	// slotsPerWorker is the number of MPI processes per worker, usually the number of
+	// its GPUs. From 1 to 8 unless the operator is configured otherwise. Default: 1.
 	// +optional
 	SlotsPerWorker *int32 `json:"slotsPerWorker,omitempty"`
 
-	// runLauncherAsWorker puts the launcher into the hostfile too, so that MPI
-	// processes run in it. false if not set.
+	// runLauncherAsWorker adds the launcher to the hostfile, so that MPI processes
+	// run in it too. Default: false.
 	// +optional
 	RunLauncherAsWorker *bool `json:"runLauncherAsWorker,omitempty"`
 
-	// runPolicy is how long the job may run, how often it is tried, what is
-	// left of it, and how it is scheduled.
+	// runPolicy sets the deadline, the retries, the cleanup and the scheduling of the
+	// job.
 	// +optional
 	RunPolicy RunPolicy `json:"runPolicy,omitempty"`
 
@@ -70,42 +69,40 @@ type MPIJobSpec struct {
 	// +required
 	MPIReplicaSpecs map[MPIReplicaType]*ReplicaSpec `json:"mpiReplicaSpecs"`
 
-	// sshAuthMountPath is the directory where the job's SSH keys are found in
-	// containers that run an sshd of their own. If not set: /root/.ssh where the
-	// container runs as root, else /home/mpiuser/.ssh.
+	// sshAuthMountPath is the directory of the job's SSH keys in containers that run
+	// their own sshd. Default: /root/.ssh where the container runs as root, else
+	// /home/mpiuser/.ssh.
 	// +optional
 	SSHAuthMountPath string `json:"sshAuthMountPath,omitempty"`
 
-	// launcherCreationPolicy says when the launcher starts: AtStartup together
-	// with the workers, or WaitForWorkersReady once all of them are ready.
-	// AtStartup if not set. With either, mpirun itself starts only when every
-	// worker can be reached.
+	// launcherCreationPolicy selects when the launcher starts: AtStartup starts it
+	// with the workers, WaitForWorkersReady when all workers are ready. Default:
+	// AtStartup. In both cases mpirun starts only when every worker can be reached.
 	// +kubebuilder:validation:Enum=AtStartup;WaitForWorkersReady
 	// +optional
 	LauncherCreationPolicy LauncherCreationPolicy `json:"launcherCreationPolicy,omitempty"`
 
-	// mpiImplementation is the MPI in the image: OpenMPI (4 or 5), IntelMPI or
-	// MPICH. Intel is another name for IntelMPI. OpenMPI if not set.
+	// mpiImplementation is the MPI in the image: OpenMPI (4 or 5), IntelMPI or MPICH.
+	// Intel is another name for IntelMPI. Default: OpenMPI.
 	// +kubebuilder:validation:Enum=OpenMPI;IntelMPI;Intel;MPICH
 	// +optional
 	MPIImplementation MPIImplementation `json:"mpiImplementation,omitempty"`
 
-	// cleanPodPolicy says which pods are deleted when the job has ended: Running
-	// deletes those that still run, All every pod, None no pod. It is the same
-	// as runPolicy.cleanPodPolicy; if both are set they must agree. Running if
-	// neither is set.
+	// cleanPodPolicy selects the pods that are deleted when the job has finished:
+	// Running deletes the pods that still run, All deletes every pod, None deletes no
+	// pod. It is the same as runPolicy.cleanPodPolicy; if both are set they must be
+	// equal. Default: Running.
 	// +kubebuilder:validation:Enum=Running;All;None
 	// +optional
 	CleanPodPolicy *training.CleanPodPolicy `json:"cleanPodPolicy,omitempty"`
 
-	// networkPolicy asks for a NetworkPolicy that keeps the job to itself. None
-	// is made if not set.
+	// networkPolicy creates a NetworkPolicy that isolates the job. Default: none.
 	// +optional
 	NetworkPolicy *training.NetworkPolicy `json:"networkPolicy,omitempty"`
 
-	// requireAllHosts makes the job fail if its command ends well without having
-	// used every worker, as happens when mpirun does not find the hostfile.
-	// false if not set: then it is only reported.
+	// requireAllHosts makes the job fail if its command succeeds without having used
+	// every worker, which happens when mpirun does not find the hostfile. Default:
+	// false; unused workers are then only reported.
 	// +optional
 	RequireAllHosts *bool `json:"requireAllHosts,omitempty"`
 }
@@ -120,26 +117,25 @@ const (
 
 // ReplicaSpec describes the pods of one role.
 type ReplicaSpec struct {
-	// replicas is the number of pods. Of launchers there is exactly one. 1 if
-	// not set.
+	// replicas is the number of pods. There is exactly one launcher. Default: 1.
 	// +optional
 	Replicas *int32 `json:"replicas,omitempty"`
 
-	// template of the pods. A worker whose first container has neither command
-	// nor args needs no SSH server in its image; one with a command is expected
-	// to start an sshd.
+	// template of the pods. A worker whose first container has neither command nor
+	// args needs no SSH server in its image. A worker with a command must start an
+	// sshd.
 	// +optional
 	Template corev1.PodTemplateSpec `json:"template,omitempty"`
 
-	// restartPolicy of the pods: Never or OnFailure. It wins over the template's.
-	// OnFailure for the launcher and Never for workers if not set.
+	// restartPolicy of the pods: Never or OnFailure. It overrides the template's.
+	// Default: OnFailure for the launcher, Never for workers.
 	// +kubebuilder:validation:Enum=Never;OnFailure;Always;ExitCode
 	// +optional
 	RestartPolicy RestartPolicy `json:"restartPolicy,omitempty"`
 }
 
-// RestartPolicy of the pods of one role. Always and ExitCode are names that
-// older jobs may have stored; they are refused in new ones.
+// RestartPolicy of the pods of one role. Always and ExitCode exist only in jobs that
+// were stored by older versions; new jobs with them are refused.
 type RestartPolicy string
 
 const (
@@ -149,55 +145,55 @@ const (
 	RestartPolicyExitCode  RestartPolicy = "ExitCode"
 )
 
-// RunPolicy is how long a job may run, how often it is tried, what is left of
-// it, and how it is scheduled.
+// RunPolicy sets the deadline, the retries, the cleanup and the scheduling of a job.
 type RunPolicy struct {
 	// cleanPodPolicy is the same as spec.cleanPodPolicy.
 	// +kubebuilder:validation:Enum=Running;All;None
 	// +optional
 	CleanPodPolicy *training.CleanPodPolicy `json:"cleanPodPolicy,omitempty"`
 
-	// ttlSecondsAfterFinished deletes the job this long after it has ended. It
-	// is kept if not set.
+	// ttlSecondsAfterFinished deletes the job this many seconds after it has
+	// finished. Default: the job is kept.
 	// +optional
 	TTLSecondsAfterFinished *int32 `json:"ttlSecondsAfterFinished,omitempty"`
 
-	// activeDeadlineSeconds ends the job if it runs for longer, counted from
-	// status.startTime. No limit if not set.
+	// activeDeadlineSeconds is the maximum run time, counted from status.startTime: a
+	// job that runs for longer fails. Default: no limit.
 	// +optional
 	ActiveDeadlineSeconds *int64 `json:"activeDeadlineSeconds,omitempty"`
 
-	// backoffLimit is how often the launcher is started anew before the job is
-	// failed. 6 if not set.
+	// backoffLimit is how many times the launcher is restarted before the job fails.
+	// Default: 6.
 	// +optional
 	BackoffLimit *int32 `json:"backoffLimit,omitempty"`
 
-	// schedulingPolicy is how the pods are placed together.
+	// schedulingPolicy has the settings of gang scheduling.
 	// +optional
 	SchedulingPolicy *SchedulingPolicy `json:"schedulingPolicy,omitempty"`
 
-	// suspend keeps the job from having pods. Setting it on a running job
-	// deletes its pods; taking it back starts the job from its beginning. Kueue
-	// sets and clears it. false if not set.
+	// suspend stops the job and deletes its pods, and keeps the job. Setting it back
+	// to false starts the job from its beginning. Kueue sets and clears it. Default:
+	// false.
 	// +optional
 	Suspend *bool `json:"suspend,omitempty"`
 
-	// managedBy names who runs the job: kubeflow.org/mpi-operator, or nothing, is
-	// this operator; kueue.x-k8s.io/multikueue runs it in another cluster.
-	// Cannot be changed.
+	// managedBy names the controller of the job: kubeflow.org/mpi-operator, or an
+	// empty value, is this operator; kueue.x-k8s.io/multikueue runs the job in
+	// another cluster. Immutable.
 	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="field is immutable"
 	// +kubebuilder:validation:MaxLength=253
 	// +optional
 	ManagedBy *string `json:"managedBy,omitempty"`
 }
 
-// ManagedByMPIOperator is the managedBy of the jobs that are ours, besides none.
+// ManagedByMPIOperator is the managedBy of jobs that this operator runs. An empty
+// value means the same.
 const ManagedByMPIOperator = "kubeflow.org/mpi-operator"
 
-// SchedulingPolicy is how the pods of a job are placed together.
+// SchedulingPolicy has the settings of gang scheduling.
 type SchedulingPolicy struct {
-	// minAvailable is how many pods must have a place before any starts. If not
-	// set: all of them, the launcher included.
+	// minAvailable is the number of pods that must be schedulable before any starts.
+	// Default: all pods, including the launcher.
 	// +optional
 	MinAvailable *int32 `json:"minAvailable,omitempty"`
 
@@ -205,8 +201,8 @@ type SchedulingPolicy struct {
 	// +optional
 	Queue string `json:"queue,omitempty"`
 
-	// minResources that must be free before any pod starts. If not set: the sum
-	// of what the pods ask for.
+	// minResources that must be free before any pod starts. Default: the sum of the
+	// requests of the pods.
 	// +optional
 	MinResources *corev1.ResourceList `json:"minResources,omitempty"`
 
@@ -214,13 +210,13 @@ type SchedulingPolicy struct {
 	// +optional
 	PriorityClass string `json:"priorityClass,omitempty"`
 
-	// scheduleTimeoutSeconds is how long the pods may wait for their places
-	// before the job is failed. No limit if not set, or 0.
+	// scheduleTimeoutSeconds is how long the pods may wait to be scheduled before the
+	// job fails. Default: 0, which is no limit.
 	// +optional
 	ScheduleTimeoutSeconds *int32 `json:"scheduleTimeoutSeconds,omitempty"`
 }
 
-// LauncherCreationPolicy says when the launcher starts.
+// LauncherCreationPolicy selects when the launcher starts.
 type LauncherCreationPolicy string
 
 const (

@@ -44,8 +44,8 @@ var patience = Patience{Image: 5 * time.Minute, Quota: time.Minute, Restart: 10 
 // scene is a job, its object as the API server has it, and what is seen of it.
 type scene struct {
 	t        testing.TB
-	made     *job.Job
-	seen     Observed
+	job      *job.Job
+	observed Observed
 	trainJob v2alpha1.TrainJob
 	mpiJob   v2beta1.MPIJob
 	// free is what a count of nodes would come to, and coming whether there will
@@ -68,12 +68,12 @@ func newScene(t testing.TB, kind job.Kind, workers int32, options ...option) *sc
 			Resources: corev1.ResourceRequirements{Limits: corev1.ResourceList{corev1.ResourceMemory: resource.MustParse(memory)}},
 		}}}}
 	}
-	scene := &scene{t: t, made: &job.Job{
+	scene := &scene{t: t, job: &job.Job{
 		Kind: kind, Namespace: "team", Name: "train", UID: "b7", Slots: 2,
 		Launcher: job.Role{Replicas: 1, Template: template("1Gi")}, Worker: job.Role{Replicas: workers, Template: template("4Gi")},
 		Gang: job.Gang{MinMember: workers + 1, TimeoutSeconds: 300},
 	}}
-	scene.seen = Observed{Now: at(present), Patience: patience, GangWords: "The scheduler places them one by one."}
+	scene.observed = Observed{Now: at(present), Patience: patience, GangWords: "The scheduler places them one by one."}
 	scene.trainJob.CreationTimestamp, scene.mpiJob.CreationTimestamp = stamp(submitted), stamp(submitted)
 	for _, option := range options {
 		option(scene)
@@ -94,40 +94,40 @@ func startedScene(t testing.TB, kind job.Kind, state podOption, options ...optio
 	return scene
 }
 
-func (scene *scene) addPods(state podOption) {
-	scene.seen.Workload.Exists = true
-	scene.seen.Launchers = []*corev1.Pod{scene.newPod(training.RoleLauncher, 0, state)}
-	scene.seen.Workers = nil
-	for index := range scene.made.Worker.Replicas {
-		scene.seen.Workers = append(scene.seen.Workers, scene.newPod(training.RoleWorker, index, state))
+func (sc *scene) addPods(state podOption) {
+	sc.observed.Workload.Exists = true
+	sc.observed.Launchers = []*corev1.Pod{sc.newPod(training.RoleLauncher, 0, state)}
+	sc.observed.Workers = nil
+	for index := range sc.job.Worker.Replicas {
+		sc.observed.Workers = append(sc.observed.Workers, sc.newPod(training.RoleWorker, index, state))
 	}
 }
 
 // podName is the name of a pod of the present start.
-func (scene *scene) podName(role string, index int32) string {
-	return plan.PodName(scene.made, role, index, scene.start)
+func (sc *scene) podName(role string, index int32) string {
+	return plan.PodName(sc.job, role, index, sc.start)
 }
 
 // expand puts the names of pods into a text: {launcher}, {worker 1}, {initializer}.
-func (scene *scene) expand(text string) string {
-	text = strings.ReplaceAll(text, "{launcher}", scene.podName(training.RoleLauncher, 0))
-	text = strings.ReplaceAll(text, "{initializer}", scene.podName(training.RoleInitializer, 0))
+func (sc *scene) expand(text string) string {
+	text = strings.ReplaceAll(text, "{launcher}", sc.podName(training.RoleLauncher, 0))
+	text = strings.ReplaceAll(text, "{initializer}", sc.podName(training.RoleInitializer, 0))
 	for index := range int32(5) {
-		text = strings.ReplaceAll(text, fmt.Sprintf("{worker %d}", index), scene.podName(training.RoleWorker, index))
+		text = strings.ReplaceAll(text, fmt.Sprintf("{worker %d}", index), sc.podName(training.RoleWorker, index))
 	}
 	return text
 }
 
 // newPod is a pod as the API server has it when it was just created.
-func (scene *scene) newPod(role string, index int32, options ...podOption) *corev1.Pod {
-	template := scene.made.Worker.Template
+func (sc *scene) newPod(role string, index int32, options ...podOption) *corev1.Pod {
+	template := sc.job.Worker.Template
 	if role == training.RoleLauncher {
-		template = scene.made.Launcher.Template
+		template = sc.job.Launcher.Template
 	}
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: "team", Name: scene.podName(role, index), UID: types.UID(scene.podName(role, index)), CreationTimestamp: stamp(created),
-			Labels: plan.RoleSelector(scene.made, role),
+			Namespace: "team", Name: sc.podName(role, index), UID: types.UID(sc.podName(role, index)), CreationTimestamp: stamp(created),
+			Labels: plan.RoleSelector(sc.job, role),
 		},
 		Spec:   *template.Spec.DeepCopy(),
 		Status: corev1.PodStatus{Phase: corev1.PodPending},
@@ -135,12 +135,12 @@ func (scene *scene) newPod(role string, index int32, options ...podOption) *core
 	if role == training.RoleInitializer {
 		pod.Spec.Containers[0].Name, pod.Spec.RestartPolicy = "dataset", corev1.RestartPolicyOnFailure
 	}
-	pod.Labels[training.LabelRestart] = strconv.Itoa(int(scene.start))
+	pod.Labels[training.LabelRestart] = strconv.Itoa(int(sc.start))
 	switch role {
 	case training.RoleLauncher:
-		pod.Spec.Hostname = plan.NamesOf(scene.made).LauncherHost
+		pod.Spec.Hostname = plan.NamesOf(sc.job).LauncherHost
 	case training.RoleWorker:
-		pod.Spec.Hostname = plan.WorkerHost(scene.made, index)
+		pod.Spec.Hostname = plan.WorkerHost(sc.job, index)
 	}
 	for _, option := range options {
 		option(pod)
@@ -148,17 +148,17 @@ func (scene *scene) newPod(role string, index int32, options ...podOption) *core
 	return pod
 }
 
-func (scene *scene) launcher(options ...podOption) *corev1.Pod {
-	return change(scene.seen.Launchers[len(scene.seen.Launchers)-1], options)
+func (sc *scene) launcher(options ...podOption) *corev1.Pod {
+	return change(sc.observed.Launchers[len(sc.observed.Launchers)-1], options)
 }
 
-func (scene *scene) worker(index int, options ...podOption) *corev1.Pod {
-	return change(scene.seen.Workers[index], options)
+func (sc *scene) worker(index int, options ...podOption) *corev1.Pod {
+	return change(sc.observed.Workers[index], options)
 }
 
 // everyPod changes all pods of launcher and workers.
-func (scene *scene) everyPod(options ...podOption) {
-	for _, pods := range [][]*corev1.Pod{scene.seen.Launchers, scene.seen.Workers} {
+func (sc *scene) everyPod(options ...podOption) {
+	for _, pods := range [][]*corev1.Pod{sc.observed.Launchers, sc.observed.Workers} {
 		for _, pod := range pods {
 			change(pod, options)
 		}
@@ -173,55 +173,55 @@ func change(pod *corev1.Pod, options []podOption) *corev1.Pod {
 }
 
 // previous is what the object's status says.
-func (scene *scene) previous() Previous {
-	if scene.made.Kind == job.KindMPIJob {
-		return FromMPIJob(&scene.mpiJob)
+func (sc *scene) previous() Previous {
+	if sc.job.Kind == job.KindMPIJob {
+		return FromMPIJob(&sc.mpiJob)
 	}
-	return FromTrainJob(&scene.trainJob)
+	return FromTrainJob(&sc.trainJob)
 }
 
 // look is the verdict, once everything that it asks for was found out: what the
 // operator does.
-func (scene *scene) look() Verdict {
-	scene.t.Helper()
-	scene.asked = nil
+func (sc *scene) look() Verdict {
+	sc.t.Helper()
+	sc.asked = nil
 	for range 4 {
-		verdict := Of(scene.made, scene.previous(), scene.seen)
+		verdict := Of(sc.job, sc.previous(), sc.observed)
 		switch verdict.Ask {
 		case AskNothing:
 			return verdict
 		case AskConfirmation:
-			scene.seen.Confirmed = true
+			sc.observed.Confirmed = true
 		case AskNodes:
-			if scene.coming && !scene.seen.ScaleUp {
-				scene.seen.ScaleUp = true
+			if sc.coming && !sc.observed.ScaleUp {
+				sc.observed.ScaleUp = true
 			} else {
-				scene.seen.FreeNodes = &NodeCount{Fitting: scene.free, Asked: scene.free, Free: scene.free}
+				sc.observed.FreeNodes = &NodeCount{Fitting: sc.free, Asked: sc.free, Free: sc.free}
 			}
 		}
-		scene.asked = append(scene.asked, verdict.Ask)
+		sc.asked = append(sc.asked, verdict.Ask)
 	}
-	scene.t.Fatalf("asks for ever: %v", scene.asked)
+	sc.t.Fatalf("asks for ever: %v", sc.asked)
 	return Verdict{}
 }
 
 // settle looks and writes the verdict down, as the API server would store it.
-func (scene *scene) settle() Verdict {
-	scene.t.Helper()
-	verdict := scene.look()
-	scene.store(&verdict)
+func (sc *scene) settle() Verdict {
+	sc.t.Helper()
+	verdict := sc.look()
+	sc.store(&verdict)
 	return verdict
 }
 
-func (scene *scene) store(verdict *Verdict) {
-	now := metav1.Time{Time: scene.seen.Now}
-	if scene.made.Kind == job.KindMPIJob {
-		verdict.MPIJobStatus(scene.made, &scene.mpiJob.Status, 1, now)
-		scene.mpiJob = stored(scene.t, scene.mpiJob)
+func (sc *scene) store(verdict *Verdict) {
+	now := metav1.Time{Time: sc.observed.Now}
+	if sc.job.Kind == job.KindMPIJob {
+		verdict.MPIJobStatus(sc.job, &sc.mpiJob.Status, 1, now)
+		sc.mpiJob = stored(sc.t, sc.mpiJob)
 		return
 	}
-	verdict.TrainJobStatus(scene.made, &scene.trainJob.Status, 1, now)
-	scene.trainJob = stored(scene.t, scene.trainJob)
+	verdict.TrainJobStatus(sc.job, &sc.trainJob.Status, 1, now)
+	sc.trainJob = stored(sc.t, sc.trainJob)
 }
 
 // stored is an object after it was in the API server: with times in seconds.
@@ -238,21 +238,21 @@ func stored[T any](t testing.TB, object T) (read T) {
 }
 
 // after moves the clock and looks as the operator does: at the cache first.
-func (scene *scene) after(second float64) {
-	scene.seen.Now, scene.seen.Confirmed, scene.seen.FreeNodes, scene.seen.ScaleUp = at(second), false, nil, false
+func (sc *scene) after(second float64) {
+	sc.observed.Now, sc.observed.Confirmed, sc.observed.FreeNodes, sc.observed.ScaleUp = at(second), false, nil, false
 }
 
 // condition is one of the object's conditions as text: status, reason, message.
-func (scene *scene) condition(kind string) string {
-	if scene.made.Kind == job.KindMPIJob {
-		for _, condition := range scene.mpiJob.Status.Conditions {
+func (sc *scene) condition(kind string) string {
+	if sc.job.Kind == job.KindMPIJob {
+		for _, condition := range sc.mpiJob.Status.Conditions {
 			if string(condition.Type) == kind {
 				return fmt.Sprintf("%s %s: %s", condition.Status, condition.Reason, condition.Message)
 			}
 		}
 		return ""
 	}
-	for _, condition := range scene.trainJob.Status.Conditions {
+	for _, condition := range sc.trainJob.Status.Conditions {
 		if condition.Type == kind {
 			return fmt.Sprintf("%s %s: %s", condition.Status, condition.Reason, condition.Message)
 		}
@@ -261,25 +261,25 @@ func (scene *scene) condition(kind string) string {
 }
 
 func backoffLimit(limit int32) option {
-	return func(scene *scene) { scene.made.Lifetime.BackoffLimit = limit }
+	return func(scene *scene) { scene.job.Lifetime.BackoffLimit = limit }
 }
 
 func deadline(seconds int64) option {
-	return func(scene *scene) { scene.made.Lifetime.ActiveDeadlineSeconds = &seconds }
+	return func(scene *scene) { scene.job.Lifetime.ActiveDeadlineSeconds = &seconds }
 }
 
 func timeToLive(seconds int32) option {
-	return func(scene *scene) { scene.made.Lifetime.TTLSecondsAfterFinished = &seconds }
+	return func(scene *scene) { scene.job.Lifetime.TTLSecondsAfterFinished = &seconds }
 }
 
 func initialized(scene *scene) {
-	scene.made.Initializer = &job.Initializer{Dataset: &job.Source{URI: "s3://data/set"}, ClaimName: "data"}
+	scene.job.Initializer = &job.Initializer{Dataset: &job.Source{URI: "s3://data/set"}, ClaimName: "data"}
 }
 
 // restartPolicies are those of launcher and workers.
 func restartPolicies(launcher, worker corev1.RestartPolicy) option {
 	return func(scene *scene) {
-		scene.made.Launcher.Template.Spec.RestartPolicy, scene.made.Worker.Template.Spec.RestartPolicy = launcher, worker
+		scene.job.Launcher.Template.Spec.RestartPolicy, scene.job.Worker.Template.Spec.RestartPolicy = launcher, worker
 	}
 }
 

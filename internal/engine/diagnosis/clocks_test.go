@@ -24,8 +24,8 @@ func TestNextCheck(t *testing.T) {
 		"a job that runs, with a deadline":        {runs, []option{deadline(1000)}, func(*scene) {}, placed + 1000 - present},
 		"pods that wait for a place":              {nothing, nil, func(*scene) {}, float64(ofGang - present)},
 		"the last of them came later":             {nothing, nil, happensTo(createdAt(11)), float64(ofGang - present)},
-		"pods that wait, of which one is missing": {nothing, nil, func(scene *scene) { scene.seen.Workers = scene.seen.Workers[:1]; scene.forgetPods() }, float64(ofGang - present)},
-		"scheduled pods, of which one is missing": {places, nil, func(scene *scene) { scene.seen.Workers = scene.seen.Workers[:1]; scene.forgetPods() }, float64(ofGang - present)},
+		"pods that wait, of which one is missing": {nothing, nil, func(scene *scene) { scene.observed.Workers = scene.observed.Workers[:1]; scene.forgetPods() }, float64(ofGang - present)},
+		"scheduled pods, of which one is missing": {places, nil, func(scene *scene) { scene.observed.Workers = scene.observed.Workers[:1]; scene.forgetPods() }, float64(ofGang - present)},
 		"pods that wait as long as they must":     {nothing, []option{gangTimeout(0)}, func(*scene) {}, 0},
 		"a deadline before there are places":      {nothing, []option{deadline(10)}, func(*scene) {}, float64(ofGang - present)},
 		"an image that does not come":             {places, nil, happensTo(waits("ErrImagePull", "")), impatient - present},
@@ -59,7 +59,7 @@ func TestNextCheck(t *testing.T) {
 }
 
 func gangTimeout(seconds int32) option {
-	return func(scene *scene) { scene.made.Gang.TimeoutSeconds = seconds }
+	return func(scene *scene) { scene.job.Gang.TimeoutSeconds = seconds }
 }
 
 // afterInit is a pod whose init container took its time.
@@ -109,12 +109,12 @@ func TestGangTimeout(t *testing.T) {
 			}
 			// The last pod may have got its place a moment ago.
 			scene.after(created + 300)
-			if verdict := Of(scene.made, scene.previous(), scene.seen); verdict.Ask != AskConfirmation || hasEnded(verdict) {
+			if verdict := Of(scene.job, scene.previous(), scene.observed); verdict.Ask != AskConfirmation || hasEnded(verdict) {
 				t.Errorf("it asks for %q and is %s", verdict.Ask, verdict.Phase)
 			}
-			confirmed := scene.seen
+			confirmed := scene.observed
 			confirmed.Confirmed = true
-			if verdict := Of(scene.made, scene.previous(), confirmed); verdict.Ask != AskNodes || hasEnded(verdict) {
+			if verdict := Of(scene.job, scene.previous(), confirmed); verdict.Ask != AskNodes || hasEnded(verdict) {
 				t.Errorf("then it asks for %q and is %s", verdict.Ask, verdict.Phase)
 			}
 			// More nodes are coming: for an hour from when the pods were there.
@@ -138,7 +138,7 @@ func TestGangTimeout(t *testing.T) {
 func TestScaleUpShortensNothing(t *testing.T) {
 	scene := startedScene(t, job.KindTrainJob, withoutPlace(noGPUs), gangTimeout(7200))
 	scene.after(created + 7199)
-	scene.seen.ScaleUp = true
+	scene.observed.ScaleUp = true
 	if verdict := scene.settle(); hasEnded(verdict) {
 		t.Errorf("%s: %s", verdict.Phase, verdict.FailureMessage)
 	}
@@ -163,19 +163,22 @@ func TestNoGangTimeout(t *testing.T) {
 // comes only when they are ready.
 func TestALauncherThatComesLaterIsNotWaitedFor(t *testing.T) {
 	for workers, happen := range map[int32]func(*scene){
-		2: func(scene *scene) { scene.addPods(places); scene.seen.Launchers, scene.seen.Workload = nil, Workload{} },
+		2: func(scene *scene) {
+			scene.addPods(places)
+			scene.observed.Launchers, scene.observed.Workload = nil, Workload{}
+		},
 		0: func(*scene) {},
 	} {
-		scene := newScene(t, job.KindMPIJob, workers, func(scene *scene) { scene.made.LauncherWaits = true })
+		scene := newScene(t, job.KindMPIJob, workers, func(scene *scene) { scene.job.LauncherWaits = true })
 		happen(scene)
 		scene.after(1000)
 		if verdict := scene.settle(); hasEnded(verdict) || len(scene.asked) > 0 {
 			t.Errorf("%d workers: it asks for %v and is %s: %s", workers, scene.asked, verdict.Phase, verdict.FailureMessage)
 		}
 	}
-	scene := newScene(t, job.KindMPIJob, 2, func(scene *scene) { scene.made.LauncherWaits = true })
+	scene := newScene(t, job.KindMPIJob, 2, func(scene *scene) { scene.job.LauncherWaits = true })
 	scene.addPods(withoutPlace(noGPUs))
-	scene.seen.Launchers, scene.seen.Workload = nil, Workload{}
+	scene.observed.Launchers, scene.observed.Workload = nil, Workload{}
 	scene.after(1000)
 	if verdict := scene.settle(); verdict.FailureReason != training.FailureGangSchedulingTimeout {
 		t.Errorf("workers without a place are %s", verdict.Phase)
@@ -186,14 +189,14 @@ func TestALauncherThatComesLaterIsNotWaitedFor(t *testing.T) {
 func TestNoClockRunsWhileSuspended(t *testing.T) {
 	for _, kind := range kinds {
 		scene := startedScene(t, kind, withoutPlace(noGPUs), deadline(10))
-		scene.made.Suspended = true
+		scene.job.Suspended = true
 		scene.after(5000)
 		if verdict := scene.settle(); hasEnded(verdict) || verdict.NextCheck != 0 || len(scene.asked) > 0 {
 			t.Errorf("%s: it is %s, asks for %v and is looked at in %s", kind, verdict.Phase, scene.asked, verdict.NextCheck)
 		}
 	}
 	scene := runningScene(t, job.KindTrainJob, deadline(100))
-	scene.seen.Workload.Suspended = true
+	scene.observed.Workload.Suspended = true
 	scene.after(5000)
 	if verdict := scene.settle(); hasEnded(verdict) || verdict.NextCheck != 0 {
 		t.Errorf("held by a queue it is %s and is looked at in %s", verdict.Phase, verdict.NextCheck)
@@ -203,19 +206,19 @@ func TestNoClockRunsWhileSuspended(t *testing.T) {
 func TestExpired(t *testing.T) {
 	for _, kind := range kinds {
 		scene := runningScene(t, kind, timeToLive(100))
-		if Expired(scene.made, scene.previous(), at(100000)) {
+		if Expired(scene.job, scene.previous(), at(100000)) {
 			t.Errorf("%s: a job that runs does not go", kind)
 		}
 		// The node's clock is behind: it is not what the time to live is counted by.
 		scene.launcher(exits(0, "", "", 50))
 		scene.settle()
 		for second, want := range map[float64]bool{150: false, present + 99: false, present + 100: true, 5000: true} {
-			if got := Expired(scene.made, scene.previous(), at(second)); got != want {
+			if got := Expired(scene.job, scene.previous(), at(second)); got != want {
 				t.Errorf("%s: at %v it is expired: %v", kind, second, got)
 			}
 		}
-		scene.made.Lifetime.TTLSecondsAfterFinished = nil
-		if Expired(scene.made, scene.previous(), at(100000)) {
+		scene.job.Lifetime.TTLSecondsAfterFinished = nil
+		if Expired(scene.job, scene.previous(), at(100000)) {
 			t.Errorf("%s: a job without a time to live goes", kind)
 		}
 	}

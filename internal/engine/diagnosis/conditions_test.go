@@ -18,13 +18,13 @@ import (
 )
 
 // conditions are all conditions of the object, as text.
-func (scene *scene) conditions() map[string]string {
+func (sc *scene) conditions() map[string]string {
 	found := map[string]string{}
-	for _, condition := range scene.trainJob.Status.Conditions {
-		found[condition.Type] = scene.condition(condition.Type)
+	for _, condition := range sc.trainJob.Status.Conditions {
+		found[condition.Type] = sc.condition(condition.Type)
 	}
-	for _, condition := range scene.mpiJob.Status.Conditions {
-		found[string(condition.Type)] = scene.condition(string(condition.Type))
+	for _, condition := range sc.mpiJob.Status.Conditions {
+		found[string(condition.Type)] = sc.condition(string(condition.Type))
 	}
 	return found
 }
@@ -36,7 +36,7 @@ var life = []struct {
 	train, mpiJob map[string]string
 }{
 	{
-		name: "suspended", happen: func(scene *scene) { scene.made.Suspended = true },
+		name: "suspended", happen: func(scene *scene) { scene.job.Suspended = true },
 		train: map[string]string{
 			"GangScheduling":   "False Suspended: The job is suspended and has no pods",
 			"WorkersReady":     "False Suspended: The job is suspended and has no pods",
@@ -53,7 +53,7 @@ var life = []struct {
 		},
 	},
 	{
-		name: "resumed", happen: func(scene *scene) { scene.made.Suspended = false },
+		name: "resumed", happen: func(scene *scene) { scene.job.Suspended = false },
 		train: map[string]string{
 			"GangScheduling":   "False CreatingPods: 0 of 3 pods exist, 0 placed",
 			"WorkersReady":     "False Waiting: 0 of 2 workers are ready. Worker 0 has no pod",
@@ -204,7 +204,7 @@ func TestReplicaStatuses(t *testing.T) {
 	want[v2beta1.MPIReplicaTypeWorker].LabelSelector = theirs
 	scene.settle()
 	check("with a selector of an older operator")
-	scene.made.Suspended = true
+	scene.job.Suspended = true
 	scene.everyPod(deleted(55))
 	scene.settle()
 	check("suspended, and all pods are still going")
@@ -212,12 +212,12 @@ func TestReplicaStatuses(t *testing.T) {
 		t.Errorf("Kueue would take it as ready when it is resumed: %s", running)
 	}
 	scene.worker(0, exits(143, "Error", "", 56))
-	scene.seen.Launchers = nil
+	scene.observed.Launchers = nil
 	scene.settle()
 	want[v2beta1.MPIReplicaTypeLauncher].Active = 0
 	want[v2beta1.MPIReplicaTypeWorker].Active, want[v2beta1.MPIReplicaTypeWorker].Failed = 1, 1
 	check("suspended, and one worker is still going")
-	scene.seen.Workers = nil
+	scene.observed.Workers = nil
 	scene.settle()
 	want[v2beta1.MPIReplicaTypeWorker].Active, want[v2beta1.MPIReplicaTypeWorker].Failed = 0, 0
 	check("suspended, and all pods are gone")
@@ -232,7 +232,7 @@ func TestReplicaStatusesAfterTheEnd(t *testing.T) {
 		t.Errorf("workers %+v", worker)
 	}
 	before := scene.conditions()
-	scene.seen.Workers = nil
+	scene.observed.Workers = nil
 	scene.settle()
 	launcher, worker := scene.mpiJob.Status.ReplicaStatuses[v2beta1.MPIReplicaTypeLauncher], scene.mpiJob.Status.ReplicaStatuses[v2beta1.MPIReplicaTypeWorker]
 	if launcher.Succeeded != 1 || launcher.Active != 0 || worker.Active != 0 {
@@ -242,7 +242,7 @@ func TestReplicaStatusesAfterTheEnd(t *testing.T) {
 		t.Errorf("conditions (-before +after):\n%s", diff)
 	}
 	// What has ended has ended, whether or not it is still there.
-	scene.seen.Launchers = nil
+	scene.observed.Launchers = nil
 	scene.settle()
 	if launcher := scene.mpiJob.Status.ReplicaStatuses[v2beta1.MPIReplicaTypeLauncher]; launcher.Succeeded != 1 || launcher.Active != 0 {
 		t.Errorf("launcher %+v, after its pod was deleted", launcher)
@@ -303,7 +303,7 @@ func TestObstacles(t *testing.T) {
 	obstacle := Answer{Reason: "NoGangScheduler", Message: "This cluster has no Volcano. Install it."}
 	for _, kind := range kinds {
 		scene := newScene(t, kind, 2)
-		scene.seen.Obstacle = &obstacle
+		scene.observed.Obstacle = &obstacle
 		verdict := scene.settle()
 		if verdict.Waiting != obstacle || verdict.Gang != obstacle || verdict.NextCheck != obstaclePatience || verdict.Phase != training.PhasePending {
 			t.Errorf("%s: %+v", kind, verdict)
@@ -312,12 +312,12 @@ func TestObstacles(t *testing.T) {
 		if verdict = scene.settle(); verdict.Waiting != obstacle || verdict.NextCheck != obstaclePatience {
 			t.Errorf("%s with an initializer waits for %+v", kind, verdict.Waiting)
 		}
-		scene.seen.Initializers = []*corev1.Pod{scene.newPod(training.RoleInitializer, 0, runs)}
+		scene.observed.Initializers = []*corev1.Pod{scene.newPod(training.RoleInitializer, 0, runs)}
 		if verdict = scene.settle(); verdict.Waiting.Reason != "Initializing" {
 			t.Errorf("%s whose initializer is there waits for %+v", kind, verdict.Waiting)
 		}
-		scene.made.Initializer = nil
-		scene.seen.Workload.Exists = true
+		scene.job.Initializer = nil
+		scene.observed.Workload.Exists = true
 		if verdict = scene.settle(); verdict.Waiting != obstacle {
 			t.Errorf("%s that has no pods yet waits for %+v", kind, verdict.Waiting)
 		}
@@ -327,8 +327,8 @@ func TestObstacles(t *testing.T) {
 		}
 		overdue := startedScene(t, kind, runs, deadline(100))
 		overdue.after(200)
-		overdue.seen.Workload.Exists, overdue.seen.Confirmed, overdue.seen.Obstacle = true, true, &obstacle
-		overdue.seen.Workers = overdue.seen.Workers[:0]
+		overdue.observed.Workload.Exists, overdue.observed.Confirmed, overdue.observed.Obstacle = true, true, &obstacle
+		overdue.observed.Workers = overdue.observed.Workers[:0]
 		overdue.forgetPods()
 		if verdict = overdue.settle(); verdict.Phase != training.PhaseFailed || verdict.NextCheck != 0 || verdict.Waiting == obstacle {
 			t.Errorf("%s whose time is up is %s, looks again in %s and waits for %+v", kind, verdict.Phase, verdict.NextCheck, verdict.Waiting)

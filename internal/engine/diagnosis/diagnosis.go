@@ -35,8 +35,8 @@ type Previous struct {
 }
 
 // Finished tells whether the job has ended.
-func (previous *Previous) Finished() bool {
-	return previous.Phase == training.PhaseSucceeded || previous.Phase == training.PhaseFailed
+func (p *Previous) Finished() bool {
+	return p.Phase == training.PhaseSucceeded || p.Phase == training.PhaseFailed
 }
 
 // Observed is what is seen of a job.
@@ -142,8 +142,8 @@ type Answer struct {
 type Counts struct{ Active, Ready, Succeeded, Failed int32 }
 
 // Of is the verdict on a job.
-func Of(made *job.Job, previous Previous, seen Observed) Verdict {
-	view := newView(made, &previous, &seen)
+func Of(j *job.Job, previous Previous, observed Observed) Verdict {
+	view := newView(j, &previous, &observed)
 	if previous.Finished() {
 		return view.finishedBefore(previous)
 	}
@@ -166,26 +166,26 @@ func Of(made *job.Job, previous Previous, seen Observed) Verdict {
 
 // redact takes secrets out of all that is told. Most of it is ours; but Kubernetes, the
 // API server and the job's own programs are quoted, and they quote commands and values.
-func (verdict *Verdict) redact() {
+func (vd *Verdict) redact() {
 	texts := []*string{
-		&verdict.FailureMessage, &verdict.Gang.Message, &verdict.LauncherReady.Message, &verdict.WorkersReady.Message, &verdict.Suspension.Message, &verdict.Waiting.Message,
+		&vd.FailureMessage, &vd.Gang.Message, &vd.LauncherReady.Message, &vd.WorkersReady.Message, &vd.Suspension.Message, &vd.Waiting.Message,
 	}
-	if verdict.LauncherPodStatus != nil {
-		texts = append(texts, &verdict.LauncherPodStatus.Message)
+	if vd.LauncherPodStatus != nil {
+		texts = append(texts, &vd.LauncherPodStatus.Message)
 	}
-	for i := range verdict.WorkerPodStatuses {
-		texts = append(texts, &verdict.WorkerPodStatuses[i].Message)
+	for i := range vd.WorkerPodStatuses {
+		texts = append(texts, &vd.WorkerPodStatuses[i].Message)
 	}
 	// Both may be those of the status, which is not ours to change.
-	if verdict.Restart != nil {
-		verdict.Restart = verdict.Restart.DeepCopy()
-		texts = append(texts, &verdict.Restart.Message)
+	if vd.Restart != nil {
+		vd.Restart = vd.Restart.DeepCopy()
+		texts = append(texts, &vd.Restart.Message)
 	}
-	if verdict.QuotaWait != nil {
-		verdict.QuotaWait = verdict.QuotaWait.DeepCopy()
-		texts = append(texts, &verdict.QuotaWait.Message)
+	if vd.QuotaWait != nil {
+		vd.QuotaWait = vd.QuotaWait.DeepCopy()
+		texts = append(texts, &vd.QuotaWait.Message)
 	}
-	if process := verdict.FailedProcess; process != nil {
+	if process := vd.FailedProcess; process != nil {
 		texts = append(texts, &process.Error)
 		process.LastLines = mpi.SafeLines(strings.Split(redact.Text(strings.Join(process.LastLines, "\n")), "\n"))
 	}
@@ -198,47 +198,47 @@ func (verdict *Verdict) redact() {
 
 // finishedBefore keeps everything as it was said; only the life that is left is
 // counted.
-func (view *view) finishedBefore(previous Previous) Verdict {
+func (v *view) finishedBefore(previous Previous) Verdict {
 	verdict := Verdict{
 		Progress: previous.Progress, StartTime: previous.StartTime, CompletionTime: previous.CompletionTime, Stage: plan.Finished,
 	}
-	verdict.Launcher, verdict.Worker = view.counts()
-	if view.job.Lifetime.TTLSecondsAfterFinished != nil {
-		verdict.NextCheck = atLeastNow(expiry(view.job, previous).Sub(view.seen.Now))
+	verdict.Launcher, verdict.Worker = v.counts()
+	if v.job.Lifetime.TTLSecondsAfterFinished != nil {
+		verdict.NextCheck = atLeastNow(expiry(v.job, previous).Sub(v.observed.Now))
 	}
 	return verdict
 }
 
 // Expired tells whether a job that has ended is to be deleted.
-func Expired(made *job.Job, previous Previous, now time.Time) bool {
-	return made.Lifetime.TTLSecondsAfterFinished != nil && previous.Finished() && !now.Before(expiry(made, previous))
+func Expired(j *job.Job, previous Previous, now time.Time) bool {
+	return j.Lifetime.TTLSecondsAfterFinished != nil && previous.Finished() && !now.Before(expiry(j, previous))
 }
 
 // expiry counts from when the end was stored. The completion time is a node's, and its
 // clock may be wrong: a job must not be deleted before its user can have seen its end.
-func expiry(made *job.Job, previous Previous) time.Time {
-	return previous.EndStored.Add(time.Duration(*made.Lifetime.TTLSecondsAfterFinished) * time.Second)
+func expiry(j *job.Job, previous Previous) time.Time {
+	return previous.EndStored.Add(time.Duration(*j.Lifetime.TTLSecondsAfterFinished) * time.Second)
 }
 
 // stage is where the job stands, as far as its objects are concerned.
-func (view *view) stage(previous Previous) plan.Stage {
-	seen := view.seen
-	hasPods := len(seen.Launchers)+len(seen.Workers) > 0
+func (v *view) stage(previous Previous) plan.Stage {
+	observed := v.observed
+	hasPods := len(observed.Launchers)+len(observed.Workers) > 0
 	switch {
 	// A launcher that was done before anybody stopped it is done.
-	case view.exitedWell() && !view.wasStopped():
+	case v.exitedWell() && !v.wasStopped():
 		return plan.Active
-	case view.job.Suspended:
+	case v.job.Suspended:
 		return plan.Suspended
-	case view.heldByQueue(), previous.Queued && hasPods, view.yields(previous):
+	case v.heldByQueue(), previous.Queued && hasPods, v.yields(previous):
 		return plan.Held
 	// What was created before the suspension must be gone before anything is
 	// created again.
-	case previous.Suspended && !previous.Queued && (hasPods || len(seen.Initializers) > 0 || seen.Workload.Exists):
+	case previous.Suspended && !previous.Queued && (hasPods || len(observed.Initializers) > 0 || observed.Workload.Exists):
 		return plan.Suspended
-	case view.mustWaitForRestart(previous):
+	case v.mustWaitForRestart(previous):
 		return plan.Restarting
-	case view.job.Initializer != nil && !view.hasFetched() && !seen.Workload.Exists:
+	case v.job.Initializer != nil && !v.hasFetched() && !observed.Workload.Exists:
 		return plan.Initializing
 	default:
 		return plan.Active
@@ -246,13 +246,13 @@ func (view *view) stage(previous Previous) plan.Stage {
 }
 
 // heldByQueue tells whether a queue keeps the job from having pods.
-func (view *view) heldByQueue() bool {
-	return view.seen.Workload.Exists && view.seen.Workload.Suspended
+func (v *view) heldByQueue() bool {
+	return v.observed.Workload.Exists && v.observed.Workload.Suspended
 }
 
 // hasFetched tells whether the initializer is done.
-func (view *view) hasFetched() bool {
-	return slices.ContainsFunc(view.seen.Initializers, func(pod *corev1.Pod) bool { return pod.Status.Phase == corev1.PodSucceeded })
+func (v *view) hasFetched() bool {
+	return slices.ContainsFunc(v.observed.Initializers, func(pod *corev1.Pod) bool { return pod.Status.Phase == corev1.PodSucceeded })
 }
 
 // reasonQueued surfaces when a queue holds a job back.
@@ -270,36 +270,36 @@ func Hindered(previous Previous, obstacle Answer) Verdict {
 	return verdict
 }
 
-func (verdict *Verdict) hinder(obstacle Answer) {
-	verdict.Waiting, verdict.Gang = obstacle, obstacle
-	for _, answer := range []*Answer{&verdict.WorkersReady, &verdict.LauncherReady} {
+func (vd *Verdict) hinder(obstacle Answer) {
+	vd.Waiting, vd.Gang = obstacle, obstacle
+	for _, answer := range []*Answer{&vd.WorkersReady, &vd.LauncherReady} {
 		if answer.Reason == "" {
 			*answer = obstacle
 		}
 	}
-	verdict.checkIn(obstaclePatience)
+	vd.checkIn(obstaclePatience)
 }
 
-func (verdict *Verdict) suspended(previous Previous) {
+func (vd *Verdict) suspended(previous Previous) {
 	suspension := Answer{Yes: true, Reason: "Suspended", Message: "The job is suspended and has no pods"}
-	if verdict.Launcher.Active+verdict.Worker.Active > 0 {
+	if vd.Launcher.Active+vd.Worker.Active > 0 {
 		suspension.Message = "The job is suspended; its pods are ending"
 	}
-	verdict.suspend(suspension, previous)
+	vd.suspend(suspension, previous)
 }
 
-func (verdict *Verdict) suspend(suspension Answer, previous Previous) {
-	verdict.Phase = training.PhasePending
-	verdict.wait(Answer{Reason: suspension.Reason, Message: suspension.Message})
-	verdict.Suspension = suspension
+func (vd *Verdict) suspend(suspension Answer, previous Previous) {
+	vd.Phase = training.PhasePending
+	vd.wait(Answer{Reason: suspension.Reason, Message: suspension.Message})
+	vd.Suspension = suspension
 	// What began before the suspension begins anew after it.
-	verdict.Timeline = keepSteps(previous.Timeline, training.StepSubmitted)
-	verdict.record(training.StepSubmitted, previous.Submitted.Time)
+	vd.Timeline = keepSteps(previous.Timeline, training.StepSubmitted)
+	vd.record(training.StepSubmitted, previous.Submitted.Time)
 }
 
 // wait is the one answer to all questions of a job that shall have no pods yet.
-func (verdict *Verdict) wait(answer Answer) {
-	verdict.Waiting, verdict.Gang, verdict.WorkersReady, verdict.LauncherReady = answer, answer, answer, answer
+func (vd *Verdict) wait(answer Answer) {
+	vd.Waiting, vd.Gang, vd.WorkersReady, vd.LauncherReady = answer, answer, answer, answer
 }
 
 func atLeastNow(duration time.Duration) time.Duration { return max(duration, time.Millisecond) }

@@ -45,32 +45,32 @@ const (
 
 // firstFailure is the first cause of a failure that the job will not recover
 // from; nil if there is none.
-func (view *view) firstFailure(previous Previous) *failure {
-	if refused := view.refusal(); refused != nil {
+func (v *view) firstFailure(previous Previous) *failure {
+	if refused := v.refusal(); refused != nil {
 		return refused
 	}
 	var failures []failure
-	for _, pod := range view.inOrder() {
-		if found := view.workerFailure(pod); found != nil {
+	for _, pod := range v.inOrder() {
+		if found := v.workerFailure(pod); found != nil {
 			failures = append(failures, *found)
 		}
 	}
-	if found := view.launcherFailure(); found != nil {
+	if found := v.launcherFailure(); found != nil {
 		failures = append(failures, *found)
 	}
 	if len(failures) == 0 {
-		return view.missing(previous)
+		return v.missing(previous)
 	}
 	first := slices.MinFunc(failures, func(a, b failure) int {
 		return cmp.Or(cmp.Compare(a.at.Unix(), b.at.Unix()), cmp.Compare(a.rank, b.rank))
 	})
 	// Whoever deletes the whole deletes its pods: then the whole is what to name.
-	if first.doubtful && !view.seen.Workload.Exists {
-		if missing := view.missing(previous); missing != nil {
+	if first.doubtful && !v.observed.Workload.Exists {
+		if missing := v.missing(previous); missing != nil {
 			return missing
 		}
 	}
-	if earlier := view.deletedBefore(&first, previous); earlier != nil {
+	if earlier := v.deletedBefore(&first, previous); earlier != nil {
 		return earlier
 	}
 	return &first
@@ -78,25 +78,25 @@ func (view *view) firstFailure(previous Previous) *failure {
 
 // deletedBefore is the failure by the worker that was deleted first, where the one
 // that is seen to have failed was deleted too, and may have ended before it.
-func (view *view) deletedBefore(first *failure, previous Previous) *failure {
+func (v *view) deletedBefore(first *failure, previous Previous) *failure {
 	if !first.doubtful || first.reason != training.FailureWorker || first.pod == nil || previous.Suspended {
 		return nil
 	}
 	isOfThisAttempt := func(status training.WorkerPodStatus) bool { return status.Name == first.pod.Name }
 	if slices.ContainsFunc(previous.WorkerPodStatuses, isOfThisAttempt) {
 		for _, status := range previous.WorkerPodStatuses {
-			if status.Name != "" && view.workers[status.Index] == nil {
+			if status.Name != "" && v.workers[status.Index] == nil {
 				return &failure{reason: training.FailureWorker, at: first.at, doubtful: true, restarts: first.restarts, cause: reasonDeleted,
 					message: fmt.Sprintf("Worker %d (pod %s) was deleted while the job ran. Start the job again.", status.Index, status.Name)}
 			}
 		}
 	}
-	deleted := slices.DeleteFunc(view.inOrder(), func(pod *corev1.Pod) bool { return pod.DeletionTimestamp == nil })
+	deleted := slices.DeleteFunc(v.inOrder(), func(pod *corev1.Pod) bool { return pod.DeletionTimestamp == nil })
 	earliest := slices.MinFunc(append(deleted, first.pod), compareDeletions)
 	if earliest == first.pod {
 		return nil
 	}
-	return &failure{reason: training.FailureWorker, at: first.at, doubtful: true, restarts: first.restarts, pod: earliest, cause: reasonDeleted, message: view.sentence(deletion(earliest))}
+	return &failure{reason: training.FailureWorker, at: first.at, doubtful: true, restarts: first.restarts, pod: earliest, cause: reasonDeleted, message: v.sentence(deletion(earliest))}
 }
 
 // compareDeletions orders deletions of the same second by what was written last of
@@ -113,12 +113,12 @@ func compareDeletions(a, b *corev1.Pod) int {
 }
 
 // refusal is the failure of a job one of whose pods the API server did not take.
-func (view *view) refusal() *failure {
-	refused := view.seen.Refusal
+func (v *view) refusal() *failure {
+	refused := v.observed.Refusal
 	if refused == nil || refused.Quota {
 		return nil
 	}
-	found := &failure{at: view.seen.Now, reason: training.FailureLauncher}
+	found := &failure{at: v.observed.Now, reason: training.FailureLauncher}
 	if refused.Role == training.RoleWorker {
 		found.reason = training.FailureWorker
 	}
@@ -130,19 +130,19 @@ func (view *view) refusal() *failure {
 func trimmed(text string) string { return strings.TrimRight(text, ". \n") }
 
 // workerFailure is the failure of a job by one of its workers.
-func (view *view) workerFailure(pod *corev1.Pod) *failure {
+func (v *view) workerFailure(pod *corev1.Pod) *failure {
 	found := troubleWith(pod)
 	if found == nil && pod.DeletionTimestamp != nil {
 		found = deletion(pod)
 	}
-	if found == nil || !view.fatal(found) {
+	if found == nil || !v.fatal(found) {
 		return nil
 	}
-	return view.failureOf(found, training.FailureWorker, rankWorker)
+	return v.failureOf(found, training.FailureWorker, rankWorker)
 }
 
 // failureOf is the failure of a job by the trouble of one of its pods.
-func (view *view) failureOf(found *trouble, reason training.FailureReason, rank int) *failure {
+func (v *view) failureOf(found *trouble, reason training.FailureReason, rank int) *failure {
 	aftermath := found.isAftermath()
 	if aftermath {
 		found = deletion(found.pod)
@@ -151,27 +151,27 @@ func (view *view) failureOf(found *trouble, reason training.FailureReason, rank 
 		rank = rankAftermath
 	}
 	return &failure{
-		reason: reason, message: view.sentence(found), cause: found.reason, at: found.at, rank: rank, stopped: !found.ended, doubtful: aftermath, pod: found.pod,
-		restarts: found.ended && view.restartsAfter(rank),
+		reason: reason, message: v.sentence(found), cause: found.reason, at: found.at, rank: rank, stopped: !found.ended, doubtful: aftermath, pod: found.pod,
+		restarts: found.ended && v.restartsAfter(rank),
 	}
 }
 
 // sentence tells the whole of a pod's trouble.
-func (view *view) sentence(found *trouble) string {
-	return fmt.Sprintf("%s %s. %s", capital(view.who(found.pod)), trimmed(found.cause), found.advice)
+func (v *view) sentence(found *trouble) string {
+	return fmt.Sprintf("%s %s. %s", capital(v.who(found.pod)), trimmed(found.cause), found.advice)
 }
 
 func capital(text string) string { return strings.ToUpper(text[:1]) + text[1:] }
 
 // fatal tells whether a job with a pod in such trouble has failed.
-func (view *view) fatal(found *trouble) bool {
+func (v *view) fatal(found *trouble) bool {
 	switch {
 	case found.ended, found.forGood:
 		return true
 	case found.reason == crashLoop:
-		return restarts(found.pod) > view.job.Lifetime.BackoffLimit
+		return restarts(found.pod) > v.job.Lifetime.BackoffLimit
 	default:
-		return view.seen.Now.Sub(found.at) >= view.seen.Patience.Image
+		return v.observed.Now.Sub(found.at) >= v.observed.Patience.Image
 	}
 }
 
@@ -184,28 +184,28 @@ func restarts(pod *corev1.Pod) (most int32) {
 
 // restartsAfter tells whether a job is restarted when such a pod has failed. Where
 // workers outlive a restart, one that failed cannot be replaced.
-func (view *view) restartsAfter(rank int) bool {
-	return rank == rankLauncher || view.job.Kind.Traits().RestartsAsWhole
+func (v *view) restartsAfter(rank int) bool {
+	return rank == rankLauncher || v.job.Kind.Traits().RestartsAsWhole
 }
 
 // missing is the failure of a job whose parts are gone.
-func (view *view) missing(previous Previous) *failure {
-	launcher := view.knownLauncher(previous)
+func (v *view) missing(previous Previous) *failure {
+	launcher := v.knownLauncher(previous)
 	switch {
 	case previous.Suspended, previous.QuotaWait != nil:
 		// What existed before is gone on purpose.
 		return nil
-	case !view.seen.Workload.Exists && launcher != "":
-		return &failure{reason: training.FailureLauncher, at: view.seen.Now, doubtful: true,
+	case !v.observed.Workload.Exists && launcher != "":
+		return &failure{reason: training.FailureLauncher, at: v.observed.Now, doubtful: true,
 			message: fmt.Sprintf("The %s %s was deleted while the job ran, and with it the launcher (pod %s). Start the job again.",
-				view.job.Kind.Traits().Workload, plan.NamesOf(view.job).Workload, launcher)}
-	case view.launcher == nil && launcher == plan.PodName(view.job, training.RoleLauncher, 0, view.restart):
-		return &failure{reason: training.FailureLauncher, at: view.seen.Now, doubtful: true, restarts: true,
+				v.job.Kind.Traits().Workload, plan.NamesOf(v.job).Workload, launcher)}
+	case v.launcher == nil && launcher == plan.PodName(v.job, training.RoleLauncher, 0, v.restart):
+		return &failure{reason: training.FailureLauncher, at: v.observed.Now, doubtful: true, restarts: true,
 			message: fmt.Sprintf("The launcher (pod %s) is gone: somebody deleted it, or its node was lost. Start the job again.", launcher)}
 	}
 	for _, status := range previous.WorkerPodStatuses {
-		if status.Name == plan.PodName(view.job, training.RoleWorker, status.Index, view.restart) && view.workers[status.Index] == nil {
-			return &failure{reason: training.FailureWorker, at: view.seen.Now, doubtful: true, restarts: view.restartsAfter(rankWorker),
+		if status.Name == plan.PodName(v.job, training.RoleWorker, status.Index, v.restart) && v.workers[status.Index] == nil {
+			return &failure{reason: training.FailureWorker, at: v.observed.Now, doubtful: true, restarts: v.restartsAfter(rankWorker),
 				message: fmt.Sprintf("Worker %d (pod %s) is gone: somebody deleted it, or its node was lost. Start the job again.", status.Index, status.Name)}
 		}
 	}
@@ -213,10 +213,10 @@ func (view *view) missing(previous Previous) *failure {
 }
 
 // knownLauncher is the name of the launcher's pod, now or before.
-func (view *view) knownLauncher(previous Previous) string {
+func (v *view) knownLauncher(previous Previous) string {
 	switch {
-	case view.launcher != nil:
-		return view.launcher.Name
+	case v.launcher != nil:
+		return v.launcher.Name
 	case previous.LauncherPodStatus != nil:
 		return previous.LauncherPodStatus.Name
 	}

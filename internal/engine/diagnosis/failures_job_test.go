@@ -9,22 +9,22 @@ import (
 // refused is an object that the API server did not take, before there are pods.
 func refused(refusal Refusal) func(*scene) {
 	return func(scene *scene) {
-		scene.seen.Launchers, scene.seen.Workers = nil, nil
-		scene.seen.Refusal = &refusal
+		scene.observed.Launchers, scene.observed.Workers = nil, nil
+		scene.observed.Refusal = &refusal
 	}
 }
 
 // refusedUntil is a part of a job that the API server refuses, now and later.
 func refusedUntil(second float64, refusal Refusal) func(*scene) {
 	return func(scene *scene) {
-		if len(scene.seen.Workers) > 0 {
-			scene.seen.Workers = scene.seen.Workers[:1]
+		if len(scene.observed.Workers) > 0 {
+			scene.observed.Workers = scene.observed.Workers[:1]
 		}
 		scene.forgetPods()
-		scene.seen.Refusal = &refusal
+		scene.observed.Refusal = &refusal
 		scene.settle()
 		scene.after(second)
-		scene.seen.Refusal = &refusal
+		scene.observed.Refusal = &refusal
 	}
 }
 
@@ -71,7 +71,7 @@ func nothing(*corev1.Pod) {}
 // launcher's Job.
 func gone(workload Workload) func(*scene) {
 	return func(scene *scene) {
-		scene.seen.Launchers, scene.seen.Workers, scene.seen.Workload = nil, nil, workload
+		scene.observed.Launchers, scene.observed.Workers, scene.observed.Workload = nil, nil, workload
 	}
 }
 
@@ -83,13 +83,13 @@ var goneFailures = []failureRow{
 	},
 	{
 		name: "the launcher's Job is deleted", kinds: onlyMPIJob,
-		happen: func(scene *scene) { scene.seen.Launchers, scene.seen.Workload = nil, Workload{} },
+		happen: func(scene *scene) { scene.observed.Launchers, scene.observed.Workload = nil, Workload{} },
 		reason: training.FailureLauncher, who: "The Job train-launcher was deleted while the job ran, and with it the launcher (pod {launcher})", cause: "was deleted", advice: "Start the job again",
 	},
 	{
 		name: "the JobSet is deleted and its pods end by it", kinds: onlyTrainJob,
 		happen: func(scene *scene) {
-			scene.seen.Workload = Workload{}
+			scene.observed.Workload = Workload{}
 			scene.everyPod(deleted(50), exits(143, "Error", "", 51))
 		},
 		reason: training.FailureLauncher, who: "The JobSet train", cause: "was deleted while the job ran", advice: "Start the job again",
@@ -97,35 +97,35 @@ var goneFailures = []failureRow{
 	{
 		name: "the launcher's Job is deleted and its pod ends by it", kinds: onlyMPIJob,
 		happen: func(scene *scene) {
-			scene.seen.Workload = Workload{}
+			scene.observed.Workload = Workload{}
 			scene.launcher(deleted(50), exits(143, "Error", "", 51))
 		},
 		reason: training.FailureLauncher, who: "The Job train-launcher", cause: "was deleted while the job ran", advice: "Start the job again",
 	},
 	{
 		name:   "the launcher's pod is gone",
-		happen: func(scene *scene) { scene.seen.Launchers = nil },
+		happen: func(scene *scene) { scene.observed.Launchers = nil },
 		reason: training.FailureLauncher, who: "The launcher (pod {launcher})", cause: "is gone: somebody deleted it, or its node was lost", advice: "Start the job again",
 	},
 	{
 		name:   "a worker's pod is gone",
-		happen: func(scene *scene) { scene.seen.Workers = scene.seen.Workers[:1] },
+		happen: func(scene *scene) { scene.observed.Workers = scene.observed.Workers[:1] },
 		reason: training.FailureWorker, who: "Worker 1 (pod {worker 1})", cause: "is gone: somebody deleted it, or its node was lost", advice: "Start the job again",
 	},
 	{
 		name: "a worker is gone, and the other one was deleted because of it",
 		happen: func(scene *scene) {
 			scene.worker(0, deleted(51), exits(143, "Error", "", 51))
-			scene.seen.Workers = scene.seen.Workers[:1]
+			scene.observed.Workers = scene.observed.Workers[:1]
 		},
 		reason: training.FailureWorker, who: "Worker 1 (pod {worker 1})", cause: "was deleted while the job ran", advice: "Start the job again",
 	},
 	{
 		name: "the whole was deleted, and one worker is gone already", kinds: onlyTrainJob,
 		happen: func(scene *scene) {
-			scene.seen.Workload = Workload{}
+			scene.observed.Workload = Workload{}
 			scene.worker(0, deleted(51), exits(143, "Error", "", 51))
-			scene.seen.Workers = scene.seen.Workers[:1]
+			scene.observed.Workers = scene.observed.Workers[:1]
 		},
 		reason: training.FailureLauncher, who: "The JobSet train was deleted while the job ran", cause: "was deleted", advice: "Start the job again",
 	},
@@ -147,8 +147,8 @@ var goneFailures = []failureRow{
 	},
 }
 
-func (scene *scene) forgetPods() {
-	for _, progress := range []*training.Progress{&scene.trainJob.Status.Progress, &scene.mpiJob.Status.Progress} {
+func (sc *scene) forgetPods() {
+	for _, progress := range []*training.Progress{&sc.trainJob.Status.Progress, &sc.mpiJob.Status.Progress} {
 		progress.LauncherPodStatus, progress.WorkerPodStatuses = nil, nil
 	}
 }
@@ -187,7 +187,7 @@ var timeFailures = []failureRow{
 	},
 	{
 		name: "a worker had no pod", options: []option{deadline(100)},
-		happen: pastDeadline(func(scene *scene) { scene.seen.Workers = scene.seen.Workers[:1]; scene.forgetPods() }),
+		happen: pastDeadline(func(scene *scene) { scene.observed.Workers = scene.observed.Workers[:1]; scene.forgetPods() }),
 		reason: training.FailureWorker, who: "Worker 1 has no pod", cause: "not all workers were ready", advice: "Raise activeDeadlineSeconds",
 	},
 	{
@@ -209,7 +209,7 @@ func fetching(options ...podOption) func(*scene) {
 		gone(Workload{})(scene)
 		scene.forgetPods()
 		if len(options) > 0 {
-			scene.seen.Initializers = []*corev1.Pod{scene.newPod(training.RoleInitializer, 0, options...)}
+			scene.observed.Initializers = []*corev1.Pod{scene.newPod(training.RoleInitializer, 0, options...)}
 		}
 	}
 }
@@ -263,7 +263,7 @@ var initializerFailures = []failureRow{
 		name: "PodSecurity refuses it", options: []option{initialized},
 		happen: func(scene *scene) {
 			fetching()(scene)
-			scene.seen.Refusal = &Refusal{Role: training.RoleInitializer, Object: "Pod train-initializer-r0", Message: `pods "x" is forbidden: violates PodSecurity "restricted:latest"`}
+			scene.observed.Refusal = &Refusal{Role: training.RoleInitializer, Object: "Pod train-initializer-r0", Message: `pods "x" is forbidden: violates PodSecurity "restricted:latest"`}
 		},
 		reason: training.FailureLauncher, who: "Pod train-initializer-r0 could not be created", cause: "violates PodSecurity", advice: "Change what the job asks for",
 	},

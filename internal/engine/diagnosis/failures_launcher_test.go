@@ -22,7 +22,7 @@ func launcherEnds(options ...podOption) func(*scene) {
 func reports(report protocol.Report, worker int32, second float64) func(*scene) {
 	return func(scene *scene) {
 		if worker >= 0 {
-			report.Host = plan.WorkerHost(scene.made, worker)
+			report.Host = plan.WorkerHost(scene.job, worker)
 		}
 		scene.launcher(exits(1, "Error", reportText(scene.t, report), second))
 	}
@@ -61,9 +61,9 @@ var reportedFailures = []failureRow{
 		reason: training.FailureTraining, who: theLauncher, cause: "the login failed: password=[redacted]", advice: launcherLog,
 	},
 	{
-		name: "a rank raised on the launcher itself", options: []option{func(scene *scene) { scene.made.LauncherRunsRanks = true }},
+		name: "a rank raised on the launcher itself", options: []option{func(scene *scene) { scene.job.LauncherRunsRanks = true }},
 		happen: func(scene *scene) {
-			host := plan.NamesOf(scene.made).LauncherHost + ".train-worker.team.svc"
+			host := plan.NamesOf(scene.job).LauncherHost + ".train-worker.team.svc"
 			reports(protocol.Report{Reason: protocol.ReasonTraining, Message: "rank 0 exited with code 1", Host: host, Rank: new(0)}, noWorker, judged)(scene)
 		},
 		reason: training.FailureTraining, who: "Rank 0 on the launcher (pod {launcher} on node node-launcher)", cause: "rank 0 exited with code 1", advice: launcherLog,
@@ -84,7 +84,7 @@ var reportedFailures = []failureRow{
 	{
 		name: "several workers cannot be reached", start: starts,
 		happen: func(scene *scene) {
-			hosts := protocol.Hosts{Expected: 2, Missing: []string{plan.WorkerHost(scene.made, 0), plan.WorkerHost(scene.made, 1)}}
+			hosts := protocol.Hosts{Expected: 2, Missing: []string{plan.WorkerHost(scene.job, 0), plan.WorkerHost(scene.job, 1)}}
 			reports(protocol.Report{Reason: protocol.ReasonSSH, Message: "cannot reach 2 of 2 workers", ExitCode: 70, Hosts: hosts}, 0, judged)(scene)
 		},
 		reason: training.FailureSSHConnection, who: theLauncher + ": cannot reach 2 of 2 workers", cause: "cannot reach 2 of 2 workers", advice: "kubectl describe pod {worker 0} -n team",
@@ -92,7 +92,7 @@ var reportedFailures = []failureRow{
 	{
 		name: "workers cannot connect to each other", start: starts,
 		happen: func(scene *scene) {
-			report := protocol.Report{Reason: protocol.ReasonMPI, Trouble: protocol.PortsBlocked, Peer: plan.WorkerHost(scene.made, 0), ExitCode: 71,
+			report := protocol.Report{Reason: protocol.ReasonMPI, Trouble: protocol.PortsBlocked, Peer: plan.WorkerHost(scene.job, 0), ExitCode: 71,
 				Message: "train-worker-1 cannot connect to train-worker-0 on TCP port 41234 (no answer)"}
 			reports(report, 1, judged)(scene)
 		},
@@ -101,7 +101,7 @@ var reportedFailures = []failureRow{
 	{
 		name: "a worker cannot connect to one that was killed for its memory", start: starts,
 		happen: func(scene *scene) {
-			report := protocol.Report{Reason: protocol.ReasonMPI, Trouble: protocol.PortsBlocked, Peer: plan.WorkerHost(scene.made, 0), ExitCode: 71,
+			report := protocol.Report{Reason: protocol.ReasonMPI, Trouble: protocol.PortsBlocked, Peer: plan.WorkerHost(scene.job, 0), ExitCode: 71,
 				Message: "train-worker-1 cannot connect to train-worker-0 on TCP port 41234 (connection refused)"}
 			reports(report, 1, judged)(scene)
 			scene.worker(0, outOfMemory(judged))
@@ -111,7 +111,7 @@ var reportedFailures = []failureRow{
 	{
 		name: "a worker is known by its whole name",
 		happen: func(scene *scene) {
-			host := plan.WorkerHost(scene.made, 1) + ".train-worker.team.svc.cluster.local"
+			host := plan.WorkerHost(scene.job, 1) + ".train-worker.team.svc.cluster.local"
 			reports(protocol.Report{Reason: protocol.ReasonTraining, Message: "rank 2 exited with code 1", Host: host, Rank: new(2)}, noWorker, judged)(scene)
 		},
 		reason: training.FailureTraining, who: "Rank 2 on worker 1 (pod {worker 1} on node node-1)", cause: "rank 2 exited with code 1", advice: launcherLog,
@@ -174,7 +174,7 @@ var reportedFailures = []failureRow{
 	{
 		name: "a gate was not passed", start: places,
 		happen: func(scene *scene) {
-			report := protocol.Report{Reason: protocol.ReasonSSH, Message: "cannot reach 2 of 2 workers", Host: plan.WorkerHost(scene.made, 1), ExitCode: 70}
+			report := protocol.Report{Reason: protocol.ReasonSSH, Message: "cannot reach 2 of 2 workers", Host: plan.WorkerHost(scene.job, 1), ExitCode: 70}
 			scene.launcher(gateExits(70, "Error", reportText(scene.t, report), judged))
 		},
 		reason: training.FailureSSHConnection, who: secondWorker, cause: "cannot reach 2 of 2 workers", advice: "kubectl describe pod {worker 1} -n team",

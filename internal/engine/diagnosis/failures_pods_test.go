@@ -121,7 +121,7 @@ var workerFailures = []failureRow{
 		reason: training.FailureWorker, who: secondWorker, cause: "was deleted while the job ran", advice: "Start the job again",
 	},
 	{
-		name: "vanished", kinds: onlyMPIJob, happen: func(scene *scene) { scene.seen.Workers = scene.seen.Workers[:1] },
+		name: "vanished", kinds: onlyMPIJob, happen: func(scene *scene) { scene.observed.Workers = scene.observed.Workers[:1] },
 		reason: training.FailureWorker, who: "Worker 1 (pod {worker 1})", cause: "is gone: somebody deleted it, or its node was lost", advice: "Start the job again",
 	},
 }

@@ -77,8 +77,8 @@ func TestFailures(t *testing.T) {
 			}
 		}
 		wantProse(t, verdict.FailureMessage)
-		if verdict.CompletionTime == nil || verdict.CompletionTime.After(scene.seen.Now) || verdict.CompletionTime.Before(new(stamp(created))) {
-			t.Errorf("completed at %v, looked at %v", verdict.CompletionTime, scene.seen.Now)
+		if verdict.CompletionTime == nil || verdict.CompletionTime.After(scene.observed.Now) || verdict.CompletionTime.Before(new(stamp(created))) {
+			t.Errorf("completed at %v, looked at %v", verdict.CompletionTime, scene.observed.Now)
 		}
 		want := fmt.Sprintf("True %s: %s", row.reason, verdict.FailureMessage)
 		if said := scene.condition("Failed"); said != want {
@@ -129,11 +129,13 @@ func TestFailuresStay(t *testing.T) {
 	eachFailure(t, func(t *testing.T, _ failureRow, scene *scene) {
 		first := scene.settle()
 		for name, later := range map[string]func(){
-			"nothing has changed":        func() {},
-			"all pods are gone":          func() { scene.seen.Launchers, scene.seen.Workers, scene.seen.Workload = nil, nil, Workload{} },
+			"nothing has changed": func() {},
+			"all pods are gone": func() {
+				scene.observed.Launchers, scene.observed.Workers, scene.observed.Workload = nil, nil, Workload{}
+			},
 			"all pods run as if new":     func() { scene.addPods(runs) },
 			"the launcher has succeeded": func() { scene.addPods(runs); scene.launcher(exits(0, "Completed", "", present)) },
-			"the user suspends it":       func() { scene.made.Suspended = true },
+			"the user suspends it":       func() { scene.job.Suspended = true },
 		} {
 			later()
 			scene.after(present + 4000)

@@ -17,7 +17,7 @@ const rankDied = `{"reason":"TrainingError","message":"rank 1 exited with code 1
 
 // rankDiedOn is a report of a rank on a worker.
 func rankDiedOn(scene *scene, worker int32) string {
-	return reportText(scene.t, protocol.Report{Reason: protocol.ReasonTraining, Message: "rank 3 exited with code 1", Rank: new(3), Host: plan.WorkerHost(scene.made, worker)})
+	return reportText(scene.t, protocol.Report{Reason: protocol.ReasonTraining, Message: "rank 3 exited with code 1", Rank: new(3), Host: plan.WorkerHost(scene.job, worker)})
 }
 
 // Whatever is seen at the same time, what happened first is the cause.
@@ -135,14 +135,14 @@ func TestTheFirstCauseWins(t *testing.T) {
 		"a refusal before everything": {
 			func(scene *scene) {
 				scene.worker(1, outOfMemory(50))
-				scene.seen.Refusal = &Refusal{Role: training.RoleLauncher, Object: "Pod x", Message: "violates PodSecurity"}
+				scene.observed.Refusal = &Refusal{Role: training.RoleLauncher, Object: "Pod x", Message: "violates PodSecurity"}
 			},
 			training.PhaseFailed, training.FailureLauncher, "violates PodSecurity",
 		},
 		"a worker that fails before a quota": {
 			func(scene *scene) {
 				scene.worker(1, outOfMemory(50))
-				scene.seen.Refusal = &Refusal{Object: "Pod x", Message: exceeded, Quota: true}
+				scene.observed.Refusal = &Refusal{Object: "Pod x", Message: exceeded, Quota: true}
 			},
 			training.PhaseFailed, training.FailureWorker, "used more memory",
 		},
@@ -226,7 +226,7 @@ func TestCompletionTime(t *testing.T) {
 // A launcher that lost a worker waits a moment for what the worker's pod says.
 func TestALostWorkerMayExplainItself(t *testing.T) {
 	lost := func(scene *scene, second float64) {
-		report := protocol.Report{Reason: protocol.ReasonWorker, Message: "lost worker 1", Host: plan.WorkerHost(scene.made, 1)}
+		report := protocol.Report{Reason: protocol.ReasonWorker, Message: "lost worker 1", Host: plan.WorkerHost(scene.job, 1)}
 		scene.launcher(exits(71, "Error", reportText(t, report), second))
 	}
 	for name, tc := range map[string]struct {

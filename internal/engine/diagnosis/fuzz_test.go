@@ -31,7 +31,7 @@ func FuzzOf(f *testing.F) {
 			}
 			scene := startedScene(f, kind, start, row.options...)
 			row.happen(scene)
-			text, err := json.Marshal(seenPods{Launchers: scene.seen.Launchers, Workers: scene.seen.Workers, Workload: scene.seen.Workload, Confirmed: true})
+			text, err := json.Marshal(seenPods{Launchers: scene.observed.Launchers, Workers: scene.observed.Workers, Workload: scene.observed.Workload, Confirmed: true})
 			if err != nil {
 				f.Fatal(err)
 			}
@@ -59,19 +59,19 @@ func FuzzOf(f *testing.F) {
 						progress.QuotaWait = &training.QuotaWait{Name: "compute", Since: stamp(present), Message: "refused"}
 					}
 				}
-				scene.made.Suspended = pods.Suspended
-				scene.seen = Observed{
+				scene.job.Suspended = pods.Suspended
+				scene.observed = Observed{
 					Now: at(float64(second)), Patience: patience, Workload: pods.Workload, Confirmed: pods.Confirmed, OlderWaits: pods.OlderWaits,
 					Launchers: slices.DeleteFunc(slices.Clone(pods.Launchers), isNil), Workers: slices.DeleteFunc(slices.Clone(pods.Workers), isNil),
 					Initializers: slices.DeleteFunc(slices.Clone(pods.Initializers), isNil),
 				}
-				before := copyOf(scene.seen)
+				before := copyOf(scene.observed)
 				atRest(t, scene)
-				if diff := cmp.Diff(before.Launchers, scene.seen.Launchers) + cmp.Diff(before.Workers, scene.seen.Workers); diff != "" {
+				if diff := cmp.Diff(before.Launchers, scene.observed.Launchers) + cmp.Diff(before.Workers, scene.observed.Workers); diff != "" {
 					t.Errorf("the pods were changed (-before +after):\n%s", diff)
 				}
-				WorkersRunning(scene.made, scene.previous(), scene.seen)
-				LauncherEnded(scene.made, scene.previous(), scene.seen)
+				WorkersRunning(scene.job, scene.previous(), scene.observed)
+				LauncherEnded(scene.job, scene.previous(), scene.observed)
 			}
 		}
 	})

@@ -16,19 +16,19 @@ import (
 )
 
 // exitedWell tells whether the launcher's command has ended with 0.
-func (view *view) exitedWell() bool {
-	if view.launcher == nil {
+func (v *view) exitedWell() bool {
+	if v.launcher == nil {
 		return false
 	}
-	status := mainStatus(view.launcher)
+	status := mainStatus(v.launcher)
 	if status == nil || status.State.Terminated == nil {
 		return false
 	}
 	ended := status.State.Terminated
 	if isExitLost(ended) {
-		return view.launcher.Status.Reason == "" && saysItEndedWell(ended)
+		return v.launcher.Status.Reason == "" && saysItEndedWell(ended)
 	}
-	return view.launcher.Status.Phase != corev1.PodFailed && ended.ExitCode == 0
+	return v.launcher.Status.Phase != corev1.PodFailed && ended.ExitCode == 0
 }
 
 // isExitLost tells whether nobody knows how a container ended, because its node's
@@ -45,53 +45,53 @@ func saysItEndedWell(ended *corev1.ContainerStateTerminated) bool {
 
 // wasStopped tells whether the launcher's command ended because its pod was
 // deleted: then a 0 means that it knows how to stop, and not that it is done.
-func (view *view) wasStopped() bool {
-	ended := view.launcherEnd()
-	return ended != nil && wasDeletedBy(view.launcher, ended.FinishedAt.Time)
+func (v *view) wasStopped() bool {
+	ended := v.launcherEnd()
+	return ended != nil && wasDeletedBy(v.launcher, ended.FinishedAt.Time)
 }
 
 // launcherFailure is the failure of a job by its launcher.
-func (view *view) launcherFailure() *failure {
-	if view.launcher == nil {
+func (v *view) launcherFailure() *failure {
+	if v.launcher == nil {
 		return nil
 	}
-	ended, found := view.launcherEnd(), troubleWith(view.launcher)
+	ended, found := v.launcherEnd(), troubleWith(v.launcher)
 	lostPlace := found != nil && found.ended && found.exit == nil
 	if ended != nil && ended.ExitCode != 0 && !lostPlace {
-		return view.launcherExit(ended)
+		return v.launcherExit(ended)
 	}
 	// Nobody ends a pod that has no node, and its finalizer keeps it.
-	if found == nil && view.launcher.DeletionTimestamp != nil && !isPlaced(view.launcher) {
-		found = deletion(view.launcher)
+	if found == nil && v.launcher.DeletionTimestamp != nil && !isPlaced(v.launcher) {
+		found = deletion(v.launcher)
 	}
 	// How its command ended was judged above.
 	if found == nil || found.exit != nil && found.exit == ended {
 		return nil
 	}
-	if !view.fatal(found) {
+	if !v.fatal(found) {
 		return nil
 	}
-	return view.failureOf(found, training.FailureLauncher, rankLauncher)
+	return v.failureOf(found, training.FailureLauncher, rankLauncher)
 }
 
 // launcherContainer is the state of the container that decides: a gate that was
 // not passed, or the launcher's command.
-func (view *view) launcherContainer() *corev1.ContainerStatus {
-	if view.launcher == nil {
+func (v *view) launcherContainer() *corev1.ContainerStatus {
+	if v.launcher == nil {
 		return nil
 	}
-	statuses := view.launcher.Status.InitContainerStatuses
+	statuses := v.launcher.Status.InitContainerStatuses
 	for i := range statuses {
 		if ended := lastEnd(&statuses[i]); ended != nil && ended.ExitCode != 0 && statuses[i].Name == plan.GateContainer {
 			return &statuses[i]
 		}
 	}
-	return mainStatus(view.launcher)
+	return mainStatus(v.launcher)
 }
 
 // launcherEnd is how the launcher's command ended, now or the last time.
-func (view *view) launcherEnd() *corev1.ContainerStateTerminated {
-	if status := view.launcherContainer(); status != nil {
+func (v *view) launcherEnd() *corev1.ContainerStateTerminated {
+	if status := v.launcherContainer(); status != nil {
 		return lastEnd(status)
 	}
 	return nil
@@ -107,49 +107,49 @@ func reportOf(ended *corev1.ContainerStateTerminated) *protocol.Report {
 }
 
 // launcherExit explains a launcher whose command ended with an error.
-func (view *view) launcherExit(ended *corev1.ContainerStateTerminated) *failure {
-	name := view.launcherContainer().Name
-	found := &trouble{pod: view.launcher, ended: true, exit: ended, reason: ended.Reason, at: ended.FinishedAt.Time}
+func (v *view) launcherExit(ended *corev1.ContainerStateTerminated) *failure {
+	name := v.launcherContainer().Name
+	found := &trouble{pod: v.launcher, ended: true, exit: ended, reason: ended.Reason, at: ended.FinishedAt.Time}
 	if found.isAftermath() {
-		return view.failureOf(found, training.FailureLauncher, rankLauncher)
+		return v.failureOf(found, training.FailureLauncher, rankLauncher)
 	}
 	// A program may leave what looks like a report.
 	if report := reportOf(ended); report != nil && isFailureReason(report.Reason) && ended.Reason != "OOMKilled" {
 		failure := &failure{at: found.at, rank: rankLauncher, restarts: true, cause: ended.Reason}
-		failure.reason, failure.message, failure.process = view.reported(report, found.at)
+		failure.reason, failure.message, failure.process = v.reported(report, found.at)
 		return failure
 	}
-	found.cause, found.advice = exited(view.launcher, name, ended)
+	found.cause, found.advice = exited(v.launcher, name, ended)
 	reason := training.FailureTraining
 	// What ended it came from outside of it.
 	if name == plan.GateContainer || isExitLost(ended) || ended.Reason == "OOMKilled" || ended.Reason == "StartError" || ended.Reason == "ContainerCannotRun" ||
 		ended.ExitCode > 128 && ended.ExitCode < 160 {
 		reason = training.FailureLauncher
 	}
-	return view.failureOf(found, reason, rankLauncher)
+	return v.failureOf(found, reason, rankLauncher)
 }
 
 // reported is the agent's report, joined with what is known of the pod it names.
-func (view *view) reported(report *protocol.Report, at time.Time) (training.FailureReason, string, *training.FailedProcess) {
+func (v *view) reported(report *protocol.Report, at time.Time) (training.FailureReason, string, *training.FailedProcess) {
 	reason := training.FailureReason(report.Reason)
-	pod := view.byHost(report.Host)
-	for _, named := range []*corev1.Pod{pod, view.byHost(report.Peer)} {
+	pod := v.byHost(report.Host)
+	for _, named := range []*corev1.Pod{pod, v.byHost(report.Peer)} {
 		if named == nil {
 			continue
 		}
 		if found := explanation(named, reason, at); found != nil {
-			return training.FailureWorker, view.sentence(found), nil
+			return training.FailureWorker, v.sentence(found), nil
 		}
 	}
-	advice := "The launcher's log says more: " + logCommand(view.launcher, view.launcherContainer().Name) + "."
+	advice := "The launcher's log says more: " + logCommand(v.launcher, v.launcherContainer().Name) + "."
 	if report.Trouble == protocol.PortsBlocked {
-		advice = fmt.Sprintf("kubectl get networkpolicy -n %s lists the policies of the namespace.", view.job.Namespace)
+		advice = fmt.Sprintf("kubectl get networkpolicy -n %s lists the policies of the namespace.", v.job.Namespace)
 	}
 	if pod == nil {
-		pod = view.launcher
+		pod = v.launcher
 	} else if len(report.Hosts.Missing) > 1 {
 		// It is about several hosts, of which this is the first.
-		pod, advice = view.launcher, describeAdvice(pod)
+		pod, advice = v.launcher, describeAdvice(pod)
 	} else if reason == training.FailureTraining && wasKilled(report) {
 		// No program does that to itself. Where memory is counted by control groups of
 		// the first version the kernel ends one process, and the pod goes on.
@@ -157,8 +157,8 @@ func (view *view) reported(report *protocol.Report, at time.Time) (training.Fail
 	} else if reason == training.FailureWorker || reason == training.FailureSSHConnection {
 		advice = describeAdvice(pod)
 	}
-	who := view.who(pod)
-	named := report.Rank != nil && (pod != view.launcher || view.isLauncherHost(report.Host))
+	who := v.who(pod)
+	named := report.Rank != nil && (pod != v.launcher || v.isLauncherHost(report.Host))
 	if named {
 		who = fmt.Sprintf("rank %d on %s", *report.Rank, who)
 	}
@@ -221,17 +221,17 @@ func explanation(pod *corev1.Pod, reported training.FailureReason, at time.Time)
 }
 
 // byHost is the worker of a host's name.
-func (view *view) byHost(host string) *corev1.Pod {
+func (v *view) byHost(host string) *corev1.Pod {
 	host, _, _ = strings.Cut(host, ".")
-	for index, pod := range view.workers {
-		if host != "" && plan.WorkerHost(view.job, index) == host {
+	for index, pod := range v.workers {
+		if host != "" && plan.WorkerHost(v.job, index) == host {
 			return pod
 		}
 	}
 	return nil
 }
 
-func (view *view) isLauncherHost(host string) bool {
+func (v *view) isLauncherHost(host string) bool {
 	host, _, _ = strings.Cut(host, ".")
-	return host == plan.NamesOf(view.job).LauncherHost
+	return host == plan.NamesOf(v.job).LauncherHost
 }

@@ -15,22 +15,22 @@ import (
 )
 
 // progress is how far the job has come, as its pods show it.
-func (view *view) progress(previous Previous) training.Progress {
+func (v *view) progress(previous Previous) training.Progress {
 	progress := training.Progress{Phase: training.PhasePending, Timeline: previous.Timeline, Restart: previous.Restart}
-	if view.podsRun() {
+	if v.podsRun() {
 		progress.Phase = training.PhaseRunning
 	}
-	setReadyWorkers(&progress, int32(view.readyWorkers()), view.job.Worker.Replicas)
-	if view.launcher != nil {
-		progress.LauncherPodStatus = new(view.podStatus(view.launcher))
-		view.explainLauncher(progress.LauncherPodStatus, previous.LauncherPodStatus)
-	} else if known := previous.LauncherPodStatus; known != nil && isFailureReason(known.Reason) && !view.job.Suspended && !previous.Suspended && !view.heldByQueue() {
+	setReadyWorkers(&progress, int32(v.readyWorkers()), v.job.Worker.Replicas)
+	if v.launcher != nil {
+		progress.LauncherPodStatus = new(v.podStatus(v.launcher))
+		v.explainLauncher(progress.LauncherPodStatus, previous.LauncherPodStatus)
+	} else if known := previous.LauncherPodStatus; known != nil && isFailureReason(known.Reason) && !v.job.Suspended && !previous.Suspended && !v.heldByQueue() {
 		// The pod is being replaced; why is all that is left of it.
 		progress.LauncherPodStatus = known.DeepCopy()
 	}
-	for index := range view.job.Worker.Replicas {
-		if pod := view.workers[index]; pod != nil {
-			progress.WorkerPodStatuses = append(progress.WorkerPodStatuses, training.WorkerPodStatus{Index: index, PodStatus: view.podStatus(pod)})
+	for index := range v.job.Worker.Replicas {
+		if pod := v.workers[index]; pod != nil {
+			progress.WorkerPodStatuses = append(progress.WorkerPodStatuses, training.WorkerPodStatus{Index: index, PodStatus: v.podStatus(pod)})
 		}
 	}
 	return progress
@@ -42,8 +42,8 @@ func setReadyWorkers(progress *training.Progress, ready, total int32) {
 	progress.ReadyWorkers = fmt.Sprintf("%d/%d", ready, total)
 }
 
-func (view *view) readyWorkers() (ready int) {
-	for _, pod := range view.workers {
+func (v *view) readyWorkers() (ready int) {
+	for _, pod := range v.workers {
 		if isReady(pod) {
 			ready++
 		}
@@ -51,10 +51,10 @@ func (view *view) readyWorkers() (ready int) {
 	return ready
 }
 
-func (view *view) podStatus(pod *corev1.Pod) training.PodStatus {
+func (v *view) podStatus(pod *corev1.Pod) training.PodStatus {
 	status := training.PodStatus{Name: pod.Name, Node: pod.Spec.NodeName, Phase: string(pod.Status.Phase)}
 	if found := troubleWith(pod); found != nil {
-		status.Reason, status.Message = found.reason, view.sentence(found)
+		status.Reason, status.Message = found.reason, v.sentence(found)
 		return status
 	}
 	if placed := condition(pod, corev1.PodScheduled); placed != nil && placed.Status == corev1.ConditionFalse {
@@ -66,23 +66,23 @@ func (view *view) podStatus(pod *corev1.Pod) training.PodStatus {
 // explainLauncher says why the launcher's command failed, now or the last time:
 // its pod may be gone when the job has. What was told of it before it was deleted
 // stays: an end and a deletion within one second cannot be told apart.
-func (view *view) explainLauncher(status, known *training.PodStatus) {
-	ended := view.launcherEnd()
+func (v *view) explainLauncher(status, known *training.PodStatus) {
+	ended := v.launcherEnd()
 	switch {
 	case ended == nil || ended.ExitCode == 0:
-	case known != nil && known.Name == status.Name && isFailureReason(known.Reason) && wasDeletedBy(view.launcher, ended.FinishedAt.Time):
+	case known != nil && known.Name == status.Name && isFailureReason(known.Reason) && wasDeletedBy(v.launcher, ended.FinishedAt.Time):
 		status.Reason, status.Message = known.Reason, known.Message
 	default:
-		found := view.launcherExit(ended)
+		found := v.launcherExit(ended)
 		status.Reason, status.Message = string(found.reason), found.message
 	}
 }
 
 // answer answers the questions that conditions stand for.
-func (view *view) answer(verdict *Verdict) {
-	verdict.Gang = view.gangAnswer()
-	verdict.WorkersReady = view.workersAnswer()
-	verdict.LauncherReady = view.launcherAnswer()
+func (v *view) answer(verdict *Verdict) {
+	verdict.Gang = v.gangAnswer()
+	verdict.WorkersReady = v.workersAnswer()
+	verdict.LauncherReady = v.launcherAnswer()
 	for _, answer := range []Answer{verdict.Gang, verdict.WorkersReady, verdict.LauncherReady} {
 		if !answer.Yes {
 			verdict.Waiting = answer
@@ -98,9 +98,9 @@ const CreatingPods = "CreatingPods"
 // that has no room.
 const otherMember = "optimistic rejection"
 
-func (view *view) gangAnswer() Answer {
+func (v *view) gangAnswer() Answer {
 	placed, words := int32(0), ""
-	pods := view.pods()
+	pods := v.pods()
 	for _, pod := range pods {
 		if isPlaced(pod) {
 			placed++
@@ -111,11 +111,11 @@ func (view *view) gangAnswer() Answer {
 			words = unplaced.Message
 		}
 	}
-	total := view.job.Pods()
+	total := v.job.Pods()
 	switch {
 	case placed == total:
-		return Answer{Yes: true, Reason: "Scheduled", Message: fmt.Sprintf("All %d pods have their place. %s", total, view.seen.GangWords)}
-	case int32(len(pods)) < view.expectedPods():
+		return Answer{Yes: true, Reason: "Scheduled", Message: fmt.Sprintf("All %d pods have their place. %s", total, v.observed.GangWords)}
+	case int32(len(pods)) < v.expectedPods():
 		return Answer{Reason: CreatingPods, Message: fmt.Sprintf("%d of %d pods exist, %d placed", len(pods), total, placed)}
 	case words == "":
 		return Answer{Reason: "Waiting", Message: fmt.Sprintf("%d of %d pods placed", placed, total)}
@@ -124,27 +124,27 @@ func (view *view) gangAnswer() Answer {
 	}
 }
 
-func (view *view) workersAnswer() Answer {
-	total, ready := view.job.Worker.Replicas, int32(view.readyWorkers())
+func (v *view) workersAnswer() Answer {
+	total, ready := v.job.Worker.Replicas, int32(v.readyWorkers())
 	if ready == total {
 		return allReady(total)
 	}
 	answer := Answer{Reason: "Waiting", Message: fmt.Sprintf("%d of %d workers are ready", ready, total)}
-	for _, pod := range view.inOrder() {
+	for _, pod := range v.inOrder() {
 		if found := troubleWith(pod); found != nil {
 			answer.Reason = orElse(found.reason, answer.Reason)
-			answer.Message += ". " + view.sentence(found)
+			answer.Message += ". " + v.sentence(found)
 			return answer
 		}
 	}
 	for index := range total {
-		pod := view.workers[index]
+		pod := v.workers[index]
 		if pod == nil {
 			answer.Message += fmt.Sprintf(". Worker %d has no pod", index)
 			break
 		}
 		if !isReady(pod) {
-			answer.Message += fmt.Sprintf(". %s is not", capital(view.who(pod)))
+			answer.Message += fmt.Sprintf(". %s is not", capital(v.who(pod)))
 			break
 		}
 	}
@@ -155,18 +155,18 @@ func allReady(total int32) Answer {
 	return Answer{Yes: true, Reason: "Ready", Message: fmt.Sprintf("All %d workers are ready", total)}
 }
 
-func (view *view) launcherAnswer() Answer {
-	if view.launcher == nil {
+func (v *view) launcherAnswer() Answer {
+	if v.launcher == nil {
 		return Answer{Reason: "Waiting", Message: "The launcher has no pod yet"}
 	}
-	if isReady(view.launcher) {
+	if isReady(v.launcher) {
 		return Answer{Yes: true, Reason: "WorkersReached", Message: "The launcher has reached every worker"}
 	}
-	if found := troubleWith(view.launcher); found != nil {
-		return Answer{Reason: orElse(found.reason, "Failed"), Message: view.sentence(found)}
+	if found := troubleWith(v.launcher); found != nil {
+		return Answer{Reason: orElse(found.reason, "Failed"), Message: v.sentence(found)}
 	}
-	who := capital(view.who(view.launcher))
-	if view.launcher.Status.Phase == corev1.PodRunning {
+	who := capital(v.who(v.launcher))
+	if v.launcher.Status.Phase == corev1.PodRunning {
 		return Answer{Reason: "ReachingWorkers", Message: who + " runs and waits until it can reach every worker"}
 	}
 	return Answer{Reason: "Waiting", Message: who + " does not run yet"}
@@ -174,25 +174,25 @@ func (view *view) launcherAnswer() Answer {
 
 // recordSteps adds the steps that were reached. A step that was once reached
 // keeps its time.
-func (view *view) recordSteps(verdict *Verdict, previous Previous) {
+func (v *view) recordSteps(verdict *Verdict, previous Previous) {
 	record := func(step training.TimelineStep, reached bool, at time.Time) {
 		if reached {
 			verdict.record(step, at)
 		}
 	}
 	record(training.StepSubmitted, true, previous.Submitted.Time)
-	record(training.StepAdmitted, view.job.Initializer == nil || view.hasFetched() || view.seen.Workload.Exists, view.admittedAt(previous))
-	record(training.StepScheduled, verdict.Gang.Yes, view.latest(view.pods(), placedAt))
-	record(training.StepPodsReady, verdict.WorkersReady.Yes, view.latest(view.inOrder(), readyAt))
-	if view.launcher != nil {
-		record(training.StepWorkersReached, verdict.LauncherReady.Yes, readyAt(view.launcher))
+	record(training.StepAdmitted, v.job.Initializer == nil || v.hasFetched() || v.observed.Workload.Exists, v.admittedAt(previous))
+	record(training.StepScheduled, verdict.Gang.Yes, v.latest(v.pods(), placedAt))
+	record(training.StepPodsReady, verdict.WorkersReady.Yes, v.latest(v.inOrder(), readyAt))
+	if v.launcher != nil {
+		record(training.StepWorkersReached, verdict.LauncherReady.Yes, readyAt(v.launcher))
 	}
 }
 
 // admittedAt is now, or when the first pod was made: that is told of with the last.
-func (view *view) admittedAt(previous Previous) time.Time {
-	at := view.seen.Now
-	for _, pod := range view.pods() {
+func (v *view) admittedAt(previous Previous) time.Time {
+	at := v.observed.Now
+	for _, pod := range v.pods() {
 		if !pod.CreationTimestamp.IsZero() {
 			at = earlier(at, pod.CreationTimestamp.Time)
 		}
@@ -201,9 +201,9 @@ func (view *view) admittedAt(previous Previous) time.Time {
 }
 
 // recordEnd adds the end, and what only the launcher's report tells.
-func (view *view) recordEnd(verdict *Verdict, at time.Time) {
+func (v *view) recordEnd(verdict *Verdict, at time.Time) {
 	if report := verdict.Report; report != nil && report.Hosts.Expected > 0 && report.Hosts.Reached > 0 {
-		began := view.commandBegan(report)
+		began := v.commandBegan(report)
 		if report.Timings.Init > 0 && !began.IsZero() {
 			verdict.record(training.StepWorkersReached, began)
 			verdict.record(training.StepFirstRankUp, earlier(began.Add(seconds(report.Timings.Init)), at))
@@ -217,8 +217,8 @@ func (view *view) recordEnd(verdict *Verdict, at time.Time) {
 }
 
 // commandBegan is when the launcher's gate was passed, as the report tells it.
-func (view *view) commandBegan(report *protocol.Report) time.Time {
-	ended := view.launcherEnd()
+func (v *view) commandBegan(report *protocol.Report) time.Time {
+	ended := v.launcherEnd()
 	if ended == nil || ended.StartedAt.IsZero() {
 		return time.Time{}
 	}
@@ -227,8 +227,8 @@ func (view *view) commandBegan(report *protocol.Report) time.Time {
 }
 
 // seconds is a time that a report tells, which anybody may have written.
-func seconds(told float64) time.Duration {
-	return time.Duration(min(max(told, 0), math.MaxInt32) * float64(time.Second))
+func seconds(reported float64) time.Duration {
+	return time.Duration(min(max(reported, 0), math.MaxInt32) * float64(time.Second))
 }
 
 func latest(one, other time.Time) time.Time {
@@ -252,7 +252,7 @@ func readyAt(pod *corev1.Pod) time.Time {
 	return time.Time{}
 }
 
-func (view *view) latest(pods []*corev1.Pod, when func(*corev1.Pod) time.Time) (latest time.Time) {
+func (v *view) latest(pods []*corev1.Pod, when func(*corev1.Pod) time.Time) (latest time.Time) {
 	for _, pod := range pods {
 		if at := when(pod); at.After(latest) {
 			latest = at
@@ -268,29 +268,29 @@ var order = []training.TimelineStep{
 }
 
 // record adds a step in its place, unless it was reached before.
-func (verdict *Verdict) record(step training.TimelineStep, at time.Time) {
-	if at.IsZero() || stepTime(verdict.Timeline, step) != nil {
+func (vd *Verdict) record(step training.TimelineStep, at time.Time) {
+	if at.IsZero() || stepTime(vd.Timeline, step) != nil {
 		return
 	}
 	// Readiness is noticed up to two seconds late, and what follows it is not.
 	if step == training.StepWorkersReached || step == training.StepFirstRankUp {
 		for _, needed := range []training.TimelineStep{training.StepPodsReady, training.StepWorkersReached} {
-			if reached := stepTime(verdict.Timeline, needed); reached != nil {
+			if reached := stepTime(vd.Timeline, needed); reached != nil {
 				at = latest(at, reached.Time)
 			}
 		}
 	}
 	// A launcher that has reached all workers found them ready, whenever that was
 	// noticed.
-	if reached := stepTime(verdict.Timeline, training.StepWorkersReached); step == training.StepPodsReady && reached != nil {
+	if reached := stepTime(vd.Timeline, training.StepWorkersReached); step == training.StepPodsReady && reached != nil {
 		at = earlier(at, reached.Time)
 	}
 	// The status it came from is not ours to change.
-	timeline := append(slices.Clone(verdict.Timeline), training.TimelineEntry{Step: step, Time: metav1.Time{Time: at.Truncate(time.Second)}})
+	timeline := append(slices.Clone(vd.Timeline), training.TimelineEntry{Step: step, Time: metav1.Time{Time: at.Truncate(time.Second)}})
 	slices.SortStableFunc(timeline, func(a, b training.TimelineEntry) int {
 		return slices.Index(order, a.Step) - slices.Index(order, b.Step)
 	})
-	verdict.Timeline = timeline
+	vd.Timeline = timeline
 }
 
 func stepTime(timeline []training.TimelineEntry, step training.TimelineStep) *metav1.Time {

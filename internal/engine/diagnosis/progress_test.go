@@ -17,14 +17,14 @@ func TestPhases(t *testing.T) {
 		phase  training.Phase
 		ready  string
 	}{
-		"no pods":                         {func(scene *scene) { scene.seen.Launchers, scene.seen.Workers = nil, nil }, training.PhasePending, "0/2"},
+		"no pods":                         {func(scene *scene) { scene.observed.Launchers, scene.observed.Workers = nil, nil }, training.PhasePending, "0/2"},
 		"pods without a place":            {func(scene *scene) { scene.addPods(nothing) }, training.PhasePending, "0/2"},
 		"pods whose images are pulled":    {func(scene *scene) { scene.addPods(places) }, training.PhasePending, "0/2"},
 		"all run and none is ready":       {func(scene *scene) { scene.addPods(starts) }, training.PhaseRunning, "0/2"},
 		"all run and one worker is ready": {func(scene *scene) { scene.addPods(starts); scene.worker(1, runs) }, training.PhaseRunning, "1/2"},
 		"all run and are ready":           {func(*scene) {}, training.PhaseRunning, "2/2"},
 		"the launcher does not run":       {launcherEnds(func(pod *corev1.Pod) { pod.Status.Phase = corev1.PodPending }), training.PhasePending, "2/2"},
-		"the launcher has no pod":         {func(scene *scene) { scene.seen.Launchers = nil }, training.PhasePending, "2/2"},
+		"the launcher has no pod":         {func(scene *scene) { scene.observed.Launchers = nil }, training.PhasePending, "2/2"},
 		"a worker does not run":           {happensTo(func(pod *corev1.Pod) { pod.Status.Phase = corev1.PodUnknown }), training.PhasePending, "2/2"},
 		"a worker has ended well":         {happensTo(exits(0, "Completed", "", 50)), training.PhaseRunning, "1/2"},
 		"the launcher has ended well":     {launcherEnds(exits(0, "Completed", "", 50)), training.PhaseSucceeded, "2/2"},
@@ -49,7 +49,7 @@ func TestPhases(t *testing.T) {
 
 // hostOf is the host name of a worker, whatever its number.
 func hostOf(scene *scene, number string) string {
-	return scene.made.Name + scene.made.Kind.Traits().WorkerHostInfix + number
+	return scene.job.Name + scene.job.Kind.Traits().WorkerHostInfix + number
 }
 
 // A job without workers runs on its launcher alone.
@@ -74,10 +74,10 @@ func TestPodStatuses(t *testing.T) {
 			scene := newScene(t, kind, 4)
 			scene.addPods(runs)
 			scene.worker(1, waits("ImagePullBackOff", pullFailure), func(pod *corev1.Pod) { pod.Status.Phase = corev1.PodPending })
-			scene.seen.Workers[2] = scene.newPod(training.RoleWorker, 2, withoutPlace(noGPUs))
-			scene.seen.Workers = scene.seen.Workers[:3]
+			scene.observed.Workers[2] = scene.newPod(training.RoleWorker, 2, withoutPlace(noGPUs))
+			scene.observed.Workers = scene.observed.Workers[:3]
 			// The cache has no order.
-			scene.seen.Workers[0], scene.seen.Workers[2] = scene.seen.Workers[2], scene.seen.Workers[0]
+			scene.observed.Workers[0], scene.observed.Workers[2] = scene.observed.Workers[2], scene.observed.Workers[0]
 			verdict := scene.look()
 			want := []training.WorkerPodStatus{
 				{Index: 0, PodStatus: training.PodStatus{Name: scene.expand("{worker 0}"), Node: "node-0", Phase: "Running"}},
@@ -120,11 +120,11 @@ func TestGangAnswers(t *testing.T) {
 		want   Answer
 	}{
 		"no pods yet": {
-			func(scene *scene) { scene.seen.Launchers, scene.seen.Workers = nil, nil },
+			func(scene *scene) { scene.observed.Launchers, scene.observed.Workers = nil, nil },
 			Answer{Reason: "CreatingPods", Message: "0 of 5 pods exist, 0 placed"},
 		},
 		"some pods": {
-			func(scene *scene) { scene.seen.Workers = scene.seen.Workers[:2] },
+			func(scene *scene) { scene.observed.Workers = scene.observed.Workers[:2] },
 			Answer{Reason: "CreatingPods", Message: "3 of 5 pods exist, 0 placed"},
 		},
 		"pods that nobody has looked at": {
@@ -180,7 +180,7 @@ func TestReadinessAnswers(t *testing.T) {
 		},
 		"one has no pod": {
 			func(scene *scene) {
-				scene.seen.Workers = scene.seen.Workers[:1]
+				scene.observed.Workers = scene.observed.Workers[:1]
 				scene.launcher(places, func(pod *corev1.Pod) { pod.Status.Phase = corev1.PodPending })
 			},
 			Answer{Reason: "Waiting", Message: "1 of 2 workers are ready. Worker 1 has no pod"},
@@ -189,7 +189,7 @@ func TestReadinessAnswers(t *testing.T) {
 		"one is in trouble": {
 			func(scene *scene) {
 				scene.worker(1, waits("ErrImagePull", pullFailure))
-				scene.seen.Launchers = nil
+				scene.observed.Launchers = nil
 			},
 			Answer{Reason: "ErrImagePull", Message: "1 of 2 workers are ready. " + secondWorker + " cannot get its image registry.example.com/train:1: " + pullFailure +
 				". Check the image's name and tag, that the node reaches the registry, and imagePullSecrets."},

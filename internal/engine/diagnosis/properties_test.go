@@ -26,12 +26,12 @@ func eachChance(t *testing.T, looks int, check func(t *testing.T, scene *scene))
 	for _, kind := range kinds {
 		for seed := range uint64(seeds) {
 			chance := newChance(seed, kind)
-			scene := &scene{t: t, made: chance.made}
+			scene := &scene{t: t, job: chance.job}
 			scene.trainJob.CreationTimestamp, scene.mpiJob.CreationTimestamp = stamp(submitted), stamp(submitted)
 			for look := range looks {
-				scene.seen = chance.look()
+				scene.observed = chance.look()
 				scene.free, scene.coming = chance.IntN(3), chance.once(3)
-				scene.made.Suspended = chance.once(10)
+				scene.job.Suspended = chance.once(10)
 				check(t, scene)
 				if restart := scene.previous().Restart; restart != nil {
 					chance.restart = restart.Count
@@ -86,13 +86,13 @@ func TestTerminalIsTerminal(t *testing.T) {
 func TestTheSameInputGivesTheSameVerdict(t *testing.T) {
 	eachChance(t, 10, func(t *testing.T, scene *scene) {
 		previous := scene.previous()
-		made, before, seen := *scene.made, deepCopy(previous), copyOf(scene.seen)
-		first := Of(scene.made, previous, scene.seen)
-		wantEqual(t, "what was seen, before and after", seen, scene.seen)
+		j, before, observed := *scene.job, deepCopy(previous), copyOf(scene.observed)
+		first := Of(scene.job, previous, scene.observed)
+		wantEqual(t, "what was seen, before and after", observed, scene.observed)
 		wantEqual(t, "the status, before and after", before, previous)
-		wantEqual(t, "the job, before and after", &made, scene.made)
-		wantEqual(t, "the verdict, first and again", first, Of(scene.made, before, seen))
-		wantEqual(t, "the verdict, first and with pods in another order", first, Of(scene.made, before, reversed(seen)))
+		wantEqual(t, "the job, before and after", &j, scene.job)
+		wantEqual(t, "the verdict, first and again", first, Of(scene.job, before, observed))
+		wantEqual(t, "the verdict, first and with pods in another order", first, Of(scene.job, before, reversed(observed)))
 		scene.settle()
 	})
 }
@@ -111,21 +111,21 @@ func deepCopy(previous Previous) Previous {
 	return previous
 }
 
-func copyOf(seen Observed) Observed {
-	for _, pods := range []*[]*corev1.Pod{&seen.Launchers, &seen.Workers, &seen.Initializers} {
+func copyOf(observed Observed) Observed {
+	for _, pods := range []*[]*corev1.Pod{&observed.Launchers, &observed.Workers, &observed.Initializers} {
 		*pods = slices.Clone(*pods)
 		for i, pod := range *pods {
 			(*pods)[i] = pod.DeepCopy()
 		}
 	}
-	return seen
+	return observed
 }
 
-func reversed(seen Observed) Observed {
-	for _, pods := range [][]*corev1.Pod{seen.Launchers, seen.Workers, seen.Initializers} {
+func reversed(observed Observed) Observed {
+	for _, pods := range [][]*corev1.Pod{observed.Launchers, observed.Workers, observed.Initializers} {
 		slices.Reverse(pods)
 	}
-	return seen
+	return observed
 }
 
 // A job at rest costs no write: what was said of the same observation is said
@@ -177,7 +177,7 @@ func wantStorable(t *testing.T, scene *scene, verdict Verdict) {
 	}
 	indexes := map[int32]bool{}
 	for _, status := range verdict.WorkerPodStatuses {
-		if indexes[status.Index] || status.Index < 0 || status.Index >= scene.made.Worker.Replicas {
+		if indexes[status.Index] || status.Index < 0 || status.Index >= scene.job.Worker.Replicas {
 			t.Errorf("statuses of workers %v", verdict.WorkerPodStatuses)
 		}
 		indexes[status.Index] = true
@@ -187,7 +187,7 @@ func wantStorable(t *testing.T, scene *scene, verdict Verdict) {
 			t.Errorf("condition %+v", condition)
 		}
 	}
-	if scene.made.Kind == job.KindMPIJob {
+	if scene.job.Kind == job.KindMPIJob {
 		wantOneEnd(t, scene)
 	}
 }

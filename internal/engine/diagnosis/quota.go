@@ -23,28 +23,28 @@ const (
 // free it. Of jobs that wait for the same quota the oldest keeps what it has and
 // tries again; the others delete their pods and wait, so that no two of them hold
 // what the other needs.
-func (view *view) waitForQuota(verdict *Verdict, previous Previous) {
-	wait, refused := previous.QuotaWait, view.seen.Refusal
+func (v *view) waitForQuota(verdict *Verdict, previous Previous) {
+	wait, refused := previous.QuotaWait, v.observed.Refusal
 	isRefused := refused != nil && refused.Quota
 	if isRefused {
-		since := metav1.NewTime(view.seen.Now.Truncate(time.Second))
+		since := metav1.NewTime(v.observed.Now.Truncate(time.Second))
 		if wait != nil {
 			since = wait.Since
 		}
 		wait = &training.QuotaWait{Name: refused.QuotaName, Since: since, Message: fmt.Sprintf("%s could not be created: %s", refused.Object, trimmed(refused.Message))}
 	}
-	if wait == nil || !isRefused && view.allMade() && !view.isEnding() {
+	if wait == nil || !isRefused && v.allMade() && !v.isEnding() {
 		return
 	}
 	// Whoever may try again is not failed before it is refused again.
-	if view.seen.Now.Sub(wait.Since.Time) >= view.seen.Patience.Quota && (isRefused || view.seen.OlderWaits) {
-		view.fail(verdict, view.quotaFailure(wait))
+	if v.observed.Now.Sub(wait.Since.Time) >= v.observed.Patience.Quota && (isRefused || v.observed.OlderWaits) {
+		v.fail(verdict, v.quotaFailure(wait))
 		return
 	}
 	verdict.QuotaWait = wait
 	answer := Answer{Reason: reasonQuota, Message: fmt.Sprintf("Waiting for quota: %s", wait.Message)}
 	verdict.Waiting, verdict.Gang = answer, answer
-	if view.seen.OlderWaits {
+	if v.observed.OlderWaits {
 		verdict.Stage = plan.Held
 	}
 	verdict.checkIn(quotaPause)
@@ -52,21 +52,21 @@ func (view *view) waitForQuota(verdict *Verdict, previous Previous) {
 
 // yields tells whether the job gives up its pods to an older one that waits for the
 // same quota, or is about to have them again.
-func (view *view) yields(previous Previous) bool {
+func (v *view) yields(previous Previous) bool {
 	// A launcher that has completed had all of its workers.
-	if previous.QuotaWait == nil || view.heldByQueue() || view.exitedWell() {
+	if previous.QuotaWait == nil || v.heldByQueue() || v.exitedWell() {
 		return false
 	}
-	return view.seen.OlderWaits && !view.allMade() || view.isEnding()
+	return v.observed.OlderWaits && !v.allMade() || v.isEnding()
 }
 
 // isEnding tells whether a pod of the job is being deleted.
-func (view *view) isEnding() bool {
-	return slices.ContainsFunc(slices.Concat(view.seen.Launchers, view.seen.Workers), func(pod *corev1.Pod) bool { return pod.DeletionTimestamp != nil })
+func (v *view) isEnding() bool {
+	return slices.ContainsFunc(slices.Concat(v.observed.Launchers, v.observed.Workers), func(pod *corev1.Pod) bool { return pod.DeletionTimestamp != nil })
 }
 
-func (view *view) quotaFailure(wait *training.QuotaWait) *failure {
-	return &failure{reason: training.FailureResourceQuota, at: view.seen.Now, message: fmt.Sprintf(
+func (v *view) quotaFailure(wait *training.QuotaWait) *failure {
+	return &failure{reason: training.FailureResourceQuota, at: v.observed.Now, message: fmt.Sprintf(
 		"%s. The quota was exceeded for %s. Wait until other jobs of the namespace have finished, request less, or have the quota raised: kubectl describe quota -n %s.",
-		wait.Message, view.seen.Patience.Quota, view.job.Namespace)}
+		wait.Message, v.observed.Patience.Quota, v.job.Namespace)}
 }

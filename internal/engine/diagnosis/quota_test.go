@@ -19,8 +19,8 @@ func overQuotaScene(t *testing.T, kind job.Kind, options ...option) *scene {
 	scene := newScene(t, kind, 2, options...)
 	scene.settle()
 	scene.addPods(nothing)
-	scene.seen.Workers = scene.seen.Workers[:1]
-	scene.seen.Refusal = overQuota
+	scene.observed.Workers = scene.observed.Workers[:1]
+	scene.observed.Refusal = overQuota
 	return scene
 }
 
@@ -46,7 +46,7 @@ func TestFirstQuotaRefusal(t *testing.T) {
 func TestQuotaWait(t *testing.T) {
 	const early, late = present + 20, present + 60
 	deleting := func(scene *scene) { scene.everyPod(deleted(early)) }
-	none := func(scene *scene) { scene.seen.Launchers, scene.seen.Workers = nil, nil }
+	none := func(scene *scene) { scene.observed.Launchers, scene.observed.Workers = nil, nil }
 	all := func(scene *scene) { scene.addPods(nothing) }
 	for name, tc := range map[string]struct {
 		after          float64
@@ -74,21 +74,21 @@ func TestQuotaWait(t *testing.T) {
 		"its time is over, all pods exist":           {after: late, happen: all, stage: plan.Active},
 		"its time is over, an older job waits":       {after: late, older: true, happen: none, stage: plan.Finished, reason: training.FailureResourceQuota},
 		"its time is over, pods are being deleted":   {after: late, happen: deleting, stage: plan.Held, waits: true},
-		"suspended by its user":                      {after: early, happen: func(scene *scene) { scene.made.Suspended = true }, stage: plan.Suspended},
-		"held by a queue":                            {after: early, older: true, happen: func(scene *scene) { scene.seen.Workload.Suspended = true }, stage: plan.Held},
+		"suspended by its user":                      {after: early, happen: func(scene *scene) { scene.job.Suspended = true }, stage: plan.Suspended},
+		"held by a queue":                            {after: early, older: true, happen: func(scene *scene) { scene.observed.Workload.Suspended = true }, stage: plan.Held},
 		"a worker fails":                             {after: early, refused: true, happen: func(scene *scene) { scene.worker(0, runs, outOfMemory(early)) }, stage: plan.Finished, reason: training.FailureWorker},
 		"another refusal than by a quota": {after: early, happen: func(scene *scene) {
-			scene.seen.Refusal = &Refusal{Role: training.RoleWorker, Object: "Pod x", Message: "no"}
+			scene.observed.Refusal = &Refusal{Role: training.RoleWorker, Object: "Pod x", Message: "no"}
 		}, stage: plan.Finished, reason: training.FailureWorker},
 		"gang timeout": {after: created + 300, happen: func(*scene) {}, stage: plan.Finished, reason: training.FailureGangSchedulingTimeout},
 		"older waits and the launcher has succeeded": {after: early, older: true, happen: func(scene *scene) { scene.launcher(runs, exits(0, "Completed", "", early)) }, stage: plan.Finished},
 		// Its gate was passed, so it had all of its workers: the agent ends with 143 before.
 		"older waits, the launcher stops with 0": {after: early, older: true, happen: func(scene *scene) { scene.launcher(runs, deleted(early-1), exits(0, "Completed", "", early)) }, stage: plan.Finished},
 		"refused by another quota of the namespace": {after: early, happen: func(scene *scene) {
-			scene.seen.Refusal = &Refusal{Object: "Pod x", Message: exceeded, Quota: true, QuotaName: "pods"}
+			scene.observed.Refusal = &Refusal{Object: "Pod x", Message: exceeded, Quota: true, QuotaName: "pods"}
 		}, stage: plan.Active, waits: true},
 		"its time is over, refused by another quota": {after: late, happen: func(scene *scene) {
-			scene.seen.Refusal = &Refusal{Object: "Pod x", Message: exceeded, Quota: true, QuotaName: "pods"}
+			scene.observed.Refusal = &Refusal{Object: "Pod x", Message: exceeded, Quota: true, QuotaName: "pods"}
 		}, stage: plan.Finished, reason: training.FailureResourceQuota},
 		"an older job waits, and it is refused again": {after: early, refused: true, older: true, stage: plan.Held, waits: true},
 	} {
@@ -97,9 +97,9 @@ func TestQuotaWait(t *testing.T) {
 				scene := overQuotaScene(t, kind)
 				scene.settle()
 				scene.after(tc.after)
-				scene.seen.Refusal, scene.seen.OlderWaits = nil, tc.older
+				scene.observed.Refusal, scene.observed.OlderWaits = nil, tc.older
 				if tc.refused {
-					scene.seen.Refusal = overQuota
+					scene.observed.Refusal = overQuota
 				}
 				if tc.happen != nil {
 					tc.happen(scene)
@@ -126,13 +126,13 @@ func TestQuotaIsFree(t *testing.T) {
 		t.Run(string(kind), func(t *testing.T) {
 			scene := overQuotaScene(t, kind)
 			scene.wantStage("refused", plan.Active)
-			scene.seen.Refusal, scene.seen.OlderWaits = nil, true
+			scene.observed.Refusal, scene.observed.OlderWaits = nil, true
 			scene.wantStage("an older job waits", plan.Held)
 			scene.everyPod(deleted(present))
 			scene.wantStage("its pods are being deleted", plan.Held)
-			scene.seen.OlderWaits = false
+			scene.observed.OlderWaits = false
 			scene.wantStage("the older job has its pods, and the own are not gone", plan.Held)
-			scene.seen.Launchers, scene.seen.Workers = nil, nil
+			scene.observed.Launchers, scene.observed.Workers = nil, nil
 			scene.wantStage("its pods are gone", plan.Active)
 			scene.after(present + 30)
 			scene.addPods(runs)
@@ -146,20 +146,20 @@ func TestQuotaIsFree(t *testing.T) {
 
 // A launcher that waits for its workers may be refused when they are ready.
 func TestQuotaRefusesALauncherThatWaits(t *testing.T) {
-	scene := newScene(t, job.KindMPIJob, 2, func(scene *scene) { scene.made.LauncherWaits = true })
+	scene := newScene(t, job.KindMPIJob, 2, func(scene *scene) { scene.job.LauncherWaits = true })
 	scene.addPods(runs)
-	scene.seen.Launchers = nil
+	scene.observed.Launchers = nil
 	scene.settle()
-	scene.seen.Refusal = &Refusal{Role: training.RoleLauncher, Object: "Pod train-launcher-r0", Message: exceeded, Quota: true, QuotaName: "compute"}
+	scene.observed.Refusal = &Refusal{Role: training.RoleLauncher, Object: "Pod train-launcher-r0", Message: exceeded, Quota: true, QuotaName: "compute"}
 	scene.wantStage("refused", plan.Active)
 	scene.after(present + 30)
-	scene.seen.Refusal = nil
+	scene.observed.Refusal = nil
 	scene.wantStage("not tried again yet", plan.Active)
 	if wait := scene.previous().QuotaWait; wait == nil || !wait.Since.Time.Equal(at(present)) {
 		t.Errorf("it waits for %+v", wait)
 	}
 	scene.after(present + 60)
-	scene.seen.Refusal = overQuota
+	scene.observed.Refusal = overQuota
 	if verdict := scene.settle(); verdict.FailureReason != training.FailureResourceQuota {
 		t.Errorf("%s %s", verdict.Phase, verdict.FailureReason)
 	}
@@ -183,16 +183,16 @@ func TestQuotaRefusesTheInitializer(t *testing.T) {
 		"its pod exists, an older job waits":   {after: present + 20, older: true, happen: fetching(nothing), stage: plan.Initializing},
 		"its time is over, refused":            {after: present + 60, refused: true, stage: plan.Finished, reason: training.FailureResourceQuota},
 		"its time is over, an older job waits": {after: present + 60, older: true, stage: plan.Finished, reason: training.FailureResourceQuota},
-		"something else is in its way":         {after: present + 20, happen: func(scene *scene) { scene.seen.Obstacle = &Answer{Reason: "WaitingForDeletion", Message: "Wait."} }, stage: plan.Initializing, waits: true},
+		"something else is in its way":         {after: present + 20, happen: func(scene *scene) { scene.observed.Obstacle = &Answer{Reason: "WaitingForDeletion", Message: "Wait."} }, stage: plan.Initializing, waits: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			scene := newScene(t, job.KindTrainJob, 2, initialized, backoffLimit(3))
-			scene.seen.Refusal = refused
+			scene.observed.Refusal = refused
 			scene.wantStage("refused", plan.Initializing)
 			scene.after(tc.after)
-			scene.seen.Refusal, scene.seen.OlderWaits = nil, tc.older
+			scene.observed.Refusal, scene.observed.OlderWaits = nil, tc.older
 			if tc.refused {
-				scene.seen.Refusal = refused
+				scene.observed.Refusal = refused
 			}
 			if tc.happen != nil {
 				tc.happen(scene)
@@ -218,16 +218,16 @@ func TestQuotaRefusesARestart(t *testing.T) {
 			scene.wantStage("failed", plan.Restarting)
 			scene.after(present + 10)
 			if kind == job.KindTrainJob {
-				scene.seen.Launchers, scene.seen.Workers = nil, nil
+				scene.observed.Launchers, scene.observed.Workers = nil, nil
 			}
-			scene.seen.Refusal = overQuota
+			scene.observed.Refusal = overQuota
 			scene.wantStage("refused", plan.Active)
 			if wait := scene.previous().QuotaWait; wait == nil || !wait.Since.Time.Equal(at(present+10)) {
 				t.Errorf("it waits for %+v", wait)
 			}
-			scene.seen.Refusal, scene.seen.OlderWaits = nil, true
+			scene.observed.Refusal, scene.observed.OlderWaits = nil, true
 			scene.wantStage("an older job waits", plan.Held)
-			scene.seen.Launchers, scene.seen.Workers, scene.seen.OlderWaits = nil, nil, false
+			scene.observed.Launchers, scene.observed.Workers, scene.observed.OlderWaits = nil, nil, false
 			scene.wantStage("the quota is free", plan.Active)
 			scene.start = 1
 			scene.addPods(runs)
@@ -241,7 +241,7 @@ func TestQuotaRefusesARestart(t *testing.T) {
 // What the API server says may quote what has secrets in it.
 func TestQuotaWaitIsRedacted(t *testing.T) {
 	scene := overQuotaScene(t, job.KindTrainJob)
-	scene.seen.Refusal = &Refusal{Object: "Pod x", Message: "exceeded quota: compute, password=hunter2", Quota: true}
+	scene.observed.Refusal = &Refusal{Object: "Pod x", Message: "exceeded quota: compute, password=hunter2", Quota: true}
 	scene.settle()
 	if wait := scene.previous().QuotaWait; wait == nil || strings.Contains(wait.Message, "hunter2") {
 		t.Errorf("it waits for %+v", wait)
@@ -256,11 +256,11 @@ func TestGangClockStartsWithTheFirstPod(t *testing.T) {
 		// starts is when the clock starts; 0 is never.
 		starts float64
 	}{
-		"no pods":                           {func(scene *scene) { scene.seen.Launchers, scene.seen.Workers = nil, nil }, 0},
-		"the first of three":                {func(scene *scene) { scene.seen.Launchers, scene.seen.Workers = nil, scene.seen.Workers[:1] }, created},
-		"two of three, the second is later": {func(scene *scene) { scene.seen.Launchers = nil; scene.worker(1, createdAt(40)) }, created},
+		"no pods":                           {func(scene *scene) { scene.observed.Launchers, scene.observed.Workers = nil, nil }, 0},
+		"the first of three":                {func(scene *scene) { scene.observed.Launchers, scene.observed.Workers = nil, scene.observed.Workers[:1] }, created},
+		"two of three, the second is later": {func(scene *scene) { scene.observed.Launchers = nil; scene.worker(1, createdAt(40)) }, created},
 		"all, the last is later":            {happensTo(createdAt(40)), created},
-		"two are scheduled, one is missing": {func(scene *scene) { scene.everyPod(places); scene.seen.Workers = scene.seen.Workers[:1] }, created},
+		"two are scheduled, one is missing": {func(scene *scene) { scene.everyPod(places); scene.observed.Workers = scene.observed.Workers[:1] }, created},
 		"all are scheduled":                 {func(scene *scene) { scene.everyPod(places) }, 0},
 	} {
 		for _, kind := range kinds {
@@ -270,7 +270,7 @@ func TestGangClockStartsWithTheFirstPod(t *testing.T) {
 				tc.happen(scene)
 				want := time.Duration(0)
 				if tc.starts > 0 {
-					want = at(tc.starts + 300).Sub(scene.seen.Now)
+					want = at(tc.starts + 300).Sub(scene.observed.Now)
 				}
 				if verdict := scene.settle(); verdict.NextCheck != want {
 					t.Errorf("looks again in %s, want %s", verdict.NextCheck, want)
@@ -286,15 +286,15 @@ func TestGangClockStartsWithTheFirstPod(t *testing.T) {
 
 // A launcher that comes long after its workers has its own clock.
 func TestGangClockOfALauncherThatComesLater(t *testing.T) {
-	scene := newScene(t, job.KindMPIJob, 2, func(scene *scene) { scene.made.LauncherWaits = true })
+	scene := newScene(t, job.KindMPIJob, 2, func(scene *scene) { scene.job.LauncherWaits = true })
 	scene.addPods(runs)
 	scene.everyPod(podCondition(corev1.PodReady, corev1.ConditionTrue, 1000, "", ""))
-	scene.seen.Launchers = nil
+	scene.observed.Launchers = nil
 	scene.after(1001)
 	if verdict := scene.settle(); hasEnded(verdict) || len(scene.asked) > 0 || verdict.NextCheck != 0 {
 		t.Errorf("without a launcher it is %s, asks for %v and looks again in %s: %s", verdict.Phase, scene.asked, verdict.NextCheck, verdict.FailureMessage)
 	}
-	scene.seen.Launchers = []*corev1.Pod{scene.newPod(training.RoleLauncher, 0, createdAt(1002))}
+	scene.observed.Launchers = []*corev1.Pod{scene.newPod(training.RoleLauncher, 0, createdAt(1002))}
 	scene.after(1010)
 	if verdict := scene.settle(); hasEnded(verdict) || len(scene.asked) > 0 || verdict.NextCheck != 292*time.Second {
 		t.Errorf("with a launcher that is not scheduled it is %s, asks for %v and looks again in %s: %s", verdict.Phase, scene.asked, verdict.NextCheck, verdict.FailureMessage)

@@ -17,8 +17,8 @@ import (
 // things, and things that cannot be.
 type chance struct {
 	*rand.Rand
-	made *job.Job
-	now  float64
+	job *job.Job
+	now float64
 	// wild is how many of a hundred pods, Jobs and JobSets are not as they should be.
 	wild int
 	// restart is how often the status says that the job was restarted.
@@ -41,8 +41,8 @@ func newChance(seed uint64, kind job.Kind) *chance {
 	if chance.once(4) {
 		initialized(scene)
 	}
-	scene.made.LauncherWaits, scene.made.LauncherRunsRanks = chance.once(3), chance.once(3)
-	chance.made = scene.made
+	scene.job.LauncherWaits, scene.job.LauncherRunsRanks = chance.once(3), chance.once(3)
+	chance.job = scene.job
 	return chance
 }
 
@@ -65,39 +65,39 @@ func (chance *chance) stamp() metav1.Time {
 func (chance *chance) look() Observed {
 	chance.now += float64(chance.IntN(60))
 	chance.wild = either(chance, 0, 0, 10, 30, 100)
-	seen := Observed{Now: at(chance.now), Patience: patience, Confirmed: chance.once(2), OlderWaits: chance.once(3), ScaleUp: chance.once(4), GangWords: "."}
-	seen.Workload = chance.workload()
+	observed := Observed{Now: at(chance.now), Patience: patience, Confirmed: chance.once(2), OlderWaits: chance.once(3), ScaleUp: chance.once(4), GangWords: "."}
+	observed.Workload = chance.workload()
 	if chance.isWild() && chance.once(5) {
-		seen.Refusal = &Refusal{Role: either(chance, "", training.RoleWorker, training.RoleLauncher), Object: "Pod x", Message: either(chance, exceeded, "no."), Quota: chance.once(2), QuotaName: either(chance, "", "compute")}
+		observed.Refusal = &Refusal{Role: either(chance, "", training.RoleWorker, training.RoleLauncher), Object: "Pod x", Message: either(chance, exceeded, "no."), Quota: chance.once(2), QuotaName: either(chance, "", "compute")}
 	}
 	// A quota refuses for a while.
 	if chance.once(8) {
 		chance.isFull = !chance.isFull
 	}
 	if chance.isFull {
-		seen.Refusal = &Refusal{Role: training.RoleWorker, Object: "Pod x", Message: exceeded, Quota: true, QuotaName: "compute"}
+		observed.Refusal = &Refusal{Role: training.RoleWorker, Object: "Pod x", Message: exceeded, Quota: true, QuotaName: "compute"}
 	}
 	if chance.isWild() && chance.once(5) {
-		seen.Obstacle = &Answer{Reason: "NoGangScheduler", Message: "Install one."}
+		observed.Obstacle = &Answer{Reason: "NoGangScheduler", Message: "Install one."}
 	}
 	for restart := chance.restart; restart >= 0 && !chance.once(3); restart-- {
-		seen.Launchers = append(seen.Launchers, chance.pod(training.RoleLauncher, 0, restart))
+		observed.Launchers = append(observed.Launchers, chance.pod(training.RoleLauncher, 0, restart))
 	}
-	for index := range chance.made.Worker.Replicas {
+	for index := range chance.job.Worker.Replicas {
 		if chance.isWild() && chance.once(6) {
 			continue
 		}
-		seen.Workers = append(seen.Workers, chance.pod(training.RoleWorker, index, chance.restart))
+		observed.Workers = append(observed.Workers, chance.pod(training.RoleWorker, index, chance.restart))
 	}
 	if chance.isWild() && chance.once(5) {
 		odd := chance.pod(training.RoleWorker, 0, chance.restart)
 		odd.Spec.Hostname = either(chance, "", "x", "train-worker-", "train-worker-99999999999", "train-worker-0--1")
-		seen.Workers = append(seen.Workers, odd)
+		observed.Workers = append(observed.Workers, odd)
 	}
 	for restart := chance.restart; restart >= 0 && !chance.once(3); restart-- {
-		seen.Initializers = append(seen.Initializers, chance.pod(training.RoleInitializer, 0, restart))
+		observed.Initializers = append(observed.Initializers, chance.pod(training.RoleInitializer, 0, restart))
 	}
-	return seen
+	return observed
 }
 
 func (chance *chance) isWild() bool { return chance.IntN(100) < chance.wild }
@@ -110,15 +110,15 @@ func (chance *chance) workload() Workload {
 }
 
 func (chance *chance) pod(role string, index, restart int32) *corev1.Pod {
-	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: plan.PodName(chance.made, role, index, restart), CreationTimestamp: chance.stamp()}}
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: plan.PodName(chance.job, role, index, restart), CreationTimestamp: chance.stamp()}}
 	if chance.isWild() && chance.once(40) {
 		return pod
 	}
-	pod.Labels = plan.RoleSelector(chance.made, role)
+	pod.Labels = plan.RoleSelector(chance.job, role)
 	pod.Labels[training.LabelRestart] = strconv.Itoa(int(restart))
-	pod.Spec.Hostname = plan.NamesOf(chance.made).LauncherHost
+	pod.Spec.Hostname = plan.NamesOf(chance.job).LauncherHost
 	if role == training.RoleWorker {
-		pod.Spec.Hostname = plan.WorkerHost(chance.made, index)
+		pod.Spec.Hostname = plan.WorkerHost(chance.job, index)
 	}
 	if !chance.isWild() {
 		pod.Spec.RestartPolicy, pod.Spec.Containers = corev1.RestartPolicyNever, []corev1.Container{{Name: "main"}}

@@ -19,16 +19,16 @@ const longestPause = 6 * time.Minute
 const reasonRestarting = "Restarting"
 
 // conclude ends a job that has failed, or has it restarted.
-func (view *view) conclude(verdict *Verdict, previous Previous, found *failure) {
-	if !found.restarts || view.restart >= view.job.Lifetime.BackoffLimit || view.isOverdue(previous.StartTime) {
-		view.fail(verdict, found)
+func (v *view) conclude(verdict *Verdict, previous Previous, found *failure) {
+	if !found.restarts || v.restart >= v.job.Lifetime.BackoffLimit || v.isOverdue(previous.StartTime) {
+		v.fail(verdict, found)
 		return
 	}
 	verdict.Restart = &training.Restart{
-		Count: view.restart + 1, Reason: found.reason, Message: found.message,
-		DueTime: metav1.NewTime(view.seen.Now.Add(restartPause(view.seen.Patience.Restart, view.restart)).Truncate(time.Second)),
+		Count: v.restart + 1, Reason: found.reason, Message: found.message,
+		DueTime: metav1.NewTime(v.observed.Now.Add(restartPause(v.observed.Patience.Restart, v.restart)).Truncate(time.Second)),
 	}
-	view.restarting(verdict, previous)
+	v.restarting(verdict, previous)
 }
 
 // restartPause is how long a job waits before its restart.
@@ -43,12 +43,12 @@ func restartPause(first time.Duration, restarts int32) time.Duration {
 }
 
 // restarting is the verdict on a job between two starts.
-func (view *view) restarting(verdict *Verdict, previous Previous) {
+func (v *view) restarting(verdict *Verdict, previous Previous) {
 	verdict.Stage, verdict.Phase, verdict.StartTime = plan.Restarting, training.PhasePending, previous.StartTime
 	verdict.wait(Answer{Reason: reasonRestarting, Message: fmt.Sprintf("Restart %d of %d is due after a failure: %s",
-		verdict.Restart.Count, view.job.Lifetime.BackoffLimit, verdict.Restart.Message)})
-	if view.checkDeadline(verdict, previous); verdict.Ask == AskNothing && verdict.Stage != plan.Finished {
-		if wait := verdict.Restart.DueTime.Sub(view.seen.Now); wait > 0 {
+		verdict.Restart.Count, v.job.Lifetime.BackoffLimit, verdict.Restart.Message)})
+	if v.checkDeadline(verdict, previous); verdict.Ask == AskNothing && verdict.Stage != plan.Finished {
+		if wait := verdict.Restart.DueTime.Sub(v.observed.Now); wait > 0 {
 			verdict.checkIn(wait)
 		}
 	}
@@ -56,14 +56,14 @@ func (view *view) restarting(verdict *Verdict, previous Previous) {
 
 // mustWaitForRestart tells whether the next start is not due yet, or the last one
 // has left something that must be gone before it.
-func (view *view) mustWaitForRestart(previous Previous) bool {
+func (v *view) mustWaitForRestart(previous Previous) bool {
 	if previous.Restart == nil {
 		return false
 	}
 	isOld := func(pod *corev1.Pod) bool { return plan.RestartOf(pod) < previous.Restart.Count }
-	if view.job.Kind.Traits().RestartsAsWhole && slices.ContainsFunc(slices.Concat(view.seen.Launchers, view.seen.Workers), isOld) {
+	if v.job.Kind.Traits().RestartsAsWhole && slices.ContainsFunc(slices.Concat(v.observed.Launchers, v.observed.Workers), isOld) {
 		return true
 	}
 	atWork := func(pod *corev1.Pod) bool { return isOld(pod) && !isOver(pod) }
-	return slices.ContainsFunc(slices.Concat(view.seen.Launchers, view.seen.Initializers), atWork) || view.seen.Now.Before(previous.Restart.DueTime.Time)
+	return slices.ContainsFunc(slices.Concat(v.observed.Launchers, v.observed.Initializers), atWork) || v.observed.Now.Before(previous.Restart.DueTime.Time)
 }

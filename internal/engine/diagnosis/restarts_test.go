@@ -17,15 +17,15 @@ import (
 func hasEnded(verdict Verdict) bool { return (&Previous{Progress: verdict.Progress}).Finished() }
 
 // nextStart deletes what a restart replaces, and creates the pods of the next start.
-func (scene *scene) nextStart(state podOption) {
-	scene.t.Helper()
-	scene.start = scene.previous().Restart.Count
-	if scene.made.Kind.Traits().RestartsAsWhole {
-		scene.addPods(state)
+func (sc *scene) nextStart(state podOption) {
+	sc.t.Helper()
+	sc.start = sc.previous().Restart.Count
+	if sc.job.Kind.Traits().RestartsAsWhole {
+		sc.addPods(state)
 		return
 	}
-	launcher := scene.newPod(training.RoleLauncher, 0, state, createdAt(scene.seen.Now.Sub(at(0)).Seconds()))
-	scene.seen.Launchers = append(slices.DeleteFunc(scene.seen.Launchers, func(pod *corev1.Pod) bool { return !isOver(pod) }), launcher)
+	launcher := sc.newPod(training.RoleLauncher, 0, state, createdAt(sc.observed.Now.Sub(at(0)).Seconds()))
+	sc.observed.Launchers = append(slices.DeleteFunc(sc.observed.Launchers, func(pod *corev1.Pod) bool { return !isOver(pod) }), launcher)
 }
 
 // A job is restarted after a failure that another start may not have.
@@ -41,15 +41,15 @@ func TestRestarts(t *testing.T) {
 		"launcher is preempted":              {launcherEnds(interrupted("PreemptionByScheduler", "preempting", 50)), kinds, training.FailureLauncher, "preempting"},
 		"launcher's init container fails":    {launcherEnds(initExits("unpack", 1, "Error", "", 50)), kinds, training.FailureLauncher, "in its container unpack"},
 		"launcher is deleted":                {launcherEnds(deleted(50), exits(143, "Error", "", 51)), kinds, training.FailureLauncher, "was deleted while the job ran"},
-		"launcher is gone":                   {func(scene *scene) { scene.seen.Launchers = nil }, kinds, training.FailureLauncher, "is gone: somebody deleted it"},
+		"launcher is gone":                   {func(scene *scene) { scene.observed.Launchers = nil }, kinds, training.FailureLauncher, "is gone: somebody deleted it"},
 		"launcher is deleted, not scheduled": {launcherEnds(deletedUnscheduled(50)), kinds, training.FailureLauncher, "was deleted while the job ran"},
 		"worker fails":                       {happensTo(outOfMemory(50)), onlyTrainJob, training.FailureWorker, "used more memory"},
 		"worker is deleted":                  {happensTo(deleted(50)), onlyTrainJob, training.FailureWorker, "was deleted while the job ran"},
-		"worker is gone":                     {func(scene *scene) { scene.seen.Workers = scene.seen.Workers[:1] }, onlyTrainJob, training.FailureWorker, "Worker 1 (pod {worker 1}) is gone"},
+		"worker is gone":                     {func(scene *scene) { scene.observed.Workers = scene.observed.Workers[:1] }, onlyTrainJob, training.FailureWorker, "Worker 1 (pod {worker 1}) is gone"},
 		"worker is drained":                  {happensTo(interrupted("EvictionByEvictionAPI", "evicting", 50), deleted(50)), onlyTrainJob, training.FailureWorker, "Its node is being drained"},
 		"worker is gone, the other one ended": {func(scene *scene) {
 			scene.worker(0, deleted(51), exits(143, "Error", "", 51))
-			scene.seen.Workers = scene.seen.Workers[:1]
+			scene.observed.Workers = scene.observed.Workers[:1]
 		}, onlyTrainJob, training.FailureWorker, "Worker 1 (pod {worker 1}) was deleted"},
 	} {
 		for _, kind := range tc.kinds {
@@ -111,7 +111,7 @@ func TestNeverRestarts(t *testing.T) {
 	}{
 		"worker of an MPIJob fails":       {runs, nil, happensTo(outOfMemory(50)), onlyMPIJob, training.FailureWorker},
 		"worker of an MPIJob is deleted":  {runs, nil, happensTo(deleted(50)), onlyMPIJob, training.FailureWorker},
-		"worker of an MPIJob is gone":     {runs, nil, func(scene *scene) { scene.seen.Workers = scene.seen.Workers[:1] }, onlyMPIJob, training.FailureWorker},
+		"worker of an MPIJob is gone":     {runs, nil, func(scene *scene) { scene.observed.Workers = scene.observed.Workers[:1] }, onlyMPIJob, training.FailureWorker},
 		"quota":                           {nothing, nil, refusedUntil(present+60, Refusal{Role: training.RoleWorker, Object: "Pod x", Message: exceeded, Quota: true}), kinds, training.FailureResourceQuota},
 		"gang timeout":                    {withoutPlace(noGPUs), nil, later(created+300, func(*scene) {}), kinds, training.FailureGangSchedulingTimeout},
 		"deadline":                        {runs, []option{deadline(100)}, pastDeadline(func(*scene) {}), kinds, training.FailureTraining},
@@ -121,7 +121,7 @@ func TestNeverRestarts(t *testing.T) {
 		"image that cannot be pulled":     {places, nil, later(impatient, launcherEnds(waits("ErrImagePull", ""))), kinds, training.FailureLauncher},
 		"worker that crashes in its pod":  {runs, []option{restartPolicies(corev1.RestartPolicyNever, corev1.RestartPolicyOnFailure)}, happensTo(crashes(1, 4, 50)), kinds, training.FailureWorker},
 		"workload is deleted":             {runs, nil, gone(Workload{}), kinds, training.FailureLauncher},
-		"workload is deleted, pods exist": {runs, nil, func(scene *scene) { scene.seen.Workload = Workload{} }, kinds, training.FailureLauncher},
+		"workload is deleted, pods exist": {runs, nil, func(scene *scene) { scene.observed.Workload = Workload{} }, kinds, training.FailureLauncher},
 	} {
 		for _, kind := range tc.kinds {
 			t.Run(name+"/"+string(kind), func(t *testing.T) {
@@ -143,15 +143,15 @@ func TestRestartWaits(t *testing.T) {
 		// restarts are the kinds that are started then.
 		restarts []job.Kind
 	}{
-		"before it is due, old pods are gone":  {present + 9, func(scene *scene) { scene.seen.Launchers, scene.seen.Workers = nil, nil }, nil},
+		"before it is due, old pods are gone":  {present + 9, func(scene *scene) { scene.observed.Launchers, scene.observed.Workers = nil, nil }, nil},
 		"due, old pods run":                    {present + 10, launcherEnds(runs), nil},
 		"due, old pods are being deleted":      {present + 40, func(scene *scene) { scene.everyPod(runs, deleted(present)) }, nil},
 		"due, the old launcher has finished":   {present + 10, func(*scene) {}, onlyMPIJob},
-		"due, only an old worker is left":      {present + 10, func(scene *scene) { scene.seen.Launchers = nil }, onlyMPIJob},
-		"due, only an old launcher is left":    {present + 10, func(scene *scene) { scene.seen.Workers = nil }, onlyMPIJob},
+		"due, only an old worker is left":      {present + 10, func(scene *scene) { scene.observed.Launchers = nil }, onlyMPIJob},
+		"due, only an old launcher is left":    {present + 10, func(scene *scene) { scene.observed.Workers = nil }, onlyMPIJob},
 		"due, the old launcher is being ended": {present + 10, launcherEnds(runs, deleted(present)), nil},
-		"due, old pods are gone":               {present + 10, func(scene *scene) { scene.seen.Launchers, scene.seen.Workers = nil, nil }, onlyTrainJob},
-		"long after, old pods are gone":        {present + 5000, func(scene *scene) { scene.seen.Launchers, scene.seen.Workers = nil, nil }, onlyTrainJob},
+		"due, old pods are gone":               {present + 10, func(scene *scene) { scene.observed.Launchers, scene.observed.Workers = nil, nil }, onlyTrainJob},
+		"long after, old pods are gone":        {present + 5000, func(scene *scene) { scene.observed.Launchers, scene.observed.Workers = nil, nil }, onlyTrainJob},
 	} {
 		for _, kind := range kinds {
 			// The workers of an MPIJob outlive a restart.
@@ -168,7 +168,7 @@ func TestRestartWaits(t *testing.T) {
 				if slices.Contains(tc.restarts, kind) {
 					want = plan.Active
 				}
-				if verdict := scene.look(); kind == job.KindTrainJob || len(scene.seen.Workers) > 0 {
+				if verdict := scene.look(); kind == job.KindTrainJob || len(scene.observed.Workers) > 0 {
 					if verdict.Stage != want || verdict.Restart.Count != 1 {
 						t.Errorf("stage %s with %+v, want %s", verdict.Stage, verdict.Restart, want)
 					}
@@ -269,12 +269,12 @@ func TestSuspensionKeepsRestarts(t *testing.T) {
 			scene := runningScene(t, kind, backoffLimit(1))
 			scene.launcher(exits(1, "Error", rankDied, 50))
 			scene.settle()
-			scene.made.Suspended = true
+			scene.job.Suspended = true
 			scene.wantStage("suspended", plan.Suspended)
 			gone(Workload{})(scene)
 			scene.wantStage("without pods", plan.Suspended)
 			scene.after(present + 5)
-			scene.made.Suspended = false
+			scene.job.Suspended = false
 			scene.wantStage("resumed before the restart is due", plan.Restarting)
 			scene.after(present + 100)
 			scene.wantStage("resumed", plan.Active)
@@ -372,7 +372,7 @@ func TestPodsOfAnotherStart(t *testing.T) {
 		scene.nextStart(runs)
 		scene.settle()
 		old := scene.newPod(training.RoleLauncher, 0, exits(1, "Error", "", 50), ofRestart("0"), named("train-z"), createdAt(present+20))
-		scene.seen.Launchers = append(scene.seen.Launchers, old)
+		scene.observed.Launchers = append(scene.observed.Launchers, old)
 		verdict := scene.settle()
 		if hasEnded(verdict) || verdict.Restart.Count != 1 || verdict.LauncherPodStatus == nil && kind == job.KindMPIJob {
 			t.Errorf("%s: %s, restart %+v", kind, verdict.Phase, verdict.Restart)
@@ -422,16 +422,16 @@ func TestReasonOfARestartStays(t *testing.T) {
 	scene := runningScene(t, job.KindTrainJob, backoffLimit(1))
 	scene.launcher(exits(1, "Error", rankDied, 50.2))
 	scene.settle()
-	told := *scene.previous().Restart
-	if told.Reason != training.FailureTraining {
-		t.Fatalf("restart %+v", told)
+	reported := *scene.previous().Restart
+	if reported.Reason != training.FailureTraining {
+		t.Fatalf("restart %+v", reported)
 	}
 	scene.everyPod(deleted(50.4))
 	scene.settle()
 	gone(Workload{Exists: true})(scene)
 	scene.settle()
-	if now := *scene.previous().Restart; now != told {
-		t.Errorf("it was %+v, and is now %+v", told, now)
+	if now := *scene.previous().Restart; now != reported {
+		t.Errorf("it was %+v, and is now %+v", reported, now)
 	}
 }
 

@@ -56,12 +56,12 @@ func FromMPIJob(mpiJob *v2beta1.MPIJob) Previous {
 }
 
 // TrainJobStatus writes the verdict into a TrainJob's status.
-func (verdict *Verdict) TrainJobStatus(made *job.Job, status *v2alpha1.TrainJobStatus, generation int64, now metav1.Time) {
+func (vd *Verdict) TrainJobStatus(j *job.Job, status *v2alpha1.TrainJobStatus, generation int64, now metav1.Time) {
 	wasFinished := status.Phase == training.PhaseSucceeded || status.Phase == training.PhaseFailed
-	status.Progress, status.StartTime, status.CompletionTime = verdict.Progress, verdict.StartTime, verdict.CompletionTime
+	status.Progress, status.StartTime, status.CompletionTime = vd.Progress, vd.StartTime, vd.CompletionTime
 	status.ObservedGeneration = generation
-	if made.RuntimeDigest != "" {
-		status.RuntimeDigest = made.RuntimeDigest
+	if j.RuntimeDigest != "" {
+		status.RuntimeDigest = j.RuntimeDigest
 	}
 	if wasFinished {
 		return
@@ -70,12 +70,12 @@ func (verdict *Verdict) TrainJobStatus(made *job.Job, status *v2alpha1.TrainJobS
 		condition string
 		Answer
 	}{
-		{v2alpha1.ConditionGangScheduling, verdict.Gang},
-		{v2alpha1.ConditionWorkersReady, verdict.WorkersReady},
-		{v2alpha1.ConditionLauncherReady, verdict.LauncherReady},
-		{v2alpha1.ConditionTrainingComplete, verdict.complete()},
-		{v2alpha1.ConditionSuspended, verdict.suspensionOrNot()},
-		{v2alpha1.ConditionFailed, verdict.failed()},
+		{v2alpha1.ConditionGangScheduling, vd.Gang},
+		{v2alpha1.ConditionWorkersReady, vd.WorkersReady},
+		{v2alpha1.ConditionLauncherReady, vd.LauncherReady},
+		{v2alpha1.ConditionTrainingComplete, vd.complete()},
+		{v2alpha1.ConditionSuspended, vd.suspensionOrNot()},
+		{v2alpha1.ConditionFailed, vd.failed()},
 	} {
 		meta.SetStatusCondition(&status.Conditions, metav1.Condition{
 			Type: question.condition, Status: metav1.ConditionStatus(yes(question.Yes)), Reason: word(question.Reason), Message: cut(question.Message),
@@ -86,14 +86,14 @@ func (verdict *Verdict) TrainJobStatus(made *job.Job, status *v2alpha1.TrainJobS
 
 // MPIJobStatus writes the verdict into an MPIJob's status, with the conditions
 // and the counts that Kueue and mpi-operator's users read.
-func (verdict *Verdict) MPIJobStatus(made *job.Job, status *v2beta1.MPIJobStatus, generation int64, now metav1.Time) {
+func (vd *Verdict) MPIJobStatus(j *job.Job, status *v2beta1.MPIJobStatus, generation int64, now metav1.Time) {
 	wasFinished := status.Phase == training.PhaseSucceeded || status.Phase == training.PhaseFailed
-	status.Progress, status.StartTime, status.CompletionTime = verdict.Progress, verdict.StartTime, verdict.CompletionTime
+	status.Progress, status.StartTime, status.CompletionTime = vd.Progress, vd.StartTime, vd.CompletionTime
 	status.ObservedGeneration = generation
 	earlier := status.ReplicaStatuses
 	status.ReplicaStatuses = map[v2beta1.MPIReplicaType]*v2beta1.ReplicaStatus{
-		v2beta1.MPIReplicaTypeLauncher: replicaStatus(made, training.RoleLauncher, verdict.Launcher),
-		v2beta1.MPIReplicaTypeWorker:   replicaStatus(made, training.RoleWorker, verdict.Worker),
+		v2beta1.MPIReplicaTypeLauncher: replicaStatus(j, training.RoleLauncher, vd.Launcher),
+		v2beta1.MPIReplicaTypeWorker:   replicaStatus(j, training.RoleWorker, vd.Worker),
 	}
 	keepLabelSelectors(status.ReplicaStatuses, earlier)
 	if wasFinished {
@@ -105,33 +105,33 @@ func (verdict *Verdict) MPIJobStatus(made *job.Job, status *v2beta1.MPIJobStatus
 	}
 	set(v2beta1.JobCreated, Answer{Yes: true, Reason: "MPIJobCreated", Message: "The operator has taken the job on"})
 	wasSuspended := slices.ContainsFunc(status.Conditions, func(condition v2beta1.JobCondition) bool { return condition.Type == v2beta1.JobSuspended })
-	if verdict.Suspension.Yes && verdict.Suspension.Reason == reasonQueued {
-		set(v2beta1.JobSuspended, verdict.Suspension)
-	} else if verdict.Suspension.Yes {
-		set(v2beta1.JobSuspended, Answer{Yes: true, Reason: "MPIJobSuspended", Message: verdict.Suspension.Message})
+	if vd.Suspension.Yes && vd.Suspension.Reason == reasonQueued {
+		set(v2beta1.JobSuspended, vd.Suspension)
+	} else if vd.Suspension.Yes {
+		set(v2beta1.JobSuspended, Answer{Yes: true, Reason: "MPIJobSuspended", Message: vd.Suspension.Message})
 	} else if wasSuspended {
 		set(v2beta1.JobSuspended, Answer{Reason: "MPIJobResumed", Message: "The job is not suspended"})
 	}
 	wasRestarted := slices.ContainsFunc(status.Conditions, func(condition v2beta1.JobCondition) bool { return condition.Type == v2beta1.JobRestarting })
-	if verdict.Stage == plan.Restarting {
-		set(v2beta1.JobRestarting, Answer{Yes: true, Reason: "MPIJobRestarting", Message: verdict.Waiting.Message})
+	if vd.Stage == plan.Restarting {
+		set(v2beta1.JobRestarting, Answer{Yes: true, Reason: "MPIJobRestarting", Message: vd.Waiting.Message})
 	} else if wasRestarted {
 		set(v2beta1.JobRestarting, Answer{Reason: "MPIJobRestarted", Message: "The job is not being restarted"})
 	}
-	set(v2beta1.JobPending, verdict.pending())
-	set(v2beta1.JobRunning, verdict.runs())
-	switch verdict.Phase {
+	set(v2beta1.JobPending, vd.pending())
+	set(v2beta1.JobRunning, vd.runs())
+	switch vd.Phase {
 	case training.PhaseSucceeded:
-		set(v2beta1.JobSucceeded, Answer{Yes: true, Reason: "MPIJobSucceeded", Message: verdict.complete().Message})
+		set(v2beta1.JobSucceeded, Answer{Yes: true, Reason: "MPIJobSucceeded", Message: vd.complete().Message})
 	case training.PhaseFailed:
-		set(v2beta1.JobFailed, verdict.failed())
+		set(v2beta1.JobFailed, vd.failed())
 	}
 }
 
-func replicaStatus(made *job.Job, role string, counts Counts) *v2beta1.ReplicaStatus {
+func replicaStatus(j *job.Job, role string, counts Counts) *v2beta1.ReplicaStatus {
 	return &v2beta1.ReplicaStatus{
 		Active: counts.Active, Succeeded: counts.Succeeded, Failed: counts.Failed,
-		Selector: labels.SelectorFromSet(plan.RoleSelector(made, role)).String(),
+		Selector: labels.SelectorFromSet(plan.RoleSelector(j, role)).String(),
 	}
 }
 
@@ -173,49 +173,49 @@ func setCondition(conditions *[]v2beta1.JobCondition, kind v2beta1.JobConditionT
 	*there = wanted
 }
 
-func (verdict *Verdict) complete() Answer {
-	switch verdict.Phase {
+func (vd *Verdict) complete() Answer {
+	switch vd.Phase {
 	case training.PhaseSucceeded:
 		return Answer{Yes: true, Reason: "Succeeded", Message: "The launcher's command ended well"}
 	case training.PhaseFailed:
-		return verdict.not(verdict.failed())
+		return vd.not(vd.failed())
 	case training.PhaseRunning:
 		return Answer{Reason: "Running", Message: "Launcher and workers run"}
 	default:
-		return verdict.not(verdict.Waiting)
+		return vd.not(vd.Waiting)
 	}
 }
 
-func (verdict *Verdict) failed() Answer {
-	if verdict.Phase == training.PhaseFailed {
-		return Answer{Yes: true, Reason: string(verdict.FailureReason), Message: verdict.FailureMessage}
+func (vd *Verdict) failed() Answer {
+	if vd.Phase == training.PhaseFailed {
+		return Answer{Yes: true, Reason: string(vd.FailureReason), Message: vd.FailureMessage}
 	}
 	return Answer{Reason: "NotFailed", Message: "The job has not failed"}
 }
 
-func (verdict *Verdict) suspensionOrNot() Answer {
-	if verdict.Suspension.Yes {
-		return verdict.Suspension
+func (vd *Verdict) suspensionOrNot() Answer {
+	if vd.Suspension.Yes {
+		return vd.Suspension
 	}
 	return Answer{Reason: "NotSuspended", Message: "The job is not suspended"}
 }
 
-func (verdict *Verdict) pending() Answer {
-	if verdict.Phase == training.PhasePending {
-		return Answer{Yes: true, Reason: orElse(verdict.Waiting.Reason, "Waiting"), Message: verdict.Waiting.Message}
+func (vd *Verdict) pending() Answer {
+	if vd.Phase == training.PhasePending {
+		return Answer{Yes: true, Reason: orElse(vd.Waiting.Reason, "Waiting"), Message: vd.Waiting.Message}
 	}
-	return Answer{Reason: string(verdict.Phase), Message: verdict.complete().Message}
+	return Answer{Reason: string(vd.Phase), Message: vd.complete().Message}
 }
 
-func (verdict *Verdict) runs() Answer {
-	if verdict.Phase == training.PhaseRunning {
+func (vd *Verdict) runs() Answer {
+	if vd.Phase == training.PhaseRunning {
 		return Answer{Yes: true, Reason: "MPIJobRunning", Message: "Launcher and workers run"}
 	}
-	return Answer{Reason: string(verdict.Phase), Message: verdict.complete().Message}
+	return Answer{Reason: string(vd.Phase), Message: vd.complete().Message}
 }
 
 // not is an answer in the negative, for the same reason.
-func (verdict *Verdict) not(answer Answer) Answer {
+func (vd *Verdict) not(answer Answer) Answer {
 	answer.Yes, answer.Reason = false, orElse(answer.Reason, "Waiting")
 	return answer
 }

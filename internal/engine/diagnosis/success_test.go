@@ -24,11 +24,11 @@ func TestSuccess(t *testing.T) {
 		"runs":                              {func(*scene) {}, false},
 		"deleted, and still runs":           {launcherEnds(deleted(50)), false},
 		"exits with 0, but its pod fails":   {launcherEnds(exits(0, "Completed", "", 50), func(pod *corev1.Pod) { pod.Status.Phase = corev1.PodFailed }), false},
-		"its pod is gone":                   {func(scene *scene) { scene.seen.Launchers = nil }, false},
+		"its pod is gone":                   {func(scene *scene) { scene.observed.Launchers = nil }, false},
 		"its pod is of an earlier start":    {launcherEnds(exits(0, "Completed", "", 50), ofRestart("1")), false},
 		"the workload is suspended, it was stopped": {func(scene *scene) {
 			scene.launcher(deleted(50), exits(0, "Completed", "", 51))
-			scene.seen.Workload.Suspended = true
+			scene.observed.Workload.Suspended = true
 		}, false},
 	} {
 		for _, kind := range kinds {
@@ -78,22 +78,22 @@ func TestWhatIsMissingIsConfirmed(t *testing.T) {
 		kind   job.Kind
 		happen func(*scene)
 	}{
-		"a worker":             {job.KindMPIJob, func(scene *scene) { scene.seen.Workers = scene.seen.Workers[1:] }},
+		"a worker":             {job.KindMPIJob, func(scene *scene) { scene.observed.Workers = scene.observed.Workers[1:] }},
 		"a worker that goes":   {job.KindMPIJob, happensTo(deleted(50))},
-		"the launcher's Job":   {job.KindMPIJob, func(scene *scene) { scene.seen.Launchers, scene.seen.Workload = nil, Workload{} }},
+		"the launcher's Job":   {job.KindMPIJob, func(scene *scene) { scene.observed.Launchers, scene.observed.Workload = nil, Workload{} }},
 		"the JobSet":           {job.KindTrainJob, gone(Workload{})},
 		"a launcher that went": {job.KindTrainJob, launcherEnds(deleted(50), exits(143, "Error", "", 51))},
-		"the launcher":         {job.KindTrainJob, func(scene *scene) { scene.seen.Launchers = nil }},
-		"an MPIJob's launcher": {job.KindMPIJob, func(scene *scene) { scene.seen.Launchers = nil }},
-		"a TrainJob's worker":  {job.KindTrainJob, func(scene *scene) { scene.seen.Workers = scene.seen.Workers[1:] }},
+		"the launcher":         {job.KindTrainJob, func(scene *scene) { scene.observed.Launchers = nil }},
+		"an MPIJob's launcher": {job.KindMPIJob, func(scene *scene) { scene.observed.Launchers = nil }},
+		"a TrainJob's worker":  {job.KindTrainJob, func(scene *scene) { scene.observed.Workers = scene.observed.Workers[1:] }},
 	} {
 		scene := runningScene(t, tc.kind)
 		tc.happen(scene)
-		if verdict := Of(scene.made, scene.previous(), scene.seen); verdict.Ask != AskConfirmation || hasEnded(verdict) {
+		if verdict := Of(scene.job, scene.previous(), scene.observed); verdict.Ask != AskConfirmation || hasEnded(verdict) {
 			t.Errorf("%s: asks for %q and is %s", name, verdict.Ask, verdict.Phase)
 		}
 		back := runningScene(t, tc.kind)
-		back.seen.Confirmed = true
+		back.observed.Confirmed = true
 		if verdict := back.look(); verdict.Phase != training.PhaseRunning {
 			t.Errorf("%s is there after all, and it is %s", name, verdict.Phase)
 		}
@@ -106,7 +106,10 @@ func TestPodsThatAreStillToCome(t *testing.T) {
 		scene := newScene(t, kind, 3)
 		for _, happen := range []func(){
 			func() {},
-			func() { scene.addPods(nothing); scene.seen.Workers, scene.seen.Launchers = scene.seen.Workers[:1], nil },
+			func() {
+				scene.addPods(nothing)
+				scene.observed.Workers, scene.observed.Launchers = scene.observed.Workers[:1], nil
+			},
 			func() { scene.addPods(nothing) },
 		} {
 			happen()
@@ -127,13 +130,13 @@ func TestWorkersRunning(t *testing.T) {
 		"one has ended well":          {happensTo(exits(0, "", "", 50)), true},
 		"one waits":                   {happensTo(func(pod *corev1.Pod) { pod.Status.Phase = corev1.PodPending }), false},
 		"one has failed":              {happensTo(outOfMemory(50)), false},
-		"one is not there":            {func(scene *scene) { scene.seen.Workers = scene.seen.Workers[1:] }, false},
-		"the launcher is not there":   {func(scene *scene) { scene.seen.Launchers = nil }, false},
+		"one is not there":            {func(scene *scene) { scene.observed.Workers = scene.observed.Workers[1:] }, false},
+		"the launcher is not there":   {func(scene *scene) { scene.observed.Launchers = nil }, false},
 	} {
 		for _, kind := range kinds {
 			scene := runningScene(t, kind)
 			tc.happen(scene)
-			launcher, running := WorkersRunning(scene.made, scene.previous(), scene.seen)
+			launcher, running := WorkersRunning(scene.job, scene.previous(), scene.observed)
 			if running != tc.want || running && launcher != scene.launcher() {
 				t.Errorf("%s, %s: %v with launcher %v", name, kind, running, launcher)
 			}
@@ -157,13 +160,13 @@ func TestLauncherEnded(t *testing.T) {
 			pod.Status.ContainerStatuses = append(pod.Status.ContainerStatuses, corev1.ContainerStatus{Name: "sidecar", State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}})
 		}), false},
 		"a worker failed":                    {happensTo(outOfMemory(50)), false},
-		"there is nothing":                   {func(scene *scene) { scene.seen = Observed{} }, false},
+		"there is nothing":                   {func(scene *scene) { scene.observed = Observed{} }, false},
 		"a launcher of another start failed": {launcherEnds(exits(1, "Error", "", 50), ofRestart("1")), false},
 	} {
 		for _, kind := range kinds {
 			scene := runningScene(t, kind)
 			tc.happen(scene)
-			if got := LauncherEnded(scene.made, scene.previous(), scene.seen); got != tc.want {
+			if got := LauncherEnded(scene.job, scene.previous(), scene.observed); got != tc.want {
 				t.Errorf("%s, %s: the launcher has finished: %v", name, kind, got)
 			}
 		}

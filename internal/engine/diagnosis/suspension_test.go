@@ -12,11 +12,11 @@ import (
 )
 
 // wantStage checks what the plan is told, and that the job has not ended.
-func (scene *scene) wantStage(when string, want plan.Stage) Verdict {
-	scene.t.Helper()
-	verdict := scene.settle()
+func (sc *scene) wantStage(when string, want plan.Stage) Verdict {
+	sc.t.Helper()
+	verdict := sc.settle()
 	if verdict.Stage != want || hasEnded(verdict) {
-		scene.t.Errorf("%s it is %s, stage %s, want %s: %s", when, verdict.Phase, verdict.Stage, want, verdict.FailureMessage)
+		sc.t.Errorf("%s it is %s, stage %s, want %s: %s", when, verdict.Phase, verdict.Stage, want, verdict.FailureMessage)
 	}
 	return verdict
 }
@@ -26,22 +26,22 @@ func TestResumeWaitsForTheOldPods(t *testing.T) {
 	for _, kind := range kinds {
 		t.Run(string(kind), func(t *testing.T) {
 			scene := runningScene(t, kind)
-			scene.made.Suspended = true
+			scene.job.Suspended = true
 			scene.wantStage("suspended", plan.Suspended)
 			if !scene.previous().Suspended {
 				t.Error("the status does not say that it is suspended")
 			}
 			scene.everyPod(deleted(present))
-			scene.made.Suspended = false
+			scene.job.Suspended = false
 			if verdict := scene.wantStage("resumed with its old pods", plan.Suspended); !verdict.Suspension.Yes || verdict.Phase != training.PhasePending {
 				t.Errorf("%+v", verdict)
 			}
-			scene.seen.Workload = Workload{}
+			scene.observed.Workload = Workload{}
 			scene.launcher(exits(143, "Error", rankDied, present+1))
 			scene.wantStage("resumed with an old launcher that has ended", plan.Suspended)
-			scene.seen.Launchers = nil
+			scene.observed.Launchers = nil
 			scene.wantStage("resumed with old workers", plan.Suspended)
-			scene.seen.Workers = nil
+			scene.observed.Workers = nil
 			if verdict := scene.wantStage("resumed with nothing left", plan.Active); verdict.Suspension.Yes || verdict.LauncherPodStatus != nil {
 				t.Errorf("%+v", verdict)
 			}
@@ -59,10 +59,10 @@ func TestResumeWaitsForTheOldPods(t *testing.T) {
 func TestResumeMissesNothing(t *testing.T) {
 	for _, kind := range kinds {
 		scene := runningScene(t, kind)
-		scene.made.Suspended = true
+		scene.job.Suspended = true
 		scene.settle()
 		gone(Workload{})(scene)
-		scene.made.Suspended = false
+		scene.job.Suspended = false
 		scene.wantStage(string(kind)+": resumed", plan.Active)
 		if len(scene.asked) > 0 {
 			t.Errorf("%s: it had to ask for %v", kind, scene.asked)
@@ -80,12 +80,12 @@ func TestEndsBySuspension(t *testing.T) {
 	} {
 		for _, kind := range kinds {
 			scene := runningScene(t, kind)
-			scene.made.Suspended = true
+			scene.job.Suspended = true
 			scene.settle()
 			scene.after(present + graceful)
 			scene.everyPod(deleted(present), end)
 			scene.wantStage(name+" while it is suspended", plan.Suspended)
-			scene.made.Suspended = false
+			scene.job.Suspended = false
 			scene.wantStage(name+" and resumed", plan.Suspended)
 		}
 	}
@@ -94,8 +94,8 @@ func TestEndsBySuspension(t *testing.T) {
 // A launcher that was done before it was stopped is done, suspended or not.
 func TestSuccessBeforeASuspension(t *testing.T) {
 	for name, suspend := range map[string]func(*scene){
-		"by the user": func(scene *scene) { scene.made.Suspended = true },
-		"by a queue":  func(scene *scene) { scene.seen.Workload.Suspended = true },
+		"by the user": func(scene *scene) { scene.job.Suspended = true },
+		"by a queue":  func(scene *scene) { scene.observed.Workload.Suspended = true },
 	} {
 		for _, kind := range kinds {
 			for _, end := range []podOption{exits(0, "Completed", "", 50), together(exits(0, "Completed", "", 50), deleted(55))} {
@@ -114,7 +114,7 @@ func TestSuccessBeforeASuspension(t *testing.T) {
 func TestAQueueHoldsATrainJob(t *testing.T) {
 	scene := newScene(t, job.KindTrainJob, 2)
 	scene.wantStage("submitted", plan.Active)
-	scene.seen.Workload = Workload{Exists: true, Suspended: true}
+	scene.observed.Workload = Workload{Exists: true, Suspended: true}
 	verdict := scene.wantStage("queued", plan.Held)
 	if want := (Answer{Yes: true, Reason: "Queued", Message: "Kueue holds the job back until there is room in its queue"}); verdict.Suspension != want {
 		t.Errorf("%+v", verdict.Suspension)
@@ -132,7 +132,7 @@ func TestAQueueHoldsATrainJob(t *testing.T) {
 
 	// What was held back is not made anew when it is let go.
 	scene.after(70)
-	scene.seen.Workload.Suspended = false
+	scene.observed.Workload.Suspended = false
 	if verdict = scene.wantStage("admitted", plan.Active); verdict.Suspension.Yes {
 		t.Errorf("%+v", verdict.Suspension)
 	}
@@ -142,17 +142,17 @@ func TestAQueueHoldsATrainJob(t *testing.T) {
 
 	// Kueue takes its place away: its pods end by that, and nothing has failed.
 	scene.after(80)
-	scene.seen.Workload.Suspended = true
+	scene.observed.Workload.Suspended = true
 	scene.everyPod(deleted(79), exits(143, "Error", rankDied, 80))
 	if verdict = scene.wantStage("evicted", plan.Held); verdict.StartTime != nil || !verdict.Suspension.Yes {
 		t.Errorf("%+v", verdict)
 	}
-	scene.seen.Workload.Suspended = false
+	scene.observed.Workload.Suspended = false
 	scene.wantStage("admitted again, and its old pods are not gone", plan.Held)
-	scene.seen.Workload.Suspended = true
-	scene.seen.Launchers, scene.seen.Workers = nil, nil
+	scene.observed.Workload.Suspended = true
+	scene.observed.Launchers, scene.observed.Workers = nil, nil
 	scene.wantStage("evicted, and its pods are gone", plan.Held)
-	scene.seen.Workload.Suspended = false
+	scene.observed.Workload.Suspended = false
 	scene.wantStage("admitted again", plan.Active)
 	scene.addPods(runs)
 	if verdict = scene.wantStage("admitted again", plan.Active); verdict.Phase != training.PhaseRunning {
@@ -164,12 +164,12 @@ func TestAQueueHoldsATrainJob(t *testing.T) {
 // one is created; they have not failed.
 func TestQueuedJobSetIsDeleted(t *testing.T) {
 	scene := runningScene(t, job.KindTrainJob)
-	scene.seen.Workload.Suspended = true
+	scene.observed.Workload.Suspended = true
 	scene.wantStage("evicted", plan.Held)
-	scene.seen.Workload = Workload{}
+	scene.observed.Workload = Workload{}
 	scene.everyPod(deleted(present))
 	scene.wantStage("its JobSet is deleted", plan.Held)
-	scene.seen.Launchers, scene.seen.Workers = nil, nil
+	scene.observed.Launchers, scene.observed.Workers = nil, nil
 	scene.wantStage("its pods are gone", plan.Active)
 	scene.wantStage("looked at again", plan.Active)
 }
@@ -178,22 +178,22 @@ func TestQueuedJobSetIsDeleted(t *testing.T) {
 // launcher's Job, the job is held back until it is released, and nothing is recreated.
 func TestASuspendedLauncherJob(t *testing.T) {
 	scene := runningScene(t, job.KindMPIJob)
-	scene.seen.Workload.Suspended = true
+	scene.observed.Workload.Suspended = true
 	if verdict := scene.wantStage("with a suspended Job", plan.Held); !verdict.Suspension.Yes || verdict.Phase != training.PhasePending {
 		t.Errorf("%+v", verdict)
 	}
 	scene.everyPod(deleted(present))
-	scene.seen.Workload.Suspended = false
+	scene.observed.Workload.Suspended = false
 	scene.wantStage("released with its old pods", plan.Held)
-	scene.seen.Launchers, scene.seen.Workers = nil, nil
+	scene.observed.Launchers, scene.observed.Workers = nil, nil
 	if verdict := scene.wantStage("released", plan.Active); verdict.Suspension.Yes {
 		t.Errorf("%+v", verdict)
 	}
-	scene.made.Suspended = true
+	scene.job.Suspended = true
 	if verdict := scene.wantStage("suspended", plan.Suspended); !verdict.Suspension.Yes {
 		t.Errorf("%+v", verdict)
 	}
-	scene.made.Suspended = false
+	scene.job.Suspended = false
 	scene.wantStage("resumed with its old Job", plan.Suspended)
 }
 
@@ -206,12 +206,12 @@ func TestEndsThatAreLookedAtAgain(t *testing.T) {
 	} {
 		scene := runningScene(t, job.KindTrainJob)
 		happen(scene)
-		verdict := Of(scene.made, scene.previous(), scene.seen)
+		verdict := Of(scene.job, scene.previous(), scene.observed)
 		if verdict.Ask != AskConfirmation || hasEnded(verdict) {
 			t.Errorf("%s: asks for %q and is %s: %s", name, verdict.Ask, verdict.Phase, verdict.FailureMessage)
 		}
 		// That is what the API server knows and the cache did not.
-		scene.seen.Workload.Suspended, scene.seen.Confirmed = true, true
+		scene.observed.Workload.Suspended, scene.observed.Confirmed = true, true
 		scene.wantStage(name, plan.Held)
 	}
 }
@@ -219,28 +219,28 @@ func TestEndsThatAreLookedAtAgain(t *testing.T) {
 // A TrainJob that waits in a queue may be suspended by its user as well.
 func TestSuspendedWhileQueued(t *testing.T) {
 	scene := newScene(t, job.KindTrainJob, 2)
-	scene.seen.Workload = Workload{Exists: true, Suspended: true}
+	scene.observed.Workload = Workload{Exists: true, Suspended: true}
 	scene.settle()
-	scene.made.Suspended = true
+	scene.job.Suspended = true
 	if verdict := scene.wantStage("suspended", plan.Suspended); verdict.Suspension.Reason != "Suspended" {
 		t.Errorf("%+v", verdict.Suspension)
 	}
-	scene.seen.Workload = Workload{}
+	scene.observed.Workload = Workload{}
 	scene.settle()
-	scene.made.Suspended = false
+	scene.job.Suspended = false
 	scene.wantStage("resumed", plan.Active)
 }
 
 // Why a launcher failed is forgotten with the suspension that takes its pods.
 func TestSuspensionForgetsTheLauncher(t *testing.T) {
 	for name, suspend := range map[string]func(*scene){
-		"by the user": func(scene *scene) { scene.made.Suspended = true },
-		"by a queue":  func(scene *scene) { scene.seen.Workload.Suspended = true },
+		"by the user": func(scene *scene) { scene.job.Suspended = true },
+		"by a queue":  func(scene *scene) { scene.observed.Workload.Suspended = true },
 	} {
 		scene := runningScene(t, job.KindTrainJob, backoffLimit(1))
 		scene.launcher(exits(1, "Error", rankDied, 50))
 		scene.settle()
-		scene.seen.Launchers, scene.seen.Workers = nil, nil
+		scene.observed.Launchers, scene.observed.Workers = nil, nil
 		if verdict := scene.settle(); verdict.LauncherPodStatus == nil {
 			t.Errorf("%s: before, nothing is known of the launcher", name)
 		}
@@ -260,25 +260,25 @@ func TestInitializing(t *testing.T) {
 				t.Errorf("%+v", verdict)
 			}
 			scene.wantSteps("submitted", map[training.TimelineStep]float64{training.StepSubmitted: submitted})
-			scene.seen.Initializers = []*corev1.Pod{scene.newPod(training.RoleInitializer, 0, runs)}
+			scene.observed.Initializers = []*corev1.Pod{scene.newPod(training.RoleInitializer, 0, runs)}
 			scene.wantStage("fetching", plan.Initializing)
 
 			// The kubelet restarts it a few times.
-			scene.seen.Initializers[0] = scene.newPod(training.RoleInitializer, 0, runs, crashes(1, 2, 40))
+			scene.observed.Initializers[0] = scene.newPod(training.RoleInitializer, 0, runs, crashes(1, 2, 40))
 			if verdict = scene.wantStage("crashed twice", plan.Initializing); verdict.Waiting.Reason != "CrashLoopBackOff" {
 				t.Errorf("%+v", verdict.Waiting)
 			}
-			scene.seen.Initializers[0] = scene.newPod(training.RoleInitializer, 0, runs, restarted(1, "", 2, 40))
+			scene.observed.Initializers[0] = scene.newPod(training.RoleInitializer, 0, runs, restarted(1, "", 2, 40))
 			if verdict = scene.wantStage("running again", plan.Initializing); verdict.Waiting.Reason != "Initializing" {
 				t.Errorf("%+v", verdict.Waiting)
 			}
 
 			scene.after(70)
-			scene.seen.Initializers[0] = scene.newPod(training.RoleInitializer, 0, runs, exits(0, "Completed", "", 69))
+			scene.observed.Initializers[0] = scene.newPod(training.RoleInitializer, 0, runs, exits(0, "Completed", "", 69))
 			scene.wantStage("fetched", plan.Active)
 			scene.wantSteps("fetched", map[training.TimelineStep]float64{training.StepSubmitted: submitted, training.StepAdmitted: 70})
 			scene.addPods(runs)
-			scene.seen.Initializers = nil
+			scene.observed.Initializers = nil
 			scene.wantStage("running, and the initializer's pod is gone", plan.Active)
 		})
 	}
@@ -296,26 +296,26 @@ func TestInitializerIsRestarted(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			scene := newScene(t, job.KindTrainJob, 2, initialized, backoffLimit(1))
 			scene.settle()
-			scene.seen.Initializers = []*corev1.Pod{scene.newPod(training.RoleInitializer, 0, runs, state)}
+			scene.observed.Initializers = []*corev1.Pod{scene.newPod(training.RoleInitializer, 0, runs, state)}
 			verdict := scene.wantStage("failed", plan.Restarting)
 			if restart := scene.previous().Restart; restart == nil || restart.Count != 1 || restart.Reason != training.FailureTraining || !restart.DueTime.Time.Equal(at(present+10)) || verdict.NextCheck != 10*time.Second {
 				t.Fatalf("restart %+v, looks again in %s", restart, verdict.NextCheck)
 			}
 			scene.wantStage("looked at again", plan.Restarting)
 			scene.after(present + 10)
-			if !isOver(scene.seen.Initializers[0]) {
+			if !isOver(scene.observed.Initializers[0]) {
 				scene.wantStage("due, and the old pod still runs", plan.Restarting)
-				scene.seen.Initializers = nil
+				scene.observed.Initializers = nil
 			}
 			// A pod that has finished is kept for its log.
 			scene.wantStage("due", plan.Initializing)
 			scene.start = 1
-			scene.seen.Initializers = append(scene.seen.Initializers, scene.newPod(training.RoleInitializer, 0, runs))
+			scene.observed.Initializers = append(scene.observed.Initializers, scene.newPod(training.RoleInitializer, 0, runs))
 			if verdict = scene.wantStage("the second pod runs", plan.Initializing); verdict.Waiting.Reason != "Initializing" {
 				t.Errorf("it waits for %+v", verdict.Waiting)
 			}
-			last := len(scene.seen.Initializers) - 1
-			scene.seen.Initializers[last] = scene.newPod(training.RoleInitializer, 0, runs, exits(1, "Error", "no route to host", present+20))
+			last := len(scene.observed.Initializers) - 1
+			scene.observed.Initializers[last] = scene.newPod(training.RoleInitializer, 0, runs, exits(1, "Error", "no route to host", present+20))
 			if verdict = scene.settle(); verdict.Phase != training.PhaseFailed || verdict.FailureReason != training.FailureTraining {
 				t.Errorf("the second pod failed: %s, stage %s", verdict.Phase, verdict.Stage)
 			}
@@ -326,12 +326,12 @@ func TestInitializerIsRestarted(t *testing.T) {
 // What was fetched is not fetched again by a restart.
 func TestRestartKeepsWhatWasFetched(t *testing.T) {
 	scene := newScene(t, job.KindTrainJob, 2, initialized, backoffLimit(1))
-	scene.seen.Initializers = []*corev1.Pod{scene.newPod(training.RoleInitializer, 0, runs, exits(0, "Completed", "", 20))}
+	scene.observed.Initializers = []*corev1.Pod{scene.newPod(training.RoleInitializer, 0, runs, exits(0, "Completed", "", 20))}
 	scene.addPods(runs)
 	scene.settle()
 	scene.worker(1, outOfMemory(50))
 	scene.wantStage("failed", plan.Restarting)
 	scene.after(present + 10)
-	scene.seen.Launchers, scene.seen.Workers = nil, nil
+	scene.observed.Launchers, scene.observed.Workers = nil, nil
 	scene.wantStage("restarted", plan.Active)
 }

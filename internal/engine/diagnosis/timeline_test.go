@@ -14,14 +14,14 @@ import (
 )
 
 // steps are a timeline in the seconds of these tests.
-func (scene *scene) steps() map[training.TimelineStep]float64 {
-	scene.t.Helper()
+func (sc *scene) steps() map[training.TimelineStep]float64 {
+	sc.t.Helper()
 	steps := map[training.TimelineStep]float64{}
 	last := -1
-	for _, entry := range scene.previous().Timeline {
+	for _, entry := range sc.previous().Timeline {
 		position := indexOf(entry.Step)
 		if position <= last {
-			scene.t.Errorf("%s stands after a later step: %v", entry.Step, scene.previous().Timeline)
+			sc.t.Errorf("%s stands after a later step: %v", entry.Step, sc.previous().Timeline)
 		}
 		last = position
 		steps[entry.Step] = entry.Time.Sub(at(0)).Seconds()
@@ -38,10 +38,10 @@ func indexOf(step training.TimelineStep) int {
 	return -1
 }
 
-func (scene *scene) wantSteps(when string, want map[training.TimelineStep]float64) {
-	scene.t.Helper()
-	if diff := cmp.Diff(want, scene.steps()); diff != "" {
-		scene.t.Errorf("%s, the timeline (-want +got):\n%s", when, diff)
+func (sc *scene) wantSteps(when string, want map[training.TimelineStep]float64) {
+	sc.t.Helper()
+	if diff := cmp.Diff(want, sc.steps()); diff != "" {
+		sc.t.Errorf("%s, the timeline (-want +got):\n%s", when, diff)
 	}
 }
 
@@ -218,7 +218,7 @@ func TestDuration(t *testing.T) {
 func TestSuspensionTakesTheTimelineBack(t *testing.T) {
 	for _, kind := range kinds {
 		scene := runningScene(t, kind, deadline(1000))
-		scene.made.Suspended = true
+		scene.job.Suspended = true
 		verdict := scene.settle()
 		scene.wantSteps("suspended", map[training.TimelineStep]float64{training.StepSubmitted: submitted})
 		if verdict.StartTime != nil || verdict.NextCheck != 0 {
@@ -226,7 +226,7 @@ func TestSuspensionTakesTheTimelineBack(t *testing.T) {
 		}
 		gone(Workload{})(scene)
 		scene.settle()
-		scene.made.Suspended = false
+		scene.job.Suspended = false
 		scene.after(100)
 		scene.settle()
 		scene.wantSteps("resumed", map[training.TimelineStep]float64{training.StepSubmitted: submitted, training.StepAdmitted: 100})
@@ -243,7 +243,7 @@ func TestSuspensionTakesTheTimelineBack(t *testing.T) {
 // A job that was suspended from the beginning was submitted all the same.
 func TestTimelineOfAJobThatIsSubmittedSuspended(t *testing.T) {
 	scene := newScene(t, job.KindTrainJob, 2)
-	scene.made.Suspended = true
+	scene.job.Suspended = true
 	scene.settle()
 	scene.wantSteps("suspended", map[training.TimelineStep]float64{training.StepSubmitted: submitted})
 }

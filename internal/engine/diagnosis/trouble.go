@@ -94,9 +94,9 @@ func deletion(pod *corev1.Pod) *trouble {
 // isAftermath tells whether it is its deletion that ended a pod. What runs out
 // of memory, or is evicted, is not ended by being deleted. Of a container that had
 // not begun when its pod was deleted the kubelet says an end without a time.
-func (found *trouble) isAftermath() bool {
-	return found.ended && found.reason != "OOMKilled" && found.pod.Status.Reason == "" && !holds(found.pod, corev1.DisruptionTarget) &&
-		(wasDeletedBy(found.pod, found.at) || found.pod.DeletionTimestamp != nil && found.at.IsZero())
+func (t *trouble) isAftermath() bool {
+	return t.ended && t.reason != "OOMKilled" && t.pod.Status.Reason == "" && !holds(t.pod, corev1.DisruptionTarget) &&
+		(wasDeletedBy(t.pod, t.at) || t.pod.DeletionTimestamp != nil && t.at.IsZero())
 }
 
 // wasDeletedBy tells whether a pod was already being deleted at a time.

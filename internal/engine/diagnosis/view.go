@@ -14,8 +14,8 @@ import (
 
 // view is what is seen of a job, in order.
 type view struct {
-	job  *job.Job
-	seen *Observed
+	job      *job.Job
+	observed *Observed
 	// launcher is the newest, if there is one.
 	launcher *corev1.Pod
 	// workers by index, as far as they are there.
@@ -24,19 +24,19 @@ type view struct {
 	restart int32
 }
 
-func newView(made *job.Job, previous *Previous, seen *Observed) *view {
-	view := &view{job: made, seen: seen, workers: map[int32]*corev1.Pod{}}
+func newView(j *job.Job, previous *Previous, observed *Observed) *view {
+	view := &view{job: j, observed: observed, workers: map[int32]*corev1.Pod{}}
 	if previous.Restart != nil {
 		view.restart = previous.Restart.Count
 	}
-	for _, pod := range seen.Launchers {
+	for _, pod := range observed.Launchers {
 		if plan.RestartOf(pod) == view.restart && (view.launcher == nil || newer(pod, view.launcher)) {
 			view.launcher = pod
 		}
 	}
-	for _, pod := range seen.Workers {
-		index, known := made.WorkerIndex(pod)
-		if !known || made.Kind.Traits().RestartsAsWhole && plan.RestartOf(pod) != view.restart {
+	for _, pod := range observed.Workers {
+		index, known := j.WorkerIndex(pod)
+		if !known || j.Kind.Traits().RestartsAsWhole && plan.RestartOf(pod) != view.restart {
 			continue
 		}
 		if there := view.workers[index]; there == nil || newer(pod, there) {
@@ -62,10 +62,10 @@ func isOver(pod *corev1.Pod) bool {
 }
 
 // inOrder are the workers that are there, by index.
-func (view *view) inOrder() []*corev1.Pod {
-	pods := make([]*corev1.Pod, 0, len(view.workers))
-	for index := range view.job.Worker.Replicas {
-		if pod := view.workers[index]; pod != nil {
+func (v *view) inOrder() []*corev1.Pod {
+	pods := make([]*corev1.Pod, 0, len(v.workers))
+	for index := range v.job.Worker.Replicas {
+		if pod := v.workers[index]; pod != nil {
 			pods = append(pods, pod)
 		}
 	}
@@ -73,20 +73,20 @@ func (view *view) inOrder() []*corev1.Pod {
 }
 
 // pods are all pods of this attempt, workers first.
-func (view *view) pods() []*corev1.Pod {
-	pods := view.inOrder()
-	if view.launcher != nil {
-		pods = append(pods, view.launcher)
+func (v *view) pods() []*corev1.Pod {
+	pods := v.inOrder()
+	if v.launcher != nil {
+		pods = append(pods, v.launcher)
 	}
 	return pods
 }
 
 // who names a pod as users know it.
-func (view *view) who(pod *corev1.Pod) string {
+func (v *view) who(pod *corev1.Pod) string {
 	role := "the launcher"
 	switch pod.Labels[training.LabelReplicaType] {
 	case training.RoleWorker:
-		index, _ := view.job.WorkerIndex(pod)
+		index, _ := v.job.WorkerIndex(pod)
 		role = fmt.Sprintf("worker %d", index)
 	case training.RoleInitializer:
 		role = "the initializer"
@@ -100,8 +100,8 @@ func (view *view) who(pod *corev1.Pod) string {
 // counts are the pods of each role that wait or run, ended well, and did not.
 // A pod that is being deleted is active until it is gone: that is when Kueue may
 // give its place away.
-func (view *view) counts() (launcher, worker Counts) {
-	return count(view.seen.Launchers), count(view.seen.Workers)
+func (v *view) counts() (launcher, worker Counts) {
+	return count(v.observed.Launchers), count(v.observed.Workers)
 }
 
 func count(pods []*corev1.Pod) (counts Counts) {

@@ -16,19 +16,19 @@ import (
 // JobSetStatus writes the verdict into the status of a JobSet, as JobSet's own
 // controller would: it counts child Jobs, and each role is one. Kueue reads from it
 // whether pods are ready, whether any are left, and how the job ended.
-func (verdict *Verdict) JobSetStatus(made *job.Job, set *jobset.JobSet, now metav1.Time) {
+func (vd *Verdict) JobSetStatus(j *job.Job, set *jobset.JobSet, now metav1.Time) {
 	status := &set.Status
 	isSuspended := set.Spec.Suspend != nil && *set.Spec.Suspend
-	if !isSuspended && verdict.hasOnlyStarted() && len(status.ReplicatedJobsStatus) == 0 {
+	if !isSuspended && vd.hasOnlyStarted() && len(status.ReplicatedJobsStatus) == 0 {
 		return
 	}
 	earlier := status.ReplicatedJobsStatus
 	status.ReplicatedJobsStatus = []jobset.ReplicatedJobStatus{
-		childStatus(training.RoleLauncher, made.Launcher.Replicas, verdict.Launcher, isSuspended),
-		childStatus(training.RoleWorker, made.Worker.Replicas, verdict.Worker, isSuspended),
+		childStatus(training.RoleLauncher, j.Launcher.Replicas, vd.Launcher, isSuspended),
+		childStatus(training.RoleWorker, j.Worker.Replicas, vd.Worker, isSuspended),
 	}
-	if verdict.Restart != nil {
-		status.Restarts, status.RestartsCountTowardsMax = verdict.Restart.Count, verdict.Restart.Count
+	if vd.Restart != nil {
+		status.Restarts, status.RestartsCountTowardsMax = vd.Restart.Count, vd.Restart.Count
 	}
 	mark := func(kind jobset.JobSetConditionType, is bool, reason, message string) {
 		meta.SetStatusCondition(&status.Conditions, metav1.Condition{
@@ -42,15 +42,15 @@ func (verdict *Verdict) JobSetStatus(made *job.Job, set *jobset.JobSet, now meta
 	case wasSuspended:
 		mark(jobset.JobSetSuspended, false, "ResumeJobs", "jobset is resumed")
 	}
-	switch verdict.Phase {
+	switch vd.Phase {
 	case training.PhaseSucceeded:
 		status.TerminalState = string(jobset.JobSetCompleted)
 		launcher := &status.ReplicatedJobsStatus[0]
 		launcher.Succeeded, launcher.Ready, launcher.Failed = 1, 0, 0
-		mark(jobset.JobSetCompleted, true, "AllJobsCompleted", verdict.complete().Message)
+		mark(jobset.JobSetCompleted, true, "AllJobsCompleted", vd.complete().Message)
 	case training.PhaseFailed:
 		status.TerminalState = string(jobset.JobSetFailed)
-		mark(jobset.JobSetFailed, true, string(verdict.FailureReason), verdict.FailureMessage)
+		mark(jobset.JobSetFailed, true, string(vd.FailureReason), vd.FailureMessage)
 	default:
 		return
 	}
@@ -66,9 +66,9 @@ func (verdict *Verdict) JobSetStatus(made *job.Job, set *jobset.JobSet, now meta
 // hasOnlyStarted tells that no pod of the job was ready or has ended yet. Written to a
 // JobSet that has no status it costs the API server as much as a pod, and nobody acts
 // on it: Kueue waits for the pods of a job that it stops, but its jobs begin suspended.
-func (verdict *Verdict) hasOnlyStarted() bool {
+func (vd *Verdict) hasOnlyStarted() bool {
 	quiet := func(counts Counts) bool { return counts.Ready == 0 && counts.Succeeded == 0 && counts.Failed == 0 }
-	return verdict.Restart == nil && verdict.Phase == training.PhasePending && quiet(verdict.Launcher) && quiet(verdict.Worker)
+	return vd.Restart == nil && vd.Phase == training.PhasePending && quiet(vd.Launcher) && quiet(vd.Worker)
 }
 
 // childStatus is that of the one child Job of a role. One that has succeeded is no
@@ -91,16 +91,16 @@ func childStatus(role string, pods int32, counts Counts, suspended bool) jobset.
 // Kubernetes' own controller would, but for the number of ready pods, which is one
 // write more and which nobody waits for. A Job that has finished is never changed
 // again.
-func (verdict *Verdict) BatchJobStatus(batch *batchv1.Job, now metav1.Time) {
+func (vd *Verdict) BatchJobStatus(batch *batchv1.Job, now metav1.Time) {
 	status := &batch.Status
 	if isFinished(status) {
 		return
 	}
-	status.Active = verdict.Launcher.Active
-	if verdict.Restart != nil {
-		status.Failed = max(status.Failed, verdict.Restart.Count)
+	status.Active = vd.Launcher.Active
+	if vd.Restart != nil {
+		status.Failed = max(status.Failed, vd.Restart.Count)
 	}
-	isFinal := verdict.Phase == training.PhaseSucceeded || verdict.Phase == training.PhaseFailed
+	isFinal := vd.Phase == training.PhaseSucceeded || vd.Phase == training.PhaseFailed
 	if status.StartTime == nil && (status.Active > 0 || isFinal) {
 		status.StartTime = &now
 	}
@@ -113,15 +113,15 @@ func (verdict *Verdict) BatchJobStatus(batch *batchv1.Job, now metav1.Time) {
 			Type: kind, Status: corev1.ConditionTrue, Reason: reason, Message: cut(message), LastProbeTime: now, LastTransitionTime: now,
 		})
 	}
-	if verdict.Phase == training.PhaseSucceeded {
+	if vd.Phase == training.PhaseSucceeded {
 		status.Succeeded, status.CompletionTime = 1, &now
-		end(batchv1.JobSuccessCriteriaMet, "CompletionsReached", verdict.complete().Message)
-		end(batchv1.JobComplete, "CompletionsReached", verdict.complete().Message)
+		end(batchv1.JobSuccessCriteriaMet, "CompletionsReached", vd.complete().Message)
+		end(batchv1.JobComplete, "CompletionsReached", vd.complete().Message)
 		return
 	}
 	status.Failed++
-	end(batchv1.JobFailureTarget, string(verdict.FailureReason), verdict.FailureMessage)
-	end(batchv1.JobFailed, string(verdict.FailureReason), verdict.FailureMessage)
+	end(batchv1.JobFailureTarget, string(vd.FailureReason), vd.FailureMessage)
+	end(batchv1.JobFailed, string(vd.FailureReason), vd.FailureMessage)
 }
 
 func isFinished(status *batchv1.JobStatus) bool {

@@ -27,7 +27,7 @@ func role(name string, ready, succeeded, failed, suspended, active int32) jobset
 func tell(scene *scene, set *jobset.JobSet) Verdict {
 	scene.t.Helper()
 	verdict := scene.settle()
-	verdict.JobSetStatus(scene.made, set, metav1.NewTime(scene.seen.Now))
+	verdict.JobSetStatus(scene.job, set, metav1.NewTime(scene.observed.Now))
 	*set = stored(scene.t, *set)
 	return verdict
 }
@@ -57,21 +57,21 @@ func TestJobSetCounts(t *testing.T) {
 		"one worker is being deleted": {func(scene *scene) { scene.everyPod(runs); scene.worker(1, deleted(50)) }, role("launcher", 1, 0, 0, 0, 1), role("worker", 0, 0, 0, 0, 1)},
 		"only one is left, being deleted": {func(scene *scene) {
 			scene.everyPod(runs, deleted(50))
-			scene.seen.Launchers, scene.seen.Workers = nil, scene.seen.Workers[:1]
+			scene.observed.Launchers, scene.observed.Workers = nil, scene.observed.Workers[:1]
 		}, role("launcher", 0, 0, 0, 0, 0), role("worker", 0, 0, 0, 0, 1)},
 		"one worker failed":                 {func(scene *scene) { scene.everyPod(runs); scene.worker(1, outOfMemory(50)) }, role("launcher", 1, 0, 0, 0, 1), role("worker", 0, 0, 1, 0, 1)},
 		"launcher failed":                   {func(scene *scene) { scene.everyPod(runs); scene.launcher(exits(1, "Error", "", 50)) }, role("launcher", 0, 0, 1, 0, 0), role("worker", 1, 0, 0, 0, 1)},
 		"launcher succeeded":                {func(scene *scene) { scene.everyPod(runs); scene.launcher(exits(0, "Completed", "", 50)) }, role("launcher", 0, 1, 0, 0, 0), role("worker", 1, 0, 0, 0, 1)},
 		"launcher's command succeeded":      {func(scene *scene) { scene.everyPod(runs); scene.launcher(exitsFirst(0, "Completed", "", 50)) }, role("launcher", 0, 1, 0, 0, 1), role("worker", 1, 0, 0, 0, 1)},
 		"suspended, pods are being ended":   {suspendSet(func(scene *scene) { scene.everyPod(runs, deleted(50)) }), role("launcher", 0, 0, 0, 1, 1), role("worker", 0, 0, 0, 1, 1)},
-		"suspended, all pods are gone":      {suspendSet(func(scene *scene) { scene.seen.Launchers, scene.seen.Workers = nil, nil }), role("launcher", 0, 0, 0, 1, 0), role("worker", 0, 0, 0, 1, 0)},
+		"suspended, all pods are gone":      {suspendSet(func(scene *scene) { scene.observed.Launchers, scene.observed.Workers = nil, nil }), role("launcher", 0, 0, 0, 1, 0), role("worker", 0, 0, 0, 1, 0)},
 		"suspended, a pod has failed by it": {suspendSet(func(scene *scene) { scene.everyPod(runs); scene.worker(1, deleted(50), exits(143, "Error", "", 51)) }), role("launcher", 1, 0, 0, 1, 1), role("worker", 0, 0, 1, 1, 1)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			scene := newScene(t, job.KindTrainJob, 2)
 			scene.addPods(nothing)
 			tc.happen(scene)
-			set := &jobset.JobSet{Spec: jobset.JobSetSpec{Suspend: new(scene.seen.Workload.Suspended)}}
+			set := &jobset.JobSet{Spec: jobset.JobSetSpec{Suspend: new(scene.observed.Workload.Suspended)}}
 			tell(scene, set)
 			if diff := cmp.Diff([]jobset.ReplicatedJobStatus{tc.launcher, tc.worker}, set.Status.ReplicatedJobsStatus); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
@@ -106,7 +106,7 @@ func TestJobSetOfPodsThatWait(t *testing.T) {
 
 func suspendSet(happen func(*scene)) func(*scene) {
 	return func(scene *scene) {
-		scene.seen.Workload.Suspended = true
+		scene.observed.Workload.Suspended = true
 		happen(scene)
 	}
 }
@@ -129,7 +129,7 @@ func TestJobSetConditions(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			scene := runningScene(t, job.KindTrainJob)
 			tc.happen(scene)
-			set := &jobset.JobSet{Spec: jobset.JobSetSpec{Suspend: new(scene.seen.Workload.Suspended)}}
+			set := &jobset.JobSet{Spec: jobset.JobSetSpec{Suspend: new(scene.observed.Workload.Suspended)}}
 			tell(scene, set)
 			for kind, want := range map[jobset.JobSetConditionType]string{jobset.JobSetCompleted: tc.completed, jobset.JobSetFailed: tc.failed, jobset.JobSetSuspended: tc.suspended} {
 				if found := jobSetCondition(set, kind); found != scene.expand(want) {
@@ -148,13 +148,13 @@ func TestJobSetConditions(t *testing.T) {
 func TestJobSetStatusOfALife(t *testing.T) {
 	scene := newScene(t, job.KindTrainJob, 2, backoffLimit(1))
 	set := &jobset.JobSet{Spec: jobset.JobSetSpec{Suspend: new(true)}}
-	scene.seen.Workload = Workload{Exists: true, Suspended: true}
+	scene.observed.Workload = Workload{Exists: true, Suspended: true}
 	tell(scene, set)
 	if found := jobSetCondition(set, jobset.JobSetSuspended); !strings.HasPrefix(found, "True ") {
 		t.Errorf("queued: %s", found)
 	}
 	scene.after(70)
-	set.Spec.Suspend, scene.seen.Workload.Suspended = new(false), false
+	set.Spec.Suspend, scene.observed.Workload.Suspended = new(false), false
 	tell(scene, set)
 	scene.addPods(runs)
 	tell(scene, set)
@@ -183,13 +183,13 @@ func TestJobSetStatusOfALife(t *testing.T) {
 	scene.launcher(exits(0, "Completed", "", 99))
 	tell(scene, set)
 	done := jobSetCondition(set, jobset.JobSetCompleted)
-	scene.seen.Workers = nil
+	scene.observed.Workers = nil
 	tell(scene, set)
 	want := []jobset.ReplicatedJobStatus{role("launcher", 0, 1, 0, 0, 0), role("worker", 0, 0, 0, 0, 0)}
 	if diff := cmp.Diff(want, set.Status.ReplicatedJobsStatus); diff != "" {
 		t.Errorf("workers are deleted (-want +got):\n%s", diff)
 	}
-	scene.seen.Launchers = nil
+	scene.observed.Launchers = nil
 	tell(scene, set)
 	if diff := cmp.Diff(want, set.Status.ReplicatedJobsStatus); diff != "" {
 		t.Errorf("the launcher is deleted (-want +got):\n%s", diff)
@@ -261,7 +261,7 @@ func tellBatch(scene *scene, batch *batchv1.Job) {
 	scene.t.Helper()
 	verdict := scene.settle()
 	before := batch.DeepCopy()
-	verdict.BatchJobStatus(batch, metav1.NewTime(scene.seen.Now))
+	verdict.BatchJobStatus(batch, metav1.NewTime(scene.observed.Now))
 	*batch = stored(scene.t, *batch)
 	for _, message := range batchJobErrors(before, batch) {
 		scene.t.Errorf("the API server refuses it: %s (-before +after):\n%s", message, cmp.Diff(before.Status, batch.Status))
@@ -284,7 +284,7 @@ func TestBatchJobStatus(t *testing.T) {
 		countSucceeded, countFail int32
 		conditions                []string
 	}{
-		"no launcher yet":               {happen: func(scene *scene) { scene.seen.Launchers, scene.seen.Workers = nil, nil }},
+		"no launcher yet":               {happen: func(scene *scene) { scene.observed.Launchers, scene.observed.Workers = nil, nil }},
 		"launcher waits":                {happen: func(*scene) {}, active: 1, started: true},
 		"launcher is ready":             {happen: launcherEnds(runs), active: 1, started: true},
 		"launcher is being deleted":     {happen: launcherEnds(runs, deleted(50)), active: 1, started: true},
@@ -339,7 +339,7 @@ func TestBatchJobStatusOfALife(t *testing.T) {
 				}
 				scene.after(now + 50)
 				// Somebody deletes what is kept for its log.
-				scene.seen.Launchers = nil
+				scene.observed.Launchers = nil
 				tellBatch(scene, batch)
 				scene.nextStart(runs)
 				tellBatch(scene, batch)
@@ -373,11 +373,11 @@ func TestWorkloadStatusIsTaken(t *testing.T) {
 	var before *job.Job
 	batch, set := &batchv1.Job{}, &jobset.JobSet{}
 	eachChance(t, 10, func(t *testing.T, scene *scene) {
-		if scene.made != before {
-			before, batch, set = scene.made, &batchv1.Job{}, &jobset.JobSet{}
+		if scene.job != before {
+			before, batch, set = scene.job, &batchv1.Job{}, &jobset.JobSet{}
 		}
 		scene.t = t
-		if scene.made.Kind == job.KindMPIJob {
+		if scene.job.Kind == job.KindMPIJob {
 			tellBatch(scene, batch)
 			return
 		}

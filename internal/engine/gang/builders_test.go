@@ -11,20 +11,20 @@ type option func(*job.Job)
 
 // mpiJob has a launcher and three workers, of which all must be placed.
 func mpiJob(options ...option) *job.Job {
-	made := &job.Job{
+	j := &job.Job{
 		Kind: job.KindMPIJob, Namespace: "team-a", Name: "resnet",
 		Launcher: job.Role{Replicas: 1, Template: template("launcher", "500m", "1Gi")},
 		Worker:   job.Role{Replicas: 3, Template: template("worker", "16", "64Gi")},
 		Gang:     job.Gang{MinMember: 4},
 	}
 	for _, option := range options {
-		option(made)
+		option(j)
 	}
-	return made
+	return j
 }
 
 func trainJob(options ...option) *job.Job {
-	return mpiJob(append([]option{func(made *job.Job) { made.Kind, made.Name = job.KindTrainJob, "bert" }}, options...)...)
+	return mpiJob(append([]option{func(j *job.Job) { j.Kind, j.Name = job.KindTrainJob, "bert" }}, options...)...)
 }
 
 // template has limits only, which are then its requests, too.
@@ -37,50 +37,50 @@ func template(name, cpu, memory string) corev1.PodTemplateSpec {
 
 // list is made of names and quantities in turn.
 func list(pairs ...string) corev1.ResourceList {
-	made := corev1.ResourceList{}
+	j := corev1.ResourceList{}
 	for i := 0; i < len(pairs); i += 2 {
-		made[corev1.ResourceName(pairs[i])] = resource.MustParse(pairs[i+1])
+		j[corev1.ResourceName(pairs[i])] = resource.MustParse(pairs[i+1])
 	}
-	return made
+	return j
 }
 
 func asksFor(scheduler job.Scheduler) option {
-	return func(made *job.Job) { made.Gang.Scheduler = scheduler }
+	return func(j *job.Job) { j.Gang.Scheduler = scheduler }
 }
 
-func kueue(queue string) option { return func(made *job.Job) { made.Queue = queue } }
+func kueue(queue string) option { return func(j *job.Job) { j.Queue = queue } }
 
-func volcanoQueueOf(queue string) option { return func(made *job.Job) { made.Gang.Queue = queue } }
+func volcanoQueueOf(queue string) option { return func(j *job.Job) { j.Gang.Queue = queue } }
 
 func timeout(seconds int32) option {
-	return func(made *job.Job) { made.Gang.TimeoutSeconds = seconds }
+	return func(j *job.Job) { j.Gang.TimeoutSeconds = seconds }
 }
 
 func priority(class string) option {
-	return func(made *job.Job) { made.Gang.PriorityClass = class }
+	return func(j *job.Job) { j.Gang.PriorityClass = class }
 }
 
-func minMember(pods int32) option { return func(made *job.Job) { made.Gang.MinMember = pods } }
+func minMember(pods int32) option { return func(j *job.Job) { j.Gang.MinMember = pods } }
 
 func minResourcesOf(pairs ...string) option {
-	return func(made *job.Job) { made.Gang.MinResources = list(pairs...) }
+	return func(j *job.Job) { j.Gang.MinResources = list(pairs...) }
 }
 
 // scheduledBy is what the templates of launcher and workers name.
 func scheduledBy(launcher, worker string) option {
-	return func(made *job.Job) {
-		made.Launcher.Template.Spec.SchedulerName = launcher
-		made.Worker.Template.Spec.SchedulerName = worker
+	return func(j *job.Job) {
+		j.Launcher.Template.Spec.SchedulerName = launcher
+		j.Worker.Template.Spec.SchedulerName = worker
 	}
 }
 
 // alone is a job of a launcher that does the work itself.
-func alone(made *job.Job) { made.Worker.Replicas, made.Gang.MinMember = 0, 1 }
+func alone(j *job.Job) { j.Worker.Replicas, j.Gang.MinMember = 0, 1 }
 
 // decorated has templates with labels and annotations of the user's, one of
 // which names a group.
-func decorated(made *job.Job) {
-	for _, role := range []*job.Role{&made.Launcher, &made.Worker} {
+func decorated(j *job.Job) {
+	for _, role := range []*job.Role{&j.Launcher, &j.Worker} {
 		role.Template.Labels = map[string]string{"team": "a"}
 		role.Template.Annotations = map[string]string{"note": "ours", volcanoOwnGroup: "another"}
 	}

@@ -23,20 +23,20 @@ type candidate struct {
 // candidates are in the order in which they are taken. The first two are there
 // because somebody installed them; the native one is an alpha that comes with
 // Kubernetes.
-func (available *Available) candidates() []candidate {
+func (a *Available) candidates() []candidate {
 	return []candidate{
 		{
-			name: job.Coscheduling, there: available.Coscheduling, scheduler: available.coscheduler(),
+			name: job.Coscheduling, there: a.Coscheduling, scheduler: a.coscheduler(),
 			of:     func(scheduler string) Backend { return coscheduling{scheduler} },
 			remedy: "install scheduler-plugins with its CRDs",
 		},
 		{
-			name: job.Volcano, there: available.Volcano, scheduler: volcanoScheduler,
+			name: job.Volcano, there: a.Volcano, scheduler: volcanoScheduler,
 			of:     func(scheduler string) Backend { return volcano{scheduler} },
 			remedy: "install Volcano",
 		},
 		{
-			name: job.Native, there: available.Native,
+			name: job.Native, there: a.Native,
 			of:     func(scheduler string) Backend { return native{scheduler} },
 			remedy: "run Kubernetes 1.36 with that API and the feature gates GenericWorkload and GangScheduling turned on",
 		},
@@ -45,16 +45,16 @@ func (available *Available) candidates() []candidate {
 
 // backend is the candidate for pods that name a scheduler, or, if it is empty,
 // do not.
-func (candidate *candidate) backend(scheduler string) Backend {
+func (c *candidate) backend(scheduler string) Backend {
 	if scheduler == "" {
-		scheduler = candidate.scheduler
+		scheduler = c.scheduler
 	}
-	return candidate.of(scheduler)
+	return c.of(scheduler)
 }
 
 // api is what a cluster serves that has it.
-func (candidate *candidate) api() string {
-	kind := candidate.of("").GroupKind()
+func (c *candidate) api() string {
+	kind := c.of("").GroupKind()
 	return fmt.Sprintf("%s of %s", kind.Kind, kind.GroupVersion())
 }
 

@@ -14,27 +14,27 @@ const partialStart = "pods start one by one as there is room, and some may hold 
 // Choose says which backend a job gets, and why, in words for a condition. An
 // error says what to install or to change; trying again does not help before
 // that is done.
-func Choose(made *job.Job, available Available) (Backend, string, error) {
-	if made.Pods() <= 1 {
+func Choose(j *job.Job, available Available) (Backend, string, error) {
+	if j.Pods() <= 1 {
 		return none{}, "No gang scheduling: the job has one pod", nil
 	}
-	if made.Gang.Scheduler != "" {
-		backend, err := askedFor(made, &available)
+	if j.Gang.Scheduler != "" {
+		backend, err := askedFor(j, &available)
 		if err != nil {
 			return nil, "", err
 		}
-		return backend, words(made, backend, "the runtime asks for it"), nil
+		return backend, words(j, backend, "the runtime asks for it"), nil
 	}
-	backend, why := discovered(made, &available)
-	return backend, words(made, backend, why), nil
+	backend, why := discovered(j, &available)
+	return backend, words(j, backend, why), nil
 }
 
-func words(made *job.Job, backend Backend, why string) string {
+func words(j *job.Job, backend Backend, why string) string {
 	text := fmt.Sprintf("Gang scheduling by %s: %s", backend.Name(), why)
 	if backend.Name() == None {
 		text = fmt.Sprintf("No gang scheduling: %s; %s", why, partialStart)
 	}
-	if queue := made.Gang.Queue; queue != "" && backend.Name() != job.Volcano {
+	if queue := j.Gang.Queue; queue != "" && backend.Name() != job.Volcano {
 		text += fmt.Sprintf("; the queue %s is one of Volcano's and is not used", queue)
 	}
 	return text
@@ -42,8 +42,8 @@ func words(made *job.Job, backend Backend, why string) string {
 
 // askedFor is what the runtime names. A scheduler that the templates name is
 // then taken for one that does it, under a name of the cluster's own.
-func askedFor(made *job.Job, available *Available) (Backend, error) {
-	asked := made.Gang.Scheduler
+func askedFor(j *job.Job, available *Available) (Backend, error) {
+	asked := j.Gang.Scheduler
 	if asked == None {
 		return none{}, nil
 	}
@@ -55,7 +55,7 @@ func askedFor(made *job.Job, available *Available) (Backend, error) {
 			return nil, fmt.Errorf("the runtime asks for %s, but this cluster does not serve %s: %s, or change the runtime's podGroupPolicy",
 				asked, candidate.api(), candidate.remedy)
 		}
-		scheduler, err := podScheduler(made)
+		scheduler, err := podScheduler(j)
 		if err != nil {
 			return nil, fmt.Errorf("the runtime asks for %s, but %w: name the same in both templates, or none", asked, err)
 		}
@@ -66,8 +66,8 @@ func askedFor(made *job.Job, available *Available) (Backend, error) {
 
 // discovered is the best that the cluster has, as far as the job's own words
 // leave it open.
-func discovered(made *job.Job, available *Available) (Backend, string) {
-	scheduler, err := podScheduler(made)
+func discovered(j *job.Job, available *Available) (Backend, string) {
+	scheduler, err := podScheduler(j)
 	if err != nil {
 		return none{}, err.Error()
 	}
@@ -75,7 +75,7 @@ func discovered(made *job.Job, available *Available) (Backend, string) {
 		return ofScheduler(available, scheduler)
 	}
 	// Only Volcano has such queues, so a job in one means Volcano.
-	if queue := made.Gang.Queue; queue != "" && available.Volcano {
+	if queue := j.Gang.Queue; queue != "" && available.Volcano {
 		return volcano{volcanoScheduler}, fmt.Sprintf("the queue %s is one of Volcano's", queue)
 	}
 	for _, candidate := range available.candidates() {
@@ -103,8 +103,8 @@ func ofScheduler(available *Available, scheduler string) (Backend, string) {
 
 // podScheduler is the scheduler that the templates name, empty if they leave it
 // open. Where only one of them names one, the other goes with it.
-func podScheduler(made *job.Job) (string, error) {
-	launcher, worker := schedulerOf(&made.Launcher.Template), schedulerOf(&made.Worker.Template)
+func podScheduler(j *job.Job) (string, error) {
+	launcher, worker := schedulerOf(&j.Launcher.Template), schedulerOf(&j.Worker.Template)
 	switch {
 	case launcher == "" || launcher == worker:
 		return worker, nil

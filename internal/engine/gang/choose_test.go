@@ -144,14 +144,14 @@ func TestAGangHasOneScheduler(t *testing.T) {
 	for _, launcher := range names {
 		for _, worker := range names {
 			for _, asked := range []job.Scheduler{"", job.Coscheduling, job.Volcano, job.Native} {
-				made := trainJob(asksFor(asked), scheduledBy(launcher, worker))
-				backend, _, err := Choose(made, everything)
+				j := trainJob(asksFor(asked), scheduledBy(launcher, worker))
+				backend, _, err := Choose(j, everything)
 				if err != nil || backend.Name() == None {
 					continue
 				}
-				backend.Join(made, &made.Launcher.Template)
-				backend.Join(made, &made.Worker.Template)
-				first, second := made.Launcher.Template.Spec.SchedulerName, made.Worker.Template.Spec.SchedulerName
+				backend.Join(j, &j.Launcher.Template)
+				backend.Join(j, &j.Worker.Template)
+				first, second := j.Launcher.Template.Spec.SchedulerName, j.Worker.Template.Spec.SchedulerName
 				if strings.TrimPrefix(first, "default-scheduler") != strings.TrimPrefix(second, "default-scheduler") {
 					t.Errorf("launcher %q, worker %q, asked for %q: %s makes them %q and %q", launcher, worker, asked, backend.Name(), first, second)
 				}

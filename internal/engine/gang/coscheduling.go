@@ -31,21 +31,21 @@ func (coscheduling) Name() job.Scheduler                { return job.Coschedulin
 func (coscheduling) GroupKind() schema.GroupVersionKind { return coschedulingKind }
 
 // Group has no priority: the kind has no field for one, the pods carry it.
-func (coscheduling) Group(made *job.Job, labels map[string]string) Object {
-	spec := map[string]any{"minMember": int64(made.Gang.MinMember)}
-	if resources := minResources(made); len(resources) > 0 {
+func (coscheduling) Group(j *job.Job, labels map[string]string) Object {
+	spec := map[string]any{"minMember": int64(j.Gang.MinMember)}
+	if resources := minResources(j); len(resources) > 0 {
 		spec["minResources"] = resources
 	}
 	// 0 means for ever to us, and to the plugin that it shall take its own.
-	if timeout := made.Gang.TimeoutSeconds; timeout > 0 {
+	if timeout := j.Gang.TimeoutSeconds; timeout > 0 {
 		spec["scheduleTimeoutSeconds"] = int64(min(timeout, longestPermit))
 	}
-	return customGroup(coschedulingKind, made, labels, spec)
+	return customGroup(coschedulingKind, j, labels, spec)
 }
 
-func (backend coscheduling) Join(made *job.Job, template *corev1.PodTemplateSpec) {
-	label(template, coschedulingLabel, made.Name)
-	schedule(template, backend.scheduler)
+func (b coscheduling) Join(j *job.Job, template *corev1.PodTemplateSpec) {
+	label(template, coschedulingLabel, j.Name)
+	schedule(template, b.scheduler)
 }
 
 func (coscheduling) MinMember(group Object) (int32, bool) {

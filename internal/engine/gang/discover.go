@@ -18,11 +18,11 @@ type Available struct {
 	CoschedulerName string
 }
 
-func (available *Available) coscheduler() string {
-	if available.CoschedulerName == "" {
+func (a *Available) coscheduler() string {
+	if a.CoschedulerName == "" {
 		return DefaultCoschedulerName
 	}
-	return available.CoschedulerName
+	return a.CoschedulerName
 }
 
 // Server tells what an API server serves, as client-go's discovery client does.

@@ -16,9 +16,9 @@ import (
 // a stroke for subresources.
 type served map[string][]string
 
-func (served served) ServeHTTP(response http.ResponseWriter, request *http.Request) {
+func (s served) ServeHTTP(response http.ResponseWriter, request *http.Request) {
 	version := strings.TrimPrefix(request.URL.Path, "/apis/")
-	kinds, found := served[version]
+	kinds, found := s[version]
 	if !found {
 		answer(response, http.StatusNotFound, metav1.Status{
 			TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"},

@@ -49,11 +49,11 @@ const podGroup = "PodGroup"
 
 // customGroup is a group whose kind is a CRD. It is unstructured, so that no
 // scheduler's module becomes a dependency of the product.
-func customGroup(kind schema.GroupVersionKind, made *job.Job, labels map[string]string, spec map[string]any) Object {
+func customGroup(kind schema.GroupVersionKind, j *job.Job, labels map[string]string, spec map[string]any) Object {
 	group := &unstructured.Unstructured{Object: map[string]any{"spec": spec}}
 	group.SetGroupVersionKind(kind)
-	group.SetNamespace(made.Namespace)
-	group.SetName(made.Name)
+	group.SetNamespace(j.Namespace)
+	group.SetName(j.Name)
 	group.SetLabels(labels)
 	return group
 }
@@ -62,13 +62,13 @@ func customGroup(kind schema.GroupVersionKind, made *job.Job, labels map[string]
 // unstructured object has it: what the job says, else what the pods of the gang
 // ask for. A job that may start with fewer pods than it has must not wait for
 // room for all of them, so only so many workers count.
-func minResources(made *job.Job) map[string]any {
-	list := made.Gang.MinResources
+func minResources(j *job.Job) map[string]any {
+	list := j.Gang.MinResources
 	if list == nil {
-		launchers := min(made.Launcher.Replicas, made.Gang.MinMember)
+		launchers := min(j.Launcher.Replicas, j.Gang.MinMember)
 		list = corev1.ResourceList{}
-		add(list, &made.Launcher, launchers)
-		add(list, &made.Worker, min(made.Worker.Replicas, made.Gang.MinMember-launchers))
+		add(list, &j.Launcher, launchers)
+		add(list, &j.Worker, min(j.Worker.Replicas, j.Gang.MinMember-launchers))
 	}
 	texts := map[string]any{}
 	for name, quantity := range list {

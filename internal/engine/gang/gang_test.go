@@ -58,12 +58,12 @@ func TestGoldens(t *testing.T) {
 	goldenfile.NoOthers(t, "testdata/*", files)
 }
 
-func render(t *testing.T, backend Backend, made *job.Job) []byte {
+func render(t *testing.T, backend Backend, j *job.Job) []byte {
 	t.Helper()
-	labels := map[string]string{"training.kubeflow.org/job-name": made.Name}
-	result := golden{Group: backend.Group(made, labels), Launcher: *made.Launcher.Template.DeepCopy(), Worker: *made.Worker.Template.DeepCopy()}
-	backend.Join(made, &result.Launcher)
-	backend.Join(made, &result.Worker)
+	labels := map[string]string{"training.kubeflow.org/job-name": j.Name}
+	result := golden{Group: backend.Group(j, labels), Launcher: *j.Launcher.Template.DeepCopy(), Worker: *j.Worker.Template.DeepCopy()}
+	backend.Join(j, &result.Launcher)
+	backend.Join(j, &result.Worker)
 	text, err := json.MarshalIndent(result, "", "  ")
 	if err != nil {
 		t.Fatal(err)
@@ -76,8 +76,8 @@ func render(t *testing.T, backend Backend, made *job.Job) []byte {
 func TestGroupsAreReadAsWritten(t *testing.T) {
 	for name, tc := range goldens {
 		t.Run(name, func(t *testing.T) {
-			made := tc.job()
-			group := tc.backend.Group(made, nil)
+			j := tc.job()
+			group := tc.backend.Group(j, nil)
 			if tc.backend.Name() == None {
 				if group != nil {
 					t.Fatalf("a group %v", group)
@@ -88,8 +88,8 @@ func TestGroupsAreReadAsWritten(t *testing.T) {
 				t.Errorf("kind %v, want %v", kind, tc.backend.GroupKind())
 			}
 			for form, object := range map[string]Object{"written": group, "read": reread(t, group)} {
-				if got, found := tc.backend.MinMember(object); !found || got != made.Gang.MinMember {
-					t.Errorf("%s: minMember %d, %t, want %d", form, got, found, made.Gang.MinMember)
+				if got, found := tc.backend.MinMember(object); !found || got != j.Gang.MinMember {
+					t.Errorf("%s: minMember %d, %t, want %d", form, got, found, j.Gang.MinMember)
 				}
 			}
 		})
@@ -151,14 +151,14 @@ func notAGang() Object {
 func TestNothingOfTheJobIsShared(t *testing.T) {
 	for name, tc := range goldens {
 		t.Run(name, func(t *testing.T) {
-			made, labels := tc.job(), map[string]string{"team": "a"}
-			if group := tc.backend.Group(made, labels); group != nil {
+			j, labels := tc.job(), map[string]string{"team": "a"}
+			if group := tc.backend.Group(j, labels); group != nil {
 				group.GetLabels()["team"] = "b"
 				changed := group.GetLabels()
 				changed["another"] = "label"
 				group.SetLabels(changed)
 			}
-			if diff := cmp.Diff(tc.job(), made); diff != "" {
+			if diff := cmp.Diff(tc.job(), j); diff != "" {
 				t.Errorf("the job changed (-before +after):\n%s", diff)
 			}
 			if diff := cmp.Diff(map[string]string{"team": "a"}, labels); diff != "" {

@@ -31,21 +31,21 @@ func (native) GroupKind() schema.GroupVersionKind { return nativeKind }
 // Group stands alone: a Workload to make it from is optional, and tells the
 // scheduler nothing more. Its field for a priority is refused without another
 // feature gate, so the pods carry it; it has none for resources or a timeout.
-func (native) Group(made *job.Job, labels map[string]string) Object {
+func (native) Group(j *job.Job, labels map[string]string) Object {
 	version, kind := nativeKind.ToAPIVersionAndKind()
 	return &schedulingv1alpha2.PodGroup{
 		TypeMeta:   metav1.TypeMeta{APIVersion: version, Kind: kind},
-		ObjectMeta: metav1.ObjectMeta{Namespace: made.Namespace, Name: made.Name, Labels: maps.Clone(labels)},
+		ObjectMeta: metav1.ObjectMeta{Namespace: j.Namespace, Name: j.Name, Labels: maps.Clone(labels)},
 		Spec: schedulingv1alpha2.PodGroupSpec{SchedulingPolicy: schedulingv1alpha2.PodGroupSchedulingPolicy{
-			Gang: &schedulingv1alpha2.GangSchedulingPolicy{MinCount: made.Gang.MinMember},
+			Gang: &schedulingv1alpha2.GangSchedulingPolicy{MinCount: j.Gang.MinMember},
 		}},
 	}
 }
 
-func (backend native) Join(made *job.Job, template *corev1.PodTemplateSpec) {
-	name := made.Name
+func (b native) Join(j *job.Job, template *corev1.PodTemplateSpec) {
+	name := j.Name
 	template.Spec.SchedulingGroup = &corev1.PodSchedulingGroup{PodGroupName: &name}
-	schedule(template, backend.scheduler)
+	schedule(template, b.scheduler)
 }
 
 func (native) MinMember(group Object) (int32, bool) {

@@ -29,27 +29,27 @@ func (volcano) Name() job.Scheduler                { return job.Volcano }
 func (volcano) GroupKind() schema.GroupVersionKind { return volcanoKind }
 
 // Group has no timeout: Volcano lets a group wait for ever.
-func (volcano) Group(made *job.Job, labels map[string]string) Object {
-	spec := map[string]any{"minMember": int64(made.Gang.MinMember)}
-	if resources := minResources(made); len(resources) > 0 {
+func (volcano) Group(j *job.Job, labels map[string]string) Object {
+	spec := map[string]any{"minMember": int64(j.Gang.MinMember)}
+	if resources := minResources(j); len(resources) > 0 {
 		spec["minResources"] = resources
 	}
-	if made.Gang.Queue != "" {
-		spec["queue"] = made.Gang.Queue
+	if j.Gang.Queue != "" {
+		spec["queue"] = j.Gang.Queue
 	}
-	if made.Gang.PriorityClass != "" {
-		spec["priorityClassName"] = made.Gang.PriorityClass
+	if j.Gang.PriorityClass != "" {
+		spec["priorityClassName"] = j.Gang.PriorityClass
 	}
-	return customGroup(volcanoKind, made, labels, spec)
+	return customGroup(volcanoKind, j, labels, spec)
 }
 
-func (backend volcano) Join(made *job.Job, template *corev1.PodTemplateSpec) {
-	annotate(template, volcanoGroup, made.Name)
-	annotate(template, volcanoOwnGroup, made.Name)
-	if made.Gang.Queue != "" {
-		annotate(template, volcanoQueue, made.Gang.Queue)
+func (b volcano) Join(j *job.Job, template *corev1.PodTemplateSpec) {
+	annotate(template, volcanoGroup, j.Name)
+	annotate(template, volcanoOwnGroup, j.Name)
+	if j.Gang.Queue != "" {
+		annotate(template, volcanoQueue, j.Gang.Queue)
 	}
-	schedule(template, backend.scheduler)
+	schedule(template, b.scheduler)
 }
 
 func (volcano) MinMember(group Object) (int32, bool) {

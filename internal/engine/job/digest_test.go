@@ -80,11 +80,11 @@ func TestIsDigest(t *testing.T) {
 // changed.
 func TestModelSharesNothingWithItsRuntime(t *testing.T) {
 	runtime := storedRuntime()
-	made := FromTrainJob(&v2alpha1.TrainJob{}, runtime, Defaults{})
+	j := FromTrainJob(&v2alpha1.TrainJob{}, runtime, Defaults{})
 	shared := map[uintptr]string{}
 	pointers(reflect.ValueOf(runtime).Elem(), "runtime", shared)
 	found := map[uintptr]string{}
-	pointers(reflect.ValueOf(made).Elem(), "job", found)
+	pointers(reflect.ValueOf(j).Elem(), "job", found)
 	for pointer, where := range found {
 		if also, is := shared[pointer]; is {
 			t.Errorf("%s is %s", where, also)

@@ -150,29 +150,29 @@ const (
 )
 
 // Pods is the number of pods, without initializers.
-func (job *Job) Pods() int32 { return job.Launcher.Replicas + job.Worker.Replicas }
+func (j *Job) Pods() int32 { return j.Launcher.Replicas + j.Worker.Replicas }
 
 // WorkerIndex is the index of a worker's pod, from 0, by its host name.
-func (job *Job) WorkerIndex(pod *corev1.Pod) (int32, bool) {
-	text, isWorker := strings.CutPrefix(pod.Spec.Hostname, job.Name+job.Kind.Traits().WorkerHostInfix)
+func (j *Job) WorkerIndex(pod *corev1.Pod) (int32, bool) {
+	text, isWorker := strings.CutPrefix(pod.Spec.Hostname, j.Name+j.Kind.Traits().WorkerHostInfix)
 	index, err := strconv.ParseInt(text, 10, 32)
-	return int32(index), isWorker && err == nil && index >= 0 && int32(index) < job.Worker.Replicas
+	return int32(index), isWorker && err == nil && index >= 0 && int32(index) < j.Worker.Replicas
 }
 
 // WorldSize is the number of MPI processes.
-func (job *Job) WorldSize() int32 {
-	hosts := job.Worker.Replicas
-	if job.LauncherRunsRanks {
-		hosts += job.Launcher.Replicas
+func (j *Job) WorldSize() int32 {
+	hosts := j.Worker.Replicas
+	if j.LauncherRunsRanks {
+		hosts += j.Launcher.Replicas
 	}
-	return hosts * job.Slots
+	return hosts * j.Slots
 }
 
 // WorkersRunAgent tells whether workers are started by the agent. A worker
 // whose container has a command of its own runs an sshd of its image's; where
 // there is no worker, there is no such image.
-func (job *Job) WorkersRunAgent() bool {
-	return job.Worker.Replicas == 0 || runsAgent(&job.Worker.Template)
+func (j *Job) WorkersRunAgent() bool {
+	return j.Worker.Replicas == 0 || runsAgent(&j.Worker.Template)
 }
 
 func runsAgent(template *corev1.PodTemplateSpec) bool {
@@ -197,20 +197,20 @@ func queueLabels(labels map[string]string) map[string]string {
 
 // Objects are the numbers of the objects that a job is made of besides its
 // pods, by the names that a ResourceQuota counts them under.
-func (job *Job) Objects() map[corev1.ResourceName]int64 {
+func (j *Job) Objects() map[corev1.ResourceName]int64 {
 	objects := map[corev1.ResourceName]int64{"services": 1, "secrets": 1, "configmaps": 1}
-	maps.Copy(objects, job.Kind.Traits().Objects)
+	maps.Copy(objects, j.Kind.Traits().Objects)
 	for _, name := range []corev1.ResourceName{"services", "secrets", "configmaps"} {
 		objects["count/"+name] = objects[name]
 	}
-	if job.NetworkPolicy != "" {
+	if j.NetworkPolicy != "" {
 		objects["count/networkpolicies.networking.k8s.io"] = 1
 	}
-	if job.Initializer != nil && job.Initializer.ClaimName == "" {
+	if j.Initializer != nil && j.Initializer.ClaimName == "" {
 		objects["persistentvolumeclaims"], objects["count/persistentvolumeclaims"] = 1, 1
-		objects["requests.storage"] = job.Initializer.Size.Value()
-		if class := job.Initializer.StorageClassName; class != nil {
-			objects[corev1.ResourceName(*class+".storageclass.storage.k8s.io/requests.storage")] = job.Initializer.Size.Value()
+		objects["requests.storage"] = j.Initializer.Size.Value()
+		if class := j.Initializer.StorageClassName; class != nil {
+			objects[corev1.ResourceName(*class+".storageclass.storage.k8s.io/requests.storage")] = j.Initializer.Size.Value()
 			objects[corev1.ResourceName(*class+".storageclass.storage.k8s.io/persistentvolumeclaims")] = 1
 		}
 	}

@@ -82,7 +82,7 @@ var traits = map[Kind]Traits{
 }
 
 // Traits of a kind.
-func (kind Kind) Traits() Traits { return traits[kind] }
+func (k Kind) Traits() Traits { return traits[k] }
 
 // Type is the value of the label training.LabelJobType.
-func (kind Kind) Type() string { return traits[kind].Type }
+func (k Kind) Type() string { return traits[k].Type }

@@ -16,8 +16,8 @@ func WorkerName(job string, index int32) string {
 
 // LongestName is the longest name that is derived from the name of a job and must
 // fit a DNS label. Admission judges names by it.
-func (kind Kind) LongestName(name string, workers int32) string {
-	traits := kind.Traits()
+func (k Kind) LongestName(name string, workers int32) string {
+	traits := k.Traits()
 	launcher := name + traits.LauncherHostSuffix + traits.PodNameSuffix
 	worker := fmt.Sprintf("%s%s%d%s", name, traits.WorkerHostInfix, max(workers-1, 0), traits.PodNameSuffix)
 	if len(worker) > len(launcher) {
@@ -27,8 +27,8 @@ func (kind Kind) LongestName(name string, workers int32) string {
 }
 
 // MaxNameLength is how long the name of a job may be.
-func (kind Kind) MaxNameLength(workers int32) int {
-	return utilvalidation.DNS1035LabelMaxLength - len(kind.LongestName("", workers))
+func (k Kind) MaxNameLength(workers int32) int {
+	return utilvalidation.DNS1035LabelMaxLength - len(k.LongestName("", workers))
 }
 
 // retried is the end of the name of a job that was restarted before.
@@ -38,9 +38,9 @@ var retried = regexp.MustCompile(`-retry-[0-9]+$`)
 // never longer than admission accepts, and does not grow with every restart. What
 // is cut off a long name is replaced by a hash, so that jobs whose names differ in
 // their ends can be restarted in the same second.
-func (kind Kind) RetryName(name string, workers int32, moment int64) string {
+func (k Kind) RetryName(name string, workers int32, moment int64) string {
 	base, suffix := retried.ReplaceAllString(name, ""), fmt.Sprintf("-retry-%d", moment)
-	if room := kind.MaxNameLength(workers) - len(suffix); len(base) > room {
+	if room := k.MaxNameLength(workers) - len(suffix); len(base) > room {
 		hash := fnv.New32a()
 		hash.Write([]byte(base))
 		end := fmt.Sprintf("-%06x", hash.Sum32()&0xffffff)

@@ -21,16 +21,16 @@ var (
 // QuantityError is a quantity that cannot be computed.
 type QuantityError struct{ Field, Value string }
 
-func (err *QuantityError) Error() string {
-	if err.Field == "" {
-		return err.Reason()
+func (e *QuantityError) Error() string {
+	if e.Field == "" {
+		return e.Reason()
 	}
-	return err.Field + ": " + err.Reason()
+	return e.Field + ": " + e.Reason()
 }
 
 // Reason is what is wrong with the field.
-func (err *QuantityError) Reason() string {
-	return err.Value + " is too large or too small for a quantity"
+func (e *QuantityError) Reason() string {
+	return e.Value + " is too large or too small for a quantity"
 }
 
 // CheckQuantities refuses a JSON document with a quantity of a huge exponent.

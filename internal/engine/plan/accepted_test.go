@@ -134,10 +134,10 @@ func wherever() *validation.Surroundings {
 }
 
 // wantPlans makes every plan of a job, twice.
-func wantPlans(t testing.TB, made *job.Job, accepted bool) {
+func wantPlans(t testing.TB, j *job.Job, accepted bool) {
 	t.Helper()
 	for _, has := range everyGang {
-		backend, _, err := gang.Choose(made, has)
+		backend, _, err := gang.Choose(j, has)
 		if err != nil {
 			// The operator says so, and makes nothing.
 			continue
@@ -150,11 +150,11 @@ func wantPlans(t testing.TB, made *job.Job, accepted bool) {
 			for _, stage := range []Stage{Initializing, Suspended, Held, Restarting, Active, Finished} {
 				state := State{
 					Stage: stage, Workload: workloadUID, WorkersReady: true, Workers: workers(corev1.PodRunning),
-					Launchers:    existing(made, training.RoleLauncher, 0, corev1.PodRunning),
-					Initializers: existing(made, training.RoleInitializer, 0, corev1.PodRunning),
+					Launchers:    existing(j, training.RoleLauncher, 0, corev1.PodRunning),
+					Initializers: existing(j, training.RoleInitializer, 0, corev1.PodRunning),
 				}
-				plan := Of(made, state, in)
-				if first, second := asSent(t, plan), asSent(t, Of(made, state, in)); !bytes.Equal(first, second) {
+				plan := Of(j, state, in)
+				if first, second := asSent(t, plan), asSent(t, Of(j, state, in)); !bytes.Equal(first, second) {
 					t.Errorf("%s, %s, %s: two plans of the same job differ", stage, method, backend.Name())
 				}
 				if !accepted {

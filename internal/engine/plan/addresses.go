@@ -28,9 +28,9 @@ const (
 // pods, but twice and again for every pod that starts: for n workers that is n writes
 // of n addresses, where one is enough. Complete tells whether they have the addresses
 // of all pods that a job starts with.
-func Addresses(made *job.Job, state State) (addresses []*discoveryv1.EndpointSlice, complete bool) {
+func Addresses(j *job.Job, state State) (addresses []*discoveryv1.EndpointSlice, complete bool) {
 	pods := started(state)
-	complete = len(state.Workers) >= int(made.Worker.Replicas)
+	complete = len(state.Workers) >= int(j.Worker.Replicas)
 	for _, family := range []discoveryv1.AddressType{discoveryv1.AddressTypeIPv4, discoveryv1.AddressTypeIPv6} {
 		var endpoints []discoveryv1.Endpoint
 		for _, pod := range pods {
@@ -40,7 +40,7 @@ func Addresses(made *job.Job, state State) (addresses []*discoveryv1.EndpointSli
 		}
 		for index := 0; len(endpoints) > 0; index++ {
 			count := min(len(endpoints), endpointsPerSlice)
-			addresses = append(addresses, slice(made, family, index, endpoints[:count]))
+			addresses = append(addresses, slice(j, family, index, endpoints[:count]))
 			endpoints = endpoints[count:]
 		}
 	}
@@ -96,26 +96,26 @@ func endpoint(pod *corev1.Pod, address string) discoveryv1.Endpoint {
 	}
 }
 
-func slice(made *job.Job, family discoveryv1.AddressType, index int, endpoints []discoveryv1.Endpoint) *discoveryv1.EndpointSlice {
-	name := NamesOf(made).Service
+func slice(j *job.Job, family discoveryv1.AddressType, index int, endpoints []discoveryv1.Endpoint) *discoveryv1.EndpointSlice {
+	name := NamesOf(j).Service
 	if family == discoveryv1.AddressTypeIPv6 {
 		name += "-ipv6"
 	}
 	if index > 0 {
 		name = fmt.Sprintf("%s-%d", name, index)
 	}
-	meta := object(made, name)
-	meta.Labels[discoveryv1.LabelServiceName] = NamesOf(made).Service
+	meta := object(j, name)
+	meta.Labels[discoveryv1.LabelServiceName] = NamesOf(j).Service
 	meta.Labels[discoveryv1.LabelManagedBy] = slicesManager
-	meta.OwnerReferences = []metav1.OwnerReference{OwnerOf(made)}
+	meta.OwnerReferences = []metav1.OwnerReference{OwnerOf(j)}
 	return &discoveryv1.EndpointSlice{ObjectMeta: meta, AddressType: family, Endpoints: endpoints}
 }
 
 // addressKeys name the EndpointSlices of a job that exist, to delete them: the
 // addresses may belong to other pods soon.
-func addressKeys(made *job.Job, state State) (keys []gang.Object) {
+func addressKeys(j *job.Job, state State) (keys []gang.Object) {
 	for _, existing := range state.Addresses {
-		one := &discoveryv1.EndpointSlice{ObjectMeta: key(made, existing.Name)}
+		one := &discoveryv1.EndpointSlice{ObjectMeta: key(j, existing.Name)}
 		one.UID = existing.UID
 		keys = append(keys, one)
 	}

@@ -108,12 +108,12 @@ func TestAddresses(t *testing.T) {
 
 // An EndpointSlice has at most 1,000 endpoints.
 func TestAddressesOfManyWorkers(t *testing.T) {
-	made := mpiJob(replicas(2500))
-	pods := existing(made, training.RoleWorker, 0, make([]corev1.PodPhase, 2500)...)
+	j := mpiJob(replicas(2500))
+	pods := existing(j, training.RoleWorker, 0, make([]corev1.PodPhase, 2500)...)
 	for i, pod := range pods {
 		at([]*corev1.Pod{pod}, []string{fmt.Sprintf("10.0.%d.%d", i/250, i%250)})
 	}
-	slices, complete := Addresses(made, State{Workers: pods})
+	slices, complete := Addresses(j, State{Workers: pods})
 	if !complete || len(slices) != 3 || len(slices[2].Endpoints) != 500 || slices[2].Name != "resnet-worker-2" {
 		t.Errorf("%d EndpointSlices, complete: %t", len(slices), complete)
 	}

@@ -12,22 +12,22 @@ import (
 // batchJob is the launcher of an MPIJob, as people wait for it. Its managedBy keeps
 // Kubernetes' Job controller away: Trireme creates the pod, restarts it and writes
 // the status.
-func batchJob(made *job.Job) *batchv1.Job {
-	template := *made.Launcher.Template.DeepCopy()
+func batchJob(j *job.Job) *batchv1.Job {
+	template := *j.Launcher.Template.DeepCopy()
 	template.Spec.RestartPolicy = corev1.RestartPolicyNever
 	return &batchv1.Job{
-		ObjectMeta: object(made, NamesOf(made).Workload),
+		ObjectMeta: object(j, NamesOf(j).Workload),
 		Spec: batchv1.JobSpec{
-			ManagedBy: new(training.ManagedByTrireme), BackoffLimit: new(made.Lifetime.BackoffLimit), Template: template,
+			ManagedBy: new(training.ManagedByTrireme), BackoffLimit: new(j.Lifetime.BackoffLimit), Template: template,
 		},
 	}
 }
 
 // joinBatchJob gives a pod the labels that the Job's selector asks for.
-func (start start) joinBatchJob(pod *corev1.Pod) {
-	name := NamesOf(start.made).Workload
-	pod.Labels[batchv1.JobNameLabel], pod.Labels[batchv1.ControllerUidLabel] = name, string(start.state.Workload)
+func (s start) joinBatchJob(pod *corev1.Pod) {
+	name := NamesOf(s.job).Workload
+	pod.Labels[batchv1.JobNameLabel], pod.Labels[batchv1.ControllerUidLabel] = name, string(s.state.Workload)
 	pod.OwnerReferences = []metav1.OwnerReference{
-		controller(batchv1.SchemeGroupVersion.String(), string(job.WorkloadBatchJob), name, start.state.Workload),
+		controller(batchv1.SchemeGroupVersion.String(), string(job.WorkloadBatchJob), name, s.state.Workload),
 	}
 }

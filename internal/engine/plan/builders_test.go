@@ -33,7 +33,7 @@ func mpiJob(options ...option) *job.Job { return job.FromMPIJob(mpiJobObject(opt
 
 // mpiJobObject has two workers that the agent runs, and a launcher with a command.
 func mpiJobObject(options ...option) *v2beta1.MPIJob {
-	made := &v2beta1.MPIJob{
+	j := &v2beta1.MPIJob{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "team-a", Name: "resnet", UID: "1234"},
 		Spec: v2beta1.MPIJobSpec{
 			SlotsPerWorker: new(int32(4)),
@@ -49,9 +49,9 @@ func mpiJobObject(options ...option) *v2beta1.MPIJob {
 		},
 	}
 	for _, option := range options {
-		option(made)
+		option(j)
 	}
-	return made
+	return j
 }
 
 func launcherOf(mpiJob *v2beta1.MPIJob) *corev1.PodTemplateSpec {
@@ -193,13 +193,13 @@ func restrictedContainers(template *corev1.PodTemplateSpec) {
 }
 
 func trainJob(options ...trainOption) *job.Job {
-	made, runtime := trainJobObjects(options...)
-	return job.FromTrainJob(made, runtime, defaults())
+	j, runtime := trainJobObjects(options...)
+	return job.FromTrainJob(j, runtime, defaults())
 }
 
 // trainJobObjects are one whose runtime and defaults do most of the work.
 func trainJobObjects(options ...trainOption) (*v2alpha1.TrainJob, *v2alpha1.TrainingRuntimeSpec) {
-	made := &v2alpha1.TrainJob{
+	j := &v2alpha1.TrainJob{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "team-a", Name: "bert", UID: "5678"},
 		Spec: v2alpha1.TrainJobSpec{
 			RuntimeRef: v2alpha1.RuntimeRef{Kind: v2alpha1.RuntimeKindCluster, Name: "openmpi"},
@@ -219,7 +219,7 @@ func trainJobObjects(options ...trainOption) (*v2alpha1.TrainJob, *v2alpha1.Trai
 		}}},
 	}
 	for _, option := range options {
-		option(made, runtime)
+		option(j, runtime)
 	}
-	return made, runtime
+	return j, runtime
 }

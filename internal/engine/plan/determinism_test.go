@@ -39,9 +39,9 @@ func TestTheSameJobGivesTheSamePlan(t *testing.T) {
 func TestNothingThatWasHandedInIsChanged(t *testing.T) {
 	for name, tc := range plans {
 		t.Run(name, func(t *testing.T) {
-			made, state := tc.job(), tc.stateOf()
-			in := surroundings(t, made, tc.has, tc.method)
-			plan := Of(made, state, in)
+			j, state := tc.job(), tc.stateOf()
+			in := surroundings(t, j, tc.has, tc.method)
+			plan := Of(j, state, in)
 			before := asSent(t, plan)
 			for _, object := range slices.Concat(plan.Ensure, podObjects(plan)) {
 				clean := object.DeepCopyObject()
@@ -49,13 +49,13 @@ func TestNothingThatWasHandedInIsChanged(t *testing.T) {
 					t.Errorf("scribbling over %T changes nothing, so nothing is tested", object)
 				}
 			}
-			if want := tc.job(); !equality.Semantic.DeepEqual(want, made) {
-				t.Errorf("the job (-want +got):\n%s", cmp.Diff(want, made))
+			if want := tc.job(); !equality.Semantic.DeepEqual(want, j) {
+				t.Errorf("the job (-want +got):\n%s", cmp.Diff(want, j))
 			}
 			if diff := cmp.Diff(tc.state.Workers, state.Workers); diff != "" {
 				t.Errorf("the workers (-want +got):\n%s", diff)
 			}
-			if after := asSent(t, Of(made, state, in)); !bytes.Equal(before, after) {
+			if after := asSent(t, Of(j, state, in)); !bytes.Equal(before, after) {
 				t.Errorf("the next plan (-want +got):\n%s", cmp.Diff(string(before), string(after)))
 			}
 		})

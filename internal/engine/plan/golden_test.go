@@ -85,9 +85,9 @@ func goldenFile(name string) string {
 // render is the launcher's template and the workers', as two documents.
 func render(t *testing.T, tc planned) []byte {
 	t.Helper()
-	made := tc.job()
+	j := tc.job()
 	var documents [][]byte
-	for _, pod := range pods(made, tc.method) {
+	for _, pod := range pods(j, tc.method) {
 		text, err := yaml.Marshal(pod.got)
 		if err != nil {
 			t.Fatal(err)

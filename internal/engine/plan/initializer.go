@@ -22,31 +22,31 @@ const (
 )
 
 // initializing are the objects of a job that fetches what it starts from.
-func initializing(made *job.Job, in Surroundings) []gang.Object {
+func initializing(j *job.Job, in Surroundings) []gang.Object {
 	var objects []gang.Object
-	if made.NetworkPolicy != "" {
-		objects = append(objects, NetworkPolicy(made, in.EgressPorts))
+	if j.NetworkPolicy != "" {
+		objects = append(objects, NetworkPolicy(j, in.EgressPorts))
 	}
-	if made.Initializer.ClaimName == "" {
-		objects = append(objects, workspace(made))
+	if j.Initializer.ClaimName == "" {
+		objects = append(objects, workspace(j))
 	}
 	return objects
 }
 
 // workspace is a claim that goes with the job.
-func workspace(made *job.Job) *corev1.PersistentVolumeClaim {
+func workspace(j *job.Job) *corev1.PersistentVolumeClaim {
 	mode := corev1.ReadWriteOnce
-	if made.Worker.Replicas > 1 {
+	if j.Worker.Replicas > 1 {
 		mode = corev1.ReadWriteMany
 	}
 	claim := &corev1.PersistentVolumeClaim{
-		ObjectMeta: object(made, NamesOf(made).Workspace),
+		ObjectMeta: object(j, NamesOf(j).Workspace),
 		Spec: corev1.PersistentVolumeClaimSpec{
 			AccessModes: []corev1.PersistentVolumeAccessMode{mode},
-			Resources:   corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: made.Initializer.Size.DeepCopy()}},
+			Resources:   corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: j.Initializer.Size.DeepCopy()}},
 		},
 	}
-	if class := made.Initializer.StorageClassName; class != nil {
+	if class := j.Initializer.StorageClassName; class != nil {
 		claim.Spec.StorageClassName = new(*class)
 	}
 	return claim
@@ -55,9 +55,9 @@ func workspace(made *job.Job) *corev1.PersistentVolumeClaim {
 // initializerPod fetches model and dataset at the same time, as two containers of
 // one pod. The kubelet restarts a container that fails; how often is the
 // diagnosis's to say.
-func initializerPod(made *job.Job, restart int32, in Surroundings) *corev1.Pod {
-	names := NamesOf(made)
-	worker := made.Worker.Template.Spec.DeepCopy()
+func initializerPod(j *job.Job, restart int32, in Surroundings) *corev1.Pod {
+	names := NamesOf(j)
+	worker := j.Worker.Template.Spec.DeepCopy()
 	pod := corev1.PodSpec{
 		RestartPolicy:                corev1.RestartPolicyOnFailure,
 		AutomountServiceAccountToken: new(false),
@@ -72,16 +72,16 @@ func initializerPod(made *job.Job, restart int32, in Surroundings) *corev1.Pod {
 	for _, source := range []struct {
 		kind string
 		*job.Source
-	}{{"dataset", made.Initializer.Dataset}, {"model", made.Initializer.Model}} {
+	}{{"dataset", j.Initializer.Dataset}, {"model", j.Initializer.Model}} {
 		if source.Source != nil {
 			addFetch(&pod, in.InitializerImage, source.kind, source.Source)
 		}
 	}
-	metadata := object(made, PodName(made, training.RoleInitializer, 0, restart))
-	metadata.Labels = PodLabels(made, training.RoleInitializer)
+	metadata := object(j, PodName(j, training.RoleInitializer, 0, restart))
+	metadata.Labels = PodLabels(j, training.RoleInitializer)
 	metadata.Labels[training.LabelRestart] = strconv.Itoa(int(restart))
 	metadata.Annotations = map[string]string{training.IstioInject: "false"}
-	metadata.OwnerReferences = []metav1.OwnerReference{OwnerOf(made)}
+	metadata.OwnerReferences = []metav1.OwnerReference{OwnerOf(j)}
 	return &corev1.Pod{ObjectMeta: metadata, Spec: pod}
 }
 

@@ -29,8 +29,8 @@ func initializerIn(t *testing.T, plan Plan) *corev1.Pod {
 
 // The TrainJob owns the initializer's pod itself: there is no workload yet.
 func TestInitializerPod(t *testing.T) {
-	made := whole{job: ofTrainJob(fetches("s3://bucket/set", ""), claim("shared")), noWorkload: true, state: State{Stage: Initializing, Restart: 1}}
-	pod := initializerIn(t, made.plan(t))
+	j := whole{job: ofTrainJob(fetches("s3://bucket/set", ""), claim("shared")), noWorkload: true, state: State{Stage: Initializing, Restart: 1}}
+	pod := initializerIn(t, j.plan(t))
 	want := metav1.ObjectMeta{
 		Namespace: "team-a", Name: "bert-initializer-r1",
 		Labels: map[string]string{
@@ -143,11 +143,11 @@ func TestClaims(t *testing.T) {
 				}
 				return
 			}
-			made := one[*corev1.PersistentVolumeClaim](t, plan.Ensure)
-			if !slices.Equal(made.Spec.AccessModes, []corev1.PersistentVolumeAccessMode{tc.wantMode}) || made.Spec.Resources.Requests.Storage().String() != "2Ti" {
-				t.Errorf("the claim is %v of %s", made.Spec.AccessModes, made.Spec.Resources.Requests.Storage())
+			j := one[*corev1.PersistentVolumeClaim](t, plan.Ensure)
+			if !slices.Equal(j.Spec.AccessModes, []corev1.PersistentVolumeAccessMode{tc.wantMode}) || j.Spec.Resources.Requests.Storage().String() != "2Ti" {
+				t.Errorf("the claim is %v of %s", j.Spec.AccessModes, j.Spec.Resources.Requests.Storage())
 			}
-			if class := made.Spec.StorageClassName; (class != nil) != (tc.wantClass != "") || class != nil && *class != tc.wantClass {
+			if class := j.Spec.StorageClassName; (class != nil) != (tc.wantClass != "") || class != nil && *class != tc.wantClass {
 				t.Errorf("the class is %v, want %q", class, tc.wantClass)
 			}
 		})

@@ -24,12 +24,12 @@ const (
 
 // jobSet is launcher and workers of a TrainJob, as Kueue, tools and people look at
 // them. Its managedBy keeps JobSet's own controller away: Trireme creates the pods.
-func jobSet(made *job.Job) *jobset.JobSet {
-	names := NamesOf(made)
-	metadata := object(made, names.Workload)
-	metadata.Labels = with(metadata.Labels, made.QueueLabels)
-	if made.RuntimeDigest != "" {
-		metadata.Annotations = map[string]string{training.AnnotationRuntimeDigest: made.RuntimeDigest}
+func jobSet(j *job.Job) *jobset.JobSet {
+	names := NamesOf(j)
+	metadata := object(j, names.Workload)
+	metadata.Labels = with(metadata.Labels, j.QueueLabels)
+	if j.RuntimeDigest != "" {
+		metadata.Annotations = map[string]string{training.AnnotationRuntimeDigest: j.RuntimeDigest}
 	}
 	return &jobset.JobSet{
 		ObjectMeta: metadata,
@@ -39,10 +39,10 @@ func jobSet(made *job.Job) *jobset.JobSet {
 			SuccessPolicy: &jobset.SuccessPolicy{
 				Operator: jobset.OperatorAll, TargetReplicatedJobs: []string{training.RoleLauncher},
 			},
-			FailurePolicy: &jobset.FailurePolicy{MaxRestarts: made.Lifetime.BackoffLimit, RestartStrategy: jobset.BlockingRecreate},
+			FailurePolicy: &jobset.FailurePolicy{MaxRestarts: j.Lifetime.BackoffLimit, RestartStrategy: jobset.BlockingRecreate},
 			ReplicatedJobs: []jobset.ReplicatedJob{
-				replicatedJob(training.RoleLauncher, &made.Launcher),
-				replicatedJob(training.RoleWorker, &made.Worker),
+				replicatedJob(training.RoleLauncher, &j.Launcher),
+				replicatedJob(training.RoleWorker, &j.Worker),
 			},
 		},
 	}
@@ -60,15 +60,15 @@ func replicatedJob(name string, role *job.Role) jobset.ReplicatedJob {
 
 // joinJobSet gives a pod what JobSet and the Job controller would: tools find pods
 // by these labels, and Kueue's topology-aware scheduling ranks them by the index.
-func (start start) joinJobSet(pod *corev1.Pod, role string, index int32) {
-	names := NamesOf(start.made)
+func (s start) joinJobSet(pod *corev1.Pod, role string, index int32) {
+	names := NamesOf(s.job)
 	number := strconv.Itoa(int(index))
 	contract := map[string]string{
-		jobset.JobSetNameKey: names.Workload, jobset.JobSetUIDKey: string(start.state.Workload),
+		jobset.JobSetNameKey: names.Workload, jobset.JobSetUIDKey: string(s.state.Workload),
 		jobset.ReplicatedJobNameKey: role, jobset.ReplicatedJobReplicas: "1", jobset.GlobalReplicasKey: "2",
 		jobset.JobIndexKey: "0", jobset.JobGlobalIndexKey: globalIndex(role),
 		jobset.GroupNameKey: groupName, jobset.GroupReplicasKey: "2", jobset.JobGroupIndexKey: globalIndex(role),
-		restartAttempt: strconv.Itoa(int(start.state.Restart)), batchv1.JobCompletionIndexAnnotation: number,
+		restartAttempt: strconv.Itoa(int(s.state.Restart)), batchv1.JobCompletionIndexAnnotation: number,
 	}
 	maps.Copy(pod.Labels, contract)
 	pod.Annotations = with(pod.Annotations, contract)
@@ -79,7 +79,7 @@ func (start start) joinJobSet(pod *corev1.Pod, role string, index int32) {
 		}
 	}
 	pod.OwnerReferences = []metav1.OwnerReference{
-		controller(jobset.GroupVersion.String(), string(job.WorkloadJobSet), names.Workload, start.state.Workload),
+		controller(jobset.GroupVersion.String(), string(job.WorkloadJobSet), names.Workload, s.state.Workload),
 	}
 }
 

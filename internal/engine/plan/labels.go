@@ -9,26 +9,26 @@ import (
 
 // Selector finds everything that belongs to a job. The kind is in it, because a
 // job of the other kind may have had the same name.
-func Selector(made *job.Job) map[string]string {
+func Selector(j *job.Job) map[string]string {
 	return map[string]string{
-		training.LabelJobName: made.Name,
-		training.LabelJobType: made.Kind.Type(),
+		training.LabelJobName: j.Name,
+		training.LabelJobType: j.Kind.Type(),
 	}
 }
 
 // RoleSelector finds the pods of one role.
-func RoleSelector(made *job.Job, role string) map[string]string {
-	selector := Selector(made)
+func RoleSelector(j *job.Job, role string) map[string]string {
+	selector := Selector(j)
 	selector[training.LabelReplicaType] = role
 	return selector
 }
 
 // PodLabels are on every pod of a role, besides those of its template.
-func PodLabels(made *job.Job, role string) map[string]string {
-	labels := RoleSelector(made, role)
+func PodLabels(j *job.Job, role string) map[string]string {
+	labels := RoleSelector(j, role)
 	labels[training.LabelJobRole] = role
 	labels[training.IstioInject] = "false"
-	maps.Copy(labels, made.Kind.Traits().PodLabels)
+	maps.Copy(labels, j.Kind.Traits().PodLabels)
 	return labels
 }
 

@@ -24,53 +24,53 @@ type Names struct {
 }
 
 // NamesOf are the names of a job's objects.
-func NamesOf(made *job.Job) Names {
-	traits := made.Kind.Traits()
+func NamesOf(j *job.Job) Names {
+	traits := j.Kind.Traits()
 	names := Names{
-		Service:       made.Name + "-worker",
-		Hostfile:      made.Name + "-hostfile",
-		Secret:        made.Name + traits.SecretSuffix,
-		NetworkPolicy: traits.NetworkPolicyPrefix + made.Name + traits.NetworkPolicySuffix,
-		Workload:      made.Name + traits.WorkloadSuffix,
-		LauncherHost:  made.Name + traits.LauncherHostSuffix,
+		Service:       j.Name + "-worker",
+		Hostfile:      j.Name + "-hostfile",
+		Secret:        j.Name + traits.SecretSuffix,
+		NetworkPolicy: traits.NetworkPolicyPrefix + j.Name + traits.NetworkPolicySuffix,
+		Workload:      j.Name + traits.WorkloadSuffix,
+		LauncherHost:  j.Name + traits.LauncherHostSuffix,
 	}
-	if made.Initializer != nil {
-		names.Workspace = made.Initializer.ClaimName
+	if j.Initializer != nil {
+		names.Workspace = j.Initializer.ClaimName
 		if names.Workspace == "" {
-			names.Workspace = made.Name + "-workspace"
+			names.Workspace = j.Name + "-workspace"
 		}
 	}
 	return names
 }
 
 // WorkerHost is the host name of a worker.
-func WorkerHost(made *job.Job, index int32) string {
-	return fmt.Sprintf("%s%s%d", made.Name, made.Kind.Traits().WorkerHostInfix, index)
+func WorkerHost(j *job.Job, index int32) string {
+	return fmt.Sprintf("%s%s%d", j.Name, j.Kind.Traits().WorkerHostInfix, index)
 }
 
 // Hosts are the host names that ranks run on, in the order of the hostfile.
-func Hosts(made *job.Job) []string {
-	hosts := make([]string, 0, max(made.Worker.Replicas, 0)+1)
-	if made.LauncherRunsRanks {
-		hosts = append(hosts, NamesOf(made).LauncherHost)
+func Hosts(j *job.Job) []string {
+	hosts := make([]string, 0, max(j.Worker.Replicas, 0)+1)
+	if j.LauncherRunsRanks {
+		hosts = append(hosts, NamesOf(j).LauncherHost)
 	}
-	for index := range made.Worker.Replicas {
-		hosts = append(hosts, WorkerHost(made, index))
+	for index := range j.Worker.Replicas {
+		hosts = append(hosts, WorkerHost(j, index))
 	}
 	return hosts
 }
 
 // PodName is the name of a pod. It is fixed by role, index and restart, so that no
 // pod can exist twice.
-func PodName(made *job.Job, role string, index, restart int32) string {
+func PodName(j *job.Job, role string, index, restart int32) string {
 	switch role {
 	case training.RoleLauncher:
-		return fmt.Sprintf("%s-r%d", NamesOf(made).LauncherHost, restart)
+		return fmt.Sprintf("%s-r%d", NamesOf(j).LauncherHost, restart)
 	case training.RoleInitializer:
-		return fmt.Sprintf("%s-initializer-r%d", made.Name, restart)
+		return fmt.Sprintf("%s-initializer-r%d", j.Name, restart)
 	}
-	name := WorkerHost(made, index)
-	if made.Kind.Traits().RestartsAsWhole {
+	name := WorkerHost(j, index)
+	if j.Kind.Traits().RestartsAsWhole {
 		name = fmt.Sprintf("%s-r%d", name, restart)
 	}
 	return name

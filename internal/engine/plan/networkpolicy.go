@@ -20,20 +20,20 @@ var dnsPorts = []int32{53, 5353}
 //
 // What comes in is the same for both templates: what the job's own pods send.
 // Kubelets reach the pods of their node whatever a policy says.
-func NetworkPolicy(made *job.Job, egressPorts []int32) *networkingv1.NetworkPolicy {
+func NetworkPolicy(j *job.Job, egressPorts []int32) *networkingv1.NetworkPolicy {
 	policy := &networkingv1.NetworkPolicy{
-		ObjectMeta: object(made, NamesOf(made).NetworkPolicy),
+		ObjectMeta: object(j, NamesOf(j).NetworkPolicy),
 		Spec: networkingv1.NetworkPolicySpec{
-			PodSelector: metav1.LabelSelector{MatchLabels: Selector(made)},
+			PodSelector: metav1.LabelSelector{MatchLabels: Selector(j)},
 			// Default says nothing about the way out: a rule that opens it would also
 			// open it where the namespace has a policy that closes it.
 			PolicyTypes: []networkingv1.PolicyType{networkingv1.PolicyTypeIngress},
-			Ingress:     []networkingv1.NetworkPolicyIngressRule{{From: ownPods(made)}},
+			Ingress:     []networkingv1.NetworkPolicyIngressRule{{From: ownPods(j)}},
 		},
 	}
-	if made.NetworkPolicy != training.NetworkPolicyDefault {
+	if j.NetworkPolicy != training.NetworkPolicyDefault {
 		policy.Spec.PolicyTypes = append(policy.Spec.PolicyTypes, networkingv1.PolicyTypeEgress)
-		policy.Spec.Egress = restrictedEgress(made, egressPorts)
+		policy.Spec.Egress = restrictedEgress(j, egressPorts)
 	}
 	return policy
 }
@@ -41,9 +41,9 @@ func NetworkPolicy(made *job.Job, egressPorts []int32) *networkingv1.NetworkPoli
 // restrictedEgress is all that Restricted lets out. A rule without destinations
 // is one for every destination, in the cluster and outside: addresses do not do
 // for that, because some networks do not look for pods among them.
-func restrictedEgress(made *job.Job, ports []int32) []networkingv1.NetworkPolicyEgressRule {
+func restrictedEgress(j *job.Job, ports []int32) []networkingv1.NetworkPolicyEgressRule {
 	rules := []networkingv1.NetworkPolicyEgressRule{
-		{To: ownPods(made)},
+		{To: ownPods(j)},
 		// To any destination, because nothing tells a nameserver apart: it is a pod of
 		// kube-system or openshift-dns, a cache at an address of the node, or one of
 		// the pod's own dnsConfig. Who may ask any nameserver gets what is asked
@@ -62,8 +62,8 @@ func restrictedEgress(made *job.Job, ports []int32) []networkingv1.NetworkPolicy
 // agent or of the image's own sshd, Hydra's proxies and Open MPI's daemons call
 // back on ports that the system chooses, and libraries such as UCX and NCCL have
 // protocols of their own.
-func ownPods(made *job.Job) []networkingv1.NetworkPolicyPeer {
-	return []networkingv1.NetworkPolicyPeer{{PodSelector: &metav1.LabelSelector{MatchLabels: Selector(made)}}}
+func ownPods(j *job.Job) []networkingv1.NetworkPolicyPeer {
+	return []networkingv1.NetworkPolicyPeer{{PodSelector: &metav1.LabelSelector{MatchLabels: Selector(j)}}}
 }
 
 func portsOf(protocol corev1.Protocol, numbers []int32) []networkingv1.NetworkPolicyPort {

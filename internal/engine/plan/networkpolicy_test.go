@@ -32,8 +32,8 @@ func TestNetworkPolicies(t *testing.T) {
 		file := filepath.Join("testdata/networkpolicy", strings.NewReplacer(",", "", " ", "-").Replace(strings.ToLower(name))+".golden.yaml")
 		files[file] = true
 		t.Run(name, func(t *testing.T) {
-			made := &job.Job{Kind: tc.kind, Namespace: "team-a", Name: "resnet", NetworkPolicy: tc.template}
-			got, err := yaml.Marshal(NetworkPolicy(made, tc.ports))
+			j := &job.Job{Kind: tc.kind, Namespace: "team-a", Name: "resnet", NetworkPolicy: tc.template}
+			got, err := yaml.Marshal(NetworkPolicy(j, tc.ports))
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -22,28 +22,28 @@ import (
 // everyPlan calls check with every plan that makes something.
 func everyPlan(t *testing.T, check func(t *testing.T, tc whole, plan Plan)) {
 	t.Helper()
-	made := 0
+	j := 0
 	for name, tc := range plans {
 		plan := tc.plan(t)
 		if len(plan.Ensure)+len(plan.Pods) == 0 {
 			continue
 		}
-		made++
+		j++
 		t.Run(name, func(t *testing.T) { check(t, tc, plan) })
 	}
-	if made < 10 {
-		t.Errorf("only %d plans make something", made)
+	if j < 10 {
+		t.Errorf("only %d plans make something", j)
 	}
 }
 
 func TestEverythingBelongsToTheJob(t *testing.T) {
 	everyPlan(t, func(t *testing.T, tc whole, plan Plan) {
-		made := tc.job()
+		j := tc.job()
 		want := []metav1.OwnerReference{{
 			APIVersion: "kubeflow.org/v2alpha1", Kind: "TrainJob", Name: "bert", UID: types.UID("5678"),
 			Controller: new(true), BlockOwnerDeletion: new(true),
 		}}
-		if made.Name == "resnet" {
+		if j.Name == "resnet" {
 			// Kueue compares the version as text.
 			want[0].APIVersion, want[0].Kind, want[0].Name, want[0].UID = "kubeflow.org/v2beta1", "MPIJob", "resnet", "1234"
 		}
@@ -54,7 +54,7 @@ func TestEverythingBelongsToTheJob(t *testing.T) {
 			if object.GetNamespace() != "team-a" {
 				t.Errorf("%s is of namespace %q", describe(t, object), object.GetNamespace())
 			}
-			for key, value := range Selector(made) {
+			for key, value := range Selector(j) {
 				if object.GetLabels()[key] != value {
 					t.Errorf("%s has the label %s=%s, want %s", describe(t, object), key, object.GetLabels()[key], value)
 				}
@@ -112,15 +112,15 @@ func selectors(content any) (found []map[string]any) {
 
 func TestEveryPod(t *testing.T) {
 	everyPlan(t, func(t *testing.T, tc whole, plan Plan) {
-		made := tc.job()
-		theirs := made.Worker.Template.Annotations["note"] == "ours"
+		j := tc.job()
+		theirs := j.Worker.Template.Annotations["note"] == "ours"
 		for name, pod := range podsOf(plan) {
 			// MPI does not work through a sidecar; older Istios read the one, newer ones
 			// the other.
 			if pod.Labels[training.IstioInject] != "false" || pod.Annotations[training.IstioInject] != "false" {
 				t.Errorf("%s gets a sidecar of Istio's", name)
 			}
-			for key, value := range Selector(made) {
+			for key, value := range Selector(j) {
 				if pod.Labels[key] != value {
 					t.Errorf("%s has the label %s=%s, want %s", name, key, pod.Labels[key], value)
 				}
@@ -139,7 +139,7 @@ func TestEveryPod(t *testing.T) {
 				continue
 			}
 			want := map[string]string{
-				"MPIJOB_NAME": made.Name, "MPIJOB_ROLE": role, "K_MPI_JOB_ROLE": role, "MPIJOB_WORLD_SIZE": fmt.Sprint(made.WorldSize()),
+				"MPIJOB_NAME": j.Name, "MPIJOB_ROLE": role, "K_MPI_JOB_ROLE": role, "MPIJOB_WORLD_SIZE": fmt.Sprint(j.WorldSize()),
 			}
 			environment := variables(container(pod))
 			for key, value := range want {
@@ -147,7 +147,7 @@ func TestEveryPod(t *testing.T) {
 					t.Errorf("%s has %s=%q, want %q", name, key, environment[key], value)
 				}
 			}
-			if search := fmt.Sprintf("%s-worker.team-a.svc.cluster.example", made.Name); !slices.Contains(pod.Spec.DNSConfig.Searches, search) {
+			if search := fmt.Sprintf("%s-worker.team-a.svc.cluster.example", j.Name); !slices.Contains(pod.Spec.DNSConfig.Searches, search) {
 				t.Errorf("%s searches %v for hosts, want %s in it", name, pod.Spec.DNSConfig.Searches, search)
 			}
 		}

@@ -72,51 +72,51 @@ type Plan struct {
 }
 
 // Of is the plan of a job.
-func Of(made *job.Job, state State, in Surroundings) Plan {
+func Of(j *job.Job, state State, in Surroundings) Plan {
 	var plan Plan
 	switch state.Stage {
 	case Initializing:
-		if made.Initializer != nil {
-			plan.Ensure = own(made, initializing(made, in))
-			plan.Pods = []*corev1.Pod{initializerPod(made, state.Restart, in)}
+		if j.Initializer != nil {
+			plan.Ensure = own(j, initializing(j, in))
+			plan.Pods = []*corev1.Pod{initializerPod(j, state.Restart, in)}
 		}
 	case Suspended:
-		plan.Remove = slices.Concat(workloadKey(made, state), keys(made, allPods(state)), groupKeys(made, in), addressKeys(made, state))
+		plan.Remove = slices.Concat(workloadKey(j, state), keys(j, allPods(state)), groupKeys(j, in), addressKeys(j, state))
 	case Held:
-		plan.Remove = slices.Concat(keys(made, slices.Concat(state.Launchers, state.Workers)), addressKeys(made, state))
+		plan.Remove = slices.Concat(keys(j, slices.Concat(state.Launchers, state.Workers)), addressKeys(j, state))
 	case Restarting:
-		plan.Remove = keys(made, replaced(made, state))
-		if made.Kind.Traits().RestartsAsWhole {
-			plan.Remove = append(plan.Remove, addressKeys(made, state)...)
+		plan.Remove = keys(j, replaced(j, state))
+		if j.Kind.Traits().RestartsAsWhole {
+			plan.Remove = append(plan.Remove, addressKeys(j, state)...)
 		}
 	case Finished:
-		plan.Remove = finished(made, state, in)
+		plan.Remove = finished(j, state, in)
 	default:
-		plan.Ensure = own(made, active(made, in))
-		plan.Pods = startPods(made, state, in)
+		plan.Ensure = own(j, active(j, in))
+		plan.Pods = startPods(j, state, in)
 	}
 	return plan
 }
 
 // active is all that pods of a job refer to, and what stands for them.
-func active(made *job.Job, in Surroundings) []gang.Object {
-	objects := support(made, in)
-	if group := in.Gang.Group(made, Selector(made)); group != nil {
+func active(j *job.Job, in Surroundings) []gang.Object {
+	objects := support(j, in)
+	if group := in.Gang.Group(j, Selector(j)); group != nil {
 		objects = append(objects, group)
 	}
-	return append(objects, workload(made))
+	return append(objects, workload(j))
 }
 
 // HoldsLauncherBack tells whether the launcher comes only after its workers. A gang is
 // scheduled as a whole or not at all: there the gate alone holds the launcher back.
-func HoldsLauncherBack(made *job.Job, state State, in Surroundings) bool {
-	return made.LauncherWaits && in.Gang.Name() == gang.None && !state.WorkersReady
+func HoldsLauncherBack(j *job.Job, state State, in Surroundings) bool {
+	return j.LauncherWaits && in.Gang.Name() == gang.None && !state.WorkersReady
 }
 
 // replaced are the pods that must be gone before a restart. An initializer that has
 // finished is kept for its log, and so is a launcher where the workers stay.
-func replaced(made *job.Job, state State) []*corev1.Pod {
-	if made.Kind.Traits().RestartsAsWhole {
+func replaced(j *job.Job, state State) []*corev1.Pod {
+	if j.Kind.Traits().RestartsAsWhole {
 		initializers := slices.DeleteFunc(slices.Clone(state.Initializers), isOver)
 		return slices.Concat(state.Launchers, state.Workers, initializers)
 	}
@@ -124,21 +124,21 @@ func replaced(made *job.Job, state State) []*corev1.Pod {
 }
 
 // finished is what a finished job does not need. Keys always go.
-func finished(made *job.Job, state State, in Surroundings) []gang.Object {
-	remove := append(groupKeys(made, in), &corev1.Secret{ObjectMeta: key(made, NamesOf(made).Secret)})
-	remove = append(remove, addressKeys(made, state)...)
-	if made.Lifetime.CleanPodPolicy == cleanAll {
-		return slices.Concat(remove, workloadKey(made, state), keys(made, allPods(state)))
+func finished(j *job.Job, state State, in Surroundings) []gang.Object {
+	remove := append(groupKeys(j, in), &corev1.Secret{ObjectMeta: key(j, NamesOf(j).Secret)})
+	remove = append(remove, addressKeys(j, state)...)
+	if j.Lifetime.CleanPodPolicy == cleanAll {
+		return slices.Concat(remove, workloadKey(j, state), keys(j, allPods(state)))
 	}
 	var pods []*corev1.Pod
 	if !state.LauncherDone {
 		pods = append(pods, state.Launchers...)
 	}
-	if made.Lifetime.CleanPodPolicy == cleanRunning {
+	if j.Lifetime.CleanPodPolicy == cleanRunning {
 		pods = append(pods, state.Workers...)
 	}
 	pods = append(pods, state.Initializers...)
-	return append(remove, keys(made, slices.DeleteFunc(pods, isOver))...)
+	return append(remove, keys(j, slices.DeleteFunc(pods, isOver))...)
 }
 
 // Released are the launchers whose end is known, so that they need their finalizer
@@ -179,38 +179,38 @@ func allPods(state State) []*corev1.Pod {
 }
 
 // keys name pods to delete, and no others of their names.
-func keys(made *job.Job, pods []*corev1.Pod) (keys []gang.Object) {
+func keys(j *job.Job, pods []*corev1.Pod) (keys []gang.Object) {
 	for _, pod := range pods {
 		if pod.DeletionTimestamp != nil {
 			continue
 		}
-		one := &corev1.Pod{ObjectMeta: key(made, pod.Name)}
+		one := &corev1.Pod{ObjectMeta: key(j, pod.Name)}
 		one.UID = pod.UID
 		keys = append(keys, one)
 	}
 	return keys
 }
 
-func groupKeys(made *job.Job, in Surroundings) []gang.Object {
-	if group := in.Gang.Group(made, nil); group != nil {
+func groupKeys(j *job.Job, in Surroundings) []gang.Object {
+	if group := in.Gang.Group(j, nil); group != nil {
 		return []gang.Object{group}
 	}
 	return nil
 }
 
-func key(made *job.Job, name string) metav1.ObjectMeta {
-	return metav1.ObjectMeta{Namespace: made.Namespace, Name: name}
+func key(j *job.Job, name string) metav1.ObjectMeta {
+	return metav1.ObjectMeta{Namespace: j.Namespace, Name: name}
 }
 
 // object is the metadata of something that belongs to a job.
-func object(made *job.Job, name string) metav1.ObjectMeta {
-	return metav1.ObjectMeta{Namespace: made.Namespace, Name: name, Labels: Selector(made)}
+func object(j *job.Job, name string) metav1.ObjectMeta {
+	return metav1.ObjectMeta{Namespace: j.Namespace, Name: name, Labels: Selector(j)}
 }
 
 // own makes the job the owner of objects: they go with it, and a job that is
 // deleted in the foreground waits for them.
-func own(made *job.Job, objects []gang.Object) []gang.Object {
-	owner := OwnerOf(made)
+func own(j *job.Job, objects []gang.Object) []gang.Object {
+	owner := OwnerOf(j)
 	for _, object := range objects {
 		object.SetOwnerReferences([]metav1.OwnerReference{owner})
 	}
@@ -218,8 +218,8 @@ func own(made *job.Job, objects []gang.Object) []gang.Object {
 }
 
 // OwnerOf is the reference by which objects belong to a job.
-func OwnerOf(made *job.Job) metav1.OwnerReference {
-	return controller(made.Kind.Traits().APIVersion, string(made.Kind), made.Name, made.UID)
+func OwnerOf(j *job.Job) metav1.OwnerReference {
+	return controller(j.Kind.Traits().APIVersion, string(j.Kind), j.Name, j.UID)
 }
 
 func controller(version, kind, name string, uid types.UID) metav1.OwnerReference {

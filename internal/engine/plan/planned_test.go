@@ -50,8 +50,8 @@ type whole struct {
 
 func (tc whole) plan(t testing.TB) Plan {
 	t.Helper()
-	made := tc.job()
-	return Of(made, tc.stateOf(), surroundings(t, made, tc.has, tc.method))
+	j := tc.job()
+	return Of(j, tc.stateOf(), surroundings(t, j, tc.has, tc.method))
 }
 
 // stateOf is the state with what tests need not say: the workload exists.
@@ -67,9 +67,9 @@ func (tc whole) stateOf() State {
 }
 
 // surroundings are a cluster whose Services do not end in what most do.
-func surroundings(t testing.TB, made *job.Job, has gang.Available, method Method) Surroundings {
+func surroundings(t testing.TB, j *job.Job, has gang.Available, method Method) Surroundings {
 	t.Helper()
-	backend, _, err := gang.Choose(made, has)
+	backend, _, err := gang.Choose(j, has)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -88,10 +88,10 @@ func workers(phases ...corev1.PodPhase) []*corev1.Pod {
 }
 
 // existing are pods of a job that exist, of one role and one start, by their phases.
-func existing(made *job.Job, role string, restart int32, phases ...corev1.PodPhase) []*corev1.Pod {
+func existing(j *job.Job, role string, restart int32, phases ...corev1.PodPhase) []*corev1.Pod {
 	pods := make([]*corev1.Pod, len(phases))
 	for i, phase := range phases {
-		name := PodName(made, role, int32(i), restart)
+		name := PodName(j, role, int32(i), restart)
 		pods[i] = &corev1.Pod{
 			ObjectMeta: metav1.ObjectMeta{
 				Namespace: "team-a", Name: name, UID: types.UID("uid-of-" + name),

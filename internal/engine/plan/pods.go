@@ -45,13 +45,13 @@ type Parts struct {
 }
 
 // WorkerPod is the template of a job's workers.
-func WorkerPod(made *job.Job, parts Parts) corev1.PodTemplateSpec {
-	template := *made.Worker.Template.DeepCopy()
+func WorkerPod(j *job.Job, parts Parts) corev1.PodTemplateSpec {
+	template := *j.Worker.Template.DeepCopy()
 	pod := &template.Spec
 	container := &pod.Containers[0]
 	addScratch(pod)
-	if !made.WorkersRunAgent() {
-		addImageKeys(pod, made, parts.Secret)
+	if !j.WorkersRunAgent() {
+		addImageKeys(pod, j, parts.Secret)
 		return template
 	}
 	container.Command = []string{protocol.Path, "worker"}
@@ -72,13 +72,13 @@ func workerGrace(pod *corev1.PodSpec) time.Duration {
 }
 
 // LauncherPod is the template of a job's launcher.
-func LauncherPod(made *job.Job, parts Parts) corev1.PodTemplateSpec {
-	template := *made.Launcher.Template.DeepCopy()
+func LauncherPod(j *job.Job, parts Parts) corev1.PodTemplateSpec {
+	template := *j.Launcher.Template.DeepCopy()
 	pod := &template.Spec
 	container := &pod.Containers[0]
 	addScratch(pod)
-	addLauncherFiles(pod, made, parts)
-	for _, variable := range launcherVariables(made) {
+	addLauncherFiles(pod, j, parts)
+	for _, variable := range launcherVariables(j) {
 		setVariable(container, variable.Name, variable.Value)
 	}
 	if path := container.TerminationMessagePath; path != "" {
@@ -87,8 +87,8 @@ func LauncherPod(made *job.Job, parts Parts) corev1.PodTemplateSpec {
 	if len(container.Command) == 0 {
 		// The image's entrypoint stays in charge, with or without args; the gate
 		// goes before it.
-		addGate(pod, made, parts)
-		if made.WorkersRunAgent() {
+		addGate(pod, j, parts)
+		if j.WorkersRunAgent() {
 			AddAgent(pod, parts.Delivery)
 		}
 		return template
@@ -101,7 +101,7 @@ func LauncherPod(made *job.Job, parts Parts) corev1.PodTemplateSpec {
 }
 
 // addLauncherFiles mounts the hostfile, the keys and the clock of the gate.
-func addLauncherFiles(pod *corev1.PodSpec, made *job.Job, parts Parts) {
+func addLauncherFiles(pod *corev1.PodSpec, j *job.Job, parts Parts) {
 	container := &pod.Containers[0]
 	pod.Volumes = append(pod.Volumes,
 		corev1.Volume{Name: hostfileVolume, VolumeSource: corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{
@@ -115,20 +115,20 @@ func addLauncherFiles(pod *corev1.PodSpec, made *job.Job, parts Parts) {
 		}}})
 	mount(container, hostfileVolume, job.HostfileDirectory)
 	mount(container, clockVolume, job.ClockDirectory)
-	if made.WorkersRunAgent() {
+	if j.WorkersRunAgent() {
 		addKeys(pod, parts.Secret, protocol.ClientKey, protocol.HostPublicKey)
 	} else {
-		addImageKeys(pod, made, parts.Secret)
+		addImageKeys(pod, j, parts.Secret)
 	}
 }
 
 // addGate holds a launcher back that runs its image's entrypoint.
-func addGate(pod *corev1.PodSpec, made *job.Job, parts Parts) {
+func addGate(pod *corev1.PodSpec, j *job.Job, parts Parts) {
 	// The arguments of mpirun may say which ports it uses.
 	gate := agentContainer(GateContainer, pod, parts.Delivery.Image, append([]string{"gate"}, pod.Containers[0].Args...)...)
 	for _, mounted := range pod.Containers[0].VolumeMounts {
 		// An image's own ssh logs in by itself; its gate needs no key.
-		needsKeys := mounted.Name == keysVolume && made.WorkersRunAgent()
+		needsKeys := mounted.Name == keysVolume && j.WorkersRunAgent()
 		if mounted.Name == hostfileVolume || mounted.Name == clockVolume || needsKeys {
 			gate.VolumeMounts = append(gate.VolumeMounts, mounted)
 		}
@@ -146,15 +146,15 @@ func addGate(pod *corev1.PodSpec, made *job.Job, parts Parts) {
 }
 
 // launcherVariables are what mpirun and the agent are told.
-func launcherVariables(made *job.Job) []corev1.EnvVar {
-	launch := mpi.Launch{Hostfile: path.Join(job.HostfileDirectory, hostfileFile), Slots: int(made.Slots), Agent: protocol.Path}
-	if !made.WorkersRunAgent() {
+func launcherVariables(j *job.Job) []corev1.EnvVar {
+	launch := mpi.Launch{Hostfile: path.Join(job.HostfileDirectory, hostfileFile), Slots: int(j.Slots), Agent: protocol.Path}
+	if !j.WorkersRunAgent() {
 		// As mpi-operator has it; the gate has passed, so this is for the last moment.
 		launch.Agent, launch.SSHOptions = "", "-o ConnectionAttempts=10"
 	}
-	variables := agentVariables(made)
-	if made.TagOutput {
-		variables = append(variables, corev1.EnvVar{Name: protocol.TagOutputVariable, Value: string(made.MPI)})
+	variables := agentVariables(j)
+	if j.TagOutput {
+		variables = append(variables, corev1.EnvVar{Name: protocol.TagOutputVariable, Value: string(j.MPI)})
 	}
 	for _, variable := range mpi.Environment(launch) {
 		variables = append(variables, corev1.EnvVar{Name: variable.Name, Value: variable.Value})
@@ -162,12 +162,12 @@ func launcherVariables(made *job.Job) []corev1.EnvVar {
 	return variables
 }
 
-func agentVariables(made *job.Job) []corev1.EnvVar {
+func agentVariables(j *job.Job) []corev1.EnvVar {
 	return []corev1.EnvVar{
 		{Name: protocol.ClockVariable, Value: protocol.ClockFile},
 		{Name: protocol.HostfileVariable, Value: path.Join(job.HostfileDirectory, hostfileFile)},
-		{Name: protocol.ImageSSHVariable, Value: strconv.FormatBool(!made.WorkersRunAgent())},
-		{Name: protocol.RequireAllHostsVariable, Value: strconv.FormatBool(made.RequireAllHosts)},
+		{Name: protocol.ImageSSHVariable, Value: strconv.FormatBool(!j.WorkersRunAgent())},
+		{Name: protocol.RequireAllHostsVariable, Value: strconv.FormatBool(j.RequireAllHosts)},
 	}
 }
 
@@ -197,9 +197,9 @@ func addKeys(pod *corev1.PodSpec, secret string, files ...string) {
 // addImageKeys mounts the client's pair where an image with an sshd of its own
 // looks for it. OpenSSH refuses a key of the user's own that others can read, and
 // root owns the files of a Secret.
-func addImageKeys(pod *corev1.PodSpec, made *job.Job, secret string) {
+func addImageKeys(pod *corev1.PodSpec, j *job.Job, secret string) {
 	mode := int32(0o644)
-	if path.Clean(made.SSHDirectory) == job.RootSSHDirectory || job.MainRunsAsRoot(pod) {
+	if path.Clean(j.SSHDirectory) == job.RootSSHDirectory || job.MainRunsAsRoot(pod) {
 		mode = 0o600
 	}
 	source := &corev1.SecretVolumeSource{SecretName: secret, DefaultMode: &mode}
@@ -207,7 +207,7 @@ func addImageKeys(pod *corev1.PodSpec, made *job.Job, secret string) {
 		source.Items = append(source.Items, corev1.KeyToPath{Key: file, Path: file})
 	}
 	pod.Volumes = append(pod.Volumes, corev1.Volume{Name: keysVolume, VolumeSource: corev1.VolumeSource{Secret: source}})
-	mount(&pod.Containers[0], keysVolume, made.SSHDirectory)
+	mount(&pod.Containers[0], keysVolume, j.SSHDirectory)
 }
 
 // answersOnPort makes a container ready once the agent's port is open.
@@ -251,10 +251,10 @@ func mounted(container *corev1.Container, directory string) bool {
 }
 
 // Hostfile lists hosts, in the form that the job's MPI reads.
-func Hostfile(made *job.Job, hosts []string) string {
+func Hostfile(j *job.Job, hosts []string) string {
 	lines := make([]mpi.Host, len(hosts))
 	for i, host := range hosts {
-		lines[i] = mpi.Host{Name: host, Slots: int(made.Slots)}
+		lines[i] = mpi.Host{Name: host, Slots: int(j.Slots)}
 	}
-	return mpi.Hostfile(mpi.Implementation(made.MPI), lines)
+	return mpi.Hostfile(mpi.Implementation(j.MPI), lines)
 }

@@ -24,10 +24,10 @@ type rolePod struct {
 	runsAgent bool
 }
 
-func pods(made *job.Job, method Method) []rolePod {
+func pods(j *job.Job, method Method) []rolePod {
 	return []rolePod{
-		{role: "launcher", model: *made.Launcher.Template.DeepCopy(), got: LauncherPod(made, parts(method)), runsAgent: len(made.Launcher.Template.Spec.Containers[0].Command) > 0},
-		{role: "worker", model: *made.Worker.Template.DeepCopy(), got: WorkerPod(made, parts(method)), runsAgent: made.WorkersRunAgent()},
+		{role: "launcher", model: *j.Launcher.Template.DeepCopy(), got: LauncherPod(j, parts(method)), runsAgent: len(j.Launcher.Template.Spec.Containers[0].Command) > 0},
+		{role: "worker", model: *j.Worker.Template.DeepCopy(), got: WorkerPod(j, parts(method)), runsAgent: j.WorkersRunAgent()},
 	}
 }
 
@@ -163,12 +163,12 @@ func TestWhatIsNotOursIsFound(t *testing.T) {
 
 func TestTheJobIsNeverChanged(t *testing.T) {
 	everyJob(t, func(t *testing.T, tc planned) {
-		made := tc.job()
-		for _, pod := range pods(made, tc.method) {
+		j := tc.job()
+		for _, pod := range pods(j, tc.method) {
 			scribble(&pod.got)
 		}
-		if want := tc.job(); !equality.Semantic.DeepEqual(want, made) {
-			t.Errorf("the job, after its pods were made and written to (-want +got):\n%s", cmp.Diff(want, made))
+		if want := tc.job(); !equality.Semantic.DeepEqual(want, j) {
+			t.Errorf("the job, after its pods were made and written to (-want +got):\n%s", cmp.Diff(want, j))
 		}
 	})
 }

@@ -42,9 +42,9 @@ func TestAThousandWorkers(t *testing.T) {
 // Each worker costs the same: twice as many must not cost four times as much.
 func TestCostGrowsWithWorkersAndNotFaster(t *testing.T) {
 	allocations := func(workers int32) float64 {
-		made := large(workers).job()
-		in := surroundings(t, made, hasCoscheduling, ImageVolume)
-		return testing.AllocsPerRun(3, func() { Of(made, State{Stage: Active, Workload: workloadUID}, in) })
+		j := large(workers).job()
+		in := surroundings(t, j, hasCoscheduling, ImageVolume)
+		return testing.AllocsPerRun(3, func() { Of(j, State{Stage: Active, Workload: workloadUID}, in) })
 	}
 	few, many := allocations(500), allocations(1000)
 	if many > 2.1*few {
@@ -61,10 +61,10 @@ var planned1000 Plan
 
 // BenchmarkPlan1000 is the plan of an MPIJob with 1,000 workers.
 func BenchmarkPlan1000(b *testing.B) {
-	made := large(1000).job()
-	in := surroundings(b, made, hasCoscheduling, ImageVolume)
+	j := large(1000).job()
+	in := surroundings(b, j, hasCoscheduling, ImageVolume)
 	b.ReportAllocs()
 	for b.Loop() {
-		planned1000 = Of(made, State{Stage: Active, Workload: workloadUID}, in)
+		planned1000 = Of(j, State{Stage: Active, Workload: workloadUID}, in)
 	}
 }

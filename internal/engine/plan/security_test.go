@@ -92,10 +92,10 @@ func TestPodsAreRestrictedUnlessTheUserSaysOtherwise(t *testing.T) {
 // withoutUser is a job on OpenShift, which gives every namespace users of its own.
 func withoutUser(of func() *job.Job) func() *job.Job {
 	return func() *job.Job {
-		made := of()
-		for _, role := range []*job.Role{&made.Launcher, &made.Worker} {
+		j := of()
+		for _, role := range []*job.Role{&j.Launcher, &j.Worker} {
 			role.Template.Spec.SecurityContext.RunAsUser = nil
 		}
-		return made
+		return j
 	}
 }

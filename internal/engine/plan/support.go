@@ -20,22 +20,22 @@ const discoverHosts = "#!/bin/sh\nexec " + protocol.Path + " hosts\n"
 
 // support are the objects that the pods of a job refer to. The Secret has no
 // data yet: keys are the one thing that is not derived from the job.
-func support(made *job.Job, in Surroundings) []gang.Object {
-	names := NamesOf(made)
+func support(j *job.Job, in Surroundings) []gang.Object {
+	names := NamesOf(j)
 	objects := []gang.Object{}
-	if made.NetworkPolicy != "" {
-		objects = append(objects, NetworkPolicy(made, in.EgressPorts))
+	if j.NetworkPolicy != "" {
+		objects = append(objects, NetworkPolicy(j, in.EgressPorts))
 	}
 	return append(objects,
 		&corev1.Service{
-			ObjectMeta: object(made, names.Service),
+			ObjectMeta: object(j, names.Service),
 			// It selects no pods: Trireme writes its Addresses. Hosts are called before they
 			// are ready: that is what the gate is for.
 			Spec: corev1.ServiceSpec{ClusterIP: corev1.ClusterIPNone, PublishNotReadyAddresses: true},
 		},
 		&corev1.ConfigMap{
-			ObjectMeta: object(made, names.Hostfile),
-			Data:       map[string]string{hostfileFile: Hostfile(made, Hosts(made)), discoverFile: discoverHosts},
+			ObjectMeta: object(j, names.Hostfile),
+			Data:       map[string]string{hostfileFile: Hostfile(j, Hosts(j)), discoverFile: discoverHosts},
 		},
-		&corev1.Secret{ObjectMeta: object(made, names.Secret), Type: corev1.SecretTypeOpaque})
+		&corev1.Secret{ObjectMeta: object(j, names.Secret), Type: corev1.SecretTypeOpaque})
 }

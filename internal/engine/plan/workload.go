@@ -23,13 +23,13 @@ const (
 )
 
 // launcherTemplate is the complete template of the launcher.
-func launcherTemplate(made *job.Job, in Surroundings) corev1.PodTemplateSpec {
-	if len(made.Launcher.Template.Spec.Containers) == 0 {
-		return impossible(made, &made.Launcher, training.RoleLauncher)
+func launcherTemplate(j *job.Job, in Surroundings) corev1.PodTemplateSpec {
+	if len(j.Launcher.Template.Spec.Containers) == 0 {
+		return impossible(j, &j.Launcher, training.RoleLauncher)
 	}
-	template := LauncherPod(made, partsOf(made, in))
-	complete(made, &template, training.RoleLauncher, in)
-	if !made.LauncherRunsRanks {
+	template := LauncherPod(j, partsOf(j, in))
+	complete(j, &template, training.RoleLauncher, in)
+	if !j.LauncherRunsRanks {
 		// Else NVIDIA's runtime shows it the GPUs that its node has.
 		setVariable(&template.Spec.Containers[0], "NVIDIA_VISIBLE_DEVICES", "")
 		setVariable(&template.Spec.Containers[0], "NVIDIA_DRIVER_CAPABILITIES", "")
@@ -37,32 +37,32 @@ func launcherTemplate(made *job.Job, in Surroundings) corev1.PodTemplateSpec {
 	return template
 }
 
-func workerTemplate(made *job.Job, in Surroundings) corev1.PodTemplateSpec {
-	if len(made.Worker.Template.Spec.Containers) == 0 {
-		return impossible(made, &made.Worker, training.RoleWorker)
+func workerTemplate(j *job.Job, in Surroundings) corev1.PodTemplateSpec {
+	if len(j.Worker.Template.Spec.Containers) == 0 {
+		return impossible(j, &j.Worker, training.RoleWorker)
 	}
-	template := WorkerPod(made, partsOf(made, in))
-	complete(made, &template, training.RoleWorker, in)
+	template := WorkerPod(j, partsOf(j, in))
+	complete(j, &template, training.RoleWorker, in)
 	return template
 }
 
 // impossible is a template without containers, as it was written. Admission
 // refuses it; where admission was not asked, the API server refuses its pods, and
 // the job's owner reads why.
-func impossible(made *job.Job, role *job.Role, name string) corev1.PodTemplateSpec {
+func impossible(j *job.Job, role *job.Role, name string) corev1.PodTemplateSpec {
 	template := *role.Template.DeepCopy()
-	template.Labels = with(template.Labels, PodLabels(made, name))
+	template.Labels = with(template.Labels, PodLabels(j, name))
 	return template
 }
 
-func partsOf(made *job.Job, in Surroundings) Parts {
-	names := NamesOf(made)
+func partsOf(j *job.Job, in Surroundings) Parts {
+	names := NamesOf(j)
 	return Parts{Secret: names.Secret, Hostfile: names.Hostfile, Delivery: in.Delivery}
 }
 
 // complete adds what the pods of both roles have.
-func complete(made *job.Job, template *corev1.PodTemplateSpec, role string, in Surroundings) {
-	template.Labels = with(template.Labels, PodLabels(made, role))
+func complete(j *job.Job, template *corev1.PodTemplateSpec, role string, in Surroundings) {
+	template.Labels = with(template.Labels, PodLabels(j, role))
 	// A number that all pods of a template share is none; those that have one get it
 	// later.
 	delete(template.Labels, training.LabelReplicaIndex)
@@ -71,16 +71,16 @@ func complete(made *job.Job, template *corev1.PodTemplateSpec, role string, in S
 	if pod.AutomountServiceAccountToken == nil {
 		pod.AutomountServiceAccountToken = new(false)
 	}
-	addSearchDomain(pod, fmt.Sprintf("%s.%s.svc.%s", NamesOf(made).Service, made.Namespace, in.ClusterDomain))
+	addSearchDomain(pod, fmt.Sprintf("%s.%s.svc.%s", NamesOf(j).Service, j.Namespace, in.ClusterDomain))
 	container := &pod.Containers[0]
-	setVariable(container, nameVariable, made.Name)
+	setVariable(container, nameVariable, j.Name)
 	setVariable(container, roleVariable, role)
-	setVariable(container, worldSizeVariable, strconv.Itoa(int(made.WorldSize())))
+	setVariable(container, worldSizeVariable, strconv.Itoa(int(j.WorldSize())))
 	setVariable(container, upstreamRoleVariable, role)
-	if made.Initializer != nil {
-		addWorkspace(pod, NamesOf(made).Workspace)
+	if j.Initializer != nil {
+		addWorkspace(pod, NamesOf(j).Workspace)
 	}
-	in.Gang.Join(made, template)
+	in.Gang.Join(j, template)
 }
 
 // addSearchDomain makes hosts known by their short names: Hydra's proxies call
@@ -114,69 +114,69 @@ func claimVolume(name, claim string, readOnly bool) corev1.Volume {
 }
 
 // startPods are the pods of one start of a job, once its workload exists.
-func startPods(made *job.Job, state State, in Surroundings) []*corev1.Pod {
+func startPods(j *job.Job, state State, in Surroundings) []*corev1.Pod {
 	if state.Workload == "" {
 		return nil
 	}
-	start := start{made: made, state: state}
-	pods := make([]*corev1.Pod, 0, made.Pods())
+	start := start{job: j, state: state}
+	pods := make([]*corev1.Pod, 0, j.Pods())
 	// A launcher that does the work itself has no workers, and no template of one.
-	if made.Worker.Replicas > 0 {
-		template := workerTemplate(made, in)
-		for index := range made.Worker.Replicas {
+	if j.Worker.Replicas > 0 {
+		template := workerTemplate(j, in)
+		for index := range j.Worker.Replicas {
 			pods = append(pods, start.worker(template.DeepCopy(), index))
 		}
 	}
-	if !HoldsLauncherBack(made, state, in) {
-		pods = append(pods, start.launcher(launcherTemplate(made, in)))
+	if !HoldsLauncherBack(j, state, in) {
+		pods = append(pods, start.launcher(launcherTemplate(j, in)))
 	}
 	return pods
 }
 
 // start is one start of a job.
 type start struct {
-	made  *job.Job
+	job   *job.Job
 	state State
 }
 
-func (start start) worker(template *corev1.PodTemplateSpec, index int32) *corev1.Pod {
+func (s start) worker(template *corev1.PodTemplateSpec, index int32) *corev1.Pod {
 	number := index
-	if start.made.Kind.Traits().NumbersFromLauncher && start.made.LauncherRunsRanks {
+	if s.job.Kind.Traits().NumbersFromLauncher && s.job.LauncherRunsRanks {
 		number++
 	}
 	template.Labels[training.LabelReplicaIndex] = strconv.Itoa(int(number))
 	if len(template.Spec.Containers) > 0 {
 		setVariable(&template.Spec.Containers[0], indexVariable, strconv.Itoa(int(index)))
 	}
-	template.Spec.Hostname = WorkerHost(start.made, index)
-	pod := start.pod(template, training.RoleWorker, index)
-	if !start.made.Kind.Traits().WorkloadOwnsWorkers {
-		pod.OwnerReferences = []metav1.OwnerReference{OwnerOf(start.made)}
+	template.Spec.Hostname = WorkerHost(s.job, index)
+	pod := s.pod(template, training.RoleWorker, index)
+	if !s.job.Kind.Traits().WorkloadOwnsWorkers {
+		pod.OwnerReferences = []metav1.OwnerReference{OwnerOf(s.job)}
 		return pod
 	}
-	start.join(pod, training.RoleWorker, index)
+	s.join(pod, training.RoleWorker, index)
 	return pod
 }
 
-func (start start) launcher(template corev1.PodTemplateSpec) *corev1.Pod {
-	if start.made.Kind.Traits().NumbersFromLauncher && start.made.LauncherRunsRanks {
+func (s start) launcher(template corev1.PodTemplateSpec) *corev1.Pod {
+	if s.job.Kind.Traits().NumbersFromLauncher && s.job.LauncherRunsRanks {
 		template.Labels[training.LabelReplicaIndex] = "0"
 	}
 	// Restarts are ours: the kubelet would restart it before the failure is known.
 	template.Spec.RestartPolicy = corev1.RestartPolicyNever
-	template.Spec.Hostname = NamesOf(start.made).LauncherHost
-	pod := start.pod(&template, training.RoleLauncher, 0)
+	template.Spec.Hostname = NamesOf(s.job).LauncherHost
+	pod := s.pod(&template, training.RoleLauncher, 0)
 	pod.Finalizers = []string{training.FinalizerLauncher}
-	start.join(pod, training.RoleLauncher, 0)
+	s.join(pod, training.RoleLauncher, 0)
 	return pod
 }
 
-func (start start) pod(template *corev1.PodTemplateSpec, role string, index int32) *corev1.Pod {
-	template.Labels[training.LabelRestart] = strconv.Itoa(int(start.state.Restart))
-	template.Spec.Subdomain = NamesOf(start.made).Service
+func (s start) pod(template *corev1.PodTemplateSpec, role string, index int32) *corev1.Pod {
+	template.Labels[training.LabelRestart] = strconv.Itoa(int(s.state.Restart))
+	template.Spec.Subdomain = NamesOf(s.job).Service
 	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: start.made.Namespace, Name: PodName(start.made, role, index, start.state.Restart),
+			Namespace: s.job.Namespace, Name: PodName(s.job, role, index, s.state.Restart),
 			Labels: template.Labels, Annotations: template.Annotations,
 		},
 		Spec: template.Spec,
@@ -185,31 +185,31 @@ func (start start) pod(template *corev1.PodTemplateSpec, role string, index int3
 
 // join makes the workload the controller of a pod, and gives the pod what the
 // workload's own controller would.
-func (start start) join(pod *corev1.Pod, role string, index int32) {
-	pod.Labels[training.LabelJobUID] = string(start.made.UID)
-	if start.made.Kind.Traits().Workload == job.WorkloadJobSet {
-		start.joinJobSet(pod, role, index)
+func (s start) join(pod *corev1.Pod, role string, index int32) {
+	pod.Labels[training.LabelJobUID] = string(s.job.UID)
+	if s.job.Kind.Traits().Workload == job.WorkloadJobSet {
+		s.joinJobSet(pod, role, index)
 		return
 	}
-	start.joinBatchJob(pod)
+	s.joinBatchJob(pod)
 }
 
 // workload is what stands for the pods of a job. Its templates are those of the
 // model: what starts MPI is added when pods are created, so that what Kueue edits
 // is what users know.
-func workload(made *job.Job) gang.Object {
-	if made.Kind.Traits().Workload == job.WorkloadJobSet {
-		return jobSet(made)
+func workload(j *job.Job) gang.Object {
+	if j.Kind.Traits().Workload == job.WorkloadJobSet {
+		return jobSet(j)
 	}
-	return batchJob(made)
+	return batchJob(j)
 }
 
 // workloadKey names the workload, if there is one to delete.
-func workloadKey(made *job.Job, state State) []gang.Object {
+func workloadKey(j *job.Job, state State) []gang.Object {
 	if state.Workload == "" {
 		return nil
 	}
-	object := workload(made)
+	object := workload(j)
 	object.SetUID(state.Workload)
 	return []gang.Object{object}
 }

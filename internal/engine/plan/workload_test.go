@@ -116,11 +116,11 @@ func TestTemplatesOfWorkloadsAreTheModels(t *testing.T) {
 			continue
 		}
 		t.Run(name, func(t *testing.T) {
-			made, templates := tc.job(), templatesOf(tc.plan(t).Ensure)
-			want := map[string]*corev1.PodTemplateSpec{training.RoleLauncher: made.Launcher.Template.DeepCopy()}
+			j, templates := tc.job(), templatesOf(tc.plan(t).Ensure)
+			want := map[string]*corev1.PodTemplateSpec{training.RoleLauncher: j.Launcher.Template.DeepCopy()}
 			want[training.RoleLauncher].Spec.RestartPolicy = corev1.RestartPolicyNever
-			if made.Kind == job.KindTrainJob {
-				want[training.RoleWorker] = made.Worker.Template.DeepCopy()
+			if j.Kind == job.KindTrainJob {
+				want[training.RoleWorker] = j.Worker.Template.DeepCopy()
 			}
 			if diff := cmp.Diff(want, templates); diff != "" {
 				t.Errorf("templates (-model +workload):\n%s", diff)
@@ -170,8 +170,8 @@ func TestNamesAreFoundOnTheHostsNetwork(t *testing.T) {
 					tc.change(template)
 				}
 			}
-			for _, made := range []func() *job.Job{ofMPIJob(both(change)), ofTrainJob(runtimeDoes(change))} {
-				for name, pod := range podsOf(whole{job: made}.plan(t)) {
+			for _, j := range []func() *job.Job{ofMPIJob(both(change)), ofTrainJob(runtimeDoes(change))} {
+				for name, pod := range podsOf(whole{job: j}.plan(t)) {
 					if pod.Spec.DNSPolicy != tc.want {
 						t.Errorf("%s has dnsPolicy %q, want %q", name, pod.Spec.DNSPolicy, tc.want)
 					}
@@ -275,8 +275,8 @@ func TestTemplatesThatAdmissionRefuses(t *testing.T) {
 func TestWorkersKnowTheirNumber(t *testing.T) {
 	want := map[string]string{"resnet-worker-0": "0", "resnet-worker-1": "1", "bert-worker-0-0-r0": "0", "bert-worker-0-1-r0": "1"}
 	got := map[string]string{}
-	for _, made := range []func() *job.Job{ofMPIJob(launcherRunsRanks), ofTrainJob(nodes(2))} {
-		for name, pod := range podsOf(whole{job: made}.plan(t)) {
+	for _, j := range []func() *job.Job{ofMPIJob(launcherRunsRanks), ofTrainJob(nodes(2))} {
+		for name, pod := range podsOf(whole{job: j}.plan(t)) {
 			if index, found := variables(container(pod))["MPIJOB_WORKER_INDEX"]; found {
 				got[name] = index
 			}
