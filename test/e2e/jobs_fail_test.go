@@ -149,7 +149,7 @@ func TestAGangThatCannotFit(t *testing.T) {
 		job := submitTo(t, api, namespace, object)
 		// The scheduler must have looked before the time is up.
 		job.until("the scheduler's words are in a condition", time.Minute, func(training.Progress) bool {
-			return strings.Contains(fmt.Sprint(job.object), "0 of 3 pods placed; scheduler: ") && strings.Contains(fmt.Sprint(job.object), "Insufficient cpu")
+			return strings.Contains(fmt.Sprint(job.object), "0 of 3 pods are scheduled; scheduler: ") && strings.Contains(fmt.Sprint(job.object), "Insufficient cpu")
 		})
 		ended := job.fails(training.FailureGangSchedulingTimeout,
 			"Gang scheduling timeout: Requested 3 pods, only 0 nodes available with sufficient resources", "Insufficient cpu")
@@ -176,7 +176,7 @@ func TestAnImageThatIsNotThere(t *testing.T) {
 			for _, worker := range progress.WorkerPodStatuses {
 				if strings.HasPrefix(worker.Reason, "ImagePull") || worker.Reason == "ErrImagePull" {
 					t.Log(worker.Message)
-					return strings.Contains(worker.Message, "cannot get its image trireme.local/nothing:1") && strings.Contains(worker.Message, worker.Name) && strings.Contains(worker.Message, "Check the image's name")
+					return strings.Contains(worker.Message, "cannot pull its image trireme.local/nothing:1") && strings.Contains(worker.Message, worker.Name) && strings.Contains(worker.Message, "Check the image's name")
 				}
 			}
 			return false
@@ -226,7 +226,7 @@ func TestAWorkerIsEvicted(t *testing.T) {
 			pod.Status.Phase, pod.Status.Reason, pod.Status.Message = corev1.PodFailed, "Evicted", "The node was low on resource: memory."
 			return job.client.Status().Update(t.Context(), &pod)
 		})
-		ended := job.fails(training.FailureWorker, pod.Name, "evicted", "low on resource: memory", "requests as high as limits")
+		ended := job.fails(training.FailureWorker, pod.Name, "evicted", "low on resource: memory", "requests as high as its limits")
 		t.Log(ended.FailureMessage)
 	})
 }

@@ -172,7 +172,7 @@ type Network struct {
 
 // Failures are how long the operator waits before it calls something a failure.
 type Failures struct {
-	// ImagePullSeconds is how long a pod that cannot get its image may hold the
+	// ImagePullSeconds is how long a pod that cannot pull its image may hold the
 	// others.
 	ImagePullSeconds int32 `json:"imagePullSeconds"`
 	// QuotaSeconds is how long a job waits for others to free a ResourceQuota that

@@ -159,7 +159,7 @@ func TestNoGangTimeout(t *testing.T) {
 	}
 }
 
-// Workers that have their places are no gang that waits, even if the launcher
+// Workers that are scheduleds are no gang that waits, even if the launcher
 // comes only when they are ready.
 func TestALauncherThatComesLaterIsNotWaitedFor(t *testing.T) {
 	for workers, happen := range map[int32]func(*scene){

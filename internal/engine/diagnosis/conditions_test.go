@@ -46,7 +46,7 @@ var life = []struct {
 			"Failed":           "False NotFailed: The job has not failed",
 		},
 		mpiJob: map[string]string{
-			"Created":   "True MPIJobCreated: The operator has taken the job on",
+			"Created":   "True MPIJobCreated: The job was created",
 			"Suspended": "True MPIJobSuspended: The job is suspended and has no pods",
 			"Pending":   "True Suspended: The job is suspended and has no pods",
 			"Running":   "False Pending: The job is suspended and has no pods",
@@ -55,53 +55,53 @@ var life = []struct {
 	{
 		name: "resumed", happen: func(scene *scene) { scene.job.Suspended = false },
 		train: map[string]string{
-			"GangScheduling":   "False CreatingPods: 0 of 3 pods exist, 0 placed",
+			"GangScheduling":   "False CreatingPods: 0 of 3 pods exist, 0 are scheduled",
 			"WorkersReady":     "False Waiting: 0 of 2 workers are ready. Worker 0 has no pod",
 			"LauncherReady":    "False Waiting: The launcher has no pod yet",
-			"TrainingComplete": "False CreatingPods: 0 of 3 pods exist, 0 placed",
+			"TrainingComplete": "False CreatingPods: 0 of 3 pods exist, 0 are scheduled",
 			"Suspended":        "False NotSuspended: The job is not suspended",
 			"Failed":           "False NotFailed: The job has not failed",
 		},
 		mpiJob: map[string]string{
-			"Created":   "True MPIJobCreated: The operator has taken the job on",
+			"Created":   "True MPIJobCreated: The job was created",
 			"Suspended": "False MPIJobResumed: The job is not suspended",
-			"Pending":   "True CreatingPods: 0 of 3 pods exist, 0 placed",
-			"Running":   "False Pending: 0 of 3 pods exist, 0 placed",
+			"Pending":   "True CreatingPods: 0 of 3 pods exist, 0 are scheduled",
+			"Running":   "False Pending: 0 of 3 pods exist, 0 are scheduled",
 		},
 	},
 	{
 		name: "running", happen: func(scene *scene) { scene.addPods(runs) },
 		train: map[string]string{
-			"GangScheduling":   "True Scheduled: All 3 pods have their place. The scheduler places them one by one.",
+			"GangScheduling":   "True Scheduled: All 3 pods are scheduled. The scheduler places them one by one.",
 			"WorkersReady":     "True Ready: All 2 workers are ready",
 			"LauncherReady":    "True WorkersReached: The launcher has reached every worker",
-			"TrainingComplete": "False Running: Launcher and workers run",
+			"TrainingComplete": "False Running: Launcher and workers are running",
 			"Suspended":        "False NotSuspended: The job is not suspended",
 			"Failed":           "False NotFailed: The job has not failed",
 		},
 		mpiJob: map[string]string{
-			"Created":   "True MPIJobCreated: The operator has taken the job on",
+			"Created":   "True MPIJobCreated: The job was created",
 			"Suspended": "False MPIJobResumed: The job is not suspended",
-			"Pending":   "False Running: Launcher and workers run",
-			"Running":   "True MPIJobRunning: Launcher and workers run",
+			"Pending":   "False Running: Launcher and workers are running",
+			"Running":   "True MPIJobRunning: Launcher and workers are running",
 		},
 	},
 	{
 		name: "done", happen: func(scene *scene) { scene.launcher(exits(0, "Completed", "", 50)) },
 		train: map[string]string{
-			"GangScheduling":   "True Scheduled: All 3 pods have their place. The scheduler places them one by one.",
+			"GangScheduling":   "True Scheduled: All 3 pods are scheduled. The scheduler places them one by one.",
 			"WorkersReady":     "True Ready: All 2 workers are ready",
 			"LauncherReady":    "True WorkersReached: The launcher has reached every worker",
-			"TrainingComplete": "True Succeeded: The launcher's command ended well",
+			"TrainingComplete": "True Succeeded: The launcher completed successfully",
 			"Suspended":        "False NotSuspended: The job is not suspended",
 			"Failed":           "False NotFailed: The job has not failed",
 		},
 		mpiJob: map[string]string{
-			"Created":   "True MPIJobCreated: The operator has taken the job on",
+			"Created":   "True MPIJobCreated: The job was created",
 			"Suspended": "False MPIJobResumed: The job is not suspended",
-			"Pending":   "False Succeeded: The launcher's command ended well",
-			"Running":   "False Succeeded: The launcher's command ended well",
-			"Succeeded": "True MPIJobSucceeded: The launcher's command ended well",
+			"Pending":   "False Succeeded: The launcher completed successfully",
+			"Running":   "False Succeeded: The launcher completed successfully",
+			"Succeeded": "True MPIJobSucceeded: The launcher completed successfully",
 		},
 	},
 }
@@ -126,10 +126,10 @@ func TestConditionsOfALife(t *testing.T) {
 }
 
 func TestConditionsOfAFailure(t *testing.T) {
-	message := "Worker 1 (pod {worker 1} on node node-1) ended with exit code 1. Its log says more: kubectl logs {worker 1} -c main -n team."
+	message := "Worker 1 (pod {worker 1} on node node-1) exited with code 1. See its log: kubectl logs {worker 1} -c main -n team."
 	for kind, want := range map[job.Kind]map[string]string{
 		job.KindTrainJob: {
-			"GangScheduling":   "True Scheduled: All 3 pods have their place. The scheduler places them one by one.",
+			"GangScheduling":   "True Scheduled: All 3 pods are scheduled. The scheduler places them one by one.",
 			"WorkersReady":     "False Error: 1 of 2 workers are ready. " + message,
 			"LauncherReady":    "True WorkersReached: The launcher has reached every worker",
 			"TrainingComplete": "False WorkerFailed: " + message,
@@ -137,7 +137,7 @@ func TestConditionsOfAFailure(t *testing.T) {
 			"Failed":           "True WorkerFailed: " + message,
 		},
 		job.KindMPIJob: {
-			"Created": "True MPIJobCreated: The operator has taken the job on",
+			"Created": "True MPIJobCreated: The job was created",
 			"Pending": "False Failed: " + message,
 			"Running": "False Failed: " + message,
 			"Failed":  "True WorkerFailed: " + message,
@@ -208,7 +208,7 @@ func TestReplicaStatuses(t *testing.T) {
 	scene.everyPod(deleted(55))
 	scene.settle()
 	check("suspended, and all pods are still going")
-	if running := scene.condition("Running"); running != "False Pending: The job is suspended; its pods are ending" {
+	if running := scene.condition("Running"); running != "False Pending: The job is suspended; its pods are being deleted" {
 		t.Errorf("Kueue would take it as ready when it is resumed: %s", running)
 	}
 	scene.worker(0, exits(143, "Error", "", 56))

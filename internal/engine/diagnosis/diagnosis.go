@@ -283,7 +283,7 @@ func (vd *Verdict) hinder(obstacle Answer) {
 func (vd *Verdict) suspended(previous Previous) {
 	suspension := Answer{Yes: true, Reason: "Suspended", Message: "The job is suspended and has no pods"}
 	if vd.Launcher.Active+vd.Worker.Active > 0 {
-		suspension.Message = "The job is suspended; its pods are ending"
+		suspension.Message = "The job is suspended; its pods are being deleted"
 	}
 	vd.suspend(suspension, previous)
 }

@@ -122,7 +122,7 @@ func (v *view) refusal() *failure {
 	if refused.Role == training.RoleWorker {
 		found.reason = training.FailureWorker
 	}
-	found.message = fmt.Sprintf("%s could not be created: %s. Change what the job asks for, or what refuses it, and create the job again.", refused.Object, trimmed(refused.Message))
+	found.message = fmt.Sprintf("%s could not be created: %s. Change the job, or the policy that refuses it, and create the job again.", refused.Object, trimmed(refused.Message))
 	return found
 }
 
@@ -201,12 +201,12 @@ func (v *view) missing(previous Previous) *failure {
 				v.job.Kind.Traits().Workload, plan.NamesOf(v.job).Workload, launcher)}
 	case v.launcher == nil && launcher == plan.PodName(v.job, training.RoleLauncher, 0, v.restart):
 		return &failure{reason: training.FailureLauncher, at: v.observed.Now, doubtful: true, restarts: true,
-			message: fmt.Sprintf("The launcher (pod %s) is gone: somebody deleted it, or its node was lost. Start the job again.", launcher)}
+			message: fmt.Sprintf("The launcher (pod %s) is missing: it was deleted, or its node was lost. Start the job again.", launcher)}
 	}
 	for _, status := range previous.WorkerPodStatuses {
 		if status.Name == plan.PodName(v.job, training.RoleWorker, status.Index, v.restart) && v.workers[status.Index] == nil {
 			return &failure{reason: training.FailureWorker, at: v.observed.Now, doubtful: true, restarts: v.restartsAfter(rankWorker),
-				message: fmt.Sprintf("Worker %d (pod %s) is gone: somebody deleted it, or its node was lost. Start the job again.", status.Index, status.Name)}
+				message: fmt.Sprintf("Worker %d (pod %s) is missing: it was deleted, or its node was lost. Start the job again.", status.Index, status.Name)}
 		}
 	}
 	return nil

@@ -40,17 +40,17 @@ var refusedFailures = []failureRow{
 	{
 		name: "PodSecurity refuses a worker", start: nothing,
 		happen: refused(Refusal{Role: training.RoleWorker, Object: "Pod train-worker-0", Message: `pods "train-worker-0" is forbidden: violates PodSecurity "restricted:latest"`}),
-		reason: training.FailureWorker, who: "Pod train-worker-0 could not be created", cause: `violates PodSecurity "restricted:latest"`, advice: "Change what the job asks for",
+		reason: training.FailureWorker, who: "Pod train-worker-0 could not be created", cause: `violates PodSecurity "restricted:latest"`, advice: "Change the job",
 	},
 	{
 		name: "PodSecurity refuses the launcher", start: nothing,
 		happen: refused(Refusal{Role: training.RoleLauncher, Object: "Pod train-launcher-r0", Message: `pods "x" is forbidden: violates PodSecurity "restricted:latest"`}),
-		reason: training.FailureLauncher, who: "Pod train-launcher-r0", cause: `violates PodSecurity "restricted:latest"`, advice: "Change what the job asks for",
+		reason: training.FailureLauncher, who: "Pod train-launcher-r0", cause: `violates PodSecurity "restricted:latest"`, advice: "Change the job",
 	},
 	{
 		name: "an object is not valid", start: nothing,
 		happen: refused(Refusal{Object: "JobSet train", Message: `JobSet.jobset.x-k8s.io "train" is invalid: spec.network: Invalid value`}),
-		reason: training.FailureLauncher, who: "JobSet train could not be created", cause: "spec.network: Invalid value", advice: "Change what the job asks for",
+		reason: training.FailureLauncher, who: "JobSet train could not be created", cause: "spec.network: Invalid value", advice: "Change the job",
 	},
 	{
 		name: "a name is taken", start: nothing,
@@ -60,7 +60,7 @@ var refusedFailures = []failureRow{
 	{
 		name: "somebody's PodGroup is for another number of pods", start: nothing,
 		happen: refused(Refusal{Object: "PodGroup train", Message: "PodGroup minMember mismatch: expected 3, got 2"}),
-		reason: training.FailureLauncher, who: "PodGroup train", cause: "PodGroup minMember mismatch: expected 3, got 2", advice: "Change what the job asks for",
+		reason: training.FailureLauncher, who: "PodGroup train", cause: "PodGroup minMember mismatch: expected 3, got 2", advice: "Change the job",
 	},
 }
 
@@ -105,12 +105,12 @@ var goneFailures = []failureRow{
 	{
 		name:   "the launcher's pod is gone",
 		happen: func(scene *scene) { scene.observed.Launchers = nil },
-		reason: training.FailureLauncher, who: "The launcher (pod {launcher})", cause: "is gone: somebody deleted it, or its node was lost", advice: "Start the job again",
+		reason: training.FailureLauncher, who: "The launcher (pod {launcher})", cause: "is missing: it was deleted, or its node was lost", advice: "Start the job again",
 	},
 	{
 		name:   "a worker's pod is gone",
 		happen: func(scene *scene) { scene.observed.Workers = scene.observed.Workers[:1] },
-		reason: training.FailureWorker, who: "Worker 1 (pod {worker 1})", cause: "is gone: somebody deleted it, or its node was lost", advice: "Start the job again",
+		reason: training.FailureWorker, who: "Worker 1 (pod {worker 1})", cause: "is missing: it was deleted, or its node was lost", advice: "Start the job again",
 	},
 	{
 		name: "a worker is gone, and the other one was deleted because of it",
@@ -153,7 +153,7 @@ func (sc *scene) forgetPods() {
 	}
 }
 
-const fromDeadline = "Deadline exceeded: the job ran for longer than activeDeadlineSeconds, 100. When it was ended "
+const fromDeadline = "Deadline exceeded: the job ran for longer than activeDeadlineSeconds, 100. When it was stopped, "
 
 // pastDeadline lets a job run into its deadline with pods in a certain state.
 func pastDeadline(happen func(*scene)) func(*scene) {
@@ -165,15 +165,15 @@ var timeFailures = []failureRow{
 	{
 		name: "no place for all", start: withoutPlace(noGPUs), options: []option{deadline(100)},
 		happen: later(created+300, func(scene *scene) { scene.free = 2; scene.worker(0, onNode(placed)) }),
-		reason: training.FailureGangSchedulingTimeout, who: "The first without a place is worker 1 (pod {worker 1})",
-		cause:  "Gang scheduling timeout: Requested 3 pods, only 2 nodes available with sufficient resources. After 5m0s: 1 of 3 pods placed; scheduler: " + noGPUs + ".",
-		advice: "Ask for fewer or smaller nodes",
+		reason: training.FailureGangSchedulingTimeout, who: "The first pod that is not scheduled is worker 1 (pod {worker 1})",
+		cause:  "Gang scheduling timeout: Requested 3 pods, only 2 nodes available with sufficient resources. After 5m0s: 1 of 3 pods are scheduled; scheduler: " + noGPUs + ".",
+		advice: "Request fewer or smaller workers",
 	},
 	{
 		name: "no place for all, although nodes were coming", start: withoutPlace(noGPUs),
 		happen: later(created+3600, func(scene *scene) { scene.coming = true }),
 		reason: training.FailureGangSchedulingTimeout, who: "worker 0 (pod {worker 0})",
-		cause: "Requested 3 pods, only 0 nodes available with sufficient resources. After 1h0m0s", advice: "try again when others have ended",
+		cause: "Requested 3 pods, only 0 nodes available with sufficient resources. After 1h0m0s", advice: "retry when other jobs have finished",
 	},
 	{
 		name: "workers were not ready", start: starts, options: []option{deadline(100)},
@@ -225,15 +225,15 @@ var initializerFailures = []failureRow{
 	},
 	{
 		name: "ended without words", options: []option{initialized}, happen: fetching(runs, exits(2, "Error", "", 50)),
-		reason: training.FailureTraining, who: theInitializer, cause: "ended with exit code 2", advice: "kubectl logs {initializer} -c dataset -n team",
+		reason: training.FailureTraining, who: theInitializer, cause: "exited with code 2", advice: "kubectl logs {initializer} -c dataset -n team",
 	},
 	{
 		name: "killed for its memory", options: []option{initialized}, happen: fetching(runs, outOfMemory(50)),
-		reason: training.FailureTraining, who: theInitializer, cause: "used more memory than its limit", advice: "kubectl logs {initializer} -c dataset -n team",
+		reason: training.FailureTraining, who: theInitializer, cause: "exceeded its memory limit", advice: "kubectl logs {initializer} -c dataset -n team",
 	},
 	{
 		name: "its image is not there", options: []option{initialized}, happen: later(impatient, fetching(places, waits("ImagePullBackOff", pullFailure))),
-		reason: training.FailureTraining, who: theInitializer, cause: "cannot get its image registry.example.com/train:1: " + pullFailure, advice: "imagePullSecrets",
+		reason: training.FailureTraining, who: theInitializer, cause: "cannot pull its image registry.example.com/train:1: " + pullFailure, advice: "imagePullSecrets",
 	},
 	{
 		name: "its Secret is not there", options: []option{initialized}, happen: later(impatient, fetching(places, waits("CreateContainerConfigError", `secret "s3" not found`))),
@@ -241,11 +241,11 @@ var initializerFailures = []failureRow{
 	},
 	{
 		name: "it crashes more often than the kubelet may restart it", options: []option{initialized}, happen: fetching(runs, crashes(1, 3, 50)),
-		reason: training.FailureTraining, who: theInitializer, cause: "ended with exit code 1, 3 times so far (CrashLoopBackOff)", advice: "kubectl logs --previous {initializer} -c dataset -n team",
+		reason: training.FailureTraining, who: theInitializer, cause: "exited with code 1, 3 times so far (CrashLoopBackOff)", advice: "kubectl logs --previous {initializer} -c dataset -n team",
 	},
 	{
 		name: "it is evicted", options: []option{initialized}, happen: fetching(runs, endedByNode("Evicted", "The node was low on resource: memory.", 50)),
-		reason: training.FailureTraining, who: theInitializer, cause: "was evicted from its node", advice: "requests as high as limits",
+		reason: training.FailureTraining, who: theInitializer, cause: "was evicted from its node", advice: "requests as high as its limits",
 	},
 	{
 		name: "no such name of its image", options: []option{initialized}, happen: fetching(places, waits("InvalidImageName", `couldn't parse image name "A:B:C"`)),
@@ -265,6 +265,6 @@ var initializerFailures = []failureRow{
 			fetching()(scene)
 			scene.observed.Refusal = &Refusal{Role: training.RoleInitializer, Object: "Pod train-initializer-r0", Message: `pods "x" is forbidden: violates PodSecurity "restricted:latest"`}
 		},
-		reason: training.FailureLauncher, who: "Pod train-initializer-r0 could not be created", cause: "violates PodSecurity", advice: "Change what the job asks for",
+		reason: training.FailureLauncher, who: "Pod train-initializer-r0 could not be created", cause: "violates PodSecurity", advice: "Change the job",
 	},
 }

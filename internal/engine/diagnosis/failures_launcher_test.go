@@ -69,8 +69,8 @@ var reportedFailures = []failureRow{
 		reason: training.FailureTraining, who: "Rank 0 on the launcher (pod {launcher} on node node-launcher)", cause: "rank 0 exited with code 1", advice: launcherLog,
 	},
 	{
-		name: "the command failed", happen: reports(protocol.Report{Reason: protocol.ReasonTraining, Message: "the command ended with exit code 2", ExitCode: 2}, noWorker, judged),
-		reason: training.FailureTraining, who: theLauncher, cause: "the command ended with exit code 2", advice: launcherLog,
+		name: "the command failed", happen: reports(protocol.Report{Reason: protocol.ReasonTraining, Message: "the command exited with code 2", ExitCode: 2}, noWorker, judged),
+		reason: training.FailureTraining, who: theLauncher, cause: "the command exited with code 2", advice: launcherLog,
 	},
 	{
 		name: "a host is not known", happen: reports(protocol.Report{Reason: protocol.ReasonTraining, Message: "rank 7 died", Host: "elsewhere", Rank: new(7)}, noWorker, judged),
@@ -106,7 +106,7 @@ var reportedFailures = []failureRow{
 			reports(report, 1, judged)(scene)
 			scene.worker(0, outOfMemory(judged))
 		},
-		reason: training.FailureWorker, who: "Worker 0", cause: "used more memory than its limit of 4Gi", advice: "Give workers more memory",
+		reason: training.FailureWorker, who: "Worker 0", cause: "exceeded its memory limit of 4Gi", advice: "Raise the memory limit of the workers",
 	},
 	{
 		name: "a worker is known by its whole name",
@@ -135,7 +135,7 @@ var reportedFailures = []failureRow{
 			reports(protocol.Report{Reason: protocol.ReasonWorker, Message: "lost worker train-worker-1"}, 1, judged)(scene)
 			scene.worker(1, outOfMemory(judged+1))
 		},
-		reason: training.FailureWorker, who: secondWorker, cause: "used more memory than its limit of 4Gi", advice: "Give workers more memory",
+		reason: training.FailureWorker, who: secondWorker, cause: "exceeded its memory limit of 4Gi", advice: "Raise the memory limit of the workers",
 	},
 	{
 		name: "a rank was killed, and its worker for its memory a second later",
@@ -143,12 +143,12 @@ var reportedFailures = []failureRow{
 			reports(protocol.Report{Reason: protocol.ReasonTraining, Message: "rank 3 exited on signal 9", Signal: 9, Rank: new(3)}, 1, judged)(scene)
 			scene.worker(1, outOfMemory(judged+1))
 		},
-		reason: training.FailureWorker, who: secondWorker, cause: "used more memory than its limit of 4Gi", advice: "Give workers more memory",
+		reason: training.FailureWorker, who: secondWorker, cause: "exceeded its memory limit of 4Gi", advice: "Raise the memory limit of the workers",
 	},
 	{
 		name:   "a rank was killed, and its worker goes on",
 		happen: reports(protocol.Report{Reason: protocol.ReasonTraining, Message: "rank 3 exited on signal 9", Signal: 9, Rank: new(3)}, 1, judged),
-		reason: training.FailureWorker, who: "Rank 3 on worker 1 (pod {worker 1} on node node-1)", cause: "rank 3 exited on signal 9", advice: "most often used more memory than its container's limit of 4Gi. Give workers more memory",
+		reason: training.FailureWorker, who: "Rank 3 on worker 1 (pod {worker 1} on node node-1)", cause: "rank 3 exited on signal 9", advice: "Most likely out of memory: its memory limit is 4Gi. Raise the memory limit of the workers",
 	},
 	{
 		name: "a worker was lost because it was deleted",
@@ -169,7 +169,7 @@ var reportedFailures = []failureRow{
 	{
 		name:   "what looks like a report is the program's own",
 		happen: launcherEnds(exits(5, "Error", `{"reason": "Unhappy", "message": "so it is"}`, 50)),
-		reason: training.FailureTraining, who: theLauncher, cause: "ended with exit code 5", advice: launcherLog,
+		reason: training.FailureTraining, who: theLauncher, cause: "exited with code 5", advice: launcherLog,
 	},
 	{
 		name: "a gate was not passed", start: places,
@@ -185,11 +185,11 @@ var reportedFailures = []failureRow{
 var launcherFailures = []failureRow{
 	{
 		name: "ended with an error", happen: launcherEnds(exits(1, "Error", "", 50)),
-		reason: training.FailureTraining, who: theLauncher, cause: "ended with exit code 1", advice: launcherLog,
+		reason: training.FailureTraining, who: theLauncher, cause: "exited with code 1", advice: launcherLog,
 	},
 	{
 		name: "ended with an error, the phase says so later", happen: launcherEnds(exitsFirst(1, "Error", "", 50)),
-		reason: training.FailureTraining, who: theLauncher, cause: "ended with exit code 1", advice: launcherLog,
+		reason: training.FailureTraining, who: theLauncher, cause: "exited with code 1", advice: launcherLog,
 	},
 	{
 		name: "killed", happen: launcherEnds(exits(137, "Error", "", 50)),
@@ -197,16 +197,16 @@ var launcherFailures = []failureRow{
 	},
 	{
 		name: "killed for its memory", happen: launcherEnds(outOfMemory(50)),
-		reason: training.FailureLauncher, who: theLauncher, cause: "used more memory than its limit of 1Gi", advice: "Give the launcher more memory",
+		reason: training.FailureLauncher, who: theLauncher, cause: "exceeded its memory limit of 1Gi", advice: "Raise the memory limit of the launcher",
 	},
 	{
 		name:   "killed for its memory, whatever it said before",
 		happen: launcherEnds(exits(137, "OOMKilled", `{"reason": "TrainingError", "message": "rank 0 died"}`, 50)),
-		reason: training.FailureLauncher, who: theLauncher, cause: "used more memory than its limit of 1Gi", advice: "Give the launcher more memory",
+		reason: training.FailureLauncher, who: theLauncher, cause: "exceeded its memory limit of 1Gi", advice: "Raise the memory limit of the launcher",
 	},
 	{
 		name: "one of its processes was killed for its memory", happen: launcherEnds(exits(1, "OOMKilled", "", 50)),
-		reason: training.FailureLauncher, who: theLauncher, cause: "used more memory than its limit of 1Gi and was killed (OOMKilled, exit code 1)", advice: "Give the launcher more memory",
+		reason: training.FailureLauncher, who: theLauncher, cause: "exceeded its memory limit of 1Gi and was killed (OOMKilled, exit code 1)", advice: "Raise the memory limit of the launcher",
 	},
 	{
 		name: "its command is not there", happen: launcherEnds(exits(128, "StartError", `exec: "/train": permission denied`, 50)),
@@ -218,22 +218,22 @@ var launcherFailures = []failureRow{
 	},
 	{
 		name: "evicted by its kubelet", happen: launcherEnds(endedByNode("Evicted", "The node was low on resource: ephemeral-storage.", 50)),
-		reason: training.FailureLauncher, who: theLauncher, cause: "was evicted from its node: The node was low on resource: ephemeral-storage", advice: "requests as high as limits",
+		reason: training.FailureLauncher, who: theLauncher, cause: "was evicted from its node: The node was low on resource: ephemeral-storage", advice: "requests as high as its limits",
 	},
 	{
 		name: "evicted by its kubelet, with a report of what that did", happen: launcherEnds(
-			exits(143, "Error", `{"reason": "TrainingError", "message": "the command ended with exit code 143"}`, 51),
+			exits(143, "Error", `{"reason": "TrainingError", "message": "the command exited with code 143"}`, 51),
 			endedByNode("Evicted", "The node was low on resource: ephemeral-storage.", 50)),
-		reason: training.FailureLauncher, who: theLauncher, cause: "was evicted from its node", advice: "requests as high as limits",
+		reason: training.FailureLauncher, who: theLauncher, cause: "was evicted from its node", advice: "requests as high as its limits",
 	},
 	{
 		name: "preempted", happen: launcherEnds(interrupted("PreemptionByScheduler", "default-scheduler: preempting", 50)),
-		reason: training.FailureLauncher, who: theLauncher, cause: "is taken off its node: default-scheduler: preempting", advice: "higher priority class",
+		reason: training.FailureLauncher, who: theLauncher, cause: "is being removed from its node: default-scheduler: preempting", advice: "higher priority class",
 	},
 	{
 		name: "drained, with a report of what that did", happen: launcherEnds(
 			interrupted("EvictionByEvictionAPI", "Eviction API: evicting", 50), deleted(50),
-			exits(143, "Error", `{"reason": "TrainingError", "message": "the command ended with exit code 143"}`, 51)),
+			exits(143, "Error", `{"reason": "TrainingError", "message": "the command exited with code 143"}`, 51)),
 		reason: training.FailureLauncher, who: theLauncher, cause: "Eviction API: evicting", advice: "Its node is being drained",
 	},
 	{
@@ -242,7 +242,7 @@ var launcherFailures = []failureRow{
 	},
 	{
 		name: "deleted by somebody, with a report of what that did", happen: launcherEnds(deleted(50),
-			exits(143, "Error", `{"reason": "TrainingError", "message": "the command ended with exit code 143"}`, 51)),
+			exits(143, "Error", `{"reason": "TrainingError", "message": "the command exited with code 143"}`, 51)),
 		reason: training.FailureLauncher, who: theLauncher, cause: "was deleted while the job ran", advice: "Start the job again",
 	},
 	{
@@ -251,15 +251,15 @@ var launcherFailures = []failureRow{
 	},
 	{
 		name: "its init container failed", start: places, happen: launcherEnds(initExits("unpack", 1, "Error", "", 50)),
-		reason: training.FailureLauncher, who: theLauncher, cause: "ended with exit code 1 in its container unpack", advice: "kubectl logs {launcher} -c unpack -n team",
+		reason: training.FailureLauncher, who: theLauncher, cause: "exited with code 1 in its container unpack", advice: "kubectl logs {launcher} -c unpack -n team",
 	},
 	{
 		name: "its gate was killed and leaves no report", start: places, happen: launcherEnds(gateExits(137, "OOMKilled", "", 50)),
-		reason: training.FailureLauncher, who: theLauncher, cause: "was killed in its container " + plan.GateContainer + " (OOMKilled", advice: "Give the launcher more memory",
+		reason: training.FailureLauncher, who: theLauncher, cause: "was killed in its container " + plan.GateContainer + " (OOMKilled", advice: "Raise the memory limit of the launcher",
 	},
 	{
 		name: "its gate failed without a report", start: places, happen: launcherEnds(gateExits(2, "Error", "", 50)),
-		reason: training.FailureLauncher, who: theLauncher, cause: "ended with exit code 2 in its container " + plan.GateContainer, advice: "kubectl logs {launcher} -c " + plan.GateContainer,
+		reason: training.FailureLauncher, who: theLauncher, cause: "exited with code 2 in its container " + plan.GateContainer, advice: "kubectl logs {launcher} -c " + plan.GateContainer,
 	},
 }
 
@@ -269,7 +269,7 @@ func TestFailedProcess(t *testing.T) {
 		report protocol.Report
 		want   *training.FailedProcess
 	}{
-		"nothing is known": {report: protocol.Report{Message: "the command ended with exit code 2", ExitCode: 2}},
+		"nothing is known": {report: protocol.Report{Message: "the command exited with code 2", ExitCode: 2}},
 		"all is known": {
 			report: protocol.Report{Rank: new(3), RankExitCode: new(1), Error: "ValueError: password=hunter2", LastLines: []string{`File "a.py", line 1`, "ValueError: password=hunter2"}},
 			want: &training.FailedProcess{Rank: new(int32(3)), ExitCode: new(int32(1)), Error: "ValueError: password=[redacted]",

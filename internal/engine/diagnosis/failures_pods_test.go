@@ -28,15 +28,15 @@ var workerFailures = []failureRow{
 	{
 		name: "killed for its memory", happen: happensTo(outOfMemory(50)),
 		reason: training.FailureWorker, who: secondWorker,
-		cause: "used more memory than its limit of 4Gi and was killed (OOMKilled, exit code 137)", advice: "Give workers more memory, or let them need less",
+		cause: "exceeded its memory limit of 4Gi and was killed (OOMKilled, exit code 137)", advice: "Raise the memory limit of the workers, or reduce the batch size",
 	},
 	{
 		name: "killed for its memory, the phase says so later", happen: happensTo(exitsFirst(137, "OOMKilled", "", 50)),
-		reason: training.FailureWorker, who: secondWorker, cause: "OOMKilled", advice: "Give workers more memory",
+		reason: training.FailureWorker, who: secondWorker, cause: "OOMKilled", advice: "Raise the memory limit of the workers",
 	},
 	{
 		name: "ended with an error", happen: happensTo(exits(1, "Error", "", 50)),
-		reason: training.FailureWorker, who: secondWorker, cause: "ended with exit code 1", advice: itsLog,
+		reason: training.FailureWorker, who: secondWorker, cause: "exited with code 1", advice: itsLog,
 	},
 	{
 		name: "killed by a signal", happen: happensTo(exits(139, "Error", "", 50)),
@@ -54,21 +54,21 @@ var workerFailures = []failureRow{
 	},
 	{
 		name: "its init container failed", start: places, happen: happensTo(initExits("unpack", 3, "Error", "", 50)),
-		reason: training.FailureWorker, who: secondWorker, cause: "ended with exit code 3 in its container unpack", advice: "kubectl logs {worker 1} -c unpack -n team",
+		reason: training.FailureWorker, who: secondWorker, cause: "exited with code 3 in its container unpack", advice: "kubectl logs {worker 1} -c unpack -n team",
 	},
 	{
 		name: "evicted by its kubelet", happen: happensTo(endedByNode("Evicted", "The node was low on resource: memory. ", 50)),
-		reason: training.FailureWorker, who: secondWorker, cause: "was evicted from its node: The node was low on resource: memory", advice: "requests as high as limits",
+		reason: training.FailureWorker, who: secondWorker, cause: "was evicted from its node: The node was low on resource: memory", advice: "requests as high as its limits",
 	},
 	{
 		name: "evicted by its kubelet, containers ended and condition set", happen: happensTo(
 			interrupted("TerminationByKubelet", "The node was low on resource: memory.", 50), exits(137, "Error", "", 51),
 			endedByNode("Evicted", "The node was low on resource: memory.", 51)),
-		reason: training.FailureWorker, who: secondWorker, cause: "was evicted from its node", advice: "requests as high as limits",
+		reason: training.FailureWorker, who: secondWorker, cause: "was evicted from its node", advice: "requests as high as its limits",
 	},
 	{
 		name: "its pod's own deadline", happen: happensTo(endedByNode("DeadlineExceeded", "Pod was active on the node longer than the specified deadline", 50)),
-		reason: training.FailureWorker, who: secondWorker, cause: "longer than its pod's activeDeadlineSeconds", advice: "Raise it in the pod template",
+		reason: training.FailureWorker, who: secondWorker, cause: "longer than its pod's activeDeadlineSeconds", advice: "Raise or remove it in the pod template",
 	},
 	{
 		name: "node lost", happen: happensTo(endedByNode("NodeLost", "Node node-1 which was running pod is unresponsive", 50)),
@@ -88,7 +88,7 @@ var workerFailures = []failureRow{
 	},
 	{
 		name: "preempted", happen: happensTo(interrupted("PreemptionByScheduler", "default-scheduler: preempting to accommodate a higher priority pod", 50)),
-		reason: training.FailureWorker, who: secondWorker, cause: "is taken off its node: default-scheduler: preempting to accommodate a higher priority pod", advice: "higher priority class",
+		reason: training.FailureWorker, who: secondWorker, cause: "is being removed from its node: default-scheduler: preempting to accommodate a higher priority pod", advice: "higher priority class",
 	},
 	{
 		name: "preempted and ended by it", happen: happensTo(
@@ -97,7 +97,7 @@ var workerFailures = []failureRow{
 	},
 	{
 		name: "drained", happen: happensTo(interrupted("EvictionByEvictionAPI", "Eviction API: evicting", 50), deleted(50)),
-		reason: training.FailureWorker, who: secondWorker, cause: "is taken off its node: Eviction API: evicting", advice: "Its node is being drained. Start the job again",
+		reason: training.FailureWorker, who: secondWorker, cause: "is being removed from its node: Eviction API: evicting", advice: "Its node is being drained. Start the job again",
 	},
 	{
 		name: "its node got a taint", happen: happensTo(interrupted("DeletionByTaintManager", "Taint manager: deleting due to NoExecute taint", 50), deleted(50)),
@@ -122,7 +122,7 @@ var workerFailures = []failureRow{
 	},
 	{
 		name: "vanished", kinds: onlyMPIJob, happen: func(scene *scene) { scene.observed.Workers = scene.observed.Workers[:1] },
-		reason: training.FailureWorker, who: "Worker 1 (pod {worker 1})", cause: "is gone: somebody deleted it, or its node was lost", advice: "Start the job again",
+		reason: training.FailureWorker, who: "Worker 1 (pod {worker 1})", cause: "is missing: it was deleted, or its node was lost", advice: "Start the job again",
 	},
 }
 
@@ -143,7 +143,7 @@ const (
 var waitingFailures = []failureRow{
 	{
 		name: "a worker's image is not there", start: places, happen: later(impatient, happensTo(waits("ImagePullBackOff", pullFailure))),
-		reason: training.FailureWorker, who: secondWorker, cause: "cannot get its image registry.example.com/train:1: " + pullFailure, advice: "imagePullSecrets",
+		reason: training.FailureWorker, who: secondWorker, cause: "cannot pull its image registry.example.com/train:1: " + pullFailure, advice: "imagePullSecrets",
 	},
 	{
 		name: "a worker's image could not be pulled just now", start: places, happen: later(impatient, happensTo(waits("ErrImagePull", pullFailure))),
@@ -181,7 +181,7 @@ var waitingFailures = []failureRow{
 	{
 		name: "a worker crashes more often than it may", kinds: onlyMPIJob,
 		options: []option{backoffLimit(2), restartPolicies(corev1.RestartPolicyOnFailure, corev1.RestartPolicyOnFailure)}, happen: happensTo(crashes(3, 3, 50)),
-		reason: training.FailureWorker, who: secondWorker, cause: "ended with exit code 3, 3 times so far (CrashLoopBackOff)", advice: "kubectl logs --previous {worker 1} -c main -n team",
+		reason: training.FailureWorker, who: secondWorker, cause: "exited with code 3, 3 times so far (CrashLoopBackOff)", advice: "kubectl logs --previous {worker 1} -c main -n team",
 	},
 	{
 		name: "a worker has crashed more often than it may, and kubelet has not looked again", kinds: onlyMPIJob,
@@ -190,12 +190,12 @@ var waitingFailures = []failureRow{
 			status := &pod.Status.ContainerStatuses[0]
 			status.State = corev1.ContainerState{Terminated: status.LastTerminationState.Terminated}
 		}),
-		reason: training.FailureWorker, who: secondWorker, cause: "ended with exit code 3, 3 times so far (CrashLoopBackOff)", advice: "kubectl logs --previous {worker 1} -c main -n team",
+		reason: training.FailureWorker, who: secondWorker, cause: "exited with code 3, 3 times so far (CrashLoopBackOff)", advice: "kubectl logs --previous {worker 1} -c main -n team",
 	},
 	{
 		name: "a worker crashes and nothing is known of how", kinds: onlyMPIJob,
 		options: []option{restartPolicies(corev1.RestartPolicyOnFailure, corev1.RestartPolicyOnFailure)},
 		happen:  happensTo(waits("CrashLoopBackOff", ""), func(pod *corev1.Pod) { pod.Status.ContainerStatuses[0].RestartCount = 1 }),
-		reason:  training.FailureWorker, who: secondWorker, cause: "ends again and again", advice: itsLog,
+		reason:  training.FailureWorker, who: secondWorker, cause: "crashes repeatedly", advice: itsLog,
 	},
 }

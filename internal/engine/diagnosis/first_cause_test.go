@@ -30,11 +30,11 @@ func TestTheFirstCauseWins(t *testing.T) {
 	}{
 		"a worker out of memory, then the launcher that lost it": {
 			func(scene *scene) { scene.worker(1, outOfMemory(50)); scene.launcher(exits(1, "Error", rankDied, 51)) },
-			training.PhaseFailed, training.FailureWorker, "{worker 1} on node node-1) used more memory",
+			training.PhaseFailed, training.FailureWorker, "{worker 1} on node node-1) exceeded its memory limit",
 		},
 		"a worker out of memory and the launcher that lost it in the same second": {
 			func(scene *scene) { scene.worker(1, outOfMemory(50)); scene.launcher(exits(1, "Error", rankDied, 50)) },
-			training.PhaseFailed, training.FailureWorker, "used more memory",
+			training.PhaseFailed, training.FailureWorker, "exceeded its memory limit",
 		},
 		"a worker out of memory, the launcher and the deletion of all in the same second": {
 			func(scene *scene) {
@@ -42,21 +42,21 @@ func TestTheFirstCauseWins(t *testing.T) {
 				scene.worker(0, deleted(50), exits(143, "Error", "", 50))
 				scene.worker(1, outOfMemory(50), deleted(50))
 			},
-			training.PhaseFailed, training.FailureWorker, "used more memory",
+			training.PhaseFailed, training.FailureWorker, "exceeded its memory limit",
 		},
 		"a worker out of memory, and one that is deleted for it before it ran": {
 			func(scene *scene) {
 				scene.worker(0, deleted(51), neverRan)
 				scene.worker(1, outOfMemory(50))
 			},
-			training.PhaseFailed, training.FailureWorker, "used more memory",
+			training.PhaseFailed, training.FailureWorker, "exceeded its memory limit",
 		},
 		"a worker out of memory, and one that is deleted for it before its container began": {
 			func(scene *scene) {
 				scene.worker(0, deleted(51), exits(137, "ContainerStatusUnknown", "The container could not be located", 51), withoutTime)
 				scene.worker(1, outOfMemory(50))
 			},
-			training.PhaseFailed, training.FailureWorker, "used more memory",
+			training.PhaseFailed, training.FailureWorker, "exceeded its memory limit",
 		},
 		"a worker that is deleted before it ran": {
 			func(scene *scene) { scene.worker(0, deleted(50), neverRan) },
@@ -67,7 +67,7 @@ func TestTheFirstCauseWins(t *testing.T) {
 				scene.worker(1, exits(4, "Error", "", 50), deleted(51))
 				scene.launcher(exits(1, "Error", rankDied, 50))
 			},
-			training.PhaseFailed, training.FailureWorker, "ended with exit code 4",
+			training.PhaseFailed, training.FailureWorker, "exited with code 4",
 		},
 		"the launcher, and workers that are deleted in the same second": {
 			func(scene *scene) {
@@ -118,11 +118,11 @@ func TestTheFirstCauseWins(t *testing.T) {
 		},
 		"the later worker is the lower one": {
 			func(scene *scene) { scene.worker(0, outOfMemory(51)); scene.worker(1, exits(9, "Error", "", 50)) },
-			training.PhaseFailed, training.FailureWorker, "{worker 1} on node node-1) ended with exit code 9",
+			training.PhaseFailed, training.FailureWorker, "{worker 1} on node node-1) exited with code 9",
 		},
 		"two workers in the same second": {
 			func(scene *scene) { scene.worker(1, outOfMemory(50)); scene.worker(0, exits(9, "Error", "", 50)) },
-			training.PhaseFailed, training.FailureWorker, "{worker 0} on node node-0) ended with exit code 9",
+			training.PhaseFailed, training.FailureWorker, "{worker 0} on node node-0) exited with code 9",
 		},
 		"a container of a pod before another": {
 			func(scene *scene) {
@@ -130,7 +130,7 @@ func TestTheFirstCauseWins(t *testing.T) {
 				pod.Spec.Containers = append(pod.Spec.Containers, corev1.Container{Name: "logs"})
 				pod.Status.ContainerStatuses = append(pod.Status.ContainerStatuses, corev1.ContainerStatus{Name: "logs", State: terminated(7, "Error", "", 50)})
 			},
-			training.PhaseFailed, training.FailureWorker, "ended with exit code 7 in its container logs",
+			training.PhaseFailed, training.FailureWorker, "exited with code 7 in its container logs",
 		},
 		"a refusal before everything": {
 			func(scene *scene) {
@@ -144,7 +144,7 @@ func TestTheFirstCauseWins(t *testing.T) {
 				scene.worker(1, outOfMemory(50))
 				scene.observed.Refusal = &Refusal{Object: "Pod x", Message: exceeded, Quota: true}
 			},
-			training.PhaseFailed, training.FailureWorker, "used more memory",
+			training.PhaseFailed, training.FailureWorker, "exceeded its memory limit",
 		},
 		"success, then a worker that fails": {
 			func(scene *scene) { scene.launcher(exits(0, "Completed", "", 50)); scene.worker(1, outOfMemory(51)) },
@@ -238,7 +238,7 @@ func TestALostWorkerMayExplainItself(t *testing.T) {
 		"by a clock that is a little ahead":   {func(scene *scene) { lost(scene, present+2) }, true, ""},
 		"by a clock that is far ahead":        {func(scene *scene) { lost(scene, present+600) }, false, "lost worker 1"},
 		"a while ago":                         {func(scene *scene) { lost(scene, present-3) }, false, "lost worker 1"},
-		"just now, and it says why":           {func(scene *scene) { lost(scene, present-1); scene.worker(1, outOfMemory(present)) }, false, "used more memory"},
+		"just now, and it says why":           {func(scene *scene) { lost(scene, present-1); scene.worker(1, outOfMemory(present)) }, false, "exceeded its memory limit"},
 		"just now, and it is being deleted":   {func(scene *scene) { lost(scene, present-1); scene.worker(1, deleted(present-2)) }, false, "was deleted"},
 		"just now, and it is deleted for it":  {func(scene *scene) { lost(scene, present-2); scene.worker(1, deleted(present)) }, true, ""},
 		"just now, and no worker of the name": {launcherEnds(exits(71, "Error", `{"reason":"WorkerFailed","message":"lost worker x","host":"x"}`, present-1)), false, "lost worker x"},

@@ -141,7 +141,7 @@ func (v *view) reported(report *protocol.Report, at time.Time) (training.Failure
 			return training.FailureWorker, v.sentence(found), nil
 		}
 	}
-	advice := "The launcher's log says more: " + logCommand(v.launcher, v.launcherContainer().Name) + "."
+	advice := "See the launcher's log: " + logCommand(v.launcher, v.launcherContainer().Name) + "."
 	if report.Trouble == protocol.PortsBlocked {
 		advice = fmt.Sprintf("kubectl get networkpolicy -n %s lists the policies of the namespace.", v.job.Namespace)
 	}
@@ -199,11 +199,11 @@ func killedAdvice(pod *corev1.Pod) string {
 	if len(pod.Spec.Containers) == 0 {
 		return describeAdvice(pod)
 	}
-	container, most := pod.Spec.Containers[0].Name, "there is"
-	if limit := memoryLimit(pod, container); limit != "" {
-		most = "its container's limit of " + limit
+	container, limit := pod.Spec.Containers[0].Name, ""
+	if memory := memoryLimit(pod, container); memory != "" {
+		limit = ": its memory limit is " + memory
 	}
-	return fmt.Sprintf("What is killed so has most often used more memory than %s. %s", most, memoryAdvice(pod, container))
+	return fmt.Sprintf("Most likely out of memory%s. %s", limit, memoryAdvice(pod, container))
 }
 
 // explanation is what the pod of a worker says of why the launcher, which ended

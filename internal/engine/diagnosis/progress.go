@@ -114,13 +114,13 @@ func (v *view) gangAnswer() Answer {
 	total := v.job.Pods()
 	switch {
 	case placed == total:
-		return Answer{Yes: true, Reason: "Scheduled", Message: fmt.Sprintf("All %d pods have their place. %s", total, v.observed.GangWords)}
+		return Answer{Yes: true, Reason: "Scheduled", Message: fmt.Sprintf("All %d pods are scheduled. %s", total, v.observed.GangWords)}
 	case int32(len(pods)) < v.expectedPods():
-		return Answer{Reason: CreatingPods, Message: fmt.Sprintf("%d of %d pods exist, %d placed", len(pods), total, placed)}
+		return Answer{Reason: CreatingPods, Message: fmt.Sprintf("%d of %d pods exist, %d are scheduled", len(pods), total, placed)}
 	case words == "":
-		return Answer{Reason: "Waiting", Message: fmt.Sprintf("%d of %d pods placed", placed, total)}
+		return Answer{Reason: "Waiting", Message: fmt.Sprintf("%d of %d pods are scheduled", placed, total)}
 	default:
-		return Answer{Reason: "Waiting", Message: fmt.Sprintf("%d of %d pods placed; scheduler: %s", placed, total, words)}
+		return Answer{Reason: "Waiting", Message: fmt.Sprintf("%d of %d pods are scheduled; scheduler: %s", placed, total, words)}
 	}
 }
 
@@ -167,9 +167,9 @@ func (v *view) launcherAnswer() Answer {
 	}
 	who := capital(v.who(v.launcher))
 	if v.launcher.Status.Phase == corev1.PodRunning {
-		return Answer{Reason: "ReachingWorkers", Message: who + " runs and waits until it can reach every worker"}
+		return Answer{Reason: "ReachingWorkers", Message: who + " is running and waits until it can reach every worker"}
 	}
-	return Answer{Reason: "Waiting", Message: who + " does not run yet"}
+	return Answer{Reason: "Waiting", Message: who + " is not running yet"}
 }
 
 // recordSteps adds the steps that were reached. A step that was once reached

@@ -82,7 +82,7 @@ func TestPodStatuses(t *testing.T) {
 			want := []training.WorkerPodStatus{
 				{Index: 0, PodStatus: training.PodStatus{Name: scene.expand("{worker 0}"), Node: "node-0", Phase: "Running"}},
 				{Index: 1, PodStatus: training.PodStatus{Name: scene.expand("{worker 1}"), Node: "node-1", Phase: "Pending", Reason: "ImagePullBackOff", Message: scene.expand(
-					secondWorker + " cannot get its image registry.example.com/train:1: " + pullFailure +
+					secondWorker + " cannot pull its image registry.example.com/train:1: " + pullFailure +
 						". Check the image's name and tag, that the node reaches the registry, and imagePullSecrets.")}},
 				{Index: 2, PodStatus: training.PodStatus{Name: scene.expand("{worker 2}"), Phase: "Pending", Reason: "Unschedulable", Message: noGPUs}},
 			}
@@ -121,14 +121,14 @@ func TestGangAnswers(t *testing.T) {
 	}{
 		"no pods yet": {
 			func(scene *scene) { scene.observed.Launchers, scene.observed.Workers = nil, nil },
-			Answer{Reason: "CreatingPods", Message: "0 of 5 pods exist, 0 placed"},
+			Answer{Reason: "CreatingPods", Message: "0 of 5 pods exist, 0 are scheduled"},
 		},
 		"some pods": {
 			func(scene *scene) { scene.observed.Workers = scene.observed.Workers[:2] },
-			Answer{Reason: "CreatingPods", Message: "3 of 5 pods exist, 0 placed"},
+			Answer{Reason: "CreatingPods", Message: "3 of 5 pods exist, 0 are scheduled"},
 		},
 		"pods that nobody has looked at": {
-			func(*scene) {}, Answer{Reason: "Waiting", Message: "0 of 5 pods placed"},
+			func(*scene) {}, Answer{Reason: "Waiting", Message: "0 of 5 pods are scheduled"},
 		},
 		"pods without a place, in the scheduler's words": {
 			func(scene *scene) {
@@ -136,11 +136,11 @@ func TestGangAnswers(t *testing.T) {
 				scene.worker(0, onNode(placed))
 				scene.launcher(onNode(placed))
 			},
-			Answer{Reason: "Waiting", Message: "2 of 5 pods placed; scheduler: 0/8 nodes are available, 8 Insufficient nvidia.com/gpu"},
+			Answer{Reason: "Waiting", Message: "2 of 5 pods are scheduled; scheduler: 0/8 nodes are available, 8 Insufficient nvidia.com/gpu"},
 		},
 		"all": {
 			func(scene *scene) { scene.everyPod(onNode(placed)) },
-			Answer{Yes: true, Reason: "Scheduled", Message: "All 5 pods have their place. The scheduler places them one by one."},
+			Answer{Yes: true, Reason: "Scheduled", Message: "All 5 pods are scheduled. The scheduler places them one by one."},
 		},
 	} {
 		for _, kind := range kinds {
@@ -176,7 +176,7 @@ func TestReadinessAnswers(t *testing.T) {
 		"none is": {
 			func(scene *scene) { scene.addPods(starts) },
 			Answer{Reason: "Waiting", Message: "0 of 2 workers are ready. Worker 0 (pod {worker 0} on node node-0) is not"},
-			Answer{Reason: "ReachingWorkers", Message: theLauncher + " runs and waits until it can reach every worker"},
+			Answer{Reason: "ReachingWorkers", Message: theLauncher + " is running and waits until it can reach every worker"},
 		},
 		"one has no pod": {
 			func(scene *scene) {
@@ -184,14 +184,14 @@ func TestReadinessAnswers(t *testing.T) {
 				scene.launcher(places, func(pod *corev1.Pod) { pod.Status.Phase = corev1.PodPending })
 			},
 			Answer{Reason: "Waiting", Message: "1 of 2 workers are ready. Worker 1 has no pod"},
-			Answer{Reason: "Waiting", Message: theLauncher + " does not run yet"},
+			Answer{Reason: "Waiting", Message: theLauncher + " is not running yet"},
 		},
 		"one is in trouble": {
 			func(scene *scene) {
 				scene.worker(1, waits("ErrImagePull", pullFailure))
 				scene.observed.Launchers = nil
 			},
-			Answer{Reason: "ErrImagePull", Message: "1 of 2 workers are ready. " + secondWorker + " cannot get its image registry.example.com/train:1: " + pullFailure +
+			Answer{Reason: "ErrImagePull", Message: "1 of 2 workers are ready. " + secondWorker + " cannot pull its image registry.example.com/train:1: " + pullFailure +
 				". Check the image's name and tag, that the node reaches the registry, and imagePullSecrets."},
 			Answer{Reason: "Waiting", Message: "The launcher has no pod yet"},
 		},
@@ -201,7 +201,7 @@ func TestReadinessAnswers(t *testing.T) {
 				scene.launcher(waits("CreateContainerConfigError", `secret "a" not found`))
 			},
 			Answer{Reason: "Waiting", Message: "1 of 2 workers are ready. " + secondWorker + " is not"},
-			Answer{Reason: "CreateContainerConfigError", Message: theLauncher + ` cannot be started: secret "a" not found. Create the Secret or ConfigMap that it names, or correct what its pod template asks for.`},
+			Answer{Reason: "CreateContainerConfigError", Message: theLauncher + ` cannot be started: secret "a" not found. Create the Secret or ConfigMap that it names, or correct the pod template.`},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -41,11 +41,11 @@ func TestRestarts(t *testing.T) {
 		"launcher is preempted":              {launcherEnds(interrupted("PreemptionByScheduler", "preempting", 50)), kinds, training.FailureLauncher, "preempting"},
 		"launcher's init container fails":    {launcherEnds(initExits("unpack", 1, "Error", "", 50)), kinds, training.FailureLauncher, "in its container unpack"},
 		"launcher is deleted":                {launcherEnds(deleted(50), exits(143, "Error", "", 51)), kinds, training.FailureLauncher, "was deleted while the job ran"},
-		"launcher is gone":                   {func(scene *scene) { scene.observed.Launchers = nil }, kinds, training.FailureLauncher, "is gone: somebody deleted it"},
+		"launcher is missing":                {func(scene *scene) { scene.observed.Launchers = nil }, kinds, training.FailureLauncher, "is missing: it was deleted"},
 		"launcher is deleted, not scheduled": {launcherEnds(deletedUnscheduled(50)), kinds, training.FailureLauncher, "was deleted while the job ran"},
-		"worker fails":                       {happensTo(outOfMemory(50)), onlyTrainJob, training.FailureWorker, "used more memory"},
+		"worker fails":                       {happensTo(outOfMemory(50)), onlyTrainJob, training.FailureWorker, "exceeded its memory limit"},
 		"worker is deleted":                  {happensTo(deleted(50)), onlyTrainJob, training.FailureWorker, "was deleted while the job ran"},
-		"worker is gone":                     {func(scene *scene) { scene.observed.Workers = scene.observed.Workers[:1] }, onlyTrainJob, training.FailureWorker, "Worker 1 (pod {worker 1}) is gone"},
+		"worker is missing":                  {func(scene *scene) { scene.observed.Workers = scene.observed.Workers[:1] }, onlyTrainJob, training.FailureWorker, "Worker 1 (pod {worker 1}) is missing"},
 		"worker is drained":                  {happensTo(interrupted("EvictionByEvictionAPI", "evicting", 50), deleted(50)), onlyTrainJob, training.FailureWorker, "Its node is being drained"},
 		"worker is gone, the other one ended": {func(scene *scene) {
 			scene.worker(0, deleted(51), exits(143, "Error", "", 51))
@@ -111,7 +111,7 @@ func TestNeverRestarts(t *testing.T) {
 	}{
 		"worker of an MPIJob fails":       {runs, nil, happensTo(outOfMemory(50)), onlyMPIJob, training.FailureWorker},
 		"worker of an MPIJob is deleted":  {runs, nil, happensTo(deleted(50)), onlyMPIJob, training.FailureWorker},
-		"worker of an MPIJob is gone":     {runs, nil, func(scene *scene) { scene.observed.Workers = scene.observed.Workers[:1] }, onlyMPIJob, training.FailureWorker},
+		"worker of an MPIJob is missing":  {runs, nil, func(scene *scene) { scene.observed.Workers = scene.observed.Workers[:1] }, onlyMPIJob, training.FailureWorker},
 		"quota":                           {nothing, nil, refusedUntil(present+60, Refusal{Role: training.RoleWorker, Object: "Pod x", Message: exceeded, Quota: true}), kinds, training.FailureResourceQuota},
 		"gang timeout":                    {withoutPlace(noGPUs), nil, later(created+300, func(*scene) {}), kinds, training.FailureGangSchedulingTimeout},
 		"deadline":                        {runs, []option{deadline(100)}, pastDeadline(func(*scene) {}), kinds, training.FailureTraining},
@@ -298,7 +298,7 @@ func TestConditionRestarting(t *testing.T) {
 	scene.launcher(exits(1, "Error", rankDied, 50))
 	scene.settle()
 	message := scene.expand("Restart 1 of 1 is due after a failure: The launcher (pod train-launcher-r0 on node node-launcher): rank 1 exited with code 1. " +
-		"The launcher's log says more: kubectl logs train-launcher-r0 -c main -n team.")
+		"See the launcher's log: kubectl logs train-launcher-r0 -c main -n team.")
 	for kind, want := range map[string]string{
 		"Restarting": "True MPIJobRestarting: " + message,
 		"Pending":    "True Restarting: " + message,

@@ -33,7 +33,7 @@ func (v *view) running(verdict *Verdict, previous Previous) {
 		return
 	}
 	if verdict.Stage == plan.Held {
-		verdict.suspend(Answer{Yes: true, Reason: reasonQueued, Message: "Kueue holds the job back until there is room in its queue"}, previous)
+		verdict.suspend(Answer{Yes: true, Reason: reasonQueued, Message: "Waiting for Kueue to admit the job: its queue has no free quota"}, previous)
 		return
 	}
 	v.recordSteps(verdict, previous)
@@ -209,7 +209,7 @@ func (v *view) overdue(verdict *Verdict, limit int64) *failure {
 		stood = fmt.Sprintf("the launcher had reached all %d workers and its command was still running. If it had nothing left to do, MPI hangs: the last lines of its log say where, kubectl logs %s -n %s",
 			v.job.Worker.Replicas, v.launcher.Name, v.job.Namespace)
 	}
-	found.message = fmt.Sprintf("Deadline exceeded: the job ran for longer than activeDeadlineSeconds, %d. When it was ended %s. Raise activeDeadlineSeconds if it needs longer.",
+	found.message = fmt.Sprintf("Deadline exceeded: the job ran for longer than activeDeadlineSeconds, %d. When it was stopped, %s. Raise activeDeadlineSeconds if it needs longer.",
 		limit, trimmed(stood))
 	return found
 }
@@ -248,11 +248,11 @@ func (v *view) checkGang(verdict *Verdict) {
 	}
 	first := ""
 	if unplaced >= 0 {
-		first = fmt.Sprintf(" The first without a place is %s.", v.who(pods[unplaced]))
+		first = fmt.Sprintf(" The first pod that is not scheduled is %s.", v.who(pods[unplaced]))
 	}
 	v.fail(verdict, &failure{
 		reason: training.FailureGangSchedulingTimeout, at: v.observed.Now,
-		message: fmt.Sprintf("Gang scheduling timeout: Requested %d pods, only %d nodes available with sufficient resources%s. After %s: %s.%s Ask for fewer or smaller nodes, or try again when others have ended.",
+		message: fmt.Sprintf("Gang scheduling timeout: Requested %d pods, only %d nodes available with sufficient resources%s. After %s: %s.%s Request fewer or smaller workers, or retry when other jobs have finished.",
 			v.job.Pods(), count.Free, asked, timeout, trimmed(verdict.Gang.Message), first),
 	})
 }
@@ -293,7 +293,7 @@ func (v *view) expectedPods() int32 {
 // initializing is the verdict on a job that fetches what it starts from.
 func (v *view) initializing(verdict *Verdict, previous Previous) {
 	v.recordSteps(verdict, previous)
-	verdict.wait(Answer{Reason: "Initializing", Message: "The initializer fetches what the job starts from"})
+	verdict.wait(Answer{Reason: "Initializing", Message: "The initializer is fetching the dataset and the model"})
 	if refused := v.refusal(); refused != nil {
 		v.fail(verdict, refused)
 		return

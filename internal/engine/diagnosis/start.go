@@ -27,7 +27,7 @@ func startAdvice(pod *corev1.Pod, message string) string {
 	case says(`exec: "`, "executable file not found", "exec format error"):
 		return "The command must exist in the image and be executable."
 	case says(`secret "`, `configmap "`, "couldn't find key"):
-		return "Create the Secret or ConfigMap that it names, or correct what its pod template asks for."
+		return "Create the Secret or ConfigMap that it names, or correct the pod template."
 	default:
 		return describeAdvice(pod)
 	}

@@ -103,7 +103,7 @@ func (vd *Verdict) MPIJobStatus(j *job.Job, status *v2beta1.MPIJobStatus, genera
 	set := func(kind v2beta1.JobConditionType, answer Answer) {
 		setCondition(&status.Conditions, kind, answer, now)
 	}
-	set(v2beta1.JobCreated, Answer{Yes: true, Reason: "MPIJobCreated", Message: "The operator has taken the job on"})
+	set(v2beta1.JobCreated, Answer{Yes: true, Reason: "MPIJobCreated", Message: "The job was created"})
 	wasSuspended := slices.ContainsFunc(status.Conditions, func(condition v2beta1.JobCondition) bool { return condition.Type == v2beta1.JobSuspended })
 	if vd.Suspension.Yes && vd.Suspension.Reason == reasonQueued {
 		set(v2beta1.JobSuspended, vd.Suspension)
@@ -176,11 +176,11 @@ func setCondition(conditions *[]v2beta1.JobCondition, kind v2beta1.JobConditionT
 func (vd *Verdict) complete() Answer {
 	switch vd.Phase {
 	case training.PhaseSucceeded:
-		return Answer{Yes: true, Reason: "Succeeded", Message: "The launcher's command ended well"}
+		return Answer{Yes: true, Reason: "Succeeded", Message: "The launcher completed successfully"}
 	case training.PhaseFailed:
 		return vd.not(vd.failed())
 	case training.PhaseRunning:
-		return Answer{Reason: "Running", Message: "Launcher and workers run"}
+		return Answer{Reason: "Running", Message: "Launcher and workers are running"}
 	default:
 		return vd.not(vd.Waiting)
 	}
@@ -209,7 +209,7 @@ func (vd *Verdict) pending() Answer {
 
 func (vd *Verdict) runs() Answer {
 	if vd.Phase == training.PhaseRunning {
-		return Answer{Yes: true, Reason: "MPIJobRunning", Message: "Launcher and workers run"}
+		return Answer{Yes: true, Reason: "MPIJobRunning", Message: "Launcher and workers are running"}
 	}
 	return Answer{Reason: string(vd.Phase), Message: vd.complete().Message}
 }

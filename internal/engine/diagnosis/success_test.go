@@ -55,11 +55,11 @@ func TestAnExitThatIsLost(t *testing.T) {
 		"the agent says that it ended well":             {0, "Unknown", well, training.PhaseSucceeded, "", ""},
 		"the node has lost the container":               {0, "ContainerStatusUnknown", well, training.PhaseSucceeded, "", ""},
 		"the agent says how it failed":                  {0, "Unknown", `{"reason":"TrainingError","message":"loss is nan","exitCode":1,"hosts":{"expected":2,"reached":2}}`, training.PhaseFailed, training.FailureTraining, "loss is nan"},
-		"the agent had not spoken":                      {0, "Unknown", "", training.PhaseFailed, training.FailureLauncher, "container runtime was away"},
-		"the program left something that is no report":  {0, "Unknown", "{}", training.PhaseFailed, training.FailureLauncher, "container runtime was away"},
+		"the agent had not spoken":                      {0, "Unknown", "", training.PhaseFailed, training.FailureLauncher, "container runtime of its node was not running"},
+		"the program left something that is no report":  {0, "Unknown", "{}", training.PhaseFailed, training.FailureLauncher, "container runtime of its node was not running"},
 		"it succeeded, and restarts are left":           {1, "Unknown", well, training.PhaseSucceeded, "", ""},
 		"it is restarted":                               {1, "Unknown", "", training.PhasePending, "", ""},
-		"an exit code that is known, beside such words": {0, "Error", well, training.PhaseFailed, training.FailureTraining, "exit code 255"},
+		"an exit code that is known, beside such words": {0, "Error", well, training.PhaseFailed, training.FailureTraining, "exited with code 255"},
 	} {
 		for _, kind := range kinds {
 			scene := runningScene(t, kind, backoffLimit(tc.limit))

@@ -116,13 +116,13 @@ func TestAQueueHoldsATrainJob(t *testing.T) {
 	scene.wantStage("submitted", plan.Active)
 	scene.observed.Workload = Workload{Exists: true, Suspended: true}
 	verdict := scene.wantStage("queued", plan.Held)
-	if want := (Answer{Yes: true, Reason: "Queued", Message: "Kueue holds the job back until there is room in its queue"}); verdict.Suspension != want {
+	if want := (Answer{Yes: true, Reason: "Queued", Message: "Waiting for Kueue to admit the job: its queue has no free quota"}); verdict.Suspension != want {
 		t.Errorf("%+v", verdict.Suspension)
 	}
 	for name, want := range map[string]string{
-		"Suspended":        "True Queued: Kueue holds the job back until there is room in its queue",
-		"GangScheduling":   "False Queued: Kueue holds the job back until there is room in its queue",
-		"TrainingComplete": "False Queued: Kueue holds the job back until there is room in its queue",
+		"Suspended":        "True Queued: Waiting for Kueue to admit the job: its queue has no free quota",
+		"GangScheduling":   "False Queued: Waiting for Kueue to admit the job: its queue has no free quota",
+		"TrainingComplete": "False Queued: Waiting for Kueue to admit the job: its queue has no free quota",
 	} {
 		if got := scene.condition(name); got != want {
 			t.Errorf("%s is %q, want %q", name, got, want)
@@ -256,7 +256,7 @@ func TestInitializing(t *testing.T) {
 		t.Run(string(kind), func(t *testing.T) {
 			scene := newScene(t, kind, 2, initialized)
 			verdict := scene.wantStage("submitted", plan.Initializing)
-			if want := (Answer{Reason: "Initializing", Message: "The initializer fetches what the job starts from"}); verdict.Waiting != want || verdict.Gang != want {
+			if want := (Answer{Reason: "Initializing", Message: "The initializer is fetching the dataset and the model"}); verdict.Waiting != want || verdict.Gang != want {
 				t.Errorf("%+v", verdict)
 			}
 			scene.wantSteps("submitted", map[training.TimelineStep]float64{training.StepSubmitted: submitted})

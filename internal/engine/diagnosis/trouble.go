@@ -118,13 +118,13 @@ func lostPlace(pod *corev1.Pod) (cause, advice string) {
 	switch pod.Status.Reason {
 	case "Evicted":
 		return "was evicted from its node: " + message,
-			"Let it ask for as much as it uses, so that the node is not overfull: requests as high as limits, ephemeral-storage too."
+			"Set its requests as high as its limits, including ephemeral-storage, so that the node is not overcommitted."
 	case "DeadlineExceeded":
-		return "ran for longer than its pod's activeDeadlineSeconds", "Raise it in the pod template, or leave it out."
+		return "ran for longer than its pod's activeDeadlineSeconds", "Raise or remove it in the pod template."
 	case "NodeLost", "NodeShutdown", "Terminated":
-		return "lost its node: " + orElse(message, pod.Status.Reason), "Start the job again once the node is back or others have room."
+		return "lost its node: " + orElse(message, pod.Status.Reason), "Start the job again when the node is back or other nodes have room."
 	case "Preempting":
-		return "was taken off its node: " + message, "Start the job again once the node has room."
+		return "was preempted on its node: " + message, "Start the job again when the node has room."
 	default:
 		cause = strings.TrimSpace(fmt.Sprintf("was refused by its node: %s %s", pod.Status.Reason, message))
 		if pod.Spec.NodeName == "" {
@@ -146,23 +146,23 @@ func exited(pod *corev1.Pod, name string, ended *corev1.ContainerStateTerminated
 		if memory := memoryLimit(pod, name); memory != "" {
 			limit = " of " + memory
 		}
-		return fmt.Sprintf("used more memory than its limit%s and was killed%s (OOMKilled, exit code %d)", limit, container, ended.ExitCode),
+		return fmt.Sprintf("exceeded its memory limit%s and was killed%s (OOMKilled, exit code %d)", limit, container, ended.ExitCode),
 			memoryAdvice(pod, name, logFlags...)
 	case ended.Reason == "StartError" || ended.Reason == "ContainerCannotRun":
 		return fmt.Sprintf("could not be started%s: %s", container, strings.TrimSpace(ended.Message)),
 			startAdvice(pod, ended.Message)
 	case isExitLost(ended):
-		return fmt.Sprintf("ended%s while its node's container runtime was away, which does not know how (%s, exit code %d)", container, ended.Reason, ended.ExitCode),
+		return fmt.Sprintf("terminated%s while the container runtime of its node was not running; its exit code is not known (%s, exit code %d)", container, ended.Reason, ended.ExitCode),
 			logAdvice(pod, name, logFlags...)
 	case ended.ExitCode > 128 && ended.ExitCode < 160:
 		return fmt.Sprintf("was killed by signal %d%s (exit code %d)", ended.ExitCode-128, container, ended.ExitCode), logAdvice(pod, name, logFlags...)
 	default:
-		return fmt.Sprintf("ended with exit code %d%s", ended.ExitCode, container), logAdvice(pod, name, logFlags...)
+		return fmt.Sprintf("exited with code %d%s", ended.ExitCode, container), logAdvice(pod, name, logFlags...)
 	}
 }
 
 func logAdvice(pod *corev1.Pod, container string, flags ...string) string {
-	return "Its log says more: " + logCommand(pod, container, flags...) + "."
+	return "See its log: " + logCommand(pod, container, flags...) + "."
 }
 
 func logCommand(pod *corev1.Pod, container string, flags ...string) string {
@@ -177,11 +177,11 @@ func describeAdvice(pod *corev1.Pod) string {
 func memoryAdvice(pod *corev1.Pod, container string, logFlags ...string) string {
 	switch pod.Labels[training.LabelReplicaType] {
 	case training.RoleWorker:
-		return "Give workers more memory, or let them need less: smaller batches, fewer slots per worker."
+		return "Raise the memory limit of the workers, or reduce the batch size or the slots per worker."
 	case training.RoleInitializer:
 		return logAdvice(pod, container, logFlags...)
 	}
-	return "Give the launcher more memory."
+	return "Raise the memory limit of the launcher."
 }
 
 func memoryLimit(pod *corev1.Pod, name string) string {
@@ -202,7 +202,7 @@ func disrupted(pod *corev1.Pod) *trouble {
 		return nil
 	}
 	found := &trouble{pod: pod, reason: interruption.Reason, at: interruption.LastTransitionTime.Time, ended: true}
-	found.cause = "is taken off its node: " + interruption.Message
+	found.cause = "is being removed from its node: " + interruption.Message
 	found.advice = "Start the job again."
 	switch interruption.Reason {
 	case "PreemptionByScheduler":
@@ -242,11 +242,11 @@ func waiting(pod *corev1.Pod, status *corev1.ContainerStatus) *trouble {
 	found := &trouble{pod: pod, reason: state.Reason, at: stalledAt(pod), container: status.Name}
 	switch {
 	case slices.Contains(imageCauses, state.Reason):
-		found.cause = fmt.Sprintf("cannot get its image %s: %s", status.Image, strings.TrimSpace(state.Message))
+		found.cause = fmt.Sprintf("cannot pull its image %s: %s", status.Image, strings.TrimSpace(state.Message))
 		found.advice = "Check the image's name and tag, that the node reaches the registry, and imagePullSecrets."
 	case slices.Contains(finalImageCauses, state.Reason):
 		found.forGood = true
-		found.cause = fmt.Sprintf("cannot get its image %s: %s", status.Image, strings.TrimSpace(state.Message))
+		found.cause = fmt.Sprintf("cannot pull its image %s: %s", status.Image, strings.TrimSpace(state.Message))
 		found.advice = "Correct the image's name, or its imagePullPolicy."
 	case slices.Contains([]string{"CreateContainerConfigError", "CreateContainerError", "RunContainerError"}, state.Reason):
 		found.cause = "cannot be started: " + strings.TrimSpace(state.Message)
@@ -263,7 +263,7 @@ func waiting(pod *corev1.Pod, status *corev1.ContainerStatus) *trouble {
 // crashing explains a container that ends again and again, the last time as told.
 func crashing(pod *corev1.Pod, status *corev1.ContainerStatus, last *corev1.ContainerStateTerminated) (cause, advice string) {
 	if last == nil {
-		return "ends again and again (CrashLoopBackOff)", logAdvice(pod, status.Name)
+		return "crashes repeatedly (CrashLoopBackOff)", logAdvice(pod, status.Name)
 	}
 	cause, advice = exited(pod, status.Name, last, "--previous")
 	return fmt.Sprintf("%s, %d times so far (CrashLoopBackOff)", cause, status.RestartCount), advice

@@ -119,10 +119,10 @@ func TestJobSetConditions(t *testing.T) {
 		terminal                     string
 	}{
 		"runs":      {happen: func(*scene) {}},
-		"succeeded": {happen: launcherEnds(exits(0, "Completed", "", 50)), completed: "True AllJobsCompleted: The launcher's command ended well", terminal: "Completed"},
+		"succeeded": {happen: launcherEnds(exits(0, "Completed", "", 50)), completed: "True AllJobsCompleted: The launcher completed successfully", terminal: "Completed"},
 		"failed": {
 			happen: happensTo(exits(1, "Error", "", 50)), terminal: "Failed",
-			failed: "True WorkerFailed: Worker 1 (pod {worker 1} on node node-1) ended with exit code 1. Its log says more: kubectl logs {worker 1} -c main -n team.",
+			failed: "True WorkerFailed: Worker 1 (pod {worker 1} on node node-1) exited with code 1. See its log: kubectl logs {worker 1} -c main -n team.",
 		},
 		"suspended": {happen: suspendSet(func(*scene) {}), suspended: "True SuspendedJobs: jobset is suspended"},
 	} {

@@ -9,7 +9,7 @@ import (
 )
 
 // partialStart is what having no gang means for the user.
-const partialStart = "pods start one by one as there is room, and some may hold their nodes while the others wait"
+const partialStart = "pods are scheduled one by one, and some may hold their nodes while others wait"
 
 // Choose says which backend a job gets, and why, in words for a condition. An
 // error says what to install or to change; trying again does not help before
@@ -23,7 +23,7 @@ func Choose(j *job.Job, available Available) (Backend, string, error) {
 		if err != nil {
 			return nil, "", err
 		}
-		return backend, words(j, backend, "the runtime asks for it"), nil
+		return backend, words(j, backend, "the runtime sets it"), nil
 	}
 	backend, why := discovered(j, &available)
 	return backend, words(j, backend, why), nil
@@ -35,7 +35,7 @@ func words(j *job.Job, backend Backend, why string) string {
 		text = fmt.Sprintf("No gang scheduling: %s; %s", why, partialStart)
 	}
 	if queue := j.Gang.Queue; queue != "" && backend.Name() != job.Volcano {
-		text += fmt.Sprintf("; the queue %s is one of Volcano's and is not used", queue)
+		text += fmt.Sprintf("; the queue %s belongs to Volcano and is not used", queue)
 	}
 	return text
 }
@@ -52,16 +52,16 @@ func askedFor(j *job.Job, available *Available) (Backend, error) {
 			continue
 		}
 		if !candidate.there {
-			return nil, fmt.Errorf("the runtime asks for %s, but this cluster does not serve %s: %s, or change the runtime's podGroupPolicy",
+			return nil, fmt.Errorf("the runtime sets %s, but this cluster does not serve %s: %s, or change the runtime's podGroupPolicy",
 				asked, candidate.api(), candidate.remedy)
 		}
 		scheduler, err := podScheduler(j)
 		if err != nil {
-			return nil, fmt.Errorf("the runtime asks for %s, but %w: name the same in both templates, or none", asked, err)
+			return nil, fmt.Errorf("the runtime sets %s, but %w: name the same in both templates, or none", asked, err)
 		}
 		return candidate.backend(scheduler), nil
 	}
-	return nil, fmt.Errorf("the runtime asks for the gang scheduler %q: there are %s, %s and %s", asked, job.Coscheduling, job.Volcano, job.Native)
+	return nil, fmt.Errorf("the runtime sets the gang scheduler %q; supported are %s, %s and %s", asked, job.Coscheduling, job.Volcano, job.Native)
 }
 
 // discovered is the best that the cluster has, as far as the job's own words
@@ -76,7 +76,7 @@ func discovered(j *job.Job, available *Available) (Backend, string) {
 	}
 	// Only Volcano has such queues, so a job in one means Volcano.
 	if queue := j.Gang.Queue; queue != "" && available.Volcano {
-		return volcano{volcanoScheduler}, fmt.Sprintf("the queue %s is one of Volcano's", queue)
+		return volcano{volcanoScheduler}, fmt.Sprintf("the queue %s belongs to Volcano", queue)
 	}
 	for _, candidate := range available.candidates() {
 		if !candidate.there {
@@ -98,7 +98,7 @@ func ofScheduler(available *Available, scheduler string) (Backend, string) {
 		}
 		return candidate.backend(scheduler), fmt.Sprintf("the pods name the scheduler %s", scheduler)
 	}
-	return none{}, fmt.Sprintf("the pods name the scheduler %s, which is not known to place pods together", scheduler)
+	return none{}, fmt.Sprintf("the pods name the scheduler %s, which is not a known gang scheduler", scheduler)
 }
 
 // podScheduler is the scheduler that the templates name, empty if they leave it

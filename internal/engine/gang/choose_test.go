@@ -12,7 +12,7 @@ import (
 var everything = Available{Coscheduling: true, Volcano: true, Native: true}
 
 func TestChoose(t *testing.T) {
-	const partial = "; pods start one by one as there is room, and some may hold their nodes while the others wait"
+	const partial = "; pods are scheduled one by one, and some may hold their nodes while others wait"
 	tests := map[string]struct {
 		job   *job.Job
 		has   Available
@@ -25,19 +25,19 @@ func TestChoose(t *testing.T) {
 			words: "No gang scheduling: the job has one pod"},
 
 		"the runtime asks for coscheduling": {job: trainJob(asksFor(job.Coscheduling)), has: everything, want: coscheduling{DefaultCoschedulerName},
-			words: "Gang scheduling by coscheduling: the runtime asks for it"},
+			words: "Gang scheduling by coscheduling: the runtime sets it"},
 		"the platform's name of the scheduler": {job: trainJob(asksFor(job.Coscheduling)), has: Available{Coscheduling: true, CoschedulerName: "gangs"}, want: coscheduling{"gangs"},
-			words: "Gang scheduling by coscheduling: the runtime asks for it"},
+			words: "Gang scheduling by coscheduling: the runtime sets it"},
 		"the runtime asks for volcano": {job: trainJob(asksFor(job.Volcano), volcanoQueueOf("gold")), has: everything, want: volcano{volcanoScheduler},
-			words: "Gang scheduling by volcano: the runtime asks for it"},
+			words: "Gang scheduling by volcano: the runtime sets it"},
 		"the runtime asks for native": {job: trainJob(asksFor(job.Native)), has: everything, want: native{},
-			words: "Gang scheduling by native: the runtime asks for it"},
+			words: "Gang scheduling by native: the runtime sets it"},
 		"told to have none": {job: trainJob(asksFor(None)), has: everything, want: none{},
-			words: "No gang scheduling: the runtime asks for it" + partial},
+			words: "No gang scheduling: the runtime sets it" + partial},
 		"a scheduler of another name does what the runtime asks for": {job: trainJob(asksFor(job.Volcano), scheduledBy("", "volcano-gpu")), has: everything, want: volcano{"volcano-gpu"},
-			words: "Gang scheduling by volcano: the runtime asks for it"},
+			words: "Gang scheduling by volcano: the runtime sets it"},
 		"Kueue and coscheduling": {job: trainJob(asksFor(job.Coscheduling), kueue("gpus")), has: everything, want: coscheduling{DefaultCoschedulerName},
-			words: "Gang scheduling by coscheduling: the runtime asks for it"},
+			words: "Gang scheduling by coscheduling: the runtime sets it"},
 
 		"everything is there": {job: mpiJob(), has: everything, want: coscheduling{DefaultCoschedulerName},
 			words: "Gang scheduling by coscheduling: this cluster serves PodGroup of scheduling.x-k8s.io/v1alpha1"},
@@ -63,23 +63,23 @@ func TestChoose(t *testing.T) {
 		"the pods name the platform's coscheduler": {job: mpiJob(scheduledBy("gangs", "gangs")), has: Available{Coscheduling: true, Volcano: true, CoschedulerName: "gangs"}, want: coscheduling{"gangs"},
 			words: "Gang scheduling by coscheduling: the pods name the scheduler gangs"},
 		"the pods name a scheduler that nobody knows": {job: mpiJob(scheduledBy("mine", "mine")), has: everything, want: none{},
-			words: "No gang scheduling: the pods name the scheduler mine, which is not known to place pods together" + partial},
+			words: "No gang scheduling: the pods name the scheduler mine, which is not a known gang scheduler" + partial},
 		"launcher and workers disagree": {job: mpiJob(scheduledBy("volcano", "mine")), has: everything, want: none{},
 			words: "No gang scheduling: the launcher names the scheduler volcano and the workers mine" + partial},
 
 		"a queue of Volcano's means Volcano": {job: mpiJob(volcanoQueueOf("gold")), has: everything, want: volcano{volcanoScheduler},
-			words: "Gang scheduling by volcano: the queue gold is one of Volcano's"},
+			words: "Gang scheduling by volcano: the queue gold belongs to Volcano"},
 		"a queue of Volcano's without Volcano": {job: mpiJob(volcanoQueueOf("gold")), has: Available{Coscheduling: true}, want: coscheduling{DefaultCoschedulerName},
-			words: "Gang scheduling by coscheduling: this cluster serves PodGroup of scheduling.x-k8s.io/v1alpha1; the queue gold is one of Volcano's and is not used"},
+			words: "Gang scheduling by coscheduling: this cluster serves PodGroup of scheduling.x-k8s.io/v1alpha1; the queue gold belongs to Volcano and is not used"},
 		"a queue of Volcano's, and nothing": {job: mpiJob(volcanoQueueOf("gold")), want: none{},
-			words: "No gang scheduling: this cluster has none of scheduler-plugins, Volcano and the PodGroups of Kubernetes 1.36" + partial + "; the queue gold is one of Volcano's and is not used"},
+			words: "No gang scheduling: this cluster has none of scheduler-plugins, Volcano and the PodGroups of Kubernetes 1.36" + partial + "; the queue gold belongs to Volcano and is not used"},
 		"the scheduler that the pods name comes before the queue": {job: mpiJob(volcanoQueueOf("gold"), scheduledBy("mine", "mine")), has: everything, want: none{},
-			words: "No gang scheduling: the pods name the scheduler mine, which is not known to place pods together" + partial + "; the queue gold is one of Volcano's and is not used"},
+			words: "No gang scheduling: the pods name the scheduler mine, which is not a known gang scheduler" + partial + "; the queue gold belongs to Volcano and is not used"},
 
 		"Kueue and the alpha, for a TrainJob": {job: trainJob(kueue("gpus")), has: Available{Native: true}, want: native{},
 			words: "Gang scheduling by native: this cluster serves PodGroup of scheduling.k8s.io/v1alpha2"},
 		"Kueue and a runtime that asks for the alpha": {job: trainJob(kueue("gpus"), asksFor(job.Native)), has: everything, want: native{},
-			words: "Gang scheduling by native: the runtime asks for it"},
+			words: "Gang scheduling by native: the runtime sets it"},
 		"Kueue and the alpha, for an MPIJob": {job: mpiJob(kueue("gpus")), has: Available{Native: true}, want: native{},
 			words: "Gang scheduling by native: this cluster serves PodGroup of scheduling.k8s.io/v1alpha2"},
 		"Kueue and everything": {job: trainJob(kueue("gpus")), has: everything, want: coscheduling{DefaultCoschedulerName},
@@ -108,18 +108,18 @@ func TestWhatCannotBeHasARemedy(t *testing.T) {
 		want string
 	}{
 		"no coscheduling": {job: trainJob(asksFor(job.Coscheduling)), has: Available{Volcano: true, Native: true},
-			want: "the runtime asks for coscheduling, but this cluster does not serve PodGroup of scheduling.x-k8s.io/v1alpha1: " +
+			want: "the runtime sets coscheduling, but this cluster does not serve PodGroup of scheduling.x-k8s.io/v1alpha1: " +
 				"install scheduler-plugins with its CRDs, or change the runtime's podGroupPolicy"},
 		"no Volcano": {job: trainJob(asksFor(job.Volcano)), has: Available{Coscheduling: true, Native: true},
-			want: "the runtime asks for volcano, but this cluster does not serve PodGroup of scheduling.volcano.sh/v1beta1: " +
+			want: "the runtime sets volcano, but this cluster does not serve PodGroup of scheduling.volcano.sh/v1beta1: " +
 				"install Volcano, or change the runtime's podGroupPolicy"},
 		"no native gangs": {job: trainJob(asksFor(job.Native)), has: Available{Coscheduling: true, Volcano: true},
-			want: "the runtime asks for native, but this cluster does not serve PodGroup of scheduling.k8s.io/v1alpha2: " +
+			want: "the runtime sets native, but this cluster does not serve PodGroup of scheduling.k8s.io/v1alpha2: " +
 				"run Kubernetes 1.36 with that API and the feature gates GenericWorkload and GangScheduling turned on, or change the runtime's podGroupPolicy"},
 		"two schedulers": {job: trainJob(asksFor(job.Native), scheduledBy("mine", "yours")), has: everything,
-			want: "the runtime asks for native, but the launcher names the scheduler mine and the workers yours: name the same in both templates, or none"},
+			want: "the runtime sets native, but the launcher names the scheduler mine and the workers yours: name the same in both templates, or none"},
 		"a scheduler that there is not": {job: trainJob(asksFor("yunikorn")), has: everything,
-			want: `the runtime asks for the gang scheduler "yunikorn": there are coscheduling, volcano and native`},
+			want: `the runtime sets the gang scheduler "yunikorn"; supported are coscheduling, volcano and native`},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
