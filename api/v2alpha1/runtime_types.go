@@ -107,7 +107,7 @@ const (
 	MPIImplementationMPICH    MPIImplementation = "MPICH"
 )
 
-// PodGroupPolicy selects the gang scheduler: coscheduling, volcano or native. If none
+// PodGroupPolicy selects the gang scheduler: coscheduling, volcano, kai or native. If none
 // is set, the one that the cluster has is used.
 type PodGroupPolicy struct {
 	// coscheduling uses the PodGroup of scheduler-plugins (scheduling.x-k8s.io).
@@ -117,6 +117,10 @@ type PodGroupPolicy struct {
 	// volcano uses the PodGroup of Volcano (scheduling.volcano.sh).
 	// +optional
 	Volcano *VolcanoPolicy `json:"volcano,omitempty"`
+
+	// kai uses the PodGroup of NVIDIA's KAI scheduler (scheduling.run.ai).
+	// +optional
+	KAI *KAIPolicy `json:"kai,omitempty"`
 
 	// native uses the PodGroup of Kubernetes itself (scheduling.k8s.io).
 	// +optional
@@ -139,6 +143,15 @@ type GangPolicy struct {
 	// for large clusters.
 	// +optional
 	ScheduleTimeoutSeconds *int32 `json:"scheduleTimeoutSeconds,omitempty"`
+}
+
+// KAIPolicy has the settings of the KAI scheduler.
+type KAIPolicy struct {
+	GangPolicy `json:",inline"`
+
+	// queue of KAI that the pods wait in. It must exist. Default: default-queue.
+	// +optional
+	Queue string `json:"queue,omitempty"`
 }
 
 // VolcanoPolicy has the settings of Volcano.

@@ -197,7 +197,7 @@ type SchedulingPolicy struct {
 	// +optional
 	MinAvailable *int32 `json:"minAvailable,omitempty"`
 
-	// queue of Volcano that the pods wait in.
+	// queue of Volcano or KAI that the pods wait in.
 	// +optional
 	Queue string `json:"queue,omitempty"`
 

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 	"sigs.k8s.io/yaml"
 
+	"github.com/trireme-mpi/trireme/internal/engine/gang"
 	"github.com/trireme-mpi/trireme/internal/engine/job"
 	"github.com/trireme-mpi/trireme/internal/engine/migrate"
 )
@@ -66,8 +67,13 @@ field, and why. What is no MPIJob is passed on as it is.`,
 	return command
 }
 
-// schedulers that place pods together.
-var schedulers = []string{string(job.Coscheduling), string(job.Volcano), string(job.Native)}
+// schedulers are the gang schedulers that a runtime can set.
+var schedulers = func() (names []string) {
+	for _, name := range gang.Names() {
+		names = append(names, string(name))
+	}
+	return names
+}()
 
 func addSchedulerFlag(command *cobra.Command, scheduler *string) {
 	command.Flags().StringVar(scheduler, "scheduler", "", "the gang scheduler of the cluster, for the time that pods may wait for their places: "+strings.Join(schedulers, ", "))

@@ -30,7 +30,7 @@ import (
 // +kubebuilder:rbac:groups="",resources=services;configmaps;persistentvolumeclaims,verbs=get;create
 // +kubebuilder:rbac:groups="",resources=secrets,verbs=get;create;delete
 // +kubebuilder:rbac:groups=networking.k8s.io,resources=networkpolicies,verbs=get;create
-// +kubebuilder:rbac:groups=scheduling.x-k8s.io;scheduling.volcano.sh;scheduling.k8s.io,resources=podgroups,verbs=get;create;delete
+// +kubebuilder:rbac:groups=scheduling.x-k8s.io;scheduling.volcano.sh;scheduling.run.ai;scheduling.k8s.io,resources=podgroups,verbs=get;create;delete
 
 const (
 	// parallelCreates is how many pods of a job are created at a time.

@@ -19,6 +19,8 @@ type gangScheduler struct {
 	// policy is what a podGroupPolicy of ours calls it.
 	policy   string
 	podGroup schema.GroupVersionKind
+	// groupSpec is what its PodGroups need besides minMember.
+	groupSpec string
 	// join makes a pod a member of a group.
 	join func(pod *corev1.Pod, group string)
 	// tooFew are words that it says about the pods of a group that lacks some.
@@ -44,7 +46,7 @@ const patience = 5 * time.Second
 
 func (scheduler gangScheduler) createGroup(place *place) {
 	place.Helper()
-	place.create(fmt.Sprintf("{apiVersion: %s, kind: PodGroup, metadata: {name: %s}, spec: {minMember: %d}}", scheduler.podGroup.GroupVersion(), gang, gangSize))
+	place.create(fmt.Sprintf("{apiVersion: %s, kind: PodGroup, metadata: {name: %s}, spec: {minMember: %d, %s}}", scheduler.podGroup.GroupVersion(), gang, gangSize, scheduler.groupSpec))
 }
 
 // createMembers makes the pods of the gang from one index up to another.

@@ -15,6 +15,8 @@ func TestCoschedulingOfMPIJobs(t *testing.T)   { coscheduling.placesJobs(t, trir
 func TestCoschedulingOfTrainJobs(t *testing.T) { coscheduling.placesJobs(t, trainJob) }
 func TestVolcanoOfMPIJobs(t *testing.T)        { volcano.placesJobs(t, triremeMPIJob) }
 func TestVolcanoOfTrainJobs(t *testing.T)      { volcano.placesJobs(t, trainJob) }
+func TestKAIOfMPIJobs(t *testing.T)            { kai.placesJobs(t, triremeMPIJob) }
+func TestKAIOfTrainJobs(t *testing.T)          { kai.placesJobs(t, trainJob) }
 
 // placesJobs has a job on all nodes together, or on none.
 func (scheduler gangScheduler) placesJobs(t *testing.T, kind jobKind) {

@@ -50,6 +50,17 @@ var peers = []peer{
 			{"volcano-controllers", "volcano.sh/volcano/cmd/controller-manager"},
 		},
 	},
+	{
+		name: "kai", module: "github.com/NVIDIA/KAI-scheduler", namespace: "kai-scheduler",
+		programs: []program{
+			{"kai-scheduler", "github.com/NVIDIA/KAI-scheduler/cmd/scheduler"},
+			{"kai-binder", "github.com/NVIDIA/KAI-scheduler/cmd/binder"},
+		},
+		started: []string{
+			"bin/cluster kubectl wait --for=condition=Established crd/queues.scheduling.run.ai --timeout=60s",
+			"bin/cluster kubectl apply --server-side -f test/peers/install/kai/queues.yaml",
+		},
+	},
 }
 
 // build makes the peer's programs, of which go knows best what has changed, and

@@ -64,7 +64,7 @@ func newPlace(t *testing.T) *place {
 // when it is. What a failed test leaves is shown first.
 func (place *place) clear() {
 	if place.Failed() {
-		state, err := shell(fmt.Sprintf(`bin/cluster kubectl get -n %[1]s -o wide pods,jobs,jobsets,mpijobs,trainjobs,podgroups.scheduling.x-k8s.io,podgroups.scheduling.volcano.sh,workloads.kueue.x-k8s.io
+		state, err := shell(fmt.Sprintf(`bin/cluster kubectl get -n %[1]s -o wide pods,jobs,jobsets,mpijobs,trainjobs,podgroups.scheduling.x-k8s.io,podgroups.scheduling.volcano.sh,podgroups.scheduling.run.ai,workloads.kueue.x-k8s.io
 			bin/cluster kubectl get events -n %[1]s --sort-by .lastTimestamp | tail -40`, place.namespace))
 		place.Log(state, err)
 	}

@@ -34,69 +34,73 @@ func words(j *job.Job, backend Backend, why string) string {
 	if backend.Name() == None {
 		text = fmt.Sprintf("No gang scheduling: %s; %s", why, partialStart)
 	}
-	if queue := j.Gang.Queue; queue != "" && backend.Name() != job.Volcano {
-		text += fmt.Sprintf("; the queue %s belongs to Volcano and is not used", queue)
+	if queue := j.Gang.Queue; queue != "" && !HasQueues(backend.Name()) {
+		text += fmt.Sprintf("; the queue %s is not used, because only %s have queues", queue, listed(queued()))
 	}
 	return text
 }
 
-// askedFor is what the runtime names. A scheduler that the templates name is
-// then taken for one that does it, under a name of the cluster's own.
+// askedFor is the scheduler that the runtime sets. A schedulerName in the templates is
+// then taken for that scheduler under another name.
 func askedFor(j *job.Job, available *Available) (Backend, error) {
 	asked := j.Gang.Scheduler
 	if asked == None {
 		return none{}, nil
 	}
-	for _, candidate := range available.candidates() {
-		if candidate.name != asked {
+	for i := range schedulers {
+		s := &schedulers[i]
+		if s.name != asked {
 			continue
 		}
-		if !candidate.there {
+		if !available.serves(s) {
 			return nil, fmt.Errorf("the runtime sets %s, but this cluster does not serve %s: %s, or change the runtime's podGroupPolicy",
-				asked, candidate.api(), candidate.remedy)
+				asked, s.api(), s.remedy)
 		}
-		scheduler, err := podScheduler(j)
+		named, err := podScheduler(j)
 		if err != nil {
 			return nil, fmt.Errorf("the runtime sets %s, but %w: name the same in both templates, or none", asked, err)
 		}
-		return candidate.backend(scheduler), nil
+		return available.backendOf(s, named), nil
 	}
-	return nil, fmt.Errorf("the runtime sets the gang scheduler %q; supported are %s, %s and %s", asked, job.Coscheduling, job.Volcano, job.Native)
+	return nil, fmt.Errorf("the runtime sets the gang scheduler %q; supported are %s", asked, listed(Names()))
 }
 
-// discovered is the best that the cluster has, as far as the job's own words
-// leave it open.
+// discovered is the preferred scheduler of the cluster, unless the job names one.
 func discovered(j *job.Job, available *Available) (Backend, string) {
-	scheduler, err := podScheduler(j)
+	named, err := podScheduler(j)
 	if err != nil {
 		return none{}, err.Error()
 	}
-	if scheduler != "" {
-		return ofScheduler(available, scheduler)
+	if named != "" {
+		return ofScheduler(available, named)
 	}
-	// Only Volcano has such queues, so a job in one means Volcano.
-	if queue := j.Gang.Queue; queue != "" && available.Volcano {
-		return volcano{volcanoScheduler}, fmt.Sprintf("the queue %s belongs to Volcano", queue)
-	}
-	for _, candidate := range available.candidates() {
-		if !candidate.there {
-			continue
+	// A job with a queue needs a scheduler that has queues.
+	if j.Gang.Queue != "" {
+		for i := range schedulers {
+			if s := &schedulers[i]; s.hasQueues && available.serves(s) {
+				return available.backendOf(s, ""), fmt.Sprintf("the job sets the queue %s", j.Gang.Queue)
+			}
 		}
-		return candidate.backend(""), fmt.Sprintf("this cluster serves %s", candidate.api())
 	}
-	return none{}, "this cluster has none of scheduler-plugins, Volcano and the PodGroups of Kubernetes 1.36"
+	for i := range schedulers {
+		if s := &schedulers[i]; available.serves(s) {
+			return available.backendOf(s, ""), fmt.Sprintf("this cluster serves %s", s.api())
+		}
+	}
+	return none{}, fmt.Sprintf("this cluster has none of the gang schedulers %s", listed(Names()))
 }
 
 // ofScheduler is the backend that belongs to a scheduler which the pods name.
 func ofScheduler(available *Available, scheduler string) (Backend, string) {
-	for _, candidate := range available.candidates() {
-		if candidate.scheduler != scheduler {
+	for i := range schedulers {
+		s := &schedulers[i]
+		if available.podScheduler(s) != scheduler {
 			continue
 		}
-		if !candidate.there {
-			return none{}, fmt.Sprintf("the pods name the scheduler %s, but this cluster does not serve %s", scheduler, candidate.api())
+		if !available.serves(s) {
+			return none{}, fmt.Sprintf("the pods name the scheduler %s, but this cluster does not serve %s", scheduler, s.api())
 		}
-		return candidate.backend(scheduler), fmt.Sprintf("the pods name the scheduler %s", scheduler)
+		return s.backend(scheduler), fmt.Sprintf("the pods name the scheduler %s", scheduler)
 	}
 	return none{}, fmt.Sprintf("the pods name the scheduler %s, which is not a known gang scheduler", scheduler)
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/trireme-mpi/trireme/internal/engine/job"
 )
 
-var everything = Available{Coscheduling: true, Volcano: true, Native: true}
+var everything = Available{Served: Names()}
 
 func TestChoose(t *testing.T) {
 	const partial = "; pods are scheduled one by one, and some may hold their nodes while others wait"
@@ -26,9 +26,9 @@ func TestChoose(t *testing.T) {
 
 		"the runtime asks for coscheduling": {job: trainJob(asksFor(job.Coscheduling)), has: everything, want: coscheduling{DefaultCoschedulerName},
 			words: "Gang scheduling by coscheduling: the runtime sets it"},
-		"the platform's name of the scheduler": {job: trainJob(asksFor(job.Coscheduling)), has: Available{Coscheduling: true, CoschedulerName: "gangs"}, want: coscheduling{"gangs"},
+		"the platform's name of the scheduler": {job: trainJob(asksFor(job.Coscheduling)), has: Available{Served: []job.Scheduler{job.Coscheduling}, CoschedulerName: "gangs"}, want: coscheduling{"gangs"},
 			words: "Gang scheduling by coscheduling: the runtime sets it"},
-		"the runtime asks for volcano": {job: trainJob(asksFor(job.Volcano), volcanoQueueOf("gold")), has: everything, want: volcano{volcanoScheduler},
+		"the runtime asks for volcano": {job: trainJob(asksFor(job.Volcano), volcanoQueueOf("gold")), has: everything, want: volcano{"volcano"},
 			words: "Gang scheduling by volcano: the runtime sets it"},
 		"the runtime asks for native": {job: trainJob(asksFor(job.Native)), has: everything, want: native{},
 			words: "Gang scheduling by native: the runtime sets it"},
@@ -41,46 +41,50 @@ func TestChoose(t *testing.T) {
 
 		"everything is there": {job: mpiJob(), has: everything, want: coscheduling{DefaultCoschedulerName},
 			words: "Gang scheduling by coscheduling: this cluster serves PodGroup of scheduling.x-k8s.io/v1alpha1"},
-		"Volcano before the alpha": {job: mpiJob(), has: Available{Volcano: true, Native: true}, want: volcano{volcanoScheduler},
+		"Volcano before the alpha": {job: mpiJob(), has: Available{Served: []job.Scheduler{job.Volcano, job.Native}}, want: volcano{"volcano"},
 			words: "Gang scheduling by volcano: this cluster serves PodGroup of scheduling.volcano.sh/v1beta1"},
-		"the alpha alone": {job: trainJob(), has: Available{Native: true}, want: native{},
+		"KAI before the alpha": {job: mpiJob(), has: Available{Served: []job.Scheduler{job.KAI, job.Native}}, want: kai{"kai-scheduler"},
+			words: "Gang scheduling by kai: this cluster serves PodGroup of scheduling.run.ai/v2alpha2"},
+		"a queue where only KAI has queues": {job: mpiJob(volcanoQueueOf("gold")), has: Available{Served: []job.Scheduler{job.Coscheduling, job.KAI}}, want: kai{"kai-scheduler"},
+			words: "Gang scheduling by kai: the job sets the queue gold"},
+		"the alpha alone": {job: trainJob(), has: Available{Served: []job.Scheduler{job.Native}}, want: native{},
 			words: "Gang scheduling by native: this cluster serves PodGroup of scheduling.k8s.io/v1alpha2"},
 		"nothing is there": {job: trainJob(), want: none{},
-			words: "No gang scheduling: this cluster has none of scheduler-plugins, Volcano and the PodGroups of Kubernetes 1.36" + partial},
+			words: "No gang scheduling: this cluster has none of the gang schedulers coscheduling, volcano, kai and native" + partial},
 		"the default scheduler is no choice": {job: mpiJob(scheduledBy("default-scheduler", "default-scheduler")), has: everything, want: coscheduling{DefaultCoschedulerName},
 			words: "Gang scheduling by coscheduling: this cluster serves PodGroup of scheduling.x-k8s.io/v1alpha1"},
-		"the default scheduler does coscheduling": {job: mpiJob(), has: Available{Coscheduling: true, CoschedulerName: "default-scheduler"}, want: coscheduling{"default-scheduler"},
+		"the default scheduler does coscheduling": {job: mpiJob(), has: Available{Served: []job.Scheduler{job.Coscheduling}, CoschedulerName: "default-scheduler"}, want: coscheduling{"default-scheduler"},
 			words: "Gang scheduling by coscheduling: this cluster serves PodGroup of scheduling.x-k8s.io/v1alpha1"},
 
-		"the pods name Volcano": {job: mpiJob(scheduledBy("volcano", "volcano")), has: everything, want: volcano{volcanoScheduler},
+		"the pods name Volcano": {job: mpiJob(scheduledBy("volcano", "volcano")), has: everything, want: volcano{"volcano"},
 			words: "Gang scheduling by volcano: the pods name the scheduler volcano"},
-		"the workers alone name Volcano": {job: mpiJob(scheduledBy("", "volcano")), has: everything, want: volcano{volcanoScheduler},
+		"the workers alone name Volcano": {job: mpiJob(scheduledBy("", "volcano")), has: everything, want: volcano{"volcano"},
 			words: "Gang scheduling by volcano: the pods name the scheduler volcano"},
-		"the launcher alone names Volcano": {job: mpiJob(scheduledBy("volcano", "default-scheduler")), has: everything, want: volcano{volcanoScheduler},
+		"the launcher alone names Volcano": {job: mpiJob(scheduledBy("volcano", "default-scheduler")), has: everything, want: volcano{"volcano"},
 			words: "Gang scheduling by volcano: the pods name the scheduler volcano"},
-		"the pods name Volcano, which is not there": {job: mpiJob(scheduledBy("volcano", "volcano")), has: Available{Coscheduling: true, Native: true}, want: none{},
+		"the pods name Volcano, which is not there": {job: mpiJob(scheduledBy("volcano", "volcano")), has: Available{Served: []job.Scheduler{job.Coscheduling, job.Native}}, want: none{},
 			words: "No gang scheduling: the pods name the scheduler volcano, but this cluster does not serve PodGroup of scheduling.volcano.sh/v1beta1" + partial},
-		"the pods name the platform's coscheduler": {job: mpiJob(scheduledBy("gangs", "gangs")), has: Available{Coscheduling: true, Volcano: true, CoschedulerName: "gangs"}, want: coscheduling{"gangs"},
+		"the pods name the platform's coscheduler": {job: mpiJob(scheduledBy("gangs", "gangs")), has: Available{Served: []job.Scheduler{job.Coscheduling, job.Volcano}, CoschedulerName: "gangs"}, want: coscheduling{"gangs"},
 			words: "Gang scheduling by coscheduling: the pods name the scheduler gangs"},
 		"the pods name a scheduler that nobody knows": {job: mpiJob(scheduledBy("mine", "mine")), has: everything, want: none{},
 			words: "No gang scheduling: the pods name the scheduler mine, which is not a known gang scheduler" + partial},
 		"launcher and workers disagree": {job: mpiJob(scheduledBy("volcano", "mine")), has: everything, want: none{},
 			words: "No gang scheduling: the launcher names the scheduler volcano and the workers mine" + partial},
 
-		"a queue of Volcano's means Volcano": {job: mpiJob(volcanoQueueOf("gold")), has: everything, want: volcano{volcanoScheduler},
-			words: "Gang scheduling by volcano: the queue gold belongs to Volcano"},
-		"a queue of Volcano's without Volcano": {job: mpiJob(volcanoQueueOf("gold")), has: Available{Coscheduling: true}, want: coscheduling{DefaultCoschedulerName},
-			words: "Gang scheduling by coscheduling: this cluster serves PodGroup of scheduling.x-k8s.io/v1alpha1; the queue gold belongs to Volcano and is not used"},
+		"a queue of Volcano's means Volcano": {job: mpiJob(volcanoQueueOf("gold")), has: everything, want: volcano{"volcano"},
+			words: "Gang scheduling by volcano: the job sets the queue gold"},
+		"a queue of Volcano's without Volcano": {job: mpiJob(volcanoQueueOf("gold")), has: Available{Served: []job.Scheduler{job.Coscheduling}}, want: coscheduling{DefaultCoschedulerName},
+			words: "Gang scheduling by coscheduling: this cluster serves PodGroup of scheduling.x-k8s.io/v1alpha1; the queue gold is not used, because only volcano and kai have queues"},
 		"a queue of Volcano's, and nothing": {job: mpiJob(volcanoQueueOf("gold")), want: none{},
-			words: "No gang scheduling: this cluster has none of scheduler-plugins, Volcano and the PodGroups of Kubernetes 1.36" + partial + "; the queue gold belongs to Volcano and is not used"},
+			words: "No gang scheduling: this cluster has none of the gang schedulers coscheduling, volcano, kai and native" + partial + "; the queue gold is not used, because only volcano and kai have queues"},
 		"the scheduler that the pods name comes before the queue": {job: mpiJob(volcanoQueueOf("gold"), scheduledBy("mine", "mine")), has: everything, want: none{},
-			words: "No gang scheduling: the pods name the scheduler mine, which is not a known gang scheduler" + partial + "; the queue gold belongs to Volcano and is not used"},
+			words: "No gang scheduling: the pods name the scheduler mine, which is not a known gang scheduler" + partial + "; the queue gold is not used, because only volcano and kai have queues"},
 
-		"Kueue and the alpha, for a TrainJob": {job: trainJob(kueue("gpus")), has: Available{Native: true}, want: native{},
+		"Kueue and the alpha, for a TrainJob": {job: trainJob(kueue("gpus")), has: Available{Served: []job.Scheduler{job.Native}}, want: native{},
 			words: "Gang scheduling by native: this cluster serves PodGroup of scheduling.k8s.io/v1alpha2"},
 		"Kueue and a runtime that asks for the alpha": {job: trainJob(kueue("gpus"), asksFor(job.Native)), has: everything, want: native{},
 			words: "Gang scheduling by native: the runtime sets it"},
-		"Kueue and the alpha, for an MPIJob": {job: mpiJob(kueue("gpus")), has: Available{Native: true}, want: native{},
+		"Kueue and the alpha, for an MPIJob": {job: mpiJob(kueue("gpus")), has: Available{Served: []job.Scheduler{job.Native}}, want: native{},
 			words: "Gang scheduling by native: this cluster serves PodGroup of scheduling.k8s.io/v1alpha2"},
 		"Kueue and everything": {job: trainJob(kueue("gpus")), has: everything, want: coscheduling{DefaultCoschedulerName},
 			words: "Gang scheduling by coscheduling: this cluster serves PodGroup of scheduling.x-k8s.io/v1alpha1"},
@@ -107,19 +111,19 @@ func TestWhatCannotBeHasARemedy(t *testing.T) {
 		has  Available
 		want string
 	}{
-		"no coscheduling": {job: trainJob(asksFor(job.Coscheduling)), has: Available{Volcano: true, Native: true},
+		"no coscheduling": {job: trainJob(asksFor(job.Coscheduling)), has: Available{Served: []job.Scheduler{job.Volcano, job.Native}},
 			want: "the runtime sets coscheduling, but this cluster does not serve PodGroup of scheduling.x-k8s.io/v1alpha1: " +
 				"install scheduler-plugins with its CRDs, or change the runtime's podGroupPolicy"},
-		"no Volcano": {job: trainJob(asksFor(job.Volcano)), has: Available{Coscheduling: true, Native: true},
+		"no Volcano": {job: trainJob(asksFor(job.Volcano)), has: Available{Served: []job.Scheduler{job.Coscheduling, job.Native}},
 			want: "the runtime sets volcano, but this cluster does not serve PodGroup of scheduling.volcano.sh/v1beta1: " +
 				"install Volcano, or change the runtime's podGroupPolicy"},
-		"no native gangs": {job: trainJob(asksFor(job.Native)), has: Available{Coscheduling: true, Volcano: true},
+		"no native gangs": {job: trainJob(asksFor(job.Native)), has: Available{Served: []job.Scheduler{job.Coscheduling, job.Volcano}},
 			want: "the runtime sets native, but this cluster does not serve PodGroup of scheduling.k8s.io/v1alpha2: " +
 				"run Kubernetes 1.36 with that API and the feature gates GenericWorkload and GangScheduling turned on, or change the runtime's podGroupPolicy"},
 		"two schedulers": {job: trainJob(asksFor(job.Native), scheduledBy("mine", "yours")), has: everything,
 			want: "the runtime sets native, but the launcher names the scheduler mine and the workers yours: name the same in both templates, or none"},
 		"a scheduler that there is not": {job: trainJob(asksFor("yunikorn")), has: everything,
-			want: `the runtime sets the gang scheduler "yunikorn"; supported are coscheduling, volcano and native`},
+			want: `the runtime sets the gang scheduler "yunikorn"; supported are coscheduling, volcano, kai and native`},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {

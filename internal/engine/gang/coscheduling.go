@@ -14,12 +14,18 @@ const DefaultCoschedulerName = "scheduler-plugins-scheduler"
 const (
 	coschedulingLabel = "scheduling.x-k8s.io/pod-group"
 	// longestPermit is how long kube-scheduler lets any plugin hold a pod, in
-	// seconds. The plugin holds those that have a place until the others have one;
-	// then all give it up and try again. It never fails a job: the operator does.
+	// seconds. The plugin holds pods that it has a node for until the others have
+	// one; then all release it and retry. It never fails a job: the operator does.
 	longestPermit = 15 * 60
 )
 
 var coschedulingKind = schema.GroupVersionKind{Group: "scheduling.x-k8s.io", Version: "v1alpha1", Kind: podGroup}
+
+var coschedulingScheduler = scheduler{
+	name: job.Coscheduling, podScheduler: DefaultCoschedulerName,
+	backend: func(podScheduler string) Backend { return coscheduling{podScheduler} },
+	remedy:  "install scheduler-plugins with its CRDs",
+}
 
 // coscheduling is the plugin of that name of scheduler-plugins.
 type coscheduling struct {

@@ -9,46 +9,25 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// Available is what a cluster has.
-type Available struct {
-	Coscheduling, Volcano, Native bool
-	// CoschedulerName is the scheduler that has a profile with the plugin
-	// Coscheduling. Nothing in a cluster says it, so that it comes from the
-	// configuration; empty is DefaultCoschedulerName.
-	CoschedulerName string
-}
-
-func (a *Available) coscheduler() string {
-	if a.CoschedulerName == "" {
-		return DefaultCoschedulerName
-	}
-	return a.CoschedulerName
-}
-
 // Server tells what an API server serves, as client-go's discovery client does.
 type Server interface {
 	ServerResourcesForGroupVersion(groupVersion string) (*metav1.APIResourceList, error)
 }
 
-// Discover asks an API server for the groups it serves, each time anew: people
-// install schedulers while the operator runs. The version is part of the
-// question, because scheduling.k8s.io has PodGroups of another shape in other
-// releases of Kubernetes.
+// Discover reads which groups an API server serves. It is called again and again,
+// because schedulers are installed while the operator runs. The version matters:
+// scheduling.k8s.io has PodGroups of another shape in other releases of Kubernetes.
 func Discover(server Server) (Available, error) {
 	var found Available
-	for _, question := range []struct {
-		kind   schema.GroupVersionKind
-		answer *bool
-	}{
-		{coschedulingKind, &found.Coscheduling},
-		{volcanoKind, &found.Volcano},
-		{nativeKind, &found.Native},
-	} {
-		served, err := serves(server, question.kind)
+	for i := range schedulers {
+		kind := schedulers[i].kind()
+		served, err := serves(server, kind)
 		if err != nil {
-			return Available{}, fmt.Errorf("ask the API server for %s of %s: %w", question.kind.Kind, question.kind.GroupVersion(), err)
+			return Available{}, fmt.Errorf("read whether the API server serves %s of %s: %w", kind.Kind, kind.GroupVersion(), err)
 		}
-		*question.answer = served
+		if served {
+			found.Served = append(found.Served, schedulers[i].name)
+		}
 	}
 	return found, nil
 }

@@ -7,9 +7,12 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/rest"
+
+	"github.com/trireme-mpi/trireme/internal/engine/job"
 )
 
 // served is what an API server has, by group and version: names of kinds, with
@@ -62,12 +65,14 @@ func TestDiscover(t *testing.T) {
 		want   Available
 	}{
 		"nothing":           {served: served{"v1": {"Pod"}}},
-		"scheduler-plugins": {served: served{"scheduling.x-k8s.io/v1alpha1": {"ElasticQuota", "PodGroup", "PodGroup/status"}}, want: Available{Coscheduling: true}},
-		"Volcano":           {served: served{"scheduling.volcano.sh/v1beta1": {"Queue", "PodGroup"}}, want: Available{Volcano: true}},
-		"Kubernetes 1.36":   {served: served{"scheduling.k8s.io/v1alpha2": {"Workload", "PodGroup"}}, want: Available{Native: true}},
+		"scheduler-plugins": {served: served{"scheduling.x-k8s.io/v1alpha1": {"ElasticQuota", "PodGroup", "PodGroup/status"}}, want: Available{Served: []job.Scheduler{job.Coscheduling}}},
+		"Volcano":           {served: served{"scheduling.volcano.sh/v1beta1": {"Queue", "PodGroup"}}, want: Available{Served: []job.Scheduler{job.Volcano}}},
+		"KAI":               {served: served{"scheduling.run.ai/v2alpha2": {"PodGroup"}}, want: Available{Served: []job.Scheduler{job.KAI}}},
+		"Kubernetes 1.36":   {served: served{"scheduling.k8s.io/v1alpha2": {"Workload", "PodGroup"}}, want: Available{Served: []job.Scheduler{job.Native}}},
 		"everything": {served: served{
 			"scheduling.x-k8s.io/v1alpha1":  {"PodGroup"},
 			"scheduling.volcano.sh/v1beta1": {"PodGroup"},
+			"scheduling.run.ai/v2alpha2":    {"PodGroup"},
 			"scheduling.k8s.io/v1alpha2":    {"PodGroup"},
 		}, want: everything},
 
@@ -82,8 +87,8 @@ func TestDiscover(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if got != tc.want {
-				t.Errorf("%+v, want %+v", got, tc.want)
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Error(diff)
 			}
 		})
 	}
@@ -102,10 +107,10 @@ func TestAServerThatCannotSayIsAnError(t *testing.T) {
 				}
 				working.ServeHTTP(response, request)
 			}))
-			if err == nil || !strings.HasPrefix(err.Error(), "ask the API server for PodGroup of scheduling.volcano.sh/v1beta1: ") {
+			if err == nil || !strings.HasPrefix(err.Error(), "read whether the API server serves PodGroup of scheduling.volcano.sh/v1beta1: ") {
 				t.Errorf("error %v", err)
 			}
-			if got != (Available{}) {
+			if len(got.Served) > 0 {
 				t.Errorf("%+v beside the error", got)
 			}
 		})

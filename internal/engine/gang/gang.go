@@ -1,8 +1,9 @@
-// Package gang places the pods of a job together: one file per scheduler.
+// Package gang is about gang scheduling: all pods of a job are scheduled, or none.
+// Each scheduler has a file of its own and an entry in schedulers.
 //
-// The package is pure. It makes objects and changes templates; to create them is
-// the operator's work, and what the cluster has is asked for by Discover alone,
-// of a server that the caller hands in.
+// The package is pure. It returns objects and changes templates; the operator creates
+// them. Discover alone looks at a cluster, through an interface that the caller passes
+// in.
 package gang
 
 import (
@@ -29,22 +30,22 @@ type Object interface {
 	runtime.Object
 }
 
-// Backend is a scheduler that places pods together.
+// Backend creates the groups of one gang scheduler.
 type Backend interface {
-	// Name as users know it: coscheduling, volcano, native, none.
+	// Name that users set: coscheduling, volcano, kai, native, none.
 	Name() job.Scheduler
 	// GroupKind is the kind of the group's object, zero for none.
 	GroupKind() schema.GroupVersionKind
 	// Group is the object that must exist before the pods do; nil for none. It has
 	// the job's name, the labels passed in and no owner.
-	Group(made *job.Job, labels map[string]string) Object
+	Group(j *job.Job, labels map[string]string) Object
 	// Join makes a pod's template a member of the group.
-	Join(made *job.Job, template *corev1.PodTemplateSpec)
+	Join(j *job.Job, template *corev1.PodTemplateSpec)
 	// MinMember is that of a group that exists, false if it has none.
 	MinMember(group Object) (int32, bool)
 }
 
-// podGroup is the name that all three schedulers gave to their kind of group.
+// podGroup is what every scheduler calls its kind of group.
 const podGroup = "PodGroup"
 
 // customGroup is a group whose kind is a CRD. It is unstructured, so that no

@@ -12,11 +12,16 @@ import (
 )
 
 // nativeKind is the shape of Kubernetes 1.36, the only release that serves this
-// version. The others would each be a backend beside this one, with a field of
-// their own in Available: 1.35 has a Workload of v1alpha1 and the pods'
+// version. The others would each be a scheduler beside this one: 1.35 has a Workload of v1alpha1 and the pods'
 // spec.workloadRef; 1.37 has this PodGroup as v1beta1, whose status has other
 // conditions.
 var nativeKind = schedulingv1alpha2.SchemeGroupVersion.WithKind(podGroup)
+
+var nativeScheduler = scheduler{
+	name:    job.Native,
+	backend: func(podScheduler string) Backend { return native{podScheduler} },
+	remedy:  "run Kubernetes 1.36 with that API and the feature gates GenericWorkload and GangScheduling turned on",
+}
 
 // native is the gang scheduling of kube-scheduler itself.
 type native struct {

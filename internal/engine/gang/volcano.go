@@ -8,9 +8,6 @@ import (
 )
 
 const (
-	// volcanoScheduler is the name that Volcano's scheduler has unless it is
-	// started with another.
-	volcanoScheduler = "volcano"
 	// volcanoGroup is what Volcano's scheduler reads, volcanoOwnGroup what its
 	// other parts and its users' tools do.
 	volcanoGroup    = "scheduling.k8s.io/group-name"
@@ -19,6 +16,12 @@ const (
 )
 
 var volcanoKind = schema.GroupVersionKind{Group: "scheduling.volcano.sh", Version: "v1beta1", Kind: podGroup}
+
+var volcanoScheduler = scheduler{
+	name: job.Volcano, podScheduler: "volcano", hasQueues: true,
+	backend: func(podScheduler string) Backend { return volcano{podScheduler} },
+	remedy:  "install Volcano",
+}
 
 // volcano is the scheduler of that name.
 type volcano struct {

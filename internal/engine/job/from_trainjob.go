@@ -87,6 +87,8 @@ func runtimeGang(policy *v2alpha1.PodGroupPolicy, pods int32, defaults Defaults)
 		gang.Scheduler, chosen, gang.Queue = Volcano, &policy.Volcano.GangPolicy, policy.Volcano.Queue
 	case policy.Native != nil:
 		gang.Scheduler, chosen = Native, policy.Native
+	case policy.KAI != nil:
+		gang.Scheduler, chosen, gang.Queue = KAI, &policy.KAI.GangPolicy, policy.KAI.Queue
 	default:
 		return gang
 	}

@@ -84,7 +84,7 @@ type Gang struct {
 	// TimeoutSeconds is how long the pods may wait; 0 is for ever.
 	TimeoutSeconds int32
 	PriorityClass  string
-	// Queue of Volcano.
+	// Queue of Volcano or KAI.
 	Queue string
 }
 
@@ -94,6 +94,7 @@ type Scheduler string
 const (
 	Coscheduling Scheduler = "coscheduling"
 	Volcano      Scheduler = "volcano"
+	KAI          Scheduler = "kai"
 	Native       Scheduler = "native"
 )
 

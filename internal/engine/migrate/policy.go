@@ -6,6 +6,7 @@ import (
 	"github.com/trireme-mpi/trireme/api/training"
 	"github.com/trireme-mpi/trireme/api/v2alpha1"
 	"github.com/trireme-mpi/trireme/api/v2beta1"
+	"github.com/trireme-mpi/trireme/internal/engine/gang"
 	"github.com/trireme-mpi/trireme/internal/engine/job"
 )
 
@@ -147,12 +148,14 @@ func (migration *migration) gang() {
 		policy.Volcano = &v2alpha1.VolcanoPolicy{Queue: before.Queue, GangPolicy: v2alpha1.GangPolicy{ScheduleTimeoutSeconds: migration.timeout("volcano")}}
 	case job.Coscheduling:
 		policy.Coscheduling = &v2alpha1.GangPolicy{ScheduleTimeoutSeconds: migration.timeout("coscheduling")}
+	case job.KAI:
+		policy.KAI = &v2alpha1.KAIPolicy{Queue: before.Queue, GangPolicy: v2alpha1.GangPolicy{ScheduleTimeoutSeconds: migration.timeout("kai")}}
 	case job.Native:
 		policy.Native = &v2alpha1.GangPolicy{ScheduleTimeoutSeconds: migration.timeout("native")}
 	default:
 		migration.timeoutOfNobody()
 	}
-	migration.note(at+".queue", Moved, inRuntime("spec.podGroupPolicy.volcano.queue"), "only Volcano has such queues, so the runtime asks for Volcano")
+	migration.note(at+".queue", Moved, inRuntime("spec.podGroupPolicy."+string(scheduler)+".queue"), fmt.Sprintf("the runtime sets %s, which has queues", scheduler))
 	if *policy != (v2alpha1.PodGroupPolicy{}) {
 		migration.runtime.Spec.PodGroupPolicy = policy
 	}
@@ -160,7 +163,7 @@ func (migration *migration) gang() {
 
 // scheduler is the one that places the pods together, as far as it is known.
 func (migration *migration) scheduler() job.Scheduler {
-	if migration.before.Gang.Queue != "" {
+	if migration.before.Gang.Queue != "" && !gang.HasQueues(migration.options.Scheduler) {
 		return job.Volcano
 	}
 	// Kueue does not pass on what native gangs need.

@@ -28,10 +28,11 @@ const initializerImage = "registry.example.com/trireme/initializer:v0.1.0"
 // What clusters have to place pods together.
 var (
 	noGang          = gang.Available{}
-	hasCoscheduling = gang.Available{Coscheduling: true}
-	hasVolcano      = gang.Available{Volcano: true}
-	hasNative       = gang.Available{Native: true}
-	everyGang       = []gang.Available{noGang, hasCoscheduling, hasVolcano, hasNative}
+	hasCoscheduling = gang.Available{Served: []job.Scheduler{job.Coscheduling}}
+	hasVolcano      = gang.Available{Served: []job.Scheduler{job.Volcano}}
+	hasNative       = gang.Available{Served: []job.Scheduler{job.Native}}
+	hasKAI          = gang.Available{Served: []job.Scheduler{job.KAI}}
+	everyGang       = []gang.Available{noGang, hasCoscheduling, hasVolcano, hasKAI, hasNative}
 )
 
 // workloadUID is the UID of the workload in these tests.

@@ -57,12 +57,16 @@ func (check *runtimeCheck) podGroupPolicy() {
 		chosen["volcano"] = &policy.Volcano.GangPolicy
 		queueName(check.Findings, at.Child("volcano", "queue"), policy.Volcano.Queue)
 	}
+	if policy.KAI != nil {
+		chosen["kai"] = &policy.KAI.GangPolicy
+		queueName(check.Findings, at.Child("kai", "queue"), policy.KAI.Queue)
+	}
 	if policy.Native != nil {
 		chosen["native"] = policy.Native
 	}
 	names := slices.Sorted(maps.Keys(chosen))
 	if len(chosen) > 1 {
-		check.refuse(field.Invalid(at, names, "must name at most one of coscheduling, volcano and native"))
+		check.refuse(field.Invalid(at, names, "must name at most one of coscheduling, volcano, kai and native"))
 	}
 	for _, name := range names {
 		check.timeout(at.Child(name, "scheduleTimeoutSeconds"), chosen[name].ScheduleTimeoutSeconds)

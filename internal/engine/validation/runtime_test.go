@@ -90,7 +90,7 @@ func TestRuntime(t *testing.T) {
 				}
 			},
 			want: []string{
-				`spec.podGroupPolicy: Invalid value: ["coscheduling","native","volcano"]: must name at most one of coscheduling, volcano and native`,
+				`spec.podGroupPolicy: Invalid value: ["coscheduling","native","volcano"]: must name at most one of coscheduling, volcano, kai and native`,
 				"spec.podGroupPolicy.coscheduling.scheduleTimeoutSeconds: Invalid value: 59: scheduleTimeoutSeconds must be at least 60",
 				"spec.podGroupPolicy.native.scheduleTimeoutSeconds: Invalid value: -1: scheduleTimeoutSeconds must be at least 60",
 				"spec.podGroupPolicy.volcano.scheduleTimeoutSeconds: Invalid value: 3601: scheduleTimeoutSeconds must be at most 3600",

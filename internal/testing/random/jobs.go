@@ -130,6 +130,8 @@ func (dice dice) podGroupPolicy() *v2alpha1.PodGroupPolicy {
 		policy.Volcano = &v2alpha1.VolcanoPolicy{Queue: pick(dice, "", "research")}
 	case 2:
 		policy.Native = &v2alpha1.GangPolicy{}
+	case 3:
+		policy.KAI = &v2alpha1.KAIPolicy{Queue: pick(dice, "", "research")}
 	}
 	return maybe(dice, policy)
 }

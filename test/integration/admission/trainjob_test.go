@@ -271,7 +271,7 @@ var runtimeCases = map[string]struct {
 		change: func(runtime *v2alpha1.TrainingRuntimeSpec) {
 			runtime.PodGroupPolicy = &v2alpha1.PodGroupPolicy{Coscheduling: &v2alpha1.GangPolicy{}, Volcano: &v2alpha1.VolcanoPolicy{}}
 		},
-		want: []wantCause{{"spec.podGroupPolicy", "must name at most one of coscheduling, volcano and native"}},
+		want: []wantCause{{"spec.podGroupPolicy", "must name at most one of coscheduling, volcano, kai and native"}},
 	},
 	"two priorities": {
 		change: func(runtime *v2alpha1.TrainingRuntimeSpec) {

@@ -1,0 +1,105 @@
+package gang
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/trireme-mpi/trireme/internal/engine/job"
+)
+
+// schedulers are all gang schedulers, each from its own file, in the order of
+// preference. The native one is last: it is an alpha feature that comes with
+// Kubernetes, while the others are there because an administrator installed them.
+var schedulers = []scheduler{coschedulingScheduler, volcanoScheduler, kaiScheduler, nativeScheduler}
+
+// scheduler is what this package must know about a gang scheduler to choose it.
+type scheduler struct {
+	name job.Scheduler
+	// podScheduler is the schedulerName of pods that set none. Empty leaves them as
+	// they are.
+	podScheduler string
+	// backend for pods with a schedulerName.
+	backend func(podScheduler string) Backend
+	// hasQueues: the queue of a job's scheduling policy may be one of its queues.
+	hasQueues bool
+	// remedy is what a cluster without it needs.
+	remedy string
+}
+
+// Available is what a cluster has.
+type Available struct {
+	// Served are the schedulers whose PodGroups the API server serves.
+	Served []job.Scheduler
+	// CoschedulerName is the scheduler that has a profile with the plugin
+	// Coscheduling. It comes from the configuration, because a cluster does not tell;
+	// empty is DefaultCoschedulerName.
+	CoschedulerName string
+}
+
+func (a *Available) serves(s *scheduler) bool { return slices.Contains(a.Served, s.name) }
+
+// podScheduler is the schedulerName for pods that set none.
+func (a *Available) podScheduler(s *scheduler) string {
+	if s.name == job.Coscheduling && a.CoschedulerName != "" {
+		return a.CoschedulerName
+	}
+	return s.podScheduler
+}
+
+// backendOf is the backend for pods with a schedulerName, or, if it is empty, without.
+func (a *Available) backendOf(s *scheduler, podScheduler string) Backend {
+	if podScheduler == "" {
+		podScheduler = a.podScheduler(s)
+	}
+	return s.backend(podScheduler)
+}
+
+// api is what a cluster serves that has the scheduler.
+func (s *scheduler) api() string {
+	kind := s.kind()
+	return fmt.Sprintf("%s of %s", kind.Kind, kind.GroupVersion())
+}
+
+func (s *scheduler) kind() schema.GroupVersionKind { return s.backend("").GroupKind() }
+
+// Names are the gang schedulers that a runtime can set.
+func Names() (names []job.Scheduler) {
+	for i := range schedulers {
+		names = append(names, schedulers[i].name)
+	}
+	return names
+}
+
+// HasQueues tells whether a scheduler reads the queue of a job's scheduling policy.
+func HasQueues(name job.Scheduler) bool {
+	return slices.ContainsFunc(schedulers, func(s scheduler) bool { return s.name == name && s.hasQueues })
+}
+
+// queued are the schedulers that have queues.
+func queued() []job.Scheduler {
+	return slices.DeleteFunc(Names(), func(name job.Scheduler) bool { return !HasQueues(name) })
+}
+
+// GroupKinds are the kinds of groups that a cluster may serve.
+func GroupKinds() (kinds []schema.GroupVersionKind) {
+	for i := range schedulers {
+		kinds = append(kinds, schedulers[i].kind())
+	}
+	return kinds
+}
+
+// listed is a list of names: coscheduling, volcano and native.
+func listed(names []job.Scheduler) string {
+	var texts []string
+	for _, name := range names {
+		texts = append(texts, string(name))
+	}
+	last := len(texts) - 1
+	if last < 1 {
+		return strings.Join(texts, "")
+	}
+	return strings.Join(texts[:last], ", ") + " and " + texts[last]
+}

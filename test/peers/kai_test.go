@@ -1,0 +1,25 @@
+package peers
+
+import (
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// kai writes no phase: a controller that is not installed here does.
+var kai = gangScheduler{
+	name:      "kai-scheduler",
+	policy:    "kai",
+	podGroup:  schema.GroupVersionKind{Group: "scheduling.run.ai", Version: "v2alpha2", Kind: "PodGroup"},
+	groupSpec: "queue: default-queue",
+	join: func(pod *corev1.Pod, group string) {
+		pod.Annotations = map[string]string{"pod-group-name": group}
+		pod.Labels["kai.scheduler/queue"] = "default-queue"
+	},
+	tooFew: "minimum of 3",
+}
+
+func TestKAIPlacesAll(t *testing.T)       { kai.placesAll(t) }
+func TestKAIWaitsForMembers(t *testing.T) { kai.waitsForMembers(t) }
+func TestKAIWaitsForRoom(t *testing.T)    { kai.waitsForRoom(t) }
