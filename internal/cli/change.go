@@ -30,28 +30,30 @@ type remover struct {
 func newDeleteCommand(environment *environment, kind *kind) *cobra.Command {
 	remover := &remover{environment: environment, kind: kind}
 	command := &cobra.Command{
-		Long:              "Delete jobs and all that belongs to them: pods, keys, network rules. What a job has stored on claims of its user's stays.",
+		Long: "Delete jobs with their pods, SSH keys and NetworkPolicies. Data on your persistent volume claims is kept.",
+		Example: fmt.Sprintf(`  odh %[1]s delete hello
+  odh %[1]s delete -l team=vision --dry-run=server`, kind.Command),
 		ValidArgsFunction: environment.completeNames(kind, many),
 		RunE:              func(command *cobra.Command, names []string) error { return remover.run(command, names) },
 	}
 	flags := command.Flags()
-	flags.BoolVar(&remover.wait, "wait", true, "wait until the job and its pods are gone")
-	flags.BoolVar(&remover.force, "force", false, "do not wait for the pods to end by themselves")
-	flags.BoolVar(&remover.confirm, "confirm", true, "has no effect; delete does not ask")
+	flags.BoolVar(&remover.wait, "wait", true, "Wait until the job and its pods are deleted")
+	flags.BoolVar(&remover.force, "force", false, "Delete the job without waiting for its pods to terminate")
+	flags.BoolVar(&remover.confirm, "confirm", true, "Has no effect: delete does not ask for confirmation")
 	_ = flags.MarkHidden("confirm")
-	flags.BoolVar(&remover.ignoreMissing, "ignore-not-found", false, "it is no error if there is no such job")
-	flags.StringVarP(&remover.selector, "selector", "l", "", "delete the jobs with these labels")
-	flags.StringVar(&remover.dryRun, "dry-run", dryRunNone, "client only prints, server has the cluster judge it; nothing is deleted")
+	flags.BoolVar(&remover.ignoreMissing, "ignore-not-found", false, `Treat "not found" as success`)
+	flags.StringVarP(&remover.selector, "selector", "l", "", "Delete the jobs with these labels, such as team=vision,env!=test")
+	flags.StringVar(&remover.dryRun, "dry-run", dryRunNone, "One of none, client, server: client only prints the jobs, server also validates the request in the cluster")
 	flags.Lookup("dry-run").NoOptDefVal = dryRunClient
-	flags.DurationVar(&remover.timeout, "timeout", 2*time.Minute, "how long --wait waits at most; 0 is for ever")
+	flags.DurationVar(&remover.timeout, "timeout", 2*time.Minute, "Maximum time that --wait waits; 0 means no limit")
 	return command
 }
 
 func (remover *remover) run(command *cobra.Command, names []string) error {
 	if (len(names) == 0) == (remover.selector == "") {
-		return usageFailure(command, "name jobs, or give a --selector")
+		return usageFailure(command, "specify either job names or --selector")
 	}
-	// Whoever writes this expects a question before anything is deleted.
+	// A user who sets this expects a confirmation prompt before anything is deleted.
 	if !remover.confirm {
 		return usageFailure(command, "--confirm=false is not supported: delete does not ask for confirmation; use --dry-run=server to see what it would delete")
 	}
@@ -86,8 +88,8 @@ func (remover *remover) run(command *cobra.Command, names []string) error {
 	return remover.removeAll(ctx, from, namespace, names)
 }
 
-// removeAll deletes all jobs, and then waits for them. What is wrong with one of
-// them does not save the others.
+// removeAll deletes all jobs and then waits for them. An error with one job does not
+// stop the deletion of the others.
 func (remover *remover) removeAll(ctx context.Context, from client.WithWatch, namespace string, names []string) error {
 	var going []*view
 	var failures []error
@@ -102,7 +104,7 @@ func (remover *remover) removeAll(ctx context.Context, from client.WithWatch, na
 	}
 	waits := make([]error, len(going))
 	if remover.wait && remover.dryRun == dryRunNone {
-		// Side by side: one that takes long does not use up the time of the others.
+		// Concurrently, so that one slow job does not use up the time of the others.
 		var waiting sync.WaitGroup
 		for i, seen := range going {
 			waiting.Go(func() { waits[i] = remover.awaitGone(ctx, from, seen) })
@@ -130,14 +132,14 @@ func selected(ctx context.Context, from client.Reader, kind *kind, namespace str
 	return names, err
 }
 
-// remove asks the cluster to delete a job.
+// remove requests the deletion of a job.
 func (remover *remover) remove(ctx context.Context, from client.WithWatch, namespace, name string) (*view, error) {
 	seen, err := remover.kind.Get(ctx, from, namespace, name)
 	if err != nil || remover.dryRun == dryRunClient {
 		return seen, err
 	}
 	options := []client.DeleteOption{client.Preconditions{UID: new(seen.GetUID())}}
-	// With the pods first, so that a job that is gone has left nothing behind.
+	// Foreground: the job is only deleted after its pods.
 	if remover.wait {
 		options = append(options, client.PropagationPolicy(metav1.DeletePropagationForeground))
 	}
@@ -150,7 +152,7 @@ func (remover *remover) remove(ctx context.Context, from client.WithWatch, names
 	return seen, client.IgnoreNotFound(from.Delete(ctx, seen.Object, options...))
 }
 
-// awaitGone waits until a job is gone, or another one has its name.
+// awaitGone waits until a job is deleted, or a new job has its name.
 func (remover *remover) awaitGone(ctx context.Context, from client.WithWatch, gone *view) error {
 	err := followJob(ctx, remover.kind, from, gone.GetNamespace(), gone.GetName(), func(seen *view) (bool, error) {
 		return seen.GetUID() != gone.GetUID(), nil
@@ -160,21 +162,20 @@ func (remover *remover) awaitGone(ctx context.Context, from client.WithWatch, go
 	case apierrors.IsNotFound(err), errors.As(err, &end) && end.reason == reasonDeleted:
 		return nil
 	case errors.Is(err, context.DeadlineExceeded):
-		return &failure{code: exitTimeout, message: gone.Named() + " is being deleted, and its pods are not gone yet", reason: "Timeout", suggestions: []string{
-			"See what is left: kubectl get pods -n " + gone.GetNamespace() + " -l training.kubeflow.org/job-name=" + gone.GetName(),
-			"A node that is lost cannot confirm the end of its pods: --force does not wait for them",
+		return &failure{code: exitTimeout, message: gone.Named() + " is being deleted, but some of its pods still exist", reason: "Timeout", suggestions: []string{
+			"List the remaining pods: kubectl get pods -n " + gone.GetNamespace() + " -l training.kubeflow.org/job-name=" + gone.GetName(),
+			"Pods on a lost node never finish terminating: use --force to not wait for them",
 		}}
 	}
 	return err
 }
 
-// newSuspendCommand and newResumeCommand take a job from its nodes, and give it back.
 func newSuspendCommand(environment *environment, kind *kind) *cobra.Command {
-	return newSuspension(environment, kind, true, "suspended", "Suspend a job: its pods are deleted, the job stays. Resumed, it starts from its beginning.")
+	return newSuspension(environment, kind, true, "suspended", "Suspend a job: delete its pods and keep the job. When resumed, it starts from the beginning or from its own checkpoints.")
 }
 
 func newResumeCommand(environment *environment, kind *kind) *cobra.Command {
-	return newSuspension(environment, kind, false, "resumed", "Resume a job that was suspended. It starts from its beginning, or from its own checkpoints.")
+	return newSuspension(environment, kind, false, "resumed", "Resume a suspended job. It starts from the beginning or from its own checkpoints.")
 }
 
 func newSuspension(environment *environment, kind *kind, suspend bool, done, long string) *cobra.Command {
@@ -195,8 +196,8 @@ func newSuspension(environment *environment, kind *kind, suspend bool, done, lon
 				return err
 			}
 			if seen.Finished() {
-				return &failure{code: exitError, message: fmt.Sprintf("%s has ended (%s); nothing was changed", seen.Named(), seen.Phase), reason: "Finished",
-					suggestions: []string{"Create it anew, under another name or after deleting this one"}}
+				return &failure{code: exitError, message: fmt.Sprintf("%s has already finished (%s); nothing was changed", seen.Named(), seen.Phase), reason: "Finished",
+					suggestions: []string{"Create a new job under another name, or delete this one first"}}
 			}
 			if err := to.Patch(command.Context(), seen.Object, kind.Suspension(suspend), client.FieldOwner(fieldManager)); err != nil {
 				return err
@@ -205,6 +206,6 @@ func newSuspension(environment *environment, kind *kind, suspend bool, done, lon
 			return nil
 		},
 	}
-	command.Flags().StringVar(&fieldManager, "field-manager", "odh", "who is written down as the author of the change")
+	command.Flags().StringVar(&fieldManager, "field-manager", "odh", "Name of the field manager")
 	return command
 }

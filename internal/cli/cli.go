@@ -1,5 +1,5 @@
-// Package cli is the command line odh, one file a command. It reads jobs and what
-// belongs to them, and writes jobs; what belongs to a job is the operator's.
+// Package cli implements the command line odh, one file per command. It reads jobs,
+// their pods and their events, and writes only jobs: the operator writes the rest.
 package cli
 
 import (
@@ -15,8 +15,8 @@ import (
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 )
 
-// Main runs odh as a process: arguments[0] is the name that it was called by. It
-// returns the exit code.
+// Main runs odh as a process and returns the exit code. arguments[0] is the name of
+// the program.
 func Main(arguments []string) int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -26,8 +26,8 @@ func Main(arguments []string) int {
 	return run(ctx, environment, append(implied(arguments[0]), arguments[1:]...))
 }
 
-// implied are the arguments that the name of the program stands for: kubectl asks
-// kubectl_complete-odh for completions, and oc asks oc_complete-odh.
+// implied returns the arguments that follow from the name of the program: kubectl
+// runs kubectl_complete-odh for completions, and oc runs oc_complete-odh.
 func implied(program string) []string {
 	if name := filepath.Base(program); strings.HasPrefix(name, "kubectl_complete-") || strings.HasPrefix(name, "oc_complete-") {
 		return []string{cobra.ShellCompRequestCmd}
@@ -35,7 +35,7 @@ func implied(program string) []string {
 	return nil
 }
 
-// calledAs is what a user types to get here: a plugin is called by kubectl or oc.
+// calledAs returns what the user typed: a plugin is run by kubectl or oc.
 func calledAs(program string) string {
 	switch name := filepath.Base(program); {
 	case strings.HasPrefix(name, "kubectl-"):
@@ -50,7 +50,7 @@ func calledAs(program string) string {
 // run runs one command line.
 func run(ctx context.Context, environment *environment, arguments []string) int {
 	root := newRootCommand(environment)
-	root.SetArgs(append([]string{}, arguments...)) // With nil, cobra would take the process's own.
+	root.SetArgs(append([]string{}, arguments...)) // With nil, cobra would use those of the process.
 	err := root.ExecuteContext(ctx)
 	if failed := environment.output.failure(); failed != nil {
 		err = failed
@@ -70,11 +70,11 @@ func run(ctx context.Context, environment *environment, arguments []string) int 
 func newRootCommand(environment *environment) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "odh",
-		Short: "MPI training jobs on Kubernetes and OpenShift AI",
-		Long: `odh creates, watches and explains training jobs over MPI: TrainJobs, which are made
+		Short: "Run MPI training jobs on Kubernetes and OpenShift AI",
+		Long: `odh creates, watches and diagnoses MPI training jobs: TrainJobs, which are created
 from a runtime, and MPIJobs.
 
-Settings of kubectl hold here too: the kubeconfig, its context and its namespace.`,
+odh uses your kubectl configuration (kubeconfig, context, namespace).`,
 		Example: `  odh trainjob create hello --runtime mpi-openmpi-cpu --image IMAGE --follow -- python train.py
   odh training list
   odh diagnose hello`,
@@ -106,8 +106,8 @@ Settings of kubectl hold here too: the kubeconfig, its context and its namespace
 	return root
 }
 
-// checkArguments gives wrong numbers of arguments, and unknown commands, the form
-// of every other error.
+// checkArguments reports wrong numbers of arguments and unknown commands in the same
+// format as every other error.
 func checkArguments(command *cobra.Command) {
 	if check := command.Args; check != nil {
 		command.Args = func(command *cobra.Command, arguments []string) error {
@@ -129,7 +129,7 @@ func checkArguments(command *cobra.Command) {
 	}
 }
 
-// group is a command that only holds others.
+// group turns a command into one that only has subcommands.
 func group(command *cobra.Command) *cobra.Command {
 	command.Args, command.SuggestionsMinimumDistance = cobra.NoArgs, 2
 	command.RunE = func(command *cobra.Command, _ []string) error { return command.Help() }

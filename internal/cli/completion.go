@@ -16,19 +16,19 @@ import (
 	"github.com/trireme-mpi/trireme/api/v2alpha1"
 )
 
-// completionPatience is how long a shell may wait for names.
+// completionPatience is the timeout for completions.
 const completionPatience = 2 * time.Second
 
-// How many names a command takes.
+// Maximum number of names that a command accepts.
 const (
 	one  = 1
 	many = 1 << 20
 )
 
-// completion is a function by which cobra asks for names.
+// completion is a completion function of cobra.
 type completion = func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective)
 
-// completeNames offers the jobs of a kind.
+// completeNames completes the jobs of a kind.
 func (environment *environment) completeNames(kind *kind, atMost int) completion {
 	return func(command *cobra.Command, given []string, begun string) ([]string, cobra.ShellCompDirective) {
 		if len(given) >= atMost {
@@ -39,7 +39,7 @@ func (environment *environment) completeNames(kind *kind, atMost int) completion
 	}
 }
 
-// completeJobs offers the jobs of both kinds, as KIND/NAME.
+// completeJobs completes the jobs of both kinds, as KIND/NAME and NAME.
 func (environment *environment) completeJobs(command *cobra.Command, given []string, begun string) ([]string, cobra.ShellCompDirective) {
 	if len(given) > 0 {
 		return nil, cobra.ShellCompDirectiveNoFileComp
@@ -53,7 +53,7 @@ func (environment *environment) completeJobs(command *cobra.Command, given []str
 	return beginningWith(offers, begun), cobra.ShellCompDirectiveNoFileComp
 }
 
-// completeRuntimes offers the runtimes of both scopes.
+// completeRuntimes completes the runtimes of both scopes.
 func (environment *environment) completeRuntimes(command *cobra.Command, _ []string, begun string) ([]string, cobra.ShellCompDirective) {
 	names := environment.namesOf(command.Context(), v2alpha1.GroupVersion.WithKind(string(v2alpha1.RuntimeKindCluster)))
 	names = append(names, environment.namesOf(command.Context(), v2alpha1.GroupVersion.WithKind(string(v2alpha1.RuntimeKindNamespaced)))...)
@@ -77,8 +77,8 @@ func (environment *environment) contextNames() []string {
 	return names
 }
 
-// namesOf asks the cluster for nothing but names. What goes wrong is not told: the
-// shell would print it into the line that somebody is writing.
+// namesOf lists the names of a kind. It ignores errors, because the shell would print
+// them into the line that the user is typing.
 func (environment *environment) namesOf(ctx context.Context, kind schema.GroupVersionKind) (names []string) {
 	ctx, stop := context.WithTimeout(ctx, completionPatience)
 	defer stop()

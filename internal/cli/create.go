@@ -22,20 +22,20 @@ import (
 	"github.com/trireme-mpi/trireme/internal/kube/jobview"
 )
 
-// Ways to try a creation out.
+// Values of --dry-run.
 const (
 	dryRunNone   = "none"
 	dryRunClient = "client"
 	dryRunServer = "server"
 )
 
-// checkDryRun refuses other words: what was meant as a trial must not be done.
+// checkDryRun refuses unknown values, so that a mistyped dry run changes nothing.
 func checkDryRun(command *cobra.Command, word string) error {
 	switch word {
 	case dryRunNone, dryRunClient, dryRunServer:
 		return nil
 	default:
-		return usageFailure(command, fmt.Sprintf("--dry-run %q: there are none, client and server", word))
+		return usageFailure(command, fmt.Sprintf("--dry-run must be none, client or server, not %q", word))
 	}
 }
 
@@ -57,11 +57,18 @@ type creator struct {
 
 func newCreateCommand(environment *environment, kind *kind) *cobra.Command {
 	creator := &creator{environment: environment, kind: kind, print: genericclioptions.NewPrintFlags("created").WithTypeSetter(scheme())}
+	article, flags := "a", "--runtime mpi-openmpi-cpu --image IMAGE --nodes 2"
+	if kind == mpiJobs {
+		article, flags = "an", "--image IMAGE --workers 2"
+	}
 	command := &cobra.Command{
-		Long: fmt.Sprintf("Create a %s from a file, from standard input, or from flags. Nothing is created unless all of it is right.", kind.Kind),
+		Long: fmt.Sprintf("Create %s %s from a file, from standard input, or from flags. All fields are checked before anything is created.", article, kind.Kind),
+		Example: fmt.Sprintf(`  odh %[1]s create -f job.yaml --wait
+  odh %[1]s create hello %[2]s --follow -- python train.py
+  odh %[1]s create hello %[2]s --dry-run=client -o yaml -- python train.py`, kind.Command, flags),
 		Args: func(command *cobra.Command, arguments []string) error {
 			if len(beforeDashes(command, arguments)) > 1 {
-				return fmt.Errorf("one NAME at most; a command of more words stands behind --")
+				return fmt.Errorf("at most one NAME is allowed; put the command after --")
 			}
 			return nil
 		},
@@ -74,21 +81,21 @@ func newCreateCommand(environment *environment, kind *kind) *cobra.Command {
 	set.SetNormalizeFunc(nameFlag(kind))
 	creator.flags.add(set, kind)
 	creator.print.AddFlags(command)
-	set.StringVarP(&creator.file, "filename", "f", "", "file with the job, or - for standard input (also --from-file)")
-	set.BoolVar(&creator.fromStdin, "from-stdin", false, "the same as -f -")
-	set.StringVar(&creator.dryRun, "dry-run", dryRunNone, "client only prints what would be sent, server has the cluster judge it; nothing is stored")
+	set.StringVarP(&creator.file, "filename", "f", "", "File that contains the job, or - for standard input (also --from-file)")
+	set.BoolVar(&creator.fromStdin, "from-stdin", false, "Read the job from standard input; same as -f -")
+	set.StringVar(&creator.dryRun, "dry-run", dryRunNone, "One of none, client, server: client only prints the job, server also validates it in the cluster")
 	set.Lookup("dry-run").NoOptDefVal = dryRunClient
-	set.StringVar(&creator.fieldManager, "field-manager", "odh", "who is written down as the author of the fields")
-	set.BoolVar(&creator.wait, "wait", false, "wait until the job has ended; exit code 6 if it fails")
-	set.BoolVar(&creator.follow, "follow", false, "show how the job comes up, and then its output, until it has ended; Ctrl-C leaves it running")
-	set.DurationVar(&creator.timeout, "timeout", 0, "how long --wait and --follow wait at most, such as 30m; 0 is for ever")
+	set.StringVar(&creator.fieldManager, "field-manager", "odh", "Name of the field manager")
+	set.BoolVar(&creator.wait, "wait", false, "Wait until the job has finished; exit with code 6 if it fails")
+	set.BoolVar(&creator.follow, "follow", false, "Show the progress of the job and then its output, until it has finished; Ctrl-C leaves the job running")
+	set.DurationVar(&creator.timeout, "timeout", 0, "Maximum time that --wait and --follow wait, such as 30m; 0 means no limit")
 	if kind == trainJobs {
 		_ = command.RegisterFlagCompletionFunc("runtime", environment.completeRuntimes)
 	}
 	return command
 }
 
-// beforeDashes are the arguments that do not belong to the job's command.
+// beforeDashes returns the arguments before --, where the job's command starts.
 func beforeDashes(command *cobra.Command, arguments []string) []string {
 	if dash := command.ArgsLenAtDash(); dash >= 0 {
 		return arguments[:dash]
@@ -112,7 +119,7 @@ func (creator *creator) run(command *cobra.Command, arguments []string) error {
 	}
 	if creator.dryRun == dryRunClient {
 		if creator.namesResources(object) {
-			creator.say("Resources that no flag names are those of the runtime; --dry-run=server shows them.")
+			creator.say("Resources that are not set by a flag come from the runtime; use --dry-run=server to see them.")
 		}
 		err = creator.judge(object, creator.kind)
 	} else {
@@ -127,7 +134,7 @@ func (creator *creator) run(command *cobra.Command, arguments []string) error {
 	return creator.accompany(ctx, object)
 }
 
-// read is the job that is asked for, from a file or from flags.
+// read returns the job to create, from a file or from flags.
 func (creator *creator) read(command *cobra.Command, names, words []string) (*unstructured.Unstructured, error) {
 	if err := checkDryRun(command, creator.dryRun); err != nil {
 		return nil, err
@@ -154,7 +161,7 @@ func (creator *creator) read(command *cobra.Command, names, words []string) (*un
 		return asUnstructured(object, creator.kind)
 	}
 	if described := changed(command, creator.kind); len(described) > 0 || len(words) > 0 {
-		return nil, usageFailure(command, fmt.Sprintf("the job is in %s; it cannot be described by flags as well: %s", creator.file, strings.Join(append(described, words...), " ")))
+		return nil, usageFailure(command, fmt.Sprintf("the job comes from %s and cannot also be set by flags: %s", creator.file, strings.Join(append(described, words...), " ")))
 	}
 	object, err := creator.manifest(creator.file, creator.kind)
 	if err == nil && name != "" {
@@ -164,7 +171,7 @@ func (creator *creator) read(command *cobra.Command, names, words []string) (*un
 	return object, err
 }
 
-// changed are the flags that describe a job, of those that were given.
+// changed returns the flags on the command line that describe a job.
 func changed(command *cobra.Command, kind *kind) (given []string) {
 	describing := (&cobra.Command{}).Flags()
 	(&jobFlags{}).add(describing, kind)
@@ -176,8 +183,8 @@ func changed(command *cobra.Command, kind *kind) (given []string) {
 	return given
 }
 
-// place puts the job into its namespace, as kubectl does: a namespace that is asked
-// for must be that of the file.
+// place sets the namespace of the job, as kubectl does: --namespace must match the
+// namespace in the file.
 func (creator *creator) place(object *unstructured.Unstructured) error {
 	namespace, enforced, err := creator.config.ToRawKubeConfigLoader().Namespace()
 	if err != nil {
@@ -187,7 +194,7 @@ func (creator *creator) place(object *unstructured.Unstructured) error {
 		return noCluster(err)
 	}
 	if written := object.GetNamespace(); written != "" && enforced && written != namespace {
-		return inputFailure(fmt.Sprintf("the job belongs to namespace %q, and --namespace says %q", written, namespace))
+		return inputFailure(fmt.Sprintf("the namespace of the job, %q, does not match --namespace %q", written, namespace))
 	}
 	if object.GetNamespace() == "" {
 		object.SetNamespace(namespace)
@@ -195,7 +202,7 @@ func (creator *creator) place(object *unstructured.Unstructured) error {
 	return nil
 }
 
-// send creates the job, or has the cluster say what would come of it.
+// send creates the job, or submits it as a server dry run.
 func (creator *creator) send(ctx context.Context, object *unstructured.Unstructured) error {
 	to, err := creator.client()
 	if err != nil {
@@ -211,7 +218,7 @@ func (creator *creator) send(ctx context.Context, object *unstructured.Unstructu
 	if creator.dryRun == dryRunServer {
 		options = append(options, client.DryRunAll)
 	}
-	// Every field was known here. One that the cluster does not know would be lost.
+	// Strict: a field that the cluster does not know would be dropped silently.
 	err = client.WithFieldValidation(to, metav1.FieldValidationStrict).Create(ctx, object, options...)
 	if apierrors.IsBadRequest(err) && strings.Contains(err.Error(), "unknown field") {
 		return olderServer(creator.kind, err)
@@ -219,16 +226,16 @@ func (creator *creator) send(ctx context.Context, object *unstructured.Unstructu
 	return err
 }
 
-// olderServer is a cluster that does not know a field that we do.
+// olderServer reports a cluster that does not know a field of the job.
 func olderServer(kind *kind, err error) *failure {
 	refused := notServed(err.Error())
-	refused.message = fmt.Sprintf("the cluster serves an older %s, without fields that this job uses; nothing was created", kind.Kind)
+	refused.message = fmt.Sprintf("the cluster serves an older version of %s that lacks fields of this job; nothing was created", kind.Kind)
 	refused.reason = "ServerTooOld"
 	return refused
 }
 
-// resolveRuntime finds which runtime a bare name on the command line means: the
-// namespace's own comes first.
+// resolveRuntime finds the kind of a runtime given by name only: a runtime of the
+// namespace takes precedence.
 func (creator *creator) resolveRuntime(ctx context.Context, from client.Reader, object *unstructured.Unstructured) error {
 	if creator.kind != trainJobs || creator.file != "" || strings.Contains(creator.flags.runtime, "/") {
 		return nil
@@ -244,14 +251,14 @@ func (creator *creator) resolveRuntime(ctx context.Context, from client.Reader, 
 	return err
 }
 
-// namesResources tells whether flags name resources of a TrainJob's workers.
+// namesResources reports whether flags set resources of a TrainJob's workers.
 func (creator *creator) namesResources(object *unstructured.Unstructured) bool {
 	_, found, _ := unstructured.NestedMap(object.Object, "spec", "trainer", "resourcesPerNode")
 	return found && creator.kind == trainJobs && creator.file == ""
 }
 
-// completeResources takes the resources that no flag names from the runtime: a job's
-// resources replace all of the runtime's, and --cpu must not drop the GPUs.
+// completeResources adds the runtime's resources that no flag sets. The resources of
+// a job replace all of the runtime's, and --cpu must not drop the GPUs.
 func (creator *creator) completeResources(ctx context.Context, from client.Reader, object *unstructured.Unstructured) error {
 	if !creator.namesResources(object) {
 		return nil
@@ -263,9 +270,9 @@ func (creator *creator) completeResources(ctx context.Context, from client.Reade
 	spec, err := jobview.RuntimeOf(ctx, from, &trainJob)
 	switch {
 	case errors.Is(err, jobview.ErrNoRuntime):
-		return nil // Admission says so.
+		return nil // Admission reports it.
 	case apierrors.IsForbidden(err):
-		creator.say("Warning: you may not read runtime %s, so workers get only the resources that flags name.", trainJob.Spec.RuntimeRef.Name)
+		creator.say("Warning: you have no permission to read runtime %s, so workers get only the resources set by flags.", trainJob.Spec.RuntimeRef.Name)
 		return nil
 	case err != nil:
 		return err
@@ -291,7 +298,7 @@ func (creator *creator) printer() (printers.ResourcePrinter, error) {
 	return creator.print.ToPrinter()
 }
 
-// accompany stays with the job, if that is asked for.
+// accompany implements --wait and --follow.
 func (creator *creator) accompany(ctx context.Context, object *unstructured.Unstructured) error {
 	if !creator.wait && !creator.follow {
 		return nil
@@ -302,7 +309,7 @@ func (creator *creator) accompany(ctx context.Context, object *unstructured.Unst
 	if creator.follow {
 		err = creator.watchRun(ctx, creator.kind, object.GetNamespace(), object.GetName())
 	} else {
-		// The job was printed, maybe for a program to read; how it ended is talk.
+		// stdout has the created job, which a program may parse, so the result goes to stderr.
 		err = creator.awaitEnd(ctx, creator.ErrOut, creator.kind, object.GetNamespace(), object.GetName())
 	}
 	if errors.Is(err, context.Canceled) {
@@ -312,11 +319,11 @@ func (creator *creator) accompany(ctx context.Context, object *unstructured.Unst
 	return err
 }
 
-// detach says how to come back to a job that goes on.
+// detach prints how to get back to a job that is still running.
 func (creator *creator) detach(namespace, name string) {
 	at := fmt.Sprintf("%s %s %%s %s -n %s", creator.calledAs, creator.kind.Command, name, namespace)
-	creator.say("\nDetached. %s/%s goes on.", creator.kind.Command, name)
-	creator.say("  Its output again:  "+at+" --follow", "logs")
-	creator.say("  How it stands:     "+at, "describe")
-	creator.say("  End it:            "+at, "delete")
+	creator.say("\nDetached. %s/%s is still running.", creator.kind.Command, name)
+	creator.say("  Follow its output:  "+at+" --follow", "logs")
+	creator.say("  Show its status:    "+at, "describe")
+	creator.say("  Delete it:          "+at, "delete")
 }

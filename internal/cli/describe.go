@@ -14,14 +14,14 @@ import (
 	"github.com/trireme-mpi/trireme/internal/kube/jobview"
 )
 
-// surroundings of a job are what else describe shows. What may not be read is left
-// out.
+// surroundings are the objects besides the job that describe shows. Objects that may
+// not be read are left out.
 type surroundings struct {
-	// made is nil if the job's runtime is not there.
+	// made is nil if the job's runtime does not exist.
 	made   *job.Job
 	pods   []corev1.Pod
 	events []corev1.Event
-	// noPods and noEvents: they may not be read.
+	// noPods and noEvents: pods or events may not be read.
 	noPods, noEvents bool
 }
 
@@ -33,6 +33,8 @@ func newDescribeCommand(environment *environment, kind *kind) *cobra.Command {
 	var output string
 	var watching bool
 	command := &cobra.Command{
+		Example: fmt.Sprintf(`  odh %[1]s describe hello
+  odh %[1]s describe hello --watch`, kind.Command),
 		Args: cobra.ExactArgs(1), ValidArgsFunction: environment.completeNames(kind, one),
 		RunE: func(command *cobra.Command, arguments []string) error {
 			namespace, err := environment.namespace()
@@ -49,7 +51,7 @@ func newDescribeCommand(environment *environment, kind *kind) *cobra.Command {
 			case "json", "yaml":
 				show = func(_ context.Context, _ client.Reader, seen *view) error { return environment.printJob(seen, output) }
 			default:
-				return usageFailure(command, fmt.Sprintf("--output %q: there are json and yaml", output))
+				return usageFailure(command, fmt.Sprintf("--output must be json or yaml, not %q", output))
 			}
 			if watching {
 				return environment.describeChanges(command.Context(), from, kind, namespace, arguments[0], output, show)
@@ -61,13 +63,13 @@ func newDescribeCommand(environment *environment, kind *kind) *cobra.Command {
 			return show(command.Context(), from, seen)
 		},
 	}
-	command.Flags().StringVarP(&output, "output", "o", "", "json or yaml")
-	command.Flags().BoolVarP(&watching, "watch", "w", false, "show it again whenever it changes, until it has ended")
+	command.Flags().StringVarP(&output, "output", "o", "", "Output format: json or yaml")
+	command.Flags().BoolVarP(&watching, "watch", "w", false, "Show the job again whenever it changes, until it has finished")
 	return command
 }
 
-// describeChanges shows a job whenever it changes, over what was there before where
-// the terminal can do that.
+// describeChanges shows a job whenever it changes, in place if the terminal can do
+// that.
 func (environment *environment) describeChanges(ctx context.Context, from client.WithWatch, kind *kind, namespace, name, output string,
 	show func(context.Context, client.Reader, *view) error) error {
 	first := true
@@ -101,17 +103,18 @@ func (environment *environment) showDescription(ctx context.Context, from client
 	return nil
 }
 
-// look reads what is around a job. What cannot be read is said, and the rest shown.
+// look reads the surroundings of a job. It warns of what cannot be read and returns
+// the rest.
 func (environment *environment) look(ctx context.Context, from client.Reader, seen *view) *surroundings {
 	around := &surroundings{}
 	var err error
 	if around.made, err = seen.Model(ctx, from); err != nil {
-		environment.say("Warning: what the job asks for is not known: %s", explain(err, environment.calledAs).message)
+		environment.say("Warning: cannot determine the resources of the job: %s", explain(err, environment.calledAs).message)
 	}
 	var pods corev1.PodList
 	if err := from.List(ctx, &pods, client.InNamespace(seen.GetNamespace()), client.MatchingLabels(plan.Selector(seen.Identity()))); err != nil {
 		around.noPods = true
-		environment.say("Warning: the job's pods are not known: %s", explain(err, environment.calledAs).message)
+		environment.say("Warning: cannot list the pods of the job: %s", explain(err, environment.calledAs).message)
 	}
 	around.pods = pods.Items
 	names := map[string]bool{}
@@ -121,7 +124,7 @@ func (environment *environment) look(ctx context.Context, from client.Reader, se
 	around.events, err = jobview.Events(ctx, from, seen, names)
 	if err != nil {
 		around.noEvents = true
-		environment.say("Warning: the job's events are not known: %s", explain(err, environment.calledAs).message)
+		environment.say("Warning: cannot list the events of the job: %s", explain(err, environment.calledAs).message)
 	}
 	return around
 }

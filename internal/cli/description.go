@@ -17,7 +17,7 @@ import (
 	"github.com/trireme-mpi/trireme/internal/kube/jobview"
 )
 
-// description is a job in words, section by section.
+// description prints a job for people, section by section.
 type description struct {
 	to       io.Writer
 	terminal terminal
@@ -30,7 +30,7 @@ func (description *description) print(seen *view, around *surroundings) {
 	description.failure(seen)
 	description.section("Timeline")
 	if len(seen.Timeline) == 0 {
-		description.line(2, "The operator has not looked at the job yet")
+		description.line(2, "Waiting for the operator to process the job")
 	}
 	printTimeline(description.to, seen, "  ")
 	description.pods(seen, around)
@@ -42,7 +42,7 @@ func (description *description) section(title string) {
 	fmt.Fprintf(description.to, "\n%s\n", description.terminal.paint(bold, title+":"))
 }
 
-// line prints a text behind an indent, on as many lines as it takes.
+// line prints a text with an indent, wrapped to the terminal.
 func (description *description) line(indent int, text string) {
 	for _, line := range description.terminal.wrap(text, indent) {
 		fmt.Fprintf(description.to, "%s%s\n", strings.Repeat(" ", indent), line)
@@ -88,7 +88,7 @@ func (description *description) head(seen *view, around *surroundings) {
 	description.field("Queue", seen.GetLabels()[training.LabelQueue])
 }
 
-// runtimeOf is the runtime of a job and, once the operator has stored it, the beginning
+// runtimeOf returns the runtime of a job and, once the operator has stored it, the start
 // of its digest: jobs with the same digest run with the same runtime.
 func runtimeOf(trainJob *v2alpha1.TrainJob) string {
 	text := fmt.Sprintf("%s %s", trainJob.Spec.RuntimeRef.Kind, trainJob.Spec.RuntimeRef.Name)
@@ -98,7 +98,7 @@ func runtimeOf(trainJob *v2alpha1.TrainJob) string {
 	return text
 }
 
-// restarts is how often a job was restarted and why, empty if it never was.
+// restarts returns how often a job was restarted and why, or "" if it never was.
 func restarts(seen *view, made *job.Job) string {
 	restart := seen.Restart
 	if restart == nil {
@@ -118,7 +118,7 @@ func restarts(seen *view, made *job.Job) string {
 	return text
 }
 
-// state is how a job stands, on one line.
+// state returns the state of a job with its run time and ready workers.
 func (description *description) state(seen *view) string {
 	state := seen.State()
 	text := description.terminal.paint(stateColour(state), state)
@@ -154,7 +154,7 @@ func (description *description) failure(seen *view) {
 			description.line(2, "Process: "+named)
 		}
 		if len(process.LastLines) > 0 {
-			description.line(2, "Last lines of the program:")
+			description.line(2, "Last lines of output:")
 		}
 		for _, line := range process.LastLines {
 			description.line(4, line)
@@ -163,7 +163,7 @@ func (description *description) failure(seen *view) {
 	description.line(2, fmt.Sprintf("More: %s diagnose %s -n %s", description.calledAs, seen.Named(), seen.GetNamespace()))
 }
 
-// processName is which process failed, and how it ended, as far as that is known.
+// processName returns which process failed and how, as far as that is known.
 func processName(process *training.FailedProcess) string {
 	var parts []string
 	if process.Rank != nil {
@@ -198,7 +198,7 @@ func (description *description) pods(seen *view, around *surroundings) {
 	}
 	leafOf := func(label string, pod *training.PodStatus) leaf {
 		phase := pod.Phase
-		// Of a pod that was removed after the job's end, the status has the last that was known.
+		// The status keeps the last known phase of pods that were deleted after the job finished.
 		if seen.Finished() && phase == string(corev1.PodRunning) && !around.noPods && !around.has(pod.Name) {
 			phase = "Removed"
 		}
@@ -241,7 +241,7 @@ func (description *description) tree(root string, leaves []leaf) {
 	_ = table.Flush()
 }
 
-// resources are what the job asks for, and what its pods on nodes have.
+// resources shows what the job requests, and what is allocated to its pods on nodes.
 func (description *description) resources(around *surroundings) {
 	if around.made == nil {
 		return
@@ -255,7 +255,7 @@ func (description *description) resources(around *surroundings) {
 	}
 	description.section("Resources")
 	table := tabwriter.NewWriter(description.to, 0, 8, 3, ' ', 0)
-	fmt.Fprintf(table, "  \tasked\tgranted\n")
+	fmt.Fprintf(table, "  \trequested\tallocated\n")
 	names := slices.SortedFunc(maps.Keys(asked), func(one, other corev1.ResourceName) int { return strings.Compare(string(one), string(other)) })
 	for _, name := range names {
 		amount, has := asked[name], granted[name]
@@ -268,7 +268,7 @@ func (description *description) resources(around *surroundings) {
 	_ = table.Flush()
 }
 
-// add adds a number of equal lists to a sum.
+// add adds a list to a sum, as often as times says.
 func add(sum, list corev1.ResourceList, times int32) {
 	for name, quantity := range list {
 		total := sum[name]
@@ -279,23 +279,23 @@ func add(sum, list corev1.ResourceList, times int32) {
 	}
 }
 
-// shownEvents is how many events are shown; the oldest are left out.
+// shownEvents is the maximum number of events that are shown, the newest ones.
 const shownEvents = 20
 
 func (description *description) events(around *surroundings) {
 	description.section("Events")
 	events := around.events
 	if around.noEvents {
-		description.line(2, "Not known")
+		description.line(2, "Unknown")
 		return
 	}
 	if len(events) == 0 {
-		description.line(2, "None; Kubernetes keeps events for an hour")
+		description.line(2, "None (Kubernetes keeps events for one hour)")
 		return
 	}
 	if left := len(events) - shownEvents; left > 0 {
 		events = events[left:]
-		description.line(2, fmt.Sprintf("(%d older ones are left out)", left))
+		description.line(2, fmt.Sprintf("(%d older events are not shown)", left))
 	}
 	for i := range events {
 		event := &events[i]

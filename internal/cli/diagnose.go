@@ -16,12 +16,16 @@ import (
 func newDiagnoseCommand(environment *environment, kind *kind) *cobra.Command {
 	var output, operatorNamespace string
 	command := &cobra.Command{
-		Use: "diagnose JOB", Short: "Find out what keeps a job from running, or why it failed",
-		Long: `Find out what keeps a job from running, or why it failed: what the operator knows, and what can be seen
-in the cluster now. The most likely cause comes first, each with what to do about it. What you may not
-read is not known, and the rest is looked at all the same.
+		Use: "diagnose JOB", Short: "Explain why a job is not running or has failed",
+		Long: `Explain why a job is not running or has failed. The command checks the status of the job and the current
+state of the cluster, and lists the causes, the most likely one first, each with a fix. What you have no
+permission to read is listed as not known.
 
-The exit code is 0 if nothing hinders the job or it has succeeded, 1 if something does, 6 if it failed.`,
+The exit code is 0 if there is no problem or the job has succeeded, 1 if there is a problem, 6 if the job
+has failed.`,
+		Example: `  odh diagnose hello
+  odh diagnose mpijob/hello -n team-a
+  odh diagnose hello -o json`,
 		Args: cobra.ExactArgs(1), ValidArgsFunction: environment.completeJobs,
 		RunE: func(command *cobra.Command, arguments []string) error {
 			if err := isDocument(command, output); err != nil {
@@ -46,20 +50,20 @@ The exit code is 0 if nothing hinders the job or it has succeeded, 1 if somethin
 	if kind != nil {
 		command.ValidArgsFunction = environment.completeNames(kind, one)
 	}
-	command.Flags().StringVarP(&output, "output", "o", "", "json or yaml")
-	command.Flags().StringVar(&operatorNamespace, "operator-namespace", preflight.DefaultOperatorNamespace, "namespace that the operator runs in")
+	command.Flags().StringVarP(&output, "output", "o", "", "Output format: json or yaml")
+	command.Flags().StringVar(&operatorNamespace, "operator-namespace", preflight.DefaultOperatorNamespace, "Namespace of the operator")
 	return command
 }
 
-// isDocument refuses output forms that there are not.
+// isDocument checks that the output format is json, yaml or none.
 func isDocument(command *cobra.Command, output string) error {
 	if output == "" || output == "json" || output == "yaml" {
 		return nil
 	}
-	return usageFailure(command, fmt.Sprintf("--output %q: there are json and yaml", output))
+	return usageFailure(command, fmt.Sprintf("--output must be json or yaml, not %q", output))
 }
 
-// findOf reads a job of a kind or, without one, of either.
+// findOf reads a job of a kind or, if kind is nil, of either kind.
 func (environment *environment) findOf(ctx context.Context, from client.Reader, kind *kind, namespace, name string) (*view, error) {
 	if kind == nil {
 		return environment.find(ctx, from, namespace, name)

@@ -9,7 +9,7 @@ import (
 	"github.com/trireme-mpi/trireme/internal/kube/preflight"
 )
 
-// findingsPrinter shows findings to people.
+// findingsPrinter prints findings for people.
 type findingsPrinter struct {
 	to       io.Writer
 	terminal terminal
@@ -28,7 +28,7 @@ func (printer *findingsPrinter) diagnosis(found *preflight.Diagnosis) {
 		case finding.Rank == preflight.NotKnown:
 			unknown = append(unknown, finding)
 		case finding.Rank == preflight.Note && finding.Cause == found.Explanation:
-			// It was said above.
+			// It is printed above.
 		case finding.Rank == preflight.Note:
 			notes = append(notes, finding)
 		default:
@@ -37,7 +37,7 @@ func (printer *findingsPrinter) diagnosis(found *preflight.Diagnosis) {
 	}
 	fmt.Fprintln(printer.to)
 	if len(ranked) == 0 {
-		fmt.Fprintln(printer.to, printer.terminal.paint(green, "Nothing was found that hinders the job."))
+		fmt.Fprintln(printer.to, printer.terminal.paint(green, "No problems found."))
 	}
 	for i, finding := range ranked {
 		if i > 0 {
@@ -46,12 +46,12 @@ func (printer *findingsPrinter) diagnosis(found *preflight.Diagnosis) {
 		printer.numbered(i+1, &finding)
 	}
 	printer.process(found.FailedProcess)
-	printer.brief("Worth knowing:", notes)
+	printer.brief("Notes:", notes)
 	printer.brief("Not known:", unknown)
 	printer.conditions(found.Conditions)
 }
 
-// process is the process that failed, and what it wrote last.
+// process prints the process that failed, and its last output.
 func (printer *findingsPrinter) process(failed *training.FailedProcess) {
 	if failed == nil {
 		return
@@ -60,26 +60,25 @@ func (printer *findingsPrinter) process(failed *training.FailedProcess) {
 		fmt.Fprintf(printer.to, "\n%s %s\n", printer.terminal.paint(bold, "Failed process:"), named)
 	}
 	if len(failed.LastLines) > 0 {
-		fmt.Fprintf(printer.to, "\n%s\n", printer.terminal.paint(bold, "Last lines of the program:"))
+		fmt.Fprintf(printer.to, "\n%s\n", printer.terminal.paint(bold, "Last lines of output:"))
 	}
 	for _, line := range failed.LastLines {
 		printer.lines(line, "  ")
 	}
 }
 
-// conditions are what the operator says, each on a line of its own.
+// conditions prints the conditions of the job, one per line.
 func (printer *findingsPrinter) conditions(told []preflight.Answered) {
 	if len(told) == 0 {
 		return
 	}
-	fmt.Fprintf(printer.to, "\n%s\n", printer.terminal.paint(bold, "The operator says:"))
+	fmt.Fprintf(printer.to, "\n%s\n", printer.terminal.paint(bold, "Conditions:"))
 	for _, each := range told {
 		text := fmt.Sprintf("%s is %s (%s): %s", each.Type, each.Status, each.Reason, each.Message)
 		fmt.Fprintf(printer.to, "  - %s\n", strings.Join(printer.terminal.wrap(text, 4), "\n    "))
 	}
 }
 
-// rankColour is the colour of a rank.
 func rankColour(rank preflight.Rank) colour {
 	switch rank {
 	case preflight.Cause, preflight.Certain:
@@ -91,7 +90,7 @@ func rankColour(rank preflight.Rank) colour {
 	}
 }
 
-// numbered is a finding with all that it says.
+// numbered prints a finding with all its details.
 func (printer *findingsPrinter) numbered(number int, finding *preflight.Finding) {
 	rank := "[" + finding.Rank.String() + "]"
 	title := printer.terminal.wrap(finding.Title, len(rank)+4)
@@ -113,7 +112,7 @@ func (printer *findingsPrinter) details(finding *preflight.Finding, indent strin
 	}
 }
 
-// asTyped writes our own commands as the user called us.
+// asTyped replaces odh in commands by the name that the user typed.
 func (printer *findingsPrinter) asTyped(fix string) string {
 	if rest, found := strings.CutPrefix(fix, "odh "); found {
 		return printer.calledAs + " " + rest
@@ -121,7 +120,7 @@ func (printer *findingsPrinter) asTyped(fix string) string {
 	return strings.ReplaceAll(fix, "see odh ", "see "+printer.calledAs+" ")
 }
 
-// brief shows findings that nothing must be done about.
+// brief prints findings that need no action.
 func (printer *findingsPrinter) brief(title string, findings []preflight.Finding) {
 	if len(findings) == 0 {
 		return
@@ -133,7 +132,7 @@ func (printer *findingsPrinter) brief(title string, findings []preflight.Finding
 	}
 }
 
-// lines shows a text behind an indent.
+// lines prints a text with an indent.
 func (printer *findingsPrinter) lines(text, indent string) {
 	if text == "" {
 		return

@@ -24,20 +24,20 @@ import (
 	"github.com/trireme-mpi/trireme/internal/kube/connection"
 )
 
-// environment is what all commands share.
+// environment holds what all commands share.
 type environment struct {
 	genericiooptions.IOStreams
-	// output is what Out prints to.
+	// output is the writer behind Out.
 	output *output
-	// calledAs is what a user types: odh, kubectl odh or oc odh.
+	// calledAs is what the user typed: odh, kubectl odh or oc odh.
 	calledAs string
 	config   *genericclioptions.ConfigFlags
 	clock    clock.PassiveClock
 	terminal terminal
 	warnings *warnings
-	// verbosity of Kubernetes' own libraries.
+	// verbosity is the log level of the Kubernetes libraries.
 	verbosity int
-	// cluster is what commands talk to instead of the configured one, in tests.
+	// cluster replaces the configured cluster in tests.
 	cluster client.WithWatch
 }
 
@@ -49,7 +49,7 @@ func newEnvironment(streams genericiooptions.IOStreams) *environment {
 		warnings: &warnings{to: streams.ErrOut},
 	}
 	environment.config.WithWrapConfigFn(func(config *rest.Config) *rest.Config {
-		// A person waits; the API server has its own limits.
+		// No client-side rate limit: the API server has its own.
 		config.QPS, config.Burst = -1, -1
 		config.WarningHandler = environment.warnings
 		return config
@@ -57,16 +57,16 @@ func newEnvironment(streams genericiooptions.IOStreams) *environment {
 	return environment
 }
 
-// shownFlags are those of kubectl's that help shows; the others work too.
+// shownFlags are the flags of kubectl that the help lists; the others work too.
 var shownFlags = []string{"kubeconfig", "context", "namespace", "as", "as-group", "request-timeout", "v"}
 
-// addFlags gives every command kubectl's own flags: kubeconfig, context, namespace,
+// addFlags adds the flags of kubectl to every command: kubeconfig, context, namespace,
 // impersonation.
 func (environment *environment) addFlags(root *cobra.Command) {
 	flags := root.PersistentFlags()
 	environment.config.AddFlags(flags)
-	flags.IntVarP(&environment.verbosity, "v", "v", 0, "show what is asked of the cluster: 6 the requests, 8 their content")
-	flags.BoolFunc("verbose", "the same as -v 6", func(string) error { environment.verbosity = 6; return nil })
+	flags.IntVarP(&environment.verbosity, "v", "v", 0, "Log level for requests to the cluster: 6 shows the requests, 8 also their content")
+	flags.BoolFunc("verbose", "Same as -v 6", func(string) error { environment.verbosity = 6; return nil })
 	flags.VisitAll(func(flag *pflag.Flag) { flag.Hidden = !slices.Contains(shownFlags, flag.Name) })
 	complete := func(name string, offer func(*cobra.Command) []string) {
 		utilruntime.Must(root.RegisterFlagCompletionFunc(name, func(command *cobra.Command, _ []string, begun string) ([]string, cobra.ShellCompDirective) {
@@ -77,7 +77,7 @@ func (environment *environment) addFlags(root *cobra.Command) {
 	complete("context", func(*cobra.Command) []string { return environment.contextNames() })
 }
 
-// namespace is the one that a command works in.
+// namespace returns the namespace that a command works in.
 func (environment *environment) namespace() (string, error) {
 	namespace, _, err := environment.config.ToRawKubeConfigLoader().Namespace()
 	if err != nil {
@@ -86,7 +86,7 @@ func (environment *environment) namespace() (string, error) {
 	return namespace, nil
 }
 
-// scope is a namespace, or "" for all of them.
+// scope returns the namespace, or "" for all namespaces.
 func (environment *environment) scope(all bool) (string, error) {
 	if all {
 		return "", nil
@@ -94,14 +94,14 @@ func (environment *environment) scope(all bool) (string, error) {
 	return environment.namespace()
 }
 
-// scheme knows every kind that the command line reads or writes.
+// scheme contains every kind that the command line reads or writes.
 var scheme = connection.Scheme
 
-// connection is the cluster that is meant. Without any configuration client-go would
-// try this machine, and its error would send people looking in the wrong place.
+// connection returns the configuration of the cluster. Without a kubeconfig, client-go
+// would try localhost and return a misleading error, so this is an error of its own.
 func (environment *environment) connection() (*rest.Config, error) {
 	if environment.verbosity == 0 {
-		// What goes wrong is told once, in our own form.
+		// Errors are printed once, in our own format.
 		klog.SetLogger(logr.Discard())
 	}
 	var level klog.Level
@@ -123,8 +123,8 @@ func (environment *environment) connection() (*rest.Config, error) {
 	return config, nil
 }
 
-// client reads and writes typed objects, and those of other kinds that a command
-// names.
+// client returns a client for typed objects, and for the other kinds that a command
+// needs.
 func (environment *environment) client(others ...schema.GroupVersionKind) (client.WithWatch, error) {
 	if environment.cluster != nil {
 		return environment.cluster, nil
@@ -136,7 +136,7 @@ func (environment *environment) client(others ...schema.GroupVersionKind) (clien
 	return connection.NewMaker(others...).Client(config, nil)
 }
 
-// core is for what the other client cannot do: logs.
+// core returns a client for logs, which the other client cannot read.
 func (environment *environment) core() (typedcorev1.CoreV1Interface, error) {
 	config, err := environment.connection()
 	if err != nil {
@@ -145,18 +145,18 @@ func (environment *environment) core() (typedcorev1.CoreV1Interface, error) {
 	return typedcorev1.NewForConfig(config)
 }
 
-// warningCode is HTTP's for a warning that has no code of its own.
+// warningCode is the HTTP warning code for miscellaneous persistent warnings.
 const warningCode = 299
 
-// warnings shows what the API server warns of, each only once.
+// warnings prints the warnings of the API server, each only once.
 type warnings struct {
-	// mutex: requests run side by side.
+	// mutex: requests run concurrently.
 	mutex sync.Mutex
 	to    interface{ Write([]byte) (int, error) }
 	shown map[string]bool
 }
 
-// HandleWarningHeader is called for each warning of an answer.
+// HandleWarningHeader is called for each warning in a response.
 func (warnings *warnings) HandleWarningHeader(code int, _ string, text string) {
 	warnings.mutex.Lock()
 	defer warnings.mutex.Unlock()
@@ -170,7 +170,7 @@ func (warnings *warnings) HandleWarningHeader(code int, _ string, text string) {
 	fmt.Fprintf(warnings.to, "Warning: %s\n", text)
 }
 
-// beginningWith are the offers that a shell can complete a word to.
+// beginningWith returns the candidates that start with what the user has typed.
 func beginningWith(offers []string, begun string) (fitting []string) {
 	for _, offer := range offers {
 		if strings.HasPrefix(offer, begun) {

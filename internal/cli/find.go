@@ -12,7 +12,6 @@ import (
 	"github.com/trireme-mpi/trireme/api/training"
 )
 
-// stateColour is the colour of a state.
 func stateColour(state string) colour {
 	switch state {
 	case string(training.PhaseSucceeded):
@@ -26,7 +25,7 @@ func stateColour(state string) colour {
 	}
 }
 
-// find reads a job that is written as NAME or KIND/NAME.
+// find reads a job given as NAME or KIND/NAME.
 func (environment *environment) find(ctx context.Context, reader client.Reader, namespace, written string) (*view, error) {
 	word, name, named := strings.Cut(written, "/")
 	if named {
@@ -43,15 +42,15 @@ func (environment *environment) find(ctx context.Context, reader client.Reader, 
 		}
 	}
 	return nil, &failure{code: exitNotFound, message: fmt.Sprintf("no job %q in namespace %q", written, namespace), reason: "NotFound",
-		suggestions: []string{"See what there is, in every namespace: " + environment.calledAs + " training list --all-namespaces"}}
+		suggestions: []string{"List the jobs of all namespaces: " + environment.calledAs + " training list --all-namespaces"}}
 }
 
-// kindNamed is the kind that a user means by a word.
+// kindNamed returns the kind with this command name, alias or resource name.
 func kindNamed(word string) (*kind, error) {
 	for _, kind := range kinds {
 		if strings.EqualFold(word, kind.Command) || slices.Contains(kind.Aliases, strings.ToLower(word)) || word == kind.Resource() {
 			return kind, nil
 		}
 	}
-	return nil, &failure{code: exitUsage, message: fmt.Sprintf("%q is no kind of job", word), reason: "Usage", suggestions: []string{"Write trainjob/NAME or mpijob/NAME"}}
+	return nil, &failure{code: exitUsage, message: fmt.Sprintf("unknown kind of job %q", word), reason: "Usage", suggestions: []string{"Use trainjob/NAME or mpijob/NAME"}}
 }

@@ -16,8 +16,8 @@ import (
 	"github.com/trireme-mpi/trireme/internal/kube/joblog"
 )
 
-// watchRun shows how a job comes up, then what it prints, and how it ended. What
-// the job prints goes to the output, all else to the person.
+// watchRun shows the progress of a job, then its output, and its result. The job's
+// output goes to stdout, everything else to stderr.
 func (environment *environment) watchRun(ctx context.Context, kind *kind, namespace, name string) error {
 	from, err := environment.client()
 	if err != nil {
@@ -63,8 +63,8 @@ func (environment *environment) watchRun(ctx context.Context, kind *kind, namesp
 	return nil
 }
 
-// liveView is the screen of a job that runs: steps that stay, and one line below
-// them that changes.
+// liveView shows a running job: the steps that it has reached, and below them one
+// status line that is updated in place.
 type liveView struct {
 	to       io.Writer
 	out      io.Writer
@@ -72,17 +72,17 @@ type liveView struct {
 	clock    clock.PassiveClock
 
 	mutex sync.Mutex
-	// steps that were shown, of the timeline.
+	// steps of the timeline that were shown.
 	steps map[training.TimelineStep]bool
-	// status is the line that can be printed over; said is the last one that was
-	// printed for good.
+	// status is the line that is updated in place; said is the last one printed where
+	// that is not possible.
 	status, said string
 	logging      bool
-	// restarts that were shown.
+	// restarts is the number of restarts that were shown.
 	restarts int32
 }
 
-// show brings the screen up to date with the job.
+// show updates the screen.
 func (screen *liveView) show(seen *view) {
 	screen.mutex.Lock()
 	defer screen.mutex.Unlock()
@@ -97,8 +97,8 @@ func (screen *liveView) show(seen *view) {
 	screen.draw()
 }
 
-// showSteps prints the steps that are new. They may come to be known out of order;
-// those that are no longer there will be reached again, as by a job that was suspended.
+// showSteps prints the new steps. They may arrive out of order. A step that is missing
+// now, as after a suspension, is shown again when the job reaches it again.
 func (screen *liveView) showSteps(seen *view) {
 	reached := map[training.TimelineStep]bool{}
 	for _, entry := range seen.Timeline {
@@ -110,7 +110,7 @@ func (screen *liveView) showSteps(seen *view) {
 	screen.steps = reached
 }
 
-// showRestart prints a restart that is new where there is no status line any more.
+// showRestart prints a new restart if there is no status line any more.
 func (screen *liveView) showRestart(seen *view) {
 	if seen.Restart == nil || seen.Restart.Count <= screen.restarts {
 		return
@@ -121,8 +121,7 @@ func (screen *liveView) showRestart(seen *view) {
 	}
 }
 
-// stepLine is a step that was reached, with the time that it took since the job was
-// submitted.
+// stepLine returns a step with the time since the job was submitted.
 func stepLine(seen *view, entry training.TimelineEntry) string {
 	return fmt.Sprintf("%6s  %s", seconds(entry.Time.Sub(seen.Submitted.Time)), entry.Step)
 }
@@ -154,7 +153,7 @@ func bar(workers string, length int) string {
 	return "[" + strings.Repeat("█", full) + strings.Repeat("·", length-full) + "]"
 }
 
-// fitted cuts a line to a width.
+// fitted truncates a line to a width.
 func fitted(line string, width int) string {
 	if runes := []rune(line); width > 1 && len(runes) >= width {
 		return string(runes[:width-2]) + "…"
@@ -162,7 +161,7 @@ func fitted(line string, width int) string {
 	return line
 }
 
-// draw shows the status: over itself where that is possible, else only when it has
+// draw shows the status: in place where that is possible, otherwise only if it has
 // changed.
 func (screen *liveView) draw() {
 	switch {
@@ -177,7 +176,7 @@ func (screen *liveView) draw() {
 	}
 }
 
-// wipe removes the line that can be printed over.
+// wipe clears the status line.
 func (screen *liveView) wipe() {
 	if screen.terminal.live && screen.status != "" && !screen.logging {
 		control(screen.to, "\r\x1b[K")
@@ -191,8 +190,8 @@ func (screen *liveView) clear() {
 	screen.status = ""
 }
 
-// printLog prints the job's output to its end. Why it cannot be read is said at
-// once, and not when the job has ended.
+// printLog prints the job's output to its end. If it cannot be read, the reason is
+// shown at once and not only when the job has finished.
 func (screen *liveView) printLog(ctx context.Context, lines iter.Seq2[joblog.Line, error]) {
 	for line, err := range lines {
 		var noPods *joblog.NoPodsError
@@ -201,14 +200,14 @@ func (screen *liveView) printLog(ctx context.Context, lines iter.Seq2[joblog.Lin
 			screen.printLine(line)
 			continue
 		case ctx.Err() == nil && !errors.As(err, &noPods):
-			screen.note(fmt.Sprintf("The job's output cannot be read: %v", err))
+			screen.note(fmt.Sprintf("Cannot read the output of the job: %v", err))
 		}
 		return
 	}
 }
 
-// printLine prints what the job has written. From then on there is no status line:
-// it would break the job's own lines.
+// printLine prints a line of the job. After the first one there is no status line,
+// which would break the lines of the job.
 func (screen *liveView) printLine(line joblog.Line) {
 	screen.mutex.Lock()
 	defer screen.mutex.Unlock()
@@ -221,7 +220,7 @@ func (screen *liveView) printLine(line joblog.Line) {
 	fmt.Fprint(screen.out, line.Text+end)
 }
 
-// note tells the person something besides the job's lines.
+// note prints a message between the lines of the job.
 func (screen *liveView) note(text string) {
 	screen.mutex.Lock()
 	defer screen.mutex.Unlock()
@@ -230,7 +229,7 @@ func (screen *liveView) note(text string) {
 	screen.draw()
 }
 
-// finish says how it ended, and when it reached which step.
+// finish prints the result of the job and its timeline.
 func (screen *liveView) finish(last *view) {
 	state := screen.terminal.paint(stateColour(last.State()), last.State())
 	fmt.Fprintf(screen.to, "\n%s %s", last.Named(), state)
@@ -241,13 +240,13 @@ func (screen *liveView) finish(last *view) {
 	printTimeline(screen.to, last, "  ")
 }
 
-// stepMeanings say what is measured, where the name of a step does not.
+// stepMeanings explain the steps whose names do not.
 var stepMeanings = map[training.TimelineStep]string{
 	training.StepWorkersReached: "the launcher has reached all workers",
 	training.StepFirstRankUp:    "mpirun has logged in to all workers",
 }
 
-// printTimeline shows when a job reached which step, and what each step took.
+// printTimeline prints when a job reached each step, and how long each step took.
 func printTimeline(to io.Writer, seen *view, indent string) {
 	before := seen.Submitted.Time
 	for _, entry := range seen.Timeline {

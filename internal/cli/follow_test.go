@@ -118,7 +118,7 @@ func TestOutputThatCannotBeRead(t *testing.T) {
 		err  error
 		want string
 	}{
-		"no rights":   {t.Context(), errors.New("pods is forbidden"), "a line\nThe job's output cannot be read: pods is forbidden\n"},
+		"no rights":   {t.Context(), errors.New("pods is forbidden"), "a line\nCannot read the output of the job: pods is forbidden\n"},
 		"no pods":     {t.Context(), &joblog.NoPodsError{}, "a line\n"},
 		"interrupted": {interrupted, context.Canceled, "a line\n"},
 	}

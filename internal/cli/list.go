@@ -24,7 +24,7 @@ import (
 // lister is `get` and `list`.
 type lister struct {
 	*environment
-	// kinds that are listed: one, or both.
+	// kinds to list: one or both.
 	kinds     []*kind
 	names     []string
 	print     *get.PrintFlags
@@ -41,11 +41,11 @@ type lister struct {
 	wide      bool
 	humanly   bool
 	outputFor string
-	// missing are the jobs that were named and are not there.
+	// missing are the errors of named jobs that do not exist.
 	missing []error
 }
 
-// newListCommand lists jobs of one kind or, without a kind, of both.
+// newListCommand lists jobs of one kind or, if only is nil, of both.
 func newListCommand(environment *environment, only *kind) *cobra.Command {
 	lister := &lister{environment: environment, kinds: kinds, print: get.NewGetPrintFlags()}
 	if only != nil {
@@ -60,28 +60,33 @@ func newListCommand(environment *environment, only *kind) *cobra.Command {
 			return lister.run(command.Context())
 		},
 	}
+	command.Example = `  odh training list --all-namespaces
+  odh training list --status Running -o wide`
 	if only != nil {
+		command.Example = fmt.Sprintf(`  odh %[1]s get
+  odh %[1]s get hello -o yaml
+  odh %[1]s get --status Running --watch`, only.Command)
 		command.ValidArgsFunction = environment.completeNames(only, many)
 	}
 	flags := command.Flags()
 	lister.print.AddFlags(command)
-	flags.BoolVarP(&lister.all, "all-namespaces", "A", false, "jobs of every namespace")
-	flags.StringVarP(&lister.selector, "selector", "l", "", "jobs with these labels, such as team=vision,env!=test")
-	flags.StringVar(&lister.state, "status", "", "jobs that stand so: "+strings.Join(jobview.States, ", "))
-	flags.BoolVarP(&lister.watch, "watch", "w", false, "go on, and show every change")
-	flags.Int64Var(&lister.pageSize, "chunk-size", 500, "jobs that are asked for at a time; 0 asks for all at once")
+	flags.BoolVarP(&lister.all, "all-namespaces", "A", false, "List jobs in all namespaces")
+	flags.StringVarP(&lister.selector, "selector", "l", "", "Only list jobs with these labels, such as team=vision,env!=test")
+	flags.StringVar(&lister.state, "status", "", "Only list jobs with this status ("+strings.Join(jobview.States, ", ")+")")
+	flags.BoolVarP(&lister.watch, "watch", "w", false, "After listing the jobs, watch for changes")
+	flags.Int64Var(&lister.pageSize, "chunk-size", 500, "Number of jobs to request at a time; 0 requests all at once")
 	return command
 }
 
 func (lister *lister) complete(command *cobra.Command) (err error) {
 	if lister.state != "" && !slices.ContainsFunc(jobview.States, func(state string) bool { return strings.EqualFold(state, lister.state) }) {
-		return usageFailure(command, fmt.Sprintf("--status %q: there are %s", lister.state, strings.Join(jobview.States, ", ")))
+		return usageFailure(command, fmt.Sprintf("--status must be one of %s, not %q", strings.Join(jobview.States, ", "), lister.state))
 	}
 	if lister.matching, err = labels.Parse(lister.selector); err != nil {
 		return usageFailure(command, fmt.Sprintf("--selector: %v", err))
 	}
 	if len(lister.names) > 0 && (lister.all || lister.selector != "") {
-		return usageFailure(command, "a job is named, so that --all-namespaces and --selector have no meaning")
+		return usageFailure(command, "--all-namespaces and --selector cannot be combined with job names")
 	}
 	if lister.namespace, err = lister.scope(lister.all); err != nil {
 		return err
@@ -136,7 +141,7 @@ func (lister *lister) run(ctx context.Context) error {
 	return lister.allOf(lister.missing, "found")
 }
 
-// lacks remembers a job that is not there; the others are shown nevertheless.
+// lacks records a job that does not exist; the others are still shown.
 func (lister *lister) lacks(err error) bool {
 	if !apierrors.IsNotFound(err) || lister.watch {
 		return false
@@ -156,7 +161,8 @@ func (lister *lister) nothing() string {
 	return fmt.Sprintf("No %s found in namespace %s.", what, lister.namespace)
 }
 
-// read gives all jobs in the order of kubectl, and the version of each kind's list.
+// read returns all jobs in the order of kubectl, and the resource version of each
+// kind's list.
 func (lister *lister) read(ctx context.Context) (jobs []*view, versions map[*kind]string, err error) {
 	versions = map[*kind]string{}
 	for _, kind := range lister.kinds {
@@ -196,8 +202,8 @@ func (lister *lister) read(ctx context.Context) (jobs []*view, versions map[*kin
 	return jobs, versions, nil
 }
 
-// pages hands every object of a list to see, a page at a time; the next page is on
-// its way while one is looked at. It returns the version of the list.
+// pages calls see with every object of a list. It requests the next page while it
+// processes one, and returns the resource version of the list.
 func (lister *lister) pages(ctx context.Context, newList func() client.ObjectList, see func(runtime.Object) error) (string, error) {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
@@ -238,7 +244,7 @@ func (lister *lister) wants(seen *view) bool {
 		(len(lister.names) == 0 || slices.Contains(lister.names, seen.GetName()))
 }
 
-// printObjects prints what the cluster has, unknown fields included.
+// printObjects prints objects as the cluster returns them, unknown fields included.
 func (lister *lister) printObjects(ctx context.Context, show func(runtime.Object, io.Writer) error) error {
 	found := &unstructured.UnstructuredList{}
 	found.SetAPIVersion("v1")
@@ -279,7 +285,7 @@ func (lister *lister) printObjects(ctx context.Context, show func(runtime.Object
 	return show(found, lister.Out)
 }
 
-// take keeps an object that is asked for.
+// take adds an object to the list if it has the wanted status.
 func (lister *lister) take(found *unstructured.UnstructuredList, kind *kind, object *unstructured.Unstructured) error {
 	if lister.state != "" {
 		typed := kind.NewObject()
@@ -299,7 +305,7 @@ func (lister *lister) printTable(ctx context.Context, show func(runtime.Object, 
 	return show(lister.table(ctx, jobs, lister.clock.Now()), lister.Out)
 }
 
-// table is jobs in kubectl's form of one.
+// table returns jobs as a table for kubectl's printers.
 func (lister *lister) table(ctx context.Context, jobs []*view, now time.Time) *metav1.Table {
 	both := len(lister.kinds) > 1
 	table := &metav1.Table{ColumnDefinitions: []metav1.TableColumnDefinition{column("Name", 0)}}
@@ -326,7 +332,7 @@ func (lister *lister) table(ctx context.Context, jobs []*view, now time.Time) *m
 	return table
 }
 
-// lasted is how long a job ran, as a cell.
+// lasted returns the run time of a job as a cell.
 func lasted(seen *view, now time.Time) string {
 	ran, known := seen.Ran(now)
 	if !known {

@@ -34,8 +34,8 @@ func (lister *lister) showChanges(ctx context.Context, printer printers.Resource
 	return err
 }
 
-// watchKind shows the changes of one kind. Where the cluster no longer knows the
-// version to go on from, every job is shown anew.
+// watchKind shows the changes of one kind. When the resource version has expired, it
+// shows every job again.
 func (lister *lister) watchKind(ctx context.Context, kind *kind, version string, screen *changing) error {
 	for {
 		source := &watcher{WithWatch: lister.client, list: kind.NewList(), options: client.ListOptions{Namespace: lister.namespace, LabelSelector: lister.matching}}
@@ -60,7 +60,7 @@ func (lister *lister) watchKind(ctx context.Context, kind *kind, version string,
 	}
 }
 
-// changing is a table that grows. Its columns keep their widths.
+// changing is a growing table with columns of constant width.
 type changing struct {
 	*lister
 	mutex   sync.Mutex

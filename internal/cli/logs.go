@@ -31,18 +31,18 @@ type logReader struct {
 	since                                time.Duration
 }
 
-// newLogsCommand shows what the pods of a job print.
+// newLogsCommand prints the logs of the pods of a job.
 func newLogsCommand(environment *environment, kind *kind) *cobra.Command {
 	reader := &logReader{environment: environment, kind: kind}
 	command := &cobra.Command{
-		Long: `Show what a job prints: its launcher, unless other pods are asked for.
+		Long: `Print the logs of a job, by default those of its launcher.
 
-Lines of several pods come in the order of their time. With --follow, pods that are
-started later, or anew, are read too, until the job has ended. Of pods that were
-started several times, the newest is shown; --previous shows the one before.
+Lines of several pods are merged by time. --follow also includes pods that start or
+restart later, until the job has finished. If a pod was started several times, the
+latest run is shown; --previous shows the run before.
 
---rank shows the lines of one MPI process. They can be told apart if the job has the
-annotation ` + training.AnnotationTagOutput + `: "true".`,
+--rank shows the lines of one MPI rank. The job must have been created with --tag-output
+or with the annotation ` + training.AnnotationTagOutput + `: "true".`,
 		Example: fmt.Sprintf(`  odh %[1]s logs hello
   odh %[1]s logs hello --follow --all
   odh %[1]s logs hello --worker 3 --tail 20
@@ -63,49 +63,49 @@ annotation ` + training.AnnotationTagOutput + `: "true".`,
 
 func (reader *logReader) addFlags(command *cobra.Command) {
 	flags := command.Flags()
-	flags.BoolVar(&reader.launcher, "launcher", false, "the launcher, which is what is shown without any flag")
-	flags.StringVar(&reader.worker, "worker", "", "one worker, by its number from 0; or launcher")
-	flags.BoolVar(&reader.all, "all", false, "launcher and workers, merged by time")
+	flags.BoolVar(&reader.launcher, "launcher", false, "Show the launcher (the default)")
+	flags.StringVar(&reader.worker, "worker", "", "Show one worker by its number, starting at 0; or launcher")
+	flags.BoolVar(&reader.all, "all", false, "Show the launcher and all workers, merged by time")
 	for _, alias := range []string{"aggregate", "all-workers"} {
-		flags.BoolVar(&reader.all, alias, false, "the same as --all")
+		flags.BoolVar(&reader.all, alias, false, "Same as --all")
 		flags.Lookup(alias).Hidden = true
 	}
-	flags.BoolVar(&reader.initializer, "initializer", false, "the pod that fetches model and dataset; with --all, that too")
-	flags.IntVar(&reader.rank, "rank", 0, "only the lines of one MPI process, where the output is tagged")
-	flags.StringVarP(&reader.container, "container", "c", "", "another container than the first")
-	flags.BoolVarP(&reader.follow, "follow", "f", false, "go on until the job has ended")
-	flags.Int64Var(&reader.tail, "tail", -1, "how many lines of each pod to begin with; -1 is all")
-	flags.DurationVar(&reader.since, "since", 0, "only what is newer, such as 10m")
-	flags.BoolVar(&reader.timestamps, "timestamps", false, "show when each line was written")
-	flags.BoolVarP(&reader.previous, "previous", "p", false, "what ran before: the container's last run, or the pod before the newest")
-	flags.BoolVar(&reader.prefix, "prefix", false, "say in front of each line which pod it is from; --all does so anyway")
+	flags.BoolVar(&reader.initializer, "initializer", false, "Show the pod that downloads the model and the dataset; with --all, in addition to the others")
+	flags.IntVar(&reader.rank, "rank", 0, "Only show the lines of this MPI rank; the output must be tagged")
+	flags.StringVarP(&reader.container, "container", "c", "", "Show this container instead of the first one")
+	flags.BoolVarP(&reader.follow, "follow", "f", false, "Stream the logs until the job has finished")
+	flags.Int64Var(&reader.tail, "tail", -1, "Number of recent lines to show of each pod; -1 shows all")
+	flags.DurationVar(&reader.since, "since", 0, "Only show lines newer than this duration, such as 10m")
+	flags.BoolVar(&reader.timestamps, "timestamps", false, "Show the time of each line")
+	flags.BoolVarP(&reader.previous, "previous", "p", false, "Show the previous run of the container, or the pod before the latest one")
+	flags.BoolVar(&reader.prefix, "prefix", false, "Prefix each line with its pod; --all does this by default")
 }
 
-// selection is what was asked for.
+// selection returns the pods and lines that the flags select.
 func (reader *logReader) selection(command *cobra.Command) (joblog.Selection, error) {
 	selection := joblog.Selection{Roles: []string{training.RoleLauncher}, Container: reader.container}
 	ranked := command.Flags().Changed("rank")
 	wrong := func(message string) (joblog.Selection, error) { return selection, usageFailure(command, message) }
 	if several(reader.launcher, reader.all, reader.worker != "") {
-		return wrong("--launcher, --worker and --all exclude each other")
+		return wrong("--launcher, --worker and --all are mutually exclusive")
 	}
 	switch {
 	case ranked && (reader.all || reader.initializer || reader.worker != "" && reader.worker != training.RoleLauncher):
-		return wrong("--rank is about what the launcher prints: all ranks print there")
+		return wrong("--rank only works with the log of the launcher, which has the lines of all ranks")
 	case ranked && reader.rank < 0:
-		return wrong(fmt.Sprintf("--rank %d: ranks are numbered from 0", reader.rank))
+		return wrong(fmt.Sprintf("--rank must be 0 or greater, not %d", reader.rank))
 	case reader.follow && reader.previous:
-		return wrong("--previous is what has ended, and cannot be followed")
+		return wrong("--follow and --previous are mutually exclusive: the previous run has finished")
 	case reader.tail < -1:
-		return wrong(fmt.Sprintf("--tail %d: it is a number of lines, or -1 for all", reader.tail))
+		return wrong(fmt.Sprintf("--tail must be a number of lines, or -1 for all lines, not %d", reader.tail))
 	case reader.since < 0:
-		return wrong(fmt.Sprintf("--since %s: it is how long ago, such as 10m", reader.since))
+		return wrong(fmt.Sprintf("--since must be a positive duration such as 10m, not %s", reader.since))
 	case reader.all:
 		selection.Roles = []string{training.RoleLauncher, training.RoleWorker}
 	case reader.worker != "" && reader.worker != training.RoleLauncher:
 		number, err := strconv.ParseInt(reader.worker, 10, 32)
 		if err != nil || number < 0 {
-			return wrong(fmt.Sprintf("--worker %q: it is a number from 0, or launcher", reader.worker))
+			return wrong(fmt.Sprintf("--worker must be a number, starting at 0, or launcher, not %q", reader.worker))
 		}
 		selection.Roles, selection.Worker = []string{training.RoleWorker}, new(int32(number))
 	}
@@ -120,7 +120,7 @@ func (reader *logReader) selection(command *cobra.Command) (joblog.Selection, er
 	return selection, nil
 }
 
-// several tells whether more than one of them is so.
+// several reports whether more than one fact is true.
 func several(facts ...bool) bool {
 	return len(slices.DeleteFunc(facts, func(fact bool) bool { return !fact })) > 1
 }
@@ -145,12 +145,12 @@ func (reader *logReader) run(ctx context.Context, selection joblog.Selection) er
 	if selection.Rank != nil {
 		selection.Tags = seen.Tags(ctx, from)
 		if reader.follow && seen.GetAnnotations()[training.AnnotationTagOutput] != "true" {
-			reader.say("%s does not ask for its output to be tagged (annotation %s); only what its command tags itself can be shown.", upperFirst(seen.Named()), training.AnnotationTagOutput)
+			reader.say("%s does not tag its output (annotation %s); only lines that its command tags itself can be shown.", upperFirst(seen.Named()), training.AnnotationTagOutput)
 		}
 	}
 	made := seen.Identity()
 	last := made.Worker.Replicas - 1
-	// How many workers there should be does not matter for what they have printed.
+	// Include the logs of workers beyond the current number of replicas.
 	made.Worker.Replicas = math.MaxInt32
 	show := newLogPrinter(reader.logs(), reader.terminal, reader.timestamps, reader.prefix || len(selection.Roles) > 1)
 	show.width = max(show.width, len(prefixOf(joblog.Line{Role: training.RoleWorker, Worker: max(last, 0)})))
@@ -160,7 +160,7 @@ func (reader *logReader) run(ctx context.Context, selection joblog.Selection) er
 	return reader.explainLogs(ctx, from, seen, selection, err)
 }
 
-// print shows the lines, and while it follows watches how the job stands.
+// print shows the lines and, with --follow, watches the job.
 func (reader *logReader) print(ctx context.Context, from client.WithWatch, seen *view, source joblog.Source, selection joblog.Selection, show *logPrinter) error {
 	options := joblog.Options{Follow: reader.follow, Previous: reader.previous, Notify: func(text string) { reader.say("%s", upperFirst(text)) }}
 	if reader.tail >= 0 {
@@ -195,8 +195,8 @@ func (reader *logReader) print(ctx context.Context, from client.WithWatch, seen 
 	return nil
 }
 
-// watchJob shows how a job stands until it has ended or is gone. That it cannot be
-// asked for a while changes nothing: its lines may still come.
+// watchJob passes each change of a job to see until the job has finished or is deleted.
+// It retries on errors, because lines may still arrive.
 func (reader *logReader) watchJob(ctx context.Context, from client.WithWatch, seen *view, see func(*view) (bool, error)) error {
 	for {
 		err := followJob(ctx, reader.kind, from, seen.GetNamespace(), seen.GetName(), see)
@@ -212,7 +212,7 @@ func (reader *logReader) watchJob(ctx context.Context, from client.WithWatch, se
 	}
 }
 
-// waitingWords says what a job waits for, as long as it has printed nothing.
+// waitingWords prints what a job waits for, until its first line is printed.
 type waitingWords struct {
 	*environment
 	show *logPrinter

@@ -13,7 +13,7 @@ import (
 	"github.com/trireme-mpi/trireme/internal/kube/joblog"
 )
 
-// explainLogs says why there is nothing to show.
+// explainLogs explains why there are no logs.
 func (reader *logReader) explainLogs(ctx context.Context, from client.Reader, seen *view, selection joblog.Selection, err error) error {
 	var none *joblog.NoPodsError
 	var waiting *joblog.NotStartedError
@@ -29,13 +29,13 @@ func (reader *logReader) explainLogs(ctx context.Context, from client.Reader, se
 		}
 		return reader.noPods(seen, selection, cleanPodPolicy(ctx, from, seen))
 	case errors.As(err, &waiting):
-		return &failure{code: exitNotFound, message: seen.Named() + " has printed nothing yet", reason: "NotStarted", details: waiting.Reasons,
-			suggestions: []string{"Wait for it: " + reader.again(seen, "logs") + " --follow", "See what it waits for: " + reader.again(seen, "diagnose")}}
+		return &failure{code: exitNotFound, message: seen.Named() + " has no logs yet", reason: "NotStarted", details: waiting.Reasons,
+			suggestions: []string{"Wait for its logs: " + reader.again(seen, "logs") + " --follow", "See why it is waiting: " + reader.again(seen, "diagnose")}}
 	case errors.As(err, &container):
-		return &failure{code: exitNotFound, message: err.Error(), reason: "NotFound", details: []string{fmt.Sprintf("There are %s", strings.Join(container.Known, ", "))}}
+		return &failure{code: exitNotFound, message: err.Error(), reason: "NotFound", details: []string{fmt.Sprintf("The containers are %s", strings.Join(container.Known, ", "))}}
 	case errors.As(err, &before):
-		return &failure{code: exitNotFound, message: fmt.Sprintf("nothing of %s ran before what runs now", seen.Named()), reason: "NotFound",
-			suggestions: []string{"See what runs now: " + reader.again(seen, "logs")}}
+		return &failure{code: exitNotFound, message: fmt.Sprintf("%s has no previous run", seen.Named()), reason: "NotFound",
+			suggestions: []string{"See the current logs: " + reader.again(seen, "logs")}}
 	case errors.As(err, &untagged):
 		return reader.untagged(seen, untagged)
 	default:
@@ -50,21 +50,21 @@ func (reader *logReader) again(seen *view, verb string) string {
 func (reader *logReader) untagged(seen *view, err *joblog.UntaggedError) *failure {
 	told := &failure{code: exitError, message: err.Error(), reason: "NotTagged", page: "cli.md"}
 	if seen.GetAnnotations()[training.AnnotationTagOutput] == "true" {
-		told.details = []string{"The job asks for tags, but its launcher's command starts mpirun in a way that the tags cannot be added to"}
+		told.details = []string{"The job requests tags, but they cannot be added because of how its command starts mpirun"}
 		told.suggestions = []string{"Add mpirun's own flag to the command: --tag-output for Open MPI, -prepend-rank for MPICH and Intel MPI"}
 		return told
 	}
 	told.suggestions = []string{
-		"Create the job with --tag-output, or with the annotation " + training.AnnotationTagOutput + `: "true"; a job that runs cannot change it`,
+		"Create the job with --tag-output, or with the annotation " + training.AnnotationTagOutput + `: "true"; a running job cannot be changed`,
 		"See the lines of all ranks: " + reader.again(seen, "logs"),
 	}
 	return told
 }
 
-// noPods says where the pods are.
+// noPods explains why there are no pods.
 func (reader *logReader) noPods(seen *view, selection joblog.Selection, policy training.CleanPodPolicy) *failure {
 	told := &failure{code: exitNotFound, page: "cli.md"}
-	describe := "See what is known of it: " + reader.again(seen, "describe")
+	describe := "See the status of the job: " + reader.again(seen, "describe")
 	switch {
 	case selection.Worker != nil && !hasWorker(seen, *selection.Worker):
 		told.message, told.reason = fmt.Sprintf("%s has no worker %d", seen.Named(), *selection.Worker), "NotFound"
@@ -72,7 +72,7 @@ func (reader *logReader) noPods(seen *view, selection joblog.Selection, policy t
 	case selection.Roles[0] == training.RoleInitializer && !hasInitializer(seen):
 		told.message, told.reason = seen.Named()+" has no initializer", "NotFound"
 	case seen.Finished():
-		told.message, told.reason = fmt.Sprintf("the pods of %s are gone, and what they printed with them", seen.Named()), "PodsGone"
+		told.message, told.reason = fmt.Sprintf("the pods of %s were deleted, and their logs with them", seen.Named()), "PodsGone"
 		told.details = []string{whyGone(policy)}
 		told.suggestions = append([]string{describe}, howToKeep(policy)...)
 	default:
@@ -93,27 +93,27 @@ func hasInitializer(seen *view) bool {
 	return isTrainJob && trainJob.Spec.Initializer != nil
 }
 
-// howToKeep says how the pods of the next job stay.
+// howToKeep suggests the cleanPodPolicy that keeps the pods of a later job.
 func howToKeep(policy training.CleanPodPolicy) []string {
 	switch policy {
 	case training.CleanPodPolicyAll:
-		return []string{"Have what ends by itself, as the launcher does, kept: cleanPodPolicy: Running"}
+		return []string{"Keep finished pods, such as the launcher, next time: cleanPodPolicy: Running"}
 	case training.CleanPodPolicyRunning:
-		return []string{"Have every pod kept: cleanPodPolicy: None"}
+		return []string{"Keep all pods next time: cleanPodPolicy: None"}
 	default:
 		return nil
 	}
 }
 
-// whyGone says why a job that has ended has no pods.
+// whyGone explains why a finished job has no pods.
 func whyGone(policy training.CleanPodPolicy) string {
 	switch policy {
 	case training.CleanPodPolicyAll:
-		return "cleanPodPolicy is All: every pod is deleted when the job has ended"
+		return "cleanPodPolicy is All: all pods are deleted when the job has finished"
 	case training.CleanPodPolicyNone:
-		return "cleanPodPolicy is None, so it was not the job's end: somebody deleted them, or their node is gone"
+		return "cleanPodPolicy is None, so the operator did not delete them: a user did, or their node was removed"
 	default:
-		return "cleanPodPolicy is Running: pods that still ran when the job ended, as workers do, were deleted"
+		return "cleanPodPolicy is Running: pods that were still running when the job finished, such as workers, are deleted"
 	}
 }
 

@@ -14,10 +14,10 @@ import (
 	"github.com/trireme-mpi/trireme/internal/kube/joblog"
 )
 
-// logColours tell pods apart. Red is for what went wrong.
+// logColours distinguish pods. Red is reserved for errors.
 var logColours = []colour{cyan, green, yellow, purple, blue}
 
-// logPrinter writes lines, each with where it is from if that is wanted.
+// logPrinter writes lines, with the name of their pod if prefix is set.
 type logPrinter struct {
 	out        *bufio.Writer
 	terminal   terminal
@@ -25,9 +25,9 @@ type logPrinter struct {
 	prefix     bool
 	// width of the widest prefix so far.
 	width int
-	// unended is the pod whose last line was only a piece of one.
+	// unended is the pod whose last line has no end yet.
 	unended string
-	// begun: something was printed.
+	// begun is set once a line was printed.
 	begun atomic.Bool
 }
 
@@ -35,7 +35,7 @@ func newLogPrinter(out io.Writer, terminal terminal, timestamps, prefix bool) *l
 	return &logPrinter{out: bufio.NewWriterSize(out, 64<<10), terminal: terminal, timestamps: timestamps, prefix: prefix, width: len(training.RoleLauncher)}
 }
 
-// print writes a line. At once is for who looks at it while it is written.
+// print writes a line and, if atOnce is set, flushes it.
 func (printer *logPrinter) print(line joblog.Line, atOnce bool) error {
 	printer.begun.Store(true)
 	from := line.Pod + "/" + line.Container
@@ -57,8 +57,8 @@ func (printer *logPrinter) print(line joblog.Line, atOnce bool) error {
 	return err
 }
 
-// writeBeginning writes what stands in front of a line. Errors of the writer stay
-// with it.
+// writeBeginning writes the prefix and the time of a line. The writer keeps its error
+// for the next call.
 func (printer *logPrinter) writeBeginning(line joblog.Line) {
 	if printer.prefix {
 		name := prefixOf(line)
@@ -72,7 +72,7 @@ func (printer *logPrinter) writeBeginning(line joblog.Line) {
 	}
 }
 
-// prefixOf names the pod of a line as short as can be: the job is known.
+// prefixOf returns the pod of a line, without the job's name.
 func prefixOf(line joblog.Line) string {
 	switch line.Role {
 	case training.RoleWorker:
@@ -84,7 +84,7 @@ func prefixOf(line joblog.Line) string {
 	}
 }
 
-// prefixColour is the same for a pod and for what takes its place.
+// prefixColour is the same for a pod and its replacement.
 func prefixColour(line joblog.Line) colour {
 	if line.Role != training.RoleWorker {
 		return bold
@@ -100,7 +100,7 @@ func (printer *logPrinter) flush() {
 	printer.out.Flush()
 }
 
-// upperFirst makes a sentence of words.
+// upperFirst capitalizes the first letter.
 func upperFirst(text string) string {
 	first, size := utf8.DecodeRuneInString(text)
 	return string(unicode.ToUpper(first)) + text[size:]

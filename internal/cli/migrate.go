@@ -30,12 +30,12 @@ func newMigrateCommand(environment *environment) *cobra.Command {
 	migrator := &migrator{environment: environment}
 	command := &cobra.Command{
 		Use:   "migrate FILE | - | --from-cluster [NAME...]",
-		Short: "Turn MPIJobs into TrainJobs",
-		Long: `Turn MPIJobs of kubeflow.org/v2beta1, ours or mpi-operator's, into TrainJobs and, where a
-TrainJob alone cannot say it, a TrainingRuntime. Nothing is created.
+		Short: "Convert MPIJobs to TrainJobs",
+		Long: `Convert MPIJobs of kubeflow.org/v2beta1, for Trireme or mpi-operator, to TrainJobs. If a
+TrainJob alone is not enough, a TrainingRuntime is generated too. Nothing is created.
 
-The objects go to standard output. A report goes to standard error: what became of every
-field, and why. What is no MPIJob is passed on as it is.`,
+The objects are written to standard output. The report on standard error lists where each
+field was mapped to, and why. Objects that are not MPIJobs are passed through unchanged.`,
 		Example: `  odh migrate job.yaml > trainjob.yaml
   odh migrate job.yaml --check --report report.txt > trainjob.yaml
   odh migrate --from-cluster resnet -n team-a
@@ -55,22 +55,22 @@ field, and why. What is no MPIJob is passed on as it is.`,
 		},
 	}
 	flags := command.Flags()
-	flags.BoolVar(&migrator.fromCluster, "from-cluster", false, "MPIJobs of the cluster: those that are named, or all of the namespace")
-	flags.BoolVarP(&migrator.all, "all-namespaces", "A", false, "with --from-cluster: MPIJobs of every namespace")
-	flags.StringVarP(&migrator.output, "output", "o", "yaml", "form of the objects: yaml or json")
-	flags.StringVar(&migrator.reportFile, "report", "", "write the report to this file, and not to standard error")
-	flags.StringVar(&migrator.reportFormat, "report-format", "text", "form of the report: text or json")
-	flags.BoolVar(&migrator.check, "check", false, "exit with 1 if a person must look at something")
+	flags.BoolVar(&migrator.fromCluster, "from-cluster", false, "Read MPIJobs from the cluster: the named ones, or all of the namespace")
+	flags.BoolVarP(&migrator.all, "all-namespaces", "A", false, "With --from-cluster, read the MPIJobs of all namespaces")
+	flags.StringVarP(&migrator.output, "output", "o", "yaml", "Output format of the objects: yaml or json")
+	flags.StringVar(&migrator.reportFile, "report", "", "Write the report to this file instead of standard error")
+	flags.StringVar(&migrator.reportFormat, "report-format", "text", "Format of the report: text or json")
+	flags.BoolVar(&migrator.check, "check", false, "Exit with code 1 if a field needs review")
 	addSchedulerFlag(command, &migrator.scheduler)
 	command.AddCommand(newMigrateStatusCommand(environment))
 	return command
 }
 
-// schedulers that place pods together.
+// schedulers are the supported gang schedulers.
 var schedulers = []string{string(job.Coscheduling), string(job.Volcano), string(job.Native)}
 
 func addSchedulerFlag(command *cobra.Command, scheduler *string) {
-	command.Flags().StringVar(scheduler, "scheduler", "", "the gang scheduler of the cluster, for the time that pods may wait for their places: "+strings.Join(schedulers, ", "))
+	command.Flags().StringVar(scheduler, "scheduler", "", "Gang scheduler of the cluster, which determines how to convert the scheduling timeout: "+strings.Join(schedulers, ", "))
 }
 
 func (migrator *migrator) checkFlags(command *cobra.Command, arguments []string) error {
@@ -81,16 +81,16 @@ func (migrator *migrator) checkFlags(command *cobra.Command, arguments []string)
 		{"output", migrator.output, []string{"yaml", "json"}}, {"report-format", migrator.reportFormat, []string{"text", "json"}}, {"scheduler", migrator.scheduler, append([]string{""}, schedulers...)},
 	} {
 		if !slices.Contains(flag.known, flag.value) {
-			return usageFailure(command, fmt.Sprintf("--%s %q: there are %s", flag.name, flag.value, strings.TrimPrefix(strings.Join(flag.known, ", "), ", ")))
+			return usageFailure(command, fmt.Sprintf("--%s must be one of %s, not %q", flag.name, strings.TrimPrefix(strings.Join(flag.known, ", "), ", "), flag.value))
 		}
 	}
 	switch {
 	case !migrator.fromCluster && len(arguments) != 1:
-		return usageFailure(command, fmt.Sprintf("%d files are named; it takes one, - for standard input, or --from-cluster", len(arguments)))
+		return usageFailure(command, fmt.Sprintf("specify one file, - for standard input, or --from-cluster; got %d files", len(arguments)))
 	case !migrator.fromCluster && migrator.all:
-		return usageFailure(command, "--all-namespaces has a meaning with --from-cluster only")
+		return usageFailure(command, "--all-namespaces requires --from-cluster")
 	case migrator.all && len(arguments) > 0:
-		return usageFailure(command, "a job is named, so that --all-namespaces has no meaning")
+		return usageFailure(command, "--all-namespaces cannot be combined with job names")
 	}
 	return nil
 }
@@ -132,10 +132,10 @@ func (migrator *migrator) run(ctx context.Context, arguments []string) error {
 	return nil
 }
 
-// migrations is what is reported of a file or a cluster.
+// migrations is the report for a file or a cluster.
 type migrations struct {
 	Jobs []*migrate.Report `json:"jobs"`
-	// PassedOn are the objects that are no MPIJobs.
+	// PassedOn are the objects that are not MPIJobs.
 	PassedOn []string `json:"passedOn,omitempty"`
 }
 
@@ -143,7 +143,7 @@ func (migrations *migrations) needsPerson() bool {
 	return slices.ContainsFunc(migrations.Jobs, (*migrate.Report).NeedsPerson)
 }
 
-// convertAll converts every MPIJob and passes the others on, in the same order.
+// convertAll converts every MPIJob and passes other objects through, in the same order.
 func convertAll(objects []migrate.Object, options migrate.Options) (made []map[string]any, report *migrations, err error) {
 	report = &migrations{}
 	if options.Existing == nil {
@@ -157,7 +157,7 @@ func convertAll(objects []migrate.Object, options migrate.Options) (made []map[s
 		result, err := migrate.Convert(object, options)
 		if err != nil {
 			return nil, nil, &failure{code: exitError, message: "an MPIJob cannot be converted", reason: "InvalidInput", details: []string{err.Error()},
-				suggestions: []string{"Correct it, or leave it out, and try again; nothing was converted."}, page: "migration.md"}
+				suggestions: []string{"Fix it, or remove it from the input, and retry. Nothing was converted."}, page: "migration.md"}
 		}
 		converted, err := result.Objects()
 		if err != nil {
@@ -171,7 +171,7 @@ func convertAll(objects []migrate.Object, options migrate.Options) (made []map[s
 	return made, report, nil
 }
 
-// printObjects prints what kubectl takes: documents, or one list.
+// printObjects prints YAML documents or a JSON list, as kubectl accepts them.
 func (migrator *migrator) printObjects(objects []map[string]any) error {
 	if migrator.output == "json" {
 		var value any = map[string]any{"apiVersion": "v1", "kind": "List", "items": objects}
@@ -206,15 +206,15 @@ func (migrator *migrator) reportText(report *migrations) ([]byte, error) {
 	}
 }
 
-// writeReport comes before the objects: whoever asks for a report gets nothing
-// without it.
+// writeReport writes the report to its file. It runs before the objects are printed, so
+// that there are no objects without the report.
 func (migrator *migrator) writeReport(text []byte) error {
 	if migrator.reportFile == "" {
 		return nil
 	}
 	if err := os.WriteFile(migrator.reportFile, text, 0o644); err != nil {
-		return &failure{code: exitError, message: "the report cannot be written to " + migrator.reportFile, reason: "InvalidInput", details: []string{plainError(err)},
-			suggestions: []string{"Name another file with --report."}, page: "migration.md"}
+		return &failure{code: exitError, message: "cannot write the report to " + migrator.reportFile, reason: "InvalidInput", details: []string{plainError(err)},
+			suggestions: []string{"Choose another file with --report."}, page: "migration.md"}
 	}
 	return nil
 }

@@ -17,7 +17,7 @@ import (
 	"github.com/trireme-mpi/trireme/internal/engine/migrate"
 )
 
-// fileObjects are those of a file, of which one at least is an MPIJob.
+// fileObjects returns the objects of a file, at least one of them an MPIJob.
 func (environment *environment) fileObjects(file string) ([]migrate.Object, error) {
 	found, name, err := environment.readDocuments(file)
 	if err != nil {
@@ -29,20 +29,20 @@ func (environment *environment) fileObjects(file string) ([]migrate.Object, erro
 	case errors.As(err, &tooOld):
 		return nil, &failure{code: exitError, message: err.Error(), reason: "UnsupportedVersion", details: []string{"It was read from " + name}, suggestions: tooOld.Advice, page: "migration.md#older-versions"}
 	case err != nil:
-		return nil, inputFailure(name+" cannot be taken", err.Error())
+		return nil, inputFailure(name+" cannot be migrated", err.Error())
 	case !slices.ContainsFunc(objects, migrate.Object.IsMPIJob):
-		failure := inputFailure(name + " holds no MPIJob of kubeflow.org/v2beta1")
+		failure := inputFailure(name + " contains no MPIJob of kubeflow.org/v2beta1")
 		for _, object := range objects {
-			failure.details = append(failure.details, fmt.Sprintf("%s of %s is none", object.Named(), object.Kind().GroupVersion()))
+			failure.details = append(failure.details, fmt.Sprintf("%s of %s is not an MPIJob", object.Named(), object.Kind().GroupVersion()))
 		}
-		failure.suggestions, failure.page = []string{"Name a file with an MPIJob; other objects need no migration."}, "migration.md"
+		failure.suggestions, failure.page = []string{"Pass a file that contains an MPIJob; other objects need no migration."}, "migration.md"
 		return nil, failure
 	}
 	return objects, nil
 }
 
-// clusterJobs are MPIJobs of the cluster as it has them stored, unknown fields
-// included. What the cluster says about their migration goes into the options.
+// clusterJobs returns MPIJobs as the cluster stores them, unknown fields included. It
+// adds the runtimes of the cluster to the options.
 func (environment *environment) clusterJobs(ctx context.Context, all bool, names []string, options *migrate.Options) (jobs []migrate.Object, err error) {
 	namespace, err := environment.scope(all)
 	if err != nil {
@@ -85,8 +85,8 @@ func (environment *environment) allMPIJobs(ctx context.Context, reader client.Wi
 	return jobs, err
 }
 
-// runtimesOfCluster finds the runtimes that jobs could name. Where they cannot be
-// read, or mpi-operator is all that there is, every job gets one of its own.
+// runtimesOfCluster finds the runtimes that jobs could use. If they cannot be read, or
+// only mpi-operator is installed, every job gets a runtime of its own.
 func runtimesOfCluster(ctx context.Context, reader client.Reader, namespace string, options *migrate.Options) error {
 	unreadable := func(err error) bool {
 		return apierrors.IsForbidden(err) || apierrors.IsNotFound(err) || meta.IsNoMatchError(err)

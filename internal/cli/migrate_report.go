@@ -7,20 +7,20 @@ import (
 	"github.com/trireme-mpi/trireme/internal/engine/migrate"
 )
 
-// outcomes in the order in which a reader needs them.
+// outcomes in the order of the report: what needs attention comes first.
 var outcomes = []struct {
 	migrate.Outcome
 	title  string
 	colour colour
 }{
-	{migrate.Look, "A person must look", yellow},
-	{migrate.Default, "Not said, and different by default", cyan},
+	{migrate.Look, "Needs review", yellow},
+	{migrate.Default, "Not set, with a different default", cyan},
 	{migrate.Dropped, "Dropped", plain},
 	{migrate.Moved, "Moved to the runtime", plain},
 	{migrate.Mapped, "Mapped to the TrainJob", plain},
 }
 
-// migrationReport is the report as people read it.
+// migrationReport returns the report as text.
 func (terminal terminal) migrationReport(report *migrations) string {
 	var text strings.Builder
 	for _, job := range report.Jobs {
@@ -28,9 +28,9 @@ func (terminal terminal) migrationReport(report *migrations) string {
 		text.WriteString("\n")
 	}
 	for _, other := range report.PassedOn {
-		fmt.Fprintf(&text, "%s is no MPIJob, and is passed on as it is.\n", other)
+		fmt.Fprintf(&text, "%s is not an MPIJob and is passed through unchanged.\n", other)
 	}
-	for _, line := range terminal.wrap("An MPIJob and a TrainJob of one name cannot be in one namespace: delete the MPIJob before you create the TrainJob.", 0) {
+	for _, line := range terminal.wrap("An MPIJob and a TrainJob in the same namespace cannot have the same name: delete the MPIJob before you create the TrainJob.", 0) {
 		fmt.Fprintln(&text, line)
 	}
 	return text.String()
@@ -58,7 +58,7 @@ func (terminal terminal) jobReport(report *migrate.Report) string {
 	return text.String()
 }
 
-// writeEntry writes a field, below it where it went, and below that why.
+// writeEntry writes a field, its new path and the reason, each on its own line.
 func (terminal terminal) writeEntry(text *strings.Builder, entry migrate.Entry) {
 	const indent, deeper = "  ", "      "
 	path := entry.Path

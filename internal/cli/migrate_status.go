@@ -16,27 +16,27 @@ import (
 	"github.com/trireme-mpi/trireme/internal/kube/jobview"
 )
 
-// migrationNeed is what the migration of a job takes.
+// migrationNeed is what a job needs to be migrated.
 type migrationNeed string
 
 const (
-	// needNothing: a TrainJob says it all, with a runtime that is there.
+	// needNothing: a TrainJob with an existing runtime is enough.
 	needNothing migrationNeed = "ready"
-	// needRuntime: a TrainingRuntime is made too.
+	// needRuntime: a TrainingRuntime is generated too.
 	needRuntime migrationNeed = "runtime"
-	// needPerson: somebody must look.
+	// needPerson: some fields need review.
 	needPerson migrationNeed = "person"
 )
 
-// words of a need, as the table has them, and their colours.
+// migrationNeeds are the needs as the table shows them.
 var migrationNeeds = map[migrationNeed]struct {
 	words  string
 	colour colour
 }{
-	needNothing: {"ready", green}, needRuntime: {"moves to a runtime", cyan}, needPerson: {"needs a person", yellow},
+	needNothing: {"ready", green}, needRuntime: {"new runtime", cyan}, needPerson: {"review", yellow},
 }
 
-// migrationStatus is what `odh migrate status` tells of one MPIJob.
+// migrationStatus is what `odh migrate status` prints for one MPIJob.
 type migrationStatus struct {
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
@@ -59,23 +59,23 @@ func newMigrateStatusCommand(environment *environment) *cobra.Command {
 	var output, scheduler string
 	command := &cobra.Command{
 		Use:   "status",
-		Short: "Show what the migration of each MPIJob would take",
-		Long: `Show what the migration of each MPIJob of the namespace, or of all, would take:
+		Short: "Show what each MPIJob needs to be migrated",
+		Long: `Show what each MPIJob of the namespace, or of all namespaces, needs to be migrated:
 
-  ready               a TrainJob says it all, with a runtime that is there
-  moves to a runtime  a TrainingRuntime is made too
-  needs a person      somebody must look at the fields that are named
+  ready        a TrainJob with an existing runtime is enough
+  new runtime  a TrainingRuntime is generated too
+  review       you must check the listed fields
 
-With -o wide it is said why.`,
+Use -o wide to see the reasons.`,
 		Args: cobra.NoArgs,
 		RunE: func(command *cobra.Command, _ []string) error {
 			switch output {
 			case "", "wide", "json", "yaml":
 			default:
-				return usageFailure(command, fmt.Sprintf("--output %q: there are wide, json and yaml", output))
+				return usageFailure(command, fmt.Sprintf("--output must be wide, json or yaml, not %q", output))
 			}
 			if scheduler != "" && !slices.Contains(schedulers, scheduler) {
-				return usageFailure(command, fmt.Sprintf("--scheduler %q: there are %s", scheduler, strings.Join(schedulers, ", ")))
+				return usageFailure(command, fmt.Sprintf("--scheduler must be one of %s, not %q", strings.Join(schedulers, ", "), scheduler))
 			}
 			jobs, err := environment.migrationStatuses(command.Context(), all, migrate.Options{Scheduler: job.Scheduler(scheduler)})
 			if err != nil {
@@ -87,8 +87,8 @@ With -o wide it is said why.`,
 			return environment.printMigrationStatus(jobs, all, output == "wide")
 		},
 	}
-	command.Flags().BoolVarP(&all, "all-namespaces", "A", false, "MPIJobs of every namespace")
-	command.Flags().StringVarP(&output, "output", "o", "", "wide, json or yaml")
+	command.Flags().BoolVarP(&all, "all-namespaces", "A", false, "Show the MPIJobs of all namespaces")
+	command.Flags().StringVarP(&output, "output", "o", "", "Output format: wide, json or yaml")
 	addSchedulerFlag(command, &scheduler)
 	return command
 }
@@ -137,7 +137,7 @@ func migrationStatusOf(object migrate.Object, options migrate.Options) migration
 	return status
 }
 
-// printMigrationStatus prints a table, and below each job why.
+// printMigrationStatus prints a table, with the reasons below each job.
 func (environment *environment) printMigrationStatus(jobs []migrationStatus, all, explain bool) error {
 	if len(jobs) == 0 {
 		environment.say("No MPIJobs found.")
@@ -168,13 +168,13 @@ func (environment *environment) printMigrationStatus(jobs []migrationStatus, all
 	return err
 }
 
-// writeReasons names the fields; explained, it says what about them.
+// writeReasons lists the fields and, if explain is set, the reason for each.
 func (terminal terminal) writeReasons(text *strings.Builder, job migrationStatus, explain bool) {
 	const indent, deeper = "    ", "        "
 	if !explain {
 		var paths []string
 		for _, reason := range job.Reasons {
-			// Of an MPIJob, nearly everything is there.
+			// Nearly all fields of an MPIJob have this prefix.
 			path := strings.TrimPrefix(strings.TrimPrefix(reason.Path, "spec."), "mpiReplicaSpecs.")
 			if path == "" {
 				path = reason.Why
@@ -200,7 +200,7 @@ func (terminal terminal) writeReasons(text *strings.Builder, job migrationStatus
 	}
 }
 
-// aligned are rows with columns of one width.
+// aligned returns rows as lines with aligned columns.
 func aligned(rows [][]string) []string {
 	var text strings.Builder
 	table := tabwriter.NewWriter(&text, 0, 8, 3, ' ', 0)
@@ -216,5 +216,5 @@ func migrationSummary(jobs []migrationStatus) string {
 	for _, job := range jobs {
 		count[job.Needs]++
 	}
-	return fmt.Sprintf("MPIJobs: %d. Ready: %d, moves to a runtime: %d, needs a person: %d.", len(jobs), count[needNothing], count[needRuntime], count[needPerson])
+	return fmt.Sprintf("MPIJobs: %d. Ready: %d, new runtime: %d, review: %d.", len(jobs), count[needNothing], count[needRuntime], count[needPerson])
 }

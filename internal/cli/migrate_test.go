@@ -151,7 +151,7 @@ func TestMigrateIsDoneOnce(t *testing.T) {
 		_, shown, _ = strings.Cut(shown, "\n")
 		printed, _, _ := strings.Cut(shown, "--- stderr\n")
 		again := session{terminal: noTerminal, stdin: printed}.run(t, "migrate -")
-		if !strings.Contains(again, "TrainJob resnet of kubeflow.org/v2alpha1 is none") || !strings.Contains(again, "exit code 2") {
+		if !strings.Contains(again, "TrainJob resnet of kubeflow.org/v2alpha1 is not an MPIJob") || !strings.Contains(again, "exit code 2") {
 			t.Errorf("%s: %s", form, again)
 		}
 	}

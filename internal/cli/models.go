@@ -11,14 +11,14 @@ import (
 	"github.com/trireme-mpi/trireme/internal/engine/job"
 )
 
-// models are the jobs with every default. A runtime that many jobs are made from is
-// asked for once, also if it is not there.
+// models reads jobs with all defaults. It reads a runtime that many jobs use only once,
+// even if it does not exist.
 type models struct {
 	client.Reader
 	runtimes map[string]remembered
 }
 
-// remembered is what the cluster said to a question.
+// remembered is a cached response of the cluster.
 type remembered struct {
 	object client.Object
 	err    error
@@ -28,7 +28,7 @@ func newModels(reader client.Reader) *models {
 	return &models{Reader: reader, runtimes: map[string]remembered{}}
 }
 
-// Get remembers runtimes.
+// Get caches runtimes.
 func (models *models) Get(ctx context.Context, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
 	question := fmt.Sprintf("%T %s", object, key)
 	known, asked := models.runtimes[question]
@@ -47,7 +47,7 @@ func (models *models) Get(ctx context.Context, key client.ObjectKey, object clie
 	return known.err
 }
 
-// details are the cells of -o wide.
+// details returns the cells of -o wide.
 func (models *models) details(ctx context.Context, seen *view) []any {
 	gpus, mpi, image, runtime := "-", "-", "-", "-"
 	if trainJob, ok := seen.Object.(*v2alpha1.TrainJob); ok {

@@ -16,18 +16,18 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// output is where everything is printed. What is printed cannot control the
-// terminal. It remembers that data did not arrive, since not all who print look: a
-// disk that is full must not look like success.
+// output is the writer for everything that is printed. It escapes control characters.
+// It keeps the first write error, because not all callers check for one: a full disk
+// must not look like success.
 type output struct {
 	to    io.Writer
 	mutex sync.Mutex
-	// rest is the start of a character whose end is not written yet.
+	// rest is the start of a character that is not complete yet.
 	rest []byte
 	err  error
 }
 
-// Write prints a text with control characters made harmless.
+// Write prints a text with control characters escaped.
 func (output *output) Write(text []byte) (int, error) {
 	output.mutex.Lock()
 	defer output.mutex.Unlock()
@@ -39,7 +39,7 @@ func (output *output) Write(text []byte) (int, error) {
 	return len(text), nil
 }
 
-// pass prints bytes as they are.
+// pass prints bytes unchanged.
 func (output *output) pass(data []byte) error {
 	_, err := output.to.Write(data)
 	if err != nil && output.err == nil {
@@ -48,18 +48,18 @@ func (output *output) pass(data []byte) error {
 	return err
 }
 
-// control sends a sequence of our own to the terminal.
+// control sends an escape sequence to the terminal.
 func control(to io.Writer, sequence string) {
 	if output, isOutput := to.(*output); isOutput {
 		output.mutex.Lock()
 		defer output.mutex.Unlock()
-		_ = output.pass([]byte(sequence)) // The output remembers the error.
+		_ = output.pass([]byte(sequence)) // The output keeps the error.
 		return
 	}
 	io.WriteString(to, sequence)
 }
 
-// verbatim prints bytes as they are.
+// verbatim prints bytes unchanged.
 type verbatim struct{ *output }
 
 func (verbatim verbatim) Write(data []byte) (int, error) {
@@ -71,7 +71,7 @@ func (verbatim verbatim) Write(data []byte) (int, error) {
 	return len(data), nil
 }
 
-// logs is where the log of a job goes: byte for byte, unless a terminal shows it.
+// logs returns the writer for the logs of jobs: unchanged, unless stdout is a terminal.
 func (environment *environment) logs() io.Writer {
 	if environment.terminal.width == 0 {
 		return verbatim{environment.output}
@@ -79,7 +79,7 @@ func (environment *environment) logs() io.Writer {
 	return environment.output
 }
 
-// failure is nil if everything was written.
+// failure returns the first write error, or nil.
 func (output *output) failure() error {
 	output.mutex.Lock()
 	defer output.mutex.Unlock()
@@ -90,10 +90,10 @@ func (output *output) failure() error {
 	if output.err == nil {
 		return nil
 	}
-	return &failure{code: exitError, message: "the output could not be written", reason: "Output", details: []string{plainError(output.err)}}
+	return &failure{code: exitError, message: "cannot write the output", reason: "Output", details: []string{plainError(output.err)}}
 }
 
-// column of a table. Those with a priority are shown with -o wide only.
+// column returns a column of a table. Columns with a priority need -o wide.
 func column(name string, priority int32) metav1.TableColumnDefinition {
 	format := ""
 	if name == "Name" {
@@ -102,7 +102,7 @@ func column(name string, priority int32) metav1.TableColumnDefinition {
 	return metav1.TableColumnDefinition{Name: name, Type: "string", Format: format, Priority: priority}
 }
 
-// age is how kubectl writes how long ago something was.
+// age formats the time since a moment as kubectl does.
 func age(now, moment time.Time) string {
 	if moment.IsZero() {
 		return "<unknown>"
@@ -110,7 +110,7 @@ func age(now, moment time.Time) string {
 	return duration.HumanDuration(now.Sub(moment))
 }
 
-// orDash stands in for what is not there.
+// orDash returns "-" for an empty text.
 func orDash(text string) string {
 	if text == "" {
 		return "-"
@@ -118,8 +118,8 @@ func orDash(text string) string {
 	return text
 }
 
-// asUnstructured is an object as it will be printed: with its kind, and without the
-// bookkeeping of who changed which field.
+// asUnstructured returns an object as it is printed: with its kind, and without managed
+// fields.
 func asUnstructured(object client.Object, kind *kind) (*unstructured.Unstructured, error) {
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
 	if err != nil {
@@ -132,8 +132,8 @@ func asUnstructured(object client.Object, kind *kind) (*unstructured.Unstructure
 	return made, nil
 }
 
-// withoutEmpty removes what holds nothing, such as the status of a job that is not
-// created yet.
+// withoutEmpty removes empty maps, such as the status of a job that is not created
+// yet.
 func withoutEmpty(content map[string]any) {
 	for name, value := range content {
 		below, isMap := value.(map[string]any)
@@ -141,7 +141,7 @@ func withoutEmpty(content map[string]any) {
 			continue
 		}
 		withoutEmpty(below)
-		// An emptyDir says something although it is empty.
+		// Only these: an empty emptyDir, for example, has a meaning.
 		if len(below) == 0 && slices.Contains([]string{"metadata", "status", "resources", "runPolicy"}, name) {
 			delete(content, name)
 		}
@@ -159,7 +159,7 @@ func indentedJSON(value any) ([]byte, error) {
 	return buffer.Bytes(), nil
 }
 
-// say tells the person at the terminal something; what is data goes to the output.
+// say prints a message to stderr; data goes to stdout.
 func (environment *environment) say(format string, values ...any) {
 	fmt.Fprintf(environment.ErrOut, format+"\n", values...)
 }

@@ -24,7 +24,7 @@ func TestOutputThatCannotBeWritten(t *testing.T) {
 			environment.cluster = fake.NewClientBuilder().WithScheme(scheme()).WithObjects(someJobs()...).WithIndex(eventKind.object, eventKind.field, eventKind.of).Build()
 			t.Setenv("KUBECONFIG", "none")
 			code := run(t.Context(), environment, split(line))
-			if want := "Error: the output could not be written\nReason: Output\nDetails: no space left on device\n"; code != exitError || !strings.HasPrefix(talk.String(), want) {
+			if want := "Error: cannot write the output\nReason: Output\nDetails: no space left on device\n"; code != exitError || !strings.HasPrefix(talk.String(), want) {
 				t.Errorf("exit code %d\n%s", code, talk.String())
 			}
 		})

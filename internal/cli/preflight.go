@@ -19,12 +19,13 @@ import (
 func newPreflightCommand(environment *environment) *cobra.Command {
 	var file, output, operatorNamespace string
 	command := &cobra.Command{
-		Use: "preflight [-f FILE]", Short: "Check a job before it is submitted, or whether a namespace has a place for jobs",
-		Long: `Check a job of either kind before it is submitted: rules, rights, runtime, quota, NetworkPolicies, images,
-GPUs, nodes, storage and queue. Nothing is created. Without a file the namespace is checked.
+		Use: "preflight [-f FILE]", Short: "Check a job before you submit it, or check a namespace",
+		Long: `Check a TrainJob or MPIJob before you submit it: validation rules, permissions, runtime, quota,
+NetworkPolicies, images, GPUs, nodes, storage and queue. Nothing is created. Without a file, check the
+namespace.
 
-The exit code is 0 if nothing failed, 4 if you may not create jobs, 5 if nothing but the quota is in the
-way, 1 if something else is.`,
+The exit code is 0 if no check failed, 4 if you have no permission to create jobs, 5 if only the quota
+is exceeded, and 1 otherwise.`,
 		Example: `  odh preflight
   odh preflight -f job.yaml
   odh preflight -f - -o json < job.yaml`,
@@ -41,20 +42,20 @@ way, 1 if something else is.`,
 			if err != nil {
 				return err
 			}
-			// What the API server warns of is among the findings.
+			// The findings include the warnings of the API server.
 			environment.warnings.to = io.Discard
 			gatherer := &preflight.Gatherer{Reader: api, Now: environment.clock.Now(), OperatorNamespace: operatorNamespace}
 			return environment.preflight(command, gatherer, api, object, output)
 		},
 	}
-	command.Flags().StringVarP(&file, "filename", "f", "", "file with the job, or - for standard input")
-	command.Flags().StringVarP(&output, "output", "o", "", "json or yaml")
-	command.Flags().StringVar(&operatorNamespace, "operator-namespace", preflight.DefaultOperatorNamespace, "namespace that the operator runs in")
+	command.Flags().StringVarP(&file, "filename", "f", "", "File that contains the job, or - for standard input")
+	command.Flags().StringVarP(&output, "output", "o", "", "Output format: json or yaml")
+	command.Flags().StringVar(&operatorNamespace, "operator-namespace", preflight.DefaultOperatorNamespace, "Namespace of the operator")
 	return command
 }
 
-// jobToCheck is the job of a file, of either kind, in its namespace; nil without a
-// file.
+// jobToCheck returns the job in a file, of either kind, with its namespace set. It is
+// nil without a file.
 func (environment *environment) jobToCheck(file string) (client.Object, error) {
 	if file == "" {
 		return nil, nil
@@ -68,13 +69,13 @@ func (environment *environment) jobToCheck(file string) (client.Object, error) {
 	if err != nil {
 		return nil, err
 	}
-	// Where create would put it.
+	// As create does.
 	if err := (&creator{environment: environment}).place(read); err != nil {
 		return nil, err
 	}
 	object := kind.NewObject()
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(read.Object, object); err != nil {
-		return nil, inputFailure(fmt.Sprintf("%s is no %s", name, kind.Kind), err.Error())
+		return nil, inputFailure(fmt.Sprintf("%s is not a valid %s", name, kind.Kind), err.Error())
 	}
 	if object.GetName() == "" && object.GetGenerateName() != "" {
 		object.SetName(object.GetGenerateName() + "xxxxx")
@@ -85,7 +86,7 @@ func (environment *environment) jobToCheck(file string) (client.Object, error) {
 	return object, nil
 }
 
-// kindOf is the kind that a document says it is, TrainJob in doubt.
+// kindOf returns the kind of a document, TrainJob if it is unknown.
 func kindOf(document []byte) *kind {
 	var meta metav1.TypeMeta
 	_ = json.Unmarshal(document, &meta)
@@ -119,7 +120,7 @@ func (environment *environment) preflight(command *cobra.Command, gatherer *pref
 	return preflightExit(&found.Report)
 }
 
-// preflightExit is the exit code of what was found.
+// preflightExit returns the exit code for a report.
 func preflightExit(report *preflight.Report) error {
 	forbidden := slices.ContainsFunc(report.Outcomes, func(outcome preflight.Outcome) bool {
 		return outcome.Check == preflight.Rights && outcome.Result == preflight.Fail
@@ -136,7 +137,6 @@ func preflightExit(report *preflight.Report) error {
 	}
 }
 
-// resultColour is the colour of a result.
 func resultColour(result preflight.Result) colour {
 	switch result {
 	case preflight.OK:
@@ -176,7 +176,7 @@ func (printer *findingsPrinter) outcome(outcome *preflight.Outcome) {
 	for i := range outcome.Findings {
 		finding := &outcome.Findings[i]
 		printer.lines(strings.TrimSuffix(fmt.Sprintf("%s: %s", finding.Title, strings.TrimPrefix(finding.Cause, "not known: ")), ": "), indent)
-		// The same is said once.
+		// Print a repeated fix only once.
 		if next := i + 1; finding.Fix != "" && (next == len(outcome.Findings) || outcome.Findings[next].Fix != finding.Fix) {
 			printer.lines("Fix: "+printer.asTyped(finding.Fix), indent)
 		}

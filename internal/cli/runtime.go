@@ -20,7 +20,7 @@ import (
 
 // newRuntimeCommand is `odh runtime`.
 func newRuntimeCommand(environment *environment) *cobra.Command {
-	command := group(&cobra.Command{Use: "runtime", Aliases: []string{"runtimes"}, Short: "Work with the runtimes that TrainJobs are made from"})
+	command := group(&cobra.Command{Use: "runtime", Aliases: []string{"runtimes"}, Short: "List, validate and test the runtimes of TrainJobs"})
 	command.AddCommand(newRuntimeListCommand(environment), newRuntimeValidateCommand(environment), newRuntimeTestCommand(environment))
 	return command
 }
@@ -69,12 +69,12 @@ func newRuntimeListCommand(environment *environment) *cobra.Command {
 		},
 	}
 	print.AddFlags(command)
-	command.Flags().BoolVarP(&all, "all-namespaces", "A", false, "runtimes of every namespace")
+	command.Flags().BoolVarP(&all, "all-namespaces", "A", false, "List the runtimes of all namespaces")
 	return command
 }
 
-// runtimes of the cluster, and then those of the namespace, by name. A scope that may
-// not be read is said, unless it is both.
+// runtimes returns the runtimes of the cluster and then those of the namespace, by
+// name. It warns if one of the two cannot be read, and fails if both cannot.
 func (environment *environment) runtimes(ctx context.Context, from client.Reader, namespace string) (found []foundRuntime, err error) {
 	var ofCluster v2alpha1.ClusterTrainingRuntimeList
 	var ofNamespace v2alpha1.TrainingRuntimeList
@@ -99,7 +99,7 @@ func (environment *environment) runtimes(ctx context.Context, from client.Reader
 	return found, nil
 }
 
-// runtimeTable is runtimes in kubectl's form of a table.
+// runtimeTable returns runtimes as a table for kubectl's printers.
 func (environment *environment) runtimeTable(found []foundRuntime) *metav1.Table {
 	table := &metav1.Table{}
 	for _, name := range []string{"Name", "Scope", "MPI", "Nodes", "Slots", "GPU", "Age"} {
@@ -113,7 +113,7 @@ func (environment *environment) runtimeTable(found []foundRuntime) *metav1.Table
 		if each.GetNamespace() != "" {
 			scope = "namespace " + each.GetNamespace()
 		}
-		// Of a job that says nothing itself.
+		// The values of a job that sets nothing itself.
 		made := job.FromTrainJob(&v2alpha1.TrainJob{}, each.spec, job.Defaults{})
 		requests := job.Requests(&made.Worker.Template.Spec)
 		table.Rows = append(table.Rows, metav1.TableRow{Object: runtime.RawExtension{Object: each.Object}, Cells: []any{
@@ -125,7 +125,7 @@ func (environment *environment) runtimeTable(found []foundRuntime) *metav1.Table
 	return table
 }
 
-// runtimeObjects are the runtimes as they will be printed.
+// runtimeObjects returns the runtimes as a list for -o json and others.
 func runtimeObjects(found []foundRuntime) (runtime.Object, error) {
 	list := &unstructured.UnstructuredList{}
 	list.SetAPIVersion("v1")
@@ -140,8 +140,8 @@ func runtimeObjects(found []foundRuntime) (runtime.Object, error) {
 	return list, nil
 }
 
-// runtimeNamed finds a runtime by name: that of the namespace comes first, as with
-// create, unless a kind is asked for.
+// runtimeNamed finds a runtime by name. A runtime of the namespace takes precedence, as
+// with create, unless kind is set.
 func (environment *environment) runtimeNamed(ctx context.Context, from client.Reader, namespace, name, kind string) (*foundRuntime, error) {
 	own, ofCluster := &v2alpha1.TrainingRuntime{}, &v2alpha1.ClusterTrainingRuntime{}
 	wanted := func(each v2alpha1.RuntimeKind) bool { return kind == "" || strings.EqualFold(kind, string(each)) }
@@ -161,9 +161,9 @@ func (environment *environment) runtimeNamed(ctx context.Context, from client.Re
 		refused = cmp.Or(refused, client.IgnoreNotFound(err))
 	}
 	if refused != nil {
-		// What may not be read is not known to be missing.
+		// A runtime that may not be read may still exist.
 		return nil, refused
 	}
-	return nil, &failure{code: exitNotFound, message: fmt.Sprintf("no runtime %q", name), reason: "NotFound",
-		suggestions: []string{fmt.Sprintf("See which there are: %s runtime list -n %s", environment.calledAs, namespace)}}
+	return nil, &failure{code: exitNotFound, message: fmt.Sprintf("runtime %q not found", name), reason: "NotFound",
+		suggestions: []string{fmt.Sprintf("List the runtimes: %s runtime list -n %s", environment.calledAs, namespace)}}
 }

@@ -17,11 +17,11 @@ const (
 	stepOK         = "ok"
 	stepFailed     = "fail"
 	stepNotReached = "not reached"
-	// stepUnknown: the ranks' words could not be read.
+	// stepUnknown: the output of the ranks could not be read.
 	stepUnknown = "not known"
 )
 
-// trialStep is how far the trial of a runtime came.
+// trialStep is one step of the test of a runtime.
 type trialStep struct {
 	Step   string `json:"step"`
 	Result string `json:"result"`
@@ -30,7 +30,7 @@ type trialStep struct {
 	Message string `json:"message,omitempty"`
 }
 
-// trialReport is what `odh runtime test` tells, as a document.
+// trialReport is the output of `odh runtime test` with -o json or yaml.
 type trialReport struct {
 	Runtime   string      `json:"runtime"`
 	Kind      string      `json:"kind"`
@@ -41,18 +41,18 @@ type trialReport struct {
 	Steps     []trialStep `json:"steps"`
 }
 
-// trialState is what is known of the job that tries a runtime out.
+// trialState is the state of the test job.
 type trialState struct {
 	seen *view
 	pods []corev1.Pod
-	// answered and ranks: how many have said their line, of how many.
+	// answered is the number of ranks that have printed their line, of all ranks.
 	answered, ranks int
-	// logUnknown says why the log could not be read.
+	// logUnknown is the reason why the log could not be read.
 	logUnknown string
 }
 
-// steps are how far the job came. The first that was not reached has failed, once
-// nothing more will come.
+// steps returns the steps of the test. Once the job is over, the first step that was not
+// reached has failed.
 func (state *trialState) steps(over bool) (steps []trialStep) {
 	submitted := state.seen.GetCreationTimestamp().Time
 	failed := false
@@ -76,7 +76,7 @@ func (state *trialState) steps(over bool) (steps []trialStep) {
 		name string
 		step training.TimelineStep
 	}{
-		{"pods placed", training.StepScheduled}, {"image pulled", ""}, {"workers reached with the job's keys", training.StepWorkersReached},
+		{"pods scheduled", training.StepScheduled}, {"image pulled", ""}, {"workers reached with the job's keys", training.StepWorkersReached},
 		{"ranks started", training.StepFirstRankUp},
 	} {
 		at, reached := state.seen.Reached(each.step)
@@ -91,14 +91,14 @@ func (state *trialState) steps(over bool) (steps []trialStep) {
 	switch last := &steps[len(steps)-1]; {
 	case last.Result != stepFailed || state.seen.Phase != training.PhaseSucceeded:
 	case state.logUnknown != "":
-		last.Result, last.Message = stepUnknown, "The job succeeded, but what its ranks printed is not known: "+state.logUnknown
+		last.Result, last.Message = stepUnknown, "The job succeeded, but the output of its ranks cannot be read: "+state.logUnknown
 	default:
 		last.Message = "The job succeeded, but not every rank printed its line."
 	}
 	return steps
 }
 
-// started is when the last pod had its image and had started.
+// started returns when the last pod had started, which includes pulling its image.
 func (state *trialState) started() (at time.Time, all bool) {
 	if ready, reached := state.seen.Reached(training.StepPodsReady); reached {
 		at = ready
@@ -120,7 +120,7 @@ func (state *trialState) started() (at time.Time, all bool) {
 	return latest, true
 }
 
-// containerStarted is when the first container of a pod started; zero if it has not.
+// containerStarted returns when the first container of a pod started, or zero.
 func containerStarted(pod *corev1.Pod) time.Time {
 	for _, status := range pod.Status.ContainerStatuses {
 		if len(pod.Spec.Containers) == 0 || status.Name != pod.Spec.Containers[0].Name {
@@ -147,15 +147,15 @@ type trialProgress struct {
 
 func (progress *trialProgress) begin() {
 	if progress.output == "" {
-		fmt.Fprintf(progress.Out, "%s %s, tried with TrainJob %s in namespace %s and image %s\n\n", progress.runtime.kind, progress.runtime.GetName(), progress.name, progress.namespace, progress.image)
+		fmt.Fprintf(progress.Out, "Testing %s %s with TrainJob %s in namespace %s and image %s\n\n", progress.runtime.kind, progress.runtime.GetName(), progress.name, progress.namespace, progress.image)
 	}
 }
 
-// see looks at the job and shows the steps that are new.
+// see shows the new steps of the job.
 func (progress *trialProgress) see(ctx context.Context, seen *view) error {
 	state := trialState{seen: seen, pods: progress.last.pods, ranks: progress.ranks}
 	var pods corev1.PodList
-	// What it is called for is seen in the status, too.
+	// On an error, the status of the job is enough.
 	if err := progress.api.List(ctx, &pods, client.InNamespace(progress.namespace), client.MatchingLabels(plan.Selector(seen.Identity()))); err == nil && len(pods.Items) >= len(state.pods) {
 		state.pods = pods.Items
 	}
@@ -183,11 +183,11 @@ func (progress *trialProgress) show(steps []trialStep) {
 	}
 }
 
-// end reads what the ranks have said, and tells what came of it.
+// end reads the output of the ranks and prints the result.
 func (progress *trialProgress) end(ctx context.Context, timedOut bool) error {
 	state := progress.last
 	if state.seen == nil {
-		return &failure{code: exitTimeout, message: "the job was not seen in time", reason: "Timeout", suggestions: []string{"Give it more time: --timeout 10m"}}
+		return &failure{code: exitTimeout, message: "the job could not be read in time", reason: "Timeout", suggestions: []string{"Allow more time: --timeout 10m"}}
 	}
 	if launcher := state.seen.LauncherPodStatus; launcher != nil && state.seen.Phase == training.PhaseSucceeded {
 		log, err := progress.log(ctx, launcher.Name)
@@ -216,12 +216,12 @@ func (progress *trialProgress) verdict(works, timedOut bool) error {
 		progress.say("The runtime works.")
 		return nil
 	case timedOut:
-		progress.say("The runtime did not come up within %s. Give it more time: --timeout 10m", progress.timeout)
+		progress.say("The test did not finish within %s. Allow more time: --timeout 10m", progress.timeout)
 		return exit(exitTimeout)
 	}
 	progress.say("The runtime does not work.")
 	if !progress.keep {
-		progress.say("Look at what is left of the job: %s runtime test %s --keep, and then %s diagnose", progress.calledAs, progress.runtime.GetName(), progress.calledAs)
+		progress.say("Keep the job to find the cause: %s runtime test %s --keep, and then %s diagnose", progress.calledAs, progress.runtime.GetName(), progress.calledAs)
 	}
 	return exit(exitError)
 }

@@ -19,13 +19,13 @@ import (
 	"github.com/trireme-mpi/trireme/internal/engine/job"
 )
 
-// trial is `odh runtime test`: a job of two workers that says which ranks there are.
+// trial is `odh runtime test`: a job of two workers in which every rank prints a line.
 type trial struct {
 	*environment
 	api       client.WithWatch
 	namespace string
 	runtime   *foundRuntime
-	// log is what the launcher's pod has printed.
+	// log returns the output of the launcher.
 	log func(ctx context.Context, pod string) (string, error)
 
 	kind, image, cpu, memory, output string
@@ -35,15 +35,15 @@ type trial struct {
 
 const (
 	trialWorkers = 2
-	// cleanupPatience is how long the job may take to go.
+	// cleanupPatience is how long the deletion of the job may take.
 	cleanupPatience = 45 * time.Second
-	// answer begins the line that each rank prints.
+	// answer is the start of the line that each rank prints.
 	answer = "odh-runtime-test rank "
 )
 
-// trialScript runs wherever there is a shell, as any user, and needs no program of
-// the image's. The variables are those of Open MPI, of Hydra and of PMIx. The pause:
-// Open MPI 5 may hang after processes that end at once.
+// trialScript needs only a shell in the image, and runs as any user. The variables are
+// those of Open MPI, Hydra and PMIx. It sleeps because Open MPI 5 may hang if processes
+// exit at once.
 const trialScript = `echo "` + answer + `${OMPI_COMM_WORLD_RANK:-${PMI_RANK:-${PMIX_RANK:-?}}} of worker ${MPIJOB_WORKER_INDEX:-?}"; sleep 1`
 
 func newRuntimeTestCommand(environment *environment) *cobra.Command {
@@ -54,25 +54,27 @@ func newRuntimeTestCommand(environment *environment) *cobra.Command {
 func newTrialCommand(environment *environment) (*cobra.Command, *trial) {
 	trial := &trial{environment: environment}
 	command := &cobra.Command{
-		Use: "test NAME", Short: "Try a runtime out with a job of two workers, and clean up",
-		Long: `Try a runtime out: a TrainJob with a launcher and two workers is made from it, in which every rank says a
-line. Each step is reported: pods placed, image pulled, workers reached with the job's keys, ranks started,
-every rank answered. The job is deleted in the end, also after Ctrl-C, unless --keep is given.
+		Use: "test NAME", Short: "Test a runtime with a job of two workers, then delete the job",
+		Long: `Test a runtime: create a TrainJob with a launcher and two workers from it, in which every rank prints a
+line. Each step is reported: pods scheduled, image pulled, workers reached with the job's keys, ranks
+started, every rank answered. The job is deleted at the end, also after Ctrl-C, unless --keep is set.
 
-Workers ask for what the runtime says; --cpu and --memory replace it, GPUs included.
+Workers request the resources of the runtime; --cpu and --memory replace all of them, GPUs included.
 
-The exit code is 0 if the runtime works, 1 if it does not, 7 if it took too long.`,
+The exit code is 0 if the runtime works, 1 if it does not, 7 if the test timed out.`,
+		Example: `  odh runtime test mpi-openmpi-cpu --image IMAGE
+  odh runtime test mpi-openmpi-cpu --image IMAGE --cpu 100m --memory 128Mi --keep`,
 		Args: cobra.ExactArgs(1), ValidArgsFunction: environment.completeRuntimes,
 		RunE: func(command *cobra.Command, arguments []string) error { return trial.prepare(command, arguments[0]) },
 	}
 	flags := command.Flags()
-	flags.StringVar(&trial.kind, "kind", "", "TrainingRuntime or ClusterTrainingRuntime; without it the namespace's own comes first")
-	flags.StringVar(&trial.image, "image", "", "image of launcher and workers; the runtime's own if not set")
-	flags.StringVar(&trial.cpu, "cpu", "", "CPUs of each pod, instead of what the runtime says")
-	flags.StringVar(&trial.memory, "memory", "", "memory of each pod, instead of what the runtime says")
-	flags.DurationVar(&trial.timeout, "timeout", 2*time.Minute, "how long it may take")
-	flags.BoolVar(&trial.keep, "keep", false, "leave the job where it is")
-	flags.StringVarP(&trial.output, "output", "o", "", "json or yaml")
+	flags.StringVar(&trial.kind, "kind", "", "Kind of the runtime: TrainingRuntime or ClusterTrainingRuntime (default TrainingRuntime, else ClusterTrainingRuntime)")
+	flags.StringVar(&trial.image, "image", "", "Image of the launcher and the workers (default from the runtime)")
+	flags.StringVar(&trial.cpu, "cpu", "", "CPUs per pod (default from the runtime)")
+	flags.StringVar(&trial.memory, "memory", "", "Memory per pod (default from the runtime)")
+	flags.DurationVar(&trial.timeout, "timeout", 2*time.Minute, "Maximum duration of the test")
+	flags.BoolVar(&trial.keep, "keep", false, "Keep the job after the test")
+	flags.StringVarP(&trial.output, "output", "o", "", "Output format: json or yaml")
 	return command, trial
 }
 
@@ -81,11 +83,11 @@ func (trial *trial) prepare(command *cobra.Command, name string) (err error) {
 		return err
 	}
 	if kind := trial.kind; kind != "" && !strings.EqualFold(kind, string(v2alpha1.RuntimeKindNamespaced)) && !strings.EqualFold(kind, string(v2alpha1.RuntimeKindCluster)) {
-		return usageFailure(command, fmt.Sprintf("--kind %q: there are %s and %s", kind, v2alpha1.RuntimeKindNamespaced, v2alpha1.RuntimeKindCluster))
+		return usageFailure(command, fmt.Sprintf("--kind must be %s or %s, not %q", v2alpha1.RuntimeKindNamespaced, v2alpha1.RuntimeKindCluster, kind))
 	}
 	for _, quantity := range []string{trial.cpu, trial.memory} {
 		if _, err := job.ParseQuantity(quantity); quantity != "" && err != nil {
-			return usageFailure(command, fmt.Sprintf("%q is no amount: %v", quantity, err))
+			return usageFailure(command, fmt.Sprintf("%q is not a valid quantity: %v", quantity, err))
 		}
 	}
 	if trial.namespace, err = trial.environment.namespace(); err != nil {
@@ -101,7 +103,7 @@ func (trial *trial) prepare(command *cobra.Command, name string) (err error) {
 		trial.image = imageOf(trial.runtime.spec)
 	}
 	if trial.image == "" {
-		return usageFailure(command, fmt.Sprintf("runtime %q names no image: say which to try it with, --image IMAGE", name))
+		return usageFailure(command, fmt.Sprintf("runtime %q has no image: set one with --image IMAGE", name))
 	}
 	if trial.log == nil {
 		trial.log = trial.podLog
@@ -109,7 +111,7 @@ func (trial *trial) prepare(command *cobra.Command, name string) (err error) {
 	return trial.run(command.Context())
 }
 
-// imageOf is the image of a runtime's workers.
+// imageOf returns the image of a runtime's workers.
 func imageOf(spec *v2alpha1.TrainingRuntimeSpec) string {
 	for _, replicated := range spec.Template.Spec.ReplicatedJobs {
 		if containers := replicated.Template.Spec.Containers; replicated.Name == v2alpha1.ReplicatedJobWorker && len(containers) > 0 {
@@ -119,8 +121,8 @@ func imageOf(spec *v2alpha1.TrainingRuntimeSpec) string {
 	return ""
 }
 
-// trainJob is the job that tries the runtime out. It ends by itself and goes away,
-// should nobody be left to see to it.
+// trainJob returns the test job. Its deadline and TTL delete it even if this process is
+// killed.
 func (trial *trial) trainJob() *v2alpha1.TrainJob {
 	made := &v2alpha1.TrainJob{
 		ObjectMeta: metav1.ObjectMeta{Namespace: trial.namespace, GenerateName: "runtime-test-"},
@@ -172,15 +174,15 @@ func (trial *trial) run(ctx context.Context) error {
 	return progress.end(ctx, timedOut)
 }
 
-// create makes the job. Ctrl-C does not end the request: a job that is made although
-// nobody has learned its name could not be cleaned up.
+// create creates the job. Ctrl-C does not cancel the request: a job that is created
+// after that could not be deleted, because its name would not be known.
 func (trial *trial) create(ctx context.Context, made *v2alpha1.TrainJob) error {
 	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), cleanupPatience)
 	defer stop()
 	return trial.api.Create(ctx, made)
 }
 
-// cleanUp deletes the job, and waits until it is gone with all that belongs to it.
+// cleanUp deletes the job, and waits until it and its pods are deleted.
 func (trial *trial) cleanUp(ctx context.Context, made *v2alpha1.TrainJob) {
 	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), cleanupPatience)
 	defer stop()
@@ -196,12 +198,12 @@ func (trial *trial) cleanUp(ctx context.Context, made *v2alpha1.TrainJob) {
 		}
 	}
 	if err != nil && !apierrors.IsNotFound(err) {
-		trial.say("Warning: TrainJob %s was not cleaned up: %v", made.Name, err)
+		trial.say("Warning: TrainJob %s was not deleted: %v", made.Name, err)
 		trial.say("Delete it: %s trainjob delete %s -n %s", trial.calledAs, made.Name, made.Namespace)
 	}
 }
 
-// podLog is all that a pod's first container has printed.
+// podLog returns the output of a pod's first container.
 func (trial *trial) podLog(ctx context.Context, pod string) (string, error) {
 	core, err := trial.core()
 	if err != nil {
@@ -216,7 +218,7 @@ func (trial *trial) podLog(ctx context.Context, pod string) (string, error) {
 	return string(content), err
 }
 
-// ranksIn counts the ranks that have said their line.
+// ranksIn counts the ranks that have printed their line.
 func ranksIn(log string) int {
 	ranks := map[string]bool{}
 	for line := range strings.Lines(log) {

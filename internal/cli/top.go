@@ -28,29 +28,30 @@ type top struct {
 	all, watch, finished, noHeaders bool
 	selector, kind, output          string
 	every                           time.Duration
-	// toldUnmeasured: it was said that nobody measures.
+	// toldUnmeasured: the warning about the missing metrics API was printed.
 	toldUnmeasured bool
 }
 
-// newTopCommand shows what jobs ask for and use.
+// newTopCommand shows the requests and the usage of jobs.
 func newTopCommand(environment *environment) *cobra.Command {
 	top := &top{environment: environment}
 	command := &cobra.Command{
 		Use:   "top [JOB]",
-		Short: "Show what jobs ask for and use, and how long they wait",
-		Long: `Show what jobs ask for, what they use, and what waiting costs.
+		Short: "Show the resource requests, usage and waiting times of jobs",
+		Long: `Show what jobs request, what they use, and what waiting costs.
 
-GPU, CPU and MEMORY are what launcher and workers ask for in all. CPU-USED and
-MEMORY-USED are measured by the metrics API (metrics.k8s.io); "-" where there is none.
+GPU, CPU and MEMORY are the total requests of the launcher and the workers. CPU-USED and
+MEMORY-USED come from the metrics API (metrics.k8s.io), "-" if it is not available.
 
-WAITED is the time from Submitted to Scheduled: until every pod has a node. It counts on
-as long as a pod has none; time in a queue, or suspended, is in it.
-GPU-S-IDLE are GPU-seconds held and not used: the job's GPUs times the time from Scheduled
-to FirstRankUp, when mpirun had logged in to the last worker. That is known once the
-launcher has ended; before that WorkersReached, the start of mpirun, stands in for it.
-GPU-S-QUEUED (-o wide) are GPU-seconds asked for and not given: the job's GPUs times WAITED.
+WAITED is the time from Submitted to Scheduled, when every pod has a node. It increases
+while a pod has no node, and includes the time in a queue or suspended.
+GPU-S-IDLE are GPU-seconds allocated but not used: the job's GPUs times the time from
+Scheduled to FirstRankUp, when mpirun has logged in to all workers. FirstRankUp is known
+once the launcher has finished; until then WorkersReached, the start of mpirun, is used.
+GPU-S-QUEUED (-o wide) are GPU-seconds requested but not allocated: the job's GPUs times
+WAITED.
 
-The last line is the sum. What is asked and used counts in it until a job has ended.`,
+The last line is the total. Its requests and usage do not include finished jobs.`,
 		Example: `  odh top
   odh top -A -o wide
   odh top trainjob/hello --watch`,
@@ -66,26 +67,26 @@ The last line is the sum. What is asked and used counts in it until a job has en
 		},
 	}
 	flags := command.Flags()
-	flags.BoolVarP(&top.all, "all-namespaces", "A", false, "jobs of every namespace")
-	flags.StringVarP(&top.selector, "selector", "l", "", "jobs with these labels, such as team=vision,env!=test")
-	flags.StringVar(&top.kind, "kind", "", "jobs of one kind: trainjob or mpijob")
-	flags.BoolVar(&top.finished, "finished", false, "also jobs that have ended")
-	flags.BoolVarP(&top.watch, "watch", "w", false, "show it again and again")
-	flags.DurationVar(&top.every, "every", 2*time.Second, "how long to wait in between, with --watch")
-	flags.StringVarP(&top.output, "output", "o", "", "another form: wide, json or yaml")
-	flags.BoolVar(&top.noHeaders, "no-headers", false, "leave out the headings")
+	flags.BoolVarP(&top.all, "all-namespaces", "A", false, "Show jobs in all namespaces")
+	flags.StringVarP(&top.selector, "selector", "l", "", "Only show jobs with these labels, such as team=vision,env!=test")
+	flags.StringVar(&top.kind, "kind", "", "Only show jobs of this kind: trainjob or mpijob")
+	flags.BoolVar(&top.finished, "finished", false, "Include finished jobs")
+	flags.BoolVarP(&top.watch, "watch", "w", false, "Refresh the output until interrupted")
+	flags.DurationVar(&top.every, "every", 2*time.Second, "Refresh interval of --watch")
+	flags.StringVarP(&top.output, "output", "o", "", "Output format: wide, json or yaml")
+	flags.BoolVar(&top.noHeaders, "no-headers", false, "Do not print the headers")
 	return command
 }
 
 func (top *top) complete(command *cobra.Command, arguments []string) (err error) {
 	if !slices.Contains([]string{"", "wide", "json", "yaml"}, top.output) {
-		return usageFailure(command, fmt.Sprintf("--output %q: there are wide, json and yaml", top.output))
+		return usageFailure(command, fmt.Sprintf("--output must be wide, json or yaml, not %q", top.output))
 	}
 	if top.every <= 0 {
-		return usageFailure(command, fmt.Sprintf("--every %s: it is a time, such as 5s", top.every))
+		return usageFailure(command, fmt.Sprintf("--every must be a positive duration such as 5s, not %s", top.every))
 	}
 	if len(arguments) > 0 && (top.all || top.selector != "" || top.kind != "") {
-		return usageFailure(command, "a job is named, so that --all-namespaces, --selector and --kind have no meaning")
+		return usageFailure(command, "--all-namespaces, --selector and --kind cannot be combined with a job")
 	}
 	top.lister = &lister{environment: top.environment, kinds: kinds, pageSize: 500}
 	if top.kind != "" {
@@ -108,11 +109,11 @@ func (top *top) complete(command *cobra.Command, arguments []string) (err error)
 	return err
 }
 
-// repeat shows it until it is interrupted.
+// repeat refreshes the table until interrupted.
 func (top *top) repeat(ctx context.Context) error {
 	for {
 		if top.terminal.live {
-			// Home, and everything below it away.
+			// Move the cursor to the top left and clear the screen below it.
 			control(top.Out, "\x1b[H\x1b[J")
 		}
 		if err := top.show(ctx); err != nil && !errors.Is(err, context.Canceled) {
@@ -145,7 +146,7 @@ func (top *top) show(ctx context.Context) error {
 	return top.print(usages, top.Out)
 }
 
-// jobs are those that are asked for.
+// jobs returns the jobs that the flags select.
 func (top *top) jobs(ctx context.Context) ([]*view, error) {
 	if top.job != "" {
 		seen, err := top.find(ctx, top.lister.client, top.lister.namespace, top.job)
@@ -175,7 +176,7 @@ func (top *top) usages(ctx context.Context, jobs []*view) ([]jobUsage, error) {
 	return usages, nil
 }
 
-// measure asks what pods use. Where nobody measures it, that is said once.
+// measure returns the usage of pods. It warns once if the metrics API is missing.
 func (top *top) measure(ctx context.Context) (map[string]corev1.ResourceList, error) {
 	pods, err := podusage.List(ctx, top.lister.client, client.InNamespace(top.lister.namespace))
 	if ctx.Err() != nil {
@@ -183,7 +184,7 @@ func (top *top) measure(ctx context.Context) (map[string]corev1.ResourceList, er
 	}
 	if err != nil {
 		if !top.toldUnmeasured {
-			top.say("What pods use is not known: the cluster's metrics API (metrics.k8s.io) does not answer (%v)", err)
+			top.say("Resource usage is not available: the cluster's metrics API (metrics.k8s.io) does not respond (%v)", err)
 		}
 		top.toldUnmeasured = true
 		return nil, nil

@@ -16,7 +16,7 @@ import (
 	"github.com/trireme-mpi/trireme/internal/engine/job"
 )
 
-// topTable is jobs in kubectl's form of a table, with their sum at its end.
+// topTable returns jobs as a table for kubectl's printers, with the total at the end.
 func topTable(all []jobUsage) *metav1.Table {
 	table := &metav1.Table{}
 	for _, name := range []string{"Name", "Kind", "Status", "GPU", "CPU", "CPU-used", "Memory", "Memory-used", "Waited", "GPU-s-idle"} {
@@ -46,7 +46,7 @@ func totalRow(total jobTotal) metav1.TableRow {
 	return metav1.TableRow{Cells: cells, Object: runtime.RawExtension{Object: &metav1.PartialObjectMetadata{}}}
 }
 
-// resourceCells are GPUs asked, CPUs asked and used, memory asked and used.
+// resourceCells returns the GPU, CPU, CPU-used, Memory and Memory-used cells.
 func resourceCells(asked, used corev1.ResourceList) []any {
 	gpus := "-"
 	if asked != nil {
@@ -63,7 +63,7 @@ func cpuCell(list corev1.ResourceList) string {
 	return strconv.FormatFloat(math.Round(float64(quantity.MilliValue())/10)/100, 'f', -1, 64)
 }
 
-// memoryCell is an amount of memory with as many digits as somebody reads.
+// memoryCell returns an amount of memory in Mi or Gi, rounded.
 func memoryCell(list corev1.ResourceList) string {
 	quantity, known := list[corev1.ResourceMemory]
 	if !known {
@@ -76,7 +76,7 @@ func memoryCell(list corev1.ResourceList) string {
 	return strings.TrimSuffix(fmt.Sprintf("%.1f", mebibytes/1024), ".0") + "Gi"
 }
 
-// gpuSeconds is a number of them, if it is known how many GPUs there are.
+// gpuSeconds returns a number of GPU-seconds, or "-" if the requests are not known.
 func gpuSeconds(asked corev1.ResourceList, number float64) string {
 	if asked == nil {
 		return "-"
@@ -86,7 +86,7 @@ func gpuSeconds(asked corev1.ResourceList, number float64) string {
 
 func seconds0(number float64) string { return strconv.FormatFloat(math.Round(number), 'f', 0, 64) }
 
-// topReport is the form of -o json and -o yaml.
+// topReport is the output of -o json and -o yaml.
 type topReport struct {
 	Jobs  []topJob `json:"jobs"`
 	Total topSum   `json:"total"`
@@ -101,7 +101,7 @@ type topJob struct {
 }
 
 type topSum struct {
-	// Asked is missing if the job's runtime is gone, Used if nobody measures it.
+	// Asked is missing if the job's runtime was deleted, Used without the metrics API.
 	Asked            map[string]string `json:"asked,omitempty"`
 	Used             map[string]string `json:"used,omitempty"`
 	WaitedSeconds    int64             `json:"waitedSeconds"`
@@ -126,7 +126,7 @@ func sumOf(asked, used corev1.ResourceList, waited time.Duration, idle, queued f
 	return topSum{Asked: quantities(asked), Used: quantities(used), WaitedSeconds: int64(waited.Seconds()), GPUSecondsIdle: idle, GPUSecondsQueued: queued}
 }
 
-// quantities are the resources of a list as Kubernetes writes them.
+// quantities returns a list as Kubernetes formats it.
 func quantities(list corev1.ResourceList) map[string]string {
 	var written map[string]string
 	for name, quantity := range list {

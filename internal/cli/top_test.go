@@ -127,7 +127,7 @@ func TestNobodyMeasures(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			if notes := strings.Count(errOut.String(), "metrics.k8s.io"); strings.Count(errOut.String(), "What pods use is not known") != 1 {
+			if notes := strings.Count(errOut.String(), "metrics.k8s.io"); strings.Count(errOut.String(), "Resource usage is not available") != 1 {
 				t.Errorf("%d notes: %s", notes, errOut.String())
 			}
 			if strings.Count(out.String(), "digits") != 2 {

@@ -13,34 +13,34 @@ import (
 	podusage "github.com/trireme-mpi/trireme/internal/kube/usage"
 )
 
-// jobUsage is what one job asks for, uses, and lets lie idle.
+// jobUsage is what one job requests, uses, and leaves idle.
 type jobUsage struct {
 	seen *view
-	// asked is what its pods ask for in all; nil if it is not known, because the
-	// runtime is gone.
+	// asked is the total of its requests; nil if it is not known, because the runtime
+	// was deleted.
 	asked corev1.ResourceList
-	// used is what its pods use now; nil if nobody measures it.
+	// used is the current usage of its pods; nil without the metrics API.
 	used corev1.ResourceList
-	// waited is how long its pods were, or are, without nodes.
+	// waited is how long its pods have waited, or still wait, for nodes.
 	waited time.Duration
-	// held is how long its pods have had nodes without training.
+	// held is how long its pods have had nodes before the training started.
 	held time.Duration
 }
 
 func (usage *jobUsage) gpus() *resource.Quantity { return job.GPUs(usage.asked) }
 
-// idleGPUSeconds are those for which GPUs were held and nothing was trained.
+// idleGPUSeconds returns for how long GPUs were allocated before the training started.
 func (usage *jobUsage) idleGPUSeconds() float64 {
 	return usage.gpus().AsApproximateFloat64() * usage.held.Seconds()
 }
 
-// queuedGPUSeconds are those for which GPUs were asked for and not given. Others may
-// have used them.
+// queuedGPUSeconds returns for how long GPUs were requested but not allocated. Other
+// jobs may have used them.
 func (usage *jobUsage) queuedGPUSeconds() float64 {
 	return usage.gpus().AsApproximateFloat64() * usage.waited.Seconds()
 }
 
-// usageOf is what is known of one job. made is nil if its runtime is gone.
+// usageOf returns the usage of one job. made is nil if its runtime was deleted.
 func usageOf(seen *view, made *job.Job, used corev1.ResourceList, now time.Time) jobUsage {
 	usage := jobUsage{seen: seen, used: used, waited: waitedFor(seen, now), held: heldIdle(seen, now)}
 	if made != nil {
@@ -49,7 +49,7 @@ func usageOf(seen *view, made *job.Job, used corev1.ResourceList, now time.Time)
 	return usage
 }
 
-// askedBy is what launcher and workers ask for in all.
+// askedBy returns the total requests of the launcher and the workers.
 func askedBy(made *job.Job) corev1.ResourceList {
 	sum := corev1.ResourceList{}
 	add(sum, job.Requests(&made.Launcher.Template.Spec), made.Launcher.Replicas)
@@ -57,9 +57,8 @@ func askedBy(made *job.Job) corev1.ResourceList {
 	return sum
 }
 
-// waitedFor is the time from Submitted to Scheduled. It counts on until every pod has
-// a node or the job has ended; time in a queue, and time for which a user has
-// suspended the job, are in it.
+// waitedFor returns the time from Submitted to Scheduled. It increases until every pod
+// has a node or the job has finished, and includes the time in a queue or suspended.
 func waitedFor(seen *view, now time.Time) time.Duration {
 	submitted, known := seen.Reached(training.StepSubmitted)
 	if !known {
@@ -68,10 +67,10 @@ func waitedFor(seen *view, now time.Time) time.Duration {
 	return between(submitted, firstOf(seen, now, training.StepScheduled, training.StepFinished))
 }
 
-// heldIdle is the time from Scheduled to FirstRankUp: every pod has a node, and no
-// process of MPI runs yet. When the first one came up is known only once the launcher
-// has ended; until then WorkersReached stands in, which is when mpirun is started. It
-// counts on as long as neither was reached and the job has not ended.
+// heldIdle returns the time from Scheduled to FirstRankUp: every pod has a node, and no
+// MPI process is running yet. FirstRankUp is known only once the launcher has finished;
+// until then WorkersReached, the start of mpirun, is used instead. The time increases
+// until one of them is reached or the job has finished.
 func heldIdle(seen *view, now time.Time) time.Duration {
 	scheduled, known := seen.Reached(training.StepScheduled)
 	if !known {
@@ -80,7 +79,7 @@ func heldIdle(seen *view, now time.Time) time.Duration {
 	return between(scheduled, firstOf(seen, now, training.StepFirstRankUp, training.StepWorkersReached, training.StepFinished))
 }
 
-// firstOf is the time of the first of these steps that was reached, else now.
+// firstOf returns the time of the first of these steps that was reached, else now.
 func firstOf(seen *view, now time.Time, steps ...training.TimelineStep) time.Time {
 	for _, step := range steps {
 		if at, reached := seen.Reached(step); reached {
@@ -92,8 +91,8 @@ func firstOf(seen *view, now time.Time, steps ...training.TimelineStep) time.Tim
 
 func between(begin, end time.Time) time.Duration { return max(end.Sub(begin), 0) }
 
-// totalOf is the sum of jobs. What is asked and used counts only as long as a job has
-// not ended; what was waited counts in any case.
+// totalOf returns the total of jobs. Requests and usage do not include finished jobs;
+// waiting times do.
 func totalOf(all []jobUsage) (total jobTotal) {
 	total.asked, total.used = corev1.ResourceList{}, corev1.ResourceList{}
 	for i := range all {
@@ -117,7 +116,7 @@ type jobTotal struct {
 	idleGPUSeconds, queuedGPUSeconds float64
 }
 
-// measured is what the pods of each job use, by jobKey.
+// measured returns the usage of the pods of each job, by jobKey.
 func measured(pods []metricsv1beta1.PodMetrics) map[string]corev1.ResourceList {
 	found := map[string]corev1.ResourceList{}
 	for i := range pods {

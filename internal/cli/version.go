@@ -13,14 +13,14 @@ import (
 // Version is set when a release is built.
 var Version = "dev"
 
-// versions are what `odh version` tells.
+// versions is the output of `odh version`.
 type versions struct {
 	Client   string `json:"client"`
 	Commit   string `json:"commit,omitempty"`
 	Go       string `json:"go"`
 	Platform string `json:"platform"`
 	FIPS140  bool   `json:"fips140"`
-	// Server is the cluster's Kubernetes.
+	// Server is the Kubernetes version of the cluster.
 	Server string `json:"server,omitempty"`
 }
 
@@ -28,7 +28,7 @@ func newVersionCommand(environment *environment) *cobra.Command {
 	var server bool
 	var output string
 	command := &cobra.Command{
-		Use: "version", Short: "Show the version of odh and, with --server, of the cluster", Args: cobra.NoArgs,
+		Use: "version", Short: "Print the version of odh and, with --server, of the cluster", Args: cobra.NoArgs,
 		RunE: func(command *cobra.Command, _ []string) error {
 			told := versionOfThis()
 			if server {
@@ -39,8 +39,8 @@ func newVersionCommand(environment *environment) *cobra.Command {
 			return environment.printVersions(command, told, output)
 		},
 	}
-	command.Flags().BoolVar(&server, "server", false, "ask the cluster for its version too")
-	command.Flags().StringVarP(&output, "output", "o", "", "json or yaml")
+	command.Flags().BoolVar(&server, "server", false, "Also print the Kubernetes version of the cluster")
+	command.Flags().StringVarP(&output, "output", "o", "", "Output format: json or yaml")
 	return command
 }
 
@@ -80,11 +80,11 @@ func (environment *environment) printVersions(command *cobra.Command, told versi
 	case "json", "yaml":
 		return environment.printDocument(told, output)
 	default:
-		return usageFailure(command, fmt.Sprintf("--output %q: there are json and yaml", output))
+		return usageFailure(command, fmt.Sprintf("--output must be json or yaml, not %q", output))
 	}
 }
 
-// printDocument prints a value that is no Kubernetes object.
+// printDocument prints a value as JSON or YAML.
 func (environment *environment) printDocument(value any, output string) error {
 	content, err := yaml.Marshal(value)
 	if err == nil && output == "json" {

@@ -19,11 +19,13 @@ func newWaitCommand(environment *environment, kind *kind) *cobra.Command {
 	var timeout time.Duration
 	var until string
 	command := &cobra.Command{
-		Long: "Wait until a job has ended, or until it runs. The exit code is 0 when it has come to what was waited for, 6 if it failed, 7 if it took too long.",
+		Long: "Wait until a job has finished or, with --for running, until it is running. The exit code is 0 on success, 6 if the job failed, 7 if the wait timed out.",
+		Example: fmt.Sprintf(`  odh %[1]s wait hello --timeout 30m
+  odh %[1]s wait hello --for running`, kind.Command),
 		Args: cobra.ExactArgs(1), ValidArgsFunction: environment.completeNames(kind, one),
 		RunE: func(command *cobra.Command, arguments []string) error {
 			if !slices.Contains(goals, strings.ToLower(until)) {
-				return usageFailure(command, fmt.Sprintf("--for %q: there are %s", until, strings.Join(goals, ", ")))
+				return usageFailure(command, fmt.Sprintf("--for must be %s, not %q", strings.Join(goals, " or "), until))
 			}
 			namespace, err := environment.namespace()
 			if err != nil {
@@ -37,12 +39,12 @@ func newWaitCommand(environment *environment, kind *kind) *cobra.Command {
 			return environment.awaitEnd(ctx, environment.Out, kind, namespace, arguments[0])
 		},
 	}
-	command.Flags().DurationVar(&timeout, "timeout", 0, "how long to wait at most, such as 30m; 0 is for ever")
-	command.Flags().StringVar(&until, "for", goalFinished, "what to wait for: "+strings.Join(goals, ", "))
+	command.Flags().DurationVar(&timeout, "timeout", 0, "Maximum time to wait, such as 30m; 0 means no limit")
+	command.Flags().StringVar(&until, "for", goalFinished, "State to wait for: "+strings.Join(goals, " or "))
 	return command
 }
 
-// What can be waited for.
+// Values of --for.
 const (
 	goalFinished = "finished"
 	goalRunning  = "running"
@@ -50,7 +52,7 @@ const (
 
 var goals = []string{goalFinished, goalRunning}
 
-// limited is a context with a time limit, if there is one.
+// limited returns a context with a timeout, unless the timeout is 0.
 func limited(ctx context.Context, timeout time.Duration) (context.Context, context.CancelFunc) {
 	if timeout > 0 {
 		return context.WithTimeout(ctx, timeout)
@@ -58,7 +60,7 @@ func limited(ctx context.Context, timeout time.Duration) (context.Context, conte
 	return context.WithCancel(ctx)
 }
 
-// awaitEnd waits until a job has ended, and says how.
+// awaitEnd waits until a job has finished, and prints its result.
 func (environment *environment) awaitEnd(ctx context.Context, to io.Writer, kind *kind, namespace, name string) error {
 	var last *view
 	err := environment.await(ctx, kind, namespace, name, func(seen *view) bool {
@@ -91,7 +93,7 @@ func (environment *environment) awaitRunning(ctx context.Context, kind *kind, na
 	return nil
 }
 
-// await watches a job until it has come as far as is asked for.
+// await watches a job until done returns true.
 func (environment *environment) await(ctx context.Context, kind *kind, namespace, name string, done func(*view) bool) error {
 	from, err := environment.client()
 	if err != nil {
@@ -110,14 +112,14 @@ func (environment *environment) await(ctx context.Context, kind *kind, namespace
 
 func (environment *environment) tookTooLong(last *view) *failure {
 	return &failure{code: exitTimeout, message: fmt.Sprintf("%s is still %s", last.Named(), last.State()), reason: "Timeout", details: []string{last.Explanation()},
-		suggestions: []string{fmt.Sprintf("See what hinders it: %s diagnose %s -n %s", environment.calledAs, last.Named(), last.GetNamespace()), "Wait longer: --timeout 1h"}}
+		suggestions: []string{fmt.Sprintf("Find the cause: %s diagnose %s -n %s", environment.calledAs, last.Named(), last.GetNamespace()), "Wait longer: --timeout 1h"}}
 }
 
-// jobFailed is the job's failure as the command's own.
+// jobFailed returns the failure of the job as the failure of the command.
 func (environment *environment) jobFailed(last *view) *failure {
 	return &failure{code: exitJobFailed, message: last.Named() + " failed", reason: string(last.FailureReason), details: []string{last.FailureMessage}, page: "failures.md",
 		suggestions: []string{
-			fmt.Sprintf("See what it printed: %s %s logs %s -n %s", environment.calledAs, last.Kind.Command, last.GetName(), last.GetNamespace()),
-			fmt.Sprintf("See more of why: %s diagnose %s -n %s", environment.calledAs, last.Named(), last.GetNamespace()),
+			fmt.Sprintf("See its logs: %s %s logs %s -n %s", environment.calledAs, last.Kind.Command, last.GetName(), last.GetNamespace()),
+			fmt.Sprintf("Find the cause: %s diagnose %s -n %s", environment.calledAs, last.Named(), last.GetNamespace()),
 		}}
 }

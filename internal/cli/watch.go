@@ -15,8 +15,8 @@ import (
 	"github.com/trireme-mpi/trireme/internal/kube/jobview"
 )
 
-// watcher is one kind of objects as a source of changes. The version comes last in
-// the options, from whoever starts the watch.
+// watcher watches the objects of one kind. The caller of WatchWithContext sets the
+// resource version.
 type watcher struct {
 	client.WithWatch
 	list    client.ObjectList
@@ -30,9 +30,9 @@ func (watcher *watcher) WatchWithContext(ctx context.Context, options metav1.Lis
 	return watcher.Watch(ctx, watcher.list, &merged)
 }
 
-// changes hands every change since a version to see, until see is done. The API
-// server ends watches as it likes; they are taken up again. errTooOld means that
-// whoever asks has to list anew.
+// changes calls see with every change since a resource version, until see is done. It
+// resumes watches that the API server ends. If the version has expired, the caller must
+// list again; see expired.
 func (watcher *watcher) changes(ctx context.Context, version string, see func(watch.EventType, client.Object) (done bool, err error)) error {
 	stream, err := watchtools.NewRetryWatcherWithContext(ctx, version, watcher)
 	if err != nil {
@@ -61,14 +61,14 @@ func (watcher *watcher) changes(ctx context.Context, version string, see func(wa
 	}
 }
 
-// pause before a job is read anew after its watch could not go on.
+// pause before a job is read again after its watch has failed.
 const pause = 500 * time.Millisecond
 
-// expired: the cluster no longer knows the version that a watch was to go on from.
+// expired reports whether a watch failed because its resource version is too old.
 func expired(err error) bool { return apierrors.IsResourceExpired(err) || apierrors.IsGone(err) }
 
-// version is the newest version of a kind. That of an object is as old as its last
-// change, and the cluster may have forgotten it.
+// versionOf returns the latest resource version of a kind. The version of an object is
+// as old as its last change, and may have expired.
 func versionOf(ctx context.Context, kind *kind, from client.Reader, options client.ListOptions) (string, error) {
 	list := &metav1.PartialObjectMetadataList{}
 	list.SetGroupVersionKind(kind.GVK.GroupVersion().WithKind(kind.GVK.Kind + "List"))
@@ -77,8 +77,8 @@ func versionOf(ctx context.Context, kind *kind, from client.Reader, options clie
 	return list.GetResourceVersion(), err
 }
 
-// follow shows a job to see, now and whenever it changes, until see is done. It is
-// an error if the job is deleted meanwhile.
+// followJob calls see with a job, now and whenever it changes, until see is done. It
+// returns an error if the job is deleted.
 func followJob(ctx context.Context, kind *kind, from client.WithWatch, namespace, name string, see func(*view) (done bool, err error)) error {
 	options := client.ListOptions{Namespace: namespace, FieldSelector: fields.OneTermEqualSelector("metadata.name", name)}
 	for version, shown := "", ""; ; {
@@ -117,7 +117,7 @@ func followJob(ctx context.Context, kind *kind, from client.WithWatch, namespace
 	}
 }
 
-// reasonDeleted: somebody deleted the job.
+// reasonDeleted: the job was deleted while it was watched.
 const reasonDeleted = "Deleted"
 
 func deleted(kind *kind, name string) *failure {

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// shellWords takes a command apart as a shell does: blanks separate words, except
-// in quotes or behind a backslash. Nothing is replaced, no variable and no pattern.
+// shellWords splits a command into words as a shell does: at blanks, except in quotes
+// or after a backslash. It expands neither variables nor patterns.
 func shellWords(text string) (words []string, err error) {
 	var word strings.Builder
 	var quote rune
@@ -14,7 +14,7 @@ func shellWords(text string) (words []string, err error) {
 	for _, letter := range text {
 		switch {
 		case escaped:
-			// In double quotes a backslash stands for itself, unless it protects something.
+			// In double quotes a backslash is literal unless it escapes one of these.
 			if quote == '"' && !strings.ContainsRune("\"\\$`", letter) {
 				word.WriteRune('\\')
 			}
@@ -38,7 +38,7 @@ func shellWords(text string) (words []string, err error) {
 		}
 	}
 	if quote != 0 || escaped {
-		return nil, fmt.Errorf("a quote or a backslash at its end is left open")
+		return nil, fmt.Errorf("unclosed quote or trailing backslash")
 	}
 	if begun {
 		words = append(words, word.String())
