@@ -20,10 +20,10 @@ import (
 func Main(arguments []string) int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	environment := newEnvironment(genericiooptions.IOStreams{In: os.Stdin, Out: os.Stdout, ErrOut: os.Stderr})
-	environment.terminal = detectTerminal(os.Stdout, os.Stderr)
-	environment.calledAs = calledAs(arguments[0])
-	return run(ctx, environment, append(implied(arguments[0]), arguments[1:]...))
+	env := newEnvironment(genericiooptions.IOStreams{In: os.Stdin, Out: os.Stdout, ErrOut: os.Stderr})
+	env.terminal = detectTerminal(os.Stdout, os.Stderr)
+	env.calledAs = calledAs(arguments[0])
+	return run(ctx, env, append(implied(arguments[0]), arguments[1:]...))
 }
 
 // implied returns the arguments that follow from the name of the program: kubectl
@@ -48,11 +48,11 @@ func calledAs(program string) string {
 }
 
 // run runs one command line.
-func run(ctx context.Context, environment *environment, arguments []string) int {
-	root := newRootCommand(environment)
+func run(ctx context.Context, env *environment, arguments []string) int {
+	root := newRootCommand(env)
 	root.SetArgs(append([]string{}, arguments...)) // With nil, cobra would use those of the process.
 	err := root.ExecuteContext(ctx)
-	if failed := environment.output.failure(); failed != nil {
+	if failed := env.output.failure(); failed != nil {
 		err = failed
 	}
 	if err == nil {
@@ -62,12 +62,12 @@ func run(ctx context.Context, environment *environment, arguments []string) int 
 	if errors.As(err, &silent) {
 		return int(silent)
 	}
-	failure := explain(err, environment.calledAs)
-	failure.print(environment.ErrOut)
-	return failure.code
+	f := explain(err, env.calledAs)
+	f.print(env.ErrOut)
+	return f.code
 }
 
-func newRootCommand(environment *environment) *cobra.Command {
+func newRootCommand(env *environment) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "odh",
 		Short: "Run MPI training jobs on Kubernetes and OpenShift AI",
@@ -85,23 +85,23 @@ odh uses your kubectl configuration (kubeconfig, context, namespace).`,
 		Args: cobra.NoArgs,
 		RunE: func(command *cobra.Command, _ []string) error { return command.Help() },
 	}
-	root.Annotations = map[string]string{cobra.CommandDisplayNameAnnotation: environment.calledAs}
-	root.SetIn(environment.In)
-	root.SetOut(environment.Out)
-	root.SetErr(environment.ErrOut)
+	root.Annotations = map[string]string{cobra.CommandDisplayNameAnnotation: env.calledAs}
+	root.SetIn(env.In)
+	root.SetOut(env.Out)
+	root.SetErr(env.ErrOut)
 	root.SetFlagErrorFunc(func(command *cobra.Command, err error) error { return usageFailure(command, err.Error()) })
-	environment.addFlags(root)
-	root.AddCommand(newTrainingCommand(environment))
+	env.addFlags(root)
+	root.AddCommand(newTrainingCommand(env))
 	for _, kind := range kinds {
-		root.AddCommand(newKindCommand(environment, kind))
+		root.AddCommand(newKindCommand(env, kind))
 	}
-	root.AddCommand(newDiagnoseCommand(environment, nil))
-	root.AddCommand(newPreflightCommand(environment))
-	root.AddCommand(newRuntimeCommand(environment))
-	root.AddCommand(newMigrateCommand(environment))
-	root.AddCommand(newTopCommand(environment))
-	root.AddCommand(newServerCommand(environment))
-	root.AddCommand(newVersionCommand(environment))
+	root.AddCommand(newDiagnoseCommand(env, nil))
+	root.AddCommand(newPreflightCommand(env))
+	root.AddCommand(newRuntimeCommand(env))
+	root.AddCommand(newMigrateCommand(env))
+	root.AddCommand(newTopCommand(env))
+	root.AddCommand(newServerCommand(env))
+	root.AddCommand(newVersionCommand(env))
 	checkArguments(root)
 	return root
 }
@@ -115,13 +115,13 @@ func checkArguments(command *cobra.Command) {
 			if err == nil {
 				return nil
 			}
-			failure := usageFailure(command, err.Error())
+			f := usageFailure(command, err.Error())
 			if command.HasSubCommands() && len(arguments) > 0 {
 				for _, meant := range command.SuggestionsFor(arguments[0]) {
-					failure.suggestions = append(failure.suggestions, "Did you mean this? "+command.CommandPath()+" "+meant)
+					f.suggestions = append(f.suggestions, "Did you mean this? "+command.CommandPath()+" "+meant)
 				}
 			}
-			return failure
+			return f
 		}
 	}
 	for _, child := range command.Commands() {

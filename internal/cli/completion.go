@@ -29,24 +29,24 @@ const (
 type completion = func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective)
 
 // completeNames completes the jobs of a kind.
-func (environment *environment) completeNames(kind *kind, atMost int) completion {
+func (e *environment) completeNames(kind *kind, atMost int) completion {
 	return func(command *cobra.Command, given []string, begun string) ([]string, cobra.ShellCompDirective) {
 		if len(given) >= atMost {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
-		names := environment.namesOf(command.Context(), kind.GVK)
+		names := e.namesOf(command.Context(), kind.GVK)
 		return beginningWith(slices.DeleteFunc(names, func(name string) bool { return slices.Contains(given, name) }), begun), cobra.ShellCompDirectiveNoFileComp
 	}
 }
 
 // completeJobs completes the jobs of both kinds, as KIND/NAME and NAME.
-func (environment *environment) completeJobs(command *cobra.Command, given []string, begun string) ([]string, cobra.ShellCompDirective) {
+func (e *environment) completeJobs(command *cobra.Command, given []string, begun string) ([]string, cobra.ShellCompDirective) {
 	if len(given) > 0 {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
 	var offers []string
 	for _, kind := range kinds {
-		for _, name := range environment.namesOf(command.Context(), kind.GVK) {
+		for _, name := range e.namesOf(command.Context(), kind.GVK) {
 			offers = append(offers, kind.Command+"/"+name, name)
 		}
 	}
@@ -54,18 +54,18 @@ func (environment *environment) completeJobs(command *cobra.Command, given []str
 }
 
 // completeRuntimes completes the runtimes of both scopes.
-func (environment *environment) completeRuntimes(command *cobra.Command, _ []string, begun string) ([]string, cobra.ShellCompDirective) {
-	names := environment.namesOf(command.Context(), v2alpha1.GroupVersion.WithKind(string(v2alpha1.RuntimeKindCluster)))
-	names = append(names, environment.namesOf(command.Context(), v2alpha1.GroupVersion.WithKind(string(v2alpha1.RuntimeKindNamespaced)))...)
+func (e *environment) completeRuntimes(command *cobra.Command, _ []string, begun string) ([]string, cobra.ShellCompDirective) {
+	names := e.namesOf(command.Context(), v2alpha1.GroupVersion.WithKind(string(v2alpha1.RuntimeKindCluster)))
+	names = append(names, e.namesOf(command.Context(), v2alpha1.GroupVersion.WithKind(string(v2alpha1.RuntimeKindNamespaced)))...)
 	return beginningWith(names, begun), cobra.ShellCompDirectiveNoFileComp
 }
 
-func (environment *environment) namespaceNames(command *cobra.Command) []string {
-	return environment.namesOf(command.Context(), corev1.SchemeGroupVersion.WithKind("Namespace"))
+func (e *environment) namespaceNames(command *cobra.Command) []string {
+	return e.namesOf(command.Context(), corev1.SchemeGroupVersion.WithKind("Namespace"))
 }
 
-func (environment *environment) contextNames() []string {
-	config, err := environment.config.ToRawKubeConfigLoader().RawConfig()
+func (e *environment) contextNames() []string {
+	config, err := e.config.ToRawKubeConfigLoader().RawConfig()
 	if err != nil {
 		return nil
 	}
@@ -79,20 +79,20 @@ func (environment *environment) contextNames() []string {
 
 // namesOf lists the names of a kind. It ignores errors, because the shell would print
 // them into the line that the user is typing.
-func (environment *environment) namesOf(ctx context.Context, kind schema.GroupVersionKind) (names []string) {
+func (e *environment) namesOf(ctx context.Context, kind schema.GroupVersionKind) (names []string) {
 	ctx, stop := context.WithTimeout(ctx, completionPatience)
 	defer stop()
-	from, err := environment.client()
+	api, err := e.client()
 	if err != nil {
 		return nil
 	}
-	namespace, err := environment.namespace()
+	namespace, err := e.namespace()
 	if err != nil {
 		return nil
 	}
 	list := &metav1.PartialObjectMetadataList{}
 	list.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
-	if err := from.List(ctx, list, client.InNamespace(namespace)); err != nil {
+	if err := api.List(ctx, list, client.InNamespace(namespace)); err != nil {
 		return nil
 	}
 	_ = meta.EachListItem(list, func(object runtime.Object) error {

@@ -55,8 +55,8 @@ type creator struct {
 	timeout      time.Duration
 }
 
-func newCreateCommand(environment *environment, kind *kind) *cobra.Command {
-	creator := &creator{environment: environment, kind: kind, print: genericclioptions.NewPrintFlags("created").WithTypeSetter(scheme())}
+func newCreateCommand(env *environment, kind *kind) *cobra.Command {
+	c := &creator{environment: env, kind: kind, print: genericclioptions.NewPrintFlags("created").WithTypeSetter(scheme())}
 	article, flags := "a", "--runtime mpi-openmpi-cpu --image IMAGE --nodes 2"
 	if kind == mpiJobs {
 		article, flags = "an", "--image IMAGE --workers 2"
@@ -72,25 +72,25 @@ func newCreateCommand(environment *environment, kind *kind) *cobra.Command {
 			}
 			return nil
 		},
-		RunE: func(command *cobra.Command, arguments []string) error { return creator.run(command, arguments) },
+		RunE: func(command *cobra.Command, arguments []string) error { return c.run(command, arguments) },
 		ValidArgsFunction: func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		},
 	}
 	set := command.Flags()
 	set.SetNormalizeFunc(nameFlag(kind))
-	creator.flags.add(set, kind)
-	creator.print.AddFlags(command)
-	set.StringVarP(&creator.file, "filename", "f", "", "File that contains the job, or - for standard input (also --from-file)")
-	set.BoolVar(&creator.fromStdin, "from-stdin", false, "Read the job from standard input; same as -f -")
-	set.StringVar(&creator.dryRun, "dry-run", dryRunNone, "One of none, client, server: client only prints the job, server also validates it in the cluster")
+	c.flags.add(set, kind)
+	c.print.AddFlags(command)
+	set.StringVarP(&c.file, "filename", "f", "", "File that contains the job, or - for standard input (also --from-file)")
+	set.BoolVar(&c.fromStdin, "from-stdin", false, "Read the job from standard input; same as -f -")
+	set.StringVar(&c.dryRun, "dry-run", dryRunNone, "One of none, client, server: client only prints the job, server also validates it in the cluster")
 	set.Lookup("dry-run").NoOptDefVal = dryRunClient
-	set.StringVar(&creator.fieldManager, "field-manager", "odh", "Name of the field manager")
-	set.BoolVar(&creator.wait, "wait", false, "Wait until the job has finished; exit with code 6 if it fails")
-	set.BoolVar(&creator.follow, "follow", false, "Show the progress of the job and then its output, until it has finished; Ctrl-C leaves the job running")
-	set.DurationVar(&creator.timeout, "timeout", 0, "Maximum time that --wait and --follow wait, such as 30m; 0 means no limit")
+	set.StringVar(&c.fieldManager, "field-manager", "odh", "Name of the field manager")
+	set.BoolVar(&c.wait, "wait", false, "Wait until the job has finished; exit with code 6 if it fails")
+	set.BoolVar(&c.follow, "follow", false, "Show the progress of the job and then its output, until it has finished; Ctrl-C leaves the job running")
+	set.DurationVar(&c.timeout, "timeout", 0, "Maximum time that --wait and --follow wait, such as 30m; 0 means no limit")
 	if kind == trainJobs {
-		_ = command.RegisterFlagCompletionFunc("runtime", environment.completeRuntimes)
+		_ = command.RegisterFlagCompletionFunc("runtime", env.completeRuntimes)
 	}
 	return command
 }
@@ -103,67 +103,67 @@ func beforeDashes(command *cobra.Command, arguments []string) []string {
 	return arguments
 }
 
-func (creator *creator) run(command *cobra.Command, arguments []string) error {
+func (c *creator) run(command *cobra.Command, arguments []string) error {
 	ctx := command.Context()
 	names := beforeDashes(command, arguments)
-	object, err := creator.read(command, names, arguments[len(names):])
+	object, err := c.read(command, names, arguments[len(names):])
 	if err != nil {
 		return err
 	}
-	if err := creator.place(object); err != nil {
+	if err := c.place(object); err != nil {
 		return err
 	}
-	printed, err := creator.printer()
+	printed, err := c.printer()
 	if err != nil {
 		return usageFailure(command, err.Error())
 	}
-	if creator.dryRun == dryRunClient {
-		if creator.namesResources(object) {
-			creator.say("Resources that are not set by a flag come from the runtime; use --dry-run=server to see them.")
+	if c.dryRun == dryRunClient {
+		if c.namesResources(object) {
+			c.say("Resources that are not set by a flag come from the runtime; use --dry-run=server to see them.")
 		}
-		err = creator.judge(object, creator.kind)
+		err = c.judge(object, c.kind)
 	} else {
-		err = creator.send(ctx, object)
+		err = c.send(ctx, object)
 	}
 	if err != nil {
 		return err
 	}
-	if err := printed.PrintObj(object, creator.Out); err != nil || creator.dryRun != dryRunNone {
+	if err := printed.PrintObj(object, c.Out); err != nil || c.dryRun != dryRunNone {
 		return err
 	}
-	return creator.accompany(ctx, object)
+	return c.accompany(ctx, object)
 }
 
 // read returns the job to create, from a file or from flags.
-func (creator *creator) read(command *cobra.Command, names, words []string) (*unstructured.Unstructured, error) {
-	if err := checkDryRun(command, creator.dryRun); err != nil {
+func (c *creator) read(command *cobra.Command, names, words []string) (*unstructured.Unstructured, error) {
+	if err := checkDryRun(command, c.dryRun); err != nil {
 		return nil, err
 	}
 	name := ""
 	if len(names) > 0 {
 		name = names[0]
 	}
-	if creator.fromStdin {
-		creator.file = "-"
+	if c.fromStdin {
+		c.file = "-"
 	}
-	if creator.file == "" {
-		if name == "" && creator.flags.image == "" && len(words) == 0 {
+	if c.file == "" {
+		if name == "" && c.flags.image == "" && len(words) == 0 {
 			return nil, usageFailure(command, "either --from-file, --from-stdin, or inline parameters must be specified")
 		}
-		command, err := creator.flags.words(words)
+		command, err := c.flags.words(words)
 		if err != nil {
 			return nil, err
 		}
-		object, err := creator.flags.build(creator.kind, name, command)
+		object, err := c.flags.build(c.kind, name, command)
 		if err != nil {
 			return nil, err
 		}
-		return asUnstructured(object, creator.kind)
+		return asUnstructured(object, c.kind)
 	}
-	if described := changed(command, creator.kind); len(described) > 0 || len(words) > 0 {
-		return nil, usageFailure(command, fmt.Sprintf("the job comes from %s and cannot also be set by flags: %s", creator.file, strings.Join(append(described, words...), " ")))
+	if described := changed(command, c.kind); len(described) > 0 || len(words) > 0 {
+		return nil, usageFailure(command, fmt.Sprintf("the job comes from %s and cannot also be set by flags: %s", c.file, strings.Join(append(described, words...), " ")))
 	}
-	object, err := creator.manifest(creator.file, creator.kind)
+	object, err := c.manifest(c.file, c.kind)
 	if err == nil && name != "" {
 		object.SetName(name)
 		object.SetGenerateName("")
@@ -185,10 +185,10 @@ func changed(command *cobra.Command, kind *kind) (given []string) {
 
 // place sets the namespace of the job, as kubectl does: --namespace must match the
 // namespace in the file.
-func (creator *creator) place(object *unstructured.Unstructured) error {
-	namespace, enforced, err := creator.config.ToRawKubeConfigLoader().Namespace()
+func (c *creator) place(object *unstructured.Unstructured) error {
+	namespace, enforced, err := c.config.ToRawKubeConfigLoader().Namespace()
 	if err != nil {
-		if creator.dryRun == dryRunClient {
+		if c.dryRun == dryRunClient {
 			return nil
 		}
 		return noCluster(err)
@@ -203,25 +203,25 @@ func (creator *creator) place(object *unstructured.Unstructured) error {
 }
 
 // send creates the job, or submits it as a server dry run.
-func (creator *creator) send(ctx context.Context, object *unstructured.Unstructured) error {
-	to, err := creator.client()
+func (c *creator) send(ctx context.Context, object *unstructured.Unstructured) error {
+	api, err := c.client()
 	if err != nil {
 		return err
 	}
-	if err := creator.resolveRuntime(ctx, to, object); err != nil {
+	if err := c.resolveRuntime(ctx, api, object); err != nil {
 		return err
 	}
-	if err := creator.completeResources(ctx, to, object); err != nil {
+	if err := c.completeResources(ctx, api, object); err != nil {
 		return err
 	}
-	options := []client.CreateOption{client.FieldOwner(creator.fieldManager)}
-	if creator.dryRun == dryRunServer {
+	options := []client.CreateOption{client.FieldOwner(c.fieldManager)}
+	if c.dryRun == dryRunServer {
 		options = append(options, client.DryRunAll)
 	}
 	// Strict: a field that the cluster does not know would be dropped silently.
-	err = client.WithFieldValidation(to, metav1.FieldValidationStrict).Create(ctx, object, options...)
+	err = client.WithFieldValidation(api, metav1.FieldValidationStrict).Create(ctx, object, options...)
 	if apierrors.IsBadRequest(err) && strings.Contains(err.Error(), "unknown field") {
-		return olderServer(creator.kind, err)
+		return olderServer(c.kind, err)
 	}
 	return err
 }
@@ -236,12 +236,12 @@ func olderServer(kind *kind, err error) *failure {
 
 // resolveRuntime finds the kind of a runtime given by name only: a runtime of the
 // namespace takes precedence.
-func (creator *creator) resolveRuntime(ctx context.Context, from client.Reader, object *unstructured.Unstructured) error {
-	if creator.kind != trainJobs || creator.file != "" || strings.Contains(creator.flags.runtime, "/") {
+func (c *creator) resolveRuntime(ctx context.Context, api client.Reader, object *unstructured.Unstructured) error {
+	if c.kind != trainJobs || c.file != "" || strings.Contains(c.flags.runtime, "/") {
 		return nil
 	}
 	var own v2alpha1.TrainingRuntime
-	err := from.Get(ctx, client.ObjectKey{Namespace: object.GetNamespace(), Name: creator.flags.runtime}, &own)
+	err := api.Get(ctx, client.ObjectKey{Namespace: object.GetNamespace(), Name: c.flags.runtime}, &own)
 	if err == nil {
 		return unstructured.SetNestedField(object.Object, string(v2alpha1.RuntimeKindNamespaced), "spec", "runtimeRef", "kind")
 	}
@@ -252,27 +252,27 @@ func (creator *creator) resolveRuntime(ctx context.Context, from client.Reader, 
 }
 
 // namesResources reports whether flags set resources of a TrainJob's workers.
-func (creator *creator) namesResources(object *unstructured.Unstructured) bool {
+func (c *creator) namesResources(object *unstructured.Unstructured) bool {
 	_, found, _ := unstructured.NestedMap(object.Object, "spec", "trainer", "resourcesPerNode")
-	return found && creator.kind == trainJobs && creator.file == ""
+	return found && c.kind == trainJobs && c.file == ""
 }
 
 // completeResources adds the runtime's resources that no flag sets. The resources of
 // a job replace all of the runtime's, and --cpu must not drop the GPUs.
-func (creator *creator) completeResources(ctx context.Context, from client.Reader, object *unstructured.Unstructured) error {
-	if !creator.namesResources(object) {
+func (c *creator) completeResources(ctx context.Context, api client.Reader, object *unstructured.Unstructured) error {
+	if !c.namesResources(object) {
 		return nil
 	}
 	var trainJob v2alpha1.TrainJob
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, &trainJob); err != nil {
 		return err
 	}
-	spec, err := jobview.RuntimeOf(ctx, from, &trainJob)
+	spec, err := jobview.RuntimeOf(ctx, api, &trainJob)
 	switch {
 	case errors.Is(err, jobview.ErrNoRuntime):
 		return nil // Admission reports it.
 	case apierrors.IsForbidden(err):
-		creator.say("Warning: you have no permission to read runtime %s, so workers get only the resources set by flags.", trainJob.Spec.RuntimeRef.Name)
+		c.say("Warning: you have no permission to read runtime %s, so workers get only the resources set by flags.", trainJob.Spec.RuntimeRef.Name)
 		return nil
 	case err != nil:
 		return err
@@ -284,46 +284,46 @@ func (creator *creator) completeResources(ctx context.Context, from client.Reade
 	return unstructured.SetNestedMap(object.Object, completed, "spec", "trainer", "resourcesPerNode")
 }
 
-func (creator *creator) printer() (printers.ResourcePrinter, error) {
-	switch creator.dryRun {
+func (c *creator) printer() (printers.ResourcePrinter, error) {
+	switch c.dryRun {
 	case dryRunClient:
-		if err := creator.print.Complete("%s (dry run)"); err != nil {
+		if err := c.print.Complete("%s (dry run)"); err != nil {
 			return nil, err
 		}
 	case dryRunServer:
-		if err := creator.print.Complete("%s (server dry run)"); err != nil {
+		if err := c.print.Complete("%s (server dry run)"); err != nil {
 			return nil, err
 		}
 	}
-	return creator.print.ToPrinter()
+	return c.print.ToPrinter()
 }
 
 // accompany implements --wait and --follow.
-func (creator *creator) accompany(ctx context.Context, object *unstructured.Unstructured) error {
-	if !creator.wait && !creator.follow {
+func (c *creator) accompany(ctx context.Context, object *unstructured.Unstructured) error {
+	if !c.wait && !c.follow {
 		return nil
 	}
-	ctx, stop := limited(ctx, creator.timeout)
+	ctx, stop := limited(ctx, c.timeout)
 	defer stop()
 	var err error
-	if creator.follow {
-		err = creator.watchRun(ctx, creator.kind, object.GetNamespace(), object.GetName())
+	if c.follow {
+		err = c.watchRun(ctx, c.kind, object.GetNamespace(), object.GetName())
 	} else {
 		// stdout has the created job, which a program may parse, so the result goes to stderr.
-		err = creator.awaitEnd(ctx, creator.ErrOut, creator.kind, object.GetNamespace(), object.GetName())
+		err = c.awaitEnd(ctx, c.ErrOut, c.kind, object.GetNamespace(), object.GetName())
 	}
 	if errors.Is(err, context.Canceled) {
-		creator.detach(object.GetNamespace(), object.GetName())
+		c.detach(object.GetNamespace(), object.GetName())
 		return exit(exitInterrupted)
 	}
 	return err
 }
 
 // detach prints how to get back to a job that is still running.
-func (creator *creator) detach(namespace, name string) {
-	at := fmt.Sprintf("%s %s %%s %s -n %s", creator.calledAs, creator.kind.Command, name, namespace)
-	creator.say("\nDetached. %s/%s is still running.", creator.kind.Command, name)
-	creator.say("  Follow its output:  "+at+" --follow", "logs")
-	creator.say("  Show its status:    "+at, "describe")
-	creator.say("  Delete it:          "+at, "delete")
+func (c *creator) detach(namespace, name string) {
+	at := fmt.Sprintf("%s %s %%s %s -n %s", c.calledAs, c.kind.Command, name, namespace)
+	c.say("\nDetached. %s/%s is still running.", c.kind.Command, name)
+	c.say("  Follow its output:  "+at+" --follow", "logs")
+	c.say("  Show its status:    "+at, "describe")
+	c.say("  Delete it:          "+at, "delete")
 }

@@ -84,15 +84,15 @@ func TestCreation(t *testing.T) {
 
 // slowly is a cluster where one job does not go, and another is gone after a while.
 func slowly(cluster client.WithWatch) client.WithWatch {
-	return interceptor.NewClient(cluster, interceptor.Funcs{Delete: func(ctx context.Context, to client.WithWatch, object client.Object, options ...client.DeleteOption) error {
+	return interceptor.NewClient(cluster, interceptor.Funcs{Delete: func(ctx context.Context, api client.WithWatch, object client.Object, options ...client.DeleteOption) error {
 		if object.GetName() == "bert" {
-			time.AfterFunc(50*time.Millisecond, func() { _ = to.Delete(context.WithoutCancel(ctx), object) })
+			time.AfterFunc(50*time.Millisecond, func() { _ = api.Delete(context.WithoutCancel(ctx), object) })
 		}
 		return nil
-	}, Watch: func(ctx context.Context, to client.WithWatch, list client.ObjectList, options ...client.ListOption) (watch.Interface, error) {
+	}, Watch: func(ctx context.Context, api client.WithWatch, list client.ObjectList, options ...client.ListOption) (watch.Interface, error) {
 		// The fake cluster tells of every job, whichever is asked for.
 		name, _ := options[0].(*client.ListOptions).FieldSelector.RequiresExactMatch("metadata.name")
-		stream, err := to.Watch(ctx, list, options...)
+		stream, err := api.Watch(ctx, list, options...)
 		return watch.Filter(stream, func(event watch.Event) (watch.Event, bool) {
 			return event, event.Object.(client.Object).GetName() == name
 		}), err

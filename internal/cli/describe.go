@@ -25,42 +25,42 @@ type surroundings struct {
 	noPods, noEvents bool
 }
 
-func (around *surroundings) has(pod string) bool {
-	return slices.ContainsFunc(around.pods, func(known corev1.Pod) bool { return known.Name == pod })
+func (s *surroundings) has(pod string) bool {
+	return slices.ContainsFunc(s.pods, func(known corev1.Pod) bool { return known.Name == pod })
 }
 
-func newDescribeCommand(environment *environment, kind *kind) *cobra.Command {
+func newDescribeCommand(env *environment, kind *kind) *cobra.Command {
 	var output string
 	var watching bool
 	command := &cobra.Command{
 		Example: fmt.Sprintf(`  odh %[1]s describe hello
   odh %[1]s describe hello --watch`, kind.Command),
-		Args: cobra.ExactArgs(1), ValidArgsFunction: environment.completeNames(kind, one),
+		Args: cobra.ExactArgs(1), ValidArgsFunction: env.completeNames(kind, one),
 		RunE: func(command *cobra.Command, arguments []string) error {
-			namespace, err := environment.namespace()
+			namespace, err := env.namespace()
 			if err != nil {
 				return err
 			}
-			from, err := environment.client()
+			api, err := env.client()
 			if err != nil {
 				return err
 			}
-			show := environment.showDescription
+			show := env.showDescription
 			switch output {
 			case "":
 			case "json", "yaml":
-				show = func(_ context.Context, _ client.Reader, seen *view) error { return environment.printJob(seen, output) }
+				show = func(_ context.Context, _ client.Reader, j *view) error { return env.printJob(j, output) }
 			default:
 				return usageFailure(command, fmt.Sprintf("--output must be json or yaml, not %q", output))
 			}
 			if watching {
-				return environment.describeChanges(command.Context(), from, kind, namespace, arguments[0], output, show)
+				return env.describeChanges(command.Context(), api, kind, namespace, arguments[0], output, show)
 			}
-			seen, err := kind.Get(command.Context(), from, namespace, arguments[0])
+			j, err := kind.Get(command.Context(), api, namespace, arguments[0])
 			if err != nil {
 				return err
 			}
-			return show(command.Context(), from, seen)
+			return show(command.Context(), api, j)
 		},
 	}
 	command.Flags().StringVarP(&output, "output", "o", "", "Output format: json or yaml")
@@ -70,18 +70,18 @@ func newDescribeCommand(environment *environment, kind *kind) *cobra.Command {
 
 // describeChanges shows a job whenever it changes, in place if the terminal can do
 // that.
-func (environment *environment) describeChanges(ctx context.Context, from client.WithWatch, kind *kind, namespace, name, output string,
+func (e *environment) describeChanges(ctx context.Context, api client.WithWatch, kind *kind, namespace, name, output string,
 	show func(context.Context, client.Reader, *view) error) error {
 	first := true
-	err := followJob(ctx, kind, from, namespace, name, func(seen *view) (bool, error) {
+	err := followJob(ctx, kind, api, namespace, name, func(j *view) (bool, error) {
 		switch {
-		case environment.terminal.live && output == "":
-			control(environment.Out, "\x1b[H\x1b[2J")
+		case e.terminal.live && output == "":
+			control(e.Out, "\x1b[H\x1b[2J")
 		case !first && output != "json":
-			fmt.Fprintln(environment.Out, "---")
+			fmt.Fprintln(e.Out, "---")
 		}
 		first = false
-		return seen.Finished(), show(ctx, from, seen)
+		return j.Finished(), show(ctx, api, j)
 	})
 	if ctx.Err() != nil {
 		return exit(exitInterrupted)
@@ -89,42 +89,42 @@ func (environment *environment) describeChanges(ctx context.Context, from client
 	return err
 }
 
-func (environment *environment) printJob(seen *view, output string) error {
-	object, err := asUnstructured(seen.Object, seen.Kind)
+func (e *environment) printJob(j *view, output string) error {
+	object, err := asUnstructured(j.Object, j.Kind)
 	if err != nil {
 		return err
 	}
-	return environment.printDocument(object.Object, output)
+	return e.printDocument(object.Object, output)
 }
 
-func (environment *environment) showDescription(ctx context.Context, from client.Reader, seen *view) error {
-	around := environment.look(ctx, from, seen)
-	(&description{to: environment.Out, terminal: environment.terminal, now: environment.clock.Now(), calledAs: environment.calledAs}).print(seen, around)
+func (e *environment) showDescription(ctx context.Context, api client.Reader, j *view) error {
+	related := e.look(ctx, api, j)
+	(&description{to: e.Out, terminal: e.terminal, now: e.clock.Now(), calledAs: e.calledAs}).print(j, related)
 	return nil
 }
 
 // look reads the surroundings of a job. It warns of what cannot be read and returns
 // the rest.
-func (environment *environment) look(ctx context.Context, from client.Reader, seen *view) *surroundings {
-	around := &surroundings{}
+func (e *environment) look(ctx context.Context, api client.Reader, j *view) *surroundings {
+	related := &surroundings{}
 	var err error
-	if around.made, err = seen.Model(ctx, from); err != nil {
-		environment.say("Warning: cannot determine the resources of the job: %s", explain(err, environment.calledAs).message)
+	if related.made, err = j.Model(ctx, api); err != nil {
+		e.say("Warning: cannot determine the resources of the job: %s", explain(err, e.calledAs).message)
 	}
 	var pods corev1.PodList
-	if err := from.List(ctx, &pods, client.InNamespace(seen.GetNamespace()), client.MatchingLabels(plan.Selector(seen.Identity()))); err != nil {
-		around.noPods = true
-		environment.say("Warning: cannot list the pods of the job: %s", explain(err, environment.calledAs).message)
+	if err := api.List(ctx, &pods, client.InNamespace(j.GetNamespace()), client.MatchingLabels(plan.Selector(j.Identity()))); err != nil {
+		related.noPods = true
+		e.say("Warning: cannot list the pods of the job: %s", explain(err, e.calledAs).message)
 	}
-	around.pods = pods.Items
+	related.pods = pods.Items
 	names := map[string]bool{}
 	for i := range pods.Items {
 		names[pods.Items[i].Name] = true
 	}
-	around.events, err = jobview.Events(ctx, from, seen, names)
+	related.events, err = jobview.Events(ctx, api, j, names)
 	if err != nil {
-		around.noEvents = true
-		environment.say("Warning: cannot list the events of the job: %s", explain(err, environment.calledAs).message)
+		related.noEvents = true
+		e.say("Warning: cannot list the events of the job: %s", explain(err, e.calledAs).message)
 	}
-	return around
+	return related
 }

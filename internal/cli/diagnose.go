@@ -13,7 +13,7 @@ import (
 )
 
 // newDiagnoseCommand is `odh diagnose JOB` and, with a kind, `odh mpijob diagnose NAME`.
-func newDiagnoseCommand(environment *environment, kind *kind) *cobra.Command {
+func newDiagnoseCommand(env *environment, kind *kind) *cobra.Command {
 	var output, operatorNamespace string
 	command := &cobra.Command{
 		Use: "diagnose JOB", Short: "Explain why a job is not running or has failed",
@@ -26,29 +26,29 @@ has failed.`,
 		Example: `  odh diagnose hello
   odh diagnose mpijob/hello -n team-a
   odh diagnose hello -o json`,
-		Args: cobra.ExactArgs(1), ValidArgsFunction: environment.completeJobs,
+		Args: cobra.ExactArgs(1), ValidArgsFunction: env.completeJobs,
 		RunE: func(command *cobra.Command, arguments []string) error {
 			if err := isDocument(command, output); err != nil {
 				return err
 			}
-			namespace, err := environment.namespace()
+			namespace, err := env.namespace()
 			if err != nil {
 				return err
 			}
-			from, err := environment.client(connection.OptionalKinds()...)
+			api, err := env.client(connection.OptionalKinds()...)
 			if err != nil {
 				return err
 			}
-			seen, err := environment.findOf(command.Context(), from, kind, namespace, arguments[0])
+			j, err := env.findOf(command.Context(), api, kind, namespace, arguments[0])
 			if err != nil {
 				return err
 			}
-			gatherer := preflight.Gatherer{Reader: from, Now: environment.clock.Now(), OperatorNamespace: operatorNamespace}
-			return environment.diagnose(command.Context(), &gatherer, seen, output)
+			gatherer := preflight.Gatherer{Reader: api, Now: env.clock.Now(), OperatorNamespace: operatorNamespace}
+			return env.diagnose(command.Context(), &gatherer, j, output)
 		},
 	}
 	if kind != nil {
-		command.ValidArgsFunction = environment.completeNames(kind, one)
+		command.ValidArgsFunction = env.completeNames(kind, one)
 	}
 	command.Flags().StringVarP(&output, "output", "o", "", "Output format: json or yaml")
 	command.Flags().StringVar(&operatorNamespace, "operator-namespace", preflight.DefaultOperatorNamespace, "Namespace of the operator")
@@ -64,27 +64,27 @@ func isDocument(command *cobra.Command, output string) error {
 }
 
 // findOf reads a job of a kind or, if kind is nil, of either kind.
-func (environment *environment) findOf(ctx context.Context, from client.Reader, kind *kind, namespace, name string) (*view, error) {
+func (e *environment) findOf(ctx context.Context, api client.Reader, kind *kind, namespace, name string) (*view, error) {
 	if kind == nil {
-		return environment.find(ctx, from, namespace, name)
+		return e.find(ctx, api, namespace, name)
 	}
-	return kind.Get(ctx, from, namespace, name)
+	return kind.Get(ctx, api, namespace, name)
 }
 
-func (environment *environment) diagnose(ctx context.Context, gatherer *preflight.Gatherer, seen *view, output string) error {
-	found := preflight.DiagnosisOf(ctx, gatherer, seen)
+func (e *environment) diagnose(ctx context.Context, gatherer *preflight.Gatherer, j *view, output string) error {
+	found := preflight.DiagnosisOf(ctx, gatherer, j)
 	if err := ctx.Err(); err != nil {
 		return err
 	}
 	if output != "" {
-		if err := environment.printDocument(found, output); err != nil {
+		if err := e.printDocument(found, output); err != nil {
 			return err
 		}
 	} else {
-		(&findingsPrinter{to: environment.Out, terminal: environment.terminal, calledAs: environment.calledAs}).diagnosis(found)
+		(&findingsPrinter{to: e.Out, terminal: e.terminal, calledAs: e.calledAs}).diagnosis(found)
 	}
 	switch {
-	case seen.Phase == training.PhaseFailed:
+	case j.Phase == training.PhaseFailed:
 		return exit(exitJobFailed)
 	case found.Hindered:
 		return exit(exitError)

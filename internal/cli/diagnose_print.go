@@ -16,11 +16,11 @@ type findingsPrinter struct {
 	calledAs string
 }
 
-func (printer *findingsPrinter) diagnosis(found *preflight.Diagnosis) {
-	fmt.Fprintf(printer.to, "%s %s in namespace %s: %s, workers %s\n",
-		found.Kind, printer.terminal.paint(bold, found.Name), found.Namespace, printer.terminal.paint(stateColour(found.State), found.State), found.Workers)
+func (p *findingsPrinter) diagnosis(found *preflight.Diagnosis) {
+	fmt.Fprintf(p.to, "%s %s in namespace %s: %s, workers %s\n",
+		found.Kind, p.terminal.paint(bold, found.Name), found.Namespace, p.terminal.paint(stateColour(found.State), found.State), found.Workers)
 	if found.FailureMessage == "" {
-		printer.lines(found.Explanation, "  ")
+		p.lines(found.Explanation, "  ")
 	}
 	var ranked, notes, unknown []preflight.Finding
 	for _, finding := range found.Findings {
@@ -35,47 +35,47 @@ func (printer *findingsPrinter) diagnosis(found *preflight.Diagnosis) {
 			ranked = append(ranked, finding)
 		}
 	}
-	fmt.Fprintln(printer.to)
+	fmt.Fprintln(p.to)
 	if len(ranked) == 0 {
-		fmt.Fprintln(printer.to, printer.terminal.paint(green, "No problems found."))
+		fmt.Fprintln(p.to, p.terminal.paint(green, "No problems found."))
 	}
 	for i, finding := range ranked {
 		if i > 0 {
-			fmt.Fprintln(printer.to)
+			fmt.Fprintln(p.to)
 		}
-		printer.numbered(i+1, &finding)
+		p.numbered(i+1, &finding)
 	}
-	printer.process(found.FailedProcess)
-	printer.brief("Notes:", notes)
-	printer.brief("Not known:", unknown)
-	printer.conditions(found.Conditions)
+	p.process(found.FailedProcess)
+	p.brief("Notes:", notes)
+	p.brief("Not known:", unknown)
+	p.conditions(found.Conditions)
 }
 
 // process prints the process that failed, and its last output.
-func (printer *findingsPrinter) process(failed *training.FailedProcess) {
+func (p *findingsPrinter) process(failed *training.FailedProcess) {
 	if failed == nil {
 		return
 	}
 	if named := processName(failed); named != "" {
-		fmt.Fprintf(printer.to, "\n%s %s\n", printer.terminal.paint(bold, "Failed process:"), named)
+		fmt.Fprintf(p.to, "\n%s %s\n", p.terminal.paint(bold, "Failed process:"), named)
 	}
 	if len(failed.LastLines) > 0 {
-		fmt.Fprintf(printer.to, "\n%s\n", printer.terminal.paint(bold, "Last lines of output:"))
+		fmt.Fprintf(p.to, "\n%s\n", p.terminal.paint(bold, "Last lines of output:"))
 	}
 	for _, line := range failed.LastLines {
-		printer.lines(line, "  ")
+		p.lines(line, "  ")
 	}
 }
 
 // conditions prints the conditions of the job, one per line.
-func (printer *findingsPrinter) conditions(told []preflight.Answered) {
-	if len(told) == 0 {
+func (p *findingsPrinter) conditions(conditions []preflight.Answered) {
+	if len(conditions) == 0 {
 		return
 	}
-	fmt.Fprintf(printer.to, "\n%s\n", printer.terminal.paint(bold, "Conditions:"))
-	for _, each := range told {
+	fmt.Fprintf(p.to, "\n%s\n", p.terminal.paint(bold, "Conditions:"))
+	for _, each := range conditions {
 		text := fmt.Sprintf("%s is %s (%s): %s", each.Type, each.Status, each.Reason, each.Message)
-		fmt.Fprintf(printer.to, "  - %s\n", strings.Join(printer.terminal.wrap(text, 4), "\n    "))
+		fmt.Fprintf(p.to, "  - %s\n", strings.Join(p.terminal.wrap(text, 4), "\n    "))
 	}
 }
 
@@ -91,53 +91,53 @@ func rankColour(rank preflight.Rank) colour {
 }
 
 // numbered prints a finding with all its details.
-func (printer *findingsPrinter) numbered(number int, finding *preflight.Finding) {
+func (p *findingsPrinter) numbered(number int, finding *preflight.Finding) {
 	rank := "[" + finding.Rank.String() + "]"
-	title := printer.terminal.wrap(finding.Title, len(rank)+4)
+	title := p.terminal.wrap(finding.Title, len(rank)+4)
 	for i := range title {
-		title[i] = printer.terminal.paint(bold, title[i])
+		title[i] = p.terminal.paint(bold, title[i])
 	}
-	fmt.Fprintf(printer.to, "%d. %s %s\n", number, printer.terminal.paint(rankColour(finding.Rank), rank), strings.Join(title, "\n   "))
-	printer.lines(finding.Cause, "   ")
-	printer.details(finding, "   ")
+	fmt.Fprintf(p.to, "%d. %s %s\n", number, p.terminal.paint(rankColour(finding.Rank), rank), strings.Join(title, "\n   "))
+	p.lines(finding.Cause, "   ")
+	p.details(finding, "   ")
 }
 
-func (printer *findingsPrinter) details(finding *preflight.Finding, indent string) {
+func (p *findingsPrinter) details(finding *preflight.Finding, indent string) {
 	for _, detail := range []struct{ name, text string }{
-		{"Object", finding.Object}, {"Fix", printer.asTyped(finding.Fix)}, {"More", finding.Documentation},
+		{"Object", finding.Object}, {"Fix", p.asTyped(finding.Fix)}, {"More", finding.Documentation},
 	} {
 		if detail.text != "" {
-			printer.lines(fmt.Sprintf("%s: %s", detail.name, detail.text), indent)
+			p.lines(fmt.Sprintf("%s: %s", detail.name, detail.text), indent)
 		}
 	}
 }
 
 // asTyped replaces odh in commands by the name that the user typed.
-func (printer *findingsPrinter) asTyped(fix string) string {
+func (p *findingsPrinter) asTyped(fix string) string {
 	if rest, found := strings.CutPrefix(fix, "odh "); found {
-		return printer.calledAs + " " + rest
+		return p.calledAs + " " + rest
 	}
-	return strings.ReplaceAll(fix, "see odh ", "see "+printer.calledAs+" ")
+	return strings.ReplaceAll(fix, "see odh ", "see "+p.calledAs+" ")
 }
 
 // brief prints findings that need no action.
-func (printer *findingsPrinter) brief(title string, findings []preflight.Finding) {
+func (p *findingsPrinter) brief(title string, findings []preflight.Finding) {
 	if len(findings) == 0 {
 		return
 	}
-	fmt.Fprintf(printer.to, "\n%s\n", printer.terminal.paint(bold, title))
+	fmt.Fprintf(p.to, "\n%s\n", p.terminal.paint(bold, title))
 	for _, finding := range findings {
-		lines := printer.terminal.wrap(strings.TrimSuffix(fmt.Sprintf("%s: %s", finding.Title, strings.TrimPrefix(finding.Cause, "not known: ")), ": "), 4)
-		fmt.Fprintf(printer.to, "  - %s\n", strings.Join(lines, "\n    "))
+		lines := p.terminal.wrap(strings.TrimSuffix(fmt.Sprintf("%s: %s", finding.Title, strings.TrimPrefix(finding.Cause, "not known: ")), ": "), 4)
+		fmt.Fprintf(p.to, "  - %s\n", strings.Join(lines, "\n    "))
 	}
 }
 
 // lines prints a text with an indent.
-func (printer *findingsPrinter) lines(text, indent string) {
+func (p *findingsPrinter) lines(text, indent string) {
 	if text == "" {
 		return
 	}
-	for _, line := range printer.terminal.wrap(text, len(indent)) {
-		fmt.Fprintln(printer.to, indent+line)
+	for _, line := range p.terminal.wrap(text, len(indent)) {
+		fmt.Fprintln(p.to, indent+line)
 	}
 }

@@ -44,17 +44,17 @@ type environment struct {
 func newEnvironment(streams genericiooptions.IOStreams) *environment {
 	out := &output{to: streams.Out}
 	streams.Out, streams.ErrOut = out, &output{to: streams.ErrOut}
-	environment := &environment{
+	env := &environment{
 		IOStreams: streams, output: out, calledAs: "odh", clock: clock.RealClock{}, config: genericclioptions.NewConfigFlags(true),
 		warnings: &warnings{to: streams.ErrOut},
 	}
-	environment.config.WithWrapConfigFn(func(config *rest.Config) *rest.Config {
+	env.config.WithWrapConfigFn(func(config *rest.Config) *rest.Config {
 		// No client-side rate limit: the API server has its own.
 		config.QPS, config.Burst = -1, -1
-		config.WarningHandler = environment.warnings
+		config.WarningHandler = env.warnings
 		return config
 	})
-	return environment
+	return env
 }
 
 // shownFlags are the flags of kubectl that the help lists; the others work too.
@@ -62,24 +62,24 @@ var shownFlags = []string{"kubeconfig", "context", "namespace", "as", "as-group"
 
 // addFlags adds the flags of kubectl to every command: kubeconfig, context, namespace,
 // impersonation.
-func (environment *environment) addFlags(root *cobra.Command) {
+func (e *environment) addFlags(root *cobra.Command) {
 	flags := root.PersistentFlags()
-	environment.config.AddFlags(flags)
-	flags.IntVarP(&environment.verbosity, "v", "v", 0, "Log level for requests to the cluster: 6 shows the requests, 8 also their content")
-	flags.BoolFunc("verbose", "Same as -v 6", func(string) error { environment.verbosity = 6; return nil })
+	e.config.AddFlags(flags)
+	flags.IntVarP(&e.verbosity, "v", "v", 0, "Log level for requests to the cluster: 6 shows the requests, 8 also their content")
+	flags.BoolFunc("verbose", "Same as -v 6", func(string) error { e.verbosity = 6; return nil })
 	flags.VisitAll(func(flag *pflag.Flag) { flag.Hidden = !slices.Contains(shownFlags, flag.Name) })
 	complete := func(name string, offer func(*cobra.Command) []string) {
 		utilruntime.Must(root.RegisterFlagCompletionFunc(name, func(command *cobra.Command, _ []string, begun string) ([]string, cobra.ShellCompDirective) {
 			return beginningWith(offer(command), begun), cobra.ShellCompDirectiveNoFileComp
 		}))
 	}
-	complete("namespace", environment.namespaceNames)
-	complete("context", func(*cobra.Command) []string { return environment.contextNames() })
+	complete("namespace", e.namespaceNames)
+	complete("context", func(*cobra.Command) []string { return e.contextNames() })
 }
 
 // namespace returns the namespace that a command works in.
-func (environment *environment) namespace() (string, error) {
-	namespace, _, err := environment.config.ToRawKubeConfigLoader().Namespace()
+func (e *environment) namespace() (string, error) {
+	namespace, _, err := e.config.ToRawKubeConfigLoader().Namespace()
 	if err != nil {
 		return "", noCluster(err)
 	}
@@ -87,11 +87,11 @@ func (environment *environment) namespace() (string, error) {
 }
 
 // scope returns the namespace, or "" for all namespaces.
-func (environment *environment) scope(all bool) (string, error) {
+func (e *environment) scope(all bool) (string, error) {
 	if all {
 		return "", nil
 	}
-	return environment.namespace()
+	return e.namespace()
 }
 
 // scheme contains every kind that the command line reads or writes.
@@ -99,22 +99,22 @@ var scheme = connection.Scheme
 
 // connection returns the configuration of the cluster. Without a kubeconfig, client-go
 // would try localhost and return a misleading error, so this is an error of its own.
-func (environment *environment) connection() (*rest.Config, error) {
-	if environment.verbosity == 0 {
+func (e *environment) connection() (*rest.Config, error) {
+	if e.verbosity == 0 {
 		// Errors are printed once, in our own format.
 		klog.SetLogger(logr.Discard())
 	}
 	var level klog.Level
-	if err := level.Set(strconv.Itoa(environment.verbosity)); err != nil {
+	if err := level.Set(strconv.Itoa(e.verbosity)); err != nil {
 		return nil, err
 	}
-	loader := environment.config.ToRawKubeConfigLoader()
+	loader := e.config.ToRawKubeConfigLoader()
 	raw, err := loader.RawConfig()
 	if err != nil {
 		return nil, noCluster(err)
 	}
-	config, err := environment.config.ToRESTConfig()
-	if err == nil && len(raw.Clusters) == 0 && *environment.config.APIServer == "" && config.Host == "http://localhost:8080" {
+	config, err := e.config.ToRESTConfig()
+	if err == nil && len(raw.Clusters) == 0 && *e.config.APIServer == "" && config.Host == "http://localhost:8080" {
 		err = clientcmd.ErrEmptyConfig
 	}
 	if err != nil {
@@ -125,11 +125,11 @@ func (environment *environment) connection() (*rest.Config, error) {
 
 // client returns a client for typed objects, and for the other kinds that a command
 // needs.
-func (environment *environment) client(others ...schema.GroupVersionKind) (client.WithWatch, error) {
-	if environment.cluster != nil {
-		return environment.cluster, nil
+func (e *environment) client(others ...schema.GroupVersionKind) (client.WithWatch, error) {
+	if e.cluster != nil {
+		return e.cluster, nil
 	}
-	config, err := environment.connection()
+	config, err := e.connection()
 	if err != nil {
 		return nil, err
 	}
@@ -137,8 +137,8 @@ func (environment *environment) client(others ...schema.GroupVersionKind) (clien
 }
 
 // core returns a client for logs, which the other client cannot read.
-func (environment *environment) core() (typedcorev1.CoreV1Interface, error) {
-	config, err := environment.connection()
+func (e *environment) core() (typedcorev1.CoreV1Interface, error) {
+	config, err := e.connection()
 	if err != nil {
 		return nil, err
 	}
@@ -157,17 +157,17 @@ type warnings struct {
 }
 
 // HandleWarningHeader is called for each warning in a response.
-func (warnings *warnings) HandleWarningHeader(code int, _ string, text string) {
-	warnings.mutex.Lock()
-	defer warnings.mutex.Unlock()
-	if code != warningCode || text == "" || warnings.shown[text] {
+func (w *warnings) HandleWarningHeader(code int, _ string, text string) {
+	w.mutex.Lock()
+	defer w.mutex.Unlock()
+	if code != warningCode || text == "" || w.shown[text] {
 		return
 	}
-	if warnings.shown == nil {
-		warnings.shown = map[string]bool{}
+	if w.shown == nil {
+		w.shown = map[string]bool{}
 	}
-	warnings.shown[text] = true
-	fmt.Fprintf(warnings.to, "Warning: %s\n", text)
+	w.shown[text] = true
+	fmt.Fprintf(w.to, "Warning: %s\n", text)
 }
 
 // beginningWith returns the candidates that start with what the user has typed.

@@ -39,7 +39,7 @@ const documentation = "https://github.com/trireme-mpi/trireme/blob/main/docs/"
 // exit is an exit code for a command that has already printed its result.
 type exit int
 
-func (code exit) Error() string { return fmt.Sprintf("exit code %d", int(code)) }
+func (e exit) Error() string { return fmt.Sprintf("exit code %d", int(e)) }
 
 // failure is an error as users see it: what happened, why, and what to do.
 type failure struct {
@@ -52,28 +52,28 @@ type failure struct {
 	page string
 }
 
-func (failure *failure) Error() string { return failure.message }
+func (f *failure) Error() string { return f.message }
 
-func (failure *failure) print(to io.Writer) {
-	fmt.Fprintf(to, "Error: %s\n", failure.message)
-	if failure.reason != "" {
-		fmt.Fprintf(to, "Reason: %s\n", failure.reason)
+func (f *failure) print(to io.Writer) {
+	fmt.Fprintf(to, "Error: %s\n", f.message)
+	if f.reason != "" {
+		fmt.Fprintf(to, "Reason: %s\n", f.reason)
 	}
-	if len(failure.details) == 1 {
-		fmt.Fprintf(to, "Details: %s\n", indented(failure.details[0], "  "))
-	} else if len(failure.details) > 1 {
+	if len(f.details) == 1 {
+		fmt.Fprintf(to, "Details: %s\n", indented(f.details[0], "  "))
+	} else if len(f.details) > 1 {
 		fmt.Fprintln(to, "Details:")
-		for _, detail := range failure.details {
+		for _, detail := range f.details {
 			fmt.Fprintf(to, "  - %s\n", indented(detail, "    "))
 		}
 	}
-	if len(failure.suggestions) > 0 {
+	if len(f.suggestions) > 0 {
 		fmt.Fprintln(to, "Suggestions:")
-		for i, suggestion := range failure.suggestions {
+		for i, suggestion := range f.suggestions {
 			fmt.Fprintf(to, "  %d. %s\n", i+1, suggestion)
 		}
 	}
-	page := failure.page
+	page := f.page
 	if page == "" {
 		page = "cli.md#exit-codes"
 	}
@@ -126,13 +126,13 @@ func explain(err error, calledAs string) *failure {
 
 // allOf joins the errors of several jobs into one: a single error stays as it is,
 // several become a list.
-func (environment *environment) allOf(failures []error, undone string) error {
+func (e *environment) allOf(failures []error, undone string) error {
 	if len(failures) < 2 {
 		return errors.Join(failures...)
 	}
 	all := &failure{message: fmt.Sprintf("%d jobs were not %s", len(failures), undone)}
 	for i, err := range failures {
-		one := explain(err, environment.calledAs)
+		one := explain(err, e.calledAs)
 		if i == 0 {
 			all.code, all.reason, all.suggestions, all.page = one.code, one.reason, one.suggestions, one.page
 		}

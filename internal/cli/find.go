@@ -26,7 +26,7 @@ func stateColour(state string) colour {
 }
 
 // find reads a job given as NAME or KIND/NAME.
-func (environment *environment) find(ctx context.Context, reader client.Reader, namespace, written string) (*view, error) {
+func (e *environment) find(ctx context.Context, reader client.Reader, namespace, written string) (*view, error) {
 	word, name, named := strings.Cut(written, "/")
 	if named {
 		kind, err := kindNamed(word)
@@ -42,7 +42,7 @@ func (environment *environment) find(ctx context.Context, reader client.Reader, 
 		}
 	}
 	return nil, &failure{code: exitNotFound, message: fmt.Sprintf("no job %q in namespace %q", written, namespace), reason: "NotFound",
-		suggestions: []string{"List the jobs of all namespaces: " + environment.calledAs + " training list --all-namespaces"}}
+		suggestions: []string{"List the jobs of all namespaces: " + e.calledAs + " training list --all-namespaces"}}
 }
 
 // kindNamed returns the kind with this command name, alias or resource name.

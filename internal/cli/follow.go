@@ -18,47 +18,47 @@ import (
 
 // watchRun shows the progress of a job, then its output, and its result. The job's
 // output goes to stdout, everything else to stderr.
-func (environment *environment) watchRun(ctx context.Context, kind *kind, namespace, name string) error {
-	from, err := environment.client()
+func (e *environment) watchRun(ctx context.Context, kind *kind, namespace, name string) error {
+	api, err := e.client()
 	if err != nil {
 		return err
 	}
-	pods, err := environment.core()
+	pods, err := e.core()
 	if err != nil {
 		return err
 	}
-	screen := &liveView{to: environment.ErrOut, out: environment.logs(), terminal: environment.terminal, clock: environment.clock}
+	screen := &liveView{to: e.ErrOut, out: e.logs(), terminal: e.terminal, clock: e.clock}
 	defer screen.clear()
 	var last *view
 	ended := make(chan struct{})
 	var running sync.WaitGroup
 	var reading sync.Once
-	readLog := func(seen *view) {
+	readLog := func(j *view) {
 		running.Go(func() {
-			screen.printLog(ctx, joblog.Stream(ctx, joblog.FromCluster(pods, seen.Identity()), joblog.Selection{Roles: []string{training.RoleLauncher}},
+			screen.printLog(ctx, joblog.Stream(ctx, joblog.FromCluster(pods, j.Identity()), joblog.Selection{Roles: []string{training.RoleLauncher}},
 				joblog.Options{Follow: true, Ended: ended, Notify: screen.note}))
 		})
 	}
-	err = followJob(ctx, kind, from, namespace, name, func(seen *view) (bool, error) {
-		last = seen
-		screen.show(seen)
-		if launcher := seen.LauncherPodStatus; launcher != nil && launcher.Phase != "" && launcher.Phase != "Pending" {
-			reading.Do(func() { readLog(seen) })
+	err = followJob(ctx, kind, api, namespace, name, func(j *view) (bool, error) {
+		last = j
+		screen.show(j)
+		if launcher := j.LauncherPodStatus; launcher != nil && launcher.Phase != "" && launcher.Phase != "Pending" {
+			reading.Do(func() { readLog(j) })
 		}
-		return seen.Finished(), nil
+		return j.Finished(), nil
 	})
 	close(ended)
 	running.Wait()
 	screen.clear()
 	switch {
 	case last != nil && errors.Is(err, context.DeadlineExceeded):
-		return environment.tookTooLong(last)
+		return e.tookTooLong(last)
 	case err != nil:
 		return err
 	}
 	screen.finish(last)
 	if last.Phase == training.PhaseFailed {
-		return environment.jobFailed(last)
+		return e.jobFailed(last)
 	}
 	return nil
 }
@@ -83,47 +83,47 @@ type liveView struct {
 }
 
 // show updates the screen.
-func (screen *liveView) show(seen *view) {
+func (screen *liveView) show(j *view) {
 	screen.mutex.Lock()
 	defer screen.mutex.Unlock()
 	screen.wipe()
-	screen.showSteps(seen)
-	screen.showRestart(seen)
-	if seen.Finished() {
+	screen.showSteps(j)
+	screen.showRestart(j)
+	if j.Finished() {
 		screen.status = ""
 		return
 	}
-	screen.status = screen.statusLine(seen)
+	screen.status = screen.statusLine(j)
 	screen.draw()
 }
 
 // showSteps prints the new steps. They may arrive out of order. A step that is missing
 // now, as after a suspension, is shown again when the job reaches it again.
-func (screen *liveView) showSteps(seen *view) {
+func (screen *liveView) showSteps(j *view) {
 	reached := map[training.TimelineStep]bool{}
-	for _, entry := range seen.Timeline {
+	for _, entry := range j.Timeline {
 		reached[entry.Step] = true
 		if !screen.steps[entry.Step] && entry.Step != training.StepFinished {
-			fmt.Fprintln(screen.to, screen.terminal.paint(dim, stepLine(seen, entry)))
+			fmt.Fprintln(screen.to, screen.terminal.paint(dim, stepLine(j, entry)))
 		}
 	}
 	screen.steps = reached
 }
 
 // showRestart prints a new restart if there is no status line any more.
-func (screen *liveView) showRestart(seen *view) {
-	if seen.Restart == nil || seen.Restart.Count <= screen.restarts {
+func (screen *liveView) showRestart(j *view) {
+	if j.Restart == nil || j.Restart.Count <= screen.restarts {
 		return
 	}
-	screen.restarts = seen.Restart.Count
+	screen.restarts = j.Restart.Count
 	if screen.terminal.live && screen.logging {
-		fmt.Fprintf(screen.to, "%s: %s\n", seen.State(), strings.Join(strings.Fields(seen.Explanation()), " "))
+		fmt.Fprintf(screen.to, "%s: %s\n", j.State(), strings.Join(strings.Fields(j.Explanation()), " "))
 	}
 }
 
 // stepLine returns a step with the time since the job was submitted.
-func stepLine(seen *view, entry training.TimelineEntry) string {
-	return fmt.Sprintf("%6s  %s", seconds(entry.Time.Sub(seen.Submitted.Time)), entry.Step)
+func stepLine(j *view, entry training.TimelineEntry) string {
+	return fmt.Sprintf("%6s  %s", seconds(entry.Time.Sub(j.Submitted.Time)), entry.Step)
 }
 
 func seconds(took time.Duration) string { return fmt.Sprintf("%d s", int(max(took, 0).Seconds())) }
@@ -247,14 +247,14 @@ var stepMeanings = map[training.TimelineStep]string{
 }
 
 // printTimeline prints when a job reached each step, and how long each step took.
-func printTimeline(to io.Writer, seen *view, indent string) {
-	before := seen.Submitted.Time
-	for _, entry := range seen.Timeline {
+func printTimeline(to io.Writer, j *view, indent string) {
+	before := j.Submitted.Time
+	for _, entry := range j.Timeline {
 		took := ""
 		if entry.Step != training.StepSubmitted {
 			took = "+" + seconds(entry.Time.Sub(before))
 		}
-		line := fmt.Sprintf("%s%-16s%8s  %7s  %s", indent, entry.Step, seconds(entry.Time.Sub(seen.Submitted.Time)), took, stepMeanings[entry.Step])
+		line := fmt.Sprintf("%s%-16s%8s  %7s  %s", indent, entry.Step, seconds(entry.Time.Sub(j.Submitted.Time)), took, stepMeanings[entry.Step])
 		fmt.Fprintln(to, strings.TrimRight(line, " "))
 		before = entry.Time.Time
 	}

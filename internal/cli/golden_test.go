@@ -43,18 +43,18 @@ type session struct {
 }
 
 // run runs a command line and returns all that is seen of it.
-func (session session) run(t *testing.T, line string) string {
+func (s session) run(t *testing.T, line string) string {
 	t.Helper()
 	var out, errOut bytes.Buffer
-	environment := newEnvironment(genericiooptions.IOStreams{In: strings.NewReader(session.stdin), Out: &out, ErrOut: &errOut})
-	environment.clock, environment.terminal = clocktesting.NewFakePassiveClock(now), session.terminal
-	environment.cluster = fake.NewClientBuilder().WithScheme(scheme()).WithObjects(session.objects...).WithIndex(eventKind.object, eventKind.field, eventKind.of).Build()
-	if session.answers != nil {
-		environment.cluster = session.answers(environment.cluster)
+	env := newEnvironment(genericiooptions.IOStreams{In: strings.NewReader(s.stdin), Out: &out, ErrOut: &errOut})
+	env.clock, env.terminal = clocktesting.NewFakePassiveClock(now), s.terminal
+	env.cluster = fake.NewClientBuilder().WithScheme(scheme()).WithObjects(s.objects...).WithIndex(eventKind.object, eventKind.field, eventKind.of).Build()
+	if s.answers != nil {
+		env.cluster = s.answers(env.cluster)
 	}
 	// Nobody's own settings: what is tested is the same on every machine.
 	t.Setenv("KUBECONFIG", filepath.Join(t.TempDir(), "none"))
-	code := run(t.Context(), environment, split(line))
+	code := run(t.Context(), env, split(line))
 	return fmt.Sprintf("$ odh %s\n%s--- stderr\n%s--- exit code %d\n", line, out.String(), errOut.String(), code)
 }
 

@@ -95,14 +95,14 @@ func TestLogsOfATerminal(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var out bytes.Buffer
-			environment := newEnvironment(genericiooptions.IOStreams{Out: &out, ErrOut: &out})
-			environment.terminal = test.terminal
-			printer := newLogPrinter(environment.logs(), test.terminal, false, false)
+			env := newEnvironment(genericiooptions.IOStreams{Out: &out, ErrOut: &out})
+			env.terminal = test.terminal
+			printer := newLogPrinter(env.logs(), test.terminal, false, false)
 			if err := printer.print(joblog.Line{Text: text}, true); err != nil || out.String() != test.want {
 				t.Errorf("logs: %q, %v; want %q", out.String(), err, test.want)
 			}
 			out.Reset()
-			(&liveView{to: environment.ErrOut, out: environment.logs(), terminal: test.terminal}).printLine(joblog.Line{Text: text})
+			(&liveView{to: env.ErrOut, out: env.logs(), terminal: test.terminal}).printLine(joblog.Line{Text: text})
 			if out.String() != test.want {
 				t.Errorf("follow: %q, want %q", out.String(), test.want)
 			}

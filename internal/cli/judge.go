@@ -17,7 +17,7 @@ import (
 
 // judge applies the rules of admission that need no cluster. Clusters may set other
 // limits than the defaults, so exceeding only a default limit is a warning.
-func (environment *environment) judge(object *unstructured.Unstructured, kind *kind) error {
+func (e *environment) judge(object *unstructured.Unstructured, kind *kind) error {
 	typed := kind.NewObject()
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, typed); err != nil {
 		return err
@@ -38,7 +38,7 @@ func (environment *environment) judge(object *unstructured.Unstructured, kind *k
 		}
 	}
 	for _, warning := range warnings {
-		environment.warnings.HandleWarningHeader(warningCode, "", warning)
+		e.warnings.HandleWarningHeader(warningCode, "", warning)
 	}
 	if len(faults) == 0 {
 		return nil

@@ -46,10 +46,10 @@ func verbs() []verb {
 }
 
 // newKindCommand is `odh mpijob` or `odh trainjob`, with all verbs.
-func newKindCommand(environment *environment, kind *kind) *cobra.Command {
+func newKindCommand(env *environment, kind *kind) *cobra.Command {
 	command := group(&cobra.Command{Use: kind.Command, Aliases: kind.Aliases, Short: fmt.Sprintf("Manage %ss", kind.Kind)})
 	for _, verb := range verbs() {
-		child := verb.make(environment, kind)
+		child := verb.make(env, kind)
 		child.Use, child.Aliases, child.Short = usage(verb.name, verb.arguments), verb.aliases, verb.short
 		command.AddCommand(child)
 	}
@@ -57,16 +57,16 @@ func newKindCommand(environment *environment, kind *kind) *cobra.Command {
 }
 
 // newTrainingCommand is `odh training`, where the verb comes before the kind.
-func newTrainingCommand(environment *environment) *cobra.Command {
+func newTrainingCommand(env *environment) *cobra.Command {
 	command := group(&cobra.Command{Use: "training", Short: "Manage the jobs of both kinds"})
 	for _, verb := range verbs() {
 		parent := group(&cobra.Command{Use: verb.name, Aliases: verb.aliases, Short: verb.short})
 		if verb.name == "get" {
-			parent = newListCommand(environment, nil)
+			parent = newListCommand(env, nil)
 			parent.Use, parent.Aliases, parent.Short, parent.Args = "list", []string{"get"}, "List the jobs of both kinds", cobra.NoArgs
 		}
 		for _, kind := range kinds {
-			child := verb.make(environment, kind)
+			child := verb.make(env, kind)
 			child.Use, child.Aliases, child.Short = usage(kind.Command, verb.arguments), kind.Aliases, verb.short
 			parent.AddCommand(child)
 		}

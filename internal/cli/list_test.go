@@ -76,12 +76,12 @@ func TestLists(t *testing.T) {
 
 // jobsOnly is a cluster for somebody who may read jobs and runtimes, and nothing else.
 func jobsOnly(cluster client.WithWatch) client.WithWatch {
-	return interceptor.NewClient(cluster, interceptor.Funcs{List: func(ctx context.Context, to client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
+	return interceptor.NewClient(cluster, interceptor.Funcs{List: func(ctx context.Context, api client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
 		switch list.(type) {
 		case *corev1.PodList, *corev1.EventList:
 			return apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "", errors.New("no"))
 		}
-		return to.List(ctx, list, options...)
+		return api.List(ctx, list, options...)
 	}})
 }
 

@@ -14,18 +14,18 @@ import (
 )
 
 // showChanges prints the jobs and then each change, until it is interrupted.
-func (lister *lister) showChanges(ctx context.Context, printer printers.ResourcePrinter) error {
-	jobs, versions, err := lister.read(ctx)
+func (l *lister) showChanges(ctx context.Context, printer printers.ResourcePrinter) error {
+	jobs, versions, err := l.read(ctx)
 	if err != nil {
 		return err
 	}
-	screen := &changing{lister: lister, printer: printer, out: printers.GetNewTabWriter(lister.Out)}
+	screen := &changing{lister: l, printer: printer, out: printers.GetNewTabWriter(l.Out)}
 	if err := screen.show(ctx, jobs...); err != nil {
 		return err
 	}
 	var watches errgroup.Group
-	for _, kind := range lister.kinds {
-		watches.Go(func() error { return lister.watchKind(ctx, kind, versions[kind], screen) })
+	for _, kind := range l.kinds {
+		watches.Go(func() error { return l.watchKind(ctx, kind, versions[kind], screen) })
 	}
 	err = watches.Wait()
 	if ctx.Err() != nil {
@@ -36,20 +36,20 @@ func (lister *lister) showChanges(ctx context.Context, printer printers.Resource
 
 // watchKind shows the changes of one kind. When the resource version has expired, it
 // shows every job again.
-func (lister *lister) watchKind(ctx context.Context, kind *kind, version string, screen *changing) error {
+func (l *lister) watchKind(ctx context.Context, kind *kind, version string, screen *changing) error {
 	for {
-		source := &watcher{WithWatch: lister.client, list: kind.NewList(), options: client.ListOptions{Namespace: lister.namespace, LabelSelector: lister.matching}}
+		source := &watcher{WithWatch: l.client, list: kind.NewList(), options: client.ListOptions{Namespace: l.namespace, LabelSelector: l.matching}}
 		err := source.changes(ctx, version, func(_ watch.EventType, object client.Object) (bool, error) {
-			seen := jobview.Of(object)
-			if !lister.wants(seen) {
+			j := jobview.Of(object)
+			if !l.wants(j) {
 				return false, nil
 			}
-			return false, screen.show(ctx, seen)
+			return false, screen.show(ctx, j)
 		})
 		if err == nil || !expired(err) {
 			return err
 		}
-		jobs, versions, err := lister.read(ctx)
+		jobs, versions, err := l.read(ctx)
 		if err != nil {
 			return err
 		}
@@ -71,24 +71,24 @@ type changing struct {
 	}
 }
 
-func (screen *changing) show(ctx context.Context, jobs ...*view) error {
+func (c *changing) show(ctx context.Context, jobs ...*view) error {
 	if len(jobs) == 0 {
 		return nil
 	}
-	screen.mutex.Lock()
-	defer screen.mutex.Unlock()
-	if screen.humanly {
-		if err := screen.printer.PrintObj(screen.table(ctx, jobs, screen.clock.Now()), screen.out); err != nil {
+	c.mutex.Lock()
+	defer c.mutex.Unlock()
+	if c.humanly {
+		if err := c.printer.PrintObj(c.table(ctx, jobs, c.clock.Now()), c.out); err != nil {
 			return err
 		}
-		return screen.out.Flush()
+		return c.out.Flush()
 	}
-	for _, seen := range jobs {
-		object, err := asUnstructured(seen.Object, seen.Kind)
+	for _, j := range jobs {
+		object, err := asUnstructured(j.Object, j.Kind)
 		if err != nil {
 			return err
 		}
-		if err := screen.printer.PrintObj(object, screen.Out); err != nil {
+		if err := c.printer.PrintObj(object, c.Out); err != nil {
 			return err
 		}
 	}

@@ -32,8 +32,8 @@ type logReader struct {
 }
 
 // newLogsCommand prints the logs of the pods of a job.
-func newLogsCommand(environment *environment, kind *kind) *cobra.Command {
-	reader := &logReader{environment: environment, kind: kind}
+func newLogsCommand(env *environment, kind *kind) *cobra.Command {
+	r := &logReader{environment: env, kind: kind}
 	command := &cobra.Command{
 		Long: `Print the logs of a job, by default those of its launcher.
 
@@ -47,75 +47,75 @@ or with the annotation ` + training.AnnotationTagOutput + `: "true".`,
   odh %[1]s logs hello --follow --all
   odh %[1]s logs hello --worker 3 --tail 20
   odh %[1]s logs hello --rank 0 --since 10m`, kind.Command),
-		Args: cobra.ExactArgs(1), ValidArgsFunction: environment.completeNames(kind, one),
+		Args: cobra.ExactArgs(1), ValidArgsFunction: env.completeNames(kind, one),
 		RunE: func(command *cobra.Command, arguments []string) error {
-			reader.name = arguments[0]
-			selection, err := reader.selection(command)
+			r.name = arguments[0]
+			selection, err := r.selection(command)
 			if err != nil {
 				return err
 			}
-			return reader.run(command.Context(), selection)
+			return r.run(command.Context(), selection)
 		},
 	}
-	reader.addFlags(command)
+	r.addFlags(command)
 	return command
 }
 
-func (reader *logReader) addFlags(command *cobra.Command) {
+func (r *logReader) addFlags(command *cobra.Command) {
 	flags := command.Flags()
-	flags.BoolVar(&reader.launcher, "launcher", false, "Show the launcher (the default)")
-	flags.StringVar(&reader.worker, "worker", "", "Show one worker by its number, starting at 0; or launcher")
-	flags.BoolVar(&reader.all, "all", false, "Show the launcher and all workers, merged by time")
+	flags.BoolVar(&r.launcher, "launcher", false, "Show the launcher (the default)")
+	flags.StringVar(&r.worker, "worker", "", "Show one worker by its number, starting at 0; or launcher")
+	flags.BoolVar(&r.all, "all", false, "Show the launcher and all workers, merged by time")
 	for _, alias := range []string{"aggregate", "all-workers"} {
-		flags.BoolVar(&reader.all, alias, false, "Same as --all")
+		flags.BoolVar(&r.all, alias, false, "Same as --all")
 		flags.Lookup(alias).Hidden = true
 	}
-	flags.BoolVar(&reader.initializer, "initializer", false, "Show the pod that downloads the model and the dataset; with --all, in addition to the others")
-	flags.IntVar(&reader.rank, "rank", 0, "Only show the lines of this MPI rank; the output must be tagged")
-	flags.StringVarP(&reader.container, "container", "c", "", "Show this container instead of the first one")
-	flags.BoolVarP(&reader.follow, "follow", "f", false, "Stream the logs until the job has finished")
-	flags.Int64Var(&reader.tail, "tail", -1, "Number of recent lines to show of each pod; -1 shows all")
-	flags.DurationVar(&reader.since, "since", 0, "Only show lines newer than this duration, such as 10m")
-	flags.BoolVar(&reader.timestamps, "timestamps", false, "Show the time of each line")
-	flags.BoolVarP(&reader.previous, "previous", "p", false, "Show the previous run of the container, or the pod before the latest one")
-	flags.BoolVar(&reader.prefix, "prefix", false, "Prefix each line with its pod; --all does this by default")
+	flags.BoolVar(&r.initializer, "initializer", false, "Show the pod that downloads the model and the dataset; with --all, in addition to the others")
+	flags.IntVar(&r.rank, "rank", 0, "Only show the lines of this MPI rank; the output must be tagged")
+	flags.StringVarP(&r.container, "container", "c", "", "Show this container instead of the first one")
+	flags.BoolVarP(&r.follow, "follow", "f", false, "Stream the logs until the job has finished")
+	flags.Int64Var(&r.tail, "tail", -1, "Number of recent lines to show of each pod; -1 shows all")
+	flags.DurationVar(&r.since, "since", 0, "Only show lines newer than this duration, such as 10m")
+	flags.BoolVar(&r.timestamps, "timestamps", false, "Show the time of each line")
+	flags.BoolVarP(&r.previous, "previous", "p", false, "Show the previous run of the container, or the pod before the latest one")
+	flags.BoolVar(&r.prefix, "prefix", false, "Prefix each line with its pod; --all does this by default")
 }
 
 // selection returns the pods and lines that the flags select.
-func (reader *logReader) selection(command *cobra.Command) (joblog.Selection, error) {
-	selection := joblog.Selection{Roles: []string{training.RoleLauncher}, Container: reader.container}
+func (r *logReader) selection(command *cobra.Command) (joblog.Selection, error) {
+	selection := joblog.Selection{Roles: []string{training.RoleLauncher}, Container: r.container}
 	ranked := command.Flags().Changed("rank")
 	wrong := func(message string) (joblog.Selection, error) { return selection, usageFailure(command, message) }
-	if several(reader.launcher, reader.all, reader.worker != "") {
+	if several(r.launcher, r.all, r.worker != "") {
 		return wrong("--launcher, --worker and --all are mutually exclusive")
 	}
 	switch {
-	case ranked && (reader.all || reader.initializer || reader.worker != "" && reader.worker != training.RoleLauncher):
+	case ranked && (r.all || r.initializer || r.worker != "" && r.worker != training.RoleLauncher):
 		return wrong("--rank only works with the log of the launcher, which has the lines of all ranks")
-	case ranked && reader.rank < 0:
-		return wrong(fmt.Sprintf("--rank must be 0 or greater, not %d", reader.rank))
-	case reader.follow && reader.previous:
+	case ranked && r.rank < 0:
+		return wrong(fmt.Sprintf("--rank must be 0 or greater, not %d", r.rank))
+	case r.follow && r.previous:
 		return wrong("--follow and --previous are mutually exclusive: the previous run has finished")
-	case reader.tail < -1:
-		return wrong(fmt.Sprintf("--tail must be a number of lines, or -1 for all lines, not %d", reader.tail))
-	case reader.since < 0:
-		return wrong(fmt.Sprintf("--since must be a positive duration such as 10m, not %s", reader.since))
-	case reader.all:
+	case r.tail < -1:
+		return wrong(fmt.Sprintf("--tail must be a number of lines, or -1 for all lines, not %d", r.tail))
+	case r.since < 0:
+		return wrong(fmt.Sprintf("--since must be a positive duration such as 10m, not %s", r.since))
+	case r.all:
 		selection.Roles = []string{training.RoleLauncher, training.RoleWorker}
-	case reader.worker != "" && reader.worker != training.RoleLauncher:
-		number, err := strconv.ParseInt(reader.worker, 10, 32)
+	case r.worker != "" && r.worker != training.RoleLauncher:
+		number, err := strconv.ParseInt(r.worker, 10, 32)
 		if err != nil || number < 0 {
-			return wrong(fmt.Sprintf("--worker must be a number, starting at 0, or launcher, not %q", reader.worker))
+			return wrong(fmt.Sprintf("--worker must be a number, starting at 0, or launcher, not %q", r.worker))
 		}
 		selection.Roles, selection.Worker = []string{training.RoleWorker}, new(int32(number))
 	}
-	if reader.initializer && (reader.launcher || reader.all || reader.worker != "") {
+	if r.initializer && (r.launcher || r.all || r.worker != "") {
 		selection.Roles = append(selection.Roles, training.RoleInitializer)
-	} else if reader.initializer {
+	} else if r.initializer {
 		selection.Roles = []string{training.RoleInitializer}
 	}
 	if ranked {
-		selection.Rank = &reader.rank
+		selection.Rank = &r.rank
 	}
 	return selection, nil
 }
@@ -125,71 +125,71 @@ func several(facts ...bool) bool {
 	return len(slices.DeleteFunc(facts, func(fact bool) bool { return !fact })) > 1
 }
 
-func (reader *logReader) run(ctx context.Context, selection joblog.Selection) error {
-	namespace, err := reader.namespace()
+func (r *logReader) run(ctx context.Context, selection joblog.Selection) error {
+	namespace, err := r.namespace()
 	if err != nil {
 		return err
 	}
-	from, err := reader.client()
+	api, err := r.client()
 	if err != nil {
 		return err
 	}
-	seen, err := reader.kind.Get(ctx, from, namespace, reader.name)
+	j, err := r.kind.Get(ctx, api, namespace, r.name)
 	if err != nil {
 		return err
 	}
-	pods, err := reader.core()
+	pods, err := r.core()
 	if err != nil {
 		return err
 	}
 	if selection.Rank != nil {
-		selection.Tags = seen.Tags(ctx, from)
-		if reader.follow && seen.GetAnnotations()[training.AnnotationTagOutput] != "true" {
-			reader.say("%s does not tag its output (annotation %s); only lines that its command tags itself can be shown.", upperFirst(seen.Named()), training.AnnotationTagOutput)
+		selection.Tags = j.Tags(ctx, api)
+		if r.follow && j.GetAnnotations()[training.AnnotationTagOutput] != "true" {
+			r.say("%s does not tag its output (annotation %s); only lines that its command tags itself can be shown.", upperFirst(j.Named()), training.AnnotationTagOutput)
 		}
 	}
-	made := seen.Identity()
-	last := made.Worker.Replicas - 1
+	model := j.Identity()
+	last := model.Worker.Replicas - 1
 	// Include the logs of workers beyond the current number of replicas.
-	made.Worker.Replicas = math.MaxInt32
-	show := newLogPrinter(reader.logs(), reader.terminal, reader.timestamps, reader.prefix || len(selection.Roles) > 1)
+	model.Worker.Replicas = math.MaxInt32
+	show := newLogPrinter(r.logs(), r.terminal, r.timestamps, r.prefix || len(selection.Roles) > 1)
 	show.width = max(show.width, len(prefixOf(joblog.Line{Role: training.RoleWorker, Worker: max(last, 0)})))
 	defer show.flush()
-	err = reader.print(ctx, from, seen, joblog.FromCluster(pods, made), selection, show)
+	err = r.print(ctx, api, j, joblog.FromCluster(pods, model), selection, show)
 	show.flush()
-	return reader.explainLogs(ctx, from, seen, selection, err)
+	return r.explainLogs(ctx, api, j, selection, err)
 }
 
 // print shows the lines and, with --follow, watches the job.
-func (reader *logReader) print(ctx context.Context, from client.WithWatch, seen *view, source joblog.Source, selection joblog.Selection, show *logPrinter) error {
-	options := joblog.Options{Follow: reader.follow, Previous: reader.previous, Notify: func(text string) { reader.say("%s", upperFirst(text)) }}
-	if reader.tail >= 0 {
-		options.Tail = &reader.tail
+func (r *logReader) print(ctx context.Context, api client.WithWatch, j *view, source joblog.Source, selection joblog.Selection, show *logPrinter) error {
+	options := joblog.Options{Follow: r.follow, Previous: r.previous, Notify: func(text string) { r.say("%s", upperFirst(text)) }}
+	if r.tail >= 0 {
+		options.Tail = &r.tail
 	}
-	if reader.since > 0 {
-		options.Since = reader.clock.Now().Add(-reader.since)
+	if r.since > 0 {
+		options.Since = r.clock.Now().Add(-r.since)
 	}
 	watched := make(chan error, 1)
-	if reader.follow {
+	if r.follow {
 		ctx, stop := context.WithCancel(ctx)
 		defer stop()
 		ended := make(chan struct{})
 		options.Ended = ended
-		waiting := &waitingWords{environment: reader.environment, show: show}
+		waiting := &waitingWords{environment: r.environment, show: show}
 		go func() {
 			defer close(ended)
-			watched <- reader.watchJob(ctx, from, seen, waiting.see)
+			watched <- r.watchJob(ctx, api, j, waiting.see)
 		}()
 	}
 	for line, err := range joblog.Stream(ctx, source, selection, options) {
 		if err != nil {
 			return err
 		}
-		if err := show.print(line, reader.follow); err != nil {
+		if err := show.print(line, r.follow); err != nil {
 			return err
 		}
 	}
-	if reader.follow {
+	if r.follow {
 		return <-watched
 	}
 	return nil
@@ -197,11 +197,11 @@ func (reader *logReader) print(ctx context.Context, from client.WithWatch, seen 
 
 // watchJob passes each change of a job to see until the job has finished or is deleted.
 // It retries on errors, because lines may still arrive.
-func (reader *logReader) watchJob(ctx context.Context, from client.WithWatch, seen *view, see func(*view) (bool, error)) error {
+func (r *logReader) watchJob(ctx context.Context, api client.WithWatch, j *view, see func(*view) (bool, error)) error {
 	for {
-		err := followJob(ctx, reader.kind, from, seen.GetNamespace(), seen.GetName(), see)
-		var told *failure
-		if err == nil || ctx.Err() != nil || errors.As(err, &told) || apierrors.IsNotFound(err) || apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) {
+		err := followJob(ctx, r.kind, api, j.GetNamespace(), j.GetName(), see)
+		var f *failure
+		if err == nil || ctx.Err() != nil || errors.As(err, &f) || apierrors.IsNotFound(err) || apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) {
 			return err
 		}
 		select {
@@ -219,11 +219,11 @@ type waitingWords struct {
 	said string
 }
 
-func (words *waitingWords) see(seen *view) (bool, error) {
-	text := seen.Explanation()
-	if !seen.Finished() && seen.Phase != training.PhaseRunning && text != words.said && !words.show.begun.Load() {
-		words.say("Waiting for %s: %s", seen.Named(), text)
-		words.said = text
+func (w *waitingWords) see(j *view) (bool, error) {
+	text := j.Explanation()
+	if !j.Finished() && j.Phase != training.PhaseRunning && text != w.said && !w.show.begun.Load() {
+		w.say("Waiting for %s: %s", j.Named(), text)
+		w.said = text
 	}
-	return seen.Finished(), nil
+	return j.Finished(), nil
 }

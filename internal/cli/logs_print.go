@@ -36,39 +36,39 @@ func newLogPrinter(out io.Writer, terminal terminal, timestamps, prefix bool) *l
 }
 
 // print writes a line and, if atOnce is set, flushes it.
-func (printer *logPrinter) print(line joblog.Line, atOnce bool) error {
-	printer.begun.Store(true)
+func (p *logPrinter) print(line joblog.Line, atOnce bool) error {
+	p.begun.Store(true)
 	from := line.Pod + "/" + line.Container
-	if printer.unended != from {
-		if printer.unended != "" {
-			printer.out.WriteByte('\n')
+	if p.unended != from {
+		if p.unended != "" {
+			p.out.WriteByte('\n')
 		}
-		printer.writeBeginning(line)
+		p.writeBeginning(line)
 	}
-	printer.unended = from
-	_, err := printer.out.WriteString(line.Text)
+	p.unended = from
+	_, err := p.out.WriteString(line.Text)
 	if !line.Continues {
-		printer.unended = ""
-		err = printer.out.WriteByte('\n')
+		p.unended = ""
+		err = p.out.WriteByte('\n')
 	}
 	if atOnce {
-		err = printer.out.Flush()
+		err = p.out.Flush()
 	}
 	return err
 }
 
 // writeBeginning writes the prefix and the time of a line. The writer keeps its error
 // for the next call.
-func (printer *logPrinter) writeBeginning(line joblog.Line) {
-	if printer.prefix {
+func (p *logPrinter) writeBeginning(line joblog.Line) {
+	if p.prefix {
 		name := prefixOf(line)
-		printer.width = max(printer.width, len(name))
-		printer.out.WriteString(printer.terminal.paint(prefixColour(line), name+strings.Repeat(" ", printer.width-len(name))+" |"))
-		printer.out.WriteByte(' ')
+		p.width = max(p.width, len(name))
+		p.out.WriteString(p.terminal.paint(prefixColour(line), name+strings.Repeat(" ", p.width-len(name))+" |"))
+		p.out.WriteByte(' ')
 	}
-	if printer.timestamps {
-		printer.out.WriteString(line.Time.UTC().Format(time.RFC3339Nano))
-		printer.out.WriteByte(' ')
+	if p.timestamps {
+		p.out.WriteString(line.Time.UTC().Format(time.RFC3339Nano))
+		p.out.WriteByte(' ')
 	}
 }
 
@@ -92,12 +92,12 @@ func prefixColour(line joblog.Line) colour {
 	return logColours[int(line.Worker)%len(logColours)]
 }
 
-func (printer *logPrinter) flush() {
-	if printer.unended != "" {
-		printer.out.WriteByte('\n')
-		printer.unended = ""
+func (p *logPrinter) flush() {
+	if p.unended != "" {
+		p.out.WriteByte('\n')
+		p.unended = ""
 	}
-	printer.out.Flush()
+	p.out.Flush()
 }
 
 // upperFirst capitalizes the first letter.

@@ -58,14 +58,14 @@ func TestLogSelections(t *testing.T) {
 	}
 	for line, want := range cases {
 		t.Run(line, func(t *testing.T) {
-			reader := &logReader{environment: newEnvironment(genericiooptions.NewTestIOStreamsDiscard()), kind: mpiJobs}
-			command := newLogsCommand(reader.environment, mpiJobs)
+			r := &logReader{environment: newEnvironment(genericiooptions.NewTestIOStreamsDiscard()), kind: mpiJobs}
+			command := newLogsCommand(r.environment, mpiJobs)
 			command.ResetFlags()
-			reader.addFlags(command)
+			r.addFlags(command)
 			if err := command.ParseFlags(strings.Fields(line)); err != nil {
 				t.Fatal(err)
 			}
-			selection, err := reader.selection(command)
+			selection, err := r.selection(command)
 			got := strings.Join(selection.Roles, "+")
 			if selection.Worker != nil {
 				got += fmt.Sprint(" ", *selection.Worker)
@@ -167,15 +167,15 @@ func TestNoLogs(t *testing.T) {
 		file := filepath.Join("testdata", "logs", "none", strings.ReplaceAll(name, " ", "-")+".golden.txt")
 		files[file] = true
 		t.Run(name, func(t *testing.T) {
-			reader := &logReader{environment: newEnvironment(genericiooptions.NewTestIOStreamsDiscard()), kind: test.seen.Kind}
-			from := fake.NewClientBuilder().WithScheme(scheme()).WithObjects(test.seen.Object, runtimeNamed("mpi-openmpi-cpu")).Build()
-			var told *failure
-			if err := reader.explainLogs(t.Context(), from, test.seen, test.selection, test.err); !errors.As(err, &told) {
+			r := &logReader{environment: newEnvironment(genericiooptions.NewTestIOStreamsDiscard()), kind: test.seen.Kind}
+			api := fake.NewClientBuilder().WithScheme(scheme()).WithObjects(test.seen.Object, runtimeNamed("mpi-openmpi-cpu")).Build()
+			var f *failure
+			if err := r.explainLogs(t.Context(), api, test.seen, test.selection, test.err); !errors.As(err, &f) {
 				t.Fatalf("%v", err)
 			}
 			var words bytes.Buffer
-			told.print(&words)
-			fmt.Fprintf(&words, "--- exit code %d\n", told.code)
+			f.print(&words)
+			fmt.Fprintf(&words, "--- exit code %d\n", f.code)
 			goldenfile.Check(t, file, words.Bytes())
 		})
 	}
@@ -184,8 +184,8 @@ func TestNoLogs(t *testing.T) {
 
 // Ctrl-C is how people stop following; it is no error.
 func TestInterruptedLogs(t *testing.T) {
-	reader := &logReader{environment: newEnvironment(genericiooptions.NewTestIOStreamsDiscard()), kind: trainJobs, follow: true}
-	err := reader.explainLogs(t.Context(), nil, jobview.Of(trainJobNamed("digits", running)), joblog.Selection{}, context.Canceled)
+	r := &logReader{environment: newEnvironment(genericiooptions.NewTestIOStreamsDiscard()), kind: trainJobs, follow: true}
+	err := r.explainLogs(t.Context(), nil, jobview.Of(trainJobNamed("digits", running)), joblog.Selection{}, context.Canceled)
 	if code := exit(0); !errors.As(err, &code) || code != exitInterrupted {
 		t.Errorf("%v", err)
 	}

@@ -21,9 +21,9 @@ import (
 const maxManifest = 16 << 20
 
 // readFile reads a file, or standard input if the name is "-".
-func (environment *environment) readFile(name string) ([]byte, error) {
+func (e *environment) readFile(name string) ([]byte, error) {
 	if name == "-" {
-		return readAtMost(environment.In, "standard input")
+		return readAtMost(e.In, "standard input")
 	}
 	file, err := os.Open(name)
 	if err != nil {
@@ -54,8 +54,8 @@ func readAtMost(from io.Reader, name string) ([]byte, error) {
 }
 
 // readDocuments reads the objects of a file, and returns its name for messages.
-func (environment *environment) readDocuments(file string) (found [][]byte, name string, err error) {
-	content, err := environment.readFile(file)
+func (e *environment) readDocuments(file string) (found [][]byte, name string, err error) {
+	content, err := e.readFile(file)
 	if err != nil {
 		return nil, "", err
 	}
@@ -96,8 +96,8 @@ func documents(content []byte, name string) (found [][]byte, err error) {
 
 // manifest returns the only job of a file. It checks the fields, so that errors are
 // found without a cluster and before anything is created.
-func (environment *environment) manifest(file string, kind *kind) (*unstructured.Unstructured, error) {
-	document, name, err := environment.oneDocument(file)
+func (e *environment) manifest(file string, kind *kind) (*unstructured.Unstructured, error) {
+	document, name, err := e.oneDocument(file)
 	if err != nil {
 		return nil, err
 	}
@@ -105,19 +105,19 @@ func (environment *environment) manifest(file string, kind *kind) (*unstructured
 }
 
 // oneDocument returns the only object of a file.
-func (environment *environment) oneDocument(file string) (document []byte, name string, err error) {
-	found, name, err := environment.readDocuments(file)
+func (e *environment) oneDocument(file string) (document []byte, name string, err error) {
+	found, name, err := e.readDocuments(file)
 	if err != nil {
 		return nil, name, err
 	}
 	if len(found) == 1 {
 		return found[0], name, nil
 	}
-	failure := inputFailure(fmt.Sprintf("%s contains %d documents instead of one job", name, len(found)))
+	f := inputFailure(fmt.Sprintf("%s contains %d documents instead of one job", name, len(found)))
 	if len(found) > 1 {
-		failure.suggestions = []string{"Pass one job at a time, or create all of them: kubectl create -f " + file}
+		f.suggestions = []string{"Pass one job at a time, or create all of them: kubectl create -f " + file}
 	}
-	return nil, name, failure
+	return nil, name, f
 }
 
 // decodeJob reads a job of a kind. Unknown fields are errors.
@@ -134,12 +134,12 @@ func decodeJob(document []byte, name string, kind *kind) (*unstructured.Unstruct
 		return nil, inputFailure(fmt.Sprintf("%s is not a valid %s", name, kind.Kind), err.Error())
 	}
 	if len(unknown) > 0 {
-		failure := inputFailure(fmt.Sprintf("%s has fields that do not exist in %s", name, kind.Kind))
+		f := inputFailure(fmt.Sprintf("%s has fields that do not exist in %s", name, kind.Kind))
 		for _, field := range unknown {
-			failure.details = append(failure.details, field.Error())
+			f.details = append(f.details, field.Error())
 		}
-		failure.suggestions = append(failure.suggestions, "List the fields: kubectl explain "+kind.Command+".spec --recursive")
-		return nil, failure
+		f.suggestions = append(f.suggestions, "List the fields: kubectl explain "+kind.Command+".spec --recursive")
+		return nil, f
 	}
 	return object, nil
 }
@@ -149,14 +149,14 @@ func checkKind(object *unstructured.Unstructured, name string, kind *kind) error
 	if is == kind.GVK {
 		return nil
 	}
-	failure := inputFailure(fmt.Sprintf("%s contains %s of %s; expected %s of %s", name, orDash(is.Kind), orDash(object.GetAPIVersion()), kind.Kind, kind.GVK.GroupVersion()))
+	f := inputFailure(fmt.Sprintf("%s contains %s of %s; expected %s of %s", name, orDash(is.Kind), orDash(object.GetAPIVersion()), kind.Kind, kind.GVK.GroupVersion()))
 	for _, other := range kinds {
 		if is == other.GVK {
-			failure.suggestions = []string{fmt.Sprintf("Use odh %s create", other.Command)}
+			f.suggestions = []string{fmt.Sprintf("Use odh %s create", other.Command)}
 		}
 	}
 	if is.Group == training.Group && is.Kind == mpiJobs.GVK.Kind && is.Version != mpiJobs.GVK.Version {
-		failure.suggestions = []string{"See how to migrate it: odh migrate " + name}
+		f.suggestions = []string{"See how to migrate it: odh migrate " + name}
 	}
-	return failure
+	return f
 }

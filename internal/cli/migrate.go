@@ -26,8 +26,8 @@ type migrator struct {
 	check        bool
 }
 
-func newMigrateCommand(environment *environment) *cobra.Command {
-	migrator := &migrator{environment: environment}
+func newMigrateCommand(env *environment) *cobra.Command {
+	m := &migrator{environment: env}
 	command := &cobra.Command{
 		Use:   "migrate FILE | - | --from-cluster [NAME...]",
 		Short: "Convert MPIJobs to TrainJobs",
@@ -42,27 +42,27 @@ field was mapped to, and why. Objects that are not MPIJobs are passed through un
   odh migrate status -A`,
 		Args: cobra.ArbitraryArgs,
 		RunE: func(command *cobra.Command, arguments []string) error {
-			if err := migrator.checkFlags(command, arguments); err != nil {
+			if err := m.checkFlags(command, arguments); err != nil {
 				return err
 			}
-			return migrator.run(command.Context(), arguments)
+			return m.run(command.Context(), arguments)
 		},
 		ValidArgsFunction: func(command *cobra.Command, names []string, begun string) ([]string, cobra.ShellCompDirective) {
-			if !migrator.fromCluster {
+			if !m.fromCluster {
 				return nil, cobra.ShellCompDirectiveDefault
 			}
-			return environment.completeNames(mpiJobs, many)(command, names, begun)
+			return env.completeNames(mpiJobs, many)(command, names, begun)
 		},
 	}
 	flags := command.Flags()
-	flags.BoolVar(&migrator.fromCluster, "from-cluster", false, "Read MPIJobs from the cluster: the named ones, or all of the namespace")
-	flags.BoolVarP(&migrator.all, "all-namespaces", "A", false, "With --from-cluster, read the MPIJobs of all namespaces")
-	flags.StringVarP(&migrator.output, "output", "o", "yaml", "Output format of the objects: yaml or json")
-	flags.StringVar(&migrator.reportFile, "report", "", "Write the report to this file instead of standard error")
-	flags.StringVar(&migrator.reportFormat, "report-format", "text", "Format of the report: text or json")
-	flags.BoolVar(&migrator.check, "check", false, "Exit with code 1 if a field needs review")
-	addSchedulerFlag(command, &migrator.scheduler)
-	command.AddCommand(newMigrateStatusCommand(environment))
+	flags.BoolVar(&m.fromCluster, "from-cluster", false, "Read MPIJobs from the cluster: the named ones, or all of the namespace")
+	flags.BoolVarP(&m.all, "all-namespaces", "A", false, "With --from-cluster, read the MPIJobs of all namespaces")
+	flags.StringVarP(&m.output, "output", "o", "yaml", "Output format of the objects: yaml or json")
+	flags.StringVar(&m.reportFile, "report", "", "Write the report to this file instead of standard error")
+	flags.StringVar(&m.reportFormat, "report-format", "text", "Format of the report: text or json")
+	flags.BoolVar(&m.check, "check", false, "Exit with code 1 if a field needs review")
+	addSchedulerFlag(command, &m.scheduler)
+	command.AddCommand(newMigrateStatusCommand(env))
 	return command
 }
 
@@ -73,36 +73,36 @@ func addSchedulerFlag(command *cobra.Command, scheduler *string) {
 	command.Flags().StringVar(scheduler, "scheduler", "", "Gang scheduler of the cluster, which determines how to convert the scheduling timeout: "+strings.Join(schedulers, ", "))
 }
 
-func (migrator *migrator) checkFlags(command *cobra.Command, arguments []string) error {
+func (m *migrator) checkFlags(command *cobra.Command, arguments []string) error {
 	for _, flag := range []struct {
 		name, value string
 		known       []string
 	}{
-		{"output", migrator.output, []string{"yaml", "json"}}, {"report-format", migrator.reportFormat, []string{"text", "json"}}, {"scheduler", migrator.scheduler, append([]string{""}, schedulers...)},
+		{"output", m.output, []string{"yaml", "json"}}, {"report-format", m.reportFormat, []string{"text", "json"}}, {"scheduler", m.scheduler, append([]string{""}, schedulers...)},
 	} {
 		if !slices.Contains(flag.known, flag.value) {
 			return usageFailure(command, fmt.Sprintf("--%s must be one of %s, not %q", flag.name, strings.TrimPrefix(strings.Join(flag.known, ", "), ", "), flag.value))
 		}
 	}
 	switch {
-	case !migrator.fromCluster && len(arguments) != 1:
+	case !m.fromCluster && len(arguments) != 1:
 		return usageFailure(command, fmt.Sprintf("specify one file, - for standard input, or --from-cluster; got %d files", len(arguments)))
-	case !migrator.fromCluster && migrator.all:
+	case !m.fromCluster && m.all:
 		return usageFailure(command, "--all-namespaces requires --from-cluster")
-	case migrator.all && len(arguments) > 0:
+	case m.all && len(arguments) > 0:
 		return usageFailure(command, "--all-namespaces cannot be combined with job names")
 	}
 	return nil
 }
 
-func (migrator *migrator) run(ctx context.Context, arguments []string) error {
-	options := migrate.Options{Scheduler: job.Scheduler(migrator.scheduler)}
+func (m *migrator) run(ctx context.Context, arguments []string) error {
+	options := migrate.Options{Scheduler: job.Scheduler(m.scheduler)}
 	var objects []migrate.Object
 	var err error
-	if migrator.fromCluster {
-		objects, err = migrator.clusterJobs(ctx, migrator.all, arguments, &options)
+	if m.fromCluster {
+		objects, err = m.clusterJobs(ctx, m.all, arguments, &options)
 	} else {
-		objects, err = migrator.fileObjects(arguments[0])
+		objects, err = m.fileObjects(arguments[0])
 	}
 	if err != nil {
 		return err
@@ -111,22 +111,22 @@ func (migrator *migrator) run(ctx context.Context, arguments []string) error {
 	if err != nil {
 		return err
 	}
-	text, err := migrator.reportText(report)
+	text, err := m.reportText(report)
 	if err != nil {
 		return err
 	}
-	if err := migrator.writeReport(text); err != nil {
+	if err := m.writeReport(text); err != nil {
 		return err
 	}
-	if err := migrator.printObjects(made); err != nil {
+	if err := m.printObjects(made); err != nil {
 		return err
 	}
-	if migrator.reportFile == "" {
-		if _, err := migrator.ErrOut.Write(text); err != nil {
+	if m.reportFile == "" {
+		if _, err := m.ErrOut.Write(text); err != nil {
 			return err
 		}
 	}
-	if migrator.check && report.needsPerson() {
+	if m.check && report.needsPerson() {
 		return exit(exitError)
 	}
 	return nil
@@ -139,8 +139,8 @@ type migrations struct {
 	PassedOn []string `json:"passedOn,omitempty"`
 }
 
-func (migrations *migrations) needsPerson() bool {
-	return slices.ContainsFunc(migrations.Jobs, (*migrate.Report).NeedsPerson)
+func (m *migrations) needsPerson() bool {
+	return slices.ContainsFunc(m.Jobs, (*migrate.Report).NeedsPerson)
 }
 
 // convertAll converts every MPIJob and passes other objects through, in the same order.
@@ -172,13 +172,13 @@ func convertAll(objects []migrate.Object, options migrate.Options) (made []map[s
 }
 
 // printObjects prints YAML documents or a JSON list, as kubectl accepts them.
-func (migrator *migrator) printObjects(objects []map[string]any) error {
-	if migrator.output == "json" {
+func (m *migrator) printObjects(objects []map[string]any) error {
+	if m.output == "json" {
 		var value any = map[string]any{"apiVersion": "v1", "kind": "List", "items": objects}
 		if len(objects) == 1 {
 			value = objects[0]
 		}
-		return migrator.printDocument(value, "json")
+		return m.printDocument(value, "json")
 	}
 	for i, object := range objects {
 		content, err := yaml.Marshal(object)
@@ -188,32 +188,32 @@ func (migrator *migrator) printObjects(objects []map[string]any) error {
 		if i > 0 {
 			content = append([]byte("---\n"), content...)
 		}
-		if _, err := migrator.Out.Write(content); err != nil {
+		if _, err := m.Out.Write(content); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (migrator *migrator) reportText(report *migrations) ([]byte, error) {
+func (m *migrator) reportText(report *migrations) ([]byte, error) {
 	switch {
-	case migrator.reportFormat == "json":
+	case m.reportFormat == "json":
 		return indentedJSON(report)
-	case migrator.reportFile != "":
+	case m.reportFile != "":
 		return []byte(terminal{}.migrationReport(report)), nil
 	default:
-		return []byte(migrator.terminal.migrationReport(report)), nil
+		return []byte(m.terminal.migrationReport(report)), nil
 	}
 }
 
 // writeReport writes the report to its file. It runs before the objects are printed, so
 // that there are no objects without the report.
-func (migrator *migrator) writeReport(text []byte) error {
-	if migrator.reportFile == "" {
+func (m *migrator) writeReport(text []byte) error {
+	if m.reportFile == "" {
 		return nil
 	}
-	if err := os.WriteFile(migrator.reportFile, text, 0o644); err != nil {
-		return &failure{code: exitError, message: "cannot write the report to " + migrator.reportFile, reason: "InvalidInput", details: []string{plainError(err)},
+	if err := os.WriteFile(m.reportFile, text, 0o644); err != nil {
+		return &failure{code: exitError, message: "cannot write the report to " + m.reportFile, reason: "InvalidInput", details: []string{plainError(err)},
 			suggestions: []string{"Choose another file with --report."}, page: "migration.md"}
 	}
 	return nil

@@ -18,8 +18,8 @@ import (
 )
 
 // fileObjects returns the objects of a file, at least one of them an MPIJob.
-func (environment *environment) fileObjects(file string) ([]migrate.Object, error) {
-	found, name, err := environment.readDocuments(file)
+func (e *environment) fileObjects(file string) ([]migrate.Object, error) {
+	found, name, err := e.readDocuments(file)
 	if err != nil {
 		return nil, err
 	}
@@ -31,24 +31,24 @@ func (environment *environment) fileObjects(file string) ([]migrate.Object, erro
 	case err != nil:
 		return nil, inputFailure(name+" cannot be migrated", err.Error())
 	case !slices.ContainsFunc(objects, migrate.Object.IsMPIJob):
-		failure := inputFailure(name + " contains no MPIJob of kubeflow.org/v2beta1")
+		f := inputFailure(name + " contains no MPIJob of kubeflow.org/v2beta1")
 		for _, object := range objects {
-			failure.details = append(failure.details, fmt.Sprintf("%s of %s is not an MPIJob", object.Named(), object.Kind().GroupVersion()))
+			f.details = append(f.details, fmt.Sprintf("%s of %s is not an MPIJob", object.Named(), object.Kind().GroupVersion()))
 		}
-		failure.suggestions, failure.page = []string{"Pass a file that contains an MPIJob; other objects need no migration."}, "migration.md"
-		return nil, failure
+		f.suggestions, f.page = []string{"Pass a file that contains an MPIJob; other objects need no migration."}, "migration.md"
+		return nil, f
 	}
 	return objects, nil
 }
 
 // clusterJobs returns MPIJobs as the cluster stores them, unknown fields included. It
 // adds the runtimes of the cluster to the options.
-func (environment *environment) clusterJobs(ctx context.Context, all bool, names []string, options *migrate.Options) (jobs []migrate.Object, err error) {
-	namespace, err := environment.scope(all)
+func (e *environment) clusterJobs(ctx context.Context, all bool, names []string, options *migrate.Options) (jobs []migrate.Object, err error) {
+	namespace, err := e.scope(all)
 	if err != nil {
 		return nil, err
 	}
-	reader, err := environment.client()
+	reader, err := e.client()
 	if err != nil {
 		return nil, err
 	}
@@ -61,7 +61,7 @@ func (environment *environment) clusterJobs(ctx context.Context, all bool, names
 		jobs = append(jobs, object.Object)
 	}
 	if len(names) == 0 {
-		if jobs, err = environment.allMPIJobs(ctx, reader, namespace); err != nil {
+		if jobs, err = e.allMPIJobs(ctx, reader, namespace); err != nil {
 			return nil, err
 		}
 	}
@@ -69,14 +69,14 @@ func (environment *environment) clusterJobs(ctx context.Context, all bool, names
 	return jobs, runtimesOfCluster(ctx, reader, namespace, options)
 }
 
-func (environment *environment) allMPIJobs(ctx context.Context, reader client.WithWatch, namespace string) (jobs []migrate.Object, err error) {
-	lister := &lister{environment: environment, client: reader, namespace: namespace, matching: labels.Everything(), pageSize: 500}
+func (e *environment) allMPIJobs(ctx context.Context, reader client.WithWatch, namespace string) (jobs []migrate.Object, err error) {
+	l := &lister{environment: e, client: reader, namespace: namespace, matching: labels.Everything(), pageSize: 500}
 	newList := func() client.ObjectList {
 		list := &unstructured.UnstructuredList{}
 		list.SetGroupVersionKind(mpiJobs.GVK.GroupVersion().WithKind(mpiJobs.GVK.Kind + "List"))
 		return list
 	}
-	_, err = lister.pages(ctx, newList, func(object runtime.Object) error {
+	_, err = l.pages(ctx, newList, func(object runtime.Object) error {
 		job := object.(*unstructured.Unstructured)
 		job.SetGroupVersionKind(mpiJobs.GVK)
 		jobs = append(jobs, job.Object)

@@ -54,7 +54,7 @@ type migrationStatusReason struct {
 	Why  string `json:"why,omitempty"`
 }
 
-func newMigrateStatusCommand(environment *environment) *cobra.Command {
+func newMigrateStatusCommand(env *environment) *cobra.Command {
 	var all bool
 	var output, scheduler string
 	command := &cobra.Command{
@@ -77,14 +77,14 @@ Use -o wide to see the reasons.`,
 			if scheduler != "" && !slices.Contains(schedulers, scheduler) {
 				return usageFailure(command, fmt.Sprintf("--scheduler must be one of %s, not %q", strings.Join(schedulers, ", "), scheduler))
 			}
-			jobs, err := environment.migrationStatuses(command.Context(), all, migrate.Options{Scheduler: job.Scheduler(scheduler)})
+			jobs, err := env.migrationStatuses(command.Context(), all, migrate.Options{Scheduler: job.Scheduler(scheduler)})
 			if err != nil {
 				return err
 			}
 			if output == "json" || output == "yaml" {
-				return environment.printDocument(map[string]any{"jobs": jobs}, output)
+				return env.printDocument(map[string]any{"jobs": jobs}, output)
 			}
-			return environment.printMigrationStatus(jobs, all, output == "wide")
+			return env.printMigrationStatus(jobs, all, output == "wide")
 		},
 	}
 	command.Flags().BoolVarP(&all, "all-namespaces", "A", false, "Show the MPIJobs of all namespaces")
@@ -93,8 +93,8 @@ Use -o wide to see the reasons.`,
 	return command
 }
 
-func (environment *environment) migrationStatuses(ctx context.Context, all bool, options migrate.Options) ([]migrationStatus, error) {
-	objects, err := environment.clusterJobs(ctx, all, nil, &options)
+func (e *environment) migrationStatuses(ctx context.Context, all bool, options migrate.Options) ([]migrationStatus, error) {
+	objects, err := e.clusterJobs(ctx, all, nil, &options)
 	if err != nil {
 		return nil, err
 	}
@@ -138,9 +138,9 @@ func migrationStatusOf(object migrate.Object, options migrate.Options) migration
 }
 
 // printMigrationStatus prints a table, with the reasons below each job.
-func (environment *environment) printMigrationStatus(jobs []migrationStatus, all, explain bool) error {
+func (e *environment) printMigrationStatus(jobs []migrationStatus, all, explain bool) error {
 	if len(jobs) == 0 {
-		environment.say("No MPIJobs found.")
+		e.say("No MPIJobs found.")
 		return nil
 	}
 	rows := [][]string{{"NAME", "STATUS", "NEEDS", "FIELDS"}}
@@ -158,18 +158,18 @@ func (environment *environment) printMigrationStatus(jobs []migrationStatus, all
 	}
 	lines := aligned(rows)
 	var text strings.Builder
-	fmt.Fprintln(&text, environment.terminal.paint(bold, lines[0]))
+	fmt.Fprintln(&text, e.terminal.paint(bold, lines[0]))
 	for i, job := range jobs {
-		fmt.Fprintln(&text, environment.terminal.paint(migrationNeeds[job.Needs].colour, lines[i+1]))
-		environment.terminal.writeReasons(&text, job, explain)
+		fmt.Fprintln(&text, e.terminal.paint(migrationNeeds[job.Needs].colour, lines[i+1]))
+		e.terminal.writeReasons(&text, job, explain)
 	}
-	_, err := environment.Out.Write([]byte(text.String()))
-	environment.say("%s", migrationSummary(jobs))
+	_, err := e.Out.Write([]byte(text.String()))
+	e.say("%s", migrationSummary(jobs))
 	return err
 }
 
 // writeReasons lists the fields and, if explain is set, the reason for each.
-func (terminal terminal) writeReasons(text *strings.Builder, job migrationStatus, explain bool) {
+func (t terminal) writeReasons(text *strings.Builder, job migrationStatus, explain bool) {
 	const indent, deeper = "    ", "        "
 	if !explain {
 		var paths []string
@@ -182,7 +182,7 @@ func (terminal terminal) writeReasons(text *strings.Builder, job migrationStatus
 			paths = append(paths, path)
 		}
 		if job.Needs == needPerson {
-			for _, line := range terminal.wrap(strings.Join(paths, ", "), len(indent)) {
+			for _, line := range t.wrap(strings.Join(paths, ", "), len(indent)) {
 				fmt.Fprintf(text, "%s%s\n", indent, line)
 			}
 		}
@@ -193,7 +193,7 @@ func (terminal terminal) writeReasons(text *strings.Builder, job migrationStatus
 			fmt.Fprintf(text, "%s%s\n", indent, reason.Path)
 		}
 		if reason.Why != "" {
-			for _, line := range terminal.wrap(reason.Why, len(deeper)) {
+			for _, line := range t.wrap(reason.Why, len(deeper)) {
 				fmt.Fprintf(text, "%s%s\n", deeper, line)
 			}
 		}

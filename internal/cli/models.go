@@ -29,13 +29,13 @@ func newModels(reader client.Reader) *models {
 }
 
 // Get caches runtimes.
-func (models *models) Get(ctx context.Context, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
+func (m *models) Get(ctx context.Context, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
 	question := fmt.Sprintf("%T %s", object, key)
-	known, asked := models.runtimes[question]
+	known, asked := m.runtimes[question]
 	if !asked {
-		known.err = models.Reader.Get(ctx, key, object, options...)
+		known.err = m.Reader.Get(ctx, key, object, options...)
 		known.object = object
-		models.runtimes[question] = known
+		m.runtimes[question] = known
 		return known.err
 	}
 	switch into := object.(type) {
@@ -48,16 +48,16 @@ func (models *models) Get(ctx context.Context, key client.ObjectKey, object clie
 }
 
 // details returns the cells of -o wide.
-func (models *models) details(ctx context.Context, seen *view) []any {
+func (m *models) details(ctx context.Context, j *view) []any {
 	gpus, mpi, image, runtime := "-", "-", "-", "-"
-	if trainJob, ok := seen.Object.(*v2alpha1.TrainJob); ok {
+	if trainJob, ok := j.Object.(*v2alpha1.TrainJob); ok {
 		runtime, image = trainJob.Spec.RuntimeRef.Name, orDash(trainJob.Spec.Trainer.Image)
 	}
-	if made, err := seen.Model(ctx, models); err == nil {
-		mpi, gpus = string(made.MPI), job.GPUs(askedBy(made)).String()
-		if containers := made.Worker.Template.Spec.Containers; len(containers) > 0 {
+	if model, err := j.Model(ctx, m); err == nil {
+		mpi, gpus = string(model.MPI), job.GPUs(askedBy(model)).String()
+		if containers := model.Worker.Template.Spec.Containers; len(containers) > 0 {
 			image = orDash(containers[0].Image)
 		}
 	}
-	return []any{gpus, mpi, runtime, orDash(seen.GetLabels()[training.LabelQueue]), orDash(string(seen.FailureReason)), image}
+	return []any{gpus, mpi, runtime, orDash(j.GetLabels()[training.LabelQueue]), orDash(string(j.FailureReason)), image}
 }

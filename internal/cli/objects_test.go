@@ -39,7 +39,7 @@ func runtimeNamed(name string) *v2alpha1.ClusterTrainingRuntime {
 
 // trainJobNamed is a TrainJob that was created a while ago.
 func trainJobNamed(name string, change ...func(*v2alpha1.TrainJob)) *v2alpha1.TrainJob {
-	made := &v2alpha1.TrainJob{
+	trainJob := &v2alpha1.TrainJob{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: types.UID(name + "-uid"), CreationTimestamp: ago(600), Annotations: map[string]string{training.AnnotationCreatedBy: "alice"}},
 		Spec: v2alpha1.TrainJobSpec{
 			RuntimeRef: v2alpha1.RuntimeRef{Kind: v2alpha1.RuntimeKindCluster, Name: "mpi-openmpi-cpu"},
@@ -47,9 +47,9 @@ func trainJobNamed(name string, change ...func(*v2alpha1.TrainJob)) *v2alpha1.Tr
 		},
 	}
 	for _, change := range change {
-		change(made)
+		change(trainJob)
 	}
-	return made
+	return trainJob
 }
 
 // mpiJobNamed is an MPIJob with a GPU for each worker.
@@ -58,7 +58,7 @@ func mpiJobNamed(name string, change ...func(*v2beta1.MPIJob)) *v2beta1.MPIJob {
 		container.Image = "quay.io/team/hpc:2"
 		return corev1.PodTemplateSpec{Spec: corev1.PodSpec{Containers: []corev1.Container{container}}}
 	}
-	made := &v2beta1.MPIJob{
+	mpiJob := &v2beta1.MPIJob{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: types.UID(name + "-uid"), CreationTimestamp: ago(90)},
 		Spec: v2beta1.MPIJobSpec{MPIReplicaSpecs: map[v2beta1.MPIReplicaType]*v2beta1.ReplicaSpec{
 			v2beta1.MPIReplicaTypeLauncher: {Template: pod(corev1.Container{Name: "launcher", Command: []string{"mpirun", "./solve"}})},
@@ -68,9 +68,9 @@ func mpiJobNamed(name string, change ...func(*v2beta1.MPIJob)) *v2beta1.MPIJob {
 		}},
 	}
 	for _, change := range change {
-		change(made)
+		change(mpiJob)
 	}
-	return made
+	return mpiJob
 }
 
 // timeline is the steps that were reached, each so many seconds ago.

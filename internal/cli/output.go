@@ -28,22 +28,22 @@ type output struct {
 }
 
 // Write prints a text with control characters escaped.
-func (output *output) Write(text []byte) (int, error) {
-	output.mutex.Lock()
-	defer output.mutex.Unlock()
-	safe, rest := harmless(nil, append(output.rest, text...))
-	output.rest = bytes.Clone(rest)
-	if err := output.pass(safe); err != nil {
+func (o *output) Write(text []byte) (int, error) {
+	o.mutex.Lock()
+	defer o.mutex.Unlock()
+	safe, rest := harmless(nil, append(o.rest, text...))
+	o.rest = bytes.Clone(rest)
+	if err := o.pass(safe); err != nil {
 		return 0, err
 	}
 	return len(text), nil
 }
 
 // pass prints bytes unchanged.
-func (output *output) pass(data []byte) error {
-	_, err := output.to.Write(data)
-	if err != nil && output.err == nil {
-		output.err = err
+func (o *output) pass(data []byte) error {
+	_, err := o.to.Write(data)
+	if err != nil && o.err == nil {
+		o.err = err
 	}
 	return err
 }
@@ -62,35 +62,35 @@ func control(to io.Writer, sequence string) {
 // verbatim prints bytes unchanged.
 type verbatim struct{ *output }
 
-func (verbatim verbatim) Write(data []byte) (int, error) {
-	verbatim.mutex.Lock()
-	defer verbatim.mutex.Unlock()
-	if err := verbatim.pass(data); err != nil {
+func (v verbatim) Write(data []byte) (int, error) {
+	v.mutex.Lock()
+	defer v.mutex.Unlock()
+	if err := v.pass(data); err != nil {
 		return 0, err
 	}
 	return len(data), nil
 }
 
 // logs returns the writer for the logs of jobs: unchanged, unless stdout is a terminal.
-func (environment *environment) logs() io.Writer {
-	if environment.terminal.width == 0 {
-		return verbatim{environment.output}
+func (e *environment) logs() io.Writer {
+	if e.terminal.width == 0 {
+		return verbatim{e.output}
 	}
-	return environment.output
+	return e.output
 }
 
 // failure returns the first write error, or nil.
-func (output *output) failure() error {
-	output.mutex.Lock()
-	defer output.mutex.Unlock()
-	if len(output.rest) > 0 {
-		_ = output.pass([]byte("\uFFFD"))
-		output.rest = nil
+func (o *output) failure() error {
+	o.mutex.Lock()
+	defer o.mutex.Unlock()
+	if len(o.rest) > 0 {
+		_ = o.pass([]byte("\uFFFD"))
+		o.rest = nil
 	}
-	if output.err == nil {
+	if o.err == nil {
 		return nil
 	}
-	return &failure{code: exitError, message: "cannot write the output", reason: "Output", details: []string{plainError(output.err)}}
+	return &failure{code: exitError, message: "cannot write the output", reason: "Output", details: []string{plainError(o.err)}}
 }
 
 // column returns a column of a table. Columns with a priority need -o wide.
@@ -160,6 +160,6 @@ func indentedJSON(value any) ([]byte, error) {
 }
 
 // say prints a message to stderr; data goes to stdout.
-func (environment *environment) say(format string, values ...any) {
-	fmt.Fprintf(environment.ErrOut, format+"\n", values...)
+func (e *environment) say(format string, values ...any) {
+	fmt.Fprintf(e.ErrOut, format+"\n", values...)
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/trireme-mpi/trireme/internal/kube/preflight"
 )
 
-func newPreflightCommand(environment *environment) *cobra.Command {
+func newPreflightCommand(env *environment) *cobra.Command {
 	var file, output, operatorNamespace string
 	command := &cobra.Command{
 		Use: "preflight [-f FILE]", Short: "Check a job before you submit it, or check a namespace",
@@ -34,18 +34,18 @@ is exceeded, and 1 otherwise.`,
 			if err := isDocument(command, output); err != nil {
 				return err
 			}
-			object, err := environment.jobToCheck(file)
+			object, err := env.jobToCheck(file)
 			if err != nil {
 				return err
 			}
-			api, err := environment.client(connection.OptionalKinds()...)
+			api, err := env.client(connection.OptionalKinds()...)
 			if err != nil {
 				return err
 			}
 			// The findings include the warnings of the API server.
-			environment.warnings.to = io.Discard
-			gatherer := &preflight.Gatherer{Reader: api, Now: environment.clock.Now(), OperatorNamespace: operatorNamespace}
-			return environment.preflight(command, gatherer, api, object, output)
+			env.warnings.to = io.Discard
+			gatherer := &preflight.Gatherer{Reader: api, Now: env.clock.Now(), OperatorNamespace: operatorNamespace}
+			return env.preflight(command, gatherer, api, object, output)
 		},
 	}
 	command.Flags().StringVarP(&file, "filename", "f", "", "File that contains the job, or - for standard input")
@@ -56,11 +56,11 @@ is exceeded, and 1 otherwise.`,
 
 // jobToCheck returns the job in a file, of either kind, with its namespace set. It is
 // nil without a file.
-func (environment *environment) jobToCheck(file string) (client.Object, error) {
+func (e *environment) jobToCheck(file string) (client.Object, error) {
 	if file == "" {
 		return nil, nil
 	}
-	document, name, err := environment.oneDocument(file)
+	document, name, err := e.oneDocument(file)
 	if err != nil {
 		return nil, err
 	}
@@ -70,7 +70,7 @@ func (environment *environment) jobToCheck(file string) (client.Object, error) {
 		return nil, err
 	}
 	// As create does.
-	if err := (&creator{environment: environment}).place(read); err != nil {
+	if err := (&creator{environment: e}).place(read); err != nil {
 		return nil, err
 	}
 	object := kind.NewObject()
@@ -94,11 +94,11 @@ func kindOf(document []byte) *kind {
 	return kinds[max(at, 0)]
 }
 
-func (environment *environment) preflight(command *cobra.Command, gatherer *preflight.Gatherer, api client.Client, object client.Object, output string) error {
+func (e *environment) preflight(command *cobra.Command, gatherer *preflight.Gatherer, api client.Client, object client.Object, output string) error {
 	ctx := command.Context()
 	var facts *preflight.Facts
 	if object == nil {
-		namespace, err := environment.namespace()
+		namespace, err := e.namespace()
 		if err != nil {
 			return err
 		}
@@ -111,11 +111,11 @@ func (environment *environment) preflight(command *cobra.Command, gatherer *pref
 	}
 	found := preflight.PrecheckedBy(facts)
 	if output != "" {
-		if err := environment.printDocument(found, output); err != nil {
+		if err := e.printDocument(found, output); err != nil {
 			return err
 		}
 	} else {
-		(&findingsPrinter{to: environment.Out, terminal: environment.terminal, calledAs: environment.calledAs}).preflight(found)
+		(&findingsPrinter{to: e.Out, terminal: e.terminal, calledAs: e.calledAs}).preflight(found)
 	}
 	return preflightExit(&found.Report)
 }
@@ -150,10 +150,10 @@ func resultColour(result preflight.Result) colour {
 	}
 }
 
-func (printer *findingsPrinter) preflight(found *preflight.Prechecked) {
-	subject := "Namespace " + printer.terminal.paint(bold, found.Namespace)
+func (p *findingsPrinter) preflight(found *preflight.Prechecked) {
+	subject := "Namespace " + p.terminal.paint(bold, found.Namespace)
 	if found.Name != "" {
-		subject = fmt.Sprintf("%s %s in namespace %s", found.Kind, printer.terminal.paint(bold, found.Name), found.Namespace)
+		subject = fmt.Sprintf("%s %s in namespace %s", found.Kind, p.terminal.paint(bold, found.Name), found.Namespace)
 	}
 	score := fmt.Sprintf("%d/%d checks passed", found.Passed, found.Total)
 	for _, result := range []preflight.Result{preflight.Fail, preflight.Warning, preflight.Unknown} {
@@ -161,24 +161,24 @@ func (printer *findingsPrinter) preflight(found *preflight.Prechecked) {
 			score += fmt.Sprintf(", %d %s", number, resultWords[result])
 		}
 	}
-	fmt.Fprintf(printer.to, "%s: %s\n\n", subject, score)
+	fmt.Fprintf(p.to, "%s: %s\n\n", subject, score)
 	for i := range found.Outcomes {
-		printer.outcome(&found.Outcomes[i])
+		p.outcome(&found.Outcomes[i])
 	}
 }
 
 var resultWords = map[preflight.Result]string{preflight.Fail: "failed", preflight.Warning: "with a warning", preflight.Unknown: "not known"}
 
-func (printer *findingsPrinter) outcome(outcome *preflight.Outcome) {
+func (p *findingsPrinter) outcome(outcome *preflight.Outcome) {
 	result := fmt.Sprintf("%-9s", outcome.Result)
-	fmt.Fprintf(printer.to, "%s  %s\n", printer.terminal.paint(resultColour(outcome.Result), result), printer.terminal.paint(bold, outcome.Check))
+	fmt.Fprintf(p.to, "%s  %s\n", p.terminal.paint(resultColour(outcome.Result), result), p.terminal.paint(bold, outcome.Check))
 	const indent = "           "
 	for i := range outcome.Findings {
 		finding := &outcome.Findings[i]
-		printer.lines(strings.TrimSuffix(fmt.Sprintf("%s: %s", finding.Title, strings.TrimPrefix(finding.Cause, "not known: ")), ": "), indent)
+		p.lines(strings.TrimSuffix(fmt.Sprintf("%s: %s", finding.Title, strings.TrimPrefix(finding.Cause, "not known: ")), ": "), indent)
 		// Print a repeated fix only once.
 		if next := i + 1; finding.Fix != "" && (next == len(outcome.Findings) || outcome.Findings[next].Fix != finding.Fix) {
-			printer.lines("Fix: "+printer.asTyped(finding.Fix), indent)
+			p.lines("Fix: "+p.asTyped(finding.Fix), indent)
 		}
 	}
 }

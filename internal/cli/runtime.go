@@ -19,9 +19,9 @@ import (
 )
 
 // newRuntimeCommand is `odh runtime`.
-func newRuntimeCommand(environment *environment) *cobra.Command {
+func newRuntimeCommand(env *environment) *cobra.Command {
 	command := group(&cobra.Command{Use: "runtime", Aliases: []string{"runtimes"}, Short: "List, validate and test the runtimes of TrainJobs"})
-	command.AddCommand(newRuntimeListCommand(environment), newRuntimeValidateCommand(environment), newRuntimeTestCommand(environment))
+	command.AddCommand(newRuntimeListCommand(env), newRuntimeValidateCommand(env), newRuntimeTestCommand(env))
 	return command
 }
 
@@ -32,7 +32,7 @@ type foundRuntime struct {
 	spec *v2alpha1.TrainingRuntimeSpec
 }
 
-func newRuntimeListCommand(environment *environment) *cobra.Command {
+func newRuntimeListCommand(env *environment) *cobra.Command {
 	print := get.NewGetPrintFlags()
 	all := false
 	command := &cobra.Command{
@@ -42,15 +42,15 @@ func newRuntimeListCommand(environment *environment) *cobra.Command {
 			if err != nil {
 				return usageFailure(command, err.Error())
 			}
-			namespace, err := environment.scope(all)
+			namespace, err := env.scope(all)
 			if err != nil {
 				return err
 			}
-			from, err := environment.client()
+			api, err := env.client()
 			if err != nil {
 				return err
 			}
-			found, err := environment.runtimes(command.Context(), from, namespace)
+			found, err := env.runtimes(command.Context(), api, namespace)
 			if err != nil {
 				return err
 			}
@@ -59,13 +59,13 @@ func newRuntimeListCommand(environment *environment) *cobra.Command {
 				if err != nil {
 					return err
 				}
-				return printer.PrintObj(list, environment.Out)
+				return printer.PrintObj(list, env.Out)
 			}
 			if len(found) == 0 {
-				environment.say("No runtimes found.")
+				env.say("No runtimes found.")
 				return nil
 			}
-			return printer.PrintObj(environment.runtimeTable(found), environment.Out)
+			return printer.PrintObj(env.runtimeTable(found), env.Out)
 		},
 	}
 	print.AddFlags(command)
@@ -75,16 +75,16 @@ func newRuntimeListCommand(environment *environment) *cobra.Command {
 
 // runtimes returns the runtimes of the cluster and then those of the namespace, by
 // name. It warns if one of the two cannot be read, and fails if both cannot.
-func (environment *environment) runtimes(ctx context.Context, from client.Reader, namespace string) (found []foundRuntime, err error) {
+func (e *environment) runtimes(ctx context.Context, api client.Reader, namespace string) (found []foundRuntime, err error) {
 	var ofCluster v2alpha1.ClusterTrainingRuntimeList
 	var ofNamespace v2alpha1.TrainingRuntimeList
-	first, second := from.List(ctx, &ofCluster), from.List(ctx, &ofNamespace, client.InNamespace(namespace))
+	first, second := api.List(ctx, &ofCluster), api.List(ctx, &ofNamespace, client.InNamespace(namespace))
 	if first != nil && second != nil {
 		return nil, first
 	}
 	for _, err := range []error{first, second} {
 		if err != nil {
-			environment.say("Warning: not all runtimes are shown: %v", err)
+			e.say("Warning: not all runtimes are shown: %v", err)
 		}
 	}
 	for i := range ofCluster.Items {
@@ -100,7 +100,7 @@ func (environment *environment) runtimes(ctx context.Context, from client.Reader
 }
 
 // runtimeTable returns runtimes as a table for kubectl's printers.
-func (environment *environment) runtimeTable(found []foundRuntime) *metav1.Table {
+func (e *environment) runtimeTable(found []foundRuntime) *metav1.Table {
 	table := &metav1.Table{}
 	for _, name := range []string{"Name", "Scope", "MPI", "Nodes", "Slots", "GPU", "Age"} {
 		table.ColumnDefinitions = append(table.ColumnDefinitions, column(name, 0))
@@ -114,12 +114,12 @@ func (environment *environment) runtimeTable(found []foundRuntime) *metav1.Table
 			scope = "namespace " + each.GetNamespace()
 		}
 		// The values of a job that sets nothing itself.
-		made := job.FromTrainJob(&v2alpha1.TrainJob{}, each.spec, job.Defaults{})
-		requests := job.Requests(&made.Worker.Template.Spec)
+		model := job.FromTrainJob(&v2alpha1.TrainJob{}, each.spec, job.Defaults{})
+		requests := job.Requests(&model.Worker.Template.Spec)
 		table.Rows = append(table.Rows, metav1.TableRow{Object: runtime.RawExtension{Object: each.Object}, Cells: []any{
-			each.GetName(), scope, orDash(string(each.spec.MLPolicy.MPIImplementation)), fmt.Sprint(made.Worker.Replicas), fmt.Sprint(made.Slots), job.GPUs(requests).String(),
-			age(environment.clock.Now(), each.GetCreationTimestamp().Time),
-			requests.Cpu().String(), requests.Memory().String(), orDash(string(made.Gang.Scheduler)), orDash(imageOf(each.spec)),
+			each.GetName(), scope, orDash(string(each.spec.MLPolicy.MPIImplementation)), fmt.Sprint(model.Worker.Replicas), fmt.Sprint(model.Slots), job.GPUs(requests).String(),
+			age(e.clock.Now(), each.GetCreationTimestamp().Time),
+			requests.Cpu().String(), requests.Memory().String(), orDash(string(model.Gang.Scheduler)), orDash(imageOf(each.spec)),
 		}})
 	}
 	return table
@@ -142,19 +142,19 @@ func runtimeObjects(found []foundRuntime) (runtime.Object, error) {
 
 // runtimeNamed finds a runtime by name. A runtime of the namespace takes precedence, as
 // with create, unless kind is set.
-func (environment *environment) runtimeNamed(ctx context.Context, from client.Reader, namespace, name, kind string) (*foundRuntime, error) {
+func (e *environment) runtimeNamed(ctx context.Context, api client.Reader, namespace, name, kind string) (*foundRuntime, error) {
 	own, ofCluster := &v2alpha1.TrainingRuntime{}, &v2alpha1.ClusterTrainingRuntime{}
 	wanted := func(each v2alpha1.RuntimeKind) bool { return kind == "" || strings.EqualFold(kind, string(each)) }
 	var refused error
 	if wanted(v2alpha1.RuntimeKindNamespaced) {
-		err := from.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, own)
+		err := api.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, own)
 		if err == nil {
 			return &foundRuntime{own, v2alpha1.RuntimeKindNamespaced, &own.Spec}, nil
 		}
 		refused = client.IgnoreNotFound(err)
 	}
 	if wanted(v2alpha1.RuntimeKindCluster) {
-		err := from.Get(ctx, client.ObjectKey{Name: name}, ofCluster)
+		err := api.Get(ctx, client.ObjectKey{Name: name}, ofCluster)
 		if err == nil {
 			return &foundRuntime{ofCluster, v2alpha1.RuntimeKindCluster, &ofCluster.Spec}, nil
 		}
@@ -165,5 +165,5 @@ func (environment *environment) runtimeNamed(ctx context.Context, from client.Re
 		return nil, refused
 	}
 	return nil, &failure{code: exitNotFound, message: fmt.Sprintf("runtime %q not found", name), reason: "NotFound",
-		suggestions: []string{fmt.Sprintf("List the runtimes: %s runtime list -n %s", environment.calledAs, namespace)}}
+		suggestions: []string{fmt.Sprintf("List the runtimes: %s runtime list -n %s", e.calledAs, namespace)}}
 }

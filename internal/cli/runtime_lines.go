@@ -35,8 +35,8 @@ var step = regexp.MustCompile(`^([^\[]*)((?:\[\d+\])*)`)
 // lineOf returns the line of a field, or of its closest parent in the file; 0 if there
 // is none. It understands block style: for a field in braces it returns the line of the
 // parent.
-func (part *filePart) lineOf(path string) int {
-	lines := strings.Split(part.text, "\n")
+func (p *filePart) lineOf(path string) int {
+	lines := strings.Split(p.text, "\n")
 	found, from, indent := 0, 0, -1
 	for _, word := range strings.Split(path, ".") {
 		match := step.FindStringSubmatch(word)
@@ -44,13 +44,13 @@ func (part *filePart) lineOf(path string) int {
 		if at < 0 {
 			break
 		}
-		found, from, indent = part.line+at, at+1, keyIndent(lines[at])
+		found, from, indent = p.line+at, at+1, keyIndent(lines[at])
 		for _, item := range strings.FieldsFunc(match[2], func(letter rune) bool { return letter == '[' || letter == ']' }) {
 			number, _ := strconv.Atoi(item)
 			if at = findItem(lines, from, indent, number); at < 0 {
 				return found
 			}
-			found, from, indent = part.line+at, at, keyIndent(lines[at])-1
+			found, from, indent = p.line+at, at, keyIndent(lines[at])-1
 		}
 	}
 	return found

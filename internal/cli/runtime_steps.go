@@ -53,8 +53,8 @@ type trialState struct {
 
 // steps returns the steps of the test. Once the job is over, the first step that was not
 // reached has failed.
-func (state *trialState) steps(over bool) (steps []trialStep) {
-	submitted := state.seen.GetCreationTimestamp().Time
+func (s *trialState) steps(over bool) (steps []trialStep) {
+	submitted := s.seen.GetCreationTimestamp().Time
 	failed := false
 	add := func(name string, at time.Time, reached bool) {
 		step := trialStep{Step: name, Result: stepNotReached}
@@ -65,7 +65,7 @@ func (state *trialState) steps(over bool) (steps []trialStep) {
 				step.After = max(at.Sub(submitted), 0).Round(time.Second).String()
 			}
 		case over && !failed:
-			step.Result, step.Message, failed = stepFailed, state.seen.Explanation(), true
+			step.Result, step.Message, failed = stepFailed, s.seen.Explanation(), true
 		default:
 			failed = true
 		}
@@ -79,19 +79,19 @@ func (state *trialState) steps(over bool) (steps []trialStep) {
 		{"pods scheduled", training.StepScheduled}, {"image pulled", ""}, {"workers reached with the job's keys", training.StepWorkersReached},
 		{"ranks started", training.StepFirstRankUp},
 	} {
-		at, reached := state.seen.Reached(each.step)
+		at, reached := s.seen.Reached(each.step)
 		if each.step == "" {
-			at, reached = state.started()
+			at, reached = s.started()
 		}
 		add(each.name, at, reached)
 	}
-	name := fmt.Sprintf("every rank answered (%d/%d)", state.answered, state.ranks)
-	finished, _ := state.seen.Reached(training.StepFinished)
-	add(name, finished, state.seen.Phase == training.PhaseSucceeded && state.answered == state.ranks)
+	name := fmt.Sprintf("every rank answered (%d/%d)", s.answered, s.ranks)
+	finished, _ := s.seen.Reached(training.StepFinished)
+	add(name, finished, s.seen.Phase == training.PhaseSucceeded && s.answered == s.ranks)
 	switch last := &steps[len(steps)-1]; {
-	case last.Result != stepFailed || state.seen.Phase != training.PhaseSucceeded:
-	case state.logUnknown != "":
-		last.Result, last.Message = stepUnknown, "The job succeeded, but the output of its ranks cannot be read: "+state.logUnknown
+	case last.Result != stepFailed || s.seen.Phase != training.PhaseSucceeded:
+	case s.logUnknown != "":
+		last.Result, last.Message = stepUnknown, "The job succeeded, but the output of its ranks cannot be read: "+s.logUnknown
 	default:
 		last.Message = "The job succeeded, but not every rank printed its line."
 	}
@@ -99,17 +99,17 @@ func (state *trialState) steps(over bool) (steps []trialStep) {
 }
 
 // started returns when the last pod had started, which includes pulling its image.
-func (state *trialState) started() (at time.Time, all bool) {
-	if ready, reached := state.seen.Reached(training.StepPodsReady); reached {
+func (s *trialState) started() (at time.Time, all bool) {
+	if ready, reached := s.seen.Reached(training.StepPodsReady); reached {
 		at = ready
 		all = true
 	}
-	if int32(len(state.pods)) < trialWorkers+1 {
+	if int32(len(s.pods)) < trialWorkers+1 {
 		return at, all
 	}
 	latest := time.Time{}
-	for i := range state.pods {
-		started := containerStarted(&state.pods[i])
+	for i := range s.pods {
+		started := containerStarted(&s.pods[i])
 		if started.IsZero() {
 			return at, all
 		}
@@ -145,31 +145,31 @@ type trialProgress struct {
 	shown int
 }
 
-func (progress *trialProgress) begin() {
-	if progress.output == "" {
-		fmt.Fprintf(progress.Out, "Testing %s %s with TrainJob %s in namespace %s and image %s\n\n", progress.runtime.kind, progress.runtime.GetName(), progress.name, progress.namespace, progress.image)
+func (p *trialProgress) begin() {
+	if p.output == "" {
+		fmt.Fprintf(p.Out, "Testing %s %s with TrainJob %s in namespace %s and image %s\n\n", p.runtime.kind, p.runtime.GetName(), p.name, p.namespace, p.image)
 	}
 }
 
 // see shows the new steps of the job.
-func (progress *trialProgress) see(ctx context.Context, seen *view) error {
-	state := trialState{seen: seen, pods: progress.last.pods, ranks: progress.ranks}
+func (p *trialProgress) see(ctx context.Context, j *view) error {
+	state := trialState{seen: j, pods: p.last.pods, ranks: p.ranks}
 	var pods corev1.PodList
 	// On an error, the status of the job is enough.
-	if err := progress.api.List(ctx, &pods, client.InNamespace(progress.namespace), client.MatchingLabels(plan.Selector(seen.Identity()))); err == nil && len(pods.Items) >= len(state.pods) {
+	if err := p.api.List(ctx, &pods, client.InNamespace(p.namespace), client.MatchingLabels(plan.Selector(j.Identity()))); err == nil && len(pods.Items) >= len(state.pods) {
 		state.pods = pods.Items
 	}
-	progress.last = state
-	progress.show(state.steps(false))
+	p.last = state
+	p.show(state.steps(false))
 	return nil
 }
 
-func (progress *trialProgress) show(steps []trialStep) {
-	if progress.output != "" {
+func (p *trialProgress) show(steps []trialStep) {
+	if p.output != "" {
 		return
 	}
-	for ; progress.shown < len(steps) && steps[progress.shown].Result != stepNotReached; progress.shown++ {
-		step := steps[progress.shown]
+	for ; p.shown < len(steps) && steps[p.shown].Result != stepNotReached; p.shown++ {
+		step := steps[p.shown]
 		with := green
 		if step.Result == stepFailed {
 			with = red
@@ -178,19 +178,19 @@ func (progress *trialProgress) show(steps []trialStep) {
 		if step.After != "" {
 			line = fmt.Sprintf("%-38s after %s", step.Step, step.After)
 		}
-		fmt.Fprintf(progress.Out, "%s  %s\n", progress.terminal.paint(with, fmt.Sprintf("%-4s", step.Result)), line)
-		(&findingsPrinter{to: progress.Out, terminal: progress.terminal}).lines(step.Message, "      ")
+		fmt.Fprintf(p.Out, "%s  %s\n", p.terminal.paint(with, fmt.Sprintf("%-4s", step.Result)), line)
+		(&findingsPrinter{to: p.Out, terminal: p.terminal}).lines(step.Message, "      ")
 	}
 }
 
 // end reads the output of the ranks and prints the result.
-func (progress *trialProgress) end(ctx context.Context, timedOut bool) error {
-	state := progress.last
+func (p *trialProgress) end(ctx context.Context, timedOut bool) error {
+	state := p.last
 	if state.seen == nil {
 		return &failure{code: exitTimeout, message: "the job could not be read in time", reason: "Timeout", suggestions: []string{"Allow more time: --timeout 10m"}}
 	}
 	if launcher := state.seen.LauncherPodStatus; launcher != nil && state.seen.Phase == training.PhaseSucceeded {
-		log, err := progress.log(ctx, launcher.Name)
+		log, err := p.log(ctx, launcher.Name)
 		if state.answered = ranksIn(log); err != nil {
 			state.logUnknown = err.Error()
 		}
@@ -198,30 +198,30 @@ func (progress *trialProgress) end(ctx context.Context, timedOut bool) error {
 	steps := state.steps(true)
 	last := steps[len(steps)-1].Result
 	works := last == stepOK || last == stepUnknown
-	if progress.output != "" {
-		if err := progress.printDocument(trialReport{
-			Runtime: progress.runtime.GetName(), Kind: string(progress.runtime.kind), Namespace: progress.namespace, Job: progress.name, Image: progress.image, Works: works, Steps: steps,
-		}, progress.output); err != nil {
+	if p.output != "" {
+		if err := p.printDocument(trialReport{
+			Runtime: p.runtime.GetName(), Kind: string(p.runtime.kind), Namespace: p.namespace, Job: p.name, Image: p.image, Works: works, Steps: steps,
+		}, p.output); err != nil {
 			return err
 		}
 	} else {
-		progress.show(steps)
+		p.show(steps)
 	}
-	return progress.verdict(works, timedOut)
+	return p.verdict(works, timedOut)
 }
 
-func (progress *trialProgress) verdict(works, timedOut bool) error {
+func (p *trialProgress) verdict(works, timedOut bool) error {
 	switch {
 	case works:
-		progress.say("The runtime works.")
+		p.say("The runtime works.")
 		return nil
 	case timedOut:
-		progress.say("The test did not finish within %s. Allow more time: --timeout 10m", progress.timeout)
+		p.say("The test did not finish within %s. Allow more time: --timeout 10m", p.timeout)
 		return exit(exitTimeout)
 	}
-	progress.say("The runtime does not work.")
-	if !progress.keep {
-		progress.say("Keep the job to find the cause: %s runtime test %s --keep, and then %s diagnose", progress.calledAs, progress.runtime.GetName(), progress.calledAs)
+	p.say("The runtime does not work.")
+	if !p.keep {
+		p.say("Keep the job to find the cause: %s runtime test %s --keep, and then %s diagnose", p.calledAs, p.runtime.GetName(), p.calledAs)
 	}
 	return exit(exitError)
 }

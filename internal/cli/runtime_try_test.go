@@ -128,12 +128,12 @@ func TestTrial(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var out, errOut bytes.Buffer
-			environment := newEnvironment(genericiooptions.IOStreams{Out: &out, ErrOut: &errOut})
-			environment.clock, environment.terminal = clocktesting.NewFakePassiveClock(now), test.on
+			env := newEnvironment(genericiooptions.IOStreams{Out: &out, ErrOut: &errOut})
+			env.clock, env.terminal = clocktesting.NewFakePassiveClock(now), test.on
 			plain := fake.NewClientBuilder().WithScheme(scheme()).WithObjects(runtimeNamed("mpi-openmpi-cpu")).Build()
-			environment.cluster = becomes(test.change)(plain)
+			env.cluster = becomes(test.change)(plain)
 			t.Setenv("KUBECONFIG", filepath.Join(t.TempDir(), "none"))
-			command, trial := newTrialCommand(environment)
+			command, trial := newTrialCommand(env)
 			trial.log = func(_ context.Context, pod string) (string, error) {
 				text := ""
 				for rank := range test.ranks {
@@ -157,13 +157,13 @@ func TestTrial(t *testing.T) {
 // Ctrl-C leaves nothing behind.
 func TestTrialIsInterrupted(t *testing.T) {
 	var out, errOut bytes.Buffer
-	environment := newEnvironment(genericiooptions.IOStreams{Out: &out, ErrOut: &errOut})
+	env := newEnvironment(genericiooptions.IOStreams{Out: &out, ErrOut: &errOut})
 	plain := fake.NewClientBuilder().WithScheme(scheme()).WithObjects(runtimeNamed("mpi-openmpi-cpu")).Build()
-	environment.cluster = becomes(waiting)(plain)
+	env.cluster = becomes(waiting)(plain)
 	t.Setenv("KUBECONFIG", filepath.Join(t.TempDir(), "none"))
 	ctx, interrupt := context.WithCancel(t.Context())
 	time.AfterFunc(200*time.Millisecond, interrupt)
-	if code := run(ctx, environment, []string{"runtime", "test", "mpi-openmpi-cpu", "--image", "x"}); code != exitInterrupted {
+	if code := run(ctx, env, []string{"runtime", "test", "mpi-openmpi-cpu", "--image", "x"}); code != exitInterrupted {
 		t.Errorf("exit code %d: %s", code, errOut.String())
 	}
 	var left v2alpha1.TrainJobList
@@ -175,10 +175,10 @@ func TestTrialIsInterrupted(t *testing.T) {
 // Ctrl-C while the cluster stores the job: it is known, and cleaned up.
 func TestTrialIsInterruptedAtOnce(t *testing.T) {
 	var out, errOut bytes.Buffer
-	environment := newEnvironment(genericiooptions.IOStreams{Out: &out, ErrOut: &errOut})
+	env := newEnvironment(genericiooptions.IOStreams{Out: &out, ErrOut: &errOut})
 	plain := fake.NewClientBuilder().WithScheme(scheme()).WithObjects(runtimeNamed("mpi-openmpi-cpu")).Build()
 	ctx, interrupt := context.WithCancel(t.Context())
-	environment.cluster = interceptor.NewClient(plain, interceptor.Funcs{Create: func(ctx context.Context, api client.WithWatch, object client.Object, options ...client.CreateOption) error {
+	env.cluster = interceptor.NewClient(plain, interceptor.Funcs{Create: func(ctx context.Context, api client.WithWatch, object client.Object, options ...client.CreateOption) error {
 		object.SetName("runtime-test-abcde")
 		if err := api.Create(ctx, object, options...); err != nil {
 			return err
@@ -187,7 +187,7 @@ func TestTrialIsInterruptedAtOnce(t *testing.T) {
 		return ctx.Err()
 	}})
 	t.Setenv("KUBECONFIG", filepath.Join(t.TempDir(), "none"))
-	if code := run(ctx, environment, []string{"runtime", "test", "mpi-openmpi-cpu", "--image", "x"}); code != exitInterrupted {
+	if code := run(ctx, env, []string{"runtime", "test", "mpi-openmpi-cpu", "--image", "x"}); code != exitInterrupted {
 		t.Errorf("exit code %d: %s", code, errOut.String())
 	}
 	var left v2alpha1.TrainJobList
@@ -198,13 +198,13 @@ func TestTrialIsInterruptedAtOnce(t *testing.T) {
 
 // What a trial asks for.
 func TestTrialJob(t *testing.T) {
-	environment := newEnvironment(genericiooptions.IOStreams{})
+	env := newEnvironment(genericiooptions.IOStreams{})
 	runtime := &foundRuntime{runtimeNamed("r"), v2alpha1.RuntimeKindCluster, &runtimeNamed("r").Spec}
-	made := (&trial{environment: environment, namespace: "team", runtime: runtime, image: "x:1", timeout: 2 * time.Minute}).trainJob()
-	if made.Spec.Trainer.ResourcesPerNode != nil || *made.Spec.Trainer.NumNodes != 2 || *made.Spec.ActiveDeadlineSeconds != 180 || *made.Spec.TTLSecondsAfterFinished != 600 || made.Namespace != "team" {
-		t.Errorf("%+v", made.Spec)
+	trainJob := (&trial{environment: env, namespace: "team", runtime: runtime, image: "x:1", timeout: 2 * time.Minute}).trainJob()
+	if trainJob.Spec.Trainer.ResourcesPerNode != nil || *trainJob.Spec.Trainer.NumNodes != 2 || *trainJob.Spec.ActiveDeadlineSeconds != 180 || *trainJob.Spec.TTLSecondsAfterFinished != 600 || trainJob.Namespace != "team" {
+		t.Errorf("%+v", trainJob.Spec)
 	}
-	small := (&trial{environment: environment, runtime: runtime, image: "x:1", cpu: "50m", keep: true}).trainJob()
+	small := (&trial{environment: env, runtime: runtime, image: "x:1", cpu: "50m", keep: true}).trainJob()
 	if cpu := small.Spec.Trainer.ResourcesPerNode.Requests[corev1.ResourceCPU]; cpu.String() != "50m" || small.Spec.TTLSecondsAfterFinished != nil || small.Spec.ActiveDeadlineSeconds != nil || small.Spec.Launcher == nil {
 		t.Errorf("%+v", small.Spec)
 	}

@@ -35,7 +35,7 @@ type fieldFault struct {
 	Message string `json:"message"`
 }
 
-func newRuntimeValidateCommand(environment *environment) *cobra.Command {
+func newRuntimeValidateCommand(env *environment) *cobra.Command {
 	var output string
 	command := &cobra.Command{
 		Use: "validate FILE...", Short: "Check runtimes in files, without a cluster",
@@ -50,18 +50,18 @@ The exit code is 0 if there are no errors, and 1 otherwise. Warnings do not coun
 			}
 			judged := []judgedRuntime{}
 			for _, file := range files {
-				content, err := environment.readFile(file)
+				content, err := env.readFile(file)
 				if err != nil {
 					return err
 				}
 				judged = append(judged, judgeFile(fileName(file), content)...)
 			}
 			if output != "" {
-				if err := environment.printDocument(judged, output); err != nil {
+				if err := env.printDocument(judged, output); err != nil {
 					return err
 				}
 			} else {
-				environment.showJudged(judged)
+				env.showJudged(judged)
 			}
 			if slices.ContainsFunc(judged, func(each judgedRuntime) bool { return len(each.Errors) > 0 }) {
 				return exit(exitError)
@@ -98,9 +98,9 @@ func judgeFile(file string, content []byte) (judged []judgedRuntime) {
 var lineWords = regexp.MustCompile(`^line (\d+): `)
 
 // notYAML returns the fault of a document that is not YAML.
-func (part *filePart) notYAML(err error) fieldFault {
+func (p *filePart) notYAML(err error) fieldFault {
 	words := strings.Join(explain(err, "").details, "; ")
-	fault := fieldFault{Line: part.line, Message: "is not YAML: " + lineWords.ReplaceAllString(words, "")}
+	fault := fieldFault{Line: p.line, Message: "is not YAML: " + lineWords.ReplaceAllString(words, "")}
 	if match := lineWords.FindStringSubmatch(words); match != nil {
 		number, _ := strconv.Atoi(match[1])
 		fault.Line += number - 1
@@ -170,33 +170,33 @@ func (each *judgedRuntime) findLines(part filePart) {
 	}
 }
 
-func (environment *environment) showJudged(judged []judgedRuntime) {
+func (e *environment) showJudged(judged []judgedRuntime) {
 	errors, warnings := 0, 0
 	for _, each := range judged {
 		what := strings.TrimSpace(each.Kind + " " + each.Name)
 		if what == "" {
 			what = "document"
 		}
-		result := environment.terminal.paint(green, "ok")
+		result := e.terminal.paint(green, "ok")
 		if len(each.Errors) > 0 {
-			result = environment.terminal.paint(red, "invalid")
+			result = e.terminal.paint(red, "invalid")
 		}
-		fmt.Fprintf(environment.Out, "%s:%d: %s: %s\n", each.File, each.Line, what, result)
-		environment.showFaults("error", red, each.Errors)
-		environment.showFaults("warning", yellow, each.Warnings)
+		fmt.Fprintf(e.Out, "%s:%d: %s: %s\n", each.File, each.Line, what, result)
+		e.showFaults("error", red, each.Errors)
+		e.showFaults("warning", yellow, each.Warnings)
 		errors, warnings = errors+len(each.Errors), warnings+len(each.Warnings)
 	}
-	fmt.Fprintf(environment.Out, "%s, %s in %s\n", counted(errors, "error"), counted(warnings, "warning"), counted(len(judged), "document"))
+	fmt.Fprintf(e.Out, "%s, %s in %s\n", counted(errors, "error"), counted(warnings, "warning"), counted(len(judged), "document"))
 }
 
-func (environment *environment) showFaults(word string, with colour, faults []fieldFault) {
+func (e *environment) showFaults(word string, with colour, faults []fieldFault) {
 	for _, fault := range faults {
 		text := strings.TrimPrefix(fault.Field+": "+fault.Message, ": ")
 		if fault.Line > 0 {
 			text = fmt.Sprintf("line %d: %s", fault.Line, text)
 		}
-		lines := environment.terminal.wrap(text, 4+len(word))
-		fmt.Fprintf(environment.Out, "  %s: %s\n", environment.terminal.paint(with, word), strings.Join(lines, "\n    "))
+		lines := e.terminal.wrap(text, 4+len(word))
+		fmt.Fprintf(e.Out, "  %s: %s\n", e.terminal.paint(with, word), strings.Join(lines, "\n    "))
 	}
 }
 

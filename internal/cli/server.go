@@ -30,8 +30,8 @@ type ownServer struct {
 }
 
 // newServerCommand serves the jobs on this machine.
-func newServerCommand(environment *environment) *cobra.Command {
-	own := &ownServer{environment: environment}
+func newServerCommand(env *environment) *cobra.Command {
+	s := &ownServer{environment: env}
 	command := &cobra.Command{
 		Use:   "server",
 		Short: "Serve jobs over REST and gRPC on this machine",
@@ -43,15 +43,15 @@ token use your kubeconfig. Any other token is passed to the cluster unchanged.`,
 		Example: `  odh server
   odh server --address 127.0.0.1:9000 --prometheus-url http://127.0.0.1:9090`,
 		Args: cobra.NoArgs, ValidArgsFunction: cobra.NoFileCompletions,
-		RunE: func(command *cobra.Command, _ []string) error { return own.run(command.Context()) },
+		RunE: func(command *cobra.Command, _ []string) error { return s.run(command.Context()) },
 	}
 	flags := command.Flags()
-	flags.StringVar(&own.address, "address", "127.0.0.1:8090", "Address to listen on; clients that reach it need a token")
-	flags.StringVar(&own.certificateFile, "tls-cert-file", "", "TLS certificate in PEM format; required to listen on more than the loopback interface")
-	flags.StringVar(&own.keyFile, "tls-key-file", "", "Private key of the TLS certificate in PEM format")
-	flags.StringVar(&own.prometheus, "prometheus-url", "", "URL of the Prometheus server with the resource usage of pods (default: use the metrics API)")
-	flags.StringSliceVar(&own.origins, "allowed-origins", nil, "Origins of web pages that may send requests, as https://host:port")
-	flags.StringVar(&own.operatorNamespace, "operator-namespace", "trireme-system", "Namespace of the operator")
+	flags.StringVar(&s.address, "address", "127.0.0.1:8090", "Address to listen on; clients that reach it need a token")
+	flags.StringVar(&s.certificateFile, "tls-cert-file", "", "TLS certificate in PEM format; required to listen on more than the loopback interface")
+	flags.StringVar(&s.keyFile, "tls-key-file", "", "Private key of the TLS certificate in PEM format")
+	flags.StringVar(&s.prometheus, "prometheus-url", "", "URL of the Prometheus server with the resource usage of pods (default: use the metrics API)")
+	flags.StringSliceVar(&s.origins, "allowed-origins", nil, "Origins of web pages that may send requests, as https://host:port")
+	flags.StringVar(&s.operatorNamespace, "operator-namespace", "trireme-system", "Namespace of the operator")
 	command.MarkFlagsRequiredTogether("tls-cert-file", "tls-key-file")
 	return command
 }
@@ -59,24 +59,24 @@ token use your kubeconfig. Any other token is passed to the cluster unchanged.`,
 // loopback are the names of the loopback interface.
 var loopback = []string{"localhost", "127.0.0.1", "::1"}
 
-func (own *ownServer) run(ctx context.Context) error {
-	host, err := own.host()
+func (s *ownServer) run(ctx context.Context) error {
+	host, err := s.host()
 	if err != nil {
 		return err
 	}
-	kubeconfig, err := own.connection()
+	kubeconfig, err := s.connection()
 	if err != nil {
 		return err
 	}
-	metering, err := own.metering()
+	metering, err := s.metering()
 	if err != nil {
 		return err
 	}
 	guard := auth.NewPassThrough(kubeconfig, clock.RealClock{})
-	options := own.options(host)
+	options := s.options(host)
 	options.Guard = guard
 	if err := server.Join(options, server.Parts{
-		Jobs: func(caller *auth.Caller) jobwatch.Source { return jobwatch.NewDirect(caller.Client) }, Prometheus: metering, OperatorNamespace: own.operatorNamespace,
+		Jobs: func(caller *auth.Caller) jobwatch.Source { return jobwatch.NewDirect(caller.Client) }, Prometheus: metering, OperatorNamespace: s.operatorNamespace,
 	}); err != nil {
 		return err
 	}
@@ -84,31 +84,31 @@ func (own *ownServer) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return made.Run(ctx, func(address net.Addr) { own.greet(address, guard.SessionToken()) })
+	return made.Run(ctx, func(address net.Addr) { s.greet(address, guard.SessionToken()) })
 }
 
 // host returns the host to listen on. Without TLS it must be a loopback address.
-func (own *ownServer) host() (string, error) {
-	host, _, err := net.SplitHostPort(own.address)
+func (s *ownServer) host() (string, error) {
+	host, _, err := net.SplitHostPort(s.address)
 	if err != nil {
-		return "", &failure{code: exitUsage, message: fmt.Sprintf("--address must be a host and a port such as 127.0.0.1:8090, not %s", own.address)}
+		return "", &failure{code: exitUsage, message: fmt.Sprintf("--address must be a host and a port such as 127.0.0.1:8090, not %s", s.address)}
 	}
-	if address := net.ParseIP(host); own.certificateFile == "" && host != "localhost" && (address == nil || !address.IsLoopback()) {
+	if address := net.ParseIP(host); s.certificateFile == "" && host != "localhost" && (address == nil || !address.IsLoopback()) {
 		return "", &failure{
-			code: exitUsage, message: fmt.Sprintf("--address %s is not a loopback address and needs TLS: without it, others can read the tokens", own.address),
+			code: exitUsage, message: fmt.Sprintf("--address %s is not a loopback address and needs TLS: without it, others can read the tokens", s.address),
 			suggestions: []string{"Use 127.0.0.1, or set --tls-cert-file and --tls-key-file"},
 		}
 	}
 	return host, nil
 }
 
-func (own *ownServer) options(host string) *httpserver.Options {
+func (s *ownServer) options(host string) *httpserver.Options {
 	options := &httpserver.Options{
-		Address: own.address, Origins: own.origins, Limits: httpserver.DefaultLimits(), Version: Version, Registry: prometheus.NewRegistry(),
-		Drain: 2 * time.Second, Log: slog.New(slog.NewTextHandler(own.ErrOut, nil)), Audit: own.ErrOut,
+		Address: s.address, Origins: s.origins, Limits: httpserver.DefaultLimits(), Version: Version, Registry: prometheus.NewRegistry(),
+		Drain: 2 * time.Second, Log: slog.New(slog.NewTextHandler(s.ErrOut, nil)), Audit: s.ErrOut,
 	}
-	if own.certificateFile != "" {
-		options.TLS = &httpserver.TLS{CertificateFile: own.certificateFile, KeyFile: own.keyFile}
+	if s.certificateFile != "" {
+		options.TLS = &httpserver.TLS{CertificateFile: s.certificateFile, KeyFile: s.keyFile}
 	} else {
 		// Without TLS, only accept requests for the loopback interface: this stops DNS rebinding.
 		options.Hosts = append([]string{strings.ToLower(host)}, loopback...)
@@ -118,22 +118,22 @@ func (own *ownServer) options(host string) *httpserver.Options {
 
 // greet prints how to reach the server to stdout; logs go to stderr. The example does not
 // pass the token as an argument of curl, because every user of the machine can see those.
-func (own *ownServer) greet(address net.Addr, token string) {
+func (s *ownServer) greet(address net.Addr, token string) {
 	scheme, also := "http", ""
-	if own.certificateFile != "" {
-		scheme, also = "https", fmt.Sprintf("--cacert %s ", own.certificateFile)
+	if s.certificateFile != "" {
+		scheme, also = "https", fmt.Sprintf("--cacert %s ", s.certificateFile)
 	}
-	namespace, err := own.namespace()
+	namespace, err := s.namespace()
 	if err != nil {
 		namespace = "default"
 	}
-	fmt.Fprintf(own.Out, "Serving at %s://%s. Press Ctrl-C to stop. Until then, requests with this token use your kubeconfig:\n\n  %s\n\nTry it:\n\n  echo 'Authorization: Bearer %s' | curl %s-H @- %s://%s/api/v1/namespaces/%s/trainjobs\n",
+	fmt.Fprintf(s.Out, "Serving at %s://%s. Press Ctrl-C to stop. Until then, requests with this token use your kubeconfig:\n\n  %s\n\nTry it:\n\n  echo 'Authorization: Bearer %s' | curl %s-H @- %s://%s/api/v1/namespaces/%s/trainjobs\n",
 		scheme, address, token, token, also, scheme, address, namespace)
 }
 
-func (own *ownServer) metering() (*podusage.Prometheus, error) {
-	if own.prometheus == "" {
+func (s *ownServer) metering() (*podusage.Prometheus, error) {
+	if s.prometheus == "" {
 		return nil, nil
 	}
-	return podusage.NewPrometheus(own.prometheus, nil)
+	return podusage.NewPrometheus(s.prometheus, nil)
 }

@@ -58,20 +58,20 @@ var sequences = map[colour]string{
 
 // paint colours a text if the terminal shows colours. The text must be printed to an
 // output, which inserts the escape sequences.
-func (terminal terminal) paint(with colour, text string) string {
-	if !terminal.colour || with == plain || text == "" {
+func (t terminal) paint(with colour, text string) string {
+	if !t.colour || with == plain || text == "" {
 		return text
 	}
 	return string([]byte{byte(with)}) + text + string([]byte{byte(reset)})
 }
 
 // wrap breaks a text into lines that fit after an indent. It does not break words.
-func (terminal terminal) wrap(text string, indent int) []string {
+func (t terminal) wrap(text string, indent int) []string {
 	var lines []string
 	for _, paragraph := range strings.Split(strings.TrimRight(text, "\n"), "\n") {
 		line := ""
 		for _, word := range strings.Fields(paragraph) {
-			if line != "" && terminal.width > 0 && indent+len([]rune(line))+1+len([]rune(word)) > terminal.width {
+			if line != "" && t.width > 0 && indent+len([]rune(line))+1+len([]rune(word)) > t.width {
 				lines = append(lines, line)
 				line = ""
 			}

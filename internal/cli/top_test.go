@@ -94,8 +94,8 @@ func TestWaitingTimes(t *testing.T) {
 	}
 	for name, test := range cases {
 		t.Run(name, func(t *testing.T) {
-			seen := jobview.Of(trainJobNamed("digits", func(trainJob *v2alpha1.TrainJob) { trainJob.Status.Timeline = test.timeline }))
-			waited, held := waitedFor(seen, now), heldIdle(seen, now)
+			j := jobview.Of(trainJobNamed("digits", func(trainJob *v2alpha1.TrainJob) { trainJob.Status.Timeline = test.timeline }))
+			waited, held := waitedFor(j, now), heldIdle(j, now)
 			if waited != time.Duration(test.waited)*time.Second || held != time.Duration(test.held)*time.Second {
 				t.Errorf("waited %s and held for %s, want %d s and %d s", waited, held, test.waited, test.held)
 			}
@@ -112,7 +112,7 @@ func TestNobodyMeasures(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var out, errOut bytes.Buffer
-			environment := newEnvironment(genericiooptions.IOStreams{Out: &out, ErrOut: &errOut})
+			env := newEnvironment(genericiooptions.IOStreams{Out: &out, ErrOut: &errOut})
 			cluster := fake.NewClientBuilder().WithScheme(scheme()).WithObjects(costlyJobs()...).WithInterceptorFuncs(interceptor.Funcs{
 				List: func(ctx context.Context, inner client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
 					if _, isMetrics := list.(*metricsv1beta1.PodMetricsList); isMetrics {
@@ -121,7 +121,7 @@ func TestNobodyMeasures(t *testing.T) {
 					return inner.List(ctx, list, options...)
 				},
 			}).Build()
-			top := &top{environment: environment, lister: &lister{environment: environment, kinds: kinds, pageSize: 500, namespace: "default", client: cluster}}
+			top := &top{environment: env, lister: &lister{environment: env, kinds: kinds, pageSize: 500, namespace: "default", client: cluster}}
 			for range 2 {
 				if err := top.show(t.Context()); err != nil {
 					t.Fatal(err)

@@ -27,62 +27,62 @@ type jobUsage struct {
 	held time.Duration
 }
 
-func (usage *jobUsage) gpus() *resource.Quantity { return job.GPUs(usage.asked) }
+func (u *jobUsage) gpus() *resource.Quantity { return job.GPUs(u.asked) }
 
 // idleGPUSeconds returns for how long GPUs were allocated before the training started.
-func (usage *jobUsage) idleGPUSeconds() float64 {
-	return usage.gpus().AsApproximateFloat64() * usage.held.Seconds()
+func (u *jobUsage) idleGPUSeconds() float64 {
+	return u.gpus().AsApproximateFloat64() * u.held.Seconds()
 }
 
 // queuedGPUSeconds returns for how long GPUs were requested but not allocated. Other
 // jobs may have used them.
-func (usage *jobUsage) queuedGPUSeconds() float64 {
-	return usage.gpus().AsApproximateFloat64() * usage.waited.Seconds()
+func (u *jobUsage) queuedGPUSeconds() float64 {
+	return u.gpus().AsApproximateFloat64() * u.waited.Seconds()
 }
 
 // usageOf returns the usage of one job. made is nil if its runtime was deleted.
-func usageOf(seen *view, made *job.Job, used corev1.ResourceList, now time.Time) jobUsage {
-	usage := jobUsage{seen: seen, used: used, waited: waitedFor(seen, now), held: heldIdle(seen, now)}
-	if made != nil {
-		usage.asked = askedBy(made)
+func usageOf(j *view, model *job.Job, used corev1.ResourceList, now time.Time) jobUsage {
+	usage := jobUsage{seen: j, used: used, waited: waitedFor(j, now), held: heldIdle(j, now)}
+	if model != nil {
+		usage.asked = askedBy(model)
 	}
 	return usage
 }
 
 // askedBy returns the total requests of the launcher and the workers.
-func askedBy(made *job.Job) corev1.ResourceList {
+func askedBy(model *job.Job) corev1.ResourceList {
 	sum := corev1.ResourceList{}
-	add(sum, job.Requests(&made.Launcher.Template.Spec), made.Launcher.Replicas)
-	add(sum, job.Requests(&made.Worker.Template.Spec), made.Worker.Replicas)
+	add(sum, job.Requests(&model.Launcher.Template.Spec), model.Launcher.Replicas)
+	add(sum, job.Requests(&model.Worker.Template.Spec), model.Worker.Replicas)
 	return sum
 }
 
 // waitedFor returns the time from Submitted to Scheduled. It increases until every pod
 // has a node or the job has finished, and includes the time in a queue or suspended.
-func waitedFor(seen *view, now time.Time) time.Duration {
-	submitted, known := seen.Reached(training.StepSubmitted)
+func waitedFor(j *view, now time.Time) time.Duration {
+	submitted, known := j.Reached(training.StepSubmitted)
 	if !known {
-		submitted = seen.Submitted.Time
+		submitted = j.Submitted.Time
 	}
-	return between(submitted, firstOf(seen, now, training.StepScheduled, training.StepFinished))
+	return between(submitted, firstOf(j, now, training.StepScheduled, training.StepFinished))
 }
 
 // heldIdle returns the time from Scheduled to FirstRankUp: every pod has a node, and no
 // MPI process is running yet. FirstRankUp is known only once the launcher has finished;
 // until then WorkersReached, the start of mpirun, is used instead. The time increases
 // until one of them is reached or the job has finished.
-func heldIdle(seen *view, now time.Time) time.Duration {
-	scheduled, known := seen.Reached(training.StepScheduled)
+func heldIdle(j *view, now time.Time) time.Duration {
+	scheduled, known := j.Reached(training.StepScheduled)
 	if !known {
 		return 0
 	}
-	return between(scheduled, firstOf(seen, now, training.StepFirstRankUp, training.StepWorkersReached, training.StepFinished))
+	return between(scheduled, firstOf(j, now, training.StepFirstRankUp, training.StepWorkersReached, training.StepFinished))
 }
 
 // firstOf returns the time of the first of these steps that was reached, else now.
-func firstOf(seen *view, now time.Time, steps ...training.TimelineStep) time.Time {
+func firstOf(j *view, now time.Time, steps ...training.TimelineStep) time.Time {
 	for _, step := range steps {
-		if at, reached := seen.Reached(step); reached {
+		if at, reached := j.Reached(step); reached {
 			return at
 		}
 	}

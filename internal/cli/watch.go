@@ -24,17 +24,17 @@ type watcher struct {
 }
 
 // WatchWithContext starts a watch; a client-go watcher calls it again when one ends.
-func (watcher *watcher) WatchWithContext(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
-	merged := watcher.options
+func (w *watcher) WatchWithContext(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
+	merged := w.options
 	merged.Raw = &options
-	return watcher.Watch(ctx, watcher.list, &merged)
+	return w.Watch(ctx, w.list, &merged)
 }
 
 // changes calls see with every change since a resource version, until see is done. It
 // resumes watches that the API server ends. If the version has expired, the caller must
 // list again; see expired.
-func (watcher *watcher) changes(ctx context.Context, version string, see func(watch.EventType, client.Object) (done bool, err error)) error {
-	stream, err := watchtools.NewRetryWatcherWithContext(ctx, version, watcher)
+func (w *watcher) changes(ctx context.Context, version string, see func(watch.EventType, client.Object) (done bool, err error)) error {
+	stream, err := watchtools.NewRetryWatcherWithContext(ctx, version, w)
 	if err != nil {
 		return err
 	}
@@ -69,33 +69,33 @@ func expired(err error) bool { return apierrors.IsResourceExpired(err) || apierr
 
 // versionOf returns the latest resource version of a kind. The version of an object is
 // as old as its last change, and may have expired.
-func versionOf(ctx context.Context, kind *kind, from client.Reader, options client.ListOptions) (string, error) {
+func versionOf(ctx context.Context, kind *kind, api client.Reader, options client.ListOptions) (string, error) {
 	list := &metav1.PartialObjectMetadataList{}
 	list.SetGroupVersionKind(kind.GVK.GroupVersion().WithKind(kind.GVK.Kind + "List"))
 	options.Limit = 1
-	err := from.List(ctx, list, &options)
+	err := api.List(ctx, list, &options)
 	return list.GetResourceVersion(), err
 }
 
 // followJob calls see with a job, now and whenever it changes, until see is done. It
 // returns an error if the job is deleted.
-func followJob(ctx context.Context, kind *kind, from client.WithWatch, namespace, name string, see func(*view) (done bool, err error)) error {
+func followJob(ctx context.Context, kind *kind, api client.WithWatch, namespace, name string, see func(*view) (done bool, err error)) error {
 	options := client.ListOptions{Namespace: namespace, FieldSelector: fields.OneTermEqualSelector("metadata.name", name)}
 	for version, shown := "", ""; ; {
-		seen, err := kind.Get(ctx, from, namespace, name)
+		j, err := kind.Get(ctx, api, namespace, name)
 		if err != nil {
 			return err
 		}
-		if seen.GetResourceVersion() != shown {
-			if done, err := see(seen); done || err != nil {
+		if j.GetResourceVersion() != shown {
+			if done, err := see(j); done || err != nil {
 				return err
 			}
-			shown = seen.GetResourceVersion()
+			shown = j.GetResourceVersion()
 		}
 		if version == "" {
 			version = shown
 		}
-		one := &watcher{WithWatch: from, list: kind.NewList(), options: options}
+		one := &watcher{WithWatch: api, list: kind.NewList(), options: options}
 		err = one.changes(ctx, version, func(event watch.EventType, object client.Object) (bool, error) {
 			if event == watch.Deleted {
 				return true, deleted(kind, name)
@@ -111,7 +111,7 @@ func followJob(ctx context.Context, kind *kind, from client.WithWatch, namespace
 			return ctx.Err()
 		case <-time.After(pause):
 		}
-		if version, err = versionOf(ctx, kind, from, options); err != nil {
+		if version, err = versionOf(ctx, kind, api, options); err != nil {
 			return err
 		}
 	}

@@ -21,7 +21,7 @@ func TestFollowingAnOldJob(t *testing.T) {
 	done := trainJobNamed("digits", succeeded)
 	done.ResourceVersion = "1000"
 	var asked []string
-	from := fake.NewClientBuilder().WithScheme(scheme()).WithObjects(trainJobNamed("digits", running)).WithInterceptorFuncs(interceptor.Funcs{
+	api := fake.NewClientBuilder().WithScheme(scheme()).WithObjects(trainJobNamed("digits", running)).WithInterceptorFuncs(interceptor.Funcs{
 		List: func(_ context.Context, _ client.WithWatch, list client.ObjectList, _ ...client.ListOption) error {
 			list.SetResourceVersion("5000")
 			return nil
@@ -39,9 +39,9 @@ func TestFollowingAnOldJob(t *testing.T) {
 		},
 	}).Build()
 	var shown []string
-	err := followJob(t.Context(), trainJobs, from, "default", "digits", func(seen *view) (bool, error) {
-		shown = append(shown, seen.State())
-		return seen.Finished(), nil
+	err := followJob(t.Context(), trainJobs, api, "default", "digits", func(j *view) (bool, error) {
+		shown = append(shown, j.State())
+		return j.Finished(), nil
 	})
 	if err != nil || !slices.Equal(shown, []string{"Running", "Succeeded"}) || !slices.Equal(asked, []string{"999", "5000"}) {
 		t.Errorf("shown %q, asked for changes since %q: %v", shown, asked, err)
