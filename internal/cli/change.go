@@ -75,7 +75,7 @@ func (r *remover) run(command *cobra.Command, names []string) error {
 	if err != nil {
 		return err
 	}
-	ctx, stop := limited(command.Context(), r.timeout)
+	ctx, stop := withTimeout(command.Context(), r.timeout)
 	defer stop()
 	if r.selector != "" {
 		if names, err = selected(ctx, api, r.kind, namespace, matching); err != nil {
@@ -91,7 +91,7 @@ func (r *remover) run(command *cobra.Command, names []string) error {
 // removeAll deletes all jobs and then waits for them. An error with one job does not
 // stop the deletion of the others.
 func (r *remover) removeAll(ctx context.Context, api client.WithWatch, namespace string, names []string) error {
-	var going []*view
+	var deleting []*view
 	var failures []error
 	for _, name := range names {
 		switch j, err := r.remove(ctx, api, namespace, name); {
@@ -99,27 +99,27 @@ func (r *remover) removeAll(ctx context.Context, api client.WithWatch, namespace
 		case err != nil:
 			failures = append(failures, err)
 		default:
-			going = append(going, j)
+			deleting = append(deleting, j)
 		}
 	}
-	waits := make([]error, len(going))
+	waitErrors := make([]error, len(deleting))
 	if r.wait && r.dryRun == dryRunNone {
 		// Concurrently, so that one slow job does not use up the time of the others.
 		var waiting sync.WaitGroup
-		for i, j := range going {
-			waiting.Go(func() { waits[i] = r.awaitGone(ctx, api, j) })
+		for i, j := range deleting {
+			waiting.Go(func() { waitErrors[i] = r.awaitDeletion(ctx, api, j) })
 		}
 		waiting.Wait()
 	}
 	suffix := map[string]string{dryRunClient: " (dry run)", dryRunServer: " (server dry run)"}[r.dryRun]
-	for i, j := range going {
-		if waits[i] != nil {
-			failures = append(failures, waits[i])
+	for i, j := range deleting {
+		if waitErrors[i] != nil {
+			failures = append(failures, waitErrors[i])
 			continue
 		}
 		fmt.Fprintf(r.Out, "%s.%s %q deleted%s\n", r.kind.Command, r.kind.GVK.Group, j.GetName(), suffix)
 	}
-	return r.allOf(failures, "deleted")
+	return r.joinFailures(failures, "deleted")
 }
 
 func selected(ctx context.Context, api client.Reader, kind *kind, namespace string, matching labels.Selector) (names []string, err error) {
@@ -152,18 +152,18 @@ func (r *remover) remove(ctx context.Context, api client.WithWatch, namespace, n
 	return j, client.IgnoreNotFound(api.Delete(ctx, j.Object, options...))
 }
 
-// awaitGone waits until a job is deleted, or a new job has its name.
-func (r *remover) awaitGone(ctx context.Context, api client.WithWatch, gone *view) error {
-	err := followJob(ctx, r.kind, api, gone.GetNamespace(), gone.GetName(), func(j *view) (bool, error) {
-		return j.GetUID() != gone.GetUID(), nil
+// awaitDeletion waits until a job is deleted, or a new job has its name.
+func (r *remover) awaitDeletion(ctx context.Context, api client.WithWatch, target *view) error {
+	err := followJob(ctx, r.kind, api, target.GetNamespace(), target.GetName(), func(j *view) (bool, error) {
+		return j.GetUID() != target.GetUID(), nil
 	})
 	var end *failure
 	switch {
 	case apierrors.IsNotFound(err), errors.As(err, &end) && end.reason == reasonDeleted:
 		return nil
 	case errors.Is(err, context.DeadlineExceeded):
-		return &failure{code: exitTimeout, message: gone.Named() + " is being deleted, but some of its pods still exist", reason: "Timeout", suggestions: []string{
-			"List the remaining pods: kubectl get pods -n " + gone.GetNamespace() + " -l training.kubeflow.org/job-name=" + gone.GetName(),
+		return &failure{code: exitTimeout, message: target.Named() + " is being deleted, but some of its pods still exist", reason: "Timeout", suggestions: []string{
+			"List the remaining pods: kubectl get pods -n " + target.GetNamespace() + " -l training.kubeflow.org/job-name=" + target.GetName(),
 			"Pods on a lost node never finish terminating: use --force to not wait for them",
 		}}
 	}

@@ -22,21 +22,21 @@ func Main(arguments []string) int {
 	defer stop()
 	env := newEnvironment(genericiooptions.IOStreams{In: os.Stdin, Out: os.Stdout, ErrOut: os.Stderr})
 	env.terminal = detectTerminal(os.Stdout, os.Stderr)
-	env.calledAs = calledAs(arguments[0])
-	return run(ctx, env, append(implied(arguments[0]), arguments[1:]...))
+	env.calledAs = programName(arguments[0])
+	return run(ctx, env, append(impliedArguments(arguments[0]), arguments[1:]...))
 }
 
-// implied returns the arguments that follow from the name of the program: kubectl
+// impliedArguments returns the arguments that follow from the name of the program: kubectl
 // runs kubectl_complete-odh for completions, and oc runs oc_complete-odh.
-func implied(program string) []string {
+func impliedArguments(program string) []string {
 	if name := filepath.Base(program); strings.HasPrefix(name, "kubectl_complete-") || strings.HasPrefix(name, "oc_complete-") {
 		return []string{cobra.ShellCompRequestCmd}
 	}
 	return nil
 }
 
-// calledAs returns what the user typed: a plugin is run by kubectl or oc.
-func calledAs(program string) string {
+// programName returns what the user typed: a plugin is run by kubectl or oc.
+func programName(program string) string {
 	switch name := filepath.Base(program); {
 	case strings.HasPrefix(name, "kubectl-"):
 		return "kubectl odh"
@@ -58,9 +58,9 @@ func run(ctx context.Context, env *environment, arguments []string) int {
 	if err == nil {
 		return exitOK
 	}
-	var silent exit
-	if errors.As(err, &silent) {
-		return int(silent)
+	var code exit
+	if errors.As(err, &code) {
+		return int(code)
 	}
 	f := explain(err, env.calledAs)
 	f.print(env.ErrOut)
@@ -117,8 +117,8 @@ func checkArguments(command *cobra.Command) {
 			}
 			f := usageFailure(command, err.Error())
 			if command.HasSubCommands() && len(arguments) > 0 {
-				for _, meant := range command.SuggestionsFor(arguments[0]) {
-					f.suggestions = append(f.suggestions, "Did you mean this? "+command.CommandPath()+" "+meant)
+				for _, suggestion := range command.SuggestionsFor(arguments[0]) {
+					f.suggestions = append(f.suggestions, "Did you mean this? "+command.CommandPath()+" "+suggestion)
 				}
 			}
 			return f

@@ -16,8 +16,8 @@ import (
 	"github.com/trireme-mpi/trireme/api/v2alpha1"
 )
 
-// completionPatience is the timeout for completions.
-const completionPatience = 2 * time.Second
+// completionTimeout is the timeout for completions.
+const completionTimeout = 2 * time.Second
 
 // Maximum number of names that a command accepts.
 const (
@@ -30,18 +30,18 @@ type completion = func(*cobra.Command, []string, string) ([]string, cobra.ShellC
 
 // completeNames completes the jobs of a kind.
 func (e *environment) completeNames(kind *kind, atMost int) completion {
-	return func(command *cobra.Command, given []string, begun string) ([]string, cobra.ShellCompDirective) {
-		if len(given) >= atMost {
+	return func(command *cobra.Command, args []string, prefix string) ([]string, cobra.ShellCompDirective) {
+		if len(args) >= atMost {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
 		names := e.namesOf(command.Context(), kind.GVK)
-		return beginningWith(slices.DeleteFunc(names, func(name string) bool { return slices.Contains(given, name) }), begun), cobra.ShellCompDirectiveNoFileComp
+		return withPrefix(slices.DeleteFunc(names, func(name string) bool { return slices.Contains(args, name) }), prefix), cobra.ShellCompDirectiveNoFileComp
 	}
 }
 
 // completeJobs completes the jobs of both kinds, as KIND/NAME and NAME.
-func (e *environment) completeJobs(command *cobra.Command, given []string, begun string) ([]string, cobra.ShellCompDirective) {
-	if len(given) > 0 {
+func (e *environment) completeJobs(command *cobra.Command, args []string, prefix string) ([]string, cobra.ShellCompDirective) {
+	if len(args) > 0 {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
 	var offers []string
@@ -50,14 +50,14 @@ func (e *environment) completeJobs(command *cobra.Command, given []string, begun
 			offers = append(offers, kind.Command+"/"+name, name)
 		}
 	}
-	return beginningWith(offers, begun), cobra.ShellCompDirectiveNoFileComp
+	return withPrefix(offers, prefix), cobra.ShellCompDirectiveNoFileComp
 }
 
 // completeRuntimes completes the runtimes of both scopes.
-func (e *environment) completeRuntimes(command *cobra.Command, _ []string, begun string) ([]string, cobra.ShellCompDirective) {
+func (e *environment) completeRuntimes(command *cobra.Command, _ []string, prefix string) ([]string, cobra.ShellCompDirective) {
 	names := e.namesOf(command.Context(), v2alpha1.GroupVersion.WithKind(string(v2alpha1.RuntimeKindCluster)))
 	names = append(names, e.namesOf(command.Context(), v2alpha1.GroupVersion.WithKind(string(v2alpha1.RuntimeKindNamespaced)))...)
-	return beginningWith(names, begun), cobra.ShellCompDirectiveNoFileComp
+	return withPrefix(names, prefix), cobra.ShellCompDirectiveNoFileComp
 }
 
 func (e *environment) namespaceNames(command *cobra.Command) []string {
@@ -80,7 +80,7 @@ func (e *environment) contextNames() []string {
 // namesOf lists the names of a kind. It ignores errors, because the shell would print
 // them into the line that the user is typing.
 func (e *environment) namesOf(ctx context.Context, kind schema.GroupVersionKind) (names []string) {
-	ctx, stop := context.WithTimeout(ctx, completionPatience)
+	ctx, stop := context.WithTimeout(ctx, completionTimeout)
 	defer stop()
 	api, err := e.client()
 	if err != nil {

@@ -67,7 +67,7 @@ func newCreateCommand(env *environment, kind *kind) *cobra.Command {
   odh %[1]s create hello %[2]s --follow -- python train.py
   odh %[1]s create hello %[2]s --dry-run=client -o yaml -- python train.py`, kind.Command, flags),
 		Args: func(command *cobra.Command, arguments []string) error {
-			if len(beforeDashes(command, arguments)) > 1 {
+			if len(argumentsBeforeDashes(command, arguments)) > 1 {
 				return fmt.Errorf("at most one NAME is allowed; put the command after --")
 			}
 			return nil
@@ -95,8 +95,8 @@ func newCreateCommand(env *environment, kind *kind) *cobra.Command {
 	return command
 }
 
-// beforeDashes returns the arguments before --, where the job's command starts.
-func beforeDashes(command *cobra.Command, arguments []string) []string {
+// argumentsBeforeDashes returns the arguments before --, where the job's command starts.
+func argumentsBeforeDashes(command *cobra.Command, arguments []string) []string {
 	if dash := command.ArgsLenAtDash(); dash >= 0 {
 		return arguments[:dash]
 	}
@@ -105,12 +105,12 @@ func beforeDashes(command *cobra.Command, arguments []string) []string {
 
 func (c *creator) run(command *cobra.Command, arguments []string) error {
 	ctx := command.Context()
-	names := beforeDashes(command, arguments)
+	names := argumentsBeforeDashes(command, arguments)
 	object, err := c.read(command, names, arguments[len(names):])
 	if err != nil {
 		return err
 	}
-	if err := c.place(object); err != nil {
+	if err := c.setNamespace(object); err != nil {
 		return err
 	}
 	printed, err := c.printer()
@@ -118,10 +118,10 @@ func (c *creator) run(command *cobra.Command, arguments []string) error {
 		return usageFailure(command, err.Error())
 	}
 	if c.dryRun == dryRunClient {
-		if c.namesResources(object) {
+		if c.setsResources(object) {
 			c.say("Resources that are not set by a flag come from the runtime; use --dry-run=server to see them.")
 		}
-		err = c.judge(object, c.kind)
+		err = c.validate(object, c.kind)
 	} else {
 		err = c.send(ctx, object)
 	}
@@ -131,11 +131,11 @@ func (c *creator) run(command *cobra.Command, arguments []string) error {
 	if err := printed.PrintObj(object, c.Out); err != nil || c.dryRun != dryRunNone {
 		return err
 	}
-	return c.accompany(ctx, object)
+	return c.waitOrFollow(ctx, object)
 }
 
 // read returns the job to create, from a file or from flags.
-func (c *creator) read(command *cobra.Command, names, words []string) (*unstructured.Unstructured, error) {
+func (c *creator) read(command *cobra.Command, names, afterDashes []string) (*unstructured.Unstructured, error) {
 	if err := checkDryRun(command, c.dryRun); err != nil {
 		return nil, err
 	}
@@ -147,10 +147,10 @@ func (c *creator) read(command *cobra.Command, names, words []string) (*unstruct
 		c.file = "-"
 	}
 	if c.file == "" {
-		if name == "" && c.flags.image == "" && len(words) == 0 {
+		if name == "" && c.flags.image == "" && len(afterDashes) == 0 {
 			return nil, usageFailure(command, "either --from-file, --from-stdin, or inline parameters must be specified")
 		}
-		command, err := c.flags.words(words)
+		command, err := c.flags.commandLine(afterDashes)
 		if err != nil {
 			return nil, err
 		}
@@ -160,8 +160,8 @@ func (c *creator) read(command *cobra.Command, names, words []string) (*unstruct
 		}
 		return asUnstructured(object, c.kind)
 	}
-	if described := changed(command, c.kind); len(described) > 0 || len(words) > 0 {
-		return nil, usageFailure(command, fmt.Sprintf("the job comes from %s and cannot also be set by flags: %s", c.file, strings.Join(append(described, words...), " ")))
+	if flags := changedFlags(command, c.kind); len(flags) > 0 || len(afterDashes) > 0 {
+		return nil, usageFailure(command, fmt.Sprintf("the job comes from %s and cannot also be set by flags: %s", c.file, strings.Join(append(flags, afterDashes...), " ")))
 	}
 	object, err := c.manifest(c.file, c.kind)
 	if err == nil && name != "" {
@@ -171,8 +171,8 @@ func (c *creator) read(command *cobra.Command, names, words []string) (*unstruct
 	return object, err
 }
 
-// changed returns the flags on the command line that describe a job.
-func changed(command *cobra.Command, kind *kind) (given []string) {
+// changedFlags returns the flags on the command line that describe a job.
+func changedFlags(command *cobra.Command, kind *kind) (given []string) {
 	describing := (&cobra.Command{}).Flags()
 	(&jobFlags{}).add(describing, kind)
 	describing.VisitAll(func(flag *pflag.Flag) {
@@ -183,15 +183,15 @@ func changed(command *cobra.Command, kind *kind) (given []string) {
 	return given
 }
 
-// place sets the namespace of the job, as kubectl does: --namespace must match the
+// setNamespace sets the namespace of the job, as kubectl does: --namespace must match the
 // namespace in the file.
-func (c *creator) place(object *unstructured.Unstructured) error {
+func (c *creator) setNamespace(object *unstructured.Unstructured) error {
 	namespace, enforced, err := c.config.ToRawKubeConfigLoader().Namespace()
 	if err != nil {
 		if c.dryRun == dryRunClient {
 			return nil
 		}
-		return noCluster(err)
+		return kubeconfigFailure(err)
 	}
 	if written := object.GetNamespace(); written != "" && enforced && written != namespace {
 		return inputFailure(fmt.Sprintf("the namespace of the job, %q, does not match --namespace %q", written, namespace))
@@ -221,14 +221,14 @@ func (c *creator) send(ctx context.Context, object *unstructured.Unstructured) e
 	// Strict: a field that the cluster does not know would be dropped silently.
 	err = client.WithFieldValidation(api, metav1.FieldValidationStrict).Create(ctx, object, options...)
 	if apierrors.IsBadRequest(err) && strings.Contains(err.Error(), "unknown field") {
-		return olderServer(c.kind, err)
+		return olderServerFailure(c.kind, err)
 	}
 	return err
 }
 
-// olderServer reports a cluster that does not know a field of the job.
-func olderServer(kind *kind, err error) *failure {
-	refused := notServed(err.Error())
+// olderServerFailure reports a cluster that does not know a field of the job.
+func olderServerFailure(kind *kind, err error) *failure {
+	refused := notServedFailure(err.Error())
 	refused.message = fmt.Sprintf("the cluster serves an older version of %s that lacks fields of this job; nothing was created", kind.Kind)
 	refused.reason = "ServerTooOld"
 	return refused
@@ -240,8 +240,8 @@ func (c *creator) resolveRuntime(ctx context.Context, api client.Reader, object 
 	if c.kind != trainJobs || c.file != "" || strings.Contains(c.flags.runtime, "/") {
 		return nil
 	}
-	var own v2alpha1.TrainingRuntime
-	err := api.Get(ctx, client.ObjectKey{Namespace: object.GetNamespace(), Name: c.flags.runtime}, &own)
+	var namespaceRuntime v2alpha1.TrainingRuntime
+	err := api.Get(ctx, client.ObjectKey{Namespace: object.GetNamespace(), Name: c.flags.runtime}, &namespaceRuntime)
 	if err == nil {
 		return unstructured.SetNestedField(object.Object, string(v2alpha1.RuntimeKindNamespaced), "spec", "runtimeRef", "kind")
 	}
@@ -251,8 +251,8 @@ func (c *creator) resolveRuntime(ctx context.Context, api client.Reader, object 
 	return err
 }
 
-// namesResources reports whether flags set resources of a TrainJob's workers.
-func (c *creator) namesResources(object *unstructured.Unstructured) bool {
+// setsResources reports whether flags set resources of a TrainJob's workers.
+func (c *creator) setsResources(object *unstructured.Unstructured) bool {
 	_, found, _ := unstructured.NestedMap(object.Object, "spec", "trainer", "resourcesPerNode")
 	return found && c.kind == trainJobs && c.file == ""
 }
@@ -260,7 +260,7 @@ func (c *creator) namesResources(object *unstructured.Unstructured) bool {
 // completeResources adds the runtime's resources that no flag sets. The resources of
 // a job replace all of the runtime's, and --cpu must not drop the GPUs.
 func (c *creator) completeResources(ctx context.Context, api client.Reader, object *unstructured.Unstructured) error {
-	if !c.namesResources(object) {
+	if !c.setsResources(object) {
 		return nil
 	}
 	var trainJob v2alpha1.TrainJob
@@ -298,19 +298,19 @@ func (c *creator) printer() (printers.ResourcePrinter, error) {
 	return c.print.ToPrinter()
 }
 
-// accompany implements --wait and --follow.
-func (c *creator) accompany(ctx context.Context, object *unstructured.Unstructured) error {
+// waitOrFollow implements --wait and --follow.
+func (c *creator) waitOrFollow(ctx context.Context, object *unstructured.Unstructured) error {
 	if !c.wait && !c.follow {
 		return nil
 	}
-	ctx, stop := limited(ctx, c.timeout)
+	ctx, stop := withTimeout(ctx, c.timeout)
 	defer stop()
 	var err error
 	if c.follow {
 		err = c.watchRun(ctx, c.kind, object.GetNamespace(), object.GetName())
 	} else {
 		// stdout has the created job, which a program may parse, so the result goes to stderr.
-		err = c.awaitEnd(ctx, c.ErrOut, c.kind, object.GetNamespace(), object.GetName())
+		err = c.awaitFinished(ctx, c.ErrOut, c.kind, object.GetNamespace(), object.GetName())
 	}
 	if errors.Is(err, context.Canceled) {
 		c.detach(object.GetNamespace(), object.GetName())
@@ -321,9 +321,9 @@ func (c *creator) accompany(ctx context.Context, object *unstructured.Unstructur
 
 // detach prints how to get back to a job that is still running.
 func (c *creator) detach(namespace, name string) {
-	at := fmt.Sprintf("%s %s %%s %s -n %s", c.calledAs, c.kind.Command, name, namespace)
+	format := fmt.Sprintf("%s %s %%s %s -n %s", c.calledAs, c.kind.Command, name, namespace)
 	c.say("\nDetached. %s/%s is still running.", c.kind.Command, name)
-	c.say("  Follow its output:  "+at+" --follow", "logs")
-	c.say("  Show its status:    "+at, "describe")
-	c.say("  Delete it:          "+at, "delete")
+	c.say("  Follow its output:  "+format+" --follow", "logs")
+	c.say("  Show its status:    "+format, "describe")
+	c.say("  Delete it:          "+format, "delete")
 }

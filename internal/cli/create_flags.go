@@ -91,14 +91,14 @@ func nameFlag(kind *kind) func(*pflag.FlagSet, string) pflag.NormalizedName {
 	}
 }
 
-// words returns the command, from after -- or from --command. A single --command is
+// commandLine returns the command, from after -- or from --command. A single --command is
 // split as a shell would.
-func (f *jobFlags) words(behindDashes []string) ([]string, error) {
+func (f *jobFlags) commandLine(afterDashes []string) ([]string, error) {
 	switch {
-	case len(behindDashes) > 0 && len(f.command) > 0:
+	case len(afterDashes) > 0 && len(f.command) > 0:
 		return nil, inputFailure("specify the command either after -- or with --command, not both")
-	case len(behindDashes) > 0:
-		return behindDashes, nil
+	case len(afterDashes) > 0:
+		return afterDashes, nil
 	case len(f.command) == 1:
 		words, err := shellWords(f.command[0])
 		if err != nil {
@@ -206,7 +206,7 @@ func (f *jobFlags) metadata(kind *kind, name string) (metav1.ObjectMeta, error) 
 
 // resources returns the resources of a worker. GPUs need equal requests and limits.
 func (f *jobFlags) resources(kind *kind) (corev1.ResourceRequirements, error) {
-	asked := corev1.ResourceRequirements{Requests: corev1.ResourceList{}}
+	resources := corev1.ResourceRequirements{Requests: corev1.ResourceList{}}
 	cpu, memory := f.cpu, f.memory
 	if kind == mpiJobs {
 		cpu, memory = orElse(cpu, "1"), orElse(memory, "1Gi")
@@ -220,20 +220,20 @@ func (f *jobFlags) resources(kind *kind) (corev1.ResourceRequirements, error) {
 		}
 		quantity, err := job.ParseQuantity(of.value)
 		if err != nil || quantity.Sign() <= 0 {
-			return asked, inputFailure(fmt.Sprintf("%s %q is not a valid quantity; use a value such as 500m, 2 or 4Gi", flag, of.value))
+			return resources, inputFailure(fmt.Sprintf("%s %q is not a valid quantity; use a value such as 500m, 2 or 4Gi", flag, of.value))
 		}
-		asked.Requests[of.name] = quantity
+		resources.Requests[of.name] = quantity
 	}
 	if f.gpus < 0 {
-		return asked, inputFailure(fmt.Sprintf("--gpus must be 0 or greater, not %d", f.gpus))
+		return resources, inputFailure(fmt.Sprintf("--gpus must be 0 or greater, not %d", f.gpus))
 	}
 	// An explicit 0 replaces the GPUs of the runtime.
 	if f.gpus > 0 || kind == trainJobs && f.given.Changed("gpus") {
 		gpus := *resource.NewQuantity(int64(f.gpus), resource.DecimalSI)
-		asked.Requests[corev1.ResourceName(f.gpuResource)] = gpus
-		asked.Limits = corev1.ResourceList{corev1.ResourceName(f.gpuResource): gpus}
+		resources.Requests[corev1.ResourceName(f.gpuResource)] = gpus
+		resources.Limits = corev1.ResourceList{corev1.ResourceName(f.gpuResource): gpus}
 	}
-	return asked, nil
+	return resources, nil
 }
 
 func (f *jobFlags) variables() (variables []corev1.EnvVar, err error) {

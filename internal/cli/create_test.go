@@ -19,10 +19,10 @@ import (
 const fromInputs = " -f testdata/inputs/"
 
 func TestCreation(t *testing.T) {
-	own := &v2alpha1.TrainingRuntime{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "own"}}
+	namespaceRuntime := &v2alpha1.TrainingRuntime{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "own"}}
 	gpus := runtimeNamed("gpus")
 	gpus.Spec.Template.Spec.ReplicatedJobs[1].Template.Spec.Containers[0].Resources.Limits = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("4"), "nvidia.com/gpu": resource.MustParse("2")}
-	with := session{objects: append(someJobs(), own, gpus)}
+	with := session{objects: append(someJobs(), namespaceRuntime, gpus)}
 	flags := " --runtime mpi-openmpi-cpu --nodes 4 --slots 2 --gpus 2 --cpu 8 --memory 64Gi --image quay.io/team/train:7 --env A=b --env C=d=e --label team=vision --queue team-a --tag-output"
 	checkGolden(t, "create", map[string]struct {
 		session

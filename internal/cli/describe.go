@@ -14,18 +14,18 @@ import (
 	"github.com/trireme-mpi/trireme/internal/kube/jobview"
 )
 
-// surroundings are the objects besides the job that describe shows. Objects that may
+// relatedObjects are the objects besides the job that describe shows. Objects that may
 // not be read are left out.
-type surroundings struct {
-	// made is nil if the job's runtime does not exist.
-	made   *job.Job
+type relatedObjects struct {
+	// model is nil if the job's runtime does not exist.
+	model  *job.Job
 	pods   []corev1.Pod
 	events []corev1.Event
 	// noPods and noEvents: pods or events may not be read.
 	noPods, noEvents bool
 }
 
-func (s *surroundings) has(pod string) bool {
+func (s *relatedObjects) hasPod(pod string) bool {
 	return slices.ContainsFunc(s.pods, func(known corev1.Pod) bool { return known.Name == pod })
 }
 
@@ -98,17 +98,17 @@ func (e *environment) printJob(j *view, output string) error {
 }
 
 func (e *environment) showDescription(ctx context.Context, api client.Reader, j *view) error {
-	related := e.look(ctx, api, j)
+	related := e.readRelated(ctx, api, j)
 	(&description{to: e.Out, terminal: e.terminal, now: e.clock.Now(), calledAs: e.calledAs}).print(j, related)
 	return nil
 }
 
-// look reads the surroundings of a job. It warns of what cannot be read and returns
+// readRelated reads the objects related to a job. It warns of what cannot be read and returns
 // the rest.
-func (e *environment) look(ctx context.Context, api client.Reader, j *view) *surroundings {
-	related := &surroundings{}
+func (e *environment) readRelated(ctx context.Context, api client.Reader, j *view) *relatedObjects {
+	related := &relatedObjects{}
 	var err error
-	if related.made, err = j.Model(ctx, api); err != nil {
+	if related.model, err = j.Model(ctx, api); err != nil {
 		e.say("Warning: cannot determine the resources of the job: %s", explain(err, e.calledAs).message)
 	}
 	var pods corev1.PodList

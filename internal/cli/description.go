@@ -25,7 +25,7 @@ type description struct {
 	calledAs string
 }
 
-func (d *description) print(j *view, related *surroundings) {
+func (d *description) print(j *view, related *relatedObjects) {
 	d.head(j, related)
 	d.failure(j)
 	d.section("Timeline")
@@ -64,7 +64,7 @@ func (d *description) field(name, value string) {
 	}
 }
 
-func (d *description) head(j *view, related *surroundings) {
+func (d *description) head(j *view, related *relatedObjects) {
 	fmt.Fprintf(d.to, "%s %s in namespace %s\n", j.Kind.Kind, d.terminal.paint(bold, j.GetName()), j.GetNamespace())
 	fmt.Fprintf(d.to, "%-11s%s\n", "State:", d.state(j))
 	if !j.Finished() && j.Phase != training.PhaseRunning {
@@ -78,13 +78,13 @@ func (d *description) head(j *view, related *surroundings) {
 	if trainJob, ok := j.Object.(*v2alpha1.TrainJob); ok {
 		d.field("Runtime", runtimeOf(trainJob))
 	}
-	if model := related.made; model != nil {
+	if model := related.model; model != nil {
 		d.field("MPI", fmt.Sprintf("%s, %s, %s", model.MPI, count(model.Worker.Replicas, "worker"), count(model.WorldSize(), "rank")))
 		if containers := model.Worker.Template.Spec.Containers; len(containers) > 0 {
 			d.field("Image", containers[0].Image)
 		}
 	}
-	d.field("Restarts", restarts(j, related.made))
+	d.field("Restarts", restarts(j, related.model))
 	d.field("Queue", j.GetLabels()[training.LabelQueue])
 }
 
@@ -188,7 +188,7 @@ type leaf struct {
 }
 
 // pods shows launcher and workers as a tree.
-func (d *description) pods(j *view, related *surroundings) {
+func (d *description) pods(j *view, related *relatedObjects) {
 	d.section("Pods")
 	restarts := map[string]int32{}
 	for i := range related.pods {
@@ -199,7 +199,7 @@ func (d *description) pods(j *view, related *surroundings) {
 	leafOf := func(label string, pod *training.PodStatus) leaf {
 		phase := pod.Phase
 		// The status keeps the last known phase of pods that were deleted after the job finished.
-		if j.Finished() && phase == string(corev1.PodRunning) && !related.noPods && !related.has(pod.Name) {
+		if j.Finished() && phase == string(corev1.PodRunning) && !related.noPods && !related.hasPod(pod.Name) {
 			phase = "Removed"
 		}
 		return leaf{label: label, name: pod.Name, node: pod.Node, phase: phase, reason: pod.Reason, restarts: restarts[pod.Name]}
@@ -242,23 +242,23 @@ func (d *description) tree(root string, leaves []leaf) {
 }
 
 // resources shows what the job requests, and what is allocated to its pods on nodes.
-func (d *description) resources(related *surroundings) {
-	if related.made == nil {
+func (d *description) resources(related *relatedObjects) {
+	if related.model == nil {
 		return
 	}
-	asked, granted := askedBy(related.made), corev1.ResourceList{}
+	requests, allocated := requestsOf(related.model), corev1.ResourceList{}
 	for i := range related.pods {
 		pod := &related.pods[i]
 		if ended := pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed; pod.Spec.NodeName != "" && !ended {
-			add(granted, job.Requests(&pod.Spec), 1)
+			add(allocated, job.Requests(&pod.Spec), 1)
 		}
 	}
 	d.section("Resources")
 	table := tabwriter.NewWriter(d.to, 0, 8, 3, ' ', 0)
 	fmt.Fprintf(table, "  \trequested\tallocated\n")
-	names := slices.SortedFunc(maps.Keys(asked), func(one, other corev1.ResourceName) int { return strings.Compare(string(one), string(other)) })
+	names := slices.SortedFunc(maps.Keys(requests), func(one, other corev1.ResourceName) int { return strings.Compare(string(one), string(other)) })
 	for _, name := range names {
-		amount, has := asked[name], granted[name]
+		amount, has := requests[name], allocated[name]
 		held := has.String()
 		if related.noPods {
 			held = "?"
@@ -282,7 +282,7 @@ func add(sum, list corev1.ResourceList, times int32) {
 // shownEvents is the maximum number of events that are shown, the newest ones.
 const shownEvents = 20
 
-func (d *description) events(related *surroundings) {
+func (d *description) events(related *relatedObjects) {
 	d.section("Events")
 	events := related.events
 	if related.noEvents {

@@ -28,7 +28,7 @@ has failed.`,
   odh diagnose hello -o json`,
 		Args: cobra.ExactArgs(1), ValidArgsFunction: env.completeJobs,
 		RunE: func(command *cobra.Command, arguments []string) error {
-			if err := isDocument(command, output); err != nil {
+			if err := checkDocumentOutput(command, output); err != nil {
 				return err
 			}
 			namespace, err := env.namespace()
@@ -39,7 +39,7 @@ has failed.`,
 			if err != nil {
 				return err
 			}
-			j, err := env.findOf(command.Context(), api, kind, namespace, arguments[0])
+			j, err := env.findJob(command.Context(), api, kind, namespace, arguments[0])
 			if err != nil {
 				return err
 			}
@@ -55,16 +55,16 @@ has failed.`,
 	return command
 }
 
-// isDocument checks that the output format is json, yaml or none.
-func isDocument(command *cobra.Command, output string) error {
+// checkDocumentOutput checks that the output format is json, yaml or none.
+func checkDocumentOutput(command *cobra.Command, output string) error {
 	if output == "" || output == "json" || output == "yaml" {
 		return nil
 	}
 	return usageFailure(command, fmt.Sprintf("--output must be json or yaml, not %q", output))
 }
 
-// findOf reads a job of a kind or, if kind is nil, of either kind.
-func (e *environment) findOf(ctx context.Context, api client.Reader, kind *kind, namespace, name string) (*view, error) {
+// findJob reads a job of a kind or, if kind is nil, of either kind.
+func (e *environment) findJob(ctx context.Context, api client.Reader, kind *kind, namespace, name string) (*view, error) {
 	if kind == nil {
 		return e.find(ctx, api, namespace, name)
 	}
@@ -72,21 +72,21 @@ func (e *environment) findOf(ctx context.Context, api client.Reader, kind *kind,
 }
 
 func (e *environment) diagnose(ctx context.Context, gatherer *preflight.Gatherer, j *view, output string) error {
-	found := preflight.DiagnosisOf(ctx, gatherer, j)
+	diagnosis := preflight.DiagnosisOf(ctx, gatherer, j)
 	if err := ctx.Err(); err != nil {
 		return err
 	}
 	if output != "" {
-		if err := e.printDocument(found, output); err != nil {
+		if err := e.printDocument(diagnosis, output); err != nil {
 			return err
 		}
 	} else {
-		(&findingsPrinter{to: e.Out, terminal: e.terminal, calledAs: e.calledAs}).diagnosis(found)
+		(&findingsPrinter{to: e.Out, terminal: e.terminal, calledAs: e.calledAs}).diagnosis(diagnosis)
 	}
 	switch {
 	case j.Phase == training.PhaseFailed:
 		return exit(exitJobFailed)
-	case found.Hindered:
+	case diagnosis.Hindered:
 		return exit(exitError)
 	default:
 		return nil

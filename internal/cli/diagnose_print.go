@@ -16,18 +16,18 @@ type findingsPrinter struct {
 	calledAs string
 }
 
-func (p *findingsPrinter) diagnosis(found *preflight.Diagnosis) {
+func (p *findingsPrinter) diagnosis(diagnosis *preflight.Diagnosis) {
 	fmt.Fprintf(p.to, "%s %s in namespace %s: %s, workers %s\n",
-		found.Kind, p.terminal.paint(bold, found.Name), found.Namespace, p.terminal.paint(stateColour(found.State), found.State), found.Workers)
-	if found.FailureMessage == "" {
-		p.lines(found.Explanation, "  ")
+		diagnosis.Kind, p.terminal.paint(bold, diagnosis.Name), diagnosis.Namespace, p.terminal.paint(stateColour(diagnosis.State), diagnosis.State), diagnosis.Workers)
+	if diagnosis.FailureMessage == "" {
+		p.lines(diagnosis.Explanation, "  ")
 	}
 	var ranked, notes, unknown []preflight.Finding
-	for _, finding := range found.Findings {
+	for _, finding := range diagnosis.Findings {
 		switch {
 		case finding.Rank == preflight.NotKnown:
 			unknown = append(unknown, finding)
-		case finding.Rank == preflight.Note && finding.Cause == found.Explanation:
+		case finding.Rank == preflight.Note && finding.Cause == diagnosis.Explanation:
 			// It is printed above.
 		case finding.Rank == preflight.Note:
 			notes = append(notes, finding)
@@ -45,10 +45,10 @@ func (p *findingsPrinter) diagnosis(found *preflight.Diagnosis) {
 		}
 		p.numbered(i+1, &finding)
 	}
-	p.process(found.FailedProcess)
+	p.process(diagnosis.FailedProcess)
 	p.brief("Notes:", notes)
 	p.brief("Not known:", unknown)
-	p.conditions(found.Conditions)
+	p.conditions(diagnosis.Conditions)
 }
 
 // process prints the process that failed, and its last output.

@@ -69,8 +69,8 @@ func (e *environment) addFlags(root *cobra.Command) {
 	flags.BoolFunc("verbose", "Same as -v 6", func(string) error { e.verbosity = 6; return nil })
 	flags.VisitAll(func(flag *pflag.Flag) { flag.Hidden = !slices.Contains(shownFlags, flag.Name) })
 	complete := func(name string, offer func(*cobra.Command) []string) {
-		utilruntime.Must(root.RegisterFlagCompletionFunc(name, func(command *cobra.Command, _ []string, begun string) ([]string, cobra.ShellCompDirective) {
-			return beginningWith(offer(command), begun), cobra.ShellCompDirectiveNoFileComp
+		utilruntime.Must(root.RegisterFlagCompletionFunc(name, func(command *cobra.Command, _ []string, prefix string) ([]string, cobra.ShellCompDirective) {
+			return withPrefix(offer(command), prefix), cobra.ShellCompDirectiveNoFileComp
 		}))
 	}
 	complete("namespace", e.namespaceNames)
@@ -81,7 +81,7 @@ func (e *environment) addFlags(root *cobra.Command) {
 func (e *environment) namespace() (string, error) {
 	namespace, _, err := e.config.ToRawKubeConfigLoader().Namespace()
 	if err != nil {
-		return "", noCluster(err)
+		return "", kubeconfigFailure(err)
 	}
 	return namespace, nil
 }
@@ -111,14 +111,14 @@ func (e *environment) connection() (*rest.Config, error) {
 	loader := e.config.ToRawKubeConfigLoader()
 	raw, err := loader.RawConfig()
 	if err != nil {
-		return nil, noCluster(err)
+		return nil, kubeconfigFailure(err)
 	}
 	config, err := e.config.ToRESTConfig()
 	if err == nil && len(raw.Clusters) == 0 && *e.config.APIServer == "" && config.Host == "http://localhost:8080" {
 		err = clientcmd.ErrEmptyConfig
 	}
 	if err != nil {
-		return nil, noCluster(err)
+		return nil, kubeconfigFailure(err)
 	}
 	return config, nil
 }
@@ -170,10 +170,10 @@ func (w *warnings) HandleWarningHeader(code int, _ string, text string) {
 	fmt.Fprintf(w.to, "Warning: %s\n", text)
 }
 
-// beginningWith returns the candidates that start with what the user has typed.
-func beginningWith(offers []string, begun string) (fitting []string) {
+// withPrefix returns the candidates that start with what the user has typed.
+func withPrefix(offers []string, prefix string) (fitting []string) {
 	for _, offer := range offers {
-		if strings.HasPrefix(offer, begun) {
+		if strings.HasPrefix(offer, prefix) {
 			fitting = append(fitting, offer)
 		}
 	}

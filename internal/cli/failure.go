@@ -98,13 +98,13 @@ func inputFailure(message string, details ...string) *failure {
 
 // explain turns any error into one that users can act on.
 func explain(err error, calledAs string) *failure {
-	var known *failure
+	var f *failure
 	var status apierrors.APIStatus
 	var timeout net.Error
 	var request *url.Error
 	switch {
-	case errors.As(err, &known):
-		return known
+	case errors.As(err, &f):
+		return f
 	case errors.Is(err, context.Canceled):
 		return &failure{code: exitInterrupted, message: "interrupted", reason: "Interrupted"}
 	case errors.As(err, &status):
@@ -116,21 +116,21 @@ func explain(err error, calledAs string) *failure {
 		}
 		return &failure{code: exitTimeout, message: "timed out", reason: "Timeout", details: []string{err.Error()}, suggestions: []string{"Allow more time: " + more}}
 	case meta.IsNoMatchError(err):
-		return notServed(err.Error())
+		return notServedFailure(err.Error())
 	case errors.As(err, &request), errors.As(err, &timeout):
-		return unreachable(err)
+		return unreachableFailure(err)
 	default:
 		return &failure{code: exitError, message: err.Error(), reason: "Error"}
 	}
 }
 
-// allOf joins the errors of several jobs into one: a single error stays as it is,
+// joinFailures joins the errors of several jobs into one: a single error stays as it is,
 // several become a list.
-func (e *environment) allOf(failures []error, undone string) error {
+func (e *environment) joinFailures(failures []error, verb string) error {
 	if len(failures) < 2 {
 		return errors.Join(failures...)
 	}
-	all := &failure{message: fmt.Sprintf("%d jobs were not %s", len(failures), undone)}
+	all := &failure{message: fmt.Sprintf("%d jobs were not %s", len(failures), verb)}
 	for i, err := range failures {
 		one := explain(err, e.calledAs)
 		if i == 0 {
@@ -144,22 +144,22 @@ func (e *environment) allOf(failures []error, undone string) error {
 	return all
 }
 
-func noCluster(err error) *failure {
+func kubeconfigFailure(err error) *failure {
 	return &failure{code: exitError, message: "no usable kubeconfig", reason: "NoCluster", details: []string{strings.TrimSpace(err.Error())}, suggestions: []string{
 		"Set a kubeconfig: --kubeconfig FILE, or the environment variable KUBECONFIG",
 		"List the contexts: kubectl config get-contexts",
 	}}
 }
 
-func unreachable(err error) *failure {
+func unreachableFailure(err error) *failure {
 	return &failure{code: exitError, message: "cannot reach the cluster", reason: "Unreachable", details: []string{err.Error()}, suggestions: []string{
 		"Check that the cluster responds: kubectl cluster-info",
 		"Check that the context is right: kubectl config current-context",
 	}}
 }
 
-// notServed reports a cluster without the job APIs, or with an older version.
-func notServed(detail string) *failure {
+// notServedFailure reports a cluster without the job APIs, or with an older version.
+func notServedFailure(detail string) *failure {
 	return &failure{code: exitError, message: "the cluster does not serve the API that this command needs", reason: "APINotServed", details: []string{detail},
 		page: "../admin-guide/operator.md", suggestions: []string{
 			"List the APIs that it serves: kubectl api-resources --api-group " + training.Group,
@@ -169,13 +169,13 @@ func notServed(detail string) *failure {
 
 // explainStatus explains an error response of the API server.
 func explainStatus(err error, status metav1.Status, calledAs string) *failure {
-	what := described(status.Details)
+	object := objectName(status.Details)
 	switch {
 	case apierrors.IsNotFound(err) && (status.Details == nil || status.Details.Name == "" || apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse)):
 		// The API is missing, not the object.
-		return notServed(status.Message)
+		return notServedFailure(status.Message)
 	case apierrors.IsNotFound(err):
-		return &failure{code: exitNotFound, message: what + " not found", reason: "NotFound", details: []string{status.Message},
+		return &failure{code: exitNotFound, message: object + " not found", reason: "NotFound", details: []string{status.Message},
 			suggestions: []string{"List the jobs of all namespaces: " + calledAs + " training list --all-namespaces"}}
 	case apierrors.IsForbidden(err) && quota.IsRefusal(status.Message):
 		return &failure{code: exitQuota, message: "the namespace's resource quota is exceeded", reason: "ResourceQuotaExceeded", details: []string{status.Message},
@@ -186,18 +186,18 @@ func explainStatus(err error, status metav1.Status, calledAs string) *failure {
 	case apierrors.IsUnauthorized(err):
 		return &failure{code: exitForbidden, message: "authentication failed", reason: "Unauthorized", details: []string{status.Message}, suggestions: []string{"Log in again; your token may have expired"}}
 	case apierrors.IsAlreadyExists(err):
-		return &failure{code: exitError, message: what + " already exists", reason: "AlreadyExists", details: []string{status.Message},
-			suggestions: []string{"Choose another name, or delete the job first: " + calledAs + " " + deletion(status.Details)}}
+		return &failure{code: exitError, message: object + " already exists", reason: "AlreadyExists", details: []string{status.Message},
+			suggestions: []string{"Choose another name, or delete the job first: " + calledAs + " " + deleteCommand(status.Details)}}
 	case apierrors.IsInvalid(err):
-		return invalid(what, status)
+		return invalidFailure(object, status)
 	default:
 		return &failure{code: exitError, message: strings.TrimSpace(status.Message), reason: string(status.Reason)}
 	}
 }
 
-// invalid reports an object that the API server refused, with one detail per fault.
-func invalid(what string, status metav1.Status) *failure {
-	refused := &failure{code: exitError, message: what + " was refused; nothing was created", reason: "Invalid", page: "jobs.md",
+// invalidFailure reports an object that the API server refused, with one detail per fault.
+func invalidFailure(object string, status metav1.Status) *failure {
+	refused := &failure{code: exitError, message: object + " was refused; nothing was created", reason: "Invalid", page: "jobs.md",
 		suggestions: []string{"Fix the fields listed under Details and retry"}}
 	quotas := 0
 	if status.Details != nil {
@@ -220,7 +220,7 @@ func invalid(what string, status metav1.Status) *failure {
 	return refused
 }
 
-func described(details *metav1.StatusDetails) string {
+func objectName(details *metav1.StatusDetails) string {
 	if details == nil {
 		return "the object"
 	}
@@ -233,7 +233,7 @@ func described(details *metav1.StatusDetails) string {
 	return strings.TrimSpace(fmt.Sprintf("%s %q", name, details.Name))
 }
 
-func deletion(details *metav1.StatusDetails) string {
+func deleteCommand(details *metav1.StatusDetails) string {
 	if details == nil {
 		return "training delete"
 	}

@@ -27,7 +27,7 @@ func TestSeveralErrors(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			err := (&environment{calledAs: "odh"}).allOf(test.errors, "deleted")
+			err := (&environment{calledAs: "odh"}).joinFailures(test.errors, "deleted")
 			if err == nil && test.want == exitOK {
 				return
 			}

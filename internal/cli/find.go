@@ -36,9 +36,9 @@ func (e *environment) find(ctx context.Context, reader client.Reader, namespace,
 		return kind.Get(ctx, reader, namespace, name)
 	}
 	for _, kind := range kinds {
-		found, err := kind.Get(ctx, reader, namespace, written)
+		j, err := kind.Get(ctx, reader, namespace, written)
 		if err == nil || !apierrors.IsNotFound(err) {
-			return found, err
+			return j, err
 		}
 	}
 	return nil, &failure{code: exitNotFound, message: fmt.Sprintf("no job %q in namespace %q", written, namespace), reason: "NotFound",

@@ -52,7 +52,7 @@ func (e *environment) watchRun(ctx context.Context, kind *kind, namespace, name 
 	screen.clear()
 	switch {
 	case last != nil && errors.Is(err, context.DeadlineExceeded):
-		return e.tookTooLong(last)
+		return e.timedOut(last)
 	case err != nil:
 		return err
 	}
@@ -74,10 +74,10 @@ type liveView struct {
 	mutex sync.Mutex
 	// steps of the timeline that were shown.
 	steps map[training.TimelineStep]bool
-	// status is the line that is updated in place; said is the last one printed where
+	// status is the line that is updated in place; printed is the last one printed where
 	// that is not possible.
-	status, said string
-	logging      bool
+	status, printed string
+	logging         bool
 	// restarts is the number of restarts that were shown.
 	restarts int32
 }
@@ -170,8 +170,8 @@ func (screen *liveView) draw() {
 		if !screen.logging {
 			fmt.Fprint(screen.to, screen.status)
 		}
-	case screen.status != screen.said:
-		screen.said = screen.status
+	case screen.status != screen.printed:
+		screen.printed = screen.status
 		fmt.Fprintln(screen.to, screen.status)
 	}
 }

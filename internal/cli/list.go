@@ -30,17 +30,17 @@ type lister struct {
 	print     *get.PrintFlags
 	namespace string
 
-	all       bool
-	selector  string
-	state     string
-	watch     bool
-	pageSize  int64
-	models    *models
-	client    client.WithWatch
-	matching  labels.Selector
-	wide      bool
-	humanly   bool
-	outputFor string
+	all           bool
+	selector      string
+	state         string
+	watch         bool
+	pageSize      int64
+	models        *models
+	client        client.WithWatch
+	matching      labels.Selector
+	wide          bool
+	humanReadable bool
+	outputFormat  string
 	// missing are the errors of named jobs that do not exist.
 	missing []error
 }
@@ -91,13 +91,13 @@ func (l *lister) complete(command *cobra.Command) (err error) {
 	if l.namespace, err = l.scope(l.all); err != nil {
 		return err
 	}
-	l.outputFor = *l.print.OutputFormat
-	l.wide = l.outputFor == "wide"
-	l.humanly = (l.wide || l.outputFor == "") && *l.print.TemplateFlags.TemplateArgument == ""
+	l.outputFormat = *l.print.OutputFormat
+	l.wide = l.outputFormat == "wide"
+	l.humanReadable = (l.wide || l.outputFormat == "") && *l.print.TemplateFlags.TemplateArgument == ""
 	if _, err := l.print.ToPrinter(); err != nil {
 		return usageFailure(command, err.Error())
 	}
-	if l.all && l.humanly {
+	if l.all && l.humanReadable {
 		if err := l.print.EnsureWithNamespace(); err != nil {
 			return err
 		}
@@ -118,16 +118,16 @@ func (l *lister) run(ctx context.Context) error {
 	switch {
 	case l.watch:
 		return l.showChanges(ctx, printer)
-	case l.humanly:
+	case l.humanReadable:
 		jobs, _, err := l.read(ctx)
 		if err != nil {
 			return err
 		}
 		if len(jobs) == 0 && len(l.names) > 0 {
-			return l.allOf(l.missing, "found")
+			return l.joinFailures(l.missing, "found")
 		}
 		if len(jobs) == 0 {
-			l.say("%s", l.nothing())
+			l.say("%s", l.noneFound())
 			return nil
 		}
 		if err := l.printTable(ctx, printer.PrintObj, jobs); err != nil {
@@ -138,11 +138,11 @@ func (l *lister) run(ctx context.Context) error {
 			return err
 		}
 	}
-	return l.allOf(l.missing, "found")
+	return l.joinFailures(l.missing, "found")
 }
 
-// lacks records a job that does not exist; the others are still shown.
-func (l *lister) lacks(err error) bool {
+// skipMissing records a job that does not exist; the others are still shown.
+func (l *lister) skipMissing(err error) bool {
 	if !apierrors.IsNotFound(err) || l.watch {
 		return false
 	}
@@ -150,7 +150,7 @@ func (l *lister) lacks(err error) bool {
 	return true
 }
 
-func (l *lister) nothing() string {
+func (l *lister) noneFound() string {
 	what := "jobs"
 	if len(l.kinds) == 1 {
 		what = string(l.kinds[0].Kind) + "s"
@@ -173,7 +173,7 @@ func (l *lister) read(ctx context.Context) (jobs []*view, versions map[*kind]str
 		}
 		for _, name := range l.names {
 			j, err := kind.Get(ctx, l.client, l.namespace, name)
-			if l.lacks(err) {
+			if l.skipMissing(err) {
 				continue
 			}
 			if err != nil {
@@ -185,7 +185,7 @@ func (l *lister) read(ctx context.Context) (jobs []*view, versions map[*kind]str
 			continue
 		}
 		versions[kind], err = l.pages(ctx, kind.NewList, func(object runtime.Object) error {
-			if j := jobview.Of(object.(client.Object)); l.wants(j) {
+			if j := jobview.Of(object.(client.Object)); l.matches(j) {
 				jobs = append(jobs, j)
 			}
 			return nil
@@ -239,28 +239,28 @@ func (l *lister) pages(ctx context.Context, newList func() client.ObjectList, se
 	return version, nil
 }
 
-func (l *lister) wants(j *view) bool {
+func (l *lister) matches(j *view) bool {
 	return (l.state == "" || strings.EqualFold(l.state, j.State())) &&
 		(len(l.names) == 0 || slices.Contains(l.names, j.GetName()))
 }
 
 // printObjects prints objects as the cluster returns them, unknown fields included.
 func (l *lister) printObjects(ctx context.Context, show func(runtime.Object, io.Writer) error) error {
-	found := &unstructured.UnstructuredList{}
-	found.SetAPIVersion("v1")
-	found.SetKind("List")
+	objects := &unstructured.UnstructuredList{}
+	objects.SetAPIVersion("v1")
+	objects.SetKind("List")
 	for _, kind := range l.kinds {
 		for _, name := range l.names {
 			object := &unstructured.Unstructured{}
 			object.SetGroupVersionKind(kind.GVK)
 			err := l.client.Get(ctx, client.ObjectKey{Namespace: l.namespace, Name: name}, object)
-			if l.lacks(err) {
+			if l.skipMissing(err) {
 				continue
 			}
 			if err != nil {
 				return err
 			}
-			found.Items = append(found.Items, *object)
+			objects.Items = append(objects.Items, *object)
 		}
 		if len(l.names) > 0 {
 			continue
@@ -271,33 +271,33 @@ func (l *lister) printObjects(ctx context.Context, show func(runtime.Object, io.
 			return list
 		}
 		if _, err := l.pages(ctx, newList, func(object runtime.Object) error {
-			return l.take(found, kind, object.(*unstructured.Unstructured))
+			return l.addMatching(objects, kind, object.(*unstructured.Unstructured))
 		}); err != nil {
 			return err
 		}
 	}
-	if len(l.missing) > 0 && len(found.Items) == 0 {
+	if len(l.missing) > 0 && len(objects.Items) == 0 {
 		return nil
 	}
 	if len(l.names) == 1 {
-		return show(&found.Items[0], l.Out)
+		return show(&objects.Items[0], l.Out)
 	}
-	return show(found, l.Out)
+	return show(objects, l.Out)
 }
 
-// take adds an object to the list if it has the wanted status.
-func (l *lister) take(found *unstructured.UnstructuredList, kind *kind, object *unstructured.Unstructured) error {
+// addMatching adds an object to the list if it has the wanted status.
+func (l *lister) addMatching(objects *unstructured.UnstructuredList, kind *kind, object *unstructured.Unstructured) error {
 	if l.state != "" {
 		typed := kind.NewObject()
 		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, typed); err != nil {
 			return err
 		}
-		if !l.wants(jobview.Of(typed)) {
+		if !l.matches(jobview.Of(typed)) {
 			return nil
 		}
 	}
 	object.SetGroupVersionKind(kind.GVK)
-	found.Items = append(found.Items, *object)
+	objects.Items = append(objects.Items, *object)
 	return nil
 }
 
@@ -323,7 +323,7 @@ func (l *lister) table(ctx context.Context, jobs []*view, now time.Time) *metav1
 		if both {
 			cells = append(cells, string(j.Kind.Kind))
 		}
-		cells = append(cells, j.State(), j.Workers(), lasted(j, now), age(now, j.GetCreationTimestamp().Time))
+		cells = append(cells, j.State(), j.Workers(), runTime(j, now), age(now, j.GetCreationTimestamp().Time))
 		if l.wide {
 			cells = append(cells, l.models.details(ctx, j)...)
 		}
@@ -332,8 +332,8 @@ func (l *lister) table(ctx context.Context, jobs []*view, now time.Time) *metav1
 	return table
 }
 
-// lasted returns the run time of a job as a cell.
-func lasted(j *view, now time.Time) string {
+// runTime returns the run time of a job as a cell.
+func runTime(j *view, now time.Time) string {
 	ran, known := j.Ran(now)
 	if !known {
 		return "-"

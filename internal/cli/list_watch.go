@@ -19,7 +19,7 @@ func (l *lister) showChanges(ctx context.Context, printer printers.ResourcePrint
 	if err != nil {
 		return err
 	}
-	screen := &changing{lister: l, printer: printer, out: printers.GetNewTabWriter(l.Out)}
+	screen := &growingTable{lister: l, printer: printer, out: printers.GetNewTabWriter(l.Out)}
 	if err := screen.show(ctx, jobs...); err != nil {
 		return err
 	}
@@ -36,12 +36,12 @@ func (l *lister) showChanges(ctx context.Context, printer printers.ResourcePrint
 
 // watchKind shows the changes of one kind. When the resource version has expired, it
 // shows every job again.
-func (l *lister) watchKind(ctx context.Context, kind *kind, version string, screen *changing) error {
+func (l *lister) watchKind(ctx context.Context, kind *kind, version string, screen *growingTable) error {
 	for {
 		source := &watcher{WithWatch: l.client, list: kind.NewList(), options: client.ListOptions{Namespace: l.namespace, LabelSelector: l.matching}}
 		err := source.changes(ctx, version, func(_ watch.EventType, object client.Object) (bool, error) {
 			j := jobview.Of(object)
-			if !l.wants(j) {
+			if !l.matches(j) {
 				return false, nil
 			}
 			return false, screen.show(ctx, j)
@@ -60,8 +60,8 @@ func (l *lister) watchKind(ctx context.Context, kind *kind, version string, scre
 	}
 }
 
-// changing is a growing table with columns of constant width.
-type changing struct {
+// growingTable is a growing table with columns of constant width.
+type growingTable struct {
 	*lister
 	mutex   sync.Mutex
 	printer printers.ResourcePrinter
@@ -71,13 +71,13 @@ type changing struct {
 	}
 }
 
-func (c *changing) show(ctx context.Context, jobs ...*view) error {
+func (c *growingTable) show(ctx context.Context, jobs ...*view) error {
 	if len(jobs) == 0 {
 		return nil
 	}
 	c.mutex.Lock()
 	defer c.mutex.Unlock()
-	if c.humanly {
+	if c.humanReadable {
 		if err := c.printer.PrintObj(c.table(ctx, jobs, c.clock.Now()), c.out); err != nil {
 			return err
 		}

@@ -86,7 +86,7 @@ func (r *logReader) selection(command *cobra.Command) (joblog.Selection, error) 
 	selection := joblog.Selection{Roles: []string{training.RoleLauncher}, Container: r.container}
 	ranked := command.Flags().Changed("rank")
 	wrong := func(message string) (joblog.Selection, error) { return selection, usageFailure(command, message) }
-	if several(r.launcher, r.all, r.worker != "") {
+	if moreThanOne(r.launcher, r.all, r.worker != "") {
 		return wrong("--launcher, --worker and --all are mutually exclusive")
 	}
 	switch {
@@ -120,8 +120,8 @@ func (r *logReader) selection(command *cobra.Command) (joblog.Selection, error) 
 	return selection, nil
 }
 
-// several reports whether more than one fact is true.
-func several(facts ...bool) bool {
+// moreThanOne reports whether more than one fact is true.
+func moreThanOne(facts ...bool) bool {
 	return len(slices.DeleteFunc(facts, func(fact bool) bool { return !fact })) > 1
 }
 
@@ -175,7 +175,7 @@ func (r *logReader) print(ctx context.Context, api client.WithWatch, j *view, so
 		defer stop()
 		ended := make(chan struct{})
 		options.Ended = ended
-		waiting := &waitingWords{environment: r.environment, show: show}
+		waiting := &waitNotice{environment: r.environment, show: show}
 		go func() {
 			defer close(ended)
 			watched <- r.watchJob(ctx, api, j, waiting.see)
@@ -212,18 +212,18 @@ func (r *logReader) watchJob(ctx context.Context, api client.WithWatch, j *view,
 	}
 }
 
-// waitingWords prints what a job waits for, until its first line is printed.
-type waitingWords struct {
+// waitNotice prints what a job waits for, until its first line is printed.
+type waitNotice struct {
 	*environment
-	show *logPrinter
-	said string
+	show    *logPrinter
+	printed string
 }
 
-func (w *waitingWords) see(j *view) (bool, error) {
+func (w *waitNotice) see(j *view) (bool, error) {
 	text := j.Explanation()
-	if !j.Finished() && j.Phase != training.PhaseRunning && text != w.said && !w.show.begun.Load() {
+	if !j.Finished() && j.Phase != training.PhaseRunning && text != w.printed && !w.show.started.Load() {
 		w.say("Waiting for %s: %s", j.Named(), text)
-		w.said = text
+		w.printed = text
 	}
 	return j.Finished(), nil
 }

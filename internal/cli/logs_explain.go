@@ -15,27 +15,27 @@ import (
 
 // explainLogs explains why there are no logs.
 func (r *logReader) explainLogs(ctx context.Context, api client.Reader, j *view, selection joblog.Selection, err error) error {
-	var none *joblog.NoPodsError
-	var waiting *joblog.NotStartedError
-	var container *joblog.UnknownContainerError
-	var before *joblog.NoPreviousError
+	var noPods *joblog.NoPodsError
+	var notStarted *joblog.NotStartedError
+	var unknownContainer *joblog.UnknownContainerError
+	var noPrevious *joblog.NoPreviousError
 	var untagged *joblog.UntaggedError
 	switch {
 	case r.follow && errors.Is(err, context.Canceled):
 		return exit(exitInterrupted)
-	case errors.As(err, &none):
+	case errors.As(err, &noPods):
 		if now, err := r.kind.Get(ctx, api, j.GetNamespace(), j.GetName()); err == nil {
 			j = now
 		}
 		return r.noPods(j, selection, cleanPodPolicy(ctx, api, j))
-	case errors.As(err, &waiting):
-		return &failure{code: exitNotFound, message: j.Named() + " has no logs yet", reason: "NotStarted", details: waiting.Reasons,
-			suggestions: []string{"Wait for its logs: " + r.again(j, "logs") + " --follow", "See why it is waiting: " + r.again(j, "diagnose")}}
-	case errors.As(err, &container):
-		return &failure{code: exitNotFound, message: err.Error(), reason: "NotFound", details: []string{fmt.Sprintf("The containers are %s", strings.Join(container.Known, ", "))}}
-	case errors.As(err, &before):
+	case errors.As(err, &notStarted):
+		return &failure{code: exitNotFound, message: j.Named() + " has no logs yet", reason: "NotStarted", details: notStarted.Reasons,
+			suggestions: []string{"Wait for its logs: " + r.commandFor(j, "logs") + " --follow", "See why it is waiting: " + r.commandFor(j, "diagnose")}}
+	case errors.As(err, &unknownContainer):
+		return &failure{code: exitNotFound, message: err.Error(), reason: "NotFound", details: []string{fmt.Sprintf("The containers are %s", strings.Join(unknownContainer.Known, ", "))}}
+	case errors.As(err, &noPrevious):
 		return &failure{code: exitNotFound, message: fmt.Sprintf("%s has no previous run", j.Named()), reason: "NotFound",
-			suggestions: []string{"See the current logs: " + r.again(j, "logs")}}
+			suggestions: []string{"See the current logs: " + r.commandFor(j, "logs")}}
 	case errors.As(err, &untagged):
 		return r.untagged(j, untagged)
 	default:
@@ -43,7 +43,7 @@ func (r *logReader) explainLogs(ctx context.Context, api client.Reader, j *view,
 	}
 }
 
-func (r *logReader) again(j *view, verb string) string {
+func (r *logReader) commandFor(j *view, verb string) string {
 	return fmt.Sprintf("%s %s %s %s -n %s", r.calledAs, j.Kind.Command, verb, j.GetName(), j.GetNamespace())
 }
 
@@ -56,7 +56,7 @@ func (r *logReader) untagged(j *view, err *joblog.UntaggedError) *failure {
 	}
 	f.suggestions = []string{
 		"Create the job with --tag-output, or with the annotation " + training.AnnotationTagOutput + `: "true"; a running job cannot be changed`,
-		"See the lines of all ranks: " + r.again(j, "logs"),
+		"See the lines of all ranks: " + r.commandFor(j, "logs"),
 	}
 	return f
 }
@@ -64,7 +64,7 @@ func (r *logReader) untagged(j *view, err *joblog.UntaggedError) *failure {
 // noPods explains why there are no pods.
 func (r *logReader) noPods(j *view, selection joblog.Selection, policy training.CleanPodPolicy) *failure {
 	f := &failure{code: exitNotFound, page: "cli.md"}
-	describe := "See the status of the job: " + r.again(j, "describe")
+	describe := "See the status of the job: " + r.commandFor(j, "describe")
 	switch {
 	case selection.Worker != nil && !hasWorker(j, *selection.Worker):
 		f.message, f.reason = fmt.Sprintf("%s has no worker %d", j.Named(), *selection.Worker), "NotFound"
@@ -73,12 +73,12 @@ func (r *logReader) noPods(j *view, selection joblog.Selection, policy training.
 		f.message, f.reason = j.Named()+" has no initializer", "NotFound"
 	case j.Finished():
 		f.message, f.reason = fmt.Sprintf("the pods of %s were deleted, and their logs with them", j.Named()), "PodsGone"
-		f.details = []string{whyGone(policy)}
-		f.suggestions = append([]string{describe}, howToKeep(policy)...)
+		f.details = []string{whyDeleted(policy)}
+		f.suggestions = append([]string{describe}, keepAdvice(policy)...)
 	default:
 		f.message, f.reason = j.Named()+" has no pods yet", "NoPods"
 		f.details = []string{j.Explanation()}
-		f.suggestions = []string{"Wait for them: " + r.again(j, "logs") + " --follow", describe}
+		f.suggestions = []string{"Wait for them: " + r.commandFor(j, "logs") + " --follow", describe}
 	}
 	return f
 }
@@ -93,8 +93,8 @@ func hasInitializer(j *view) bool {
 	return isTrainJob && trainJob.Spec.Initializer != nil
 }
 
-// howToKeep suggests the cleanPodPolicy that keeps the pods of a later job.
-func howToKeep(policy training.CleanPodPolicy) []string {
+// keepAdvice suggests the cleanPodPolicy that keeps the pods of a later job.
+func keepAdvice(policy training.CleanPodPolicy) []string {
 	switch policy {
 	case training.CleanPodPolicyAll:
 		return []string{"Keep finished pods, such as the launcher, next time: cleanPodPolicy: Running"}
@@ -105,8 +105,8 @@ func howToKeep(policy training.CleanPodPolicy) []string {
 	}
 }
 
-// whyGone explains why a finished job has no pods.
-func whyGone(policy training.CleanPodPolicy) string {
+// whyDeleted explains why a finished job has no pods.
+func whyDeleted(policy training.CleanPodPolicy) string {
 	switch policy {
 	case training.CleanPodPolicyAll:
 		return "cleanPodPolicy is All: all pods are deleted when the job has finished"

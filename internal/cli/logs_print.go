@@ -25,10 +25,10 @@ type logPrinter struct {
 	prefix     bool
 	// width of the widest prefix so far.
 	width int
-	// unended is the pod whose last line has no end yet.
-	unended string
-	// begun is set once a line was printed.
-	begun atomic.Bool
+	// openLine is the pod whose last line has no end yet.
+	openLine string
+	// started is set once a line was printed.
+	started atomic.Bool
 }
 
 func newLogPrinter(out io.Writer, terminal terminal, timestamps, prefix bool) *logPrinter {
@@ -37,18 +37,18 @@ func newLogPrinter(out io.Writer, terminal terminal, timestamps, prefix bool) *l
 
 // print writes a line and, if atOnce is set, flushes it.
 func (p *logPrinter) print(line joblog.Line, atOnce bool) error {
-	p.begun.Store(true)
+	p.started.Store(true)
 	from := line.Pod + "/" + line.Container
-	if p.unended != from {
-		if p.unended != "" {
+	if p.openLine != from {
+		if p.openLine != "" {
 			p.out.WriteByte('\n')
 		}
 		p.writeBeginning(line)
 	}
-	p.unended = from
+	p.openLine = from
 	_, err := p.out.WriteString(line.Text)
 	if !line.Continues {
-		p.unended = ""
+		p.openLine = ""
 		err = p.out.WriteByte('\n')
 	}
 	if atOnce {
@@ -93,9 +93,9 @@ func prefixColour(line joblog.Line) colour {
 }
 
 func (p *logPrinter) flush() {
-	if p.unended != "" {
+	if p.openLine != "" {
 		p.out.WriteByte('\n')
-		p.unended = ""
+		p.openLine = ""
 	}
 	p.out.Flush()
 }

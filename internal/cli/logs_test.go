@@ -144,18 +144,18 @@ func TestNoLogs(t *testing.T) {
 	tagged := func(trainJob *v2alpha1.TrainJob) {
 		trainJob.Annotations = map[string]string{training.AnnotationTagOutput: "true"}
 	}
-	none := &joblog.NoPodsError{}
+	noPods := &joblog.NoPodsError{}
 	files := map[string]bool{}
 	for name, test := range map[string]struct {
 		seen      *view
 		selection joblog.Selection
 		err       error
 	}{
-		"all deleted":       {cleaned(training.CleanPodPolicyAll), launcher, none},
-		"running deleted":   {cleaned(training.CleanPodPolicyRunning), launcher, none},
-		"none deleted":      {cleaned(training.CleanPodPolicyNone), launcher, none},
-		"queued":            {jobview.Of(trainJobNamed("later", queued)), launcher, none},
-		"waiting":           {jobview.Of(trainJobNamed("bert", waiting)), launcher, none},
+		"all deleted":       {cleaned(training.CleanPodPolicyAll), launcher, noPods},
+		"running deleted":   {cleaned(training.CleanPodPolicyRunning), launcher, noPods},
+		"none deleted":      {cleaned(training.CleanPodPolicyNone), launcher, noPods},
+		"queued":            {jobview.Of(trainJobNamed("later", queued)), launcher, noPods},
+		"waiting":           {jobview.Of(trainJobNamed("bert", waiting)), launcher, noPods},
 		"no such worker":    {jobview.Of(trainJobNamed("digits", running)), worker, &joblog.NoPodsError{Others: 4}},
 		"no initializer":    {jobview.Of(trainJobNamed("digits", running)), joblog.Selection{Roles: []string{training.RoleInitializer}}, &joblog.NoPodsError{Others: 4}},
 		"not started":       {jobview.Of(trainJobNamed("bert", waiting)), launcher, &joblog.NotStartedError{Reasons: []string{"the launcher (pod bert-launcher) has no log yet: ImagePullBackOff: no such image"}}},

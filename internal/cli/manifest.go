@@ -54,14 +54,14 @@ func readAtMost(from io.Reader, name string) ([]byte, error) {
 }
 
 // readDocuments reads the objects of a file, and returns its name for messages.
-func (e *environment) readDocuments(file string) (found [][]byte, name string, err error) {
+func (e *environment) readDocuments(file string) (docs [][]byte, name string, err error) {
 	content, err := e.readFile(file)
 	if err != nil {
 		return nil, "", err
 	}
 	name = fileName(file)
-	found, err = documents(content, name)
-	return found, name, err
+	docs, err = documents(content, name)
+	return docs, name, err
 }
 
 // fileName returns the name of a file for messages.
@@ -74,12 +74,12 @@ func fileName(file string) string {
 
 // documents returns the objects of a file as JSON. Invalid YAML and duplicate keys are
 // errors.
-func documents(content []byte, name string) (found [][]byte, err error) {
+func documents(content []byte, name string) (docs [][]byte, err error) {
 	reader := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(content)))
 	for {
 		document, err := reader.Read()
 		if errors.Is(err, io.EOF) {
-			return found, nil
+			return docs, nil
 		}
 		if err != nil {
 			return nil, inputFailure(name+" is not YAML", err.Error())
@@ -89,7 +89,7 @@ func documents(content []byte, name string) (found [][]byte, err error) {
 			return nil, inputFailure(name+" is not YAML", strings.TrimPrefix(err.Error(), "yaml: "))
 		}
 		if string(asJSON) != "null" {
-			found = append(found, asJSON)
+			docs = append(docs, asJSON)
 		}
 	}
 }
@@ -106,15 +106,15 @@ func (e *environment) manifest(file string, kind *kind) (*unstructured.Unstructu
 
 // oneDocument returns the only object of a file.
 func (e *environment) oneDocument(file string) (document []byte, name string, err error) {
-	found, name, err := e.readDocuments(file)
+	docs, name, err := e.readDocuments(file)
 	if err != nil {
 		return nil, name, err
 	}
-	if len(found) == 1 {
-		return found[0], name, nil
+	if len(docs) == 1 {
+		return docs[0], name, nil
 	}
-	f := inputFailure(fmt.Sprintf("%s contains %d documents instead of one job", name, len(found)))
-	if len(found) > 1 {
+	f := inputFailure(fmt.Sprintf("%s contains %d documents instead of one job", name, len(docs)))
+	if len(docs) > 1 {
 		f.suggestions = []string{"Pass one job at a time, or create all of them: kubectl create -f " + file}
 	}
 	return nil, name, f
@@ -145,17 +145,17 @@ func decodeJob(document []byte, name string, kind *kind) (*unstructured.Unstruct
 }
 
 func checkKind(object *unstructured.Unstructured, name string, kind *kind) error {
-	is := object.GroupVersionKind()
-	if is == kind.GVK {
+	gvk := object.GroupVersionKind()
+	if gvk == kind.GVK {
 		return nil
 	}
-	f := inputFailure(fmt.Sprintf("%s contains %s of %s; expected %s of %s", name, orDash(is.Kind), orDash(object.GetAPIVersion()), kind.Kind, kind.GVK.GroupVersion()))
+	f := inputFailure(fmt.Sprintf("%s contains %s of %s; expected %s of %s", name, orDash(gvk.Kind), orDash(object.GetAPIVersion()), kind.Kind, kind.GVK.GroupVersion()))
 	for _, other := range kinds {
-		if is == other.GVK {
+		if gvk == other.GVK {
 			f.suggestions = []string{fmt.Sprintf("Use odh %s create", other.Command)}
 		}
 	}
-	if is.Group == training.Group && is.Kind == mpiJobs.GVK.Kind && is.Version != mpiJobs.GVK.Version {
+	if gvk.Group == training.Group && gvk.Kind == mpiJobs.GVK.Kind && gvk.Version != mpiJobs.GVK.Version {
 		f.suggestions = []string{"See how to migrate it: odh migrate " + name}
 	}
 	return f

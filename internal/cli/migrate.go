@@ -47,11 +47,11 @@ field was mapped to, and why. Objects that are not MPIJobs are passed through un
 			}
 			return m.run(command.Context(), arguments)
 		},
-		ValidArgsFunction: func(command *cobra.Command, names []string, begun string) ([]string, cobra.ShellCompDirective) {
+		ValidArgsFunction: func(command *cobra.Command, names []string, prefix string) ([]string, cobra.ShellCompDirective) {
 			if !m.fromCluster {
 				return nil, cobra.ShellCompDirectiveDefault
 			}
-			return env.completeNames(mpiJobs, many)(command, names, begun)
+			return env.completeNames(mpiJobs, many)(command, names, prefix)
 		},
 	}
 	flags := command.Flags()
@@ -107,7 +107,7 @@ func (m *migrator) run(ctx context.Context, arguments []string) error {
 	if err != nil {
 		return err
 	}
-	made, report, err := convertAll(objects, options)
+	outputs, report, err := convertAll(objects, options)
 	if err != nil {
 		return err
 	}
@@ -118,7 +118,7 @@ func (m *migrator) run(ctx context.Context, arguments []string) error {
 	if err := m.writeReport(text); err != nil {
 		return err
 	}
-	if err := m.printObjects(made); err != nil {
+	if err := m.printObjects(outputs); err != nil {
 		return err
 	}
 	if m.reportFile == "" {
@@ -126,7 +126,7 @@ func (m *migrator) run(ctx context.Context, arguments []string) error {
 			return err
 		}
 	}
-	if m.check && report.needsPerson() {
+	if m.check && report.needsReview() {
 		return exit(exitError)
 	}
 	return nil
@@ -139,19 +139,19 @@ type migrations struct {
 	PassedOn []string `json:"passedOn,omitempty"`
 }
 
-func (m *migrations) needsPerson() bool {
+func (m *migrations) needsReview() bool {
 	return slices.ContainsFunc(m.Jobs, (*migrate.Report).NeedsPerson)
 }
 
 // convertAll converts every MPIJob and passes other objects through, in the same order.
-func convertAll(objects []migrate.Object, options migrate.Options) (made []map[string]any, report *migrations, err error) {
+func convertAll(objects []migrate.Object, options migrate.Options) (outputs []map[string]any, report *migrations, err error) {
 	report = &migrations{}
 	if options.Existing == nil {
 		options.Existing = &migrate.Existing{}
 	}
 	for _, object := range objects {
 		if !object.IsMPIJob() {
-			made, report.PassedOn = append(made, object), append(report.PassedOn, object.Named())
+			outputs, report.PassedOn = append(outputs, object), append(report.PassedOn, object.Named())
 			continue
 		}
 		result, err := migrate.Convert(object, options)
@@ -163,12 +163,12 @@ func convertAll(objects []migrate.Object, options migrate.Options) (made []map[s
 		if err != nil {
 			return nil, nil, err
 		}
-		made, report.Jobs = append(made, converted...), append(report.Jobs, result.Report)
+		outputs, report.Jobs = append(outputs, converted...), append(report.Jobs, result.Report)
 		if result.Runtime != nil {
 			options.Existing.Add(result.Runtime)
 		}
 	}
-	return made, report, nil
+	return outputs, report, nil
 }
 
 // printObjects prints YAML documents or a JSON list, as kubectl accepts them.

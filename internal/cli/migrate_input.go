@@ -19,11 +19,11 @@ import (
 
 // fileObjects returns the objects of a file, at least one of them an MPIJob.
 func (e *environment) fileObjects(file string) ([]migrate.Object, error) {
-	found, name, err := e.readDocuments(file)
+	docs, name, err := e.readDocuments(file)
 	if err != nil {
 		return nil, err
 	}
-	objects, err := migrate.Read(found)
+	objects, err := migrate.Read(docs)
 	var tooOld *migrate.TooOldError
 	switch {
 	case errors.As(err, &tooOld):
@@ -61,7 +61,7 @@ func (e *environment) clusterJobs(ctx context.Context, all bool, names []string,
 		jobs = append(jobs, object.Object)
 	}
 	if len(names) == 0 {
-		if jobs, err = e.allMPIJobs(ctx, reader, namespace); err != nil {
+		if jobs, err = e.listMPIJobs(ctx, reader, namespace); err != nil {
 			return nil, err
 		}
 	}
@@ -69,7 +69,7 @@ func (e *environment) clusterJobs(ctx context.Context, all bool, names []string,
 	return jobs, runtimesOfCluster(ctx, reader, namespace, options)
 }
 
-func (e *environment) allMPIJobs(ctx context.Context, reader client.WithWatch, namespace string) (jobs []migrate.Object, err error) {
+func (e *environment) listMPIJobs(ctx context.Context, reader client.WithWatch, namespace string) (jobs []migrate.Object, err error) {
 	l := &lister{environment: e, client: reader, namespace: namespace, matching: labels.Everything(), pageSize: 500}
 	newList := func() client.ObjectList {
 		list := &unstructured.UnstructuredList{}
@@ -91,17 +91,17 @@ func runtimesOfCluster(ctx context.Context, reader client.Reader, namespace stri
 	unreadable := func(err error) bool {
 		return apierrors.IsForbidden(err) || apierrors.IsNotFound(err) || meta.IsNoMatchError(err)
 	}
-	var everywhere v2alpha1.ClusterTrainingRuntimeList
-	if err := reader.List(ctx, &everywhere); err != nil && !unreadable(err) {
+	var clusterRuntimes v2alpha1.ClusterTrainingRuntimeList
+	if err := reader.List(ctx, &clusterRuntimes); err != nil && !unreadable(err) {
 		return err
 	}
-	var here v2alpha1.TrainingRuntimeList
-	if err := reader.List(ctx, &here, client.InNamespace(namespace)); err != nil && !unreadable(err) {
+	var namespaceRuntimes v2alpha1.TrainingRuntimeList
+	if err := reader.List(ctx, &namespaceRuntimes, client.InNamespace(namespace)); err != nil && !unreadable(err) {
 		return err
 	}
-	options.Runtimes, options.Existing = everywhere.Items, &migrate.Existing{}
-	for i := range here.Items {
-		options.Existing.Add(&here.Items[i])
+	options.Runtimes, options.Existing = clusterRuntimes.Items, &migrate.Existing{}
+	for i := range namespaceRuntimes.Items {
+		options.Existing.Add(&namespaceRuntimes.Items[i])
 	}
 	return nil
 }

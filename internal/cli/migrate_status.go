@@ -24,8 +24,8 @@ const (
 	needNothing migrationNeed = "ready"
 	// needRuntime: a TrainingRuntime is generated too.
 	needRuntime migrationNeed = "runtime"
-	// needPerson: some fields need review.
-	needPerson migrationNeed = "person"
+	// needReview: some fields need review.
+	needReview migrationNeed = "person"
 )
 
 // migrationNeeds are the needs as the table shows them.
@@ -33,7 +33,7 @@ var migrationNeeds = map[migrationNeed]struct {
 	words  string
 	colour colour
 }{
-	needNothing: {"ready", green}, needRuntime: {"new runtime", cyan}, needPerson: {"review", yellow},
+	needNothing: {"ready", green}, needRuntime: {"new runtime", cyan}, needReview: {"review", yellow},
 }
 
 // migrationStatus is what `odh migrate status` prints for one MPIJob.
@@ -106,14 +106,14 @@ func (e *environment) migrationStatuses(ctx context.Context, all bool, options m
 }
 
 func migrationStatusOf(object migrate.Object, options migrate.Options) migrationStatus {
-	var read v2beta1.MPIJob
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object, &read); err != nil {
-		return migrationStatus{Name: object.Named(), State: "-", Needs: needPerson, Reasons: []migrationStatusReason{{Why: err.Error()}}}
+	var mpiJob v2beta1.MPIJob
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object, &mpiJob); err != nil {
+		return migrationStatus{Name: object.Named(), State: "-", Needs: needReview, Reasons: []migrationStatusReason{{Why: err.Error()}}}
 	}
-	status := migrationStatus{Namespace: read.Namespace, Name: read.Name, State: jobview.Of(&read).State(), Needs: needNothing}
+	status := migrationStatus{Namespace: mpiJob.Namespace, Name: mpiJob.Name, State: jobview.Of(&mpiJob).State(), Needs: needNothing}
 	result, err := migrate.Convert(object, options)
 	if err != nil {
-		status.Needs, status.Reasons = needPerson, []migrationStatusReason{{Why: err.Error()}}
+		status.Needs, status.Reasons = needReview, []migrationStatusReason{{Why: err.Error()}}
 		return status
 	}
 	status.Runtime = result.Report.Runtime
@@ -122,7 +122,7 @@ func migrationStatusOf(object migrate.Object, options migrate.Options) migration
 		status.Needs = needRuntime
 	}
 	if result.Report.NeedsPerson() {
-		status.Needs, why = needPerson, migrate.Look
+		status.Needs, why = needReview, migrate.Look
 	}
 	if status.Needs == needNothing {
 		return status
@@ -181,7 +181,7 @@ func (t terminal) writeReasons(text *strings.Builder, job migrationStatus, expla
 			}
 			paths = append(paths, path)
 		}
-		if job.Needs == needPerson {
+		if job.Needs == needReview {
 			for _, line := range t.wrap(strings.Join(paths, ", "), len(indent)) {
 				fmt.Fprintf(text, "%s%s\n", indent, line)
 			}
@@ -216,5 +216,5 @@ func migrationSummary(jobs []migrationStatus) string {
 	for _, job := range jobs {
 		count[job.Needs]++
 	}
-	return fmt.Sprintf("MPIJobs: %d. Ready: %d, new runtime: %d, review: %d.", len(jobs), count[needNothing], count[needRuntime], count[needPerson])
+	return fmt.Sprintf("MPIJobs: %d. Ready: %d, new runtime: %d, review: %d.", len(jobs), count[needNothing], count[needRuntime], count[needReview])
 }

@@ -45,14 +45,14 @@ spec:
 
 func mpiJobOf(t *testing.T, text string) *v2beta1.MPIJob {
 	t.Helper()
-	var read v2beta1.MPIJob
-	if err := yaml.Unmarshal([]byte(text), &read); err != nil {
+	var mpiJob v2beta1.MPIJob
+	if err := yaml.Unmarshal([]byte(text), &mpiJob); err != nil {
 		t.Fatal(err)
 	}
-	if read.Namespace == "" {
-		read.Namespace = "default"
+	if mpiJob.Namespace == "" {
+		mpiJob.Namespace = "default"
 	}
-	return &read
+	return &mpiJob
 }
 
 func fileText(t *testing.T, file string) string {

@@ -15,17 +15,17 @@ import (
 // even if it does not exist.
 type models struct {
 	client.Reader
-	runtimes map[string]remembered
+	runtimes map[string]cachedRuntime
 }
 
-// remembered is a cached response of the cluster.
-type remembered struct {
+// cachedRuntime is a cached response of the cluster.
+type cachedRuntime struct {
 	object client.Object
 	err    error
 }
 
 func newModels(reader client.Reader) *models {
-	return &models{Reader: reader, runtimes: map[string]remembered{}}
+	return &models{Reader: reader, runtimes: map[string]cachedRuntime{}}
 }
 
 // Get caches runtimes.
@@ -38,11 +38,11 @@ func (m *models) Get(ctx context.Context, key client.ObjectKey, object client.Ob
 		m.runtimes[question] = known
 		return known.err
 	}
-	switch into := object.(type) {
+	switch target := object.(type) {
 	case *v2alpha1.ClusterTrainingRuntime:
-		known.object.(*v2alpha1.ClusterTrainingRuntime).DeepCopyInto(into)
+		known.object.(*v2alpha1.ClusterTrainingRuntime).DeepCopyInto(target)
 	case *v2alpha1.TrainingRuntime:
-		known.object.(*v2alpha1.TrainingRuntime).DeepCopyInto(into)
+		known.object.(*v2alpha1.TrainingRuntime).DeepCopyInto(target)
 	}
 	return known.err
 }
@@ -54,7 +54,7 @@ func (m *models) details(ctx context.Context, j *view) []any {
 		runtime, image = trainJob.Spec.RuntimeRef.Name, orDash(trainJob.Spec.Trainer.Image)
 	}
 	if model, err := j.Model(ctx, m); err == nil {
-		mpi, gpus = string(model.MPI), job.GPUs(askedBy(model)).String()
+		mpi, gpus = string(model.MPI), job.GPUs(requestsOf(model)).String()
 		if containers := model.Worker.Template.Spec.Containers; len(containers) > 0 {
 			image = orDash(containers[0].Image)
 		}

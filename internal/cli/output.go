@@ -31,7 +31,7 @@ type output struct {
 func (o *output) Write(text []byte) (int, error) {
 	o.mutex.Lock()
 	defer o.mutex.Unlock()
-	safe, rest := harmless(nil, append(o.rest, text...))
+	safe, rest := escapeControl(nil, append(o.rest, text...))
 	o.rest = bytes.Clone(rest)
 	if err := o.pass(safe); err != nil {
 		return 0, err
@@ -125,22 +125,22 @@ func asUnstructured(object client.Object, kind *kind) (*unstructured.Unstructure
 	if err != nil {
 		return nil, err
 	}
-	withoutEmpty(content)
-	made := &unstructured.Unstructured{Object: content}
-	made.SetGroupVersionKind(kind.GVK)
-	made.SetManagedFields(nil)
-	return made, nil
+	removeEmpty(content)
+	result := &unstructured.Unstructured{Object: content}
+	result.SetGroupVersionKind(kind.GVK)
+	result.SetManagedFields(nil)
+	return result, nil
 }
 
-// withoutEmpty removes empty maps, such as the status of a job that is not created
+// removeEmpty removes empty maps, such as the status of a job that is not created
 // yet.
-func withoutEmpty(content map[string]any) {
+func removeEmpty(content map[string]any) {
 	for name, value := range content {
 		below, isMap := value.(map[string]any)
 		if !isMap {
 			continue
 		}
-		withoutEmpty(below)
+		removeEmpty(below)
 		// Only these: an empty emptyDir, for example, has a meaning.
 		if len(below) == 0 && slices.Contains([]string{"metadata", "status", "resources", "runPolicy"}, name) {
 			delete(content, name)

@@ -31,7 +31,7 @@ is exceeded, and 1 otherwise.`,
   odh preflight -f - -o json < job.yaml`,
 		Args: cobra.NoArgs,
 		RunE: func(command *cobra.Command, _ []string) error {
-			if err := isDocument(command, output); err != nil {
+			if err := checkDocumentOutput(command, output); err != nil {
 				return err
 			}
 			object, err := env.jobToCheck(file)
@@ -65,16 +65,16 @@ func (e *environment) jobToCheck(file string) (client.Object, error) {
 		return nil, err
 	}
 	kind := kindOf(document)
-	read, err := decodeJob(document, name, kind)
+	manifest, err := decodeJob(document, name, kind)
 	if err != nil {
 		return nil, err
 	}
 	// As create does.
-	if err := (&creator{environment: e}).place(read); err != nil {
+	if err := (&creator{environment: e}).setNamespace(manifest); err != nil {
 		return nil, err
 	}
 	object := kind.NewObject()
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(read.Object, object); err != nil {
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(manifest.Object, object); err != nil {
 		return nil, inputFailure(fmt.Sprintf("%s is not a valid %s", name, kind.Kind), err.Error())
 	}
 	if object.GetName() == "" && object.GetGenerateName() != "" {
@@ -109,15 +109,15 @@ func (e *environment) preflight(command *cobra.Command, gatherer *preflight.Gath
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	found := preflight.PrecheckedBy(facts)
+	checked := preflight.PrecheckedBy(facts)
 	if output != "" {
-		if err := e.printDocument(found, output); err != nil {
+		if err := e.printDocument(checked, output); err != nil {
 			return err
 		}
 	} else {
-		(&findingsPrinter{to: e.Out, terminal: e.terminal, calledAs: e.calledAs}).preflight(found)
+		(&findingsPrinter{to: e.Out, terminal: e.terminal, calledAs: e.calledAs}).preflight(checked)
 	}
-	return preflightExit(&found.Report)
+	return preflightExit(&checked.Report)
 }
 
 // preflightExit returns the exit code for a report.
@@ -150,24 +150,24 @@ func resultColour(result preflight.Result) colour {
 	}
 }
 
-func (p *findingsPrinter) preflight(found *preflight.Prechecked) {
-	subject := "Namespace " + p.terminal.paint(bold, found.Namespace)
-	if found.Name != "" {
-		subject = fmt.Sprintf("%s %s in namespace %s", found.Kind, p.terminal.paint(bold, found.Name), found.Namespace)
+func (p *findingsPrinter) preflight(checked *preflight.Prechecked) {
+	subject := "Namespace " + p.terminal.paint(bold, checked.Namespace)
+	if checked.Name != "" {
+		subject = fmt.Sprintf("%s %s in namespace %s", checked.Kind, p.terminal.paint(bold, checked.Name), checked.Namespace)
 	}
-	score := fmt.Sprintf("%d/%d checks passed", found.Passed, found.Total)
+	score := fmt.Sprintf("%d/%d checks passed", checked.Passed, checked.Total)
 	for _, result := range []preflight.Result{preflight.Fail, preflight.Warning, preflight.Unknown} {
-		if number := found.Number(result); number > 0 {
-			score += fmt.Sprintf(", %d %s", number, resultWords[result])
+		if number := checked.Number(result); number > 0 {
+			score += fmt.Sprintf(", %d %s", number, resultLabels[result])
 		}
 	}
 	fmt.Fprintf(p.to, "%s: %s\n\n", subject, score)
-	for i := range found.Outcomes {
-		p.outcome(&found.Outcomes[i])
+	for i := range checked.Outcomes {
+		p.outcome(&checked.Outcomes[i])
 	}
 }
 
-var resultWords = map[preflight.Result]string{preflight.Fail: "failed", preflight.Warning: "with a warning", preflight.Unknown: "not known"}
+var resultLabels = map[preflight.Result]string{preflight.Fail: "failed", preflight.Warning: "with a warning", preflight.Unknown: "not known"}
 
 func (p *findingsPrinter) outcome(outcome *preflight.Outcome) {
 	result := fmt.Sprintf("%-9s", outcome.Result)

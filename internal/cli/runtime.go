@@ -25,8 +25,8 @@ func newRuntimeCommand(env *environment) *cobra.Command {
 	return command
 }
 
-// foundRuntime is a runtime of either scope.
-type foundRuntime struct {
+// runtimeObject is a runtime of either scope.
+type runtimeObject struct {
 	client.Object
 	kind v2alpha1.RuntimeKind
 	spec *v2alpha1.TrainingRuntimeSpec
@@ -50,22 +50,22 @@ func newRuntimeListCommand(env *environment) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			found, err := env.runtimes(command.Context(), api, namespace)
+			runtimes, err := env.runtimes(command.Context(), api, namespace)
 			if err != nil {
 				return err
 			}
 			if output := *print.OutputFormat; output != "" && output != "wide" {
-				list, err := runtimeObjects(found)
+				list, err := runtimeObjects(runtimes)
 				if err != nil {
 					return err
 				}
 				return printer.PrintObj(list, env.Out)
 			}
-			if len(found) == 0 {
+			if len(runtimes) == 0 {
 				env.say("No runtimes found.")
 				return nil
 			}
-			return printer.PrintObj(env.runtimeTable(found), env.Out)
+			return printer.PrintObj(env.runtimeTable(runtimes), env.Out)
 		},
 	}
 	print.AddFlags(command)
@@ -75,32 +75,32 @@ func newRuntimeListCommand(env *environment) *cobra.Command {
 
 // runtimes returns the runtimes of the cluster and then those of the namespace, by
 // name. It warns if one of the two cannot be read, and fails if both cannot.
-func (e *environment) runtimes(ctx context.Context, api client.Reader, namespace string) (found []foundRuntime, err error) {
-	var ofCluster v2alpha1.ClusterTrainingRuntimeList
-	var ofNamespace v2alpha1.TrainingRuntimeList
-	first, second := api.List(ctx, &ofCluster), api.List(ctx, &ofNamespace, client.InNamespace(namespace))
-	if first != nil && second != nil {
-		return nil, first
+func (e *environment) runtimes(ctx context.Context, api client.Reader, namespace string) (runtimes []runtimeObject, err error) {
+	var clusterRuntimes v2alpha1.ClusterTrainingRuntimeList
+	var namespaceRuntimes v2alpha1.TrainingRuntimeList
+	clusterErr, namespaceErr := api.List(ctx, &clusterRuntimes), api.List(ctx, &namespaceRuntimes, client.InNamespace(namespace))
+	if clusterErr != nil && namespaceErr != nil {
+		return nil, clusterErr
 	}
-	for _, err := range []error{first, second} {
+	for _, err := range []error{clusterErr, namespaceErr} {
 		if err != nil {
 			e.say("Warning: not all runtimes are shown: %v", err)
 		}
 	}
-	for i := range ofCluster.Items {
-		found = append(found, foundRuntime{&ofCluster.Items[i], v2alpha1.RuntimeKindCluster, &ofCluster.Items[i].Spec})
+	for i := range clusterRuntimes.Items {
+		runtimes = append(runtimes, runtimeObject{&clusterRuntimes.Items[i], v2alpha1.RuntimeKindCluster, &clusterRuntimes.Items[i].Spec})
 	}
-	for i := range ofNamespace.Items {
-		found = append(found, foundRuntime{&ofNamespace.Items[i], v2alpha1.RuntimeKindNamespaced, &ofNamespace.Items[i].Spec})
+	for i := range namespaceRuntimes.Items {
+		runtimes = append(runtimes, runtimeObject{&namespaceRuntimes.Items[i], v2alpha1.RuntimeKindNamespaced, &namespaceRuntimes.Items[i].Spec})
 	}
-	slices.SortStableFunc(found, func(a, b foundRuntime) int {
+	slices.SortStableFunc(runtimes, func(a, b runtimeObject) int {
 		return slices.Compare([]string{string(a.kind), a.GetNamespace(), a.GetName()}, []string{string(b.kind), b.GetNamespace(), b.GetName()})
 	})
-	return found, nil
+	return runtimes, nil
 }
 
 // runtimeTable returns runtimes as a table for kubectl's printers.
-func (e *environment) runtimeTable(found []foundRuntime) *metav1.Table {
+func (e *environment) runtimeTable(runtimes []runtimeObject) *metav1.Table {
 	table := &metav1.Table{}
 	for _, name := range []string{"Name", "Scope", "MPI", "Nodes", "Slots", "GPU", "Age"} {
 		table.ColumnDefinitions = append(table.ColumnDefinitions, column(name, 0))
@@ -108,7 +108,7 @@ func (e *environment) runtimeTable(found []foundRuntime) *metav1.Table {
 	for _, name := range []string{"CPU", "Memory", "Gang", "Image"} {
 		table.ColumnDefinitions = append(table.ColumnDefinitions, column(name, 1))
 	}
-	for _, each := range found {
+	for _, each := range runtimes {
 		scope := "cluster"
 		if each.GetNamespace() != "" {
 			scope = "namespace " + each.GetNamespace()
@@ -126,11 +126,11 @@ func (e *environment) runtimeTable(found []foundRuntime) *metav1.Table {
 }
 
 // runtimeObjects returns the runtimes as a list for -o json and others.
-func runtimeObjects(found []foundRuntime) (runtime.Object, error) {
+func runtimeObjects(runtimes []runtimeObject) (runtime.Object, error) {
 	list := &unstructured.UnstructuredList{}
 	list.SetAPIVersion("v1")
 	list.SetKind("List")
-	for _, each := range found {
+	for _, each := range runtimes {
 		object, err := asUnstructured(each.Object, &kind{GVK: v2alpha1.GroupVersion.WithKind(string(each.kind))})
 		if err != nil {
 			return nil, err
@@ -142,27 +142,27 @@ func runtimeObjects(found []foundRuntime) (runtime.Object, error) {
 
 // runtimeNamed finds a runtime by name. A runtime of the namespace takes precedence, as
 // with create, unless kind is set.
-func (e *environment) runtimeNamed(ctx context.Context, api client.Reader, namespace, name, kind string) (*foundRuntime, error) {
-	own, ofCluster := &v2alpha1.TrainingRuntime{}, &v2alpha1.ClusterTrainingRuntime{}
+func (e *environment) runtimeNamed(ctx context.Context, api client.Reader, namespace, name, kind string) (*runtimeObject, error) {
+	namespaceRuntime, clusterRuntime := &v2alpha1.TrainingRuntime{}, &v2alpha1.ClusterTrainingRuntime{}
 	wanted := func(each v2alpha1.RuntimeKind) bool { return kind == "" || strings.EqualFold(kind, string(each)) }
-	var refused error
+	var readErr error
 	if wanted(v2alpha1.RuntimeKindNamespaced) {
-		err := api.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, own)
+		err := api.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, namespaceRuntime)
 		if err == nil {
-			return &foundRuntime{own, v2alpha1.RuntimeKindNamespaced, &own.Spec}, nil
+			return &runtimeObject{namespaceRuntime, v2alpha1.RuntimeKindNamespaced, &namespaceRuntime.Spec}, nil
 		}
-		refused = client.IgnoreNotFound(err)
+		readErr = client.IgnoreNotFound(err)
 	}
 	if wanted(v2alpha1.RuntimeKindCluster) {
-		err := api.Get(ctx, client.ObjectKey{Name: name}, ofCluster)
+		err := api.Get(ctx, client.ObjectKey{Name: name}, clusterRuntime)
 		if err == nil {
-			return &foundRuntime{ofCluster, v2alpha1.RuntimeKindCluster, &ofCluster.Spec}, nil
+			return &runtimeObject{clusterRuntime, v2alpha1.RuntimeKindCluster, &clusterRuntime.Spec}, nil
 		}
-		refused = cmp.Or(refused, client.IgnoreNotFound(err))
+		readErr = cmp.Or(readErr, client.IgnoreNotFound(err))
 	}
-	if refused != nil {
+	if readErr != nil {
 		// A runtime that may not be read may still exist.
-		return nil, refused
+		return nil, readErr
 	}
 	return nil, &failure{code: exitNotFound, message: fmt.Sprintf("runtime %q not found", name), reason: "NotFound",
 		suggestions: []string{fmt.Sprintf("List the runtimes: %s runtime list -n %s", e.calledAs, namespace)}}

@@ -43,18 +43,18 @@ type trialReport struct {
 
 // trialState is the state of the test job.
 type trialState struct {
-	seen *view
+	job  *view
 	pods []corev1.Pod
 	// answered is the number of ranks that have printed their line, of all ranks.
 	answered, ranks int
-	// logUnknown is the reason why the log could not be read.
-	logUnknown string
+	// logError is the reason why the log could not be read.
+	logError string
 }
 
 // steps returns the steps of the test. Once the job is over, the first step that was not
 // reached has failed.
 func (s *trialState) steps(over bool) (steps []trialStep) {
-	submitted := s.seen.GetCreationTimestamp().Time
+	submitted := s.job.GetCreationTimestamp().Time
 	failed := false
 	add := func(name string, at time.Time, reached bool) {
 		step := trialStep{Step: name, Result: stepNotReached}
@@ -65,7 +65,7 @@ func (s *trialState) steps(over bool) (steps []trialStep) {
 				step.After = max(at.Sub(submitted), 0).Round(time.Second).String()
 			}
 		case over && !failed:
-			step.Result, step.Message, failed = stepFailed, s.seen.Explanation(), true
+			step.Result, step.Message, failed = stepFailed, s.job.Explanation(), true
 		default:
 			failed = true
 		}
@@ -79,19 +79,19 @@ func (s *trialState) steps(over bool) (steps []trialStep) {
 		{"pods scheduled", training.StepScheduled}, {"image pulled", ""}, {"workers reached with the job's keys", training.StepWorkersReached},
 		{"ranks started", training.StepFirstRankUp},
 	} {
-		at, reached := s.seen.Reached(each.step)
+		at, reached := s.job.Reached(each.step)
 		if each.step == "" {
 			at, reached = s.started()
 		}
 		add(each.name, at, reached)
 	}
 	name := fmt.Sprintf("every rank answered (%d/%d)", s.answered, s.ranks)
-	finished, _ := s.seen.Reached(training.StepFinished)
-	add(name, finished, s.seen.Phase == training.PhaseSucceeded && s.answered == s.ranks)
+	finished, _ := s.job.Reached(training.StepFinished)
+	add(name, finished, s.job.Phase == training.PhaseSucceeded && s.answered == s.ranks)
 	switch last := &steps[len(steps)-1]; {
-	case last.Result != stepFailed || s.seen.Phase != training.PhaseSucceeded:
-	case s.logUnknown != "":
-		last.Result, last.Message = stepUnknown, "The job succeeded, but the output of its ranks cannot be read: "+s.logUnknown
+	case last.Result != stepFailed || s.job.Phase != training.PhaseSucceeded:
+	case s.logError != "":
+		last.Result, last.Message = stepUnknown, "The job succeeded, but the output of its ranks cannot be read: "+s.logError
 	default:
 		last.Message = "The job succeeded, but not every rank printed its line."
 	}
@@ -100,7 +100,7 @@ func (s *trialState) steps(over bool) (steps []trialStep) {
 
 // started returns when the last pod had started, which includes pulling its image.
 func (s *trialState) started() (at time.Time, all bool) {
-	if ready, reached := s.seen.Reached(training.StepPodsReady); reached {
+	if ready, reached := s.job.Reached(training.StepPodsReady); reached {
 		at = ready
 		all = true
 	}
@@ -153,7 +153,7 @@ func (p *trialProgress) begin() {
 
 // see shows the new steps of the job.
 func (p *trialProgress) see(ctx context.Context, j *view) error {
-	state := trialState{seen: j, pods: p.last.pods, ranks: p.ranks}
+	state := trialState{job: j, pods: p.last.pods, ranks: p.ranks}
 	var pods corev1.PodList
 	// On an error, the status of the job is enough.
 	if err := p.api.List(ctx, &pods, client.InNamespace(p.namespace), client.MatchingLabels(plan.Selector(j.Identity()))); err == nil && len(pods.Items) >= len(state.pods) {
@@ -186,13 +186,13 @@ func (p *trialProgress) show(steps []trialStep) {
 // end reads the output of the ranks and prints the result.
 func (p *trialProgress) end(ctx context.Context, timedOut bool) error {
 	state := p.last
-	if state.seen == nil {
+	if state.job == nil {
 		return &failure{code: exitTimeout, message: "the job could not be read in time", reason: "Timeout", suggestions: []string{"Allow more time: --timeout 10m"}}
 	}
-	if launcher := state.seen.LauncherPodStatus; launcher != nil && state.seen.Phase == training.PhaseSucceeded {
+	if launcher := state.job.LauncherPodStatus; launcher != nil && state.job.Phase == training.PhaseSucceeded {
 		log, err := p.log(ctx, launcher.Name)
 		if state.answered = ranksIn(log); err != nil {
-			state.logUnknown = err.Error()
+			state.logError = err.Error()
 		}
 	}
 	steps := state.steps(true)

@@ -24,7 +24,7 @@ type trial struct {
 	*environment
 	api       client.WithWatch
 	namespace string
-	runtime   *foundRuntime
+	runtime   *runtimeObject
 	// log returns the output of the launcher.
 	log func(ctx context.Context, pod string) (string, error)
 
@@ -35,16 +35,16 @@ type trial struct {
 
 const (
 	trialWorkers = 2
-	// cleanupPatience is how long the deletion of the job may take.
-	cleanupPatience = 45 * time.Second
-	// answer is the start of the line that each rank prints.
-	answer = "odh-runtime-test rank "
+	// cleanupTimeout is how long the deletion of the job may take.
+	cleanupTimeout = 45 * time.Second
+	// answerPrefix is the start of the line that each rank prints.
+	answerPrefix = "odh-runtime-test rank "
 )
 
 // trialScript needs only a shell in the image, and runs as any user. The variables are
 // those of Open MPI, Hydra and PMIx. It sleeps because Open MPI 5 may hang if processes
 // exit at once.
-const trialScript = `echo "` + answer + `${OMPI_COMM_WORLD_RANK:-${PMI_RANK:-${PMIX_RANK:-?}}} of worker ${MPIJOB_WORKER_INDEX:-?}"; sleep 1`
+const trialScript = `echo "` + answerPrefix + `${OMPI_COMM_WORLD_RANK:-${PMI_RANK:-${PMIX_RANK:-?}}} of worker ${MPIJOB_WORKER_INDEX:-?}"; sleep 1`
 
 func newRuntimeTestCommand(env *environment) *cobra.Command {
 	command, _ := newTrialCommand(env)
@@ -79,7 +79,7 @@ The exit code is 0 if the runtime works, 1 if it does not, 7 if the test timed o
 }
 
 func (t *trial) prepare(command *cobra.Command, name string) (err error) {
-	if err := isDocument(command, t.output); err != nil {
+	if err := checkDocumentOutput(command, t.output); err != nil {
 		return err
 	}
 	if kind := t.kind; kind != "" && !strings.EqualFold(kind, string(v2alpha1.RuntimeKindNamespaced)) && !strings.EqualFold(kind, string(v2alpha1.RuntimeKindCluster)) {
@@ -177,14 +177,14 @@ func (t *trial) run(ctx context.Context) error {
 // create creates the job. Ctrl-C does not cancel the request: a job that is created
 // after that could not be deleted, because its name would not be known.
 func (t *trial) create(ctx context.Context, trainJob *v2alpha1.TrainJob) error {
-	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), cleanupPatience)
+	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), cleanupTimeout)
 	defer stop()
 	return t.api.Create(ctx, trainJob)
 }
 
 // cleanUp deletes the job, and waits until it and its pods are deleted.
 func (t *trial) cleanUp(ctx context.Context, trainJob *v2alpha1.TrainJob) {
-	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), cleanupPatience)
+	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), cleanupTimeout)
 	defer stop()
 	err := client.IgnoreNotFound(t.api.Delete(ctx, trainJob, client.PropagationPolicy(metav1.DeletePropagationForeground)))
 	for err == nil {
@@ -222,7 +222,7 @@ func (t *trial) podLog(ctx context.Context, pod string) (string, error) {
 func ranksIn(log string) int {
 	ranks := map[string]bool{}
 	for line := range strings.Lines(log) {
-		if _, rest, found := strings.Cut(line, answer); found {
+		if _, rest, found := strings.Cut(line, answerPrefix); found {
 			rank, _, _ := strings.Cut(strings.TrimSpace(rest), " ")
 			ranks[rank] = true
 		}

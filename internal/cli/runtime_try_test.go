@@ -60,7 +60,7 @@ func TestTrialSteps(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			job := trainJobNamed("try")
 			job.Status.Timeline, job.Status.Phase = test.timeline, test.phase
-			state := trialState{seen: jobview.Of(job), pods: test.pods, answered: test.answered, ranks: 8}
+			state := trialState{job: jobview.Of(job), pods: test.pods, answered: test.answered, ranks: 8}
 			var got []string
 			for _, step := range state.steps(test.over) {
 				got = append(got, strings.TrimSpace(step.Result+" "+step.After))
@@ -76,7 +76,7 @@ func TestTrialSteps(t *testing.T) {
 }
 
 func TestRanksIn(t *testing.T) {
-	log := "warning: something\n" + answer + "0 of worker 0\n[1,1]<stdout>: " + answer + "1 of worker 0\r\n" + answer + "1 of worker 1\nbye\n"
+	log := "warning: something\n" + answerPrefix + "0 of worker 0\n[1,1]<stdout>: " + answerPrefix + "1 of worker 0\r\n" + answerPrefix + "1 of worker 1\nbye\n"
 	if got := ranksIn(log); got != 2 {
 		t.Errorf("%d ranks have answered", got)
 	}
@@ -137,7 +137,7 @@ func TestTrial(t *testing.T) {
 			trial.log = func(_ context.Context, pod string) (string, error) {
 				text := ""
 				for rank := range test.ranks {
-					text += fmt.Sprintf("%s%d of worker 0\n", answer, rank)
+					text += fmt.Sprintf("%s%d of worker 0\n", answerPrefix, rank)
 				}
 				return text, test.logErr
 			}
@@ -199,7 +199,7 @@ func TestTrialIsInterruptedAtOnce(t *testing.T) {
 // What a trial asks for.
 func TestTrialJob(t *testing.T) {
 	env := newEnvironment(genericiooptions.IOStreams{})
-	runtime := &foundRuntime{runtimeNamed("r"), v2alpha1.RuntimeKindCluster, &runtimeNamed("r").Spec}
+	runtime := &runtimeObject{runtimeNamed("r"), v2alpha1.RuntimeKindCluster, &runtimeNamed("r").Spec}
 	trainJob := (&trial{environment: env, namespace: "team", runtime: runtime, image: "x:1", timeout: 2 * time.Minute}).trainJob()
 	if trainJob.Spec.Trainer.ResourcesPerNode != nil || *trainJob.Spec.Trainer.NumNodes != 2 || *trainJob.Spec.ActiveDeadlineSeconds != 180 || *trainJob.Spec.TTLSecondsAfterFinished != 600 || trainJob.Namespace != "team" {
 		t.Errorf("%+v", trainJob.Spec)

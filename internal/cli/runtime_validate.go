@@ -45,7 +45,7 @@ mistakes. A file may contain several. No cluster is needed: the limits are the d
 The exit code is 0 if there are no errors, and 1 otherwise. Warnings do not count.`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(command *cobra.Command, files []string) error {
-			if err := isDocument(command, output); err != nil {
+			if err := checkDocumentOutput(command, output); err != nil {
 				return err
 			}
 			judged := []judgedRuntime{}
@@ -76,12 +76,12 @@ The exit code is 0 if there are no errors, and 1 otherwise. Warnings do not coun
 // judgeFile checks every document of a file.
 func judgeFile(file string, content []byte) (judged []judgedRuntime) {
 	for _, part := range numbered(string(content)) {
-		found, err := documents([]byte(part.text), file)
+		docs, err := documents([]byte(part.text), file)
 		if err != nil {
 			judged = append(judged, judgedRuntime{File: file, Line: part.line, Warnings: []fieldFault{}, Errors: []fieldFault{part.notYAML(err)}})
 			continue
 		}
-		for _, document := range found {
+		for _, document := range docs {
 			each := judgedRuntime{File: file, Line: part.line, Errors: []fieldFault{}, Warnings: []fieldFault{}}
 			each.judge(document)
 			each.findLines(part)
@@ -94,14 +94,14 @@ func judgeFile(file string, content []byte) (judged []judgedRuntime) {
 	return judged
 }
 
-// lineWords matches the line number in errors of the YAML parser.
-var lineWords = regexp.MustCompile(`^line (\d+): `)
+// yamlLine matches the line number in errors of the YAML parser.
+var yamlLine = regexp.MustCompile(`^line (\d+): `)
 
 // notYAML returns the fault of a document that is not YAML.
 func (p *filePart) notYAML(err error) fieldFault {
 	words := strings.Join(explain(err, "").details, "; ")
-	fault := fieldFault{Line: p.line, Message: "is not YAML: " + lineWords.ReplaceAllString(words, "")}
-	if match := lineWords.FindStringSubmatch(words); match != nil {
+	fault := fieldFault{Line: p.line, Message: "is not YAML: " + yamlLine.ReplaceAllString(words, "")}
+	if match := yamlLine.FindStringSubmatch(words); match != nil {
 		number, _ := strconv.Atoi(match[1])
 		fault.Line += number - 1
 	}

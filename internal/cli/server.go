@@ -19,8 +19,8 @@ import (
 	"github.com/trireme-mpi/trireme/internal/server/jobwatch"
 )
 
-// ownServer is `server`.
-type ownServer struct {
+// localServer is `server`.
+type localServer struct {
 	*environment
 	address                  string
 	certificateFile, keyFile string
@@ -31,7 +31,7 @@ type ownServer struct {
 
 // newServerCommand serves the jobs on this machine.
 func newServerCommand(env *environment) *cobra.Command {
-	s := &ownServer{environment: env}
+	s := &localServer{environment: env}
 	command := &cobra.Command{
 		Use:   "server",
 		Short: "Serve jobs over REST and gRPC on this machine",
@@ -59,7 +59,7 @@ token use your kubeconfig. Any other token is passed to the cluster unchanged.`,
 // loopback are the names of the loopback interface.
 var loopback = []string{"localhost", "127.0.0.1", "::1"}
 
-func (s *ownServer) run(ctx context.Context) error {
+func (s *localServer) run(ctx context.Context) error {
 	host, err := s.host()
 	if err != nil {
 		return err
@@ -80,15 +80,15 @@ func (s *ownServer) run(ctx context.Context) error {
 	}); err != nil {
 		return err
 	}
-	made, err := httpserver.New(*options)
+	srv, err := httpserver.New(*options)
 	if err != nil {
 		return err
 	}
-	return made.Run(ctx, func(address net.Addr) { s.greet(address, guard.SessionToken()) })
+	return srv.Run(ctx, func(address net.Addr) { s.printAddress(address, guard.SessionToken()) })
 }
 
 // host returns the host to listen on. Without TLS it must be a loopback address.
-func (s *ownServer) host() (string, error) {
+func (s *localServer) host() (string, error) {
 	host, _, err := net.SplitHostPort(s.address)
 	if err != nil {
 		return "", &failure{code: exitUsage, message: fmt.Sprintf("--address must be a host and a port such as 127.0.0.1:8090, not %s", s.address)}
@@ -102,7 +102,7 @@ func (s *ownServer) host() (string, error) {
 	return host, nil
 }
 
-func (s *ownServer) options(host string) *httpserver.Options {
+func (s *localServer) options(host string) *httpserver.Options {
 	options := &httpserver.Options{
 		Address: s.address, Origins: s.origins, Limits: httpserver.DefaultLimits(), Version: Version, Registry: prometheus.NewRegistry(),
 		Drain: 2 * time.Second, Log: slog.New(slog.NewTextHandler(s.ErrOut, nil)), Audit: s.ErrOut,
@@ -116,22 +116,22 @@ func (s *ownServer) options(host string) *httpserver.Options {
 	return options
 }
 
-// greet prints how to reach the server to stdout; logs go to stderr. The example does not
+// printAddress prints how to reach the server to stdout; logs go to stderr. The example does not
 // pass the token as an argument of curl, because every user of the machine can see those.
-func (s *ownServer) greet(address net.Addr, token string) {
-	scheme, also := "http", ""
+func (s *localServer) printAddress(address net.Addr, token string) {
+	scheme, curlFlags := "http", ""
 	if s.certificateFile != "" {
-		scheme, also = "https", fmt.Sprintf("--cacert %s ", s.certificateFile)
+		scheme, curlFlags = "https", fmt.Sprintf("--cacert %s ", s.certificateFile)
 	}
 	namespace, err := s.namespace()
 	if err != nil {
 		namespace = "default"
 	}
 	fmt.Fprintf(s.Out, "Serving at %s://%s. Press Ctrl-C to stop. Until then, requests with this token use your kubeconfig:\n\n  %s\n\nTry it:\n\n  echo 'Authorization: Bearer %s' | curl %s-H @- %s://%s/api/v1/namespaces/%s/trainjobs\n",
-		scheme, address, token, token, also, scheme, address, namespace)
+		scheme, address, token, token, curlFlags, scheme, address, namespace)
 }
 
-func (s *ownServer) metering() (*podusage.Prometheus, error) {
+func (s *localServer) metering() (*podusage.Prometheus, error) {
 	if s.prometheus == "" {
 		return nil, nil
 	}

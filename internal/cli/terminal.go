@@ -19,7 +19,7 @@ type terminal struct {
 
 // detectTerminal detects the terminal of stdout. It honours NO_COLOR and TERM=dumb. If
 // stderr is a file, lines are not updated in place.
-func detectTerminal(out, talk *os.File) terminal {
+func detectTerminal(out, errOut *os.File) terminal {
 	descriptor := int(out.Fd())
 	if !term.IsTerminal(descriptor) {
 		return terminal{}
@@ -29,7 +29,7 @@ func detectTerminal(out, talk *os.File) terminal {
 		width = 80
 	}
 	dumb := os.Getenv("TERM") == "dumb"
-	return terminal{width: width, live: !dumb && term.IsTerminal(int(talk.Fd())), colour: !dumb && os.Getenv("NO_COLOR") == ""}
+	return terminal{width: width, live: !dumb && term.IsTerminal(int(errOut.Fd())), colour: !dumb && os.Getenv("NO_COLOR") == ""}
 }
 
 // colour is a byte that does not occur in UTF-8, so that output can distinguish our own

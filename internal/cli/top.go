@@ -28,8 +28,8 @@ type top struct {
 	all, watch, finished, noHeaders bool
 	selector, kind, output          string
 	every                           time.Duration
-	// toldUnmeasured: the warning about the missing metrics API was printed.
-	toldUnmeasured bool
+	// warnedNoMetrics: the warning about the missing metrics API was printed.
+	warnedNoMetrics bool
 }
 
 // newTopCommand shows the requests and the usage of jobs.
@@ -136,7 +136,7 @@ func (t *top) show(ctx context.Context) error {
 		return err
 	}
 	if len(jobs) == 0 && (t.output == "" || t.output == "wide") {
-		t.say("%s", t.lister.nothing())
+		t.say("%s", t.lister.noneFound())
 		return nil
 	}
 	usages, err := t.usages(ctx, jobs)
@@ -183,10 +183,10 @@ func (t *top) measure(ctx context.Context) (map[string]corev1.ResourceList, erro
 		return nil, ctx.Err()
 	}
 	if err != nil {
-		if !t.toldUnmeasured {
+		if !t.warnedNoMetrics {
 			t.say("Resource usage is not available: the cluster's metrics API (metrics.k8s.io) does not respond (%v)", err)
 		}
-		t.toldUnmeasured = true
+		t.warnedNoMetrics = true
 		return nil, nil
 	}
 	return measured(pods), nil

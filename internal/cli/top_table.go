@@ -27,11 +27,11 @@ func topTable(all []jobUsage) *metav1.Table {
 	}
 	for i := range all {
 		usage := &all[i]
-		cells := []any{usage.seen.GetName(), string(usage.seen.Kind.Kind), usage.seen.State()}
-		cells = append(cells, resourceCells(usage.asked, usage.used)...)
-		cells = append(cells, duration.HumanDuration(usage.waited), gpuSeconds(usage.asked, usage.idleGPUSeconds()), gpuSeconds(usage.asked, usage.queuedGPUSeconds()),
-			duration.HumanDuration(usage.held), usage.seen.Workers(), orDash(usage.seen.GetLabels()[training.LabelQueue]))
-		table.Rows = append(table.Rows, metav1.TableRow{Cells: cells, Object: runtime.RawExtension{Object: usage.seen.Object}})
+		cells := []any{usage.job.GetName(), string(usage.job.Kind.Kind), usage.job.State()}
+		cells = append(cells, resourceCells(usage.requests, usage.used)...)
+		cells = append(cells, duration.HumanDuration(usage.waited), gpuSeconds(usage.requests, usage.idleGPUSeconds()), gpuSeconds(usage.requests, usage.queuedGPUSeconds()),
+			duration.HumanDuration(usage.held), usage.job.Workers(), orDash(usage.job.GetLabels()[training.LabelQueue]))
+		table.Rows = append(table.Rows, metav1.TableRow{Cells: cells, Object: runtime.RawExtension{Object: usage.job.Object}})
 	}
 	if len(all) > 1 {
 		table.Rows = append(table.Rows, totalRow(totalOf(all)))
@@ -41,18 +41,18 @@ func topTable(all []jobUsage) *metav1.Table {
 
 func totalRow(total jobTotal) metav1.TableRow {
 	cells := []any{"TOTAL", "", ""}
-	cells = append(cells, resourceCells(total.asked, total.used)...)
+	cells = append(cells, resourceCells(total.requests, total.used)...)
 	cells = append(cells, duration.HumanDuration(total.waited), seconds0(total.idleGPUSeconds), seconds0(total.queuedGPUSeconds), "", "", "")
 	return metav1.TableRow{Cells: cells, Object: runtime.RawExtension{Object: &metav1.PartialObjectMetadata{}}}
 }
 
 // resourceCells returns the GPU, CPU, CPU-used, Memory and Memory-used cells.
-func resourceCells(asked, used corev1.ResourceList) []any {
+func resourceCells(requests, used corev1.ResourceList) []any {
 	gpus := "-"
-	if asked != nil {
-		gpus = job.GPUs(asked).String()
+	if requests != nil {
+		gpus = job.GPUs(requests).String()
 	}
-	return []any{gpus, cpuCell(asked), cpuCell(used), memoryCell(asked), memoryCell(used)}
+	return []any{gpus, cpuCell(requests), cpuCell(used), memoryCell(requests), memoryCell(used)}
 }
 
 func cpuCell(list corev1.ResourceList) string {
@@ -77,8 +77,8 @@ func memoryCell(list corev1.ResourceList) string {
 }
 
 // gpuSeconds returns a number of GPU-seconds, or "-" if the requests are not known.
-func gpuSeconds(asked corev1.ResourceList, number float64) string {
-	if asked == nil {
+func gpuSeconds(requests corev1.ResourceList, number float64) string {
+	if requests == nil {
 		return "-"
 	}
 	return seconds0(number)
@@ -111,19 +111,19 @@ type topSum struct {
 
 func reportOf(all []jobUsage) topReport {
 	total := totalOf(all)
-	report := topReport{Jobs: []topJob{}, Total: sumOf(total.asked, total.used, total.waited, total.idleGPUSeconds, total.queuedGPUSeconds)}
+	report := topReport{Jobs: []topJob{}, Total: sumOf(total.requests, total.used, total.waited, total.idleGPUSeconds, total.queuedGPUSeconds)}
 	for i := range all {
 		usage := &all[i]
 		report.Jobs = append(report.Jobs, topJob{
-			Namespace: usage.seen.GetNamespace(), Kind: string(usage.seen.Kind.Kind), Name: usage.seen.GetName(), Status: usage.seen.State(),
-			topSum: sumOf(usage.asked, usage.used, usage.waited, usage.idleGPUSeconds(), usage.queuedGPUSeconds()),
+			Namespace: usage.job.GetNamespace(), Kind: string(usage.job.Kind.Kind), Name: usage.job.GetName(), Status: usage.job.State(),
+			topSum: sumOf(usage.requests, usage.used, usage.waited, usage.idleGPUSeconds(), usage.queuedGPUSeconds()),
 		})
 	}
 	return report
 }
 
-func sumOf(asked, used corev1.ResourceList, waited time.Duration, idle, queued float64) topSum {
-	return topSum{Asked: quantities(asked), Used: quantities(used), WaitedSeconds: int64(waited.Seconds()), GPUSecondsIdle: idle, GPUSecondsQueued: queued}
+func sumOf(requests, used corev1.ResourceList, waited time.Duration, idle, queued float64) topSum {
+	return topSum{Asked: quantities(requests), Used: quantities(used), WaitedSeconds: int64(waited.Seconds()), GPUSecondsIdle: idle, GPUSecondsQueued: queued}
 }
 
 // quantities returns a list as Kubernetes formats it.

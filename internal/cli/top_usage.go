@@ -15,10 +15,10 @@ import (
 
 // jobUsage is what one job requests, uses, and leaves idle.
 type jobUsage struct {
-	seen *view
-	// asked is the total of its requests; nil if it is not known, because the runtime
+	job *view
+	// requests is the total of its requests; nil if it is not known, because the runtime
 	// was deleted.
-	asked corev1.ResourceList
+	requests corev1.ResourceList
 	// used is the current usage of its pods; nil without the metrics API.
 	used corev1.ResourceList
 	// waited is how long its pods have waited, or still wait, for nodes.
@@ -27,7 +27,7 @@ type jobUsage struct {
 	held time.Duration
 }
 
-func (u *jobUsage) gpus() *resource.Quantity { return job.GPUs(u.asked) }
+func (u *jobUsage) gpus() *resource.Quantity { return job.GPUs(u.requests) }
 
 // idleGPUSeconds returns for how long GPUs were allocated before the training started.
 func (u *jobUsage) idleGPUSeconds() float64 {
@@ -42,15 +42,15 @@ func (u *jobUsage) queuedGPUSeconds() float64 {
 
 // usageOf returns the usage of one job. made is nil if its runtime was deleted.
 func usageOf(j *view, model *job.Job, used corev1.ResourceList, now time.Time) jobUsage {
-	usage := jobUsage{seen: j, used: used, waited: waitedFor(j, now), held: heldIdle(j, now)}
+	usage := jobUsage{job: j, used: used, waited: waitedFor(j, now), held: heldIdle(j, now)}
 	if model != nil {
-		usage.asked = askedBy(model)
+		usage.requests = requestsOf(model)
 	}
 	return usage
 }
 
-// askedBy returns the total requests of the launcher and the workers.
-func askedBy(model *job.Job) corev1.ResourceList {
+// requestsOf returns the total requests of the launcher and the workers.
+func requestsOf(model *job.Job) corev1.ResourceList {
 	sum := corev1.ResourceList{}
 	add(sum, job.Requests(&model.Launcher.Template.Spec), model.Launcher.Replicas)
 	add(sum, job.Requests(&model.Worker.Template.Spec), model.Worker.Replicas)
@@ -94,16 +94,16 @@ func between(begin, end time.Time) time.Duration { return max(end.Sub(begin), 0)
 // totalOf returns the total of jobs. Requests and usage do not include finished jobs;
 // waiting times do.
 func totalOf(all []jobUsage) (total jobTotal) {
-	total.asked, total.used = corev1.ResourceList{}, corev1.ResourceList{}
+	total.requests, total.used = corev1.ResourceList{}, corev1.ResourceList{}
 	for i := range all {
 		usage := &all[i]
 		total.waited += usage.waited
 		total.idleGPUSeconds += usage.idleGPUSeconds()
 		total.queuedGPUSeconds += usage.queuedGPUSeconds()
-		if usage.seen.Finished() {
+		if usage.job.Finished() {
 			continue
 		}
-		add(total.asked, usage.asked, 1)
+		add(total.requests, usage.requests, 1)
 		add(total.used, usage.used, 1)
 	}
 	return total
@@ -111,23 +111,23 @@ func totalOf(all []jobUsage) (total jobTotal) {
 
 // jobTotal is the sum of several jobs.
 type jobTotal struct {
-	asked, used                      corev1.ResourceList
+	requests, used                   corev1.ResourceList
 	waited                           time.Duration
 	idleGPUSeconds, queuedGPUSeconds float64
 }
 
 // measured returns the usage of the pods of each job, by jobKey.
 func measured(pods []metricsv1beta1.PodMetrics) map[string]corev1.ResourceList {
-	found := map[string]corev1.ResourceList{}
+	totals := map[string]corev1.ResourceList{}
 	for i := range pods {
 		labels := pods[i].Labels
 		key := jobKey(labels[training.LabelJobType], pods[i].Namespace, labels[training.LabelJobName])
-		if found[key] == nil {
-			found[key] = corev1.ResourceList{}
+		if totals[key] == nil {
+			totals[key] = corev1.ResourceList{}
 		}
-		add(found[key], podusage.Sum(&pods[i]), 1)
+		add(totals[key], podusage.Sum(&pods[i]), 1)
 	}
-	return found
+	return totals
 }
 
 func jobKey(jobType, namespace, name string) string {

@@ -31,12 +31,12 @@ func newWaitCommand(env *environment, kind *kind) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			ctx, stop := limited(command.Context(), timeout)
+			ctx, stop := withTimeout(command.Context(), timeout)
 			defer stop()
 			if strings.EqualFold(until, goalRunning) {
 				return env.awaitRunning(ctx, kind, namespace, arguments[0])
 			}
-			return env.awaitEnd(ctx, env.Out, kind, namespace, arguments[0])
+			return env.awaitFinished(ctx, env.Out, kind, namespace, arguments[0])
 		},
 	}
 	command.Flags().DurationVar(&timeout, "timeout", 0, "Maximum time to wait, such as 30m; 0 means no limit")
@@ -52,16 +52,16 @@ const (
 
 var goals = []string{goalFinished, goalRunning}
 
-// limited returns a context with a timeout, unless the timeout is 0.
-func limited(ctx context.Context, timeout time.Duration) (context.Context, context.CancelFunc) {
+// withTimeout returns a context with a timeout, unless the timeout is 0.
+func withTimeout(ctx context.Context, timeout time.Duration) (context.Context, context.CancelFunc) {
 	if timeout > 0 {
 		return context.WithTimeout(ctx, timeout)
 	}
 	return context.WithCancel(ctx)
 }
 
-// awaitEnd waits until a job has finished, and prints its result.
-func (e *environment) awaitEnd(ctx context.Context, to io.Writer, kind *kind, namespace, name string) error {
+// awaitFinished waits until a job has finished, and prints its result.
+func (e *environment) awaitFinished(ctx context.Context, to io.Writer, kind *kind, namespace, name string) error {
 	var last *view
 	err := e.await(ctx, kind, namespace, name, func(j *view) bool {
 		last = j
@@ -105,12 +105,12 @@ func (e *environment) await(ctx context.Context, kind *kind, namespace, name str
 		return done(j), nil
 	})
 	if errors.Is(err, context.DeadlineExceeded) && last != nil {
-		return e.tookTooLong(last)
+		return e.timedOut(last)
 	}
 	return err
 }
 
-func (e *environment) tookTooLong(last *view) *failure {
+func (e *environment) timedOut(last *view) *failure {
 	return &failure{code: exitTimeout, message: fmt.Sprintf("%s is still %s", last.Named(), last.State()), reason: "Timeout", details: []string{last.Explanation()},
 		suggestions: []string{fmt.Sprintf("Find the cause: %s diagnose %s -n %s", e.calledAs, last.Named(), last.GetNamespace()), "Wait longer: --timeout 1h"}}
 }

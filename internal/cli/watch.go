@@ -98,7 +98,7 @@ func followJob(ctx context.Context, kind *kind, api client.WithWatch, namespace,
 		one := &watcher{WithWatch: api, list: kind.NewList(), options: options}
 		err = one.changes(ctx, version, func(event watch.EventType, object client.Object) (bool, error) {
 			if event == watch.Deleted {
-				return true, deleted(kind, name)
+				return true, deletedFailure(kind, name)
 			}
 			shown = object.GetResourceVersion()
 			return see(jobview.Of(object))
@@ -120,6 +120,6 @@ func followJob(ctx context.Context, kind *kind, api client.WithWatch, namespace,
 // reasonDeleted: the job was deleted while it was watched.
 const reasonDeleted = "Deleted"
 
-func deleted(kind *kind, name string) *failure {
+func deletedFailure(kind *kind, name string) *failure {
 	return &failure{code: exitNotFound, message: fmt.Sprintf("%s %q was deleted", kind.Kind, name), reason: reasonDeleted}
 }

@@ -6,12 +6,12 @@ import (
 	"unicode/utf8"
 )
 
-// harmless appends a text to printed, with control characters escaped. Those that a job
+// escapeControl appends a text to printed, with control characters escaped. Those that a job
 // or another user wrote could move the cursor, hide lines or set the window's title.
 // They are printed as kubectl does: ^[ for escape, \r for a carriage return. Tabs and
 // newlines stay, and our own colours become escape sequences. rest is the start of a
 // character that is not complete yet.
-func harmless(printed, text []byte) (safe, rest []byte) {
+func escapeControl(printed, text []byte) (safe, rest []byte) {
 	for len(text) > 0 {
 		if !utf8.FullRune(text) {
 			return printed, text

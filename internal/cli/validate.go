@@ -15,9 +15,9 @@ import (
 	"github.com/trireme-mpi/trireme/internal/engine/validation"
 )
 
-// judge applies the rules of admission that need no cluster. Clusters may set other
+// validate applies the rules of admission that need no cluster. Clusters may set other
 // limits than the defaults, so exceeding only a default limit is a warning.
-func (e *environment) judge(object *unstructured.Unstructured, kind *kind) error {
+func (e *environment) validate(object *unstructured.Unstructured, kind *kind) error {
 	typed := kind.NewObject()
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, typed); err != nil {
 		return err
@@ -25,13 +25,13 @@ func (e *environment) judge(object *unstructured.Unstructured, kind *kind) error
 	if typed.GetName() == "" && typed.GetGenerateName() != "" {
 		typed.SetName(typed.GetGenerateName() + "xxxxx") // The cluster appends as many characters.
 	}
-	usual, generous := config.Default(), config.Default()
-	generous.Limits = config.Limits{
+	defaults, unlimited := config.Default(), config.Default()
+	unlimited.Limits = config.Limits{
 		MaxNodes: math.MaxInt32, MaxWorkers: math.MaxInt32, MaxSlots: config.MaxSlots{TrainJob: math.MaxInt32, MPIJob: math.MaxInt32}, MaxGPUs: math.MaxInt32,
 		ManyGPUs: math.MaxInt32, MaxScheduleTimeoutSeconds: math.MaxInt32, MaxEnv: math.MaxInt32, MaxBytes: math.MaxInt32,
 	}
-	faults, _ := faultsOf(typed, generous)
-	exceeded, warnings := faultsOf(typed, usual)
+	faults, _ := faultsOf(typed, unlimited)
+	exceeded, warnings := faultsOf(typed, defaults)
 	for _, fault := range exceeded {
 		if !slices.Contains(faults, fault) {
 			warnings = append(warnings, fault+" (unless the limits of the cluster differ)")
@@ -51,18 +51,18 @@ func (e *environment) judge(object *unstructured.Unstructured, kind *kind) error
 func faultsOf(typed client.Object, configuration *config.Config) (faults, warnings []string) {
 	rules := validation.NewRules(configuration, false)
 	anywhere := &validation.Surroundings{HasPriorityClass: func(string) bool { return true }}
-	var found *validation.Findings
-	switch read := typed.(type) {
+	var findings *validation.Findings
+	switch j := typed.(type) {
 	case *v2alpha1.TrainJob:
-		found = rules.CreateTrainJob(read, anywhere)
+		findings = rules.CreateTrainJob(j, anywhere)
 	case *v2beta1.MPIJob:
-		found = rules.CreateMPIJob(read, anywhere)
+		findings = rules.CreateMPIJob(j, anywhere)
 	}
-	for _, fault := range found.Errors {
+	for _, fault := range findings.Errors {
 		// Only the cluster knows whether the runtime exists.
 		if fault.Field != "spec.runtimeRef.name" {
 			faults = append(faults, fault.Error())
 		}
 	}
-	return faults, found.Warnings
+	return faults, findings.Warnings
 }
