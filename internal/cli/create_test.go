@@ -82,7 +82,7 @@ func TestCreation(t *testing.T) {
 	})
 }
 
-// slowly is a cluster where one job does not go, and another is gone after a while.
+// slowly is a cluster that deletes one job after a while, and the others never.
 func slowly(cluster client.WithWatch) client.WithWatch {
 	return interceptor.NewClient(cluster, interceptor.Funcs{Delete: func(ctx context.Context, api client.WithWatch, object client.Object, options ...client.DeleteOption) error {
 		if object.GetName() == "bert" {
@@ -90,7 +90,7 @@ func slowly(cluster client.WithWatch) client.WithWatch {
 		}
 		return nil
 	}, Watch: func(ctx context.Context, api client.WithWatch, list client.ObjectList, options ...client.ListOption) (watch.Interface, error) {
-		// The fake cluster tells of every job, whichever is asked for.
+		// The watch of the fake cluster ignores the field selector.
 		name, _ := options[0].(*client.ListOptions).FieldSelector.RequiresExactMatch("metadata.name")
 		stream, err := api.Watch(ctx, list, options...)
 		return watch.Filter(stream, func(event watch.Event) (watch.Event, bool) {

@@ -17,7 +17,7 @@ import (
 // start, with control characters of seven and of eight bits.
 const hostile = "\x1b[2Jall is \x1b]0;owned\x07 well\rno\u009b1m\x7f"
 
-// hostileObjects are a job that writes escape sequences wherever it can.
+// hostileObjects are a job with escape sequences in all its texts.
 func hostileObjects() []client.Object {
 	return []client.Object{
 		mpiJobNamed("solve", failed, func(mpiJob *v2beta1.MPIJob) {
@@ -51,7 +51,7 @@ func TestControlCharactersAreHarmless(t *testing.T) {
 	}
 }
 
-func TestHarmless(t *testing.T) {
+func TestEscapeControl(t *testing.T) {
 	tests := map[string]struct {
 		pieces []string
 		want   string
@@ -83,7 +83,7 @@ func TestHarmless(t *testing.T) {
 	}
 }
 
-// A log in a file is what the job wrote; only a terminal is protected from it.
+// Control characters in logs are escaped on terminals only.
 func TestLogsOfATerminal(t *testing.T) {
 	const text = "\x1b[1mepoch\x1b[0m 1\r\xff\x9b\xe2"
 	for name, test := range map[string]struct {

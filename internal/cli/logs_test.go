@@ -83,7 +83,7 @@ func TestLogSelections(t *testing.T) {
 	}
 }
 
-// someLines are of every kind of pod.
+// someLines are lines of every kind of pod.
 func someLines() []joblog.Line {
 	line := func(role string, worker int32, seconds int, text string) joblog.Line {
 		return joblog.Line{Pod: fmt.Sprint(role, worker), Role: role, Worker: worker, Container: role, Rank: joblog.NoRank, Time: now.Add(time.Duration(seconds)*time.Second + 120*time.Millisecond), Text: text}
@@ -134,7 +134,7 @@ func TestLogLines(t *testing.T) {
 	goldenfile.NoOthers(t, filepath.Join("testdata", "logs", "*.golden.txt"), files)
 }
 
-// Every reason for there being nothing to show has its words and its exit code.
+// Each reason for missing logs has its own message and exit code.
 func TestNoLogs(t *testing.T) {
 	launcher := joblog.Selection{Roles: []string{training.RoleLauncher}}
 	worker := joblog.Selection{Roles: []string{training.RoleWorker}, Worker: new(int32(7))}
@@ -182,7 +182,7 @@ func TestNoLogs(t *testing.T) {
 	goldenfile.NoOthers(t, filepath.Join("testdata", "logs", "none", "*.golden.txt"), files)
 }
 
-// Ctrl-C is how people stop following; it is no error.
+// Ctrl-C is the usual way to stop --follow, and not an error.
 func TestInterruptedLogs(t *testing.T) {
 	r := &logReader{environment: newEnvironment(genericiooptions.NewTestIOStreamsDiscard()), kind: trainJobs, follow: true}
 	err := r.explainLogs(t.Context(), nil, jobview.Of(trainJobNamed("digits", running)), joblog.Selection{}, context.Canceled)

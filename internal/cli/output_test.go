@@ -10,12 +10,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 )
 
-// full is a disk without room.
+// full is a full disk.
 type full struct{}
 
 func (full) Write([]byte) (int, error) { return 0, syscall.ENOSPC }
 
-// What could not be written is an error of every command, whoever printed it.
+// A failed write is an error of every command.
 func TestOutputThatCannotBeWritten(t *testing.T) {
 	for _, line := range []string{"version", "trainjob get", "trainjob get -o yaml", "trainjob describe digits", "trainjob delete digits", ""} {
 		t.Run(line, func(t *testing.T) {

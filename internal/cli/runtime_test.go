@@ -54,7 +54,7 @@ func TestRuntimeListAndValidate(t *testing.T) {
 	})
 }
 
-// Where a field stands in a file, however it is written.
+// The line of a field, in every style of YAML.
 func TestLineOf(t *testing.T) {
 	const text = `spec:
   a: 1

@@ -85,7 +85,7 @@ func TestRanksIn(t *testing.T) {
 	}
 }
 
-// becomes is a cluster in which a job that is created has this status at once.
+// becomes is a cluster that sets this status on every created job.
 func becomes(change func(*v2alpha1.TrainJob)) func(client.WithWatch) client.WithWatch {
 	return func(api client.WithWatch) client.WithWatch {
 		return interceptor.NewClient(api, interceptor.Funcs{Create: func(ctx context.Context, api client.WithWatch, object client.Object, options ...client.CreateOption) error {
@@ -97,7 +97,7 @@ func becomes(change func(*v2alpha1.TrainJob)) func(client.WithWatch) client.With
 	}
 }
 
-// A whole trial, with its job, to the end and until nothing is left of it.
+// A complete test of a runtime, up to the deletion of its job.
 func TestTrial(t *testing.T) {
 	works := func(job *v2alpha1.TrainJob) {
 		succeeded(job)
@@ -154,7 +154,7 @@ func TestTrial(t *testing.T) {
 	}
 }
 
-// Ctrl-C leaves nothing behind.
+// Ctrl-C deletes the job.
 func TestTrialIsInterrupted(t *testing.T) {
 	var out, errOut bytes.Buffer
 	env := newEnvironment(genericiooptions.IOStreams{Out: &out, ErrOut: &errOut})
@@ -172,7 +172,7 @@ func TestTrialIsInterrupted(t *testing.T) {
 	}
 }
 
-// Ctrl-C while the cluster stores the job: it is known, and cleaned up.
+// Ctrl-C during the create request: the job is deleted.
 func TestTrialIsInterruptedAtOnce(t *testing.T) {
 	var out, errOut bytes.Buffer
 	env := newEnvironment(genericiooptions.IOStreams{Out: &out, ErrOut: &errOut})
@@ -196,7 +196,7 @@ func TestTrialIsInterruptedAtOnce(t *testing.T) {
 	}
 }
 
-// What a trial asks for.
+// The job of a test.
 func TestTrialJob(t *testing.T) {
 	env := newEnvironment(genericiooptions.IOStreams{})
 	runtime := &runtimeObject{runtimeNamed("r"), v2alpha1.RuntimeKindCluster, &runtimeNamed("r").Spec}

@@ -24,7 +24,7 @@ import (
 	"github.com/trireme-mpi/trireme/internal/kube/jobview"
 )
 
-// metricsOf is what a pod of a job uses, in two containers.
+// metricsOf returns the usage of a pod of a job, with two containers.
 func metricsOf(jobType, namespace, job, pod, cpu, memory string) *metricsv1beta1.PodMetrics {
 	usage := func(cpu, memory string) corev1.ResourceList {
 		return corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpu), corev1.ResourceMemory: resource.MustParse(memory)}
@@ -35,7 +35,7 @@ func metricsOf(jobType, namespace, job, pod, cpu, memory string) *metricsv1beta1
 	}
 }
 
-// costlyJobs wait, hold GPUs without using them, and train.
+// costlyJobs are jobs that wait, that hold idle GPUs, and that train.
 func costlyJobs() []client.Object {
 	starting := func(mpiJob *v2beta1.MPIJob) {
 		mpiJob.Status.Progress = training.Progress{Phase: training.PhasePending, ReadyWorkers: "1/2",
@@ -75,7 +75,7 @@ func TestTop(t *testing.T) {
 	})
 }
 
-// What waiting is, at every point of a job's life.
+// The waiting times in every phase of a job.
 func TestWaitingTimes(t *testing.T) {
 	cases := map[string]struct {
 		timeline     []training.TimelineEntry
@@ -103,8 +103,8 @@ func TestWaitingTimes(t *testing.T) {
 	}
 }
 
-// A cluster that does not measure is told of once, and does not keep the rest back.
-func TestNobodyMeasures(t *testing.T) {
+// A missing metrics API is reported once, and the jobs are still shown.
+func TestNoMetricsAPI(t *testing.T) {
 	for name, refusal := range map[string]error{
 		"not served": apierrors.NewNotFound(schema.GroupResource{Group: "metrics.k8s.io", Resource: "pods"}, ""),
 		"not ready":  apierrors.NewServiceUnavailable("the server is currently unable to handle the request"),

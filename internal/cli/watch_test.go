@@ -15,8 +15,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 )
 
-// A job that nobody has changed for long is of a version that the cluster has
-// forgotten. It is followed from the newest version, and shown once.
+// The resource version of a job without recent changes may have expired. The job is
+// followed from the latest version, and shown once.
 func TestFollowingAnOldJob(t *testing.T) {
 	done := trainJobNamed("digits", succeeded)
 	done.ResourceVersion = "1000"
@@ -48,7 +48,7 @@ func TestFollowingAnOldJob(t *testing.T) {
 	}
 }
 
-// Requests run side by side, and each may be warned of.
+// Requests run concurrently, and each may cause a warning.
 func TestWarningsOfManyRequests(t *testing.T) {
 	var talk bytes.Buffer
 	warnings := &warnings{to: &talk}
