@@ -105,11 +105,11 @@ func (r *remover) removeAll(ctx context.Context, api client.WithWatch, namespace
 	waitErrors := make([]error, len(deleting))
 	if r.wait && r.dryRun == dryRunNone {
 		// Concurrently, so that one slow job does not use up the time of the others.
-		var waiting sync.WaitGroup
+		var waits sync.WaitGroup
 		for i, j := range deleting {
-			waiting.Go(func() { waitErrors[i] = r.awaitDeletion(ctx, api, j) })
+			waits.Go(func() { waitErrors[i] = r.awaitDeletion(ctx, api, j) })
 		}
-		waiting.Wait()
+		waits.Wait()
 	}
 	suffix := map[string]string{dryRunClient: " (dry run)", dryRunServer: " (server dry run)"}[r.dryRun]
 	for i, j := range deleting {

@@ -44,13 +44,13 @@ func (e *environment) completeJobs(command *cobra.Command, args []string, prefix
 	if len(args) > 0 {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
-	var offers []string
+	var candidates []string
 	for _, kind := range kinds {
 		for _, name := range e.namesOf(command.Context(), kind.GVK) {
-			offers = append(offers, kind.Command+"/"+name, name)
+			candidates = append(candidates, kind.Command+"/"+name, name)
 		}
 	}
-	return withPrefix(offers, prefix), cobra.ShellCompDirectiveNoFileComp
+	return withPrefix(candidates, prefix), cobra.ShellCompDirectiveNoFileComp
 }
 
 // completeRuntimes completes the runtimes of both scopes.

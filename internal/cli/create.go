@@ -30,12 +30,12 @@ const (
 )
 
 // checkDryRun refuses unknown values, so that a mistyped dry run changes nothing.
-func checkDryRun(command *cobra.Command, word string) error {
-	switch word {
+func checkDryRun(command *cobra.Command, value string) error {
+	switch value {
 	case dryRunNone, dryRunClient, dryRunServer:
 		return nil
 	default:
-		return usageFailure(command, fmt.Sprintf("--dry-run must be none, client or server, not %q", word))
+		return usageFailure(command, fmt.Sprintf("--dry-run must be none, client or server, not %q", value))
 	}
 }
 
@@ -113,7 +113,7 @@ func (c *creator) run(command *cobra.Command, arguments []string) error {
 	if err := c.setNamespace(object); err != nil {
 		return err
 	}
-	printed, err := c.printer()
+	printer, err := c.printer()
 	if err != nil {
 		return usageFailure(command, err.Error())
 	}
@@ -128,7 +128,7 @@ func (c *creator) run(command *cobra.Command, arguments []string) error {
 	if err != nil {
 		return err
 	}
-	if err := printed.PrintObj(object, c.Out); err != nil || c.dryRun != dryRunNone {
+	if err := printer.PrintObj(object, c.Out); err != nil || c.dryRun != dryRunNone {
 		return err
 	}
 	return c.waitOrFollow(ctx, object)
@@ -172,15 +172,15 @@ func (c *creator) read(command *cobra.Command, names, afterDashes []string) (*un
 }
 
 // changedFlags returns the flags on the command line that describe a job.
-func changedFlags(command *cobra.Command, kind *kind) (given []string) {
+func changedFlags(command *cobra.Command, kind *kind) (changed []string) {
 	describing := (&cobra.Command{}).Flags()
 	(&jobFlags{}).add(describing, kind)
 	describing.VisitAll(func(flag *pflag.Flag) {
 		if command.Flags().Changed(flag.Name) {
-			given = append(given, "--"+flag.Name)
+			changed = append(changed, "--"+flag.Name)
 		}
 	})
-	return given
+	return changed
 }
 
 // setNamespace sets the namespace of the job, as kubectl does: --namespace must match the
@@ -193,8 +193,8 @@ func (c *creator) setNamespace(object *unstructured.Unstructured) error {
 		}
 		return kubeconfigFailure(err)
 	}
-	if written := object.GetNamespace(); written != "" && enforced && written != namespace {
-		return inputFailure(fmt.Sprintf("the namespace of the job, %q, does not match --namespace %q", written, namespace))
+	if inFile := object.GetNamespace(); inFile != "" && enforced && inFile != namespace {
+		return inputFailure(fmt.Sprintf("the namespace of the job, %q, does not match --namespace %q", inFile, namespace))
 	}
 	if object.GetNamespace() == "" {
 		object.SetNamespace(namespace)

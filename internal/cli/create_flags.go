@@ -37,8 +37,8 @@ type jobFlags struct {
 	tagOutput   bool
 	// retries is -1 for the default of the kind.
 	retries int32
-	// given is the flag set that was parsed.
-	given *pflag.FlagSet
+	// set is the flag set that was parsed.
+	set *pflag.FlagSet
 }
 
 // flagAliases are older names of flags.
@@ -47,7 +47,7 @@ var flagAliases = map[string]string{
 }
 
 func (f *jobFlags) add(set *pflag.FlagSet, kind *kind) {
-	f.given = set
+	f.set = set
 	cpu, memory, slots, retries := "from the runtime", "from the runtime", "from the runtime, else one per GPU", "0"
 	if kind == trainJobs {
 		set.StringVar(&f.runtime, "runtime", "", "Runtime of the job: NAME (of the namespace, else of the cluster), trainingruntime/NAME or clustertrainingruntime/NAME")
@@ -228,7 +228,7 @@ func (f *jobFlags) resources(kind *kind) (corev1.ResourceRequirements, error) {
 		return resources, inputFailure(fmt.Sprintf("--gpus must be 0 or greater, not %d", f.gpus))
 	}
 	// An explicit 0 replaces the GPUs of the runtime.
-	if f.gpus > 0 || kind == trainJobs && f.given.Changed("gpus") {
+	if f.gpus > 0 || kind == trainJobs && f.set.Changed("gpus") {
 		gpus := *resource.NewQuantity(int64(f.gpus), resource.DecimalSI)
 		resources.Requests[corev1.ResourceName(f.gpuResource)] = gpus
 		resources.Limits = corev1.ResourceList{corev1.ResourceName(f.gpuResource): gpus}
@@ -251,9 +251,9 @@ func (f *jobFlags) variables() (variables []corev1.EnvVar, err error) {
 // without one.
 func (f *jobFlags) runtimeRef() (v2alpha1.RuntimeRef, error) {
 	reference := v2alpha1.RuntimeRef{Kind: v2alpha1.RuntimeKindCluster, Name: f.runtime}
-	if word, name, found := strings.Cut(f.runtime, "/"); found {
+	if kindName, name, found := strings.Cut(f.runtime, "/"); found {
 		reference.Name = name
-		switch strings.ToLower(word) {
+		switch strings.ToLower(kindName) {
 		case "trainingruntime":
 			reference.Kind = v2alpha1.RuntimeKindNamespaced
 		case "clustertrainingruntime":

@@ -25,8 +25,8 @@ type relatedObjects struct {
 	noPods, noEvents bool
 }
 
-func (s *relatedObjects) hasPod(pod string) bool {
-	return slices.ContainsFunc(s.pods, func(known corev1.Pod) bool { return known.Name == pod })
+func (r *relatedObjects) hasPod(pod string) bool {
+	return slices.ContainsFunc(r.pods, func(p corev1.Pod) bool { return p.Name == pod })
 }
 
 func newDescribeCommand(env *environment, kind *kind) *cobra.Command {

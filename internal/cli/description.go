@@ -71,8 +71,8 @@ func (d *description) head(j *view, related *relatedObjects) {
 		d.field("", j.Explanation())
 	}
 	created := age(d.now, j.GetCreationTimestamp().Time) + " ago"
-	if by := j.GetAnnotations()[training.AnnotationCreatedBy]; by != "" {
-		created += " by " + by
+	if creator := j.GetAnnotations()[training.AnnotationCreatedBy]; creator != "" {
+		created += " by " + creator
 	}
 	d.field("Created", created)
 	if trainJob, ok := j.Object.(*v2alpha1.TrainJob); ok {
@@ -258,12 +258,12 @@ func (d *description) resources(related *relatedObjects) {
 	fmt.Fprintf(table, "  \trequested\tallocated\n")
 	names := slices.SortedFunc(maps.Keys(requests), func(one, other corev1.ResourceName) int { return strings.Compare(string(one), string(other)) })
 	for _, name := range names {
-		amount, has := requests[name], allocated[name]
-		held := has.String()
+		requestedQuantity, allocatedQuantity := requests[name], allocated[name]
+		allocatedText := allocatedQuantity.String()
 		if related.noPods {
-			held = "?"
+			allocatedText = "?"
 		}
-		fmt.Fprintf(table, "  %s\t%s\t%s\n", name, amount.String(), held)
+		fmt.Fprintf(table, "  %s\t%s\t%s\n", name, requestedQuantity.String(), allocatedText)
 	}
 	_ = table.Flush()
 }

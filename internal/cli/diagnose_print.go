@@ -73,8 +73,8 @@ func (p *findingsPrinter) conditions(conditions []preflight.Answered) {
 		return
 	}
 	fmt.Fprintf(p.to, "\n%s\n", p.terminal.paint(bold, "Conditions:"))
-	for _, each := range conditions {
-		text := fmt.Sprintf("%s is %s (%s): %s", each.Type, each.Status, each.Reason, each.Message)
+	for _, condition := range conditions {
+		text := fmt.Sprintf("%s is %s (%s): %s", condition.Type, condition.Status, condition.Reason, condition.Message)
 		fmt.Fprintf(p.to, "  - %s\n", strings.Join(p.terminal.wrap(text, 4), "\n    "))
 	}
 }

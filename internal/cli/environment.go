@@ -68,9 +68,9 @@ func (e *environment) addFlags(root *cobra.Command) {
 	flags.IntVarP(&e.verbosity, "v", "v", 0, "Log level for requests to the cluster: 6 shows the requests, 8 also their content")
 	flags.BoolFunc("verbose", "Same as -v 6", func(string) error { e.verbosity = 6; return nil })
 	flags.VisitAll(func(flag *pflag.Flag) { flag.Hidden = !slices.Contains(shownFlags, flag.Name) })
-	complete := func(name string, offer func(*cobra.Command) []string) {
+	complete := func(name string, listNames func(*cobra.Command) []string) {
 		utilruntime.Must(root.RegisterFlagCompletionFunc(name, func(command *cobra.Command, _ []string, prefix string) ([]string, cobra.ShellCompDirective) {
-			return withPrefix(offer(command), prefix), cobra.ShellCompDirectiveNoFileComp
+			return withPrefix(listNames(command), prefix), cobra.ShellCompDirectiveNoFileComp
 		}))
 	}
 	complete("namespace", e.namespaceNames)
@@ -171,11 +171,11 @@ func (w *warnings) HandleWarningHeader(code int, _ string, text string) {
 }
 
 // withPrefix returns the candidates that start with what the user has typed.
-func withPrefix(offers []string, prefix string) (fitting []string) {
-	for _, offer := range offers {
-		if strings.HasPrefix(offer, prefix) {
-			fitting = append(fitting, offer)
+func withPrefix(candidates []string, prefix string) (matching []string) {
+	for _, candidate := range candidates {
+		if strings.HasPrefix(candidate, prefix) {
+			matching = append(matching, candidate)
 		}
 	}
-	return fitting
+	return matching
 }

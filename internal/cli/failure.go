@@ -110,11 +110,11 @@ func explain(err error, calledAs string) *failure {
 	case errors.As(err, &status):
 		return explainStatus(err, status.Status(), calledAs)
 	case errors.Is(err, context.DeadlineExceeded):
-		more := "--timeout 10m"
+		flag := "--timeout 10m"
 		if strings.Contains(err.Error(), "Client.Timeout") {
-			more = "--request-timeout 1m"
+			flag = "--request-timeout 1m"
 		}
-		return &failure{code: exitTimeout, message: "timed out", reason: "Timeout", details: []string{err.Error()}, suggestions: []string{"Allow more time: " + more}}
+		return &failure{code: exitTimeout, message: "timed out", reason: "Timeout", details: []string{err.Error()}, suggestions: []string{"Allow more time: " + flag}}
 	case meta.IsNoMatchError(err):
 		return notServedFailure(err.Error())
 	case errors.As(err, &request), errors.As(err, &timeout):
@@ -132,14 +132,14 @@ func (e *environment) joinFailures(failures []error, verb string) error {
 	}
 	all := &failure{message: fmt.Sprintf("%d jobs were not %s", len(failures), verb)}
 	for i, err := range failures {
-		one := explain(err, e.calledAs)
+		f := explain(err, e.calledAs)
 		if i == 0 {
-			all.code, all.reason, all.suggestions, all.page = one.code, one.reason, one.suggestions, one.page
+			all.code, all.reason, all.suggestions, all.page = f.code, f.reason, f.suggestions, f.page
 		}
-		if one.code != all.code {
+		if f.code != all.code {
 			all.code, all.reason, all.suggestions, all.page = exitError, "SeveralErrors", nil, ""
 		}
-		all.details = append(all.details, one.message)
+		all.details = append(all.details, f.message)
 	}
 	return all
 }

@@ -26,31 +26,31 @@ func stateColour(state string) colour {
 }
 
 // find reads a job given as NAME or KIND/NAME.
-func (e *environment) find(ctx context.Context, reader client.Reader, namespace, written string) (*view, error) {
-	word, name, named := strings.Cut(written, "/")
-	if named {
-		kind, err := kindNamed(word)
+func (e *environment) find(ctx context.Context, reader client.Reader, namespace, argument string) (*view, error) {
+	kindName, name, hasKind := strings.Cut(argument, "/")
+	if hasKind {
+		kind, err := kindNamed(kindName)
 		if err != nil {
 			return nil, err
 		}
 		return kind.Get(ctx, reader, namespace, name)
 	}
 	for _, kind := range kinds {
-		j, err := kind.Get(ctx, reader, namespace, written)
+		j, err := kind.Get(ctx, reader, namespace, argument)
 		if err == nil || !apierrors.IsNotFound(err) {
 			return j, err
 		}
 	}
-	return nil, &failure{code: exitNotFound, message: fmt.Sprintf("no job %q in namespace %q", written, namespace), reason: "NotFound",
+	return nil, &failure{code: exitNotFound, message: fmt.Sprintf("no job %q in namespace %q", argument, namespace), reason: "NotFound",
 		suggestions: []string{"List the jobs of all namespaces: " + e.calledAs + " training list --all-namespaces"}}
 }
 
 // kindNamed returns the kind with this command name, alias or resource name.
-func kindNamed(word string) (*kind, error) {
+func kindNamed(name string) (*kind, error) {
 	for _, kind := range kinds {
-		if strings.EqualFold(word, kind.Command) || slices.Contains(kind.Aliases, strings.ToLower(word)) || word == kind.Resource() {
+		if strings.EqualFold(name, kind.Command) || slices.Contains(kind.Aliases, strings.ToLower(name)) || name == kind.Resource() {
 			return kind, nil
 		}
 	}
-	return nil, &failure{code: exitUsage, message: fmt.Sprintf("unknown kind of job %q", word), reason: "Usage", suggestions: []string{"Use trainjob/NAME or mpijob/NAME"}}
+	return nil, &failure{code: exitUsage, message: fmt.Sprintf("unknown kind of job %q", name), reason: "Usage", suggestions: []string{"Use trainjob/NAME or mpijob/NAME"}}
 }

@@ -31,10 +31,10 @@ func (e *environment) watchRun(ctx context.Context, kind *kind, namespace, name 
 	defer screen.clear()
 	var last *view
 	ended := make(chan struct{})
-	var running sync.WaitGroup
-	var reading sync.Once
+	var logs sync.WaitGroup
+	var once sync.Once
 	readLog := func(j *view) {
-		running.Go(func() {
+		logs.Go(func() {
 			screen.printLog(ctx, joblog.Stream(ctx, joblog.FromCluster(pods, j.Identity()), joblog.Selection{Roles: []string{training.RoleLauncher}},
 				joblog.Options{Follow: true, Ended: ended, Notify: screen.note}))
 		})
@@ -43,12 +43,12 @@ func (e *environment) watchRun(ctx context.Context, kind *kind, namespace, name 
 		last = j
 		screen.show(j)
 		if launcher := j.LauncherPodStatus; launcher != nil && launcher.Phase != "" && launcher.Phase != "Pending" {
-			reading.Do(func() { readLog(j) })
+			once.Do(func() { readLog(j) })
 		}
 		return j.Finished(), nil
 	})
 	close(ended)
-	running.Wait()
+	logs.Wait()
 	screen.clear()
 	switch {
 	case last != nil && errors.Is(err, context.DeadlineExceeded):

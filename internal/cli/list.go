@@ -112,8 +112,8 @@ func (l *lister) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if by := *l.print.HumanReadableFlags.SortBy; by != "" && !l.watch {
-		printer = &get.SortingPrinter{Delegate: printer, SortField: by}
+	if sortBy := *l.print.HumanReadableFlags.SortBy; sortBy != "" && !l.watch {
+		printer = &get.SortingPrinter{Delegate: printer, SortField: sortBy}
 	}
 	switch {
 	case l.watch:
@@ -151,14 +151,14 @@ func (l *lister) skipMissing(err error) bool {
 }
 
 func (l *lister) noneFound() string {
-	what := "jobs"
+	noun := "jobs"
 	if len(l.kinds) == 1 {
-		what = string(l.kinds[0].Kind) + "s"
+		noun = string(l.kinds[0].Kind) + "s"
 	}
 	if l.namespace == "" {
-		return fmt.Sprintf("No %s found.", what)
+		return fmt.Sprintf("No %s found.", noun)
 	}
-	return fmt.Sprintf("No %s found in namespace %s.", what, l.namespace)
+	return fmt.Sprintf("No %s found in namespace %s.", noun, l.namespace)
 }
 
 // read returns all jobs in the order of kubectl, and the resource version of each
@@ -202,9 +202,9 @@ func (l *lister) read(ctx context.Context) (jobs []*view, versions map[*kind]str
 	return jobs, versions, nil
 }
 
-// pages calls see with every object of a list. It requests the next page while it
+// pages calls handle with every object of a list. It requests the next page while it
 // processes one, and returns the resource version of the list.
-func (l *lister) pages(ctx context.Context, newList func() client.ObjectList, see func(runtime.Object) error) (string, error) {
+func (l *lister) pages(ctx context.Context, newList func() client.ObjectList, handle func(runtime.Object) error) (string, error) {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	type page struct {
@@ -229,7 +229,7 @@ func (l *lister) pages(ctx context.Context, newList func() client.ObjectList, se
 			return "", page.err
 		}
 		version = page.list.GetResourceVersion()
-		if err := meta.EachListItem(page.list, see); err != nil {
+		if err := meta.EachListItem(page.list, handle); err != nil {
 			stop()
 			for range arriving {
 			}

@@ -71,24 +71,24 @@ type growingTable struct {
 	}
 }
 
-func (c *growingTable) show(ctx context.Context, jobs ...*view) error {
+func (t *growingTable) show(ctx context.Context, jobs ...*view) error {
 	if len(jobs) == 0 {
 		return nil
 	}
-	c.mutex.Lock()
-	defer c.mutex.Unlock()
-	if c.humanReadable {
-		if err := c.printer.PrintObj(c.table(ctx, jobs, c.clock.Now()), c.out); err != nil {
+	t.mutex.Lock()
+	defer t.mutex.Unlock()
+	if t.humanReadable {
+		if err := t.printer.PrintObj(t.table(ctx, jobs, t.clock.Now()), t.out); err != nil {
 			return err
 		}
-		return c.out.Flush()
+		return t.out.Flush()
 	}
 	for _, j := range jobs {
 		object, err := asUnstructured(j.Object, j.Kind)
 		if err != nil {
 			return err
 		}
-		if err := c.printer.PrintObj(object, c.Out); err != nil {
+		if err := t.printer.PrintObj(object, t.Out); err != nil {
 			return err
 		}
 	}

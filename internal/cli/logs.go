@@ -85,27 +85,27 @@ func (r *logReader) addFlags(command *cobra.Command) {
 func (r *logReader) selection(command *cobra.Command) (joblog.Selection, error) {
 	selection := joblog.Selection{Roles: []string{training.RoleLauncher}, Container: r.container}
 	ranked := command.Flags().Changed("rank")
-	wrong := func(message string) (joblog.Selection, error) { return selection, usageFailure(command, message) }
+	usageError := func(message string) (joblog.Selection, error) { return selection, usageFailure(command, message) }
 	if moreThanOne(r.launcher, r.all, r.worker != "") {
-		return wrong("--launcher, --worker and --all are mutually exclusive")
+		return usageError("--launcher, --worker and --all are mutually exclusive")
 	}
 	switch {
 	case ranked && (r.all || r.initializer || r.worker != "" && r.worker != training.RoleLauncher):
-		return wrong("--rank only works with the log of the launcher, which has the lines of all ranks")
+		return usageError("--rank only works with the log of the launcher, which has the lines of all ranks")
 	case ranked && r.rank < 0:
-		return wrong(fmt.Sprintf("--rank must be 0 or greater, not %d", r.rank))
+		return usageError(fmt.Sprintf("--rank must be 0 or greater, not %d", r.rank))
 	case r.follow && r.previous:
-		return wrong("--follow and --previous are mutually exclusive: the previous run has finished")
+		return usageError("--follow and --previous are mutually exclusive: the previous run has finished")
 	case r.tail < -1:
-		return wrong(fmt.Sprintf("--tail must be a number of lines, or -1 for all lines, not %d", r.tail))
+		return usageError(fmt.Sprintf("--tail must be a number of lines, or -1 for all lines, not %d", r.tail))
 	case r.since < 0:
-		return wrong(fmt.Sprintf("--since must be a positive duration such as 10m, not %s", r.since))
+		return usageError(fmt.Sprintf("--since must be a positive duration such as 10m, not %s", r.since))
 	case r.all:
 		selection.Roles = []string{training.RoleLauncher, training.RoleWorker}
 	case r.worker != "" && r.worker != training.RoleLauncher:
 		number, err := strconv.ParseInt(r.worker, 10, 32)
 		if err != nil || number < 0 {
-			return wrong(fmt.Sprintf("--worker must be a number, starting at 0, or launcher, not %q", r.worker))
+			return usageError(fmt.Sprintf("--worker must be a number, starting at 0, or launcher, not %q", r.worker))
 		}
 		selection.Roles, selection.Worker = []string{training.RoleWorker}, new(int32(number))
 	}
@@ -152,16 +152,16 @@ func (r *logReader) run(ctx context.Context, selection joblog.Selection) error {
 	last := model.Worker.Replicas - 1
 	// Include the logs of workers beyond the current number of replicas.
 	model.Worker.Replicas = math.MaxInt32
-	show := newLogPrinter(r.logs(), r.terminal, r.timestamps, r.prefix || len(selection.Roles) > 1)
-	show.width = max(show.width, len(prefixOf(joblog.Line{Role: training.RoleWorker, Worker: max(last, 0)})))
-	defer show.flush()
-	err = r.print(ctx, api, j, joblog.FromCluster(pods, model), selection, show)
-	show.flush()
+	printer := newLogPrinter(r.logs(), r.terminal, r.timestamps, r.prefix || len(selection.Roles) > 1)
+	printer.width = max(printer.width, len(prefixOf(joblog.Line{Role: training.RoleWorker, Worker: max(last, 0)})))
+	defer printer.flush()
+	err = r.print(ctx, api, j, joblog.FromCluster(pods, model), selection, printer)
+	printer.flush()
 	return r.explainLogs(ctx, api, j, selection, err)
 }
 
 // print shows the lines and, with --follow, watches the job.
-func (r *logReader) print(ctx context.Context, api client.WithWatch, j *view, source joblog.Source, selection joblog.Selection, show *logPrinter) error {
+func (r *logReader) print(ctx context.Context, api client.WithWatch, j *view, source joblog.Source, selection joblog.Selection, printer *logPrinter) error {
 	options := joblog.Options{Follow: r.follow, Previous: r.previous, Notify: func(text string) { r.say("%s", upperFirst(text)) }}
 	if r.tail >= 0 {
 		options.Tail = &r.tail
@@ -175,7 +175,7 @@ func (r *logReader) print(ctx context.Context, api client.WithWatch, j *view, so
 		defer stop()
 		ended := make(chan struct{})
 		options.Ended = ended
-		waiting := &waitNotice{environment: r.environment, show: show}
+		waiting := &waitNotice{environment: r.environment, printer: printer}
 		go func() {
 			defer close(ended)
 			watched <- r.watchJob(ctx, api, j, waiting.see)
@@ -185,7 +185,7 @@ func (r *logReader) print(ctx context.Context, api client.WithWatch, j *view, so
 		if err != nil {
 			return err
 		}
-		if err := show.print(line, r.follow); err != nil {
+		if err := printer.print(line, r.follow); err != nil {
 			return err
 		}
 	}
@@ -195,11 +195,11 @@ func (r *logReader) print(ctx context.Context, api client.WithWatch, j *view, so
 	return nil
 }
 
-// watchJob passes each change of a job to see until the job has finished or is deleted.
+// watchJob passes each change of a job to handle until the job has finished or is deleted.
 // It retries on errors, because lines may still arrive.
-func (r *logReader) watchJob(ctx context.Context, api client.WithWatch, j *view, see func(*view) (bool, error)) error {
+func (r *logReader) watchJob(ctx context.Context, api client.WithWatch, j *view, handle func(*view) (bool, error)) error {
 	for {
-		err := followJob(ctx, r.kind, api, j.GetNamespace(), j.GetName(), see)
+		err := followJob(ctx, r.kind, api, j.GetNamespace(), j.GetName(), handle)
 		var f *failure
 		if err == nil || ctx.Err() != nil || errors.As(err, &f) || apierrors.IsNotFound(err) || apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) {
 			return err
@@ -215,13 +215,13 @@ func (r *logReader) watchJob(ctx context.Context, api client.WithWatch, j *view,
 // waitNotice prints what a job waits for, until its first line is printed.
 type waitNotice struct {
 	*environment
-	show    *logPrinter
+	printer *logPrinter
 	printed string
 }
 
 func (w *waitNotice) see(j *view) (bool, error) {
 	text := j.Explanation()
-	if !j.Finished() && j.Phase != training.PhaseRunning && text != w.printed && !w.show.started.Load() {
+	if !j.Finished() && j.Phase != training.PhaseRunning && text != w.printed && !w.printer.started.Load() {
 		w.say("Waiting for %s: %s", j.Named(), text)
 		w.printed = text
 	}

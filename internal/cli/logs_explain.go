@@ -84,8 +84,8 @@ func (r *logReader) noPods(j *view, selection joblog.Selection, policy training.
 }
 
 func hasWorker(j *view, number int32) bool {
-	known := j.Identity().Worker.Replicas
-	return known == 0 || number < known
+	replicas := j.Identity().Worker.Replicas
+	return replicas == 0 || number < replicas
 }
 
 func hasInitializer(j *view) bool {

@@ -38,14 +38,14 @@ func newLogPrinter(out io.Writer, terminal terminal, timestamps, prefix bool) *l
 // print writes a line and, if atOnce is set, flushes it.
 func (p *logPrinter) print(line joblog.Line, atOnce bool) error {
 	p.started.Store(true)
-	from := line.Pod + "/" + line.Container
-	if p.openLine != from {
+	source := line.Pod + "/" + line.Container
+	if p.openLine != source {
 		if p.openLine != "" {
 			p.out.WriteByte('\n')
 		}
 		p.writeBeginning(line)
 	}
-	p.openLine = from
+	p.openLine = source
 	_, err := p.out.WriteString(line.Text)
 	if !line.Continues {
 		p.openLine = ""

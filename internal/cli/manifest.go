@@ -150,9 +150,9 @@ func checkKind(object *unstructured.Unstructured, name string, kind *kind) error
 		return nil
 	}
 	f := inputFailure(fmt.Sprintf("%s contains %s of %s; expected %s of %s", name, orDash(gvk.Kind), orDash(object.GetAPIVersion()), kind.Kind, kind.GVK.GroupVersion()))
-	for _, other := range kinds {
-		if gvk == other.GVK {
-			f.suggestions = []string{fmt.Sprintf("Use odh %s create", other.Command)}
+	for _, k := range kinds {
+		if gvk == k.GVK {
+			f.suggestions = []string{fmt.Sprintf("Use odh %s create", k.Command)}
 		}
 	}
 	if gvk.Group == training.Group && gvk.Kind == mpiJobs.GVK.Kind && gvk.Version != mpiJobs.GVK.Version {

@@ -15,7 +15,7 @@ import (
 // even if it does not exist.
 type models struct {
 	client.Reader
-	runtimes map[string]cachedRuntime
+	cache map[string]cachedRuntime
 }
 
 // cachedRuntime is a cached response of the cluster.
@@ -25,26 +25,26 @@ type cachedRuntime struct {
 }
 
 func newModels(reader client.Reader) *models {
-	return &models{Reader: reader, runtimes: map[string]cachedRuntime{}}
+	return &models{Reader: reader, cache: map[string]cachedRuntime{}}
 }
 
 // Get caches runtimes.
 func (m *models) Get(ctx context.Context, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
-	question := fmt.Sprintf("%T %s", object, key)
-	known, asked := m.runtimes[question]
-	if !asked {
-		known.err = m.Reader.Get(ctx, key, object, options...)
-		known.object = object
-		m.runtimes[question] = known
-		return known.err
+	id := fmt.Sprintf("%T %s", object, key)
+	entry, cached := m.cache[id]
+	if !cached {
+		entry.err = m.Reader.Get(ctx, key, object, options...)
+		entry.object = object
+		m.cache[id] = entry
+		return entry.err
 	}
 	switch target := object.(type) {
 	case *v2alpha1.ClusterTrainingRuntime:
-		known.object.(*v2alpha1.ClusterTrainingRuntime).DeepCopyInto(target)
+		entry.object.(*v2alpha1.ClusterTrainingRuntime).DeepCopyInto(target)
 	case *v2alpha1.TrainingRuntime:
-		known.object.(*v2alpha1.TrainingRuntime).DeepCopyInto(target)
+		entry.object.(*v2alpha1.TrainingRuntime).DeepCopyInto(target)
 	}
-	return known.err
+	return entry.err
 }
 
 // details returns the cells of -o wide.

@@ -90,8 +90,8 @@ func (e *environment) jobToCheck(file string) (client.Object, error) {
 func kindOf(document []byte) *kind {
 	var meta metav1.TypeMeta
 	_ = json.Unmarshal(document, &meta)
-	at := slices.IndexFunc(kinds, func(kind *kind) bool { return meta.Kind == string(kind.Kind) })
-	return kinds[max(at, 0)]
+	index := slices.IndexFunc(kinds, func(kind *kind) bool { return meta.Kind == string(kind.Kind) })
+	return kinds[max(index, 0)]
 }
 
 func (e *environment) preflight(command *cobra.Command, gatherer *preflight.Gatherer, api client.Client, object client.Object, output string) error {

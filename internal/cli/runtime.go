@@ -108,18 +108,18 @@ func (e *environment) runtimeTable(runtimes []runtimeObject) *metav1.Table {
 	for _, name := range []string{"CPU", "Memory", "Gang", "Image"} {
 		table.ColumnDefinitions = append(table.ColumnDefinitions, column(name, 1))
 	}
-	for _, each := range runtimes {
+	for _, rt := range runtimes {
 		scope := "cluster"
-		if each.GetNamespace() != "" {
-			scope = "namespace " + each.GetNamespace()
+		if rt.GetNamespace() != "" {
+			scope = "namespace " + rt.GetNamespace()
 		}
 		// The values of a job that sets nothing itself.
-		model := job.FromTrainJob(&v2alpha1.TrainJob{}, each.spec, job.Defaults{})
+		model := job.FromTrainJob(&v2alpha1.TrainJob{}, rt.spec, job.Defaults{})
 		requests := job.Requests(&model.Worker.Template.Spec)
-		table.Rows = append(table.Rows, metav1.TableRow{Object: runtime.RawExtension{Object: each.Object}, Cells: []any{
-			each.GetName(), scope, orDash(string(each.spec.MLPolicy.MPIImplementation)), fmt.Sprint(model.Worker.Replicas), fmt.Sprint(model.Slots), job.GPUs(requests).String(),
-			age(e.clock.Now(), each.GetCreationTimestamp().Time),
-			requests.Cpu().String(), requests.Memory().String(), orDash(string(model.Gang.Scheduler)), orDash(imageOf(each.spec)),
+		table.Rows = append(table.Rows, metav1.TableRow{Object: runtime.RawExtension{Object: rt.Object}, Cells: []any{
+			rt.GetName(), scope, orDash(string(rt.spec.MLPolicy.MPIImplementation)), fmt.Sprint(model.Worker.Replicas), fmt.Sprint(model.Slots), job.GPUs(requests).String(),
+			age(e.clock.Now(), rt.GetCreationTimestamp().Time),
+			requests.Cpu().String(), requests.Memory().String(), orDash(string(model.Gang.Scheduler)), orDash(imageOf(rt.spec)),
 		}})
 	}
 	return table
@@ -130,8 +130,8 @@ func runtimeObjects(runtimes []runtimeObject) (runtime.Object, error) {
 	list := &unstructured.UnstructuredList{}
 	list.SetAPIVersion("v1")
 	list.SetKind("List")
-	for _, each := range runtimes {
-		object, err := asUnstructured(each.Object, &kind{GVK: v2alpha1.GroupVersion.WithKind(string(each.kind))})
+	for _, rt := range runtimes {
+		object, err := asUnstructured(rt.Object, &kind{GVK: v2alpha1.GroupVersion.WithKind(string(rt.kind))})
 		if err != nil {
 			return nil, err
 		}
@@ -144,7 +144,9 @@ func runtimeObjects(runtimes []runtimeObject) (runtime.Object, error) {
 // with create, unless kind is set.
 func (e *environment) runtimeNamed(ctx context.Context, api client.Reader, namespace, name, kind string) (*runtimeObject, error) {
 	namespaceRuntime, clusterRuntime := &v2alpha1.TrainingRuntime{}, &v2alpha1.ClusterTrainingRuntime{}
-	wanted := func(each v2alpha1.RuntimeKind) bool { return kind == "" || strings.EqualFold(kind, string(each)) }
+	wanted := func(runtimeKind v2alpha1.RuntimeKind) bool {
+		return kind == "" || strings.EqualFold(kind, string(runtimeKind))
+	}
 	var readErr error
 	if wanted(v2alpha1.RuntimeKindNamespaced) {
 		err := api.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, namespaceRuntime)

@@ -51,9 +51,9 @@ type trialState struct {
 	logError string
 }
 
-// steps returns the steps of the test. Once the job is over, the first step that was not
+// steps returns the steps of the test. If final is set, the first step that was not
 // reached has failed.
-func (s *trialState) steps(over bool) (steps []trialStep) {
+func (s *trialState) steps(final bool) (steps []trialStep) {
 	submitted := s.job.GetCreationTimestamp().Time
 	failed := false
 	add := func(name string, at time.Time, reached bool) {
@@ -64,7 +64,7 @@ func (s *trialState) steps(over bool) (steps []trialStep) {
 			if !at.IsZero() {
 				step.After = max(at.Sub(submitted), 0).Round(time.Second).String()
 			}
-		case over && !failed:
+		case final && !failed:
 			step.Result, step.Message, failed = stepFailed, s.job.Explanation(), true
 		default:
 			failed = true
@@ -170,15 +170,15 @@ func (p *trialProgress) show(steps []trialStep) {
 	}
 	for ; p.shown < len(steps) && steps[p.shown].Result != stepNotReached; p.shown++ {
 		step := steps[p.shown]
-		with := green
+		c := green
 		if step.Result == stepFailed {
-			with = red
+			c = red
 		}
 		line := step.Step
 		if step.After != "" {
 			line = fmt.Sprintf("%-38s after %s", step.Step, step.After)
 		}
-		fmt.Fprintf(p.Out, "%s  %s\n", p.terminal.paint(with, fmt.Sprintf("%-4s", step.Result)), line)
+		fmt.Fprintf(p.Out, "%s  %s\n", p.terminal.paint(c, fmt.Sprintf("%-4s", step.Result)), line)
 		(&findingsPrinter{to: p.Out, terminal: p.terminal}).lines(step.Message, "      ")
 	}
 }

@@ -189,14 +189,14 @@ func (e *environment) showJudged(judged []judgedRuntime) {
 	fmt.Fprintf(e.Out, "%s, %s in %s\n", counted(errors, "error"), counted(warnings, "warning"), counted(len(judged), "document"))
 }
 
-func (e *environment) showFaults(word string, with colour, faults []fieldFault) {
+func (e *environment) showFaults(word string, c colour, faults []fieldFault) {
 	for _, fault := range faults {
 		text := strings.TrimPrefix(fault.Field+": "+fault.Message, ": ")
 		if fault.Line > 0 {
 			text = fmt.Sprintf("line %d: %s", fault.Line, text)
 		}
 		lines := e.terminal.wrap(text, 4+len(word))
-		fmt.Fprintf(e.Out, "  %s: %s\n", e.terminal.paint(with, word), strings.Join(lines, "\n    "))
+		fmt.Fprintf(e.Out, "  %s: %s\n", e.terminal.paint(c, word), strings.Join(lines, "\n    "))
 	}
 }
 

@@ -10,7 +10,7 @@ import (
 func shellWords(text string) (words []string, err error) {
 	var word strings.Builder
 	var quote rune
-	begun, escaped := false, false
+	inWord, escaped := false, false
 	for _, letter := range text {
 		switch {
 		case escaped:
@@ -21,26 +21,26 @@ func shellWords(text string) (words []string, err error) {
 			word.WriteRune(letter)
 			escaped = false
 		case letter == '\\' && quote != '\'':
-			begun, escaped = true, true
+			inWord, escaped = true, true
 		case letter == quote:
 			quote = 0
 		case quote == 0 && (letter == '\'' || letter == '"'):
-			begun, quote = true, letter
+			inWord, quote = true, letter
 		case quote == 0 && strings.ContainsRune(" \t\r\n", letter):
-			if begun {
+			if inWord {
 				words = append(words, word.String())
 			}
 			word.Reset()
-			begun = false
+			inWord = false
 		default:
-			begun = true
+			inWord = true
 			word.WriteRune(letter)
 		}
 	}
 	if quote != 0 || escaped {
 		return nil, fmt.Errorf("unclosed quote or trailing backslash")
 	}
-	if begun {
+	if inWord {
 		words = append(words, word.String())
 	}
 	return words, nil

@@ -58,11 +58,11 @@ var sequences = map[colour]string{
 
 // paint colours a text if the terminal shows colours. The text must be printed to an
 // output, which inserts the escape sequences.
-func (t terminal) paint(with colour, text string) string {
-	if !t.colour || with == plain || text == "" {
+func (t terminal) paint(c colour, text string) string {
+	if !t.colour || c == plain || text == "" {
 		return text
 	}
-	return string([]byte{byte(with)}) + text + string([]byte{byte(reset)})
+	return string([]byte{byte(c)}) + text + string([]byte{byte(reset)})
 }
 
 // wrap breaks a text into lines that fit after an indent. It does not break words.

@@ -193,14 +193,14 @@ func (t *top) measure(ctx context.Context) (map[string]corev1.ResourceList, erro
 }
 
 func (t *top) print(usages []jobUsage, to io.Writer) error {
-	var written []byte
+	var content []byte
 	var err error
 	switch t.output {
 	case "json":
-		written, err = indentedJSON(reportOf(usages))
+		content, err = indentedJSON(reportOf(usages))
 	case "yaml":
-		if written, err = yaml.Marshal(reportOf(usages)); t.watch {
-			written = append([]byte("---\n"), written...)
+		if content, err = yaml.Marshal(reportOf(usages)); t.watch {
+			content = append([]byte("---\n"), content...)
 		}
 	default:
 		printer := printers.NewTablePrinter(printers.PrintOptions{Wide: t.output == "wide", WithNamespace: t.all, NoHeaders: t.noHeaders})
@@ -211,7 +211,7 @@ func (t *top) print(usages []jobUsage, to io.Writer) error {
 		return aligned.Flush()
 	}
 	if err == nil {
-		_, err = to.Write(written)
+		_, err = to.Write(content)
 	}
 	return err
 }

@@ -128,12 +128,12 @@ func sumOf(requests, used corev1.ResourceList, waited time.Duration, idle, queue
 
 // quantities returns a list as Kubernetes formats it.
 func quantities(list corev1.ResourceList) map[string]string {
-	var written map[string]string
+	var formatted map[string]string
 	for name, quantity := range list {
-		if written == nil {
-			written = map[string]string{}
+		if formatted == nil {
+			formatted = map[string]string{}
 		}
-		written[string(name)] = quantity.String()
+		formatted[string(name)] = quantity.String()
 	}
-	return written
+	return formatted
 }

@@ -30,10 +30,10 @@ func (w *watcher) WatchWithContext(ctx context.Context, options metav1.ListOptio
 	return w.Watch(ctx, w.list, &merged)
 }
 
-// changes calls see with every change since a resource version, until see is done. It
+// changes calls handle with every change since a resource version, until handle is done. It
 // resumes watches that the API server ends. If the version has expired, the caller must
 // list again; see expired.
-func (w *watcher) changes(ctx context.Context, version string, see func(watch.EventType, client.Object) (done bool, err error)) error {
+func (w *watcher) changes(ctx context.Context, version string, handle func(watch.EventType, client.Object) (done bool, err error)) error {
 	stream, err := watchtools.NewRetryWatcherWithContext(ctx, version, w)
 	if err != nil {
 		return err
@@ -54,7 +54,7 @@ func (w *watcher) changes(ctx context.Context, version string, see func(watch.Ev
 			if !isObject || event.Type == watch.Bookmark {
 				continue
 			}
-			if done, err := see(event.Type, object); done || err != nil {
+			if done, err := handle(event.Type, object); done || err != nil {
 				return err
 			}
 		}
@@ -77,9 +77,9 @@ func versionOf(ctx context.Context, kind *kind, api client.Reader, options clien
 	return list.GetResourceVersion(), err
 }
 
-// followJob calls see with a job, now and whenever it changes, until see is done. It
+// followJob calls handle with a job, now and whenever it changes, until handle is done. It
 // returns an error if the job is deleted.
-func followJob(ctx context.Context, kind *kind, api client.WithWatch, namespace, name string, see func(*view) (done bool, err error)) error {
+func followJob(ctx context.Context, kind *kind, api client.WithWatch, namespace, name string, handle func(*view) (done bool, err error)) error {
 	options := client.ListOptions{Namespace: namespace, FieldSelector: fields.OneTermEqualSelector("metadata.name", name)}
 	for version, shown := "", ""; ; {
 		j, err := kind.Get(ctx, api, namespace, name)
@@ -87,7 +87,7 @@ func followJob(ctx context.Context, kind *kind, api client.WithWatch, namespace,
 			return err
 		}
 		if j.GetResourceVersion() != shown {
-			if done, err := see(j); done || err != nil {
+			if done, err := handle(j); done || err != nil {
 				return err
 			}
 			shown = j.GetResourceVersion()
@@ -95,13 +95,13 @@ func followJob(ctx context.Context, kind *kind, api client.WithWatch, namespace,
 		if version == "" {
 			version = shown
 		}
-		one := &watcher{WithWatch: api, list: kind.NewList(), options: options}
-		err = one.changes(ctx, version, func(event watch.EventType, object client.Object) (bool, error) {
+		w := &watcher{WithWatch: api, list: kind.NewList(), options: options}
+		err = w.changes(ctx, version, func(event watch.EventType, object client.Object) (bool, error) {
 			if event == watch.Deleted {
 				return true, deletedFailure(kind, name)
 			}
 			shown = object.GetResourceVersion()
-			return see(jobview.Of(object))
+			return handle(jobview.Of(object))
 		})
 		if err == nil || !expired(err) {
 			return err
