@@ -191,7 +191,7 @@ func (f *jobFlags) metadata(kind *kind, name string) (metav1.ObjectMeta, error) 
 	for _, label := range f.labels {
 		key, value, found := strings.Cut(label, "=")
 		if faults := append(validation.IsQualifiedName(key), validation.IsValidLabelValue(value)...); !found || len(faults) > 0 {
-			return meta, inputFailure(fmt.Sprintf("--label %q must have the form NAME=VALUE", label), faults...)
+			return meta, inputFailure(fmt.Sprintf("--label %q must have the form NAME=VALUE with a valid label name and value", label), faults...)
 		}
 		metav1.SetMetaDataLabel(&meta, key, value)
 	}
@@ -240,7 +240,7 @@ func (f *jobFlags) variables() (variables []corev1.EnvVar, err error) {
 	for _, variable := range f.env {
 		name, value, found := strings.Cut(variable, "=")
 		if !found || len(validation.IsEnvVarName(name)) > 0 {
-			return nil, inputFailure(fmt.Sprintf("--env %q must have the form NAME=VALUE", name))
+			return nil, inputFailure(fmt.Sprintf("--env %q must have the form NAME=VALUE with a valid variable name", name))
 		}
 		variables = append(variables, corev1.EnvVar{Name: name, Value: value})
 	}

@@ -52,5 +52,5 @@ func kindNamed(name string) (*kind, error) {
 			return kind, nil
 		}
 	}
-	return nil, &failure{code: exitUsage, message: fmt.Sprintf("unknown kind of job %q", name), reason: "Usage", suggestions: []string{"Use trainjob/NAME or mpijob/NAME"}}
+	return nil, &failure{code: exitUsage, message: fmt.Sprintf("unknown kind of job %q", name), reason: "Usage", suggestions: []string{"The kinds are trainjob and mpijob; a job is trainjob/NAME or mpijob/NAME"}}
 }

@@ -149,7 +149,7 @@ func checkKind(object *unstructured.Unstructured, name string, kind *kind) error
 	if gvk == kind.GVK {
 		return nil
 	}
-	f := inputFailure(fmt.Sprintf("%s contains %s of %s; expected %s of %s", name, orDash(gvk.Kind), orDash(object.GetAPIVersion()), kind.Kind, kind.GVK.GroupVersion()))
+	f := inputFailure(fmt.Sprintf("%s contains kind %s of %s; expected kind %s of %s", name, orDash(gvk.Kind), orDash(object.GetAPIVersion()), kind.Kind, kind.GVK.GroupVersion()))
 	for _, k := range kinds {
 		if gvk == k.GVK {
 			f.suggestions = []string{fmt.Sprintf("Use odh %s create", k.Command)}
