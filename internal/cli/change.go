@@ -27,184 +27,185 @@ type remover struct {
 	timeout       time.Duration
 }
 
-func newDeleteCommand(environment *environment, kind *kind) *cobra.Command {
-	remover := &remover{environment: environment, kind: kind}
+func newDeleteCommand(env *environment, kind *kind) *cobra.Command {
+	r := &remover{environment: env, kind: kind}
 	command := &cobra.Command{
-		Long:              "Delete jobs and all that belongs to them: pods, keys, network rules. What a job has stored on claims of its user's stays.",
-		ValidArgsFunction: environment.completeNames(kind, many),
-		RunE:              func(command *cobra.Command, names []string) error { return remover.run(command, names) },
+		Long: "Delete jobs with their pods, SSH keys and NetworkPolicies. Data on your persistent volume claims is kept.",
+		Example: fmt.Sprintf(`  odh %[1]s delete hello
+  odh %[1]s delete -l team=vision --dry-run=server`, kind.Command),
+		ValidArgsFunction: env.completeNames(kind, many),
+		RunE:              func(command *cobra.Command, names []string) error { return r.run(command, names) },
 	}
 	flags := command.Flags()
-	flags.BoolVar(&remover.wait, "wait", true, "wait until the job and its pods are gone")
-	flags.BoolVar(&remover.force, "force", false, "do not wait for the pods to end by themselves")
-	flags.BoolVar(&remover.confirm, "confirm", true, "has no effect; delete does not ask")
+	flags.BoolVar(&r.wait, "wait", true, "Wait until the job and its pods are deleted")
+	flags.BoolVar(&r.force, "force", false, "Delete the job without waiting for its pods to terminate")
+	flags.BoolVar(&r.confirm, "confirm", true, "Has no effect: delete does not ask for confirmation")
 	_ = flags.MarkHidden("confirm")
-	flags.BoolVar(&remover.ignoreMissing, "ignore-not-found", false, "it is no error if there is no such job")
-	flags.StringVarP(&remover.selector, "selector", "l", "", "delete the jobs with these labels")
-	flags.StringVar(&remover.dryRun, "dry-run", dryRunNone, "client only prints, server has the cluster judge it; nothing is deleted")
+	flags.BoolVar(&r.ignoreMissing, "ignore-not-found", false, `Treat "not found" as success`)
+	flags.StringVarP(&r.selector, "selector", "l", "", "Delete the jobs with these labels, such as team=vision,env!=test")
+	flags.StringVar(&r.dryRun, "dry-run", dryRunNone, "One of none, client, server: client only prints the jobs, server also validates the request in the cluster")
 	flags.Lookup("dry-run").NoOptDefVal = dryRunClient
-	flags.DurationVar(&remover.timeout, "timeout", 2*time.Minute, "how long --wait waits at most; 0 is for ever")
+	flags.DurationVar(&r.timeout, "timeout", 2*time.Minute, "Maximum time that --wait waits; 0 means no limit")
 	return command
 }
 
-func (remover *remover) run(command *cobra.Command, names []string) error {
-	if (len(names) == 0) == (remover.selector == "") {
-		return usageFailure(command, "name jobs, or give a --selector")
+func (r *remover) run(command *cobra.Command, names []string) error {
+	if (len(names) == 0) == (r.selector == "") {
+		return usageFailure(command, "specify either job names or --selector")
 	}
-	// Whoever writes this expects a question before anything is deleted.
-	if !remover.confirm {
+	// A user who sets this expects a confirmation prompt before anything is deleted.
+	if !r.confirm {
 		return usageFailure(command, "--confirm=false is not supported: delete does not ask for confirmation; use --dry-run=server to see what it would delete")
 	}
 	if command.Flags().Changed("confirm") {
-		remover.say("Warning: --confirm has no effect: delete does not ask for confirmation.")
+		r.say("Warning: --confirm has no effect: delete does not ask for confirmation.")
 	}
-	if err := checkDryRun(command, remover.dryRun); err != nil {
+	if err := checkDryRun(command, r.dryRun); err != nil {
 		return err
 	}
-	matching, err := labels.Parse(remover.selector)
+	matching, err := labels.Parse(r.selector)
 	if err != nil {
 		return usageFailure(command, fmt.Sprintf("--selector: %v", err))
 	}
-	namespace, err := remover.namespace()
+	namespace, err := r.namespace()
 	if err != nil {
 		return err
 	}
-	from, err := remover.client()
+	api, err := r.client()
 	if err != nil {
 		return err
 	}
-	ctx, stop := limited(command.Context(), remover.timeout)
+	ctx, stop := withTimeout(command.Context(), r.timeout)
 	defer stop()
-	if remover.selector != "" {
-		if names, err = selected(ctx, from, remover.kind, namespace, matching); err != nil {
+	if r.selector != "" {
+		if names, err = selected(ctx, api, r.kind, namespace, matching); err != nil {
 			return err
 		}
 		if len(names) == 0 {
-			remover.say("No %ss found in namespace %s.", remover.kind.Kind, namespace)
+			r.say("No %ss found in namespace %s.", r.kind.Kind, namespace)
 		}
 	}
-	return remover.removeAll(ctx, from, namespace, names)
+	return r.removeAll(ctx, api, namespace, names)
 }
 
-// removeAll deletes all jobs, and then waits for them. What is wrong with one of
-// them does not save the others.
-func (remover *remover) removeAll(ctx context.Context, from client.WithWatch, namespace string, names []string) error {
-	var going []*view
+// removeAll deletes all jobs and then waits for them. An error with one job does not
+// stop the deletion of the others.
+func (r *remover) removeAll(ctx context.Context, api client.WithWatch, namespace string, names []string) error {
+	var deleting []*view
 	var failures []error
 	for _, name := range names {
-		switch seen, err := remover.remove(ctx, from, namespace, name); {
-		case apierrors.IsNotFound(err) && remover.ignoreMissing:
+		switch j, err := r.remove(ctx, api, namespace, name); {
+		case apierrors.IsNotFound(err) && r.ignoreMissing:
 		case err != nil:
 			failures = append(failures, err)
 		default:
-			going = append(going, seen)
+			deleting = append(deleting, j)
 		}
 	}
-	waits := make([]error, len(going))
-	if remover.wait && remover.dryRun == dryRunNone {
-		// Side by side: one that takes long does not use up the time of the others.
-		var waiting sync.WaitGroup
-		for i, seen := range going {
-			waiting.Go(func() { waits[i] = remover.awaitGone(ctx, from, seen) })
+	waitErrors := make([]error, len(deleting))
+	if r.wait && r.dryRun == dryRunNone {
+		// Concurrently, so that one slow job does not use up the time of the others.
+		var waits sync.WaitGroup
+		for i, j := range deleting {
+			waits.Go(func() { waitErrors[i] = r.awaitDeletion(ctx, api, j) })
 		}
-		waiting.Wait()
+		waits.Wait()
 	}
-	suffix := map[string]string{dryRunClient: " (dry run)", dryRunServer: " (server dry run)"}[remover.dryRun]
-	for i, seen := range going {
-		if waits[i] != nil {
-			failures = append(failures, waits[i])
+	suffix := map[string]string{dryRunClient: " (dry run)", dryRunServer: " (server dry run)"}[r.dryRun]
+	for i, j := range deleting {
+		if waitErrors[i] != nil {
+			failures = append(failures, waitErrors[i])
 			continue
 		}
-		fmt.Fprintf(remover.Out, "%s.%s %q deleted%s\n", remover.kind.Command, remover.kind.GVK.Group, seen.GetName(), suffix)
+		fmt.Fprintf(r.Out, "%s.%s %q deleted%s\n", r.kind.Command, r.kind.GVK.Group, j.GetName(), suffix)
 	}
-	return remover.allOf(failures, "deleted")
+	return r.joinFailures(failures, "deleted")
 }
 
-func selected(ctx context.Context, from client.Reader, kind *kind, namespace string, matching labels.Selector) (names []string, err error) {
+func selected(ctx context.Context, api client.Reader, kind *kind, namespace string, matching labels.Selector) (names []string, err error) {
 	list := &metav1.PartialObjectMetadataList{}
 	list.SetGroupVersionKind(kind.GVK.GroupVersion().WithKind(kind.GVK.Kind + "List"))
-	err = from.List(ctx, list, &client.ListOptions{Namespace: namespace, LabelSelector: matching})
+	err = api.List(ctx, list, &client.ListOptions{Namespace: namespace, LabelSelector: matching})
 	for i := range list.Items {
 		names = append(names, list.Items[i].Name)
 	}
 	return names, err
 }
 
-// remove asks the cluster to delete a job.
-func (remover *remover) remove(ctx context.Context, from client.WithWatch, namespace, name string) (*view, error) {
-	seen, err := remover.kind.Get(ctx, from, namespace, name)
-	if err != nil || remover.dryRun == dryRunClient {
-		return seen, err
+// remove requests the deletion of a job.
+func (r *remover) remove(ctx context.Context, api client.WithWatch, namespace, name string) (*view, error) {
+	j, err := r.kind.Get(ctx, api, namespace, name)
+	if err != nil || r.dryRun == dryRunClient {
+		return j, err
 	}
-	options := []client.DeleteOption{client.Preconditions{UID: new(seen.GetUID())}}
-	// With the pods first, so that a job that is gone has left nothing behind.
-	if remover.wait {
+	options := []client.DeleteOption{client.Preconditions{UID: new(j.GetUID())}}
+	// Foreground: the job is only deleted after its pods.
+	if r.wait {
 		options = append(options, client.PropagationPolicy(metav1.DeletePropagationForeground))
 	}
-	if remover.force {
+	if r.force {
 		options = append(options, client.GracePeriodSeconds(0), client.PropagationPolicy(metav1.DeletePropagationBackground))
 	}
-	if remover.dryRun == dryRunServer {
+	if r.dryRun == dryRunServer {
 		options = append(options, client.DryRunAll)
 	}
-	return seen, client.IgnoreNotFound(from.Delete(ctx, seen.Object, options...))
+	return j, client.IgnoreNotFound(api.Delete(ctx, j.Object, options...))
 }
 
-// awaitGone waits until a job is gone, or another one has its name.
-func (remover *remover) awaitGone(ctx context.Context, from client.WithWatch, gone *view) error {
-	err := followJob(ctx, remover.kind, from, gone.GetNamespace(), gone.GetName(), func(seen *view) (bool, error) {
-		return seen.GetUID() != gone.GetUID(), nil
+// awaitDeletion waits until a job is deleted, or a new job has its name.
+func (r *remover) awaitDeletion(ctx context.Context, api client.WithWatch, target *view) error {
+	err := followJob(ctx, r.kind, api, target.GetNamespace(), target.GetName(), func(j *view) (bool, error) {
+		return j.GetUID() != target.GetUID(), nil
 	})
 	var end *failure
 	switch {
 	case apierrors.IsNotFound(err), errors.As(err, &end) && end.reason == reasonDeleted:
 		return nil
 	case errors.Is(err, context.DeadlineExceeded):
-		return &failure{code: exitTimeout, message: gone.Named() + " is being deleted, and its pods are not gone yet", reason: "Timeout", suggestions: []string{
-			"See what is left: kubectl get pods -n " + gone.GetNamespace() + " -l training.kubeflow.org/job-name=" + gone.GetName(),
-			"A node that is lost cannot confirm the end of its pods: --force does not wait for them",
+		return &failure{code: exitTimeout, message: target.Named() + " is being deleted, but some of its pods still exist", reason: "Timeout", suggestions: []string{
+			"List the remaining pods: kubectl get pods -n " + target.GetNamespace() + " -l training.kubeflow.org/job-name=" + target.GetName(),
+			"Pods on a lost node never finish terminating: use --force to not wait for them",
 		}}
 	}
 	return err
 }
 
-// newSuspendCommand and newResumeCommand take a job from its nodes, and give it back.
-func newSuspendCommand(environment *environment, kind *kind) *cobra.Command {
-	return newSuspension(environment, kind, true, "suspended", "Suspend a job: its pods are deleted, the job stays. Resumed, it starts from its beginning.")
+func newSuspendCommand(env *environment, kind *kind) *cobra.Command {
+	return newSuspension(env, kind, true, "suspended", "Suspend a job: delete its pods and keep the job. When resumed, it starts from the beginning or from its own checkpoints.")
 }
 
-func newResumeCommand(environment *environment, kind *kind) *cobra.Command {
-	return newSuspension(environment, kind, false, "resumed", "Resume a job that was suspended. It starts from its beginning, or from its own checkpoints.")
+func newResumeCommand(env *environment, kind *kind) *cobra.Command {
+	return newSuspension(env, kind, false, "resumed", "Resume a suspended job. It starts from the beginning or from its own checkpoints.")
 }
 
-func newSuspension(environment *environment, kind *kind, suspend bool, done, long string) *cobra.Command {
+func newSuspension(env *environment, kind *kind, suspend bool, done, long string) *cobra.Command {
 	var fieldManager string
 	command := &cobra.Command{
-		Long: long, Args: cobra.ExactArgs(1), ValidArgsFunction: environment.completeNames(kind, one),
+		Long: long, Args: cobra.ExactArgs(1), ValidArgsFunction: env.completeNames(kind, one),
 		RunE: func(command *cobra.Command, arguments []string) error {
-			namespace, err := environment.namespace()
+			namespace, err := env.namespace()
 			if err != nil {
 				return err
 			}
-			to, err := environment.client()
+			api, err := env.client()
 			if err != nil {
 				return err
 			}
-			seen, err := kind.Get(command.Context(), to, namespace, arguments[0])
+			j, err := kind.Get(command.Context(), api, namespace, arguments[0])
 			if err != nil {
 				return err
 			}
-			if seen.Finished() {
-				return &failure{code: exitError, message: fmt.Sprintf("%s has ended (%s); nothing was changed", seen.Named(), seen.Phase), reason: "Finished",
-					suggestions: []string{"Create it anew, under another name or after deleting this one"}}
+			if j.Finished() {
+				return &failure{code: exitError, message: fmt.Sprintf("%s has already finished (%s); nothing was changed", j.Named(), j.Phase), reason: "Finished",
+					suggestions: []string{"Create a new job under another name, or delete this one first"}}
 			}
-			if err := to.Patch(command.Context(), seen.Object, kind.Suspension(suspend), client.FieldOwner(fieldManager)); err != nil {
+			if err := api.Patch(command.Context(), j.Object, kind.Suspension(suspend), client.FieldOwner(fieldManager)); err != nil {
 				return err
 			}
-			fmt.Fprintf(environment.Out, "%s %s\n", seen.Named(), done)
+			fmt.Fprintf(env.Out, "%s %s\n", j.Named(), done)
 			return nil
 		},
 	}
-	command.Flags().StringVar(&fieldManager, "field-manager", "odh", "who is written down as the author of the change")
+	command.Flags().StringVar(&fieldManager, "field-manager", "odh", "Name of the field manager")
 	return command
 }

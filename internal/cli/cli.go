@@ -1,5 +1,5 @@
-// Package cli is the command line odh, one file a command. It reads jobs and what
-// belongs to them, and writes jobs; what belongs to a job is the operator's.
+// Package cli implements the command line odh, one file per command. It reads jobs,
+// their pods and their events, and writes only jobs: the operator writes the rest.
 package cli
 
 import (
@@ -15,28 +15,28 @@ import (
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 )
 
-// Main runs odh as a process: arguments[0] is the name that it was called by. It
-// returns the exit code.
+// Main runs odh as a process and returns the exit code. arguments[0] is the name of
+// the program.
 func Main(arguments []string) int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	environment := newEnvironment(genericiooptions.IOStreams{In: os.Stdin, Out: os.Stdout, ErrOut: os.Stderr})
-	environment.terminal = detectTerminal(os.Stdout, os.Stderr)
-	environment.calledAs = calledAs(arguments[0])
-	return run(ctx, environment, append(implied(arguments[0]), arguments[1:]...))
+	env := newEnvironment(genericiooptions.IOStreams{In: os.Stdin, Out: os.Stdout, ErrOut: os.Stderr})
+	env.terminal = detectTerminal(os.Stdout, os.Stderr)
+	env.calledAs = programName(arguments[0])
+	return run(ctx, env, append(impliedArguments(arguments[0]), arguments[1:]...))
 }
 
-// implied are the arguments that the name of the program stands for: kubectl asks
-// kubectl_complete-odh for completions, and oc asks oc_complete-odh.
-func implied(program string) []string {
+// impliedArguments returns the arguments that follow from the name of the program: kubectl
+// runs kubectl_complete-odh for completions, and oc runs oc_complete-odh.
+func impliedArguments(program string) []string {
 	if name := filepath.Base(program); strings.HasPrefix(name, "kubectl_complete-") || strings.HasPrefix(name, "oc_complete-") {
 		return []string{cobra.ShellCompRequestCmd}
 	}
 	return nil
 }
 
-// calledAs is what a user types to get here: a plugin is called by kubectl or oc.
-func calledAs(program string) string {
+// programName returns what the user typed: a plugin is run by kubectl or oc.
+func programName(program string) string {
 	switch name := filepath.Base(program); {
 	case strings.HasPrefix(name, "kubectl-"):
 		return "kubectl odh"
@@ -48,33 +48,33 @@ func calledAs(program string) string {
 }
 
 // run runs one command line.
-func run(ctx context.Context, environment *environment, arguments []string) int {
-	root := newRootCommand(environment)
-	root.SetArgs(append([]string{}, arguments...)) // With nil, cobra would take the process's own.
+func run(ctx context.Context, env *environment, arguments []string) int {
+	root := newRootCommand(env)
+	root.SetArgs(append([]string{}, arguments...)) // With nil, cobra would use those of the process.
 	err := root.ExecuteContext(ctx)
-	if failed := environment.output.failure(); failed != nil {
+	if failed := env.output.failure(); failed != nil {
 		err = failed
 	}
 	if err == nil {
 		return exitOK
 	}
-	var silent exit
-	if errors.As(err, &silent) {
-		return int(silent)
+	var code exit
+	if errors.As(err, &code) {
+		return int(code)
 	}
-	failure := explain(err, environment.calledAs)
-	failure.print(environment.ErrOut)
-	return failure.code
+	f := explain(err, env.calledAs)
+	f.print(env.ErrOut)
+	return f.code
 }
 
-func newRootCommand(environment *environment) *cobra.Command {
+func newRootCommand(env *environment) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "odh",
-		Short: "MPI training jobs on Kubernetes and OpenShift AI",
-		Long: `odh creates, watches and explains training jobs over MPI: TrainJobs, which are made
+		Short: "Run MPI training jobs on Kubernetes and OpenShift AI",
+		Long: `odh creates, watches and diagnoses MPI training jobs: TrainJobs, which are created
 from a runtime, and MPIJobs.
 
-Settings of kubectl hold here too: the kubeconfig, its context and its namespace.`,
+odh uses your kubectl configuration (kubeconfig, context, namespace).`,
 		Example: `  odh trainjob create hello --runtime mpi-openmpi-cpu --image IMAGE --follow -- python train.py
   odh training list
   odh diagnose hello`,
@@ -85,29 +85,29 @@ Settings of kubectl hold here too: the kubeconfig, its context and its namespace
 		Args: cobra.NoArgs,
 		RunE: func(command *cobra.Command, _ []string) error { return command.Help() },
 	}
-	root.Annotations = map[string]string{cobra.CommandDisplayNameAnnotation: environment.calledAs}
-	root.SetIn(environment.In)
-	root.SetOut(environment.Out)
-	root.SetErr(environment.ErrOut)
+	root.Annotations = map[string]string{cobra.CommandDisplayNameAnnotation: env.calledAs}
+	root.SetIn(env.In)
+	root.SetOut(env.Out)
+	root.SetErr(env.ErrOut)
 	root.SetFlagErrorFunc(func(command *cobra.Command, err error) error { return usageFailure(command, err.Error()) })
-	environment.addFlags(root)
-	root.AddCommand(newTrainingCommand(environment))
+	env.addFlags(root)
+	root.AddCommand(newTrainingCommand(env))
 	for _, kind := range kinds {
-		root.AddCommand(newKindCommand(environment, kind))
+		root.AddCommand(newKindCommand(env, kind))
 	}
-	root.AddCommand(newDiagnoseCommand(environment, nil))
-	root.AddCommand(newPreflightCommand(environment))
-	root.AddCommand(newRuntimeCommand(environment))
-	root.AddCommand(newMigrateCommand(environment))
-	root.AddCommand(newTopCommand(environment))
-	root.AddCommand(newServerCommand(environment))
-	root.AddCommand(newVersionCommand(environment))
+	root.AddCommand(newDiagnoseCommand(env, nil))
+	root.AddCommand(newPreflightCommand(env))
+	root.AddCommand(newRuntimeCommand(env))
+	root.AddCommand(newMigrateCommand(env))
+	root.AddCommand(newTopCommand(env))
+	root.AddCommand(newServerCommand(env))
+	root.AddCommand(newVersionCommand(env))
 	checkArguments(root)
 	return root
 }
 
-// checkArguments gives wrong numbers of arguments, and unknown commands, the form
-// of every other error.
+// checkArguments reports wrong numbers of arguments and unknown commands in the same
+// format as every other error.
 func checkArguments(command *cobra.Command) {
 	if check := command.Args; check != nil {
 		command.Args = func(command *cobra.Command, arguments []string) error {
@@ -115,13 +115,13 @@ func checkArguments(command *cobra.Command) {
 			if err == nil {
 				return nil
 			}
-			failure := usageFailure(command, err.Error())
+			f := usageFailure(command, err.Error())
 			if command.HasSubCommands() && len(arguments) > 0 {
-				for _, meant := range command.SuggestionsFor(arguments[0]) {
-					failure.suggestions = append(failure.suggestions, "Did you mean this? "+command.CommandPath()+" "+meant)
+				for _, suggestion := range command.SuggestionsFor(arguments[0]) {
+					f.suggestions = append(f.suggestions, "Did you mean this? "+command.CommandPath()+" "+suggestion)
 				}
 			}
-			return failure
+			return f
 		}
 	}
 	for _, child := range command.Commands() {
@@ -129,7 +129,7 @@ func checkArguments(command *cobra.Command) {
 	}
 }
 
-// group is a command that only holds others.
+// group turns a command into one that only has subcommands.
 func group(command *cobra.Command) *cobra.Command {
 	command.Args, command.SuggestionsMinimumDistance = cobra.NoArgs, 2
 	command.RunE = func(command *cobra.Command, _ []string) error { return command.Help() }

@@ -16,56 +16,56 @@ import (
 	"github.com/trireme-mpi/trireme/api/v2alpha1"
 )
 
-// completionPatience is how long a shell may wait for names.
-const completionPatience = 2 * time.Second
+// completionTimeout is the timeout for completions.
+const completionTimeout = 2 * time.Second
 
-// How many names a command takes.
+// Maximum number of names that a command accepts.
 const (
 	one  = 1
 	many = 1 << 20
 )
 
-// completion is a function by which cobra asks for names.
+// completion is a completion function of cobra.
 type completion = func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective)
 
-// completeNames offers the jobs of a kind.
-func (environment *environment) completeNames(kind *kind, atMost int) completion {
-	return func(command *cobra.Command, given []string, begun string) ([]string, cobra.ShellCompDirective) {
-		if len(given) >= atMost {
+// completeNames completes the jobs of a kind.
+func (e *environment) completeNames(kind *kind, atMost int) completion {
+	return func(command *cobra.Command, args []string, prefix string) ([]string, cobra.ShellCompDirective) {
+		if len(args) >= atMost {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
-		names := environment.namesOf(command.Context(), kind.GVK)
-		return beginningWith(slices.DeleteFunc(names, func(name string) bool { return slices.Contains(given, name) }), begun), cobra.ShellCompDirectiveNoFileComp
+		names := e.namesOf(command.Context(), kind.GVK)
+		return withPrefix(slices.DeleteFunc(names, func(name string) bool { return slices.Contains(args, name) }), prefix), cobra.ShellCompDirectiveNoFileComp
 	}
 }
 
-// completeJobs offers the jobs of both kinds, as KIND/NAME.
-func (environment *environment) completeJobs(command *cobra.Command, given []string, begun string) ([]string, cobra.ShellCompDirective) {
-	if len(given) > 0 {
+// completeJobs completes the jobs of both kinds, as KIND/NAME and NAME.
+func (e *environment) completeJobs(command *cobra.Command, args []string, prefix string) ([]string, cobra.ShellCompDirective) {
+	if len(args) > 0 {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
-	var offers []string
+	var candidates []string
 	for _, kind := range kinds {
-		for _, name := range environment.namesOf(command.Context(), kind.GVK) {
-			offers = append(offers, kind.Command+"/"+name, name)
+		for _, name := range e.namesOf(command.Context(), kind.GVK) {
+			candidates = append(candidates, kind.Command+"/"+name, name)
 		}
 	}
-	return beginningWith(offers, begun), cobra.ShellCompDirectiveNoFileComp
+	return withPrefix(candidates, prefix), cobra.ShellCompDirectiveNoFileComp
 }
 
-// completeRuntimes offers the runtimes of both scopes.
-func (environment *environment) completeRuntimes(command *cobra.Command, _ []string, begun string) ([]string, cobra.ShellCompDirective) {
-	names := environment.namesOf(command.Context(), v2alpha1.GroupVersion.WithKind(string(v2alpha1.RuntimeKindCluster)))
-	names = append(names, environment.namesOf(command.Context(), v2alpha1.GroupVersion.WithKind(string(v2alpha1.RuntimeKindNamespaced)))...)
-	return beginningWith(names, begun), cobra.ShellCompDirectiveNoFileComp
+// completeRuntimes completes the runtimes of both scopes.
+func (e *environment) completeRuntimes(command *cobra.Command, _ []string, prefix string) ([]string, cobra.ShellCompDirective) {
+	names := e.namesOf(command.Context(), v2alpha1.GroupVersion.WithKind(string(v2alpha1.RuntimeKindCluster)))
+	names = append(names, e.namesOf(command.Context(), v2alpha1.GroupVersion.WithKind(string(v2alpha1.RuntimeKindNamespaced)))...)
+	return withPrefix(names, prefix), cobra.ShellCompDirectiveNoFileComp
 }
 
-func (environment *environment) namespaceNames(command *cobra.Command) []string {
-	return environment.namesOf(command.Context(), corev1.SchemeGroupVersion.WithKind("Namespace"))
+func (e *environment) namespaceNames(command *cobra.Command) []string {
+	return e.namesOf(command.Context(), corev1.SchemeGroupVersion.WithKind("Namespace"))
 }
 
-func (environment *environment) contextNames() []string {
-	config, err := environment.config.ToRawKubeConfigLoader().RawConfig()
+func (e *environment) contextNames() []string {
+	config, err := e.config.ToRawKubeConfigLoader().RawConfig()
 	if err != nil {
 		return nil
 	}
@@ -77,22 +77,22 @@ func (environment *environment) contextNames() []string {
 	return names
 }
 
-// namesOf asks the cluster for nothing but names. What goes wrong is not told: the
-// shell would print it into the line that somebody is writing.
-func (environment *environment) namesOf(ctx context.Context, kind schema.GroupVersionKind) (names []string) {
-	ctx, stop := context.WithTimeout(ctx, completionPatience)
+// namesOf lists the names of a kind. It ignores errors, because the shell would print
+// them into the line that the user is typing.
+func (e *environment) namesOf(ctx context.Context, kind schema.GroupVersionKind) (names []string) {
+	ctx, stop := context.WithTimeout(ctx, completionTimeout)
 	defer stop()
-	from, err := environment.client()
+	api, err := e.client()
 	if err != nil {
 		return nil
 	}
-	namespace, err := environment.namespace()
+	namespace, err := e.namespace()
 	if err != nil {
 		return nil
 	}
 	list := &metav1.PartialObjectMetadataList{}
 	list.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
-	if err := from.List(ctx, list, client.InNamespace(namespace)); err != nil {
+	if err := api.List(ctx, list, client.InNamespace(namespace)); err != nil {
 		return nil
 	}
 	_ = meta.EachListItem(list, func(object runtime.Object) error {

@@ -22,20 +22,20 @@ import (
 	"github.com/trireme-mpi/trireme/internal/kube/jobview"
 )
 
-// Ways to try a creation out.
+// Values of --dry-run.
 const (
 	dryRunNone   = "none"
 	dryRunClient = "client"
 	dryRunServer = "server"
 )
 
-// checkDryRun refuses other words: what was meant as a trial must not be done.
-func checkDryRun(command *cobra.Command, word string) error {
-	switch word {
+// checkDryRun refuses unknown values, so that a mistyped dry run changes nothing.
+func checkDryRun(command *cobra.Command, value string) error {
+	switch value {
 	case dryRunNone, dryRunClient, dryRunServer:
 		return nil
 	default:
-		return usageFailure(command, fmt.Sprintf("--dry-run %q: there are none, client and server", word))
+		return usageFailure(command, fmt.Sprintf("--dry-run must be none, client or server, not %q", value))
 	}
 }
 
@@ -55,108 +55,115 @@ type creator struct {
 	timeout      time.Duration
 }
 
-func newCreateCommand(environment *environment, kind *kind) *cobra.Command {
-	creator := &creator{environment: environment, kind: kind, print: genericclioptions.NewPrintFlags("created").WithTypeSetter(scheme())}
+func newCreateCommand(env *environment, kind *kind) *cobra.Command {
+	c := &creator{environment: env, kind: kind, print: genericclioptions.NewPrintFlags("created").WithTypeSetter(scheme())}
+	article, flags := "a", "--runtime mpi-openmpi-cpu --image IMAGE --nodes 2"
+	if kind == mpiJobs {
+		article, flags = "an", "--image IMAGE --workers 2"
+	}
 	command := &cobra.Command{
-		Long: fmt.Sprintf("Create a %s from a file, from standard input, or from flags. Nothing is created unless all of it is right.", kind.Kind),
+		Long: fmt.Sprintf("Create %s %s from a file, from standard input, or from flags. All fields are checked before anything is created.", article, kind.Kind),
+		Example: fmt.Sprintf(`  odh %[1]s create -f job.yaml --wait
+  odh %[1]s create hello %[2]s --follow -- python train.py
+  odh %[1]s create hello %[2]s --dry-run=client -o yaml -- python train.py`, kind.Command, flags),
 		Args: func(command *cobra.Command, arguments []string) error {
-			if len(beforeDashes(command, arguments)) > 1 {
-				return fmt.Errorf("one NAME at most; a command of more words stands behind --")
+			if len(argumentsBeforeDashes(command, arguments)) > 1 {
+				return fmt.Errorf("at most one NAME is allowed; put the command after --")
 			}
 			return nil
 		},
-		RunE: func(command *cobra.Command, arguments []string) error { return creator.run(command, arguments) },
+		RunE: func(command *cobra.Command, arguments []string) error { return c.run(command, arguments) },
 		ValidArgsFunction: func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		},
 	}
 	set := command.Flags()
 	set.SetNormalizeFunc(nameFlag(kind))
-	creator.flags.add(set, kind)
-	creator.print.AddFlags(command)
-	set.StringVarP(&creator.file, "filename", "f", "", "file with the job, or - for standard input (also --from-file)")
-	set.BoolVar(&creator.fromStdin, "from-stdin", false, "the same as -f -")
-	set.StringVar(&creator.dryRun, "dry-run", dryRunNone, "client only prints what would be sent, server has the cluster judge it; nothing is stored")
+	c.flags.add(set, kind)
+	c.print.AddFlags(command)
+	set.StringVarP(&c.file, "filename", "f", "", "File that contains the job, or - for standard input (also --from-file)")
+	set.BoolVar(&c.fromStdin, "from-stdin", false, "Read the job from standard input; same as -f -")
+	set.StringVar(&c.dryRun, "dry-run", dryRunNone, "One of none, client, server: client only prints the job, server also validates it in the cluster")
 	set.Lookup("dry-run").NoOptDefVal = dryRunClient
-	set.StringVar(&creator.fieldManager, "field-manager", "odh", "who is written down as the author of the fields")
-	set.BoolVar(&creator.wait, "wait", false, "wait until the job has ended; exit code 6 if it fails")
-	set.BoolVar(&creator.follow, "follow", false, "show how the job comes up, and then its output, until it has ended; Ctrl-C leaves it running")
-	set.DurationVar(&creator.timeout, "timeout", 0, "how long --wait and --follow wait at most, such as 30m; 0 is for ever")
+	set.StringVar(&c.fieldManager, "field-manager", "odh", "Name of the field manager")
+	set.BoolVar(&c.wait, "wait", false, "Wait until the job has finished; exit with code 6 if it fails")
+	set.BoolVar(&c.follow, "follow", false, "Show the progress of the job and then its output, until it has finished; Ctrl-C leaves the job running")
+	set.DurationVar(&c.timeout, "timeout", 0, "Maximum time that --wait and --follow wait, such as 30m; 0 means no limit")
 	if kind == trainJobs {
-		_ = command.RegisterFlagCompletionFunc("runtime", environment.completeRuntimes)
+		_ = command.RegisterFlagCompletionFunc("runtime", env.completeRuntimes)
 	}
 	return command
 }
 
-// beforeDashes are the arguments that do not belong to the job's command.
-func beforeDashes(command *cobra.Command, arguments []string) []string {
+// argumentsBeforeDashes returns the arguments before --, where the job's command starts.
+func argumentsBeforeDashes(command *cobra.Command, arguments []string) []string {
 	if dash := command.ArgsLenAtDash(); dash >= 0 {
 		return arguments[:dash]
 	}
 	return arguments
 }
 
-func (creator *creator) run(command *cobra.Command, arguments []string) error {
+func (c *creator) run(command *cobra.Command, arguments []string) error {
 	ctx := command.Context()
-	names := beforeDashes(command, arguments)
-	object, err := creator.read(command, names, arguments[len(names):])
+	names := argumentsBeforeDashes(command, arguments)
+	object, err := c.read(command, names, arguments[len(names):])
 	if err != nil {
 		return err
 	}
-	if err := creator.place(object); err != nil {
+	if err := c.setNamespace(object); err != nil {
 		return err
 	}
-	printed, err := creator.printer()
+	printer, err := c.printer()
 	if err != nil {
 		return usageFailure(command, err.Error())
 	}
-	if creator.dryRun == dryRunClient {
-		if creator.namesResources(object) {
-			creator.say("Resources that no flag names are those of the runtime; --dry-run=server shows them.")
+	if c.dryRun == dryRunClient {
+		if c.setsResources(object) {
+			c.say("Resources that are not set by a flag come from the runtime; use --dry-run=server to see them.")
 		}
-		err = creator.judge(object, creator.kind)
+		err = c.validate(object, c.kind)
 	} else {
-		err = creator.send(ctx, object)
+		err = c.send(ctx, object)
 	}
 	if err != nil {
 		return err
 	}
-	if err := printed.PrintObj(object, creator.Out); err != nil || creator.dryRun != dryRunNone {
+	if err := printer.PrintObj(object, c.Out); err != nil || c.dryRun != dryRunNone {
 		return err
 	}
-	return creator.accompany(ctx, object)
+	return c.waitOrFollow(ctx, object)
 }
 
-// read is the job that is asked for, from a file or from flags.
-func (creator *creator) read(command *cobra.Command, names, words []string) (*unstructured.Unstructured, error) {
-	if err := checkDryRun(command, creator.dryRun); err != nil {
+// read returns the job to create, from a file or from flags.
+func (c *creator) read(command *cobra.Command, names, afterDashes []string) (*unstructured.Unstructured, error) {
+	if err := checkDryRun(command, c.dryRun); err != nil {
 		return nil, err
 	}
 	name := ""
 	if len(names) > 0 {
 		name = names[0]
 	}
-	if creator.fromStdin {
-		creator.file = "-"
+	if c.fromStdin {
+		c.file = "-"
 	}
-	if creator.file == "" {
-		if name == "" && creator.flags.image == "" && len(words) == 0 {
+	if c.file == "" {
+		if name == "" && c.flags.image == "" && len(afterDashes) == 0 {
 			return nil, usageFailure(command, "either --from-file, --from-stdin, or inline parameters must be specified")
 		}
-		command, err := creator.flags.words(words)
+		command, err := c.flags.commandLine(afterDashes)
 		if err != nil {
 			return nil, err
 		}
-		object, err := creator.flags.build(creator.kind, name, command)
+		object, err := c.flags.build(c.kind, name, command)
 		if err != nil {
 			return nil, err
 		}
-		return asUnstructured(object, creator.kind)
+		return asUnstructured(object, c.kind)
 	}
-	if described := changed(command, creator.kind); len(described) > 0 || len(words) > 0 {
-		return nil, usageFailure(command, fmt.Sprintf("the job is in %s; it cannot be described by flags as well: %s", creator.file, strings.Join(append(described, words...), " ")))
+	if flags := changedFlags(command, c.kind); len(flags) > 0 || len(afterDashes) > 0 {
+		return nil, usageFailure(command, fmt.Sprintf("the job comes from %s and cannot also be set by flags: %s", c.file, strings.Join(append(flags, afterDashes...), " ")))
 	}
-	object, err := creator.manifest(creator.file, creator.kind)
+	object, err := c.manifest(c.file, c.kind)
 	if err == nil && name != "" {
 		object.SetName(name)
 		object.SetGenerateName("")
@@ -164,30 +171,30 @@ func (creator *creator) read(command *cobra.Command, names, words []string) (*un
 	return object, err
 }
 
-// changed are the flags that describe a job, of those that were given.
-func changed(command *cobra.Command, kind *kind) (given []string) {
+// changedFlags returns the flags on the command line that describe a job.
+func changedFlags(command *cobra.Command, kind *kind) (changed []string) {
 	describing := (&cobra.Command{}).Flags()
 	(&jobFlags{}).add(describing, kind)
 	describing.VisitAll(func(flag *pflag.Flag) {
 		if command.Flags().Changed(flag.Name) {
-			given = append(given, "--"+flag.Name)
+			changed = append(changed, "--"+flag.Name)
 		}
 	})
-	return given
+	return changed
 }
 
-// place puts the job into its namespace, as kubectl does: a namespace that is asked
-// for must be that of the file.
-func (creator *creator) place(object *unstructured.Unstructured) error {
-	namespace, enforced, err := creator.config.ToRawKubeConfigLoader().Namespace()
+// setNamespace sets the namespace of the job, as kubectl does: --namespace must match the
+// namespace in the file.
+func (c *creator) setNamespace(object *unstructured.Unstructured) error {
+	namespace, enforced, err := c.config.ToRawKubeConfigLoader().Namespace()
 	if err != nil {
-		if creator.dryRun == dryRunClient {
+		if c.dryRun == dryRunClient {
 			return nil
 		}
-		return noCluster(err)
+		return kubeconfigFailure(err)
 	}
-	if written := object.GetNamespace(); written != "" && enforced && written != namespace {
-		return inputFailure(fmt.Sprintf("the job belongs to namespace %q, and --namespace says %q", written, namespace))
+	if inFile := object.GetNamespace(); inFile != "" && enforced && inFile != namespace {
+		return inputFailure(fmt.Sprintf("the namespace of the job, %q, does not match --namespace %q", inFile, namespace))
 	}
 	if object.GetNamespace() == "" {
 		object.SetNamespace(namespace)
@@ -195,46 +202,46 @@ func (creator *creator) place(object *unstructured.Unstructured) error {
 	return nil
 }
 
-// send creates the job, or has the cluster say what would come of it.
-func (creator *creator) send(ctx context.Context, object *unstructured.Unstructured) error {
-	to, err := creator.client()
+// send creates the job, or submits it as a server dry run.
+func (c *creator) send(ctx context.Context, object *unstructured.Unstructured) error {
+	api, err := c.client()
 	if err != nil {
 		return err
 	}
-	if err := creator.resolveRuntime(ctx, to, object); err != nil {
+	if err := c.resolveRuntime(ctx, api, object); err != nil {
 		return err
 	}
-	if err := creator.completeResources(ctx, to, object); err != nil {
+	if err := c.completeResources(ctx, api, object); err != nil {
 		return err
 	}
-	options := []client.CreateOption{client.FieldOwner(creator.fieldManager)}
-	if creator.dryRun == dryRunServer {
+	options := []client.CreateOption{client.FieldOwner(c.fieldManager)}
+	if c.dryRun == dryRunServer {
 		options = append(options, client.DryRunAll)
 	}
-	// Every field was known here. One that the cluster does not know would be lost.
-	err = client.WithFieldValidation(to, metav1.FieldValidationStrict).Create(ctx, object, options...)
+	// Strict: a field that the cluster does not know would be dropped silently.
+	err = client.WithFieldValidation(api, metav1.FieldValidationStrict).Create(ctx, object, options...)
 	if apierrors.IsBadRequest(err) && strings.Contains(err.Error(), "unknown field") {
-		return olderServer(creator.kind, err)
+		return olderServerFailure(c.kind, err)
 	}
 	return err
 }
 
-// olderServer is a cluster that does not know a field that we do.
-func olderServer(kind *kind, err error) *failure {
-	refused := notServed(err.Error())
-	refused.message = fmt.Sprintf("the cluster serves an older %s, without fields that this job uses; nothing was created", kind.Kind)
+// olderServerFailure reports a cluster that does not know a field of the job.
+func olderServerFailure(kind *kind, err error) *failure {
+	refused := notServedFailure(err.Error())
+	refused.message = fmt.Sprintf("the cluster serves an older version of %s that lacks fields of this job; nothing was created", kind.Kind)
 	refused.reason = "ServerTooOld"
 	return refused
 }
 
-// resolveRuntime finds which runtime a bare name on the command line means: the
-// namespace's own comes first.
-func (creator *creator) resolveRuntime(ctx context.Context, from client.Reader, object *unstructured.Unstructured) error {
-	if creator.kind != trainJobs || creator.file != "" || strings.Contains(creator.flags.runtime, "/") {
+// resolveRuntime finds the kind of a runtime given by name only: a runtime of the
+// namespace takes precedence.
+func (c *creator) resolveRuntime(ctx context.Context, api client.Reader, object *unstructured.Unstructured) error {
+	if c.kind != trainJobs || c.file != "" || strings.Contains(c.flags.runtime, "/") {
 		return nil
 	}
-	var own v2alpha1.TrainingRuntime
-	err := from.Get(ctx, client.ObjectKey{Namespace: object.GetNamespace(), Name: creator.flags.runtime}, &own)
+	var namespaceRuntime v2alpha1.TrainingRuntime
+	err := api.Get(ctx, client.ObjectKey{Namespace: object.GetNamespace(), Name: c.flags.runtime}, &namespaceRuntime)
 	if err == nil {
 		return unstructured.SetNestedField(object.Object, string(v2alpha1.RuntimeKindNamespaced), "spec", "runtimeRef", "kind")
 	}
@@ -244,28 +251,28 @@ func (creator *creator) resolveRuntime(ctx context.Context, from client.Reader, 
 	return err
 }
 
-// namesResources tells whether flags name resources of a TrainJob's workers.
-func (creator *creator) namesResources(object *unstructured.Unstructured) bool {
+// setsResources reports whether flags set resources of a TrainJob's workers.
+func (c *creator) setsResources(object *unstructured.Unstructured) bool {
 	_, found, _ := unstructured.NestedMap(object.Object, "spec", "trainer", "resourcesPerNode")
-	return found && creator.kind == trainJobs && creator.file == ""
+	return found && c.kind == trainJobs && c.file == ""
 }
 
-// completeResources takes the resources that no flag names from the runtime: a job's
-// resources replace all of the runtime's, and --cpu must not drop the GPUs.
-func (creator *creator) completeResources(ctx context.Context, from client.Reader, object *unstructured.Unstructured) error {
-	if !creator.namesResources(object) {
+// completeResources adds the runtime's resources that no flag sets. The resources of
+// a job replace all of the runtime's, and --cpu must not drop the GPUs.
+func (c *creator) completeResources(ctx context.Context, api client.Reader, object *unstructured.Unstructured) error {
+	if !c.setsResources(object) {
 		return nil
 	}
 	var trainJob v2alpha1.TrainJob
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, &trainJob); err != nil {
 		return err
 	}
-	spec, err := jobview.RuntimeOf(ctx, from, &trainJob)
+	spec, err := jobview.RuntimeOf(ctx, api, &trainJob)
 	switch {
 	case errors.Is(err, jobview.ErrNoRuntime):
-		return nil // Admission says so.
+		return nil // Admission reports it.
 	case apierrors.IsForbidden(err):
-		creator.say("Warning: you may not read runtime %s, so workers get only the resources that flags name.", trainJob.Spec.RuntimeRef.Name)
+		c.say("Warning: you have no permission to read runtime %s, so workers get only the resources set by flags.", trainJob.Spec.RuntimeRef.Name)
 		return nil
 	case err != nil:
 		return err
@@ -277,46 +284,46 @@ func (creator *creator) completeResources(ctx context.Context, from client.Reade
 	return unstructured.SetNestedMap(object.Object, completed, "spec", "trainer", "resourcesPerNode")
 }
 
-func (creator *creator) printer() (printers.ResourcePrinter, error) {
-	switch creator.dryRun {
+func (c *creator) printer() (printers.ResourcePrinter, error) {
+	switch c.dryRun {
 	case dryRunClient:
-		if err := creator.print.Complete("%s (dry run)"); err != nil {
+		if err := c.print.Complete("%s (dry run)"); err != nil {
 			return nil, err
 		}
 	case dryRunServer:
-		if err := creator.print.Complete("%s (server dry run)"); err != nil {
+		if err := c.print.Complete("%s (server dry run)"); err != nil {
 			return nil, err
 		}
 	}
-	return creator.print.ToPrinter()
+	return c.print.ToPrinter()
 }
 
-// accompany stays with the job, if that is asked for.
-func (creator *creator) accompany(ctx context.Context, object *unstructured.Unstructured) error {
-	if !creator.wait && !creator.follow {
+// waitOrFollow implements --wait and --follow.
+func (c *creator) waitOrFollow(ctx context.Context, object *unstructured.Unstructured) error {
+	if !c.wait && !c.follow {
 		return nil
 	}
-	ctx, stop := limited(ctx, creator.timeout)
+	ctx, stop := withTimeout(ctx, c.timeout)
 	defer stop()
 	var err error
-	if creator.follow {
-		err = creator.watchRun(ctx, creator.kind, object.GetNamespace(), object.GetName())
+	if c.follow {
+		err = c.watchRun(ctx, c.kind, object.GetNamespace(), object.GetName())
 	} else {
-		// The job was printed, maybe for a program to read; how it ended is talk.
-		err = creator.awaitEnd(ctx, creator.ErrOut, creator.kind, object.GetNamespace(), object.GetName())
+		// stdout has the created job, which a program may parse, so the result goes to stderr.
+		err = c.awaitFinished(ctx, c.ErrOut, c.kind, object.GetNamespace(), object.GetName())
 	}
 	if errors.Is(err, context.Canceled) {
-		creator.detach(object.GetNamespace(), object.GetName())
+		c.detach(object.GetNamespace(), object.GetName())
 		return exit(exitInterrupted)
 	}
 	return err
 }
 
-// detach says how to come back to a job that goes on.
-func (creator *creator) detach(namespace, name string) {
-	at := fmt.Sprintf("%s %s %%s %s -n %s", creator.calledAs, creator.kind.Command, name, namespace)
-	creator.say("\nDetached. %s/%s goes on.", creator.kind.Command, name)
-	creator.say("  Its output again:  "+at+" --follow", "logs")
-	creator.say("  How it stands:     "+at, "describe")
-	creator.say("  End it:            "+at, "delete")
+// detach prints how to get back to a job that is still running.
+func (c *creator) detach(namespace, name string) {
+	format := fmt.Sprintf("%s %s %%s %s -n %s", c.calledAs, c.kind.Command, name, namespace)
+	c.say("\nDetached. %s/%s is still running.", c.kind.Command, name)
+	c.say("  Follow its output:  "+format+" --follow", "logs")
+	c.say("  Show its status:    "+format, "describe")
+	c.say("  Delete it:          "+format, "delete")
 }

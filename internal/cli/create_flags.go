@@ -17,7 +17,7 @@ import (
 	"github.com/trireme-mpi/trireme/internal/engine/job"
 )
 
-// jobFlags are a job in flags.
+// jobFlags are the flags that describe a job.
 type jobFlags struct {
 	runtime     string
 	workers     int32
@@ -35,46 +35,47 @@ type jobFlags struct {
 	priority    string
 	suspend     bool
 	tagOutput   bool
-	// retries is -1 where the kind's own number holds.
+	// retries is -1 for the default of the kind.
 	retries int32
-	// given is where the flags were parsed.
-	given *pflag.FlagSet
+	// set is the flag set that was parsed.
+	set *pflag.FlagSet
 }
 
-// Other names of flags, by which the first users knew them.
+// flagAliases are older names of flags.
 var flagAliases = map[string]string{
 	"gpu": "gpus", "gpu-per-worker": "gpus", "cpu-per-worker": "cpu", "memory-per-worker": "memory", "from-file": "filename", "slots-per-worker": "slots",
 }
 
-func (flags *jobFlags) add(set *pflag.FlagSet, kind *kind) {
-	flags.given = set
-	cpu, memory, retries := "what the runtime says", "what the runtime says", "0"
+func (f *jobFlags) add(set *pflag.FlagSet, kind *kind) {
+	f.set = set
+	cpu, memory, slots, retries := "from the runtime", "from the runtime", "from the runtime, else one per GPU", "0"
 	if kind == trainJobs {
-		set.StringVar(&flags.runtime, "runtime", "", "runtime that the job is made from: one of the namespace, or else of the cluster; also trainingruntime/NAME or clustertrainingruntime/NAME")
-		set.Int32Var(&flags.workers, "nodes", 0, "number of workers (default what the runtime says)")
+		set.StringVar(&f.runtime, "runtime", "", "Runtime of the job: NAME (of the namespace, else of the cluster), trainingruntime/NAME or clustertrainingruntime/NAME")
+		set.Int32Var(&f.workers, "nodes", 0, "Number of workers (default from the runtime)")
 	} else {
-		cpu, memory, retries = "1", "1Gi", "6"
-		set.Int32Var(&flags.workers, "workers", 2, "number of workers")
-		set.StringVar(&flags.mpi, "mpi", "", "MPI in the image: OpenMPI, IntelMPI or MPICH (default OpenMPI)")
-		set.StringVar(&flags.priority, "priority", "", "PriorityClass of the pods")
+		cpu, memory, slots, retries = "1", "1Gi", "one per GPU, else 1", "6"
+		set.Int32Var(&f.workers, "workers", 2, "Number of workers")
+		set.StringVar(&f.mpi, "mpi", "", "MPI implementation in the image: OpenMPI, IntelMPI or MPICH (default OpenMPI)")
+		set.StringVar(&f.priority, "priority", "", "PriorityClass of the pods")
 	}
-	set.Int32Var(&flags.slots, "slots", 0, "MPI processes that each worker takes (default what the runtime says, else one for each GPU)")
-	set.Int32Var(&flags.gpus, "gpus", 0, "GPUs of each worker")
-	set.StringVar(&flags.gpuResource, "gpu-resource", "nvidia.com/gpu", "what kind of GPU")
-	set.StringVar(&flags.cpu, "cpu", "", "CPUs of each worker (default "+cpu+")")
-	set.StringVar(&flags.memory, "memory", "", "memory of each worker (default "+memory+")")
-	set.StringVar(&flags.image, "image", "", "image of launcher and workers")
-	set.StringArrayVarP(&flags.env, "env", "e", nil, "variable of launcher and workers, NAME=VALUE; may be repeated")
-	set.StringArrayVar(&flags.command, "command", nil, "a word of the command, or all of it; may be repeated. The same as -- COMMAND")
-	set.StringArrayVar(&flags.labels, "label", nil, "label of the job, NAME=VALUE; may be repeated")
-	set.StringVar(&flags.queue, "queue", "", "queue of Kueue that the job waits in")
-	set.BoolVar(&flags.suspend, "suspend", false, "create the job without starting it")
-	set.Int32Var(&flags.retries, "backoff-limit", -1, "how often the job is tried again after a failure (default "+retries+")")
-	set.BoolVar(&flags.tagOutput, "tag-output", false, "put the rank in front of each line of output, so that logs --rank works")
+	set.Int32Var(&f.slots, "slots", 0, "MPI processes per worker (default "+slots+")")
+	set.Int32Var(&f.gpus, "gpus", 0, "GPUs per worker")
+	set.StringVar(&f.gpuResource, "gpu-resource", "nvidia.com/gpu", "Resource name of the GPUs")
+	set.StringVar(&f.cpu, "cpu", "", "CPUs per worker (default "+cpu+")")
+	set.StringVar(&f.memory, "memory", "", "Memory per worker (default "+memory+")")
+	set.StringVar(&f.image, "image", "", "Image of the launcher and the workers")
+	set.StringArrayVarP(&f.env, "env", "e", nil, "Environment variable of the launcher and the workers, as NAME=VALUE; may be repeated")
+	set.StringArrayVar(&f.command, "command", nil, "Command of the job, same as -- COMMAND: all of it in quotes, or repeated for each argument")
+	set.StringArrayVar(&f.labels, "label", nil, "Label of the job, as NAME=VALUE; may be repeated")
+	set.StringVar(&f.queue, "queue", "", "Kueue queue of the job")
+	set.BoolVar(&f.suspend, "suspend", false, "Create the job without starting it")
+	set.Int32Var(&f.retries, "backoff-limit", -1, "Maximum number of restarts after a failure (default "+retries+")")
+	set.Lookup("backoff-limit").DefValue = "0" // The help names the default of the kind, not -1.
+	set.BoolVar(&f.tagOutput, "tag-output", false, "Prefix each line of output with its rank, which logs --rank needs")
 }
 
-// nameFlag lets users write flags by their other names. What one kind calls nodes,
-// the other calls workers.
+// nameFlag resolves the aliases of flags. TrainJobs have nodes where MPIJobs have
+// workers.
 func nameFlag(kind *kind) func(*pflag.FlagSet, string) pflag.NormalizedName {
 	return func(_ *pflag.FlagSet, name string) pflag.NormalizedName {
 		other, known := flagAliases[name]
@@ -90,123 +91,123 @@ func nameFlag(kind *kind) func(*pflag.FlagSet, string) pflag.NormalizedName {
 	}
 }
 
-// words is the command: what stands behind -- or in --command. A single --command
-// is taken apart as a shell would.
-func (flags *jobFlags) words(behindDashes []string) ([]string, error) {
+// commandLine returns the command, from after -- or from --command. A single --command is
+// split as a shell would.
+func (f *jobFlags) commandLine(afterDashes []string) ([]string, error) {
 	switch {
-	case len(behindDashes) > 0 && len(flags.command) > 0:
-		return nil, inputFailure("two commands: one behind --, and another in --command")
-	case len(behindDashes) > 0:
-		return behindDashes, nil
-	case len(flags.command) == 1:
-		words, err := shellWords(flags.command[0])
+	case len(afterDashes) > 0 && len(f.command) > 0:
+		return nil, inputFailure("specify the command either after -- or with --command, not both")
+	case len(afterDashes) > 0:
+		return afterDashes, nil
+	case len(f.command) == 1:
+		words, err := shellWords(f.command[0])
 		if err != nil {
-			return nil, inputFailure(fmt.Sprintf("--command cannot be taken apart: %v", err))
+			return nil, inputFailure(fmt.Sprintf("--command cannot be parsed: %v", err))
 		}
 		return words, nil
 	default:
-		return flags.command, nil
+		return f.command, nil
 	}
 }
 
-// build makes the job that the flags describe.
-func (flags *jobFlags) build(kind *kind, name string, command []string) (client.Object, error) {
-	if flags.image == "" {
-		return nil, inputFailure("no image: --image says what launcher and workers run")
+// build returns the job that the flags describe.
+func (f *jobFlags) build(kind *kind, name string, command []string) (client.Object, error) {
+	if f.image == "" {
+		return nil, inputFailure("--image is required: the image of the launcher and the workers")
 	}
-	resources, err := flags.resources(kind)
+	resources, err := f.resources(kind)
 	if err != nil {
 		return nil, err
 	}
-	variables, err := flags.variables()
+	variables, err := f.variables()
 	if err != nil {
 		return nil, err
 	}
-	meta, err := flags.metadata(kind, name)
+	meta, err := f.metadata(kind, name)
 	if err != nil {
 		return nil, err
 	}
 	if kind == trainJobs {
-		return flags.trainJob(meta, resources, variables, command)
+		return f.trainJob(meta, resources, variables, command)
 	}
-	return flags.mpiJob(meta, resources, variables, command)
+	return f.mpiJob(meta, resources, variables, command)
 }
 
-func (flags *jobFlags) trainJob(meta metav1.ObjectMeta, resources corev1.ResourceRequirements, variables []corev1.EnvVar, command []string) (client.Object, error) {
-	reference, err := flags.runtimeRef()
+func (f *jobFlags) trainJob(meta metav1.ObjectMeta, resources corev1.ResourceRequirements, variables []corev1.EnvVar, command []string) (client.Object, error) {
+	reference, err := f.runtimeRef()
 	if err != nil {
 		return nil, err
 	}
-	made := &v2alpha1.TrainJob{ObjectMeta: meta, Spec: v2alpha1.TrainJobSpec{
+	trainJob := &v2alpha1.TrainJob{ObjectMeta: meta, Spec: v2alpha1.TrainJobSpec{
 		RuntimeRef: reference,
-		Trainer:    v2alpha1.Trainer{Image: flags.image, Command: command, Env: variables, NumNodes: orNil(flags.workers), SlotsPerWorker: orNil(flags.slots)},
-		Suspend:    trueOrNil(flags.suspend), BackoffLimit: flags.backoffLimit(),
+		Trainer:    v2alpha1.Trainer{Image: f.image, Command: command, Env: variables, NumNodes: orNil(f.workers), SlotsPerWorker: orNil(f.slots)},
+		Suspend:    trueOrNil(f.suspend), BackoffLimit: f.backoffLimit(),
 	}}
 	if len(resources.Requests) > 0 {
-		made.Spec.Trainer.ResourcesPerNode = &resources
+		trainJob.Spec.Trainer.ResourcesPerNode = &resources
 	}
-	return made, nil
+	return trainJob, nil
 }
 
-func (flags *jobFlags) mpiJob(meta metav1.ObjectMeta, resources corev1.ResourceRequirements, variables []corev1.EnvVar, command []string) (client.Object, error) {
+func (f *jobFlags) mpiJob(meta metav1.ObjectMeta, resources corev1.ResourceRequirements, variables []corev1.EnvVar, command []string) (client.Object, error) {
 	if len(command) == 0 {
-		return nil, inputFailure("no command: write it behind --, such as -- python train.py")
+		return nil, inputFailure("no command: put it after --, such as -- python train.py")
 	}
-	if flags.slots < 0 {
-		return nil, inputFailure(fmt.Sprintf("--slots %d: a worker takes one process at least", flags.slots))
+	if f.slots < 0 {
+		return nil, inputFailure(fmt.Sprintf("--slots must be 1 or greater, not %d", f.slots))
 	}
-	slots := max(flags.slots, 1)
-	if flags.slots == 0 && flags.gpus > 0 {
-		slots = flags.gpus
+	slots := max(f.slots, 1)
+	if f.slots == 0 && f.gpus > 0 {
+		slots = f.gpus
 	}
-	if flags.workers < 1 {
-		return nil, inputFailure(fmt.Sprintf("--workers %d: a job needs workers", flags.workers))
+	if f.workers < 1 {
+		return nil, inputFailure(fmt.Sprintf("--workers must be 1 or greater, not %d", f.workers))
 	}
-	container := corev1.Container{Name: training.RoleWorker, Image: flags.image, Env: variables, Resources: resources}
+	container := corev1.Container{Name: training.RoleWorker, Image: f.image, Env: variables, Resources: resources}
 	launcher := corev1.Container{
-		Name: training.RoleLauncher, Image: flags.image, Env: variables, Command: job.OverMPI(flags.workers*slots, command),
-		// It starts MPI on the others and carries their output.
+		Name: training.RoleLauncher, Image: f.image, Env: variables, Command: job.OverMPI(f.workers*slots, command),
+		// The launcher only starts the ranks and forwards their output.
 		Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("100m"), corev1.ResourceMemory: resource.MustParse("128Mi")}},
 	}
-	made := &v2beta1.MPIJob{ObjectMeta: meta, Spec: v2beta1.MPIJobSpec{
-		SlotsPerWorker: &slots, MPIImplementation: v2beta1.MPIImplementation(flags.mpi),
-		RunPolicy: v2beta1.RunPolicy{Suspend: trueOrNil(flags.suspend), BackoffLimit: flags.backoffLimit()},
+	mpiJob := &v2beta1.MPIJob{ObjectMeta: meta, Spec: v2beta1.MPIJobSpec{
+		SlotsPerWorker: &slots, MPIImplementation: v2beta1.MPIImplementation(f.mpi),
+		RunPolicy: v2beta1.RunPolicy{Suspend: trueOrNil(f.suspend), BackoffLimit: f.backoffLimit()},
 		MPIReplicaSpecs: map[v2beta1.MPIReplicaType]*v2beta1.ReplicaSpec{
 			v2beta1.MPIReplicaTypeLauncher: {Replicas: orNil(int32(1)), Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{Containers: []corev1.Container{launcher}}}},
-			v2beta1.MPIReplicaTypeWorker:   {Replicas: &flags.workers, Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{Containers: []corev1.Container{container}}}},
+			v2beta1.MPIReplicaTypeWorker:   {Replicas: &f.workers, Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{Containers: []corev1.Container{container}}}},
 		},
 	}}
-	if flags.priority != "" {
-		made.Spec.RunPolicy.SchedulingPolicy = &v2beta1.SchedulingPolicy{PriorityClass: flags.priority}
+	if f.priority != "" {
+		mpiJob.Spec.RunPolicy.SchedulingPolicy = &v2beta1.SchedulingPolicy{PriorityClass: f.priority}
 	}
-	return made, nil
+	return mpiJob, nil
 }
 
-func (flags *jobFlags) metadata(kind *kind, name string) (metav1.ObjectMeta, error) {
+func (f *jobFlags) metadata(kind *kind, name string) (metav1.ObjectMeta, error) {
 	meta := metav1.ObjectMeta{Name: name}
 	if name == "" {
 		meta.GenerateName = kind.Command + "-"
 	}
-	for _, label := range flags.labels {
+	for _, label := range f.labels {
 		key, value, found := strings.Cut(label, "=")
 		if faults := append(validation.IsQualifiedName(key), validation.IsValidLabelValue(value)...); !found || len(faults) > 0 {
-			return meta, inputFailure(fmt.Sprintf("--label %q is not NAME=VALUE", label), faults...)
+			return meta, inputFailure(fmt.Sprintf("--label %q must have the form NAME=VALUE with a valid label name and value", label), faults...)
 		}
 		metav1.SetMetaDataLabel(&meta, key, value)
 	}
-	if flags.queue != "" {
-		metav1.SetMetaDataLabel(&meta, training.LabelQueue, flags.queue)
+	if f.queue != "" {
+		metav1.SetMetaDataLabel(&meta, training.LabelQueue, f.queue)
 	}
-	if flags.tagOutput {
+	if f.tagOutput {
 		metav1.SetMetaDataAnnotation(&meta, training.AnnotationTagOutput, "true")
 	}
 	return meta, nil
 }
 
-// resources of a worker. GPUs are limits, which are requests too.
-func (flags *jobFlags) resources(kind *kind) (corev1.ResourceRequirements, error) {
-	asked := corev1.ResourceRequirements{Requests: corev1.ResourceList{}}
-	cpu, memory := flags.cpu, flags.memory
+// resources returns the resources of a worker. GPUs need equal requests and limits.
+func (f *jobFlags) resources(kind *kind) (corev1.ResourceRequirements, error) {
+	resources := corev1.ResourceRequirements{Requests: corev1.ResourceList{}}
+	cpu, memory := f.cpu, f.memory
 	if kind == mpiJobs {
 		cpu, memory = orElse(cpu, "1"), orElse(memory, "1Gi")
 	}
@@ -219,60 +220,60 @@ func (flags *jobFlags) resources(kind *kind) (corev1.ResourceRequirements, error
 		}
 		quantity, err := job.ParseQuantity(of.value)
 		if err != nil || quantity.Sign() <= 0 {
-			return asked, inputFailure(fmt.Sprintf("%s %q is no amount; write 500m, 2 or 4Gi", flag, of.value))
+			return resources, inputFailure(fmt.Sprintf("%s %q is not a valid quantity; use a value such as 500m, 2 or 4Gi", flag, of.value))
 		}
-		asked.Requests[of.name] = quantity
+		resources.Requests[of.name] = quantity
 	}
-	if flags.gpus < 0 {
-		return asked, inputFailure(fmt.Sprintf("--gpus %d: there is no less than none", flags.gpus))
+	if f.gpus < 0 {
+		return resources, inputFailure(fmt.Sprintf("--gpus must be 0 or greater, not %d", f.gpus))
 	}
 	// An explicit 0 replaces the GPUs of the runtime.
-	if flags.gpus > 0 || kind == trainJobs && flags.given.Changed("gpus") {
-		gpus := *resource.NewQuantity(int64(flags.gpus), resource.DecimalSI)
-		asked.Requests[corev1.ResourceName(flags.gpuResource)] = gpus
-		asked.Limits = corev1.ResourceList{corev1.ResourceName(flags.gpuResource): gpus}
+	if f.gpus > 0 || kind == trainJobs && f.set.Changed("gpus") {
+		gpus := *resource.NewQuantity(int64(f.gpus), resource.DecimalSI)
+		resources.Requests[corev1.ResourceName(f.gpuResource)] = gpus
+		resources.Limits = corev1.ResourceList{corev1.ResourceName(f.gpuResource): gpus}
 	}
-	return asked, nil
+	return resources, nil
 }
 
-func (flags *jobFlags) variables() (variables []corev1.EnvVar, err error) {
-	for _, variable := range flags.env {
+func (f *jobFlags) variables() (variables []corev1.EnvVar, err error) {
+	for _, variable := range f.env {
 		name, value, found := strings.Cut(variable, "=")
 		if !found || len(validation.IsEnvVarName(name)) > 0 {
-			return nil, inputFailure(fmt.Sprintf("--env %q is not NAME=VALUE", name))
+			return nil, inputFailure(fmt.Sprintf("--env %q must have the form NAME=VALUE with a valid variable name", name))
 		}
 		variables = append(variables, corev1.EnvVar{Name: name, Value: value})
 	}
 	return variables, nil
 }
 
-// runtimeRef is the runtime as it was written. Which kind is meant by a bare name is
-// for the cluster to say; see resolveRuntime.
-func (flags *jobFlags) runtimeRef() (v2alpha1.RuntimeRef, error) {
-	reference := v2alpha1.RuntimeRef{Kind: v2alpha1.RuntimeKindCluster, Name: flags.runtime}
-	if word, name, found := strings.Cut(flags.runtime, "/"); found {
+// runtimeRef returns the runtime as given. resolveRuntime finds the kind of a name
+// without one.
+func (f *jobFlags) runtimeRef() (v2alpha1.RuntimeRef, error) {
+	reference := v2alpha1.RuntimeRef{Kind: v2alpha1.RuntimeKindCluster, Name: f.runtime}
+	if kindName, name, found := strings.Cut(f.runtime, "/"); found {
 		reference.Name = name
-		switch strings.ToLower(word) {
+		switch strings.ToLower(kindName) {
 		case "trainingruntime":
 			reference.Kind = v2alpha1.RuntimeKindNamespaced
 		case "clustertrainingruntime":
 		default:
-			return reference, inputFailure(fmt.Sprintf("--runtime %q: write trainingruntime/NAME or clustertrainingruntime/NAME", flags.runtime))
+			return reference, inputFailure(fmt.Sprintf("--runtime %q must have the form NAME, trainingruntime/NAME or clustertrainingruntime/NAME", f.runtime))
 		}
 	}
 	if reference.Name == "" {
-		failure := inputFailure("no runtime: --runtime names what the job is made from")
-		failure.suggestions = []string{"See which there are: odh runtime list"}
-		return reference, failure
+		missing := inputFailure("--runtime is required: the runtime to create the job from")
+		missing.suggestions = []string{"List the runtimes: odh runtime list"}
+		return reference, missing
 	}
 	return reference, nil
 }
 
-func (flags *jobFlags) backoffLimit() *int32 {
-	if flags.retries < 0 {
+func (f *jobFlags) backoffLimit() *int32 {
+	if f.retries < 0 {
 		return nil
 	}
-	return &flags.retries
+	return &f.retries
 }
 
 func orNil[number ~int32](value number) *number {

@@ -19,10 +19,10 @@ import (
 const fromInputs = " -f testdata/inputs/"
 
 func TestCreation(t *testing.T) {
-	own := &v2alpha1.TrainingRuntime{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "own"}}
+	namespaceRuntime := &v2alpha1.TrainingRuntime{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "own"}}
 	gpus := runtimeNamed("gpus")
 	gpus.Spec.Template.Spec.ReplicatedJobs[1].Template.Spec.Containers[0].Resources.Limits = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("4"), "nvidia.com/gpu": resource.MustParse("2")}
-	with := session{objects: append(someJobs(), own, gpus)}
+	with := session{objects: append(someJobs(), namespaceRuntime, gpus)}
 	flags := " --runtime mpi-openmpi-cpu --nodes 4 --slots 2 --gpus 2 --cpu 8 --memory 64Gi --image quay.io/team/train:7 --env A=b --env C=d=e --label team=vision --queue team-a --tag-output"
 	checkGolden(t, "create", map[string]struct {
 		session
@@ -82,17 +82,17 @@ func TestCreation(t *testing.T) {
 	})
 }
 
-// slowly is a cluster where one job does not go, and another is gone after a while.
+// slowly is a cluster that deletes one job after a while, and the others never.
 func slowly(cluster client.WithWatch) client.WithWatch {
-	return interceptor.NewClient(cluster, interceptor.Funcs{Delete: func(ctx context.Context, to client.WithWatch, object client.Object, options ...client.DeleteOption) error {
+	return interceptor.NewClient(cluster, interceptor.Funcs{Delete: func(ctx context.Context, api client.WithWatch, object client.Object, options ...client.DeleteOption) error {
 		if object.GetName() == "bert" {
-			time.AfterFunc(50*time.Millisecond, func() { _ = to.Delete(context.WithoutCancel(ctx), object) })
+			time.AfterFunc(50*time.Millisecond, func() { _ = api.Delete(context.WithoutCancel(ctx), object) })
 		}
 		return nil
-	}, Watch: func(ctx context.Context, to client.WithWatch, list client.ObjectList, options ...client.ListOption) (watch.Interface, error) {
-		// The fake cluster tells of every job, whichever is asked for.
+	}, Watch: func(ctx context.Context, api client.WithWatch, list client.ObjectList, options ...client.ListOption) (watch.Interface, error) {
+		// The watch of the fake cluster ignores the field selector.
 		name, _ := options[0].(*client.ListOptions).FieldSelector.RequiresExactMatch("metadata.name")
-		stream, err := to.Watch(ctx, list, options...)
+		stream, err := api.Watch(ctx, list, options...)
 		return watch.Filter(stream, func(event watch.Event) (watch.Event, bool) {
 			return event, event.Object.(client.Object).GetName() == name
 		}), err

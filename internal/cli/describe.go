@@ -14,72 +14,74 @@ import (
 	"github.com/trireme-mpi/trireme/internal/kube/jobview"
 )
 
-// surroundings of a job are what else describe shows. What may not be read is left
-// out.
-type surroundings struct {
-	// made is nil if the job's runtime is not there.
-	made   *job.Job
+// relatedObjects are the objects besides the job that describe shows. Objects that may
+// not be read are left out.
+type relatedObjects struct {
+	// model is nil if the job's runtime does not exist.
+	model  *job.Job
 	pods   []corev1.Pod
 	events []corev1.Event
-	// noPods and noEvents: they may not be read.
+	// noPods and noEvents: pods or events may not be read.
 	noPods, noEvents bool
 }
 
-func (around *surroundings) has(pod string) bool {
-	return slices.ContainsFunc(around.pods, func(known corev1.Pod) bool { return known.Name == pod })
+func (r *relatedObjects) hasPod(pod string) bool {
+	return slices.ContainsFunc(r.pods, func(p corev1.Pod) bool { return p.Name == pod })
 }
 
-func newDescribeCommand(environment *environment, kind *kind) *cobra.Command {
+func newDescribeCommand(env *environment, kind *kind) *cobra.Command {
 	var output string
 	var watching bool
 	command := &cobra.Command{
-		Args: cobra.ExactArgs(1), ValidArgsFunction: environment.completeNames(kind, one),
+		Example: fmt.Sprintf(`  odh %[1]s describe hello
+  odh %[1]s describe hello --watch`, kind.Command),
+		Args: cobra.ExactArgs(1), ValidArgsFunction: env.completeNames(kind, one),
 		RunE: func(command *cobra.Command, arguments []string) error {
-			namespace, err := environment.namespace()
+			namespace, err := env.namespace()
 			if err != nil {
 				return err
 			}
-			from, err := environment.client()
+			api, err := env.client()
 			if err != nil {
 				return err
 			}
-			show := environment.showDescription
+			show := env.showDescription
 			switch output {
 			case "":
 			case "json", "yaml":
-				show = func(_ context.Context, _ client.Reader, seen *view) error { return environment.printJob(seen, output) }
+				show = func(_ context.Context, _ client.Reader, j *view) error { return env.printJob(j, output) }
 			default:
-				return usageFailure(command, fmt.Sprintf("--output %q: there are json and yaml", output))
+				return usageFailure(command, fmt.Sprintf("--output must be json or yaml, not %q", output))
 			}
 			if watching {
-				return environment.describeChanges(command.Context(), from, kind, namespace, arguments[0], output, show)
+				return env.describeChanges(command.Context(), api, kind, namespace, arguments[0], output, show)
 			}
-			seen, err := kind.Get(command.Context(), from, namespace, arguments[0])
+			j, err := kind.Get(command.Context(), api, namespace, arguments[0])
 			if err != nil {
 				return err
 			}
-			return show(command.Context(), from, seen)
+			return show(command.Context(), api, j)
 		},
 	}
-	command.Flags().StringVarP(&output, "output", "o", "", "json or yaml")
-	command.Flags().BoolVarP(&watching, "watch", "w", false, "show it again whenever it changes, until it has ended")
+	command.Flags().StringVarP(&output, "output", "o", "", "Output format: json or yaml")
+	command.Flags().BoolVarP(&watching, "watch", "w", false, "Show the job again whenever it changes, until it has finished")
 	return command
 }
 
-// describeChanges shows a job whenever it changes, over what was there before where
-// the terminal can do that.
-func (environment *environment) describeChanges(ctx context.Context, from client.WithWatch, kind *kind, namespace, name, output string,
+// describeChanges shows a job whenever it changes, in place if the terminal can do
+// that.
+func (e *environment) describeChanges(ctx context.Context, api client.WithWatch, kind *kind, namespace, name, output string,
 	show func(context.Context, client.Reader, *view) error) error {
 	first := true
-	err := followJob(ctx, kind, from, namespace, name, func(seen *view) (bool, error) {
+	err := followJob(ctx, kind, api, namespace, name, func(j *view) (bool, error) {
 		switch {
-		case environment.terminal.live && output == "":
-			control(environment.Out, "\x1b[H\x1b[2J")
+		case e.terminal.live && output == "":
+			control(e.Out, "\x1b[H\x1b[2J")
 		case !first && output != "json":
-			fmt.Fprintln(environment.Out, "---")
+			fmt.Fprintln(e.Out, "---")
 		}
 		first = false
-		return seen.Finished(), show(ctx, from, seen)
+		return j.Finished(), show(ctx, api, j)
 	})
 	if ctx.Err() != nil {
 		return exit(exitInterrupted)
@@ -87,41 +89,42 @@ func (environment *environment) describeChanges(ctx context.Context, from client
 	return err
 }
 
-func (environment *environment) printJob(seen *view, output string) error {
-	object, err := asUnstructured(seen.Object, seen.Kind)
+func (e *environment) printJob(j *view, output string) error {
+	object, err := asUnstructured(j.Object, j.Kind)
 	if err != nil {
 		return err
 	}
-	return environment.printDocument(object.Object, output)
+	return e.printDocument(object.Object, output)
 }
 
-func (environment *environment) showDescription(ctx context.Context, from client.Reader, seen *view) error {
-	around := environment.look(ctx, from, seen)
-	(&description{to: environment.Out, terminal: environment.terminal, now: environment.clock.Now(), calledAs: environment.calledAs}).print(seen, around)
+func (e *environment) showDescription(ctx context.Context, api client.Reader, j *view) error {
+	related := e.readRelated(ctx, api, j)
+	(&description{to: e.Out, terminal: e.terminal, now: e.clock.Now(), calledAs: e.calledAs}).print(j, related)
 	return nil
 }
 
-// look reads what is around a job. What cannot be read is said, and the rest shown.
-func (environment *environment) look(ctx context.Context, from client.Reader, seen *view) *surroundings {
-	around := &surroundings{}
+// readRelated reads the objects related to a job. It warns of what cannot be read and returns
+// the rest.
+func (e *environment) readRelated(ctx context.Context, api client.Reader, j *view) *relatedObjects {
+	related := &relatedObjects{}
 	var err error
-	if around.made, err = seen.Model(ctx, from); err != nil {
-		environment.say("Warning: what the job asks for is not known: %s", explain(err, environment.calledAs).message)
+	if related.model, err = j.Model(ctx, api); err != nil {
+		e.say("Warning: cannot determine the resources of the job: %s", explain(err, e.calledAs).message)
 	}
 	var pods corev1.PodList
-	if err := from.List(ctx, &pods, client.InNamespace(seen.GetNamespace()), client.MatchingLabels(plan.Selector(seen.Identity()))); err != nil {
-		around.noPods = true
-		environment.say("Warning: the job's pods are not known: %s", explain(err, environment.calledAs).message)
+	if err := api.List(ctx, &pods, client.InNamespace(j.GetNamespace()), client.MatchingLabels(plan.Selector(j.Identity()))); err != nil {
+		related.noPods = true
+		e.say("Warning: cannot list the pods of the job: %s", explain(err, e.calledAs).message)
 	}
-	around.pods = pods.Items
+	related.pods = pods.Items
 	names := map[string]bool{}
 	for i := range pods.Items {
 		names[pods.Items[i].Name] = true
 	}
-	around.events, err = jobview.Events(ctx, from, seen, names)
+	related.events, err = jobview.Events(ctx, api, j, names)
 	if err != nil {
-		around.noEvents = true
-		environment.say("Warning: the job's events are not known: %s", explain(err, environment.calledAs).message)
+		related.noEvents = true
+		e.say("Warning: cannot list the events of the job: %s", explain(err, e.calledAs).message)
 	}
-	return around
+	return related
 }

@@ -17,7 +17,7 @@ import (
 	"github.com/trireme-mpi/trireme/internal/kube/jobview"
 )
 
-// description is a job in words, section by section.
+// description prints a job for people, section by section.
 type description struct {
 	to       io.Writer
 	terminal terminal
@@ -25,32 +25,32 @@ type description struct {
 	calledAs string
 }
 
-func (description *description) print(seen *view, around *surroundings) {
-	description.head(seen, around)
-	description.failure(seen)
-	description.section("Timeline")
-	if len(seen.Timeline) == 0 {
-		description.line(2, "The operator has not looked at the job yet")
+func (d *description) print(j *view, related *relatedObjects) {
+	d.head(j, related)
+	d.failure(j)
+	d.section("Timeline")
+	if len(j.Timeline) == 0 {
+		d.line(2, "Waiting for the operator to process the job")
 	}
-	printTimeline(description.to, seen, "  ")
-	description.pods(seen, around)
-	description.resources(around)
-	description.events(around)
+	printTimeline(d.to, j, "  ")
+	d.pods(j, related)
+	d.resources(related)
+	d.events(related)
 }
 
-func (description *description) section(title string) {
-	fmt.Fprintf(description.to, "\n%s\n", description.terminal.paint(bold, title+":"))
+func (d *description) section(title string) {
+	fmt.Fprintf(d.to, "\n%s\n", d.terminal.paint(bold, title+":"))
 }
 
-// line prints a text behind an indent, on as many lines as it takes.
-func (description *description) line(indent int, text string) {
-	for _, line := range description.terminal.wrap(text, indent) {
-		fmt.Fprintf(description.to, "%s%s\n", strings.Repeat(" ", indent), line)
+// line prints a text with an indent, wrapped to the terminal.
+func (d *description) line(indent int, text string) {
+	for _, line := range d.terminal.wrap(text, indent) {
+		fmt.Fprintf(d.to, "%s%s\n", strings.Repeat(" ", indent), line)
 	}
 }
 
 // field prints a name and its value; a long value is wrapped under itself.
-func (description *description) field(name, value string) {
+func (d *description) field(name, value string) {
 	const indent = 11
 	if value == "" {
 		return
@@ -58,37 +58,37 @@ func (description *description) field(name, value string) {
 	if name != "" {
 		name += ":"
 	}
-	for _, line := range description.terminal.wrap(value, indent) {
-		fmt.Fprintf(description.to, "%-*s%s\n", indent, name, line)
+	for _, line := range d.terminal.wrap(value, indent) {
+		fmt.Fprintf(d.to, "%-*s%s\n", indent, name, line)
 		name = ""
 	}
 }
 
-func (description *description) head(seen *view, around *surroundings) {
-	fmt.Fprintf(description.to, "%s %s in namespace %s\n", seen.Kind.Kind, description.terminal.paint(bold, seen.GetName()), seen.GetNamespace())
-	fmt.Fprintf(description.to, "%-11s%s\n", "State:", description.state(seen))
-	if !seen.Finished() && seen.Phase != training.PhaseRunning {
-		description.field("", seen.Explanation())
+func (d *description) head(j *view, related *relatedObjects) {
+	fmt.Fprintf(d.to, "%s %s in namespace %s\n", j.Kind.Kind, d.terminal.paint(bold, j.GetName()), j.GetNamespace())
+	fmt.Fprintf(d.to, "%-11s%s\n", "State:", d.state(j))
+	if !j.Finished() && j.Phase != training.PhaseRunning {
+		d.field("", j.Explanation())
 	}
-	created := age(description.now, seen.GetCreationTimestamp().Time) + " ago"
-	if by := seen.GetAnnotations()[training.AnnotationCreatedBy]; by != "" {
-		created += " by " + by
+	created := age(d.now, j.GetCreationTimestamp().Time) + " ago"
+	if creator := j.GetAnnotations()[training.AnnotationCreatedBy]; creator != "" {
+		created += " by " + creator
 	}
-	description.field("Created", created)
-	if trainJob, ok := seen.Object.(*v2alpha1.TrainJob); ok {
-		description.field("Runtime", runtimeOf(trainJob))
+	d.field("Created", created)
+	if trainJob, ok := j.Object.(*v2alpha1.TrainJob); ok {
+		d.field("Runtime", runtimeOf(trainJob))
 	}
-	if made := around.made; made != nil {
-		description.field("MPI", fmt.Sprintf("%s, %s, %s", made.MPI, count(made.Worker.Replicas, "worker"), count(made.WorldSize(), "rank")))
-		if containers := made.Worker.Template.Spec.Containers; len(containers) > 0 {
-			description.field("Image", containers[0].Image)
+	if model := related.model; model != nil {
+		d.field("MPI", fmt.Sprintf("%s, %s, %s", model.MPI, count(model.Worker.Replicas, "worker"), count(model.WorldSize(), "rank")))
+		if containers := model.Worker.Template.Spec.Containers; len(containers) > 0 {
+			d.field("Image", containers[0].Image)
 		}
 	}
-	description.field("Restarts", restarts(seen, around.made))
-	description.field("Queue", seen.GetLabels()[training.LabelQueue])
+	d.field("Restarts", restarts(j, related.model))
+	d.field("Queue", j.GetLabels()[training.LabelQueue])
 }
 
-// runtimeOf is the runtime of a job and, once the operator has stored it, the beginning
+// runtimeOf returns the runtime of a job and, once the operator has stored it, the start
 // of its digest: jobs with the same digest run with the same runtime.
 func runtimeOf(trainJob *v2alpha1.TrainJob) string {
 	text := fmt.Sprintf("%s %s", trainJob.Spec.RuntimeRef.Kind, trainJob.Spec.RuntimeRef.Name)
@@ -98,38 +98,38 @@ func runtimeOf(trainJob *v2alpha1.TrainJob) string {
 	return text
 }
 
-// restarts is how often a job was restarted and why, empty if it never was.
-func restarts(seen *view, made *job.Job) string {
-	restart := seen.Restart
+// restarts returns how often a job was restarted and why, or "" if it never was.
+func restarts(j *view, model *job.Job) string {
+	restart := j.Restart
 	if restart == nil {
 		return ""
 	}
 	text := fmt.Sprint(restart.Count)
-	if made != nil {
-		text += fmt.Sprintf(" of %d", made.Lifetime.BackoffLimit)
+	if model != nil {
+		text += fmt.Sprintf(" of %d", model.Lifetime.BackoffLimit)
 	}
 	text += fmt.Sprintf(", last failure: %s", restart.Reason)
 	if restart.Message != "" {
 		text += ": " + strings.TrimSuffix(restart.Message, ".")
 	}
-	if seen.IsRestarting() {
+	if j.IsRestarting() {
 		text += ", due " + restart.DueTime.UTC().Format(time.RFC3339)
 	}
 	return text
 }
 
-// state is how a job stands, on one line.
-func (description *description) state(seen *view) string {
-	state := seen.State()
-	text := description.terminal.paint(stateColour(state), state)
-	ran, known := seen.Ran(description.now)
+// state returns the state of a job with its run time and ready workers.
+func (d *description) state(j *view) string {
+	state := j.State()
+	text := d.terminal.paint(stateColour(state), state)
+	ran, known := j.Ran(d.now)
 	switch {
-	case known && seen.Finished():
+	case known && j.Finished():
 		text += " after " + ran.Round(time.Second).String()
-	case known && seen.Phase == training.PhaseRunning:
+	case known && j.Phase == training.PhaseRunning:
 		text += " for " + ran.Round(time.Second).String()
 	}
-	if workers := seen.Workers(); workers != "-" && !seen.Finished() {
+	if workers := j.Workers(); workers != "-" && !j.Finished() {
 		text += fmt.Sprintf(", %s workers ready", workers)
 	}
 	return text
@@ -142,28 +142,28 @@ func count(number int32, noun string) string {
 	return fmt.Sprintf("%d %ss", number, noun)
 }
 
-func (description *description) failure(seen *view) {
-	if seen.Phase != training.PhaseFailed {
+func (d *description) failure(j *view) {
+	if j.Phase != training.PhaseFailed {
 		return
 	}
-	description.section("Failure")
-	description.line(2, description.terminal.paint(red, string(seen.FailureReason)))
-	description.line(2, seen.FailureMessage)
-	if process := seen.FailedProcess; process != nil {
+	d.section("Failure")
+	d.line(2, d.terminal.paint(red, string(j.FailureReason)))
+	d.line(2, j.FailureMessage)
+	if process := j.FailedProcess; process != nil {
 		if named := processName(process); named != "" {
-			description.line(2, "Process: "+named)
+			d.line(2, "Process: "+named)
 		}
 		if len(process.LastLines) > 0 {
-			description.line(2, "Last lines of the program:")
+			d.line(2, "Last lines of output:")
 		}
 		for _, line := range process.LastLines {
-			description.line(4, line)
+			d.line(4, line)
 		}
 	}
-	description.line(2, fmt.Sprintf("More: %s diagnose %s -n %s", description.calledAs, seen.Named(), seen.GetNamespace()))
+	d.line(2, fmt.Sprintf("More: %s diagnose %s -n %s", d.calledAs, j.Named(), j.GetNamespace()))
 }
 
-// processName is which process failed, and how it ended, as far as that is known.
+// processName returns which process failed and how, as far as that is known.
 func processName(process *training.FailedProcess) string {
 	var parts []string
 	if process.Rank != nil {
@@ -188,45 +188,45 @@ type leaf struct {
 }
 
 // pods shows launcher and workers as a tree.
-func (description *description) pods(seen *view, around *surroundings) {
-	description.section("Pods")
+func (d *description) pods(j *view, related *relatedObjects) {
+	d.section("Pods")
 	restarts := map[string]int32{}
-	for i := range around.pods {
-		for _, container := range around.pods[i].Status.ContainerStatuses {
-			restarts[around.pods[i].Name] += container.RestartCount
+	for i := range related.pods {
+		for _, container := range related.pods[i].Status.ContainerStatuses {
+			restarts[related.pods[i].Name] += container.RestartCount
 		}
 	}
 	leafOf := func(label string, pod *training.PodStatus) leaf {
 		phase := pod.Phase
-		// Of a pod that was removed after the job's end, the status has the last that was known.
-		if seen.Finished() && phase == string(corev1.PodRunning) && !around.noPods && !around.has(pod.Name) {
+		// The status keeps the last known phase of pods that were deleted after the job finished.
+		if j.Finished() && phase == string(corev1.PodRunning) && !related.noPods && !related.hasPod(pod.Name) {
 			phase = "Removed"
 		}
 		return leaf{label: label, name: pod.Name, node: pod.Node, phase: phase, reason: pod.Reason, restarts: restarts[pod.Name]}
 	}
 	var leaves []leaf
-	for i := range around.pods {
-		if pod := &around.pods[i]; pod.Labels[training.LabelReplicaType] == training.RoleInitializer {
+	for i := range related.pods {
+		if pod := &related.pods[i]; pod.Labels[training.LabelReplicaType] == training.RoleInitializer {
 			leaves = append(leaves, leaf{label: training.RoleInitializer, name: pod.Name, node: pod.Spec.NodeName, phase: string(pod.Status.Phase), restarts: restarts[pod.Name]})
 		}
 	}
-	if seen.LauncherPodStatus != nil {
-		leaves = append(leaves, leafOf(training.RoleLauncher, seen.LauncherPodStatus))
+	if j.LauncherPodStatus != nil {
+		leaves = append(leaves, leafOf(training.RoleLauncher, j.LauncherPodStatus))
 	}
-	for i := range seen.WorkerPodStatuses {
-		worker := &seen.WorkerPodStatuses[i]
+	for i := range j.WorkerPodStatuses {
+		worker := &j.WorkerPodStatuses[i]
 		leaves = append(leaves, leafOf(fmt.Sprintf("worker %d", worker.Index), &worker.PodStatus))
 	}
 	if len(leaves) == 0 {
-		description.line(2, "None")
+		d.line(2, "None")
 		return
 	}
-	description.tree(seen.GetName(), leaves)
+	d.tree(j.GetName(), leaves)
 }
 
-func (description *description) tree(root string, leaves []leaf) {
-	fmt.Fprintf(description.to, "  %s\n", root)
-	table := tabwriter.NewWriter(description.to, 0, 8, 2, ' ', 0)
+func (d *description) tree(root string, leaves []leaf) {
+	fmt.Fprintf(d.to, "  %s\n", root)
+	table := tabwriter.NewWriter(d.to, 0, 8, 2, ' ', 0)
 	for i, pod := range leaves {
 		branch := "├─"
 		if i == len(leaves)-1 {
@@ -241,34 +241,34 @@ func (description *description) tree(root string, leaves []leaf) {
 	_ = table.Flush()
 }
 
-// resources are what the job asks for, and what its pods on nodes have.
-func (description *description) resources(around *surroundings) {
-	if around.made == nil {
+// resources shows what the job requests, and what is allocated to its pods on nodes.
+func (d *description) resources(related *relatedObjects) {
+	if related.model == nil {
 		return
 	}
-	asked, granted := askedBy(around.made), corev1.ResourceList{}
-	for i := range around.pods {
-		pod := &around.pods[i]
+	requests, allocated := requestsOf(related.model), corev1.ResourceList{}
+	for i := range related.pods {
+		pod := &related.pods[i]
 		if ended := pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed; pod.Spec.NodeName != "" && !ended {
-			add(granted, job.Requests(&pod.Spec), 1)
+			add(allocated, job.Requests(&pod.Spec), 1)
 		}
 	}
-	description.section("Resources")
-	table := tabwriter.NewWriter(description.to, 0, 8, 3, ' ', 0)
-	fmt.Fprintf(table, "  \tasked\tgranted\n")
-	names := slices.SortedFunc(maps.Keys(asked), func(one, other corev1.ResourceName) int { return strings.Compare(string(one), string(other)) })
+	d.section("Resources")
+	table := tabwriter.NewWriter(d.to, 0, 8, 3, ' ', 0)
+	fmt.Fprintf(table, "  \trequested\tallocated\n")
+	names := slices.SortedFunc(maps.Keys(requests), func(one, other corev1.ResourceName) int { return strings.Compare(string(one), string(other)) })
 	for _, name := range names {
-		amount, has := asked[name], granted[name]
-		held := has.String()
-		if around.noPods {
-			held = "?"
+		requestedQuantity, allocatedQuantity := requests[name], allocated[name]
+		allocatedText := allocatedQuantity.String()
+		if related.noPods {
+			allocatedText = "?"
 		}
-		fmt.Fprintf(table, "  %s\t%s\t%s\n", name, amount.String(), held)
+		fmt.Fprintf(table, "  %s\t%s\t%s\n", name, requestedQuantity.String(), allocatedText)
 	}
 	_ = table.Flush()
 }
 
-// add adds a number of equal lists to a sum.
+// add adds a list to a sum, as often as times says.
 func add(sum, list corev1.ResourceList, times int32) {
 	for name, quantity := range list {
 		total := sum[name]
@@ -279,36 +279,36 @@ func add(sum, list corev1.ResourceList, times int32) {
 	}
 }
 
-// shownEvents is how many events are shown; the oldest are left out.
+// shownEvents is the maximum number of events that are shown, the newest ones.
 const shownEvents = 20
 
-func (description *description) events(around *surroundings) {
-	description.section("Events")
-	events := around.events
-	if around.noEvents {
-		description.line(2, "Not known")
+func (d *description) events(related *relatedObjects) {
+	d.section("Events")
+	events := related.events
+	if related.noEvents {
+		d.line(2, "Unknown")
 		return
 	}
 	if len(events) == 0 {
-		description.line(2, "None; Kubernetes keeps events for an hour")
+		d.line(2, "None (Kubernetes keeps events for one hour)")
 		return
 	}
 	if left := len(events) - shownEvents; left > 0 {
 		events = events[left:]
-		description.line(2, fmt.Sprintf("(%d older ones are left out)", left))
+		d.line(2, fmt.Sprintf("(%d older events are not shown)", left))
 	}
 	for i := range events {
 		event := &events[i]
 		reason := event.Reason
 		if event.Type == corev1.EventTypeWarning {
-			reason = description.terminal.paint(yellow, event.Reason)
+			reason = d.terminal.paint(yellow, event.Reason)
 		}
 		times := ""
 		if number := repeated(event); number > 1 {
 			times = fmt.Sprintf(" (%d times)", number)
 		}
-		fmt.Fprintf(description.to, "  %-5s %s  %s/%s%s\n", age(description.now, jobview.Happened(event)), reason, strings.ToLower(event.InvolvedObject.Kind), event.InvolvedObject.Name, times)
-		description.line(8, strings.TrimSpace(event.Message))
+		fmt.Fprintf(d.to, "  %-5s %s  %s/%s%s\n", age(d.now, jobview.Happened(event)), reason, strings.ToLower(event.InvolvedObject.Kind), event.InvolvedObject.Name, times)
+		d.line(8, strings.TrimSpace(event.Message))
 	}
 }
 

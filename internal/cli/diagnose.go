@@ -13,76 +13,80 @@ import (
 )
 
 // newDiagnoseCommand is `odh diagnose JOB` and, with a kind, `odh mpijob diagnose NAME`.
-func newDiagnoseCommand(environment *environment, kind *kind) *cobra.Command {
+func newDiagnoseCommand(env *environment, kind *kind) *cobra.Command {
 	var output, operatorNamespace string
 	command := &cobra.Command{
-		Use: "diagnose JOB", Short: "Find out what keeps a job from running, or why it failed",
-		Long: `Find out what keeps a job from running, or why it failed: what the operator knows, and what can be seen
-in the cluster now. The most likely cause comes first, each with what to do about it. What you may not
-read is not known, and the rest is looked at all the same.
+		Use: "diagnose JOB", Short: "Explain why a job is not running or has failed",
+		Long: `Explain why a job is not running or has failed. The command checks the status of the job and the current
+state of the cluster, and lists the causes, the most likely one first, each with a fix. What you have no
+permission to read is listed as not known.
 
-The exit code is 0 if nothing hinders the job or it has succeeded, 1 if something does, 6 if it failed.`,
-		Args: cobra.ExactArgs(1), ValidArgsFunction: environment.completeJobs,
+The exit code is 0 if there is no problem or the job has succeeded, 1 if there is a problem, 6 if the job
+has failed.`,
+		Example: `  odh diagnose hello
+  odh diagnose mpijob/hello -n team-a
+  odh diagnose hello -o json`,
+		Args: cobra.ExactArgs(1), ValidArgsFunction: env.completeJobs,
 		RunE: func(command *cobra.Command, arguments []string) error {
-			if err := isDocument(command, output); err != nil {
+			if err := checkDocumentOutput(command, output); err != nil {
 				return err
 			}
-			namespace, err := environment.namespace()
+			namespace, err := env.namespace()
 			if err != nil {
 				return err
 			}
-			from, err := environment.client(connection.OptionalKinds()...)
+			api, err := env.client(connection.OptionalKinds()...)
 			if err != nil {
 				return err
 			}
-			seen, err := environment.findOf(command.Context(), from, kind, namespace, arguments[0])
+			j, err := env.findJob(command.Context(), api, kind, namespace, arguments[0])
 			if err != nil {
 				return err
 			}
-			gatherer := preflight.Gatherer{Reader: from, Now: environment.clock.Now(), OperatorNamespace: operatorNamespace}
-			return environment.diagnose(command.Context(), &gatherer, seen, output)
+			gatherer := preflight.Gatherer{Reader: api, Now: env.clock.Now(), OperatorNamespace: operatorNamespace}
+			return env.diagnose(command.Context(), &gatherer, j, output)
 		},
 	}
 	if kind != nil {
-		command.ValidArgsFunction = environment.completeNames(kind, one)
+		command.ValidArgsFunction = env.completeNames(kind, one)
 	}
-	command.Flags().StringVarP(&output, "output", "o", "", "json or yaml")
-	command.Flags().StringVar(&operatorNamespace, "operator-namespace", preflight.DefaultOperatorNamespace, "namespace that the operator runs in")
+	command.Flags().StringVarP(&output, "output", "o", "", "Output format: json or yaml")
+	command.Flags().StringVar(&operatorNamespace, "operator-namespace", preflight.DefaultOperatorNamespace, "Namespace of the operator")
 	return command
 }
 
-// isDocument refuses output forms that there are not.
-func isDocument(command *cobra.Command, output string) error {
+// checkDocumentOutput checks that the output format is json, yaml or none.
+func checkDocumentOutput(command *cobra.Command, output string) error {
 	if output == "" || output == "json" || output == "yaml" {
 		return nil
 	}
-	return usageFailure(command, fmt.Sprintf("--output %q: there are json and yaml", output))
+	return usageFailure(command, fmt.Sprintf("--output must be json or yaml, not %q", output))
 }
 
-// findOf reads a job of a kind or, without one, of either.
-func (environment *environment) findOf(ctx context.Context, from client.Reader, kind *kind, namespace, name string) (*view, error) {
+// findJob reads a job of a kind or, if kind is nil, of either kind.
+func (e *environment) findJob(ctx context.Context, api client.Reader, kind *kind, namespace, name string) (*view, error) {
 	if kind == nil {
-		return environment.find(ctx, from, namespace, name)
+		return e.find(ctx, api, namespace, name)
 	}
-	return kind.Get(ctx, from, namespace, name)
+	return kind.Get(ctx, api, namespace, name)
 }
 
-func (environment *environment) diagnose(ctx context.Context, gatherer *preflight.Gatherer, seen *view, output string) error {
-	found := preflight.DiagnosisOf(ctx, gatherer, seen)
+func (e *environment) diagnose(ctx context.Context, gatherer *preflight.Gatherer, j *view, output string) error {
+	diagnosis := preflight.DiagnosisOf(ctx, gatherer, j)
 	if err := ctx.Err(); err != nil {
 		return err
 	}
 	if output != "" {
-		if err := environment.printDocument(found, output); err != nil {
+		if err := e.printDocument(diagnosis, output); err != nil {
 			return err
 		}
 	} else {
-		(&findingsPrinter{to: environment.Out, terminal: environment.terminal, calledAs: environment.calledAs}).diagnosis(found)
+		(&findingsPrinter{to: e.Out, terminal: e.terminal, calledAs: e.calledAs}).diagnosis(diagnosis)
 	}
 	switch {
-	case seen.Phase == training.PhaseFailed:
+	case j.Phase == training.PhaseFailed:
 		return exit(exitJobFailed)
-	case found.Hindered:
+	case diagnosis.Hindered:
 		return exit(exitError)
 	default:
 		return nil

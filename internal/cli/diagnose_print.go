@@ -9,77 +9,76 @@ import (
 	"github.com/trireme-mpi/trireme/internal/kube/preflight"
 )
 
-// findingsPrinter shows findings to people.
+// findingsPrinter prints findings for people.
 type findingsPrinter struct {
 	to       io.Writer
 	terminal terminal
 	calledAs string
 }
 
-func (printer *findingsPrinter) diagnosis(found *preflight.Diagnosis) {
-	fmt.Fprintf(printer.to, "%s %s in namespace %s: %s, workers %s\n",
-		found.Kind, printer.terminal.paint(bold, found.Name), found.Namespace, printer.terminal.paint(stateColour(found.State), found.State), found.Workers)
-	if found.FailureMessage == "" {
-		printer.lines(found.Explanation, "  ")
+func (p *findingsPrinter) diagnosis(diagnosis *preflight.Diagnosis) {
+	fmt.Fprintf(p.to, "%s %s in namespace %s: %s, workers %s\n",
+		diagnosis.Kind, p.terminal.paint(bold, diagnosis.Name), diagnosis.Namespace, p.terminal.paint(stateColour(diagnosis.State), diagnosis.State), diagnosis.Workers)
+	if diagnosis.FailureMessage == "" {
+		p.lines(diagnosis.Explanation, "  ")
 	}
 	var ranked, notes, unknown []preflight.Finding
-	for _, finding := range found.Findings {
+	for _, finding := range diagnosis.Findings {
 		switch {
 		case finding.Rank == preflight.NotKnown:
 			unknown = append(unknown, finding)
-		case finding.Rank == preflight.Note && finding.Cause == found.Explanation:
-			// It was said above.
+		case finding.Rank == preflight.Note && finding.Cause == diagnosis.Explanation:
+			// It is printed above.
 		case finding.Rank == preflight.Note:
 			notes = append(notes, finding)
 		default:
 			ranked = append(ranked, finding)
 		}
 	}
-	fmt.Fprintln(printer.to)
+	fmt.Fprintln(p.to)
 	if len(ranked) == 0 {
-		fmt.Fprintln(printer.to, printer.terminal.paint(green, "Nothing was found that hinders the job."))
+		fmt.Fprintln(p.to, p.terminal.paint(green, "No problems found."))
 	}
 	for i, finding := range ranked {
 		if i > 0 {
-			fmt.Fprintln(printer.to)
+			fmt.Fprintln(p.to)
 		}
-		printer.numbered(i+1, &finding)
+		p.numbered(i+1, &finding)
 	}
-	printer.process(found.FailedProcess)
-	printer.brief("Worth knowing:", notes)
-	printer.brief("Not known:", unknown)
-	printer.conditions(found.Conditions)
+	p.process(diagnosis.FailedProcess)
+	p.brief("Notes:", notes)
+	p.brief("Not known:", unknown)
+	p.conditions(diagnosis.Conditions)
 }
 
-// process is the process that failed, and what it wrote last.
-func (printer *findingsPrinter) process(failed *training.FailedProcess) {
+// process prints the process that failed, and its last output.
+func (p *findingsPrinter) process(failed *training.FailedProcess) {
 	if failed == nil {
 		return
 	}
 	if named := processName(failed); named != "" {
-		fmt.Fprintf(printer.to, "\n%s %s\n", printer.terminal.paint(bold, "Failed process:"), named)
+		fmt.Fprintf(p.to, "\n%s %s\n", p.terminal.paint(bold, "Failed process:"), named)
 	}
 	if len(failed.LastLines) > 0 {
-		fmt.Fprintf(printer.to, "\n%s\n", printer.terminal.paint(bold, "Last lines of the program:"))
+		fmt.Fprintf(p.to, "\n%s\n", p.terminal.paint(bold, "Last lines of output:"))
 	}
 	for _, line := range failed.LastLines {
-		printer.lines(line, "  ")
+		p.lines(line, "  ")
 	}
 }
 
-// conditions are what the operator says, each on a line of its own.
-func (printer *findingsPrinter) conditions(told []preflight.Answered) {
-	if len(told) == 0 {
+// conditions prints the conditions of the job, one per line.
+func (p *findingsPrinter) conditions(conditions []preflight.Answered) {
+	if len(conditions) == 0 {
 		return
 	}
-	fmt.Fprintf(printer.to, "\n%s\n", printer.terminal.paint(bold, "The operator says:"))
-	for _, each := range told {
-		text := fmt.Sprintf("%s is %s (%s): %s", each.Type, each.Status, each.Reason, each.Message)
-		fmt.Fprintf(printer.to, "  - %s\n", strings.Join(printer.terminal.wrap(text, 4), "\n    "))
+	fmt.Fprintf(p.to, "\n%s\n", p.terminal.paint(bold, "Conditions:"))
+	for _, condition := range conditions {
+		text := fmt.Sprintf("%s is %s (%s): %s", condition.Type, condition.Status, condition.Reason, condition.Message)
+		fmt.Fprintf(p.to, "  - %s\n", strings.Join(p.terminal.wrap(text, 4), "\n    "))
 	}
 }
 
-// rankColour is the colour of a rank.
 func rankColour(rank preflight.Rank) colour {
 	switch rank {
 	case preflight.Cause, preflight.Certain:
@@ -91,54 +90,54 @@ func rankColour(rank preflight.Rank) colour {
 	}
 }
 
-// numbered is a finding with all that it says.
-func (printer *findingsPrinter) numbered(number int, finding *preflight.Finding) {
+// numbered prints a finding with all its details.
+func (p *findingsPrinter) numbered(number int, finding *preflight.Finding) {
 	rank := "[" + finding.Rank.String() + "]"
-	title := printer.terminal.wrap(finding.Title, len(rank)+4)
+	title := p.terminal.wrap(finding.Title, len(rank)+4)
 	for i := range title {
-		title[i] = printer.terminal.paint(bold, title[i])
+		title[i] = p.terminal.paint(bold, title[i])
 	}
-	fmt.Fprintf(printer.to, "%d. %s %s\n", number, printer.terminal.paint(rankColour(finding.Rank), rank), strings.Join(title, "\n   "))
-	printer.lines(finding.Cause, "   ")
-	printer.details(finding, "   ")
+	fmt.Fprintf(p.to, "%d. %s %s\n", number, p.terminal.paint(rankColour(finding.Rank), rank), strings.Join(title, "\n   "))
+	p.lines(finding.Cause, "   ")
+	p.details(finding, "   ")
 }
 
-func (printer *findingsPrinter) details(finding *preflight.Finding, indent string) {
+func (p *findingsPrinter) details(finding *preflight.Finding, indent string) {
 	for _, detail := range []struct{ name, text string }{
-		{"Object", finding.Object}, {"Fix", printer.asTyped(finding.Fix)}, {"More", finding.Documentation},
+		{"Object", finding.Object}, {"Fix", p.asTyped(finding.Fix)}, {"More", finding.Documentation},
 	} {
 		if detail.text != "" {
-			printer.lines(fmt.Sprintf("%s: %s", detail.name, detail.text), indent)
+			p.lines(fmt.Sprintf("%s: %s", detail.name, detail.text), indent)
 		}
 	}
 }
 
-// asTyped writes our own commands as the user called us.
-func (printer *findingsPrinter) asTyped(fix string) string {
+// asTyped replaces odh in commands by the name that the user typed.
+func (p *findingsPrinter) asTyped(fix string) string {
 	if rest, found := strings.CutPrefix(fix, "odh "); found {
-		return printer.calledAs + " " + rest
+		return p.calledAs + " " + rest
 	}
-	return strings.ReplaceAll(fix, "see odh ", "see "+printer.calledAs+" ")
+	return strings.ReplaceAll(fix, "see odh ", "see "+p.calledAs+" ")
 }
 
-// brief shows findings that nothing must be done about.
-func (printer *findingsPrinter) brief(title string, findings []preflight.Finding) {
+// brief prints findings that need no action.
+func (p *findingsPrinter) brief(title string, findings []preflight.Finding) {
 	if len(findings) == 0 {
 		return
 	}
-	fmt.Fprintf(printer.to, "\n%s\n", printer.terminal.paint(bold, title))
+	fmt.Fprintf(p.to, "\n%s\n", p.terminal.paint(bold, title))
 	for _, finding := range findings {
-		lines := printer.terminal.wrap(strings.TrimSuffix(fmt.Sprintf("%s: %s", finding.Title, strings.TrimPrefix(finding.Cause, "not known: ")), ": "), 4)
-		fmt.Fprintf(printer.to, "  - %s\n", strings.Join(lines, "\n    "))
+		lines := p.terminal.wrap(strings.TrimSuffix(fmt.Sprintf("%s: %s", finding.Title, strings.TrimPrefix(finding.Cause, "not known: ")), ": "), 4)
+		fmt.Fprintf(p.to, "  - %s\n", strings.Join(lines, "\n    "))
 	}
 }
 
-// lines shows a text behind an indent.
-func (printer *findingsPrinter) lines(text, indent string) {
+// lines prints a text with an indent.
+func (p *findingsPrinter) lines(text, indent string) {
 	if text == "" {
 		return
 	}
-	for _, line := range printer.terminal.wrap(text, len(indent)) {
-		fmt.Fprintln(printer.to, indent+line)
+	for _, line := range p.terminal.wrap(text, len(indent)) {
+		fmt.Fprintln(p.to, indent+line)
 	}
 }

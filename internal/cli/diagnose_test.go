@@ -23,8 +23,8 @@ import (
 	"github.com/trireme-mpi/trireme/api/v2alpha1"
 )
 
-// plainCluster answers as an API server does without Kueue and gang schedulers, to
-// somebody who may do everything.
+// plainCluster responds like an API server without Kueue and gang schedulers, to a user
+// with all permissions.
 func plainCluster(api client.WithWatch) client.WithWatch {
 	return interceptor.NewClient(api, interceptor.Funcs{
 		List: func(ctx context.Context, api client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
@@ -43,7 +43,7 @@ func plainCluster(api client.WithWatch) client.WithWatch {
 	})
 }
 
-// forbidden lets somebody read nothing but what is named, and create nothing.
+// forbidden denies creating anything, and reading anything but the given kinds.
 func forbidden(except ...string) func(client.WithWatch) client.WithWatch {
 	no := func(kind string) error {
 		return apierrors.NewForbidden(schema.GroupResource{Resource: kind}, "", errors.New("alice may not"))
@@ -81,7 +81,7 @@ func typeOf(object client.Object) string {
 	return ""
 }
 
-// place is a cluster that is in order: namespace, nodes and operator.
+// place is a healthy cluster: namespace, nodes and operator.
 func place(nodes ...string) []client.Object {
 	objects := []client.Object{
 		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "default", Labels: map[string]string{corev1.LabelMetadataName: "default"}}},
@@ -97,7 +97,7 @@ func place(nodes ...string) []client.Object {
 	return objects
 }
 
-// stuck is a pod that cannot get its image.
+// stuck is a pod that cannot pull its image.
 func stuck(name string) *corev1.Pod {
 	pod := podOf(training.JobTypeTrainJob, "mnist", training.RoleWorker, name, "node-1", 0)
 	pod.Labels[training.LabelJobType] = training.JobTypeTrainJob

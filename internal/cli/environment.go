@@ -24,158 +24,158 @@ import (
 	"github.com/trireme-mpi/trireme/internal/kube/connection"
 )
 
-// environment is what all commands share.
+// environment holds what all commands share.
 type environment struct {
 	genericiooptions.IOStreams
-	// output is what Out prints to.
+	// output is the writer behind Out.
 	output *output
-	// calledAs is what a user types: odh, kubectl odh or oc odh.
+	// calledAs is what the user typed: odh, kubectl odh or oc odh.
 	calledAs string
 	config   *genericclioptions.ConfigFlags
 	clock    clock.PassiveClock
 	terminal terminal
 	warnings *warnings
-	// verbosity of Kubernetes' own libraries.
+	// verbosity is the log level of the Kubernetes libraries.
 	verbosity int
-	// cluster is what commands talk to instead of the configured one, in tests.
+	// cluster replaces the configured cluster in tests.
 	cluster client.WithWatch
 }
 
 func newEnvironment(streams genericiooptions.IOStreams) *environment {
 	out := &output{to: streams.Out}
 	streams.Out, streams.ErrOut = out, &output{to: streams.ErrOut}
-	environment := &environment{
+	env := &environment{
 		IOStreams: streams, output: out, calledAs: "odh", clock: clock.RealClock{}, config: genericclioptions.NewConfigFlags(true),
 		warnings: &warnings{to: streams.ErrOut},
 	}
-	environment.config.WithWrapConfigFn(func(config *rest.Config) *rest.Config {
-		// A person waits; the API server has its own limits.
+	env.config.WithWrapConfigFn(func(config *rest.Config) *rest.Config {
+		// No client-side rate limit: the API server has its own.
 		config.QPS, config.Burst = -1, -1
-		config.WarningHandler = environment.warnings
+		config.WarningHandler = env.warnings
 		return config
 	})
-	return environment
+	return env
 }
 
-// shownFlags are those of kubectl's that help shows; the others work too.
+// shownFlags are the flags of kubectl that the help lists; the others work too.
 var shownFlags = []string{"kubeconfig", "context", "namespace", "as", "as-group", "request-timeout", "v"}
 
-// addFlags gives every command kubectl's own flags: kubeconfig, context, namespace,
+// addFlags adds the flags of kubectl to every command: kubeconfig, context, namespace,
 // impersonation.
-func (environment *environment) addFlags(root *cobra.Command) {
+func (e *environment) addFlags(root *cobra.Command) {
 	flags := root.PersistentFlags()
-	environment.config.AddFlags(flags)
-	flags.IntVarP(&environment.verbosity, "v", "v", 0, "show what is asked of the cluster: 6 the requests, 8 their content")
-	flags.BoolFunc("verbose", "the same as -v 6", func(string) error { environment.verbosity = 6; return nil })
+	e.config.AddFlags(flags)
+	flags.IntVarP(&e.verbosity, "v", "v", 0, "Log level for requests to the cluster: 6 shows the requests, 8 also their content")
+	flags.BoolFunc("verbose", "Same as -v 6", func(string) error { e.verbosity = 6; return nil })
 	flags.VisitAll(func(flag *pflag.Flag) { flag.Hidden = !slices.Contains(shownFlags, flag.Name) })
-	complete := func(name string, offer func(*cobra.Command) []string) {
-		utilruntime.Must(root.RegisterFlagCompletionFunc(name, func(command *cobra.Command, _ []string, begun string) ([]string, cobra.ShellCompDirective) {
-			return beginningWith(offer(command), begun), cobra.ShellCompDirectiveNoFileComp
+	complete := func(name string, listNames func(*cobra.Command) []string) {
+		utilruntime.Must(root.RegisterFlagCompletionFunc(name, func(command *cobra.Command, _ []string, prefix string) ([]string, cobra.ShellCompDirective) {
+			return withPrefix(listNames(command), prefix), cobra.ShellCompDirectiveNoFileComp
 		}))
 	}
-	complete("namespace", environment.namespaceNames)
-	complete("context", func(*cobra.Command) []string { return environment.contextNames() })
+	complete("namespace", e.namespaceNames)
+	complete("context", func(*cobra.Command) []string { return e.contextNames() })
 }
 
-// namespace is the one that a command works in.
-func (environment *environment) namespace() (string, error) {
-	namespace, _, err := environment.config.ToRawKubeConfigLoader().Namespace()
+// namespace returns the namespace that a command works in.
+func (e *environment) namespace() (string, error) {
+	namespace, _, err := e.config.ToRawKubeConfigLoader().Namespace()
 	if err != nil {
-		return "", noCluster(err)
+		return "", kubeconfigFailure(err)
 	}
 	return namespace, nil
 }
 
-// scope is a namespace, or "" for all of them.
-func (environment *environment) scope(all bool) (string, error) {
+// scope returns the namespace, or "" for all namespaces.
+func (e *environment) scope(all bool) (string, error) {
 	if all {
 		return "", nil
 	}
-	return environment.namespace()
+	return e.namespace()
 }
 
-// scheme knows every kind that the command line reads or writes.
+// scheme contains every kind that the command line reads or writes.
 var scheme = connection.Scheme
 
-// connection is the cluster that is meant. Without any configuration client-go would
-// try this machine, and its error would send people looking in the wrong place.
-func (environment *environment) connection() (*rest.Config, error) {
-	if environment.verbosity == 0 {
-		// What goes wrong is told once, in our own form.
+// connection returns the configuration of the cluster. Without a kubeconfig, client-go
+// would try localhost and return a misleading error, so this is an error of its own.
+func (e *environment) connection() (*rest.Config, error) {
+	if e.verbosity == 0 {
+		// Errors are printed once, in our own format.
 		klog.SetLogger(logr.Discard())
 	}
 	var level klog.Level
-	if err := level.Set(strconv.Itoa(environment.verbosity)); err != nil {
+	if err := level.Set(strconv.Itoa(e.verbosity)); err != nil {
 		return nil, err
 	}
-	loader := environment.config.ToRawKubeConfigLoader()
+	loader := e.config.ToRawKubeConfigLoader()
 	raw, err := loader.RawConfig()
 	if err != nil {
-		return nil, noCluster(err)
+		return nil, kubeconfigFailure(err)
 	}
-	config, err := environment.config.ToRESTConfig()
-	if err == nil && len(raw.Clusters) == 0 && *environment.config.APIServer == "" && config.Host == "http://localhost:8080" {
+	config, err := e.config.ToRESTConfig()
+	if err == nil && len(raw.Clusters) == 0 && *e.config.APIServer == "" && config.Host == "http://localhost:8080" {
 		err = clientcmd.ErrEmptyConfig
 	}
 	if err != nil {
-		return nil, noCluster(err)
+		return nil, kubeconfigFailure(err)
 	}
 	return config, nil
 }
 
-// client reads and writes typed objects, and those of other kinds that a command
-// names.
-func (environment *environment) client(others ...schema.GroupVersionKind) (client.WithWatch, error) {
-	if environment.cluster != nil {
-		return environment.cluster, nil
+// client returns a client for typed objects, and for the other kinds that a command
+// needs.
+func (e *environment) client(others ...schema.GroupVersionKind) (client.WithWatch, error) {
+	if e.cluster != nil {
+		return e.cluster, nil
 	}
-	config, err := environment.connection()
+	config, err := e.connection()
 	if err != nil {
 		return nil, err
 	}
 	return connection.NewMaker(others...).Client(config, nil)
 }
 
-// core is for what the other client cannot do: logs.
-func (environment *environment) core() (typedcorev1.CoreV1Interface, error) {
-	config, err := environment.connection()
+// core returns a client for logs, which the other client cannot read.
+func (e *environment) core() (typedcorev1.CoreV1Interface, error) {
+	config, err := e.connection()
 	if err != nil {
 		return nil, err
 	}
 	return typedcorev1.NewForConfig(config)
 }
 
-// warningCode is HTTP's for a warning that has no code of its own.
+// warningCode is the HTTP warning code for miscellaneous persistent warnings.
 const warningCode = 299
 
-// warnings shows what the API server warns of, each only once.
+// warnings prints the warnings of the API server, each only once.
 type warnings struct {
-	// mutex: requests run side by side.
+	// mutex: requests run concurrently.
 	mutex sync.Mutex
 	to    interface{ Write([]byte) (int, error) }
 	shown map[string]bool
 }
 
-// HandleWarningHeader is called for each warning of an answer.
-func (warnings *warnings) HandleWarningHeader(code int, _ string, text string) {
-	warnings.mutex.Lock()
-	defer warnings.mutex.Unlock()
-	if code != warningCode || text == "" || warnings.shown[text] {
+// HandleWarningHeader is called for each warning in a response.
+func (w *warnings) HandleWarningHeader(code int, _ string, text string) {
+	w.mutex.Lock()
+	defer w.mutex.Unlock()
+	if code != warningCode || text == "" || w.shown[text] {
 		return
 	}
-	if warnings.shown == nil {
-		warnings.shown = map[string]bool{}
+	if w.shown == nil {
+		w.shown = map[string]bool{}
 	}
-	warnings.shown[text] = true
-	fmt.Fprintf(warnings.to, "Warning: %s\n", text)
+	w.shown[text] = true
+	fmt.Fprintf(w.to, "Warning: %s\n", text)
 }
 
-// beginningWith are the offers that a shell can complete a word to.
-func beginningWith(offers []string, begun string) (fitting []string) {
-	for _, offer := range offers {
-		if strings.HasPrefix(offer, begun) {
-			fitting = append(fitting, offer)
+// withPrefix returns the candidates that start with what the user has typed.
+func withPrefix(candidates []string, prefix string) (matching []string) {
+	for _, candidate := range candidates {
+		if strings.HasPrefix(candidate, prefix) {
+			matching = append(matching, candidate)
 		}
 	}
-	return fitting
+	return matching
 }

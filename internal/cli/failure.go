@@ -19,7 +19,7 @@ import (
 	"github.com/trireme-mpi/trireme/internal/engine/quota"
 )
 
-// Exit codes, as the documentation has them.
+// Exit codes, as documented in the user guide.
 const (
 	exitOK        = 0
 	exitError     = 1
@@ -29,20 +29,19 @@ const (
 	exitQuota     = 5
 	exitJobFailed = 6
 	exitTimeout   = 7
-	// exitInterrupted is what shells report for a command that Ctrl-C ended.
+	// exitInterrupted is what shells report for a command stopped by Ctrl-C.
 	exitInterrupted = 130
 )
 
-// documentation is where all is described; the user guide has most of it.
+// documentation is the address of the docs folder.
 const documentation = "https://github.com/trireme-mpi/trireme/blob/main/docs/"
 
-// exit ends odh with a code, after everything has been said.
+// exit is an exit code for a command that has already printed its result.
 type exit int
 
-func (code exit) Error() string { return fmt.Sprintf("exit code %d", int(code)) }
+func (e exit) Error() string { return fmt.Sprintf("exit code %d", int(e)) }
 
-// failure is an error in the form that users see: what happened, why, and what to
-// do about it.
+// failure is an error as users see it: what happened, why, and what to do.
 type failure struct {
 	code        int
 	message     string
@@ -53,158 +52,158 @@ type failure struct {
 	page string
 }
 
-func (failure *failure) Error() string { return failure.message }
+func (f *failure) Error() string { return f.message }
 
-func (failure *failure) print(to io.Writer) {
-	fmt.Fprintf(to, "Error: %s\n", failure.message)
-	if failure.reason != "" {
-		fmt.Fprintf(to, "Reason: %s\n", failure.reason)
+func (f *failure) print(to io.Writer) {
+	fmt.Fprintf(to, "Error: %s\n", f.message)
+	if f.reason != "" {
+		fmt.Fprintf(to, "Reason: %s\n", f.reason)
 	}
-	if len(failure.details) == 1 {
-		fmt.Fprintf(to, "Details: %s\n", indented(failure.details[0], "  "))
-	} else if len(failure.details) > 1 {
+	if len(f.details) == 1 {
+		fmt.Fprintf(to, "Details: %s\n", indented(f.details[0], "  "))
+	} else if len(f.details) > 1 {
 		fmt.Fprintln(to, "Details:")
-		for _, detail := range failure.details {
+		for _, detail := range f.details {
 			fmt.Fprintf(to, "  - %s\n", indented(detail, "    "))
 		}
 	}
-	if len(failure.suggestions) > 0 {
+	if len(f.suggestions) > 0 {
 		fmt.Fprintln(to, "Suggestions:")
-		for i, suggestion := range failure.suggestions {
+		for i, suggestion := range f.suggestions {
 			fmt.Fprintf(to, "  %d. %s\n", i+1, suggestion)
 		}
 	}
-	page := failure.page
+	page := f.page
 	if page == "" {
 		page = "cli.md#exit-codes"
 	}
 	fmt.Fprintf(to, "Documentation: %s%s\n", documentation, path.Join("user-guide", page))
 }
 
-// indented puts all lines of a text but the first behind an indent.
+// indented indents all lines of a text but the first.
 func indented(text, indent string) string {
 	return strings.ReplaceAll(strings.TrimSpace(text), "\n", "\n"+indent)
 }
 
-// usageFailure is a command line that makes no sense.
+// usageFailure reports an invalid command line.
 func usageFailure(command *cobra.Command, message string) *failure {
-	return &failure{code: exitUsage, message: message, reason: "Usage", suggestions: []string{"See what it takes: " + command.CommandPath() + " --help"}}
+	return &failure{code: exitUsage, message: message, reason: "Usage", suggestions: []string{"See the usage: " + command.CommandPath() + " --help"}}
 }
 
-// inputFailure is a file or a flag that cannot be taken.
+// inputFailure reports an invalid file or flag.
 func inputFailure(message string, details ...string) *failure {
 	return &failure{code: exitUsage, message: message, reason: "InvalidInput", details: details,
-		suggestions: []string{"Correct the input and try again; nothing was created."}, page: "jobs.md"}
+		suggestions: []string{"Fix the input and retry. Nothing was created."}, page: "jobs.md"}
 }
 
 // explain turns any error into one that users can act on.
 func explain(err error, calledAs string) *failure {
-	var known *failure
+	var f *failure
 	var status apierrors.APIStatus
 	var timeout net.Error
 	var request *url.Error
 	switch {
-	case errors.As(err, &known):
-		return known
+	case errors.As(err, &f):
+		return f
 	case errors.Is(err, context.Canceled):
 		return &failure{code: exitInterrupted, message: "interrupted", reason: "Interrupted"}
 	case errors.As(err, &status):
 		return explainStatus(err, status.Status(), calledAs)
 	case errors.Is(err, context.DeadlineExceeded):
-		more := "--timeout 10m"
+		flag := "--timeout 10m"
 		if strings.Contains(err.Error(), "Client.Timeout") {
-			more = "--request-timeout 1m"
+			flag = "--request-timeout 1m"
 		}
-		return &failure{code: exitTimeout, message: "it took too long", reason: "Timeout", details: []string{err.Error()}, suggestions: []string{"Give it more time: " + more}}
+		return &failure{code: exitTimeout, message: "timed out", reason: "Timeout", details: []string{err.Error()}, suggestions: []string{"Allow more time: " + flag}}
 	case meta.IsNoMatchError(err):
-		return notServed(err.Error())
+		return notServedFailure(err.Error())
 	case errors.As(err, &request), errors.As(err, &timeout):
-		return unreachable(err)
+		return unreachableFailure(err)
 	default:
 		return &failure{code: exitError, message: err.Error(), reason: "Error"}
 	}
 }
 
-// allOf is what went wrong with several objects, as one error: that of the one, or
-// a list of them.
-func (environment *environment) allOf(failures []error, undone string) error {
+// joinFailures joins the errors of several jobs into one: a single error stays as it is,
+// several become a list.
+func (e *environment) joinFailures(failures []error, verb string) error {
 	if len(failures) < 2 {
 		return errors.Join(failures...)
 	}
-	all := &failure{message: fmt.Sprintf("%d jobs were not %s", len(failures), undone)}
+	all := &failure{message: fmt.Sprintf("%d jobs were not %s", len(failures), verb)}
 	for i, err := range failures {
-		one := explain(err, environment.calledAs)
+		f := explain(err, e.calledAs)
 		if i == 0 {
-			all.code, all.reason, all.suggestions, all.page = one.code, one.reason, one.suggestions, one.page
+			all.code, all.reason, all.suggestions, all.page = f.code, f.reason, f.suggestions, f.page
 		}
-		if one.code != all.code {
+		if f.code != all.code {
 			all.code, all.reason, all.suggestions, all.page = exitError, "SeveralErrors", nil, ""
 		}
-		all.details = append(all.details, one.message)
+		all.details = append(all.details, f.message)
 	}
 	return all
 }
 
-func noCluster(err error) *failure {
-	return &failure{code: exitError, message: "no cluster to talk to", reason: "NoCluster", details: []string{strings.TrimSpace(err.Error())}, suggestions: []string{
-		"Name a kubeconfig: --kubeconfig FILE, or the variable KUBECONFIG",
-		"See which contexts there are: kubectl config get-contexts",
+func kubeconfigFailure(err error) *failure {
+	return &failure{code: exitError, message: "no usable kubeconfig", reason: "NoCluster", details: []string{strings.TrimSpace(err.Error())}, suggestions: []string{
+		"Set a kubeconfig: --kubeconfig FILE, or the environment variable KUBECONFIG",
+		"List the contexts: kubectl config get-contexts",
 	}}
 }
 
-func unreachable(err error) *failure {
-	return &failure{code: exitError, message: "the cluster does not answer", reason: "Unreachable", details: []string{err.Error()}, suggestions: []string{
-		"See whether it answers at all: kubectl cluster-info",
-		"See which cluster is meant: kubectl config current-context",
+func unreachableFailure(err error) *failure {
+	return &failure{code: exitError, message: "cannot reach the cluster", reason: "Unreachable", details: []string{err.Error()}, suggestions: []string{
+		"Check that the cluster responds: kubectl cluster-info",
+		"Check that the context is right: kubectl config current-context",
 	}}
 }
 
-// notServed is a cluster without the job APIs, or with older ones.
-func notServed(detail string) *failure {
+// notServedFailure reports a cluster without the job APIs, or with an older version.
+func notServedFailure(detail string) *failure {
 	return &failure{code: exitError, message: "the cluster does not serve the API that this command needs", reason: "APINotServed", details: []string{detail},
 		page: "../admin-guide/operator.md", suggestions: []string{
-			"See what it serves: kubectl api-resources --api-group " + training.Group,
-			"Have an administrator install Trireme, or a newer version of it, on the cluster: make install",
+			"List the APIs that it serves: kubectl api-resources --api-group " + training.Group,
+			"Ask a cluster administrator to install or upgrade Trireme: make install",
 		}}
 }
 
-// explainStatus is what an API server said.
+// explainStatus explains an error response of the API server.
 func explainStatus(err error, status metav1.Status, calledAs string) *failure {
-	what := described(status.Details)
+	object := objectName(status.Details)
 	switch {
 	case apierrors.IsNotFound(err) && (status.Details == nil || status.Details.Name == "" || apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse)):
-		// Not the object is missing, but the path to it.
-		return notServed(status.Message)
+		// The API is missing, not the object.
+		return notServedFailure(status.Message)
 	case apierrors.IsNotFound(err):
-		return &failure{code: exitNotFound, message: what + " not found", reason: "NotFound", details: []string{status.Message},
-			suggestions: []string{"See what there is, in every namespace: " + calledAs + " training list --all-namespaces"}}
+		return &failure{code: exitNotFound, message: object + " not found", reason: "NotFound", details: []string{status.Message},
+			suggestions: []string{"List the jobs of all namespaces: " + calledAs + " training list --all-namespaces"}}
 	case apierrors.IsForbidden(err) && quota.IsRefusal(status.Message):
-		return &failure{code: exitQuota, message: "the namespace's quota has no room", reason: "ResourceQuotaExceeded", details: []string{status.Message},
-			page: "failures.md", suggestions: []string{"See what the quota leaves: kubectl describe resourcequota", "Ask for less, wait for other jobs to end, or ask for a larger quota"}}
+		return &failure{code: exitQuota, message: "the namespace's resource quota is exceeded", reason: "ResourceQuotaExceeded", details: []string{status.Message},
+			page: "failures.md", suggestions: []string{"See the quota and its usage: kubectl describe resourcequota", "Request less, wait for other jobs to finish, or ask a cluster administrator for a larger quota"}}
 	case apierrors.IsForbidden(err):
-		return &failure{code: exitForbidden, message: "you may not do this", reason: "Forbidden", details: []string{status.Message},
-			page: "../admin-guide/operator.md", suggestions: []string{"See what you may do: kubectl auth can-i --list", "Ask an administrator for the role trainjob-editor, or mpijob-user, in this namespace"}}
+		return &failure{code: exitForbidden, message: "permission denied", reason: "Forbidden", details: []string{status.Message},
+			page: "../admin-guide/operator.md", suggestions: []string{"List your permissions: kubectl auth can-i --list", "Ask a namespace admin for the role trainjob-editor or mpijob-user"}}
 	case apierrors.IsUnauthorized(err):
-		return &failure{code: exitForbidden, message: "the cluster does not know you", reason: "Unauthorized", details: []string{status.Message}, suggestions: []string{"Log in again; a token may have expired"}}
+		return &failure{code: exitForbidden, message: "authentication failed", reason: "Unauthorized", details: []string{status.Message}, suggestions: []string{"Log in again; your token may have expired"}}
 	case apierrors.IsAlreadyExists(err):
-		return &failure{code: exitError, message: what + " already exists", reason: "AlreadyExists", details: []string{status.Message},
-			suggestions: []string{"Choose another name, or delete the job first: " + calledAs + " " + deletion(status.Details)}}
+		return &failure{code: exitError, message: object + " already exists", reason: "AlreadyExists", details: []string{status.Message},
+			suggestions: []string{"Choose another name, or delete the job first: " + calledAs + " " + deleteCommand(status.Details)}}
 	case apierrors.IsInvalid(err):
-		return invalid(what, status)
+		return invalidFailure(object, status)
 	default:
 		return &failure{code: exitError, message: strings.TrimSpace(status.Message), reason: string(status.Reason)}
 	}
 }
 
-// invalid is an object that was refused: each of its faults is a detail.
-func invalid(what string, status metav1.Status) *failure {
-	refused := &failure{code: exitError, message: what + " was refused; nothing was created", reason: "Invalid", page: "jobs.md",
-		suggestions: []string{"Correct what the details name, and try again"}}
+// invalidFailure reports an object that the API server refused, with one detail per fault.
+func invalidFailure(object string, status metav1.Status) *failure {
+	refused := &failure{code: exitError, message: object + " was refused; nothing was created", reason: "Invalid", page: "jobs.md",
+		suggestions: []string{"Fix the fields listed under Details and retry"}}
 	quotas := 0
 	if status.Details != nil {
 		for _, cause := range status.Details.Causes {
 			if cause.Field == "<nil>" {
-				continue // Rules that were not tried, because of the other faults.
+				continue // Rules that were not evaluated because of the other faults.
 			}
 			refused.details = append(refused.details, strings.TrimPrefix(cause.Field+": "+cause.Message, ": "))
 			if quota.IsRefusal(cause.Message) {
@@ -221,7 +220,7 @@ func invalid(what string, status metav1.Status) *failure {
 	return refused
 }
 
-func described(details *metav1.StatusDetails) string {
+func objectName(details *metav1.StatusDetails) string {
 	if details == nil {
 		return "the object"
 	}
@@ -234,7 +233,7 @@ func described(details *metav1.StatusDetails) string {
 	return strings.TrimSpace(fmt.Sprintf("%s %q", name, details.Name))
 }
 
-func deletion(details *metav1.StatusDetails) string {
+func deleteCommand(details *metav1.StatusDetails) string {
 	if details == nil {
 		return "training delete"
 	}

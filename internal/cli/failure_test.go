@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// Several errors exit as each of them would, if they are alike.
+// Several errors with the same exit code keep that code.
 func TestSeveralErrors(t *testing.T) {
 	missing := func(name string) error {
 		return apierrors.NewNotFound(schema.GroupResource{Group: "kubeflow.org", Resource: "trainjobs"}, name)
@@ -27,7 +27,7 @@ func TestSeveralErrors(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			err := (&environment{calledAs: "odh"}).allOf(test.errors, "deleted")
+			err := (&environment{calledAs: "odh"}).joinFailures(test.errors, "deleted")
 			if err == nil && test.want == exitOK {
 				return
 			}
@@ -38,8 +38,7 @@ func TestSeveralErrors(t *testing.T) {
 	}
 }
 
-// The cluster says of rules that it did not try that they were not tried. That is
-// no fault of the job's.
+// The cluster lists rules that it did not evaluate. They are not errors of the job.
 func TestRefusalsWithoutNoise(t *testing.T) {
 	refusal := &apierrors.StatusError{ErrStatus: metav1.Status{Reason: metav1.StatusReasonInvalid, Code: 422, Details: &metav1.StatusDetails{Causes: []metav1.StatusCause{
 		{Field: "spec.runtimeRef.kind", Message: "Required value"}, {Field: "<nil>", Message: "some validation rules were not checked"},

@@ -12,7 +12,6 @@ import (
 	"github.com/trireme-mpi/trireme/api/training"
 )
 
-// stateColour is the colour of a state.
 func stateColour(state string) colour {
 	switch state {
 	case string(training.PhaseSucceeded):
@@ -26,32 +25,32 @@ func stateColour(state string) colour {
 	}
 }
 
-// find reads a job that is written as NAME or KIND/NAME.
-func (environment *environment) find(ctx context.Context, reader client.Reader, namespace, written string) (*view, error) {
-	word, name, named := strings.Cut(written, "/")
-	if named {
-		kind, err := kindNamed(word)
+// find reads a job given as NAME or KIND/NAME.
+func (e *environment) find(ctx context.Context, reader client.Reader, namespace, argument string) (*view, error) {
+	kindName, name, hasKind := strings.Cut(argument, "/")
+	if hasKind {
+		kind, err := kindNamed(kindName)
 		if err != nil {
 			return nil, err
 		}
 		return kind.Get(ctx, reader, namespace, name)
 	}
 	for _, kind := range kinds {
-		found, err := kind.Get(ctx, reader, namespace, written)
+		j, err := kind.Get(ctx, reader, namespace, argument)
 		if err == nil || !apierrors.IsNotFound(err) {
-			return found, err
+			return j, err
 		}
 	}
-	return nil, &failure{code: exitNotFound, message: fmt.Sprintf("no job %q in namespace %q", written, namespace), reason: "NotFound",
-		suggestions: []string{"See what there is, in every namespace: " + environment.calledAs + " training list --all-namespaces"}}
+	return nil, &failure{code: exitNotFound, message: fmt.Sprintf("no job %q in namespace %q", argument, namespace), reason: "NotFound",
+		suggestions: []string{"List the jobs of all namespaces: " + e.calledAs + " training list --all-namespaces"}}
 }
 
-// kindNamed is the kind that a user means by a word.
-func kindNamed(word string) (*kind, error) {
+// kindNamed returns the kind with this command name, alias or resource name.
+func kindNamed(name string) (*kind, error) {
 	for _, kind := range kinds {
-		if strings.EqualFold(word, kind.Command) || slices.Contains(kind.Aliases, strings.ToLower(word)) || word == kind.Resource() {
+		if strings.EqualFold(name, kind.Command) || slices.Contains(kind.Aliases, strings.ToLower(name)) || name == kind.Resource() {
 			return kind, nil
 		}
 	}
-	return nil, &failure{code: exitUsage, message: fmt.Sprintf("%q is no kind of job", word), reason: "Usage", suggestions: []string{"Write trainjob/NAME or mpijob/NAME"}}
+	return nil, &failure{code: exitUsage, message: fmt.Sprintf("unknown kind of job %q", name), reason: "Usage", suggestions: []string{"The kinds are trainjob and mpijob; a job is trainjob/NAME or mpijob/NAME"}}
 }

@@ -16,55 +16,55 @@ import (
 	"github.com/trireme-mpi/trireme/internal/kube/joblog"
 )
 
-// watchRun shows how a job comes up, then what it prints, and how it ended. What
-// the job prints goes to the output, all else to the person.
-func (environment *environment) watchRun(ctx context.Context, kind *kind, namespace, name string) error {
-	from, err := environment.client()
+// watchRun shows the progress of a job, then its output, and its result. The job's
+// output goes to stdout, everything else to stderr.
+func (e *environment) watchRun(ctx context.Context, kind *kind, namespace, name string) error {
+	api, err := e.client()
 	if err != nil {
 		return err
 	}
-	pods, err := environment.core()
+	pods, err := e.core()
 	if err != nil {
 		return err
 	}
-	screen := &liveView{to: environment.ErrOut, out: environment.logs(), terminal: environment.terminal, clock: environment.clock}
+	screen := &liveView{to: e.ErrOut, out: e.logs(), terminal: e.terminal, clock: e.clock}
 	defer screen.clear()
 	var last *view
 	ended := make(chan struct{})
-	var running sync.WaitGroup
-	var reading sync.Once
-	readLog := func(seen *view) {
-		running.Go(func() {
-			screen.printLog(ctx, joblog.Stream(ctx, joblog.FromCluster(pods, seen.Identity()), joblog.Selection{Roles: []string{training.RoleLauncher}},
+	var logs sync.WaitGroup
+	var once sync.Once
+	readLog := func(j *view) {
+		logs.Go(func() {
+			screen.printLog(ctx, joblog.Stream(ctx, joblog.FromCluster(pods, j.Identity()), joblog.Selection{Roles: []string{training.RoleLauncher}},
 				joblog.Options{Follow: true, Ended: ended, Notify: screen.note}))
 		})
 	}
-	err = followJob(ctx, kind, from, namespace, name, func(seen *view) (bool, error) {
-		last = seen
-		screen.show(seen)
-		if launcher := seen.LauncherPodStatus; launcher != nil && launcher.Phase != "" && launcher.Phase != "Pending" {
-			reading.Do(func() { readLog(seen) })
+	err = followJob(ctx, kind, api, namespace, name, func(j *view) (bool, error) {
+		last = j
+		screen.show(j)
+		if launcher := j.LauncherPodStatus; launcher != nil && launcher.Phase != "" && launcher.Phase != "Pending" {
+			once.Do(func() { readLog(j) })
 		}
-		return seen.Finished(), nil
+		return j.Finished(), nil
 	})
 	close(ended)
-	running.Wait()
+	logs.Wait()
 	screen.clear()
 	switch {
 	case last != nil && errors.Is(err, context.DeadlineExceeded):
-		return environment.tookTooLong(last)
+		return e.timedOut(last)
 	case err != nil:
 		return err
 	}
 	screen.finish(last)
 	if last.Phase == training.PhaseFailed {
-		return environment.jobFailed(last)
+		return e.jobFailed(last)
 	}
 	return nil
 }
 
-// liveView is the screen of a job that runs: steps that stay, and one line below
-// them that changes.
+// liveView shows a running job: the steps that it has reached, and below them one
+// status line that is updated in place.
 type liveView struct {
 	to       io.Writer
 	out      io.Writer
@@ -72,59 +72,58 @@ type liveView struct {
 	clock    clock.PassiveClock
 
 	mutex sync.Mutex
-	// steps that were shown, of the timeline.
+	// steps of the timeline that were shown.
 	steps map[training.TimelineStep]bool
-	// status is the line that can be printed over; said is the last one that was
-	// printed for good.
-	status, said string
-	logging      bool
-	// restarts that were shown.
+	// status is the line that is updated in place; printed is the last one printed where
+	// that is not possible.
+	status, printed string
+	logging         bool
+	// restarts is the number of restarts that were shown.
 	restarts int32
 }
 
-// show brings the screen up to date with the job.
-func (screen *liveView) show(seen *view) {
+// show updates the screen.
+func (screen *liveView) show(j *view) {
 	screen.mutex.Lock()
 	defer screen.mutex.Unlock()
 	screen.wipe()
-	screen.showSteps(seen)
-	screen.showRestart(seen)
-	if seen.Finished() {
+	screen.showSteps(j)
+	screen.showRestart(j)
+	if j.Finished() {
 		screen.status = ""
 		return
 	}
-	screen.status = screen.statusLine(seen)
+	screen.status = screen.statusLine(j)
 	screen.draw()
 }
 
-// showSteps prints the steps that are new. They may come to be known out of order;
-// those that are no longer there will be reached again, as by a job that was suspended.
-func (screen *liveView) showSteps(seen *view) {
+// showSteps prints the new steps. They may arrive out of order. A step that is missing
+// now, as after a suspension, is shown again when the job reaches it again.
+func (screen *liveView) showSteps(j *view) {
 	reached := map[training.TimelineStep]bool{}
-	for _, entry := range seen.Timeline {
+	for _, entry := range j.Timeline {
 		reached[entry.Step] = true
 		if !screen.steps[entry.Step] && entry.Step != training.StepFinished {
-			fmt.Fprintln(screen.to, screen.terminal.paint(dim, stepLine(seen, entry)))
+			fmt.Fprintln(screen.to, screen.terminal.paint(dim, stepLine(j, entry)))
 		}
 	}
 	screen.steps = reached
 }
 
-// showRestart prints a restart that is new where there is no status line any more.
-func (screen *liveView) showRestart(seen *view) {
-	if seen.Restart == nil || seen.Restart.Count <= screen.restarts {
+// showRestart prints a new restart if there is no status line any more.
+func (screen *liveView) showRestart(j *view) {
+	if j.Restart == nil || j.Restart.Count <= screen.restarts {
 		return
 	}
-	screen.restarts = seen.Restart.Count
+	screen.restarts = j.Restart.Count
 	if screen.terminal.live && screen.logging {
-		fmt.Fprintf(screen.to, "%s: %s\n", seen.State(), strings.Join(strings.Fields(seen.Explanation()), " "))
+		fmt.Fprintf(screen.to, "%s: %s\n", j.State(), strings.Join(strings.Fields(j.Explanation()), " "))
 	}
 }
 
-// stepLine is a step that was reached, with the time that it took since the job was
-// submitted.
-func stepLine(seen *view, entry training.TimelineEntry) string {
-	return fmt.Sprintf("%6s  %s", seconds(entry.Time.Sub(seen.Submitted.Time)), entry.Step)
+// stepLine returns a step with the time since the job was submitted.
+func stepLine(j *view, entry training.TimelineEntry) string {
+	return fmt.Sprintf("%6s  %s", seconds(entry.Time.Sub(j.Submitted.Time)), entry.Step)
 }
 
 func seconds(took time.Duration) string { return fmt.Sprintf("%d s", int(max(took, 0).Seconds())) }
@@ -154,7 +153,7 @@ func bar(ready, total int32, length int) string {
 	return "[" + strings.Repeat("█", full) + strings.Repeat("·", length-full) + "]"
 }
 
-// fitted cuts a line to a width.
+// fitted truncates a line to a width.
 func fitted(line string, width int) string {
 	if runes := []rune(line); width > 1 && len(runes) >= width {
 		return string(runes[:width-2]) + "…"
@@ -162,7 +161,7 @@ func fitted(line string, width int) string {
 	return line
 }
 
-// draw shows the status: over itself where that is possible, else only when it has
+// draw shows the status: in place where that is possible, otherwise only if it has
 // changed.
 func (screen *liveView) draw() {
 	switch {
@@ -171,13 +170,13 @@ func (screen *liveView) draw() {
 		if !screen.logging {
 			fmt.Fprint(screen.to, screen.status)
 		}
-	case screen.status != screen.said:
-		screen.said = screen.status
+	case screen.status != screen.printed:
+		screen.printed = screen.status
 		fmt.Fprintln(screen.to, screen.status)
 	}
 }
 
-// wipe removes the line that can be printed over.
+// wipe clears the status line.
 func (screen *liveView) wipe() {
 	if screen.terminal.live && screen.status != "" && !screen.logging {
 		control(screen.to, "\r\x1b[K")
@@ -191,8 +190,8 @@ func (screen *liveView) clear() {
 	screen.status = ""
 }
 
-// printLog prints the job's output to its end. Why it cannot be read is said at
-// once, and not when the job has ended.
+// printLog prints the job's output to its end. If it cannot be read, the reason is
+// shown at once and not only when the job has finished.
 func (screen *liveView) printLog(ctx context.Context, lines iter.Seq2[joblog.Line, error]) {
 	for line, err := range lines {
 		var noPods *joblog.NoPodsError
@@ -201,14 +200,14 @@ func (screen *liveView) printLog(ctx context.Context, lines iter.Seq2[joblog.Lin
 			screen.printLine(line)
 			continue
 		case ctx.Err() == nil && !errors.As(err, &noPods):
-			screen.note(fmt.Sprintf("The job's output cannot be read: %v", err))
+			screen.note(fmt.Sprintf("Cannot read the output of the job: %v", err))
 		}
 		return
 	}
 }
 
-// printLine prints what the job has written. From then on there is no status line:
-// it would break the job's own lines.
+// printLine prints a line of the job. After the first one there is no status line,
+// which would break the lines of the job.
 func (screen *liveView) printLine(line joblog.Line) {
 	screen.mutex.Lock()
 	defer screen.mutex.Unlock()
@@ -221,7 +220,7 @@ func (screen *liveView) printLine(line joblog.Line) {
 	fmt.Fprint(screen.out, line.Text+end)
 }
 
-// note tells the person something besides the job's lines.
+// note prints a message between the lines of the job.
 func (screen *liveView) note(text string) {
 	screen.mutex.Lock()
 	defer screen.mutex.Unlock()
@@ -230,7 +229,7 @@ func (screen *liveView) note(text string) {
 	screen.draw()
 }
 
-// finish says how it ended, and when it reached which step.
+// finish prints the result of the job and its timeline.
 func (screen *liveView) finish(last *view) {
 	state := screen.terminal.paint(stateColour(last.State()), last.State())
 	fmt.Fprintf(screen.to, "\n%s %s", last.Named(), state)
@@ -241,21 +240,21 @@ func (screen *liveView) finish(last *view) {
 	printTimeline(screen.to, last, "  ")
 }
 
-// stepMeanings say what is measured, where the name of a step does not.
+// stepMeanings explain the steps whose names do not.
 var stepMeanings = map[training.TimelineStep]string{
 	training.StepWorkersReached: "the launcher has reached all workers",
 	training.StepFirstRankUp:    "mpirun has logged in to all workers",
 }
 
-// printTimeline shows when a job reached which step, and what each step took.
-func printTimeline(to io.Writer, seen *view, indent string) {
-	before := seen.Submitted.Time
-	for _, entry := range seen.Timeline {
+// printTimeline prints when a job reached each step, and how long each step took.
+func printTimeline(to io.Writer, j *view, indent string) {
+	before := j.Submitted.Time
+	for _, entry := range j.Timeline {
 		took := ""
 		if entry.Step != training.StepSubmitted {
 			took = "+" + seconds(entry.Time.Sub(before))
 		}
-		line := fmt.Sprintf("%s%-16s%8s  %7s  %s", indent, entry.Step, seconds(entry.Time.Sub(seen.Submitted.Time)), took, stepMeanings[entry.Step])
+		line := fmt.Sprintf("%s%-16s%8s  %7s  %s", indent, entry.Step, seconds(entry.Time.Sub(j.Submitted.Time)), took, stepMeanings[entry.Step])
 		fmt.Fprintln(to, strings.TrimRight(line, " "))
 		before = entry.Time.Time
 	}

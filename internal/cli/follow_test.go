@@ -18,8 +18,7 @@ import (
 	"github.com/trireme-mpi/trireme/internal/testing/goldenfile"
 )
 
-// What a person sees of a job's life, on each kind of terminal. Escape sequences
-// are spelled out.
+// The output of --follow on each kind of terminal, with escape sequences spelled out.
 func TestLiveView(t *testing.T) {
 	tests := map[string]terminal{
 		"no-terminal": noTerminal,
@@ -38,7 +37,7 @@ func TestLiveView(t *testing.T) {
 			show()
 			show(queued)
 			show(waiting)
-			show(waiting) // Nothing has changed, and nothing is said again.
+			show(waiting) // Nothing has changed, so nothing is printed again.
 			show(waiting, func(trainJob *v2alpha1.TrainJob) {
 				trainJob.Status.ReadyWorkers, trainJob.Status.ReadyWorkerCount, trainJob.Status.WorkerCount = "2/3", 2, 3
 			})
@@ -91,8 +90,8 @@ func TestWrap(t *testing.T) {
 	}
 }
 
-// Steps may come to be known out of order, and a job that was suspended reaches
-// them again. Each is shown once.
+// Steps may arrive out of order, and a resumed job reaches them again. Each is shown
+// once.
 func TestStepsOutOfOrder(t *testing.T) {
 	var talk bytes.Buffer
 	screen := &liveView{to: &talk, out: &talk, clock: clocktesting.NewFakePassiveClock(now)}
@@ -118,7 +117,7 @@ func TestOutputThatCannotBeRead(t *testing.T) {
 		err  error
 		want string
 	}{
-		"no rights":   {t.Context(), errors.New("pods is forbidden"), "a line\nThe job's output cannot be read: pods is forbidden\n"},
+		"no rights":   {t.Context(), errors.New("pods is forbidden"), "a line\nCannot read the output of the job: pods is forbidden\n"},
 		"no pods":     {t.Context(), &joblog.NoPodsError{}, "a line\n"},
 		"interrupted": {interrupted, context.Canceled, "a line\n"},
 	}

@@ -25,7 +25,7 @@ func ago(seconds int) metav1.Time {
 	return metav1.NewTime(now.Add(-time.Duration(seconds) * time.Second))
 }
 
-// Terminals that output is tried on.
+// Terminals of the tests.
 var (
 	noTerminal = terminal{}
 	narrow     = terminal{width: 60}
@@ -33,32 +33,32 @@ var (
 	colourful  = terminal{width: 100, colour: true}
 )
 
-// session is a command line that talks to a cluster of given objects.
+// session is a command line with a fake cluster of given objects.
 type session struct {
 	terminal terminal
 	stdin    string
 	objects  []client.Object
-	// answers, if set, stands between the command line and the cluster.
+	// answers, if set, intercepts requests to the cluster.
 	answers func(client.WithWatch) client.WithWatch
 }
 
-// run runs a command line and returns all that is seen of it.
-func (session session) run(t *testing.T, line string) string {
+// run runs a command line and returns its output and exit code.
+func (s session) run(t *testing.T, line string) string {
 	t.Helper()
 	var out, errOut bytes.Buffer
-	environment := newEnvironment(genericiooptions.IOStreams{In: strings.NewReader(session.stdin), Out: &out, ErrOut: &errOut})
-	environment.clock, environment.terminal = clocktesting.NewFakePassiveClock(now), session.terminal
-	environment.cluster = fake.NewClientBuilder().WithScheme(scheme()).WithObjects(session.objects...).WithIndex(eventKind.object, eventKind.field, eventKind.of).Build()
-	if session.answers != nil {
-		environment.cluster = session.answers(environment.cluster)
+	env := newEnvironment(genericiooptions.IOStreams{In: strings.NewReader(s.stdin), Out: &out, ErrOut: &errOut})
+	env.clock, env.terminal = clocktesting.NewFakePassiveClock(now), s.terminal
+	env.cluster = fake.NewClientBuilder().WithScheme(scheme()).WithObjects(s.objects...).WithIndex(eventKind.object, eventKind.field, eventKind.of).Build()
+	if s.answers != nil {
+		env.cluster = s.answers(env.cluster)
 	}
-	// Nobody's own settings: what is tested is the same on every machine.
+	// Do not use the kubeconfig of the machine.
 	t.Setenv("KUBECONFIG", filepath.Join(t.TempDir(), "none"))
-	code := run(t.Context(), environment, split(line))
+	code := run(t.Context(), env, split(line))
 	return fmt.Sprintf("$ odh %s\n%s--- stderr\n%s--- exit code %d\n", line, out.String(), errOut.String(), code)
 }
 
-// split takes a line apart as a shell does, as far as the tests need it.
+// split splits a line as a shell does, as far as the tests need it.
 func split(line string) []string {
 	words := []string{}
 	quoted := false
@@ -73,7 +73,7 @@ func split(line string) []string {
 	return words
 }
 
-// checkGolden compares what commands show with files of their names.
+// checkGolden compares the output of commands with golden files.
 func checkGolden(t *testing.T, folder string, cases map[string]struct {
 	session
 	line string

@@ -8,7 +8,7 @@ import (
 	"github.com/trireme-mpi/trireme/internal/kube/jobview"
 )
 
-// view is a job of either kind, and kind one of the two.
+// view is a job of either kind; kind describes one of the two kinds.
 type (
 	view = jobview.View
 	kind = jobview.Kind
@@ -20,9 +20,8 @@ var (
 	kinds     = jobview.Kinds
 )
 
-// verb is something that can be done with the jobs of a kind. make builds its
-// command; what it is called is the caller's to say: `odh mpijob logs NAME` and
-// `odh training logs mpijob NAME` are the same command.
+// verb is a command for the jobs of a kind. The caller of make sets the command's
+// name: `odh mpijob logs NAME` and `odh training logs mpijob NAME` are the same.
 type verb struct {
 	name    string
 	aliases []string
@@ -36,21 +35,21 @@ func verbs() []verb {
 	return []verb{
 		{name: "create", short: "Create a job from a file or from flags", arguments: "[NAME] [-f FILE | --image IMAGE ... -- COMMAND]", make: newCreateCommand},
 		{name: "get", aliases: []string{"list"}, short: "List jobs, or show one", arguments: "[NAME...]", make: newListCommand},
-		{name: "describe", short: "Show how a job stands: timeline, pods, resources, events", arguments: "NAME", make: newDescribeCommand},
-		{name: "logs", short: "Show what a job prints", arguments: "NAME", make: newLogsCommand},
-		{name: "delete", short: "Delete jobs and all that belongs to them", arguments: "NAME...", make: newDeleteCommand},
-		{name: "wait", short: "Wait until a job has ended", arguments: "NAME", make: newWaitCommand},
-		{name: "diagnose", short: "Find out what keeps a job from running, or why it failed", arguments: "NAME", make: newDiagnoseCommand},
-		{name: "suspend", short: "Take a job from its nodes", arguments: "NAME", make: newSuspendCommand},
-		{name: "resume", short: "Start a suspended job", arguments: "NAME", make: newResumeCommand},
+		{name: "describe", short: "Show the status of a job: timeline, pods, resources, events", arguments: "NAME", make: newDescribeCommand},
+		{name: "logs", short: "Print the logs of a job", arguments: "NAME", make: newLogsCommand},
+		{name: "delete", short: "Delete jobs and their pods", arguments: "NAME...", make: newDeleteCommand},
+		{name: "wait", short: "Wait until a job has finished", arguments: "NAME", make: newWaitCommand},
+		{name: "diagnose", short: "Explain why a job is not running or has failed", arguments: "NAME", make: newDiagnoseCommand},
+		{name: "suspend", short: "Suspend a job: delete its pods and keep the job", arguments: "NAME", make: newSuspendCommand},
+		{name: "resume", short: "Resume a suspended job", arguments: "NAME", make: newResumeCommand},
 	}
 }
 
 // newKindCommand is `odh mpijob` or `odh trainjob`, with all verbs.
-func newKindCommand(environment *environment, kind *kind) *cobra.Command {
-	command := group(&cobra.Command{Use: kind.Command, Aliases: kind.Aliases, Short: fmt.Sprintf("Work with %ss", kind.Kind)})
+func newKindCommand(env *environment, kind *kind) *cobra.Command {
+	command := group(&cobra.Command{Use: kind.Command, Aliases: kind.Aliases, Short: fmt.Sprintf("Manage %ss", kind.Kind)})
 	for _, verb := range verbs() {
-		child := verb.make(environment, kind)
+		child := verb.make(env, kind)
 		child.Use, child.Aliases, child.Short = usage(verb.name, verb.arguments), verb.aliases, verb.short
 		command.AddCommand(child)
 	}
@@ -58,16 +57,16 @@ func newKindCommand(environment *environment, kind *kind) *cobra.Command {
 }
 
 // newTrainingCommand is `odh training`, where the verb comes before the kind.
-func newTrainingCommand(environment *environment) *cobra.Command {
-	command := group(&cobra.Command{Use: "training", Short: "Work with the jobs of both kinds"})
+func newTrainingCommand(env *environment) *cobra.Command {
+	command := group(&cobra.Command{Use: "training", Short: "Manage the jobs of both kinds"})
 	for _, verb := range verbs() {
 		parent := group(&cobra.Command{Use: verb.name, Aliases: verb.aliases, Short: verb.short})
 		if verb.name == "get" {
-			parent = newListCommand(environment, nil)
+			parent = newListCommand(env, nil)
 			parent.Use, parent.Aliases, parent.Short, parent.Args = "list", []string{"get"}, "List the jobs of both kinds", cobra.NoArgs
 		}
 		for _, kind := range kinds {
-			child := verb.make(environment, kind)
+			child := verb.make(env, kind)
 			child.Use, child.Aliases, child.Short = usage(kind.Command, verb.arguments), kind.Aliases, verb.short
 			parent.AddCommand(child)
 		}

@@ -24,163 +24,169 @@ import (
 // lister is `get` and `list`.
 type lister struct {
 	*environment
-	// kinds that are listed: one, or both.
+	// kinds to list: one or both.
 	kinds     []*kind
 	names     []string
 	print     *get.PrintFlags
 	namespace string
 
-	all       bool
-	selector  string
-	state     string
-	watch     bool
-	pageSize  int64
-	models    *models
-	client    client.WithWatch
-	matching  labels.Selector
-	wide      bool
-	humanly   bool
-	outputFor string
-	// missing are the jobs that were named and are not there.
+	all           bool
+	selector      string
+	state         string
+	watch         bool
+	pageSize      int64
+	models        *models
+	client        client.WithWatch
+	matching      labels.Selector
+	wide          bool
+	humanReadable bool
+	outputFormat  string
+	// missing are the errors of named jobs that do not exist.
 	missing []error
 }
 
-// newListCommand lists jobs of one kind or, without a kind, of both.
-func newListCommand(environment *environment, only *kind) *cobra.Command {
-	lister := &lister{environment: environment, kinds: kinds, print: get.NewGetPrintFlags()}
+// newListCommand lists jobs of one kind or, if only is nil, of both.
+func newListCommand(env *environment, only *kind) *cobra.Command {
+	l := &lister{environment: env, kinds: kinds, print: get.NewGetPrintFlags()}
 	if only != nil {
-		lister.kinds = []*kind{only}
+		l.kinds = []*kind{only}
 	}
 	command := &cobra.Command{
 		RunE: func(command *cobra.Command, names []string) error {
-			lister.names = names
-			if err := lister.complete(command); err != nil {
+			l.names = names
+			if err := l.complete(command); err != nil {
 				return err
 			}
-			return lister.run(command.Context())
+			return l.run(command.Context())
 		},
 	}
+	command.Example = `  odh training list --all-namespaces
+  odh training list --status Running -o wide`
 	if only != nil {
-		command.ValidArgsFunction = environment.completeNames(only, many)
+		command.Example = fmt.Sprintf(`  odh %[1]s get
+  odh %[1]s get hello -o yaml
+  odh %[1]s get --status Running --watch`, only.Command)
+		command.ValidArgsFunction = env.completeNames(only, many)
 	}
 	flags := command.Flags()
-	lister.print.AddFlags(command)
-	flags.BoolVarP(&lister.all, "all-namespaces", "A", false, "jobs of every namespace")
-	flags.StringVarP(&lister.selector, "selector", "l", "", "jobs with these labels, such as team=vision,env!=test")
-	flags.StringVar(&lister.state, "status", "", "jobs that stand so: "+strings.Join(jobview.States, ", "))
-	flags.BoolVarP(&lister.watch, "watch", "w", false, "go on, and show every change")
-	flags.Int64Var(&lister.pageSize, "chunk-size", 500, "jobs that are asked for at a time; 0 asks for all at once")
+	l.print.AddFlags(command)
+	flags.BoolVarP(&l.all, "all-namespaces", "A", false, "List jobs in all namespaces")
+	flags.StringVarP(&l.selector, "selector", "l", "", "Only list jobs with these labels, such as team=vision,env!=test")
+	flags.StringVar(&l.state, "status", "", "Only list jobs with this status ("+strings.Join(jobview.States, ", ")+")")
+	flags.BoolVarP(&l.watch, "watch", "w", false, "After listing the jobs, watch for changes")
+	flags.Int64Var(&l.pageSize, "chunk-size", 500, "Number of jobs to request at a time; 0 requests all at once")
 	return command
 }
 
-func (lister *lister) complete(command *cobra.Command) (err error) {
-	if lister.state != "" && !slices.ContainsFunc(jobview.States, func(state string) bool { return strings.EqualFold(state, lister.state) }) {
-		return usageFailure(command, fmt.Sprintf("--status %q: there are %s", lister.state, strings.Join(jobview.States, ", ")))
+func (l *lister) complete(command *cobra.Command) (err error) {
+	if l.state != "" && !slices.ContainsFunc(jobview.States, func(state string) bool { return strings.EqualFold(state, l.state) }) {
+		return usageFailure(command, fmt.Sprintf("--status must be one of %s, not %q", strings.Join(jobview.States, ", "), l.state))
 	}
-	if lister.matching, err = labels.Parse(lister.selector); err != nil {
+	if l.matching, err = labels.Parse(l.selector); err != nil {
 		return usageFailure(command, fmt.Sprintf("--selector: %v", err))
 	}
-	if len(lister.names) > 0 && (lister.all || lister.selector != "") {
-		return usageFailure(command, "a job is named, so that --all-namespaces and --selector have no meaning")
+	if len(l.names) > 0 && (l.all || l.selector != "") {
+		return usageFailure(command, "--all-namespaces and --selector cannot be combined with job names")
 	}
-	if lister.namespace, err = lister.scope(lister.all); err != nil {
+	if l.namespace, err = l.scope(l.all); err != nil {
 		return err
 	}
-	lister.outputFor = *lister.print.OutputFormat
-	lister.wide = lister.outputFor == "wide"
-	lister.humanly = (lister.wide || lister.outputFor == "") && *lister.print.TemplateFlags.TemplateArgument == ""
-	if _, err := lister.print.ToPrinter(); err != nil {
+	l.outputFormat = *l.print.OutputFormat
+	l.wide = l.outputFormat == "wide"
+	l.humanReadable = (l.wide || l.outputFormat == "") && *l.print.TemplateFlags.TemplateArgument == ""
+	if _, err := l.print.ToPrinter(); err != nil {
 		return usageFailure(command, err.Error())
 	}
-	if lister.all && lister.humanly {
-		if err := lister.print.EnsureWithNamespace(); err != nil {
+	if l.all && l.humanReadable {
+		if err := l.print.EnsureWithNamespace(); err != nil {
 			return err
 		}
 	}
-	lister.client, err = lister.environment.client()
-	lister.models = newModels(lister.client)
+	l.client, err = l.environment.client()
+	l.models = newModels(l.client)
 	return err
 }
 
-func (lister *lister) run(ctx context.Context) error {
-	printer, err := lister.print.ToPrinter()
+func (l *lister) run(ctx context.Context) error {
+	printer, err := l.print.ToPrinter()
 	if err != nil {
 		return err
 	}
-	if by := *lister.print.HumanReadableFlags.SortBy; by != "" && !lister.watch {
-		printer = &get.SortingPrinter{Delegate: printer, SortField: by}
+	if sortBy := *l.print.HumanReadableFlags.SortBy; sortBy != "" && !l.watch {
+		printer = &get.SortingPrinter{Delegate: printer, SortField: sortBy}
 	}
 	switch {
-	case lister.watch:
-		return lister.showChanges(ctx, printer)
-	case lister.humanly:
-		jobs, _, err := lister.read(ctx)
+	case l.watch:
+		return l.showChanges(ctx, printer)
+	case l.humanReadable:
+		jobs, _, err := l.read(ctx)
 		if err != nil {
 			return err
 		}
-		if len(jobs) == 0 && len(lister.names) > 0 {
-			return lister.allOf(lister.missing, "found")
+		if len(jobs) == 0 && len(l.names) > 0 {
+			return l.joinFailures(l.missing, "found")
 		}
 		if len(jobs) == 0 {
-			lister.say("%s", lister.nothing())
+			l.say("%s", l.noneFound())
 			return nil
 		}
-		if err := lister.printTable(ctx, printer.PrintObj, jobs); err != nil {
+		if err := l.printTable(ctx, printer.PrintObj, jobs); err != nil {
 			return err
 		}
 	default:
-		if err := lister.printObjects(ctx, printer.PrintObj); err != nil {
+		if err := l.printObjects(ctx, printer.PrintObj); err != nil {
 			return err
 		}
 	}
-	return lister.allOf(lister.missing, "found")
+	return l.joinFailures(l.missing, "found")
 }
 
-// lacks remembers a job that is not there; the others are shown nevertheless.
-func (lister *lister) lacks(err error) bool {
-	if !apierrors.IsNotFound(err) || lister.watch {
+// skipMissing records a job that does not exist; the others are still shown.
+func (l *lister) skipMissing(err error) bool {
+	if !apierrors.IsNotFound(err) || l.watch {
 		return false
 	}
-	lister.missing = append(lister.missing, err)
+	l.missing = append(l.missing, err)
 	return true
 }
 
-func (lister *lister) nothing() string {
-	what := "jobs"
-	if len(lister.kinds) == 1 {
-		what = string(lister.kinds[0].Kind) + "s"
+func (l *lister) noneFound() string {
+	noun := "jobs"
+	if len(l.kinds) == 1 {
+		noun = string(l.kinds[0].Kind) + "s"
 	}
-	if lister.namespace == "" {
-		return fmt.Sprintf("No %s found.", what)
+	if l.namespace == "" {
+		return fmt.Sprintf("No %s found.", noun)
 	}
-	return fmt.Sprintf("No %s found in namespace %s.", what, lister.namespace)
+	return fmt.Sprintf("No %s found in namespace %s.", noun, l.namespace)
 }
 
-// read gives all jobs in the order of kubectl, and the version of each kind's list.
-func (lister *lister) read(ctx context.Context) (jobs []*view, versions map[*kind]string, err error) {
+// read returns all jobs in the order of kubectl, and the resource version of each
+// kind's list.
+func (l *lister) read(ctx context.Context) (jobs []*view, versions map[*kind]string, err error) {
 	versions = map[*kind]string{}
-	for _, kind := range lister.kinds {
-		if len(lister.names) > 0 && lister.watch {
-			if versions[kind], err = versionOf(ctx, kind, lister.client, client.ListOptions{Namespace: lister.namespace}); err != nil {
+	for _, kind := range l.kinds {
+		if len(l.names) > 0 && l.watch {
+			if versions[kind], err = versionOf(ctx, kind, l.client, client.ListOptions{Namespace: l.namespace}); err != nil {
 				return nil, nil, err
 			}
 		}
-		for _, name := range lister.names {
-			seen, err := kind.Get(ctx, lister.client, lister.namespace, name)
-			if lister.lacks(err) {
+		for _, name := range l.names {
+			j, err := kind.Get(ctx, l.client, l.namespace, name)
+			if l.skipMissing(err) {
 				continue
 			}
 			if err != nil {
 				return nil, nil, err
 			}
-			jobs = append(jobs, seen)
+			jobs = append(jobs, j)
 		}
-		if len(lister.names) > 0 {
+		if len(l.names) > 0 {
 			continue
 		}
-		versions[kind], err = lister.pages(ctx, kind.NewList, func(object runtime.Object) error {
-			if seen := jobview.Of(object.(client.Object)); lister.wants(seen) {
-				jobs = append(jobs, seen)
+		versions[kind], err = l.pages(ctx, kind.NewList, func(object runtime.Object) error {
+			if j := jobview.Of(object.(client.Object)); l.matches(j) {
+				jobs = append(jobs, j)
 			}
 			return nil
 		})
@@ -188,7 +194,7 @@ func (lister *lister) read(ctx context.Context) (jobs []*view, versions map[*kin
 			return nil, nil, err
 		}
 	}
-	if len(lister.kinds) > 1 {
+	if len(l.kinds) > 1 {
 		slices.SortStableFunc(jobs, func(one, other *view) int {
 			return strings.Compare(one.GetNamespace()+"/"+one.GetName(), other.GetNamespace()+"/"+other.GetName())
 		})
@@ -196,9 +202,9 @@ func (lister *lister) read(ctx context.Context) (jobs []*view, versions map[*kin
 	return jobs, versions, nil
 }
 
-// pages hands every object of a list to see, a page at a time; the next page is on
-// its way while one is looked at. It returns the version of the list.
-func (lister *lister) pages(ctx context.Context, newList func() client.ObjectList, see func(runtime.Object) error) (string, error) {
+// pages calls handle with every object of a list. It requests the next page while it
+// processes one, and returns the resource version of the list.
+func (l *lister) pages(ctx context.Context, newList func() client.ObjectList, handle func(runtime.Object) error) (string, error) {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	type page struct {
@@ -210,7 +216,7 @@ func (lister *lister) pages(ctx context.Context, newList func() client.ObjectLis
 		defer close(arriving)
 		for next := ""; ; {
 			list := newList()
-			err := lister.client.List(ctx, list, &client.ListOptions{Namespace: lister.namespace, LabelSelector: lister.matching, Limit: lister.pageSize, Continue: next})
+			err := l.client.List(ctx, list, &client.ListOptions{Namespace: l.namespace, LabelSelector: l.matching, Limit: l.pageSize, Continue: next})
 			arriving <- page{list, err}
 			if next = list.GetContinue(); err != nil || next == "" || ctx.Err() != nil {
 				return
@@ -223,7 +229,7 @@ func (lister *lister) pages(ctx context.Context, newList func() client.ObjectLis
 			return "", page.err
 		}
 		version = page.list.GetResourceVersion()
-		if err := meta.EachListItem(page.list, see); err != nil {
+		if err := meta.EachListItem(page.list, handle); err != nil {
 			stop()
 			for range arriving {
 			}
@@ -233,30 +239,30 @@ func (lister *lister) pages(ctx context.Context, newList func() client.ObjectLis
 	return version, nil
 }
 
-func (lister *lister) wants(seen *view) bool {
-	return (lister.state == "" || strings.EqualFold(lister.state, seen.State())) &&
-		(len(lister.names) == 0 || slices.Contains(lister.names, seen.GetName()))
+func (l *lister) matches(j *view) bool {
+	return (l.state == "" || strings.EqualFold(l.state, j.State())) &&
+		(len(l.names) == 0 || slices.Contains(l.names, j.GetName()))
 }
 
-// printObjects prints what the cluster has, unknown fields included.
-func (lister *lister) printObjects(ctx context.Context, show func(runtime.Object, io.Writer) error) error {
-	found := &unstructured.UnstructuredList{}
-	found.SetAPIVersion("v1")
-	found.SetKind("List")
-	for _, kind := range lister.kinds {
-		for _, name := range lister.names {
+// printObjects prints objects as the cluster returns them, unknown fields included.
+func (l *lister) printObjects(ctx context.Context, show func(runtime.Object, io.Writer) error) error {
+	objects := &unstructured.UnstructuredList{}
+	objects.SetAPIVersion("v1")
+	objects.SetKind("List")
+	for _, kind := range l.kinds {
+		for _, name := range l.names {
 			object := &unstructured.Unstructured{}
 			object.SetGroupVersionKind(kind.GVK)
-			err := lister.client.Get(ctx, client.ObjectKey{Namespace: lister.namespace, Name: name}, object)
-			if lister.lacks(err) {
+			err := l.client.Get(ctx, client.ObjectKey{Namespace: l.namespace, Name: name}, object)
+			if l.skipMissing(err) {
 				continue
 			}
 			if err != nil {
 				return err
 			}
-			found.Items = append(found.Items, *object)
+			objects.Items = append(objects.Items, *object)
 		}
-		if len(lister.names) > 0 {
+		if len(l.names) > 0 {
 			continue
 		}
 		newList := func() client.ObjectList {
@@ -264,44 +270,44 @@ func (lister *lister) printObjects(ctx context.Context, show func(runtime.Object
 			list.SetGroupVersionKind(kind.GVK.GroupVersion().WithKind(kind.GVK.Kind + "List"))
 			return list
 		}
-		if _, err := lister.pages(ctx, newList, func(object runtime.Object) error {
-			return lister.take(found, kind, object.(*unstructured.Unstructured))
+		if _, err := l.pages(ctx, newList, func(object runtime.Object) error {
+			return l.addMatching(objects, kind, object.(*unstructured.Unstructured))
 		}); err != nil {
 			return err
 		}
 	}
-	if len(lister.missing) > 0 && len(found.Items) == 0 {
+	if len(l.missing) > 0 && len(objects.Items) == 0 {
 		return nil
 	}
-	if len(lister.names) == 1 {
-		return show(&found.Items[0], lister.Out)
+	if len(l.names) == 1 {
+		return show(&objects.Items[0], l.Out)
 	}
-	return show(found, lister.Out)
+	return show(objects, l.Out)
 }
 
-// take keeps an object that is asked for.
-func (lister *lister) take(found *unstructured.UnstructuredList, kind *kind, object *unstructured.Unstructured) error {
-	if lister.state != "" {
+// addMatching adds an object to the list if it has the wanted status.
+func (l *lister) addMatching(objects *unstructured.UnstructuredList, kind *kind, object *unstructured.Unstructured) error {
+	if l.state != "" {
 		typed := kind.NewObject()
 		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, typed); err != nil {
 			return err
 		}
-		if !lister.wants(jobview.Of(typed)) {
+		if !l.matches(jobview.Of(typed)) {
 			return nil
 		}
 	}
 	object.SetGroupVersionKind(kind.GVK)
-	found.Items = append(found.Items, *object)
+	objects.Items = append(objects.Items, *object)
 	return nil
 }
 
-func (lister *lister) printTable(ctx context.Context, show func(runtime.Object, io.Writer) error, jobs []*view) error {
-	return show(lister.table(ctx, jobs, lister.clock.Now()), lister.Out)
+func (l *lister) printTable(ctx context.Context, show func(runtime.Object, io.Writer) error, jobs []*view) error {
+	return show(l.table(ctx, jobs, l.clock.Now()), l.Out)
 }
 
-// table is jobs in kubectl's form of one.
-func (lister *lister) table(ctx context.Context, jobs []*view, now time.Time) *metav1.Table {
-	both := len(lister.kinds) > 1
+// table returns jobs as a table for kubectl's printers.
+func (l *lister) table(ctx context.Context, jobs []*view, now time.Time) *metav1.Table {
+	both := len(l.kinds) > 1
 	table := &metav1.Table{ColumnDefinitions: []metav1.TableColumnDefinition{column("Name", 0)}}
 	if both {
 		table.ColumnDefinitions = append(table.ColumnDefinitions, column("Kind", 0))
@@ -312,23 +318,23 @@ func (lister *lister) table(ctx context.Context, jobs []*view, now time.Time) *m
 	for _, name := range []string{"GPU", "MPI", "Runtime", "Queue", "Failure", "Image"} {
 		table.ColumnDefinitions = append(table.ColumnDefinitions, column(name, 1))
 	}
-	for _, seen := range jobs {
-		cells := []any{seen.GetName()}
+	for _, j := range jobs {
+		cells := []any{j.GetName()}
 		if both {
-			cells = append(cells, string(seen.Kind.Kind))
+			cells = append(cells, string(j.Kind.Kind))
 		}
-		cells = append(cells, seen.State(), seen.Workers(), lasted(seen, now), age(now, seen.GetCreationTimestamp().Time))
-		if lister.wide {
-			cells = append(cells, lister.models.details(ctx, seen)...)
+		cells = append(cells, j.State(), j.Workers(), runTime(j, now), age(now, j.GetCreationTimestamp().Time))
+		if l.wide {
+			cells = append(cells, l.models.details(ctx, j)...)
 		}
-		table.Rows = append(table.Rows, metav1.TableRow{Cells: cells, Object: runtime.RawExtension{Object: seen.Object}})
+		table.Rows = append(table.Rows, metav1.TableRow{Cells: cells, Object: runtime.RawExtension{Object: j.Object}})
 	}
 	return table
 }
 
-// lasted is how long a job ran, as a cell.
-func lasted(seen *view, now time.Time) string {
-	ran, known := seen.Ran(now)
+// runTime returns the run time of a job as a cell.
+func runTime(j *view, now time.Time) string {
+	ran, known := j.Ran(now)
 	if !known {
 		return "-"
 	}

@@ -74,14 +74,14 @@ func TestLists(t *testing.T) {
 	})
 }
 
-// jobsOnly is a cluster for somebody who may read jobs and runtimes, and nothing else.
+// jobsOnly is a cluster for a user who may only read jobs and runtimes.
 func jobsOnly(cluster client.WithWatch) client.WithWatch {
-	return interceptor.NewClient(cluster, interceptor.Funcs{List: func(ctx context.Context, to client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
+	return interceptor.NewClient(cluster, interceptor.Funcs{List: func(ctx context.Context, api client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
 		switch list.(type) {
 		case *corev1.PodList, *corev1.EventList:
 			return apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "", errors.New("no"))
 		}
-		return to.List(ctx, list, options...)
+		return api.List(ctx, list, options...)
 	}})
 }
 

@@ -14,18 +14,18 @@ import (
 )
 
 // showChanges prints the jobs and then each change, until it is interrupted.
-func (lister *lister) showChanges(ctx context.Context, printer printers.ResourcePrinter) error {
-	jobs, versions, err := lister.read(ctx)
+func (l *lister) showChanges(ctx context.Context, printer printers.ResourcePrinter) error {
+	jobs, versions, err := l.read(ctx)
 	if err != nil {
 		return err
 	}
-	screen := &changing{lister: lister, printer: printer, out: printers.GetNewTabWriter(lister.Out)}
+	screen := &growingTable{lister: l, printer: printer, out: printers.GetNewTabWriter(l.Out)}
 	if err := screen.show(ctx, jobs...); err != nil {
 		return err
 	}
 	var watches errgroup.Group
-	for _, kind := range lister.kinds {
-		watches.Go(func() error { return lister.watchKind(ctx, kind, versions[kind], screen) })
+	for _, kind := range l.kinds {
+		watches.Go(func() error { return l.watchKind(ctx, kind, versions[kind], screen) })
 	}
 	err = watches.Wait()
 	if ctx.Err() != nil {
@@ -34,22 +34,22 @@ func (lister *lister) showChanges(ctx context.Context, printer printers.Resource
 	return err
 }
 
-// watchKind shows the changes of one kind. Where the cluster no longer knows the
-// version to go on from, every job is shown anew.
-func (lister *lister) watchKind(ctx context.Context, kind *kind, version string, screen *changing) error {
+// watchKind shows the changes of one kind. When the resource version has expired, it
+// shows every job again.
+func (l *lister) watchKind(ctx context.Context, kind *kind, version string, screen *growingTable) error {
 	for {
-		source := &watcher{WithWatch: lister.client, list: kind.NewList(), options: client.ListOptions{Namespace: lister.namespace, LabelSelector: lister.matching}}
+		source := &watcher{WithWatch: l.client, list: kind.NewList(), options: client.ListOptions{Namespace: l.namespace, LabelSelector: l.matching}}
 		err := source.changes(ctx, version, func(_ watch.EventType, object client.Object) (bool, error) {
-			seen := jobview.Of(object)
-			if !lister.wants(seen) {
+			j := jobview.Of(object)
+			if !l.matches(j) {
 				return false, nil
 			}
-			return false, screen.show(ctx, seen)
+			return false, screen.show(ctx, j)
 		})
 		if err == nil || !expired(err) {
 			return err
 		}
-		jobs, versions, err := lister.read(ctx)
+		jobs, versions, err := l.read(ctx)
 		if err != nil {
 			return err
 		}
@@ -60,8 +60,8 @@ func (lister *lister) watchKind(ctx context.Context, kind *kind, version string,
 	}
 }
 
-// changing is a table that grows. Its columns keep their widths.
-type changing struct {
+// growingTable is a growing table with columns of constant width.
+type growingTable struct {
 	*lister
 	mutex   sync.Mutex
 	printer printers.ResourcePrinter
@@ -71,24 +71,24 @@ type changing struct {
 	}
 }
 
-func (screen *changing) show(ctx context.Context, jobs ...*view) error {
+func (t *growingTable) show(ctx context.Context, jobs ...*view) error {
 	if len(jobs) == 0 {
 		return nil
 	}
-	screen.mutex.Lock()
-	defer screen.mutex.Unlock()
-	if screen.humanly {
-		if err := screen.printer.PrintObj(screen.table(ctx, jobs, screen.clock.Now()), screen.out); err != nil {
+	t.mutex.Lock()
+	defer t.mutex.Unlock()
+	if t.humanReadable {
+		if err := t.printer.PrintObj(t.table(ctx, jobs, t.clock.Now()), t.out); err != nil {
 			return err
 		}
-		return screen.out.Flush()
+		return t.out.Flush()
 	}
-	for _, seen := range jobs {
-		object, err := asUnstructured(seen.Object, seen.Kind)
+	for _, j := range jobs {
+		object, err := asUnstructured(j.Object, j.Kind)
 		if err != nil {
 			return err
 		}
-		if err := screen.printer.PrintObj(object, screen.Out); err != nil {
+		if err := t.printer.PrintObj(object, t.Out); err != nil {
 			return err
 		}
 	}

@@ -31,177 +31,177 @@ type logReader struct {
 	since                                time.Duration
 }
 
-// newLogsCommand shows what the pods of a job print.
-func newLogsCommand(environment *environment, kind *kind) *cobra.Command {
-	reader := &logReader{environment: environment, kind: kind}
+// newLogsCommand prints the logs of the pods of a job.
+func newLogsCommand(env *environment, kind *kind) *cobra.Command {
+	r := &logReader{environment: env, kind: kind}
 	command := &cobra.Command{
-		Long: `Show what a job prints: its launcher, unless other pods are asked for.
+		Long: `Print the logs of a job, by default those of its launcher.
 
-Lines of several pods come in the order of their time. With --follow, pods that are
-started later, or anew, are read too, until the job has ended. Of pods that were
-started several times, the newest is shown; --previous shows the one before.
+Lines of several pods are merged by time. --follow also includes pods that start or
+restart later, until the job has finished. If a pod was started several times, the
+latest run is shown; --previous shows the run before.
 
---rank shows the lines of one MPI process. They can be told apart if the job has the
-annotation ` + training.AnnotationTagOutput + `: "true".`,
+--rank shows the lines of one MPI rank. The job must have been created with --tag-output
+or with the annotation ` + training.AnnotationTagOutput + `: "true".`,
 		Example: fmt.Sprintf(`  odh %[1]s logs hello
   odh %[1]s logs hello --follow --all
   odh %[1]s logs hello --worker 3 --tail 20
   odh %[1]s logs hello --rank 0 --since 10m`, kind.Command),
-		Args: cobra.ExactArgs(1), ValidArgsFunction: environment.completeNames(kind, one),
+		Args: cobra.ExactArgs(1), ValidArgsFunction: env.completeNames(kind, one),
 		RunE: func(command *cobra.Command, arguments []string) error {
-			reader.name = arguments[0]
-			selection, err := reader.selection(command)
+			r.name = arguments[0]
+			selection, err := r.selection(command)
 			if err != nil {
 				return err
 			}
-			return reader.run(command.Context(), selection)
+			return r.run(command.Context(), selection)
 		},
 	}
-	reader.addFlags(command)
+	r.addFlags(command)
 	return command
 }
 
-func (reader *logReader) addFlags(command *cobra.Command) {
+func (r *logReader) addFlags(command *cobra.Command) {
 	flags := command.Flags()
-	flags.BoolVar(&reader.launcher, "launcher", false, "the launcher, which is what is shown without any flag")
-	flags.StringVar(&reader.worker, "worker", "", "one worker, by its number from 0; or launcher")
-	flags.BoolVar(&reader.all, "all", false, "launcher and workers, merged by time")
+	flags.BoolVar(&r.launcher, "launcher", false, "Show the launcher (the default)")
+	flags.StringVar(&r.worker, "worker", "", "Show one worker by its number, starting at 0; or launcher")
+	flags.BoolVar(&r.all, "all", false, "Show the launcher and all workers, merged by time")
 	for _, alias := range []string{"aggregate", "all-workers"} {
-		flags.BoolVar(&reader.all, alias, false, "the same as --all")
+		flags.BoolVar(&r.all, alias, false, "Same as --all")
 		flags.Lookup(alias).Hidden = true
 	}
-	flags.BoolVar(&reader.initializer, "initializer", false, "the pod that fetches model and dataset; with --all, that too")
-	flags.IntVar(&reader.rank, "rank", 0, "only the lines of one MPI process, where the output is tagged")
-	flags.StringVarP(&reader.container, "container", "c", "", "another container than the first")
-	flags.BoolVarP(&reader.follow, "follow", "f", false, "go on until the job has ended")
-	flags.Int64Var(&reader.tail, "tail", -1, "how many lines of each pod to begin with; -1 is all")
-	flags.DurationVar(&reader.since, "since", 0, "only what is newer, such as 10m")
-	flags.BoolVar(&reader.timestamps, "timestamps", false, "show when each line was written")
-	flags.BoolVarP(&reader.previous, "previous", "p", false, "what ran before: the container's last run, or the pod before the newest")
-	flags.BoolVar(&reader.prefix, "prefix", false, "say in front of each line which pod it is from; --all does so anyway")
+	flags.BoolVar(&r.initializer, "initializer", false, "Show the pod that downloads the model and the dataset; with --all, in addition to the others")
+	flags.IntVar(&r.rank, "rank", 0, "Only show the lines of this MPI rank; the output must be tagged")
+	flags.StringVarP(&r.container, "container", "c", "", "Show this container instead of the first one")
+	flags.BoolVarP(&r.follow, "follow", "f", false, "Stream the logs until the job has finished")
+	flags.Int64Var(&r.tail, "tail", -1, "Number of recent lines to show of each pod; -1 shows all")
+	flags.DurationVar(&r.since, "since", 0, "Only show lines newer than this duration, such as 10m")
+	flags.BoolVar(&r.timestamps, "timestamps", false, "Show the time of each line")
+	flags.BoolVarP(&r.previous, "previous", "p", false, "Show the previous run of the container, or the pod before the latest one")
+	flags.BoolVar(&r.prefix, "prefix", false, "Prefix each line with its pod; --all does this by default")
 }
 
-// selection is what was asked for.
-func (reader *logReader) selection(command *cobra.Command) (joblog.Selection, error) {
-	selection := joblog.Selection{Roles: []string{training.RoleLauncher}, Container: reader.container}
+// selection returns the pods and lines that the flags select.
+func (r *logReader) selection(command *cobra.Command) (joblog.Selection, error) {
+	selection := joblog.Selection{Roles: []string{training.RoleLauncher}, Container: r.container}
 	ranked := command.Flags().Changed("rank")
-	wrong := func(message string) (joblog.Selection, error) { return selection, usageFailure(command, message) }
-	if several(reader.launcher, reader.all, reader.worker != "") {
-		return wrong("--launcher, --worker and --all exclude each other")
+	usageError := func(message string) (joblog.Selection, error) { return selection, usageFailure(command, message) }
+	if moreThanOne(r.launcher, r.all, r.worker != "") {
+		return usageError("--launcher, --worker and --all are mutually exclusive")
 	}
 	switch {
-	case ranked && (reader.all || reader.initializer || reader.worker != "" && reader.worker != training.RoleLauncher):
-		return wrong("--rank is about what the launcher prints: all ranks print there")
-	case ranked && reader.rank < 0:
-		return wrong(fmt.Sprintf("--rank %d: ranks are numbered from 0", reader.rank))
-	case reader.follow && reader.previous:
-		return wrong("--previous is what has ended, and cannot be followed")
-	case reader.tail < -1:
-		return wrong(fmt.Sprintf("--tail %d: it is a number of lines, or -1 for all", reader.tail))
-	case reader.since < 0:
-		return wrong(fmt.Sprintf("--since %s: it is how long ago, such as 10m", reader.since))
-	case reader.all:
+	case ranked && (r.all || r.initializer || r.worker != "" && r.worker != training.RoleLauncher):
+		return usageError("--rank only works with the log of the launcher, which has the lines of all ranks")
+	case ranked && r.rank < 0:
+		return usageError(fmt.Sprintf("--rank must be 0 or greater, not %d", r.rank))
+	case r.follow && r.previous:
+		return usageError("--follow and --previous are mutually exclusive: the previous run has finished")
+	case r.tail < -1:
+		return usageError(fmt.Sprintf("--tail must be a number of lines, or -1 for all lines, not %d", r.tail))
+	case r.since < 0:
+		return usageError(fmt.Sprintf("--since must be a positive duration such as 10m, not %s", r.since))
+	case r.all:
 		selection.Roles = []string{training.RoleLauncher, training.RoleWorker}
-	case reader.worker != "" && reader.worker != training.RoleLauncher:
-		number, err := strconv.ParseInt(reader.worker, 10, 32)
+	case r.worker != "" && r.worker != training.RoleLauncher:
+		number, err := strconv.ParseInt(r.worker, 10, 32)
 		if err != nil || number < 0 {
-			return wrong(fmt.Sprintf("--worker %q: it is a number from 0, or launcher", reader.worker))
+			return usageError(fmt.Sprintf("--worker must be a number, starting at 0, or launcher, not %q", r.worker))
 		}
 		selection.Roles, selection.Worker = []string{training.RoleWorker}, new(int32(number))
 	}
-	if reader.initializer && (reader.launcher || reader.all || reader.worker != "") {
+	if r.initializer && (r.launcher || r.all || r.worker != "") {
 		selection.Roles = append(selection.Roles, training.RoleInitializer)
-	} else if reader.initializer {
+	} else if r.initializer {
 		selection.Roles = []string{training.RoleInitializer}
 	}
 	if ranked {
-		selection.Rank = &reader.rank
+		selection.Rank = &r.rank
 	}
 	return selection, nil
 }
 
-// several tells whether more than one of them is so.
-func several(facts ...bool) bool {
+// moreThanOne reports whether more than one fact is true.
+func moreThanOne(facts ...bool) bool {
 	return len(slices.DeleteFunc(facts, func(fact bool) bool { return !fact })) > 1
 }
 
-func (reader *logReader) run(ctx context.Context, selection joblog.Selection) error {
-	namespace, err := reader.namespace()
+func (r *logReader) run(ctx context.Context, selection joblog.Selection) error {
+	namespace, err := r.namespace()
 	if err != nil {
 		return err
 	}
-	from, err := reader.client()
+	api, err := r.client()
 	if err != nil {
 		return err
 	}
-	seen, err := reader.kind.Get(ctx, from, namespace, reader.name)
+	j, err := r.kind.Get(ctx, api, namespace, r.name)
 	if err != nil {
 		return err
 	}
-	pods, err := reader.core()
+	pods, err := r.core()
 	if err != nil {
 		return err
 	}
 	if selection.Rank != nil {
-		selection.Tags = seen.Tags(ctx, from)
-		if reader.follow && seen.GetAnnotations()[training.AnnotationTagOutput] != "true" {
-			reader.say("%s does not ask for its output to be tagged (annotation %s); only what its command tags itself can be shown.", upperFirst(seen.Named()), training.AnnotationTagOutput)
+		selection.Tags = j.Tags(ctx, api)
+		if r.follow && j.GetAnnotations()[training.AnnotationTagOutput] != "true" {
+			r.say("%s does not tag its output (annotation %s); only lines that its command tags itself can be shown.", upperFirst(j.Named()), training.AnnotationTagOutput)
 		}
 	}
-	made := seen.Identity()
-	last := made.Worker.Replicas - 1
-	// How many workers there should be does not matter for what they have printed.
-	made.Worker.Replicas = math.MaxInt32
-	show := newLogPrinter(reader.logs(), reader.terminal, reader.timestamps, reader.prefix || len(selection.Roles) > 1)
-	show.width = max(show.width, len(prefixOf(joblog.Line{Role: training.RoleWorker, Worker: max(last, 0)})))
-	defer show.flush()
-	err = reader.print(ctx, from, seen, joblog.FromCluster(pods, made), selection, show)
-	show.flush()
-	return reader.explainLogs(ctx, from, seen, selection, err)
+	model := j.Identity()
+	last := model.Worker.Replicas - 1
+	// Include the logs of workers beyond the current number of replicas.
+	model.Worker.Replicas = math.MaxInt32
+	printer := newLogPrinter(r.logs(), r.terminal, r.timestamps, r.prefix || len(selection.Roles) > 1)
+	printer.width = max(printer.width, len(prefixOf(joblog.Line{Role: training.RoleWorker, Worker: max(last, 0)})))
+	defer printer.flush()
+	err = r.print(ctx, api, j, joblog.FromCluster(pods, model), selection, printer)
+	printer.flush()
+	return r.explainLogs(ctx, api, j, selection, err)
 }
 
-// print shows the lines, and while it follows watches how the job stands.
-func (reader *logReader) print(ctx context.Context, from client.WithWatch, seen *view, source joblog.Source, selection joblog.Selection, show *logPrinter) error {
-	options := joblog.Options{Follow: reader.follow, Previous: reader.previous, Notify: func(text string) { reader.say("%s", upperFirst(text)) }}
-	if reader.tail >= 0 {
-		options.Tail = &reader.tail
+// print shows the lines and, with --follow, watches the job.
+func (r *logReader) print(ctx context.Context, api client.WithWatch, j *view, source joblog.Source, selection joblog.Selection, printer *logPrinter) error {
+	options := joblog.Options{Follow: r.follow, Previous: r.previous, Notify: func(text string) { r.say("%s", upperFirst(text)) }}
+	if r.tail >= 0 {
+		options.Tail = &r.tail
 	}
-	if reader.since > 0 {
-		options.Since = reader.clock.Now().Add(-reader.since)
+	if r.since > 0 {
+		options.Since = r.clock.Now().Add(-r.since)
 	}
 	watched := make(chan error, 1)
-	if reader.follow {
+	if r.follow {
 		ctx, stop := context.WithCancel(ctx)
 		defer stop()
 		ended := make(chan struct{})
 		options.Ended = ended
-		waiting := &waitingWords{environment: reader.environment, show: show}
+		waiting := &waitNotice{environment: r.environment, printer: printer}
 		go func() {
 			defer close(ended)
-			watched <- reader.watchJob(ctx, from, seen, waiting.see)
+			watched <- r.watchJob(ctx, api, j, waiting.see)
 		}()
 	}
 	for line, err := range joblog.Stream(ctx, source, selection, options) {
 		if err != nil {
 			return err
 		}
-		if err := show.print(line, reader.follow); err != nil {
+		if err := printer.print(line, r.follow); err != nil {
 			return err
 		}
 	}
-	if reader.follow {
+	if r.follow {
 		return <-watched
 	}
 	return nil
 }
 
-// watchJob shows how a job stands until it has ended or is gone. That it cannot be
-// asked for a while changes nothing: its lines may still come.
-func (reader *logReader) watchJob(ctx context.Context, from client.WithWatch, seen *view, see func(*view) (bool, error)) error {
+// watchJob passes each change of a job to handle until the job has finished or is deleted.
+// It retries on errors, because lines may still arrive.
+func (r *logReader) watchJob(ctx context.Context, api client.WithWatch, j *view, handle func(*view) (bool, error)) error {
 	for {
-		err := followJob(ctx, reader.kind, from, seen.GetNamespace(), seen.GetName(), see)
-		var told *failure
-		if err == nil || ctx.Err() != nil || errors.As(err, &told) || apierrors.IsNotFound(err) || apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) {
+		err := followJob(ctx, r.kind, api, j.GetNamespace(), j.GetName(), handle)
+		var f *failure
+		if err == nil || ctx.Err() != nil || errors.As(err, &f) || apierrors.IsNotFound(err) || apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) {
 			return err
 		}
 		select {
@@ -212,18 +212,18 @@ func (reader *logReader) watchJob(ctx context.Context, from client.WithWatch, se
 	}
 }
 
-// waitingWords says what a job waits for, as long as it has printed nothing.
-type waitingWords struct {
+// waitNotice prints what a job waits for, until its first line is printed.
+type waitNotice struct {
 	*environment
-	show *logPrinter
-	said string
+	printer *logPrinter
+	printed string
 }
 
-func (words *waitingWords) see(seen *view) (bool, error) {
-	text := seen.Explanation()
-	if !seen.Finished() && seen.Phase != training.PhaseRunning && text != words.said && !words.show.begun.Load() {
-		words.say("Waiting for %s: %s", seen.Named(), text)
-		words.said = text
+func (w *waitNotice) see(j *view) (bool, error) {
+	text := j.Explanation()
+	if !j.Finished() && j.Phase != training.PhaseRunning && text != w.printed && !w.printer.started.Load() {
+		w.say("Waiting for %s: %s", j.Named(), text)
+		w.printed = text
 	}
-	return seen.Finished(), nil
+	return j.Finished(), nil
 }

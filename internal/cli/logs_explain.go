@@ -13,113 +13,113 @@ import (
 	"github.com/trireme-mpi/trireme/internal/kube/joblog"
 )
 
-// explainLogs says why there is nothing to show.
-func (reader *logReader) explainLogs(ctx context.Context, from client.Reader, seen *view, selection joblog.Selection, err error) error {
-	var none *joblog.NoPodsError
-	var waiting *joblog.NotStartedError
-	var container *joblog.UnknownContainerError
-	var before *joblog.NoPreviousError
+// explainLogs explains why there are no logs.
+func (r *logReader) explainLogs(ctx context.Context, api client.Reader, j *view, selection joblog.Selection, err error) error {
+	var noPods *joblog.NoPodsError
+	var notStarted *joblog.NotStartedError
+	var unknownContainer *joblog.UnknownContainerError
+	var noPrevious *joblog.NoPreviousError
 	var untagged *joblog.UntaggedError
 	switch {
-	case reader.follow && errors.Is(err, context.Canceled):
+	case r.follow && errors.Is(err, context.Canceled):
 		return exit(exitInterrupted)
-	case errors.As(err, &none):
-		if now, err := reader.kind.Get(ctx, from, seen.GetNamespace(), seen.GetName()); err == nil {
-			seen = now
+	case errors.As(err, &noPods):
+		if now, err := r.kind.Get(ctx, api, j.GetNamespace(), j.GetName()); err == nil {
+			j = now
 		}
-		return reader.noPods(seen, selection, cleanPodPolicy(ctx, from, seen))
-	case errors.As(err, &waiting):
-		return &failure{code: exitNotFound, message: seen.Named() + " has printed nothing yet", reason: "NotStarted", details: waiting.Reasons,
-			suggestions: []string{"Wait for it: " + reader.again(seen, "logs") + " --follow", "See what it waits for: " + reader.again(seen, "diagnose")}}
-	case errors.As(err, &container):
-		return &failure{code: exitNotFound, message: err.Error(), reason: "NotFound", details: []string{fmt.Sprintf("There are %s", strings.Join(container.Known, ", "))}}
-	case errors.As(err, &before):
-		return &failure{code: exitNotFound, message: fmt.Sprintf("nothing of %s ran before what runs now", seen.Named()), reason: "NotFound",
-			suggestions: []string{"See what runs now: " + reader.again(seen, "logs")}}
+		return r.noPods(j, selection, cleanPodPolicy(ctx, api, j))
+	case errors.As(err, &notStarted):
+		return &failure{code: exitNotFound, message: j.Named() + " has no logs yet", reason: "NotStarted", details: notStarted.Reasons,
+			suggestions: []string{"Wait for its logs: " + r.commandFor(j, "logs") + " --follow", "See why it is waiting: " + r.commandFor(j, "diagnose")}}
+	case errors.As(err, &unknownContainer):
+		return &failure{code: exitNotFound, message: err.Error(), reason: "NotFound", details: []string{fmt.Sprintf("The containers are %s", strings.Join(unknownContainer.Known, ", "))}}
+	case errors.As(err, &noPrevious):
+		return &failure{code: exitNotFound, message: fmt.Sprintf("%s has no previous run", j.Named()), reason: "NotFound",
+			suggestions: []string{"See the current logs: " + r.commandFor(j, "logs")}}
 	case errors.As(err, &untagged):
-		return reader.untagged(seen, untagged)
+		return r.untagged(j, untagged)
 	default:
 		return err
 	}
 }
 
-func (reader *logReader) again(seen *view, verb string) string {
-	return fmt.Sprintf("%s %s %s %s -n %s", reader.calledAs, seen.Kind.Command, verb, seen.GetName(), seen.GetNamespace())
+func (r *logReader) commandFor(j *view, verb string) string {
+	return fmt.Sprintf("%s %s %s %s -n %s", r.calledAs, j.Kind.Command, verb, j.GetName(), j.GetNamespace())
 }
 
-func (reader *logReader) untagged(seen *view, err *joblog.UntaggedError) *failure {
-	told := &failure{code: exitError, message: err.Error(), reason: "NotTagged", page: "cli.md"}
-	if seen.GetAnnotations()[training.AnnotationTagOutput] == "true" {
-		told.details = []string{"The job asks for tags, but its launcher's command starts mpirun in a way that the tags cannot be added to"}
-		told.suggestions = []string{"Add mpirun's own flag to the command: --tag-output for Open MPI, -prepend-rank for MPICH and Intel MPI"}
-		return told
+func (r *logReader) untagged(j *view, err *joblog.UntaggedError) *failure {
+	f := &failure{code: exitError, message: err.Error(), reason: "NotTagged", page: "cli.md"}
+	if j.GetAnnotations()[training.AnnotationTagOutput] == "true" {
+		f.details = []string{"The job requests tags, but they cannot be added because of how its command starts mpirun"}
+		f.suggestions = []string{"Add mpirun's own flag to the command: --tag-output for Open MPI, -prepend-rank for MPICH and Intel MPI"}
+		return f
 	}
-	told.suggestions = []string{
-		"Create the job with --tag-output, or with the annotation " + training.AnnotationTagOutput + `: "true"; a job that runs cannot change it`,
-		"See the lines of all ranks: " + reader.again(seen, "logs"),
+	f.suggestions = []string{
+		"Create the job with --tag-output, or with the annotation " + training.AnnotationTagOutput + `: "true"; a running job cannot be changed`,
+		"See the lines of all ranks: " + r.commandFor(j, "logs"),
 	}
-	return told
+	return f
 }
 
-// noPods says where the pods are.
-func (reader *logReader) noPods(seen *view, selection joblog.Selection, policy training.CleanPodPolicy) *failure {
-	told := &failure{code: exitNotFound, page: "cli.md"}
-	describe := "See what is known of it: " + reader.again(seen, "describe")
+// noPods explains why there are no pods.
+func (r *logReader) noPods(j *view, selection joblog.Selection, policy training.CleanPodPolicy) *failure {
+	f := &failure{code: exitNotFound, page: "cli.md"}
+	describe := "See the status of the job: " + r.commandFor(j, "describe")
 	switch {
-	case selection.Worker != nil && !hasWorker(seen, *selection.Worker):
-		told.message, told.reason = fmt.Sprintf("%s has no worker %d", seen.Named(), *selection.Worker), "NotFound"
-		told.details = []string{fmt.Sprintf("Its workers are numbered from 0 to %d", seen.Identity().Worker.Replicas-1)}
-	case selection.Roles[0] == training.RoleInitializer && !hasInitializer(seen):
-		told.message, told.reason = seen.Named()+" has no initializer", "NotFound"
-	case seen.Finished():
-		told.message, told.reason = fmt.Sprintf("the pods of %s are gone, and what they printed with them", seen.Named()), "PodsGone"
-		told.details = []string{whyGone(policy)}
-		told.suggestions = append([]string{describe}, howToKeep(policy)...)
+	case selection.Worker != nil && !hasWorker(j, *selection.Worker):
+		f.message, f.reason = fmt.Sprintf("%s has no worker %d", j.Named(), *selection.Worker), "NotFound"
+		f.details = []string{fmt.Sprintf("Its workers are numbered from 0 to %d", j.Identity().Worker.Replicas-1)}
+	case selection.Roles[0] == training.RoleInitializer && !hasInitializer(j):
+		f.message, f.reason = j.Named()+" has no initializer", "NotFound"
+	case j.Finished():
+		f.message, f.reason = fmt.Sprintf("the pods of %s were deleted, and their logs with them", j.Named()), "PodsGone"
+		f.details = []string{whyDeleted(policy)}
+		f.suggestions = append([]string{describe}, keepAdvice(policy)...)
 	default:
-		told.message, told.reason = seen.Named()+" has no pods yet", "NoPods"
-		told.details = []string{seen.Explanation()}
-		told.suggestions = []string{"Wait for them: " + reader.again(seen, "logs") + " --follow", describe}
+		f.message, f.reason = j.Named()+" has no pods yet", "NoPods"
+		f.details = []string{j.Explanation()}
+		f.suggestions = []string{"Wait for them: " + r.commandFor(j, "logs") + " --follow", describe}
 	}
-	return told
+	return f
 }
 
-func hasWorker(seen *view, number int32) bool {
-	known := seen.Identity().Worker.Replicas
-	return known == 0 || number < known
+func hasWorker(j *view, number int32) bool {
+	replicas := j.Identity().Worker.Replicas
+	return replicas == 0 || number < replicas
 }
 
-func hasInitializer(seen *view) bool {
-	trainJob, isTrainJob := seen.Object.(*v2alpha1.TrainJob)
+func hasInitializer(j *view) bool {
+	trainJob, isTrainJob := j.Object.(*v2alpha1.TrainJob)
 	return isTrainJob && trainJob.Spec.Initializer != nil
 }
 
-// howToKeep says how the pods of the next job stay.
-func howToKeep(policy training.CleanPodPolicy) []string {
+// keepAdvice suggests the cleanPodPolicy that keeps the pods of a later job.
+func keepAdvice(policy training.CleanPodPolicy) []string {
 	switch policy {
 	case training.CleanPodPolicyAll:
-		return []string{"Have what ends by itself, as the launcher does, kept: cleanPodPolicy: Running"}
+		return []string{"Keep finished pods, such as the launcher, next time: cleanPodPolicy: Running"}
 	case training.CleanPodPolicyRunning:
-		return []string{"Have every pod kept: cleanPodPolicy: None"}
+		return []string{"Keep all pods next time: cleanPodPolicy: None"}
 	default:
 		return nil
 	}
 }
 
-// whyGone says why a job that has ended has no pods.
-func whyGone(policy training.CleanPodPolicy) string {
+// whyDeleted explains why a finished job has no pods.
+func whyDeleted(policy training.CleanPodPolicy) string {
 	switch policy {
 	case training.CleanPodPolicyAll:
-		return "cleanPodPolicy is All: every pod is deleted when the job has ended"
+		return "cleanPodPolicy is All: all pods are deleted when the job has finished"
 	case training.CleanPodPolicyNone:
-		return "cleanPodPolicy is None, so it was not the job's end: somebody deleted them, or their node is gone"
+		return "cleanPodPolicy is None, so the operator did not delete them: a user did, or their node was removed"
 	default:
-		return "cleanPodPolicy is Running: pods that still ran when the job ended, as workers do, were deleted"
+		return "cleanPodPolicy is Running: pods that were still running when the job finished, such as workers, are deleted"
 	}
 }
 
-func cleanPodPolicy(ctx context.Context, from client.Reader, seen *view) training.CleanPodPolicy {
-	if made, err := seen.Model(ctx, from); err == nil {
-		return made.Lifetime.CleanPodPolicy
+func cleanPodPolicy(ctx context.Context, api client.Reader, j *view) training.CleanPodPolicy {
+	if model, err := j.Model(ctx, api); err == nil {
+		return model.Lifetime.CleanPodPolicy
 	}
 	return training.CleanPodPolicyRunning
 }

@@ -14,10 +14,10 @@ import (
 	"github.com/trireme-mpi/trireme/internal/kube/joblog"
 )
 
-// logColours tell pods apart. Red is for what went wrong.
+// logColours distinguish pods. Red is reserved for errors.
 var logColours = []colour{cyan, green, yellow, purple, blue}
 
-// logPrinter writes lines, each with where it is from if that is wanted.
+// logPrinter writes lines, with the name of their pod if prefix is set.
 type logPrinter struct {
 	out        *bufio.Writer
 	terminal   terminal
@@ -25,54 +25,54 @@ type logPrinter struct {
 	prefix     bool
 	// width of the widest prefix so far.
 	width int
-	// unended is the pod whose last line was only a piece of one.
-	unended string
-	// begun: something was printed.
-	begun atomic.Bool
+	// openLine is the pod whose last line has no end yet.
+	openLine string
+	// started is set once a line was printed.
+	started atomic.Bool
 }
 
 func newLogPrinter(out io.Writer, terminal terminal, timestamps, prefix bool) *logPrinter {
 	return &logPrinter{out: bufio.NewWriterSize(out, 64<<10), terminal: terminal, timestamps: timestamps, prefix: prefix, width: len(training.RoleLauncher)}
 }
 
-// print writes a line. At once is for who looks at it while it is written.
-func (printer *logPrinter) print(line joblog.Line, atOnce bool) error {
-	printer.begun.Store(true)
-	from := line.Pod + "/" + line.Container
-	if printer.unended != from {
-		if printer.unended != "" {
-			printer.out.WriteByte('\n')
+// print writes a line and, if atOnce is set, flushes it.
+func (p *logPrinter) print(line joblog.Line, atOnce bool) error {
+	p.started.Store(true)
+	source := line.Pod + "/" + line.Container
+	if p.openLine != source {
+		if p.openLine != "" {
+			p.out.WriteByte('\n')
 		}
-		printer.writeBeginning(line)
+		p.writeBeginning(line)
 	}
-	printer.unended = from
-	_, err := printer.out.WriteString(line.Text)
+	p.openLine = source
+	_, err := p.out.WriteString(line.Text)
 	if !line.Continues {
-		printer.unended = ""
-		err = printer.out.WriteByte('\n')
+		p.openLine = ""
+		err = p.out.WriteByte('\n')
 	}
 	if atOnce {
-		err = printer.out.Flush()
+		err = p.out.Flush()
 	}
 	return err
 }
 
-// writeBeginning writes what stands in front of a line. Errors of the writer stay
-// with it.
-func (printer *logPrinter) writeBeginning(line joblog.Line) {
-	if printer.prefix {
+// writeBeginning writes the prefix and the time of a line. The writer keeps its error
+// for the next call.
+func (p *logPrinter) writeBeginning(line joblog.Line) {
+	if p.prefix {
 		name := prefixOf(line)
-		printer.width = max(printer.width, len(name))
-		printer.out.WriteString(printer.terminal.paint(prefixColour(line), name+strings.Repeat(" ", printer.width-len(name))+" |"))
-		printer.out.WriteByte(' ')
+		p.width = max(p.width, len(name))
+		p.out.WriteString(p.terminal.paint(prefixColour(line), name+strings.Repeat(" ", p.width-len(name))+" |"))
+		p.out.WriteByte(' ')
 	}
-	if printer.timestamps {
-		printer.out.WriteString(line.Time.UTC().Format(time.RFC3339Nano))
-		printer.out.WriteByte(' ')
+	if p.timestamps {
+		p.out.WriteString(line.Time.UTC().Format(time.RFC3339Nano))
+		p.out.WriteByte(' ')
 	}
 }
 
-// prefixOf names the pod of a line as short as can be: the job is known.
+// prefixOf returns the pod of a line, without the job's name.
 func prefixOf(line joblog.Line) string {
 	switch line.Role {
 	case training.RoleWorker:
@@ -84,7 +84,7 @@ func prefixOf(line joblog.Line) string {
 	}
 }
 
-// prefixColour is the same for a pod and for what takes its place.
+// prefixColour is the same for a pod and its replacement.
 func prefixColour(line joblog.Line) colour {
 	if line.Role != training.RoleWorker {
 		return bold
@@ -92,15 +92,15 @@ func prefixColour(line joblog.Line) colour {
 	return logColours[int(line.Worker)%len(logColours)]
 }
 
-func (printer *logPrinter) flush() {
-	if printer.unended != "" {
-		printer.out.WriteByte('\n')
-		printer.unended = ""
+func (p *logPrinter) flush() {
+	if p.openLine != "" {
+		p.out.WriteByte('\n')
+		p.openLine = ""
 	}
-	printer.out.Flush()
+	p.out.Flush()
 }
 
-// upperFirst makes a sentence of words.
+// upperFirst capitalizes the first letter.
 func upperFirst(text string) string {
 	first, size := utf8.DecodeRuneInString(text)
 	return string(unicode.ToUpper(first)) + text[size:]

@@ -58,14 +58,14 @@ func TestLogSelections(t *testing.T) {
 	}
 	for line, want := range cases {
 		t.Run(line, func(t *testing.T) {
-			reader := &logReader{environment: newEnvironment(genericiooptions.NewTestIOStreamsDiscard()), kind: mpiJobs}
-			command := newLogsCommand(reader.environment, mpiJobs)
+			r := &logReader{environment: newEnvironment(genericiooptions.NewTestIOStreamsDiscard()), kind: mpiJobs}
+			command := newLogsCommand(r.environment, mpiJobs)
 			command.ResetFlags()
-			reader.addFlags(command)
+			r.addFlags(command)
 			if err := command.ParseFlags(strings.Fields(line)); err != nil {
 				t.Fatal(err)
 			}
-			selection, err := reader.selection(command)
+			selection, err := r.selection(command)
 			got := strings.Join(selection.Roles, "+")
 			if selection.Worker != nil {
 				got += fmt.Sprint(" ", *selection.Worker)
@@ -83,7 +83,7 @@ func TestLogSelections(t *testing.T) {
 	}
 }
 
-// someLines are of every kind of pod.
+// someLines are lines of every kind of pod.
 func someLines() []joblog.Line {
 	line := func(role string, worker int32, seconds int, text string) joblog.Line {
 		return joblog.Line{Pod: fmt.Sprint(role, worker), Role: role, Worker: worker, Container: role, Rank: joblog.NoRank, Time: now.Add(time.Duration(seconds)*time.Second + 120*time.Millisecond), Text: text}
@@ -134,7 +134,7 @@ func TestLogLines(t *testing.T) {
 	goldenfile.NoOthers(t, filepath.Join("testdata", "logs", "*.golden.txt"), files)
 }
 
-// Every reason for there being nothing to show has its words and its exit code.
+// Each reason for missing logs has its own message and exit code.
 func TestNoLogs(t *testing.T) {
 	launcher := joblog.Selection{Roles: []string{training.RoleLauncher}}
 	worker := joblog.Selection{Roles: []string{training.RoleWorker}, Worker: new(int32(7))}
@@ -144,18 +144,18 @@ func TestNoLogs(t *testing.T) {
 	tagged := func(trainJob *v2alpha1.TrainJob) {
 		trainJob.Annotations = map[string]string{training.AnnotationTagOutput: "true"}
 	}
-	none := &joblog.NoPodsError{}
+	noPods := &joblog.NoPodsError{}
 	files := map[string]bool{}
 	for name, test := range map[string]struct {
 		seen      *view
 		selection joblog.Selection
 		err       error
 	}{
-		"all deleted":       {cleaned(training.CleanPodPolicyAll), launcher, none},
-		"running deleted":   {cleaned(training.CleanPodPolicyRunning), launcher, none},
-		"none deleted":      {cleaned(training.CleanPodPolicyNone), launcher, none},
-		"queued":            {jobview.Of(trainJobNamed("later", queued)), launcher, none},
-		"waiting":           {jobview.Of(trainJobNamed("bert", waiting)), launcher, none},
+		"all deleted":       {cleaned(training.CleanPodPolicyAll), launcher, noPods},
+		"running deleted":   {cleaned(training.CleanPodPolicyRunning), launcher, noPods},
+		"none deleted":      {cleaned(training.CleanPodPolicyNone), launcher, noPods},
+		"queued":            {jobview.Of(trainJobNamed("later", queued)), launcher, noPods},
+		"waiting":           {jobview.Of(trainJobNamed("bert", waiting)), launcher, noPods},
 		"no such worker":    {jobview.Of(trainJobNamed("digits", running)), worker, &joblog.NoPodsError{Others: 4}},
 		"no initializer":    {jobview.Of(trainJobNamed("digits", running)), joblog.Selection{Roles: []string{training.RoleInitializer}}, &joblog.NoPodsError{Others: 4}},
 		"not started":       {jobview.Of(trainJobNamed("bert", waiting)), launcher, &joblog.NotStartedError{Reasons: []string{"the launcher (pod bert-launcher) has no log yet: ImagePullBackOff: no such image"}}},
@@ -167,25 +167,25 @@ func TestNoLogs(t *testing.T) {
 		file := filepath.Join("testdata", "logs", "none", strings.ReplaceAll(name, " ", "-")+".golden.txt")
 		files[file] = true
 		t.Run(name, func(t *testing.T) {
-			reader := &logReader{environment: newEnvironment(genericiooptions.NewTestIOStreamsDiscard()), kind: test.seen.Kind}
-			from := fake.NewClientBuilder().WithScheme(scheme()).WithObjects(test.seen.Object, runtimeNamed("mpi-openmpi-cpu")).Build()
-			var told *failure
-			if err := reader.explainLogs(t.Context(), from, test.seen, test.selection, test.err); !errors.As(err, &told) {
+			r := &logReader{environment: newEnvironment(genericiooptions.NewTestIOStreamsDiscard()), kind: test.seen.Kind}
+			api := fake.NewClientBuilder().WithScheme(scheme()).WithObjects(test.seen.Object, runtimeNamed("mpi-openmpi-cpu")).Build()
+			var f *failure
+			if err := r.explainLogs(t.Context(), api, test.seen, test.selection, test.err); !errors.As(err, &f) {
 				t.Fatalf("%v", err)
 			}
 			var words bytes.Buffer
-			told.print(&words)
-			fmt.Fprintf(&words, "--- exit code %d\n", told.code)
+			f.print(&words)
+			fmt.Fprintf(&words, "--- exit code %d\n", f.code)
 			goldenfile.Check(t, file, words.Bytes())
 		})
 	}
 	goldenfile.NoOthers(t, filepath.Join("testdata", "logs", "none", "*.golden.txt"), files)
 }
 
-// Ctrl-C is how people stop following; it is no error.
+// Ctrl-C is the usual way to stop --follow, and not an error.
 func TestInterruptedLogs(t *testing.T) {
-	reader := &logReader{environment: newEnvironment(genericiooptions.NewTestIOStreamsDiscard()), kind: trainJobs, follow: true}
-	err := reader.explainLogs(t.Context(), nil, jobview.Of(trainJobNamed("digits", running)), joblog.Selection{}, context.Canceled)
+	r := &logReader{environment: newEnvironment(genericiooptions.NewTestIOStreamsDiscard()), kind: trainJobs, follow: true}
+	err := r.explainLogs(t.Context(), nil, jobview.Of(trainJobNamed("digits", running)), joblog.Selection{}, context.Canceled)
 	if code := exit(0); !errors.As(err, &code) || code != exitInterrupted {
 		t.Errorf("%v", err)
 	}

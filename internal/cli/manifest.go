@@ -17,13 +17,13 @@ import (
 	"github.com/trireme-mpi/trireme/api/training"
 )
 
-// maxManifest is more than the API server takes of one object.
+// maxManifest is more than the API server accepts for one object.
 const maxManifest = 16 << 20
 
-// readFile reads a file, or standard input if it is called "-".
-func (environment *environment) readFile(name string) ([]byte, error) {
+// readFile reads a file, or standard input if the name is "-".
+func (e *environment) readFile(name string) ([]byte, error) {
 	if name == "-" {
-		return readAtMost(environment.In, "standard input")
+		return readAtMost(e.In, "standard input")
 	}
 	file, err := os.Open(name)
 	if err != nil {
@@ -33,7 +33,7 @@ func (environment *environment) readFile(name string) ([]byte, error) {
 	return readAtMost(file, name)
 }
 
-// plainError is an error without the path, which is named already.
+// plainError returns an error without the path, which the message already contains.
 func plainError(err error) string {
 	var pathError *os.PathError
 	if errors.As(err, &pathError) {
@@ -48,23 +48,23 @@ func readAtMost(from io.Reader, name string) ([]byte, error) {
 		return nil, inputFailure("cannot read "+name, plainError(err))
 	}
 	if len(content) > maxManifest {
-		return nil, inputFailure(fmt.Sprintf("%s is larger than %d MiB: no cluster takes a job of that size", name, maxManifest>>20))
+		return nil, inputFailure(fmt.Sprintf("%s is larger than %d MiB; no cluster accepts a job of that size", name, maxManifest>>20))
 	}
 	return content, nil
 }
 
-// readDocuments reads the objects of a file, and says how to call it.
-func (environment *environment) readDocuments(file string) (found [][]byte, name string, err error) {
-	content, err := environment.readFile(file)
+// readDocuments reads the objects of a file, and returns its name for messages.
+func (e *environment) readDocuments(file string) (docs [][]byte, name string, err error) {
+	content, err := e.readFile(file)
 	if err != nil {
 		return nil, "", err
 	}
 	name = fileName(file)
-	found, err = documents(content, name)
-	return found, name, err
+	docs, err = documents(content, name)
+	return docs, name, err
 }
 
-// fileName is how messages call a file.
+// fileName returns the name of a file for messages.
 func fileName(file string) string {
 	if file == "-" {
 		return "standard input"
@@ -72,14 +72,14 @@ func fileName(file string) string {
 	return file
 }
 
-// documents are the objects of a file, as JSON. What is not YAML, or has a key
-// twice, is an error.
-func documents(content []byte, name string) (found [][]byte, err error) {
+// documents returns the objects of a file as JSON. Invalid YAML and duplicate keys are
+// errors.
+func documents(content []byte, name string) (docs [][]byte, err error) {
 	reader := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(content)))
 	for {
 		document, err := reader.Read()
 		if errors.Is(err, io.EOF) {
-			return found, nil
+			return docs, nil
 		}
 		if err != nil {
 			return nil, inputFailure(name+" is not YAML", err.Error())
@@ -89,74 +89,74 @@ func documents(content []byte, name string) (found [][]byte, err error) {
 			return nil, inputFailure(name+" is not YAML", strings.TrimPrefix(err.Error(), "yaml: "))
 		}
 		if string(asJSON) != "null" {
-			found = append(found, asJSON)
+			docs = append(docs, asJSON)
 		}
 	}
 }
 
-// manifest is the one job of a file. Its fields are checked here, so that a fault is
-// found without a cluster and before anything is made.
-func (environment *environment) manifest(file string, kind *kind) (*unstructured.Unstructured, error) {
-	document, name, err := environment.oneDocument(file)
+// manifest returns the only job of a file. It checks the fields, so that errors are
+// found without a cluster and before anything is created.
+func (e *environment) manifest(file string, kind *kind) (*unstructured.Unstructured, error) {
+	document, name, err := e.oneDocument(file)
 	if err != nil {
 		return nil, err
 	}
 	return decodeJob(document, name, kind)
 }
 
-// oneDocument is the only object of a file.
-func (environment *environment) oneDocument(file string) (document []byte, name string, err error) {
-	found, name, err := environment.readDocuments(file)
+// oneDocument returns the only object of a file.
+func (e *environment) oneDocument(file string) (document []byte, name string, err error) {
+	docs, name, err := e.readDocuments(file)
 	if err != nil {
 		return nil, name, err
 	}
-	if len(found) == 1 {
-		return found[0], name, nil
+	if len(docs) == 1 {
+		return docs[0], name, nil
 	}
-	failure := inputFailure(fmt.Sprintf("%s holds %d documents, and not one job", name, len(found)))
-	if len(found) > 1 {
-		failure.suggestions = []string{"Take them one by one; kubectl create -f " + file + " creates all of them"}
+	f := inputFailure(fmt.Sprintf("%s contains %d documents instead of one job", name, len(docs)))
+	if len(docs) > 1 {
+		f.suggestions = []string{"Pass one job at a time, or create all of them: kubectl create -f " + file}
 	}
-	return nil, name, failure
+	return nil, name, f
 }
 
-// decodeJob reads a job of a kind, and knows every field of it.
+// decodeJob reads a job of a kind. Unknown fields are errors.
 func decodeJob(document []byte, name string, kind *kind) (*unstructured.Unstructured, error) {
 	object := &unstructured.Unstructured{}
 	if err := kjson.UnmarshalCaseSensitivePreserveInts(document, &object.Object); err != nil || object.Object == nil {
-		return nil, inputFailure(name + " is no Kubernetes object: it has no apiVersion, kind and metadata")
+		return nil, inputFailure(name + " is not a Kubernetes object: apiVersion, kind and metadata are missing")
 	}
 	if err := checkKind(object, name, kind); err != nil {
 		return nil, err
 	}
 	_, unknown, err := kind.Decode(document)
 	if err != nil {
-		return nil, inputFailure(fmt.Sprintf("%s is no %s", name, kind.Kind), err.Error())
+		return nil, inputFailure(fmt.Sprintf("%s is not a valid %s", name, kind.Kind), err.Error())
 	}
 	if len(unknown) > 0 {
-		failure := inputFailure(fmt.Sprintf("%s has fields that no %s has", name, kind.Kind))
+		f := inputFailure(fmt.Sprintf("%s has fields that do not exist in %s", name, kind.Kind))
 		for _, field := range unknown {
-			failure.details = append(failure.details, field.Error())
+			f.details = append(f.details, field.Error())
 		}
-		failure.suggestions = append(failure.suggestions, "See which fields there are: kubectl explain "+kind.Command+".spec --recursive")
-		return nil, failure
+		f.suggestions = append(f.suggestions, "List the fields: kubectl explain "+kind.Command+".spec --recursive")
+		return nil, f
 	}
 	return object, nil
 }
 
 func checkKind(object *unstructured.Unstructured, name string, kind *kind) error {
-	is := object.GroupVersionKind()
-	if is == kind.GVK {
+	gvk := object.GroupVersionKind()
+	if gvk == kind.GVK {
 		return nil
 	}
-	failure := inputFailure(fmt.Sprintf("%s holds a %s of %s; what is wanted is %s of %s", name, orDash(is.Kind), orDash(object.GetAPIVersion()), kind.Kind, kind.GVK.GroupVersion()))
-	for _, other := range kinds {
-		if is == other.GVK {
-			failure.suggestions = []string{fmt.Sprintf("Write odh %s create", other.Command)}
+	f := inputFailure(fmt.Sprintf("%s contains kind %s of %s; expected kind %s of %s", name, orDash(gvk.Kind), orDash(object.GetAPIVersion()), kind.Kind, kind.GVK.GroupVersion()))
+	for _, k := range kinds {
+		if gvk == k.GVK {
+			f.suggestions = []string{fmt.Sprintf("Use odh %s create", k.Command)}
 		}
 	}
-	if is.Group == training.Group && is.Kind == mpiJobs.GVK.Kind && is.Version != mpiJobs.GVK.Version {
-		failure.suggestions = []string{"See what becomes of it: odh migrate " + name}
+	if gvk.Group == training.Group && gvk.Kind == mpiJobs.GVK.Kind && gvk.Version != mpiJobs.GVK.Version {
+		f.suggestions = []string{"See how to migrate it: odh migrate " + name}
 	}
-	return failure
+	return f
 }

@@ -27,43 +27,43 @@ type migrator struct {
 	check        bool
 }
 
-func newMigrateCommand(environment *environment) *cobra.Command {
-	migrator := &migrator{environment: environment}
+func newMigrateCommand(env *environment) *cobra.Command {
+	m := &migrator{environment: env}
 	command := &cobra.Command{
 		Use:   "migrate FILE | - | --from-cluster [NAME...]",
-		Short: "Turn MPIJobs into TrainJobs",
-		Long: `Turn MPIJobs of kubeflow.org/v2beta1, ours or mpi-operator's, into TrainJobs and, where a
-TrainJob alone cannot say it, a TrainingRuntime. Nothing is created.
+		Short: "Convert MPIJobs to TrainJobs",
+		Long: `Convert MPIJobs of kubeflow.org/v2beta1, for Trireme or mpi-operator, to TrainJobs. If a
+TrainJob alone is not enough, a TrainingRuntime is generated too. Nothing is created.
 
-The objects go to standard output. A report goes to standard error: what became of every
-field, and why. What is no MPIJob is passed on as it is.`,
+The objects are written to standard output. The report on standard error lists where each
+field was mapped to, and why. Objects that are not MPIJobs are passed through unchanged.`,
 		Example: `  odh migrate job.yaml > trainjob.yaml
   odh migrate job.yaml --check --report report.txt > trainjob.yaml
   odh migrate --from-cluster resnet -n team-a
   odh migrate status -A`,
 		Args: cobra.ArbitraryArgs,
 		RunE: func(command *cobra.Command, arguments []string) error {
-			if err := migrator.checkFlags(command, arguments); err != nil {
+			if err := m.checkFlags(command, arguments); err != nil {
 				return err
 			}
-			return migrator.run(command.Context(), arguments)
+			return m.run(command.Context(), arguments)
 		},
-		ValidArgsFunction: func(command *cobra.Command, names []string, begun string) ([]string, cobra.ShellCompDirective) {
-			if !migrator.fromCluster {
+		ValidArgsFunction: func(command *cobra.Command, names []string, prefix string) ([]string, cobra.ShellCompDirective) {
+			if !m.fromCluster {
 				return nil, cobra.ShellCompDirectiveDefault
 			}
-			return environment.completeNames(mpiJobs, many)(command, names, begun)
+			return env.completeNames(mpiJobs, many)(command, names, prefix)
 		},
 	}
 	flags := command.Flags()
-	flags.BoolVar(&migrator.fromCluster, "from-cluster", false, "MPIJobs of the cluster: those that are named, or all of the namespace")
-	flags.BoolVarP(&migrator.all, "all-namespaces", "A", false, "with --from-cluster: MPIJobs of every namespace")
-	flags.StringVarP(&migrator.output, "output", "o", "yaml", "form of the objects: yaml or json")
-	flags.StringVar(&migrator.reportFile, "report", "", "write the report to this file, and not to standard error")
-	flags.StringVar(&migrator.reportFormat, "report-format", "text", "form of the report: text or json")
-	flags.BoolVar(&migrator.check, "check", false, "exit with 1 if a person must look at something")
-	addSchedulerFlag(command, &migrator.scheduler)
-	command.AddCommand(newMigrateStatusCommand(environment))
+	flags.BoolVar(&m.fromCluster, "from-cluster", false, "Read MPIJobs from the cluster: the named ones, or all of the namespace")
+	flags.BoolVarP(&m.all, "all-namespaces", "A", false, "With --from-cluster, read the MPIJobs of all namespaces")
+	flags.StringVarP(&m.output, "output", "o", "yaml", "Output format of the objects: yaml or json")
+	flags.StringVar(&m.reportFile, "report", "", "Write the report to this file instead of standard error")
+	flags.StringVar(&m.reportFormat, "report-format", "text", "Format of the report: text or json")
+	flags.BoolVar(&m.check, "check", false, "Exit with code 1 if a field needs review")
+	addSchedulerFlag(command, &m.scheduler)
+	command.AddCommand(newMigrateStatusCommand(env))
 	return command
 }
 
@@ -76,115 +76,115 @@ var schedulers = func() (names []string) {
 }()
 
 func addSchedulerFlag(command *cobra.Command, scheduler *string) {
-	command.Flags().StringVar(scheduler, "scheduler", "", "the gang scheduler of the cluster, for the time that pods may wait for their places: "+strings.Join(schedulers, ", "))
+	command.Flags().StringVar(scheduler, "scheduler", "", "Gang scheduler of the cluster, which determines how to convert the scheduling timeout: "+strings.Join(schedulers, ", "))
 }
 
-func (migrator *migrator) checkFlags(command *cobra.Command, arguments []string) error {
+func (m *migrator) checkFlags(command *cobra.Command, arguments []string) error {
 	for _, flag := range []struct {
 		name, value string
 		known       []string
 	}{
-		{"output", migrator.output, []string{"yaml", "json"}}, {"report-format", migrator.reportFormat, []string{"text", "json"}}, {"scheduler", migrator.scheduler, append([]string{""}, schedulers...)},
+		{"output", m.output, []string{"yaml", "json"}}, {"report-format", m.reportFormat, []string{"text", "json"}}, {"scheduler", m.scheduler, append([]string{""}, schedulers...)},
 	} {
 		if !slices.Contains(flag.known, flag.value) {
-			return usageFailure(command, fmt.Sprintf("--%s %q: there are %s", flag.name, flag.value, strings.TrimPrefix(strings.Join(flag.known, ", "), ", ")))
+			return usageFailure(command, fmt.Sprintf("--%s must be one of %s, not %q", flag.name, strings.TrimPrefix(strings.Join(flag.known, ", "), ", "), flag.value))
 		}
 	}
 	switch {
-	case !migrator.fromCluster && len(arguments) != 1:
-		return usageFailure(command, fmt.Sprintf("%d files are named; it takes one, - for standard input, or --from-cluster", len(arguments)))
-	case !migrator.fromCluster && migrator.all:
-		return usageFailure(command, "--all-namespaces has a meaning with --from-cluster only")
-	case migrator.all && len(arguments) > 0:
-		return usageFailure(command, "a job is named, so that --all-namespaces has no meaning")
+	case !m.fromCluster && len(arguments) != 1:
+		return usageFailure(command, fmt.Sprintf("specify one file, - for standard input, or --from-cluster; got %d files", len(arguments)))
+	case !m.fromCluster && m.all:
+		return usageFailure(command, "--all-namespaces requires --from-cluster")
+	case m.all && len(arguments) > 0:
+		return usageFailure(command, "--all-namespaces cannot be combined with job names")
 	}
 	return nil
 }
 
-func (migrator *migrator) run(ctx context.Context, arguments []string) error {
-	options := migrate.Options{Scheduler: job.Scheduler(migrator.scheduler)}
+func (m *migrator) run(ctx context.Context, arguments []string) error {
+	options := migrate.Options{Scheduler: job.Scheduler(m.scheduler)}
 	var objects []migrate.Object
 	var err error
-	if migrator.fromCluster {
-		objects, err = migrator.clusterJobs(ctx, migrator.all, arguments, &options)
+	if m.fromCluster {
+		objects, err = m.clusterJobs(ctx, m.all, arguments, &options)
 	} else {
-		objects, err = migrator.fileObjects(arguments[0])
+		objects, err = m.fileObjects(arguments[0])
 	}
 	if err != nil {
 		return err
 	}
-	made, report, err := convertAll(objects, options)
+	outputs, report, err := convertAll(objects, options)
 	if err != nil {
 		return err
 	}
-	text, err := migrator.reportText(report)
+	text, err := m.reportText(report)
 	if err != nil {
 		return err
 	}
-	if err := migrator.writeReport(text); err != nil {
+	if err := m.writeReport(text); err != nil {
 		return err
 	}
-	if err := migrator.printObjects(made); err != nil {
+	if err := m.printObjects(outputs); err != nil {
 		return err
 	}
-	if migrator.reportFile == "" {
-		if _, err := migrator.ErrOut.Write(text); err != nil {
+	if m.reportFile == "" {
+		if _, err := m.ErrOut.Write(text); err != nil {
 			return err
 		}
 	}
-	if migrator.check && report.needsPerson() {
+	if m.check && report.needsReview() {
 		return exit(exitError)
 	}
 	return nil
 }
 
-// migrations is what is reported of a file or a cluster.
+// migrations is the report for a file or a cluster.
 type migrations struct {
 	Jobs []*migrate.Report `json:"jobs"`
-	// PassedOn are the objects that are no MPIJobs.
+	// PassedOn are the objects that are not MPIJobs.
 	PassedOn []string `json:"passedOn,omitempty"`
 }
 
-func (migrations *migrations) needsPerson() bool {
-	return slices.ContainsFunc(migrations.Jobs, (*migrate.Report).NeedsPerson)
+func (m *migrations) needsReview() bool {
+	return slices.ContainsFunc(m.Jobs, (*migrate.Report).NeedsPerson)
 }
 
-// convertAll converts every MPIJob and passes the others on, in the same order.
-func convertAll(objects []migrate.Object, options migrate.Options) (made []map[string]any, report *migrations, err error) {
+// convertAll converts every MPIJob and passes other objects through, in the same order.
+func convertAll(objects []migrate.Object, options migrate.Options) (outputs []map[string]any, report *migrations, err error) {
 	report = &migrations{}
 	if options.Existing == nil {
 		options.Existing = &migrate.Existing{}
 	}
 	for _, object := range objects {
 		if !object.IsMPIJob() {
-			made, report.PassedOn = append(made, object), append(report.PassedOn, object.Named())
+			outputs, report.PassedOn = append(outputs, object), append(report.PassedOn, object.Named())
 			continue
 		}
 		result, err := migrate.Convert(object, options)
 		if err != nil {
 			return nil, nil, &failure{code: exitError, message: "an MPIJob cannot be converted", reason: "InvalidInput", details: []string{err.Error()},
-				suggestions: []string{"Correct it, or leave it out, and try again; nothing was converted."}, page: "migration.md"}
+				suggestions: []string{"Fix it, or remove it from the input, and retry. Nothing was converted."}, page: "migration.md"}
 		}
 		converted, err := result.Objects()
 		if err != nil {
 			return nil, nil, err
 		}
-		made, report.Jobs = append(made, converted...), append(report.Jobs, result.Report)
+		outputs, report.Jobs = append(outputs, converted...), append(report.Jobs, result.Report)
 		if result.Runtime != nil {
 			options.Existing.Add(result.Runtime)
 		}
 	}
-	return made, report, nil
+	return outputs, report, nil
 }
 
-// printObjects prints what kubectl takes: documents, or one list.
-func (migrator *migrator) printObjects(objects []map[string]any) error {
-	if migrator.output == "json" {
+// printObjects prints YAML documents or a JSON list, as kubectl accepts them.
+func (m *migrator) printObjects(objects []map[string]any) error {
+	if m.output == "json" {
 		var value any = map[string]any{"apiVersion": "v1", "kind": "List", "items": objects}
 		if len(objects) == 1 {
 			value = objects[0]
 		}
-		return migrator.printDocument(value, "json")
+		return m.printDocument(value, "json")
 	}
 	for i, object := range objects {
 		content, err := yaml.Marshal(object)
@@ -194,33 +194,33 @@ func (migrator *migrator) printObjects(objects []map[string]any) error {
 		if i > 0 {
 			content = append([]byte("---\n"), content...)
 		}
-		if _, err := migrator.Out.Write(content); err != nil {
+		if _, err := m.Out.Write(content); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (migrator *migrator) reportText(report *migrations) ([]byte, error) {
+func (m *migrator) reportText(report *migrations) ([]byte, error) {
 	switch {
-	case migrator.reportFormat == "json":
+	case m.reportFormat == "json":
 		return indentedJSON(report)
-	case migrator.reportFile != "":
+	case m.reportFile != "":
 		return []byte(terminal{}.migrationReport(report)), nil
 	default:
-		return []byte(migrator.terminal.migrationReport(report)), nil
+		return []byte(m.terminal.migrationReport(report)), nil
 	}
 }
 
-// writeReport comes before the objects: whoever asks for a report gets nothing
-// without it.
-func (migrator *migrator) writeReport(text []byte) error {
-	if migrator.reportFile == "" {
+// writeReport writes the report to its file. It runs before the objects are printed, so
+// that there are no objects without the report.
+func (m *migrator) writeReport(text []byte) error {
+	if m.reportFile == "" {
 		return nil
 	}
-	if err := os.WriteFile(migrator.reportFile, text, 0o644); err != nil {
-		return &failure{code: exitError, message: "the report cannot be written to " + migrator.reportFile, reason: "InvalidInput", details: []string{plainError(err)},
-			suggestions: []string{"Name another file with --report."}, page: "migration.md"}
+	if err := os.WriteFile(m.reportFile, text, 0o644); err != nil {
+		return &failure{code: exitError, message: "cannot write the report to " + m.reportFile, reason: "InvalidInput", details: []string{plainError(err)},
+			suggestions: []string{"Choose another file with --report."}, page: "migration.md"}
 	}
 	return nil
 }

@@ -17,38 +17,38 @@ import (
 	"github.com/trireme-mpi/trireme/internal/engine/migrate"
 )
 
-// fileObjects are those of a file, of which one at least is an MPIJob.
-func (environment *environment) fileObjects(file string) ([]migrate.Object, error) {
-	found, name, err := environment.readDocuments(file)
+// fileObjects returns the objects of a file, at least one of them an MPIJob.
+func (e *environment) fileObjects(file string) ([]migrate.Object, error) {
+	docs, name, err := e.readDocuments(file)
 	if err != nil {
 		return nil, err
 	}
-	objects, err := migrate.Read(found)
+	objects, err := migrate.Read(docs)
 	var tooOld *migrate.TooOldError
 	switch {
 	case errors.As(err, &tooOld):
 		return nil, &failure{code: exitError, message: err.Error(), reason: "UnsupportedVersion", details: []string{"It was read from " + name}, suggestions: tooOld.Advice, page: "migration.md#older-versions"}
 	case err != nil:
-		return nil, inputFailure(name+" cannot be taken", err.Error())
+		return nil, inputFailure(name+" cannot be migrated", err.Error())
 	case !slices.ContainsFunc(objects, migrate.Object.IsMPIJob):
-		failure := inputFailure(name + " holds no MPIJob of kubeflow.org/v2beta1")
+		f := inputFailure(name + " contains no MPIJob of kubeflow.org/v2beta1")
 		for _, object := range objects {
-			failure.details = append(failure.details, fmt.Sprintf("%s of %s is none", object.Named(), object.Kind().GroupVersion()))
+			f.details = append(f.details, fmt.Sprintf("%s of %s is not an MPIJob", object.Named(), object.Kind().GroupVersion()))
 		}
-		failure.suggestions, failure.page = []string{"Name a file with an MPIJob; other objects need no migration."}, "migration.md"
-		return nil, failure
+		f.suggestions, f.page = []string{"Pass a file that contains an MPIJob; other objects need no migration."}, "migration.md"
+		return nil, f
 	}
 	return objects, nil
 }
 
-// clusterJobs are MPIJobs of the cluster as it has them stored, unknown fields
-// included. What the cluster says about their migration goes into the options.
-func (environment *environment) clusterJobs(ctx context.Context, all bool, names []string, options *migrate.Options) (jobs []migrate.Object, err error) {
-	namespace, err := environment.scope(all)
+// clusterJobs returns MPIJobs as the cluster stores them, unknown fields included. It
+// adds the runtimes of the cluster to the options.
+func (e *environment) clusterJobs(ctx context.Context, all bool, names []string, options *migrate.Options) (jobs []migrate.Object, err error) {
+	namespace, err := e.scope(all)
 	if err != nil {
 		return nil, err
 	}
-	reader, err := environment.client()
+	reader, err := e.client()
 	if err != nil {
 		return nil, err
 	}
@@ -61,7 +61,7 @@ func (environment *environment) clusterJobs(ctx context.Context, all bool, names
 		jobs = append(jobs, object.Object)
 	}
 	if len(names) == 0 {
-		if jobs, err = environment.allMPIJobs(ctx, reader, namespace); err != nil {
+		if jobs, err = e.listMPIJobs(ctx, reader, namespace); err != nil {
 			return nil, err
 		}
 	}
@@ -69,14 +69,14 @@ func (environment *environment) clusterJobs(ctx context.Context, all bool, names
 	return jobs, runtimesOfCluster(ctx, reader, namespace, options)
 }
 
-func (environment *environment) allMPIJobs(ctx context.Context, reader client.WithWatch, namespace string) (jobs []migrate.Object, err error) {
-	lister := &lister{environment: environment, client: reader, namespace: namespace, matching: labels.Everything(), pageSize: 500}
+func (e *environment) listMPIJobs(ctx context.Context, reader client.WithWatch, namespace string) (jobs []migrate.Object, err error) {
+	l := &lister{environment: e, client: reader, namespace: namespace, matching: labels.Everything(), pageSize: 500}
 	newList := func() client.ObjectList {
 		list := &unstructured.UnstructuredList{}
 		list.SetGroupVersionKind(mpiJobs.GVK.GroupVersion().WithKind(mpiJobs.GVK.Kind + "List"))
 		return list
 	}
-	_, err = lister.pages(ctx, newList, func(object runtime.Object) error {
+	_, err = l.pages(ctx, newList, func(object runtime.Object) error {
 		job := object.(*unstructured.Unstructured)
 		job.SetGroupVersionKind(mpiJobs.GVK)
 		jobs = append(jobs, job.Object)
@@ -85,23 +85,23 @@ func (environment *environment) allMPIJobs(ctx context.Context, reader client.Wi
 	return jobs, err
 }
 
-// runtimesOfCluster finds the runtimes that jobs could name. Where they cannot be
-// read, or mpi-operator is all that there is, every job gets one of its own.
+// runtimesOfCluster finds the runtimes that jobs could use. If they cannot be read, or
+// only mpi-operator is installed, every job gets a runtime of its own.
 func runtimesOfCluster(ctx context.Context, reader client.Reader, namespace string, options *migrate.Options) error {
 	unreadable := func(err error) bool {
 		return apierrors.IsForbidden(err) || apierrors.IsNotFound(err) || meta.IsNoMatchError(err)
 	}
-	var everywhere v2alpha1.ClusterTrainingRuntimeList
-	if err := reader.List(ctx, &everywhere); err != nil && !unreadable(err) {
+	var clusterRuntimes v2alpha1.ClusterTrainingRuntimeList
+	if err := reader.List(ctx, &clusterRuntimes); err != nil && !unreadable(err) {
 		return err
 	}
-	var here v2alpha1.TrainingRuntimeList
-	if err := reader.List(ctx, &here, client.InNamespace(namespace)); err != nil && !unreadable(err) {
+	var namespaceRuntimes v2alpha1.TrainingRuntimeList
+	if err := reader.List(ctx, &namespaceRuntimes, client.InNamespace(namespace)); err != nil && !unreadable(err) {
 		return err
 	}
-	options.Runtimes, options.Existing = everywhere.Items, &migrate.Existing{}
-	for i := range here.Items {
-		options.Existing.Add(&here.Items[i])
+	options.Runtimes, options.Existing = clusterRuntimes.Items, &migrate.Existing{}
+	for i := range namespaceRuntimes.Items {
+		options.Existing.Add(&namespaceRuntimes.Items[i])
 	}
 	return nil
 }

@@ -16,27 +16,27 @@ import (
 	"github.com/trireme-mpi/trireme/internal/kube/jobview"
 )
 
-// migrationNeed is what the migration of a job takes.
+// migrationNeed is what a job needs to be migrated.
 type migrationNeed string
 
 const (
-	// needNothing: a TrainJob says it all, with a runtime that is there.
+	// needNothing: a TrainJob with an existing runtime is enough.
 	needNothing migrationNeed = "ready"
-	// needRuntime: a TrainingRuntime is made too.
+	// needRuntime: a TrainingRuntime is generated too.
 	needRuntime migrationNeed = "runtime"
-	// needPerson: somebody must look.
-	needPerson migrationNeed = "person"
+	// needReview: some fields need review.
+	needReview migrationNeed = "person"
 )
 
-// words of a need, as the table has them, and their colours.
+// migrationNeeds are the needs as the table shows them.
 var migrationNeeds = map[migrationNeed]struct {
 	words  string
 	colour colour
 }{
-	needNothing: {"ready", green}, needRuntime: {"moves to a runtime", cyan}, needPerson: {"needs a person", yellow},
+	needNothing: {"ready", green}, needRuntime: {"new runtime", cyan}, needReview: {"review", yellow},
 }
 
-// migrationStatus is what `odh migrate status` tells of one MPIJob.
+// migrationStatus is what `odh migrate status` prints for one MPIJob.
 type migrationStatus struct {
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
@@ -54,47 +54,47 @@ type migrationStatusReason struct {
 	Why  string `json:"why,omitempty"`
 }
 
-func newMigrateStatusCommand(environment *environment) *cobra.Command {
+func newMigrateStatusCommand(env *environment) *cobra.Command {
 	var all bool
 	var output, scheduler string
 	command := &cobra.Command{
 		Use:   "status",
-		Short: "Show what the migration of each MPIJob would take",
-		Long: `Show what the migration of each MPIJob of the namespace, or of all, would take:
+		Short: "Show what each MPIJob needs to be migrated",
+		Long: `Show what each MPIJob of the namespace, or of all namespaces, needs to be migrated:
 
-  ready               a TrainJob says it all, with a runtime that is there
-  moves to a runtime  a TrainingRuntime is made too
-  needs a person      somebody must look at the fields that are named
+  ready        a TrainJob with an existing runtime is enough
+  new runtime  a TrainingRuntime is generated too
+  review       you must check the listed fields
 
-With -o wide it is said why.`,
+Use -o wide to see the reasons.`,
 		Args: cobra.NoArgs,
 		RunE: func(command *cobra.Command, _ []string) error {
 			switch output {
 			case "", "wide", "json", "yaml":
 			default:
-				return usageFailure(command, fmt.Sprintf("--output %q: there are wide, json and yaml", output))
+				return usageFailure(command, fmt.Sprintf("--output must be wide, json or yaml, not %q", output))
 			}
 			if scheduler != "" && !slices.Contains(schedulers, scheduler) {
-				return usageFailure(command, fmt.Sprintf("--scheduler %q: there are %s", scheduler, strings.Join(schedulers, ", ")))
+				return usageFailure(command, fmt.Sprintf("--scheduler must be one of %s, not %q", strings.Join(schedulers, ", "), scheduler))
 			}
-			jobs, err := environment.migrationStatuses(command.Context(), all, migrate.Options{Scheduler: job.Scheduler(scheduler)})
+			jobs, err := env.migrationStatuses(command.Context(), all, migrate.Options{Scheduler: job.Scheduler(scheduler)})
 			if err != nil {
 				return err
 			}
 			if output == "json" || output == "yaml" {
-				return environment.printDocument(map[string]any{"jobs": jobs}, output)
+				return env.printDocument(map[string]any{"jobs": jobs}, output)
 			}
-			return environment.printMigrationStatus(jobs, all, output == "wide")
+			return env.printMigrationStatus(jobs, all, output == "wide")
 		},
 	}
-	command.Flags().BoolVarP(&all, "all-namespaces", "A", false, "MPIJobs of every namespace")
-	command.Flags().StringVarP(&output, "output", "o", "", "wide, json or yaml")
+	command.Flags().BoolVarP(&all, "all-namespaces", "A", false, "Show the MPIJobs of all namespaces")
+	command.Flags().StringVarP(&output, "output", "o", "", "Output format: wide, json or yaml")
 	addSchedulerFlag(command, &scheduler)
 	return command
 }
 
-func (environment *environment) migrationStatuses(ctx context.Context, all bool, options migrate.Options) ([]migrationStatus, error) {
-	objects, err := environment.clusterJobs(ctx, all, nil, &options)
+func (e *environment) migrationStatuses(ctx context.Context, all bool, options migrate.Options) ([]migrationStatus, error) {
+	objects, err := e.clusterJobs(ctx, all, nil, &options)
 	if err != nil {
 		return nil, err
 	}
@@ -106,14 +106,14 @@ func (environment *environment) migrationStatuses(ctx context.Context, all bool,
 }
 
 func migrationStatusOf(object migrate.Object, options migrate.Options) migrationStatus {
-	var read v2beta1.MPIJob
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object, &read); err != nil {
-		return migrationStatus{Name: object.Named(), State: "-", Needs: needPerson, Reasons: []migrationStatusReason{{Why: err.Error()}}}
+	var mpiJob v2beta1.MPIJob
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object, &mpiJob); err != nil {
+		return migrationStatus{Name: object.Named(), State: "-", Needs: needReview, Reasons: []migrationStatusReason{{Why: err.Error()}}}
 	}
-	status := migrationStatus{Namespace: read.Namespace, Name: read.Name, State: jobview.Of(&read).State(), Needs: needNothing}
+	status := migrationStatus{Namespace: mpiJob.Namespace, Name: mpiJob.Name, State: jobview.Of(&mpiJob).State(), Needs: needNothing}
 	result, err := migrate.Convert(object, options)
 	if err != nil {
-		status.Needs, status.Reasons = needPerson, []migrationStatusReason{{Why: err.Error()}}
+		status.Needs, status.Reasons = needReview, []migrationStatusReason{{Why: err.Error()}}
 		return status
 	}
 	status.Runtime = result.Report.Runtime
@@ -122,7 +122,7 @@ func migrationStatusOf(object migrate.Object, options migrate.Options) migration
 		status.Needs = needRuntime
 	}
 	if result.Report.NeedsPerson() {
-		status.Needs, why = needPerson, migrate.Look
+		status.Needs, why = needReview, migrate.Look
 	}
 	if status.Needs == needNothing {
 		return status
@@ -137,10 +137,10 @@ func migrationStatusOf(object migrate.Object, options migrate.Options) migration
 	return status
 }
 
-// printMigrationStatus prints a table, and below each job why.
-func (environment *environment) printMigrationStatus(jobs []migrationStatus, all, explain bool) error {
+// printMigrationStatus prints a table, with the reasons below each job.
+func (e *environment) printMigrationStatus(jobs []migrationStatus, all, explain bool) error {
 	if len(jobs) == 0 {
-		environment.say("No MPIJobs found.")
+		e.say("No MPIJobs found.")
 		return nil
 	}
 	rows := [][]string{{"NAME", "STATUS", "NEEDS", "FIELDS"}}
@@ -158,31 +158,31 @@ func (environment *environment) printMigrationStatus(jobs []migrationStatus, all
 	}
 	lines := aligned(rows)
 	var text strings.Builder
-	fmt.Fprintln(&text, environment.terminal.paint(bold, lines[0]))
+	fmt.Fprintln(&text, e.terminal.paint(bold, lines[0]))
 	for i, job := range jobs {
-		fmt.Fprintln(&text, environment.terminal.paint(migrationNeeds[job.Needs].colour, lines[i+1]))
-		environment.terminal.writeReasons(&text, job, explain)
+		fmt.Fprintln(&text, e.terminal.paint(migrationNeeds[job.Needs].colour, lines[i+1]))
+		e.terminal.writeReasons(&text, job, explain)
 	}
-	_, err := environment.Out.Write([]byte(text.String()))
-	environment.say("%s", migrationSummary(jobs))
+	_, err := e.Out.Write([]byte(text.String()))
+	e.say("%s", migrationSummary(jobs))
 	return err
 }
 
-// writeReasons names the fields; explained, it says what about them.
-func (terminal terminal) writeReasons(text *strings.Builder, job migrationStatus, explain bool) {
+// writeReasons lists the fields and, if explain is set, the reason for each.
+func (t terminal) writeReasons(text *strings.Builder, job migrationStatus, explain bool) {
 	const indent, deeper = "    ", "        "
 	if !explain {
 		var paths []string
 		for _, reason := range job.Reasons {
-			// Of an MPIJob, nearly everything is there.
+			// Nearly all fields of an MPIJob have this prefix.
 			path := strings.TrimPrefix(strings.TrimPrefix(reason.Path, "spec."), "mpiReplicaSpecs.")
 			if path == "" {
 				path = reason.Why
 			}
 			paths = append(paths, path)
 		}
-		if job.Needs == needPerson {
-			for _, line := range terminal.wrap(strings.Join(paths, ", "), len(indent)) {
+		if job.Needs == needReview {
+			for _, line := range t.wrap(strings.Join(paths, ", "), len(indent)) {
 				fmt.Fprintf(text, "%s%s\n", indent, line)
 			}
 		}
@@ -193,14 +193,14 @@ func (terminal terminal) writeReasons(text *strings.Builder, job migrationStatus
 			fmt.Fprintf(text, "%s%s\n", indent, reason.Path)
 		}
 		if reason.Why != "" {
-			for _, line := range terminal.wrap(reason.Why, len(deeper)) {
+			for _, line := range t.wrap(reason.Why, len(deeper)) {
 				fmt.Fprintf(text, "%s%s\n", deeper, line)
 			}
 		}
 	}
 }
 
-// aligned are rows with columns of one width.
+// aligned returns rows as lines with aligned columns.
 func aligned(rows [][]string) []string {
 	var text strings.Builder
 	table := tabwriter.NewWriter(&text, 0, 8, 3, ' ', 0)
@@ -216,5 +216,5 @@ func migrationSummary(jobs []migrationStatus) string {
 	for _, job := range jobs {
 		count[job.Needs]++
 	}
-	return fmt.Sprintf("MPIJobs: %d. Ready: %d, moves to a runtime: %d, needs a person: %d.", len(jobs), count[needNothing], count[needRuntime], count[needPerson])
+	return fmt.Sprintf("MPIJobs: %d. Ready: %d, new runtime: %d, review: %d.", len(jobs), count[needNothing], count[needRuntime], count[needReview])
 }

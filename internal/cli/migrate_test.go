@@ -17,14 +17,14 @@ import (
 	"github.com/trireme-mpi/trireme/internal/engine/migrate"
 )
 
-// Jobs that the package migrate has its own golden files of.
+// Jobs from the golden tests of the package migrate.
 const (
 	sshdJob       = "../engine/migrate/testdata/sshd.yaml"
 	everythingJob = "../engine/migrate/testdata/everything.yaml"
 	personJob     = "../engine/migrate/testdata/person.yaml"
 )
 
-// readyJob says what a runtime of the cluster says, and no more.
+// readyJob sets only what a runtime of the cluster sets too.
 const readyJob = `apiVersion: kubeflow.org/v2beta1
 kind: MPIJob
 metadata: {name: ready, namespace: team-a}
@@ -45,14 +45,14 @@ spec:
 
 func mpiJobOf(t *testing.T, text string) *v2beta1.MPIJob {
 	t.Helper()
-	var read v2beta1.MPIJob
-	if err := yaml.Unmarshal([]byte(text), &read); err != nil {
+	var mpiJob v2beta1.MPIJob
+	if err := yaml.Unmarshal([]byte(text), &mpiJob); err != nil {
 		t.Fatal(err)
 	}
-	if read.Namespace == "" {
-		read.Namespace = "default"
+	if mpiJob.Namespace == "" {
+		mpiJob.Namespace = "default"
 	}
-	return &read
+	return &mpiJob
 }
 
 func fileText(t *testing.T, file string) string {
@@ -64,7 +64,7 @@ func fileText(t *testing.T, file string) string {
 	return string(content)
 }
 
-// plainRuntime is one that says nothing but which MPI it is for.
+// plainRuntime sets only the MPI implementation.
 func plainRuntime() *v2alpha1.ClusterTrainingRuntime {
 	runtime := &v2alpha1.ClusterTrainingRuntime{ObjectMeta: metav1.ObjectMeta{Name: "plain"}}
 	runtime.Spec.MLPolicy.MPIImplementation = v2alpha1.MPIImplementationOpenMPI
@@ -122,7 +122,7 @@ func TestMigrate(t *testing.T) {
 	checkGolden(t, "migrate", cases)
 }
 
-// The report can go to a file, and then only there.
+// --report writes the report to a file, and only there.
 func TestMigrateWritesTheReport(t *testing.T) {
 	for _, format := range []string{"text", "json"} {
 		file := filepath.Join(t.TempDir(), "report")
@@ -144,14 +144,14 @@ func TestMigrateWritesTheReport(t *testing.T) {
 	}
 }
 
-// What is printed can be read again, by kubectl and by odh.
+// The printed objects are valid input for kubectl and odh.
 func TestMigrateIsDoneOnce(t *testing.T) {
 	for _, form := range []string{"yaml", "json"} {
 		shown := session{terminal: noTerminal}.run(t, "migrate -o "+form+" "+everythingJob)
 		_, shown, _ = strings.Cut(shown, "\n")
 		printed, _, _ := strings.Cut(shown, "--- stderr\n")
 		again := session{terminal: noTerminal, stdin: printed}.run(t, "migrate -")
-		if !strings.Contains(again, "TrainJob resnet of kubeflow.org/v2alpha1 is none") || !strings.Contains(again, "exit code 2") {
+		if !strings.Contains(again, "TrainJob resnet of kubeflow.org/v2alpha1 is not an MPIJob") || !strings.Contains(again, "exit code 2") {
 			t.Errorf("%s: %s", form, again)
 		}
 	}

@@ -11,53 +11,53 @@ import (
 	"github.com/trireme-mpi/trireme/internal/engine/job"
 )
 
-// models are the jobs with every default. A runtime that many jobs are made from is
-// asked for once, also if it is not there.
+// models reads jobs with all defaults. It reads a runtime that many jobs use only once,
+// even if it does not exist.
 type models struct {
 	client.Reader
-	runtimes map[string]remembered
+	cache map[string]cachedRuntime
 }
 
-// remembered is what the cluster said to a question.
-type remembered struct {
+// cachedRuntime is a cached response of the cluster.
+type cachedRuntime struct {
 	object client.Object
 	err    error
 }
 
 func newModels(reader client.Reader) *models {
-	return &models{Reader: reader, runtimes: map[string]remembered{}}
+	return &models{Reader: reader, cache: map[string]cachedRuntime{}}
 }
 
-// Get remembers runtimes.
-func (models *models) Get(ctx context.Context, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
-	question := fmt.Sprintf("%T %s", object, key)
-	known, asked := models.runtimes[question]
-	if !asked {
-		known.err = models.Reader.Get(ctx, key, object, options...)
-		known.object = object
-		models.runtimes[question] = known
-		return known.err
+// Get caches runtimes.
+func (m *models) Get(ctx context.Context, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
+	id := fmt.Sprintf("%T %s", object, key)
+	entry, cached := m.cache[id]
+	if !cached {
+		entry.err = m.Reader.Get(ctx, key, object, options...)
+		entry.object = object
+		m.cache[id] = entry
+		return entry.err
 	}
-	switch into := object.(type) {
+	switch target := object.(type) {
 	case *v2alpha1.ClusterTrainingRuntime:
-		known.object.(*v2alpha1.ClusterTrainingRuntime).DeepCopyInto(into)
+		entry.object.(*v2alpha1.ClusterTrainingRuntime).DeepCopyInto(target)
 	case *v2alpha1.TrainingRuntime:
-		known.object.(*v2alpha1.TrainingRuntime).DeepCopyInto(into)
+		entry.object.(*v2alpha1.TrainingRuntime).DeepCopyInto(target)
 	}
-	return known.err
+	return entry.err
 }
 
-// details are the cells of -o wide.
-func (models *models) details(ctx context.Context, seen *view) []any {
+// details returns the cells of -o wide.
+func (m *models) details(ctx context.Context, j *view) []any {
 	gpus, mpi, image, runtime := "-", "-", "-", "-"
-	if trainJob, ok := seen.Object.(*v2alpha1.TrainJob); ok {
+	if trainJob, ok := j.Object.(*v2alpha1.TrainJob); ok {
 		runtime, image = trainJob.Spec.RuntimeRef.Name, orDash(trainJob.Spec.Trainer.Image)
 	}
-	if made, err := seen.Model(ctx, models); err == nil {
-		mpi, gpus = string(made.MPI), job.GPUs(askedBy(made)).String()
-		if containers := made.Worker.Template.Spec.Containers; len(containers) > 0 {
+	if model, err := j.Model(ctx, m); err == nil {
+		mpi, gpus = string(model.MPI), job.GPUs(requestsOf(model)).String()
+		if containers := model.Worker.Template.Spec.Containers; len(containers) > 0 {
 			image = orDash(containers[0].Image)
 		}
 	}
-	return []any{gpus, mpi, runtime, orDash(seen.GetLabels()[training.LabelQueue]), orDash(string(seen.FailureReason)), image}
+	return []any{gpus, mpi, runtime, orDash(j.GetLabels()[training.LabelQueue]), orDash(string(j.FailureReason)), image}
 }

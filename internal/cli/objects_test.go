@@ -15,14 +15,14 @@ import (
 	"github.com/trireme-mpi/trireme/api/v2beta1"
 )
 
-// eventKind is the one field that events are asked for by.
+// eventKind is the field by which events are listed.
 var eventKind = struct {
 	object client.Object
 	field  string
 	of     func(client.Object) []string
 }{&corev1.Event{}, "involvedObject.kind", func(object client.Object) []string { return []string{object.(*corev1.Event).InvolvedObject.Kind} }}
 
-// runtimeNamed is a runtime of the cluster, whose launcher asks for little.
+// runtimeNamed is a runtime of the cluster with small requests of the launcher.
 func runtimeNamed(name string) *v2alpha1.ClusterTrainingRuntime {
 	template := func(role, cpu string) corev1.PodTemplateSpec {
 		return corev1.PodTemplateSpec{Spec: corev1.PodSpec{Containers: []corev1.Container{{
@@ -39,7 +39,7 @@ func runtimeNamed(name string) *v2alpha1.ClusterTrainingRuntime {
 
 // trainJobNamed is a TrainJob that was created a while ago.
 func trainJobNamed(name string, change ...func(*v2alpha1.TrainJob)) *v2alpha1.TrainJob {
-	made := &v2alpha1.TrainJob{
+	trainJob := &v2alpha1.TrainJob{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: types.UID(name + "-uid"), CreationTimestamp: ago(600), Annotations: map[string]string{training.AnnotationCreatedBy: "alice"}},
 		Spec: v2alpha1.TrainJobSpec{
 			RuntimeRef: v2alpha1.RuntimeRef{Kind: v2alpha1.RuntimeKindCluster, Name: "mpi-openmpi-cpu"},
@@ -47,9 +47,9 @@ func trainJobNamed(name string, change ...func(*v2alpha1.TrainJob)) *v2alpha1.Tr
 		},
 	}
 	for _, change := range change {
-		change(made)
+		change(trainJob)
 	}
-	return made
+	return trainJob
 }
 
 // mpiJobNamed is an MPIJob with a GPU for each worker.
@@ -58,7 +58,7 @@ func mpiJobNamed(name string, change ...func(*v2beta1.MPIJob)) *v2beta1.MPIJob {
 		container.Image = "quay.io/team/hpc:2"
 		return corev1.PodTemplateSpec{Spec: corev1.PodSpec{Containers: []corev1.Container{container}}}
 	}
-	made := &v2beta1.MPIJob{
+	mpiJob := &v2beta1.MPIJob{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: types.UID(name + "-uid"), CreationTimestamp: ago(90)},
 		Spec: v2beta1.MPIJobSpec{MPIReplicaSpecs: map[v2beta1.MPIReplicaType]*v2beta1.ReplicaSpec{
 			v2beta1.MPIReplicaTypeLauncher: {Template: pod(corev1.Container{Name: "launcher", Command: []string{"mpirun", "./solve"}})},
@@ -68,12 +68,12 @@ func mpiJobNamed(name string, change ...func(*v2beta1.MPIJob)) *v2beta1.MPIJob {
 		}},
 	}
 	for _, change := range change {
-		change(made)
+		change(mpiJob)
 	}
-	return made
+	return mpiJob
 }
 
-// timeline is the steps that were reached, each so many seconds ago.
+// timeline returns steps, each reached the given number of seconds ago.
 func timeline(steps ...any) (entries []training.TimelineEntry) {
 	for i := 0; i < len(steps); i += 2 {
 		entries = append(entries, training.TimelineEntry{Step: steps[i].(training.TimelineStep), Time: ago(steps[i+1].(int))})
@@ -81,7 +81,7 @@ func timeline(steps ...any) (entries []training.TimelineEntry) {
 	return entries
 }
 
-// workersOf are the states of a job's workers, all alike.
+// workersOf returns equal states of all workers of a job.
 func workersOf(name string, count int, phase string) (statuses []training.WorkerPodStatus) {
 	for i := range count {
 		statuses = append(statuses, training.WorkerPodStatus{Index: int32(i), PodStatus: training.PodStatus{Name: fmt.Sprintf("%s-worker-%d", name, i), Node: fmt.Sprintf("node-%d", i+1), Phase: phase}})
@@ -110,7 +110,7 @@ func waiting(trainJob *v2alpha1.TrainJob) {
 		"1 of 4 pods placed; scheduler: 0/8 nodes are available, 8 Insufficient nvidia.com/gpu", metav1.ConditionFalse)}}
 }
 
-// restarting is a job whose second launcher waits for its restart.
+// restarting is a job that waits for its second restart.
 func restarting(trainJob *v2alpha1.TrainJob) {
 	waiting(trainJob)
 	trainJob.Spec.BackoffLimit = new(int32(3))
@@ -129,7 +129,7 @@ func restarted(trainJob *v2alpha1.TrainJob) {
 	trainJob.Status.Restart = &training.Restart{Count: 1, Reason: training.FailureLauncher, Message: "The launcher exited with code 1.", DueTime: ago(550)}
 }
 
-// overQuota is a job that a quota refuses a pod of.
+// overQuota is a job with a pod that exceeds the quota.
 func overQuota(mpiJob *v2beta1.MPIJob) {
 	mpiJob.Status = v2beta1.MPIJobStatus{Progress: training.Progress{
 		Phase: training.PhasePending, ReadyWorkers: "0/2", ReadyWorkerCount: 0, WorkerCount: 2, Timeline: timeline(training.StepSubmitted, 90, training.StepAdmitted, 90),
@@ -161,7 +161,7 @@ func failed(mpiJob *v2beta1.MPIJob) {
 	mpiJob.Status.WorkerPodStatuses[1].Phase, mpiJob.Status.WorkerPodStatuses[1].Reason = "Failed", "OOMKilled"
 }
 
-// raised is a job one of whose ranks raised an exception.
+// raised is a job with a rank that raised an exception.
 func raised(mpiJob *v2beta1.MPIJob) {
 	failed(mpiJob)
 	mpiJob.Status.WorkerPodStatuses = workersOf(mpiJob.Name, 2, "Running")

@@ -16,84 +16,84 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// output is where everything is printed. What is printed cannot control the
-// terminal. It remembers that data did not arrive, since not all who print look: a
-// disk that is full must not look like success.
+// output is the writer for everything that is printed. It escapes control characters.
+// It keeps the first write error, because not all callers check for one: a full disk
+// must not look like success.
 type output struct {
 	to    io.Writer
 	mutex sync.Mutex
-	// rest is the start of a character whose end is not written yet.
+	// rest is the start of a character that is not complete yet.
 	rest []byte
 	err  error
 }
 
-// Write prints a text with control characters made harmless.
-func (output *output) Write(text []byte) (int, error) {
-	output.mutex.Lock()
-	defer output.mutex.Unlock()
-	safe, rest := harmless(nil, append(output.rest, text...))
-	output.rest = bytes.Clone(rest)
-	if err := output.pass(safe); err != nil {
+// Write prints a text with control characters escaped.
+func (o *output) Write(text []byte) (int, error) {
+	o.mutex.Lock()
+	defer o.mutex.Unlock()
+	safe, rest := escapeControl(nil, append(o.rest, text...))
+	o.rest = bytes.Clone(rest)
+	if err := o.pass(safe); err != nil {
 		return 0, err
 	}
 	return len(text), nil
 }
 
-// pass prints bytes as they are.
-func (output *output) pass(data []byte) error {
-	_, err := output.to.Write(data)
-	if err != nil && output.err == nil {
-		output.err = err
+// pass prints bytes unchanged.
+func (o *output) pass(data []byte) error {
+	_, err := o.to.Write(data)
+	if err != nil && o.err == nil {
+		o.err = err
 	}
 	return err
 }
 
-// control sends a sequence of our own to the terminal.
+// control sends an escape sequence to the terminal.
 func control(to io.Writer, sequence string) {
 	if output, isOutput := to.(*output); isOutput {
 		output.mutex.Lock()
 		defer output.mutex.Unlock()
-		_ = output.pass([]byte(sequence)) // The output remembers the error.
+		_ = output.pass([]byte(sequence)) // The output keeps the error.
 		return
 	}
 	io.WriteString(to, sequence)
 }
 
-// verbatim prints bytes as they are.
+// verbatim prints bytes unchanged.
 type verbatim struct{ *output }
 
-func (verbatim verbatim) Write(data []byte) (int, error) {
-	verbatim.mutex.Lock()
-	defer verbatim.mutex.Unlock()
-	if err := verbatim.pass(data); err != nil {
+func (v verbatim) Write(data []byte) (int, error) {
+	v.mutex.Lock()
+	defer v.mutex.Unlock()
+	if err := v.pass(data); err != nil {
 		return 0, err
 	}
 	return len(data), nil
 }
 
-// logs is where the log of a job goes: byte for byte, unless a terminal shows it.
-func (environment *environment) logs() io.Writer {
-	if environment.terminal.width == 0 {
-		return verbatim{environment.output}
+// logs returns the writer for the logs of jobs: unchanged, unless stdout is a terminal.
+func (e *environment) logs() io.Writer {
+	if e.terminal.width == 0 {
+		return verbatim{e.output}
 	}
-	return environment.output
+	return e.output
 }
 
-// failure is nil if everything was written.
-func (output *output) failure() error {
-	output.mutex.Lock()
-	defer output.mutex.Unlock()
-	if len(output.rest) > 0 {
-		_ = output.pass([]byte("\uFFFD"))
-		output.rest = nil
+// failure returns the first write error, or nil.
+func (o *output) failure() error {
+	o.mutex.Lock()
+	defer o.mutex.Unlock()
+	if len(o.rest) > 0 {
+		_ = o.pass([]byte("\uFFFD"))
+		o.rest = nil
 	}
-	if output.err == nil {
+	if o.err == nil {
 		return nil
 	}
-	return &failure{code: exitError, message: "the output could not be written", reason: "Output", details: []string{plainError(output.err)}}
+	return &failure{code: exitError, message: "cannot write the output", reason: "Output", details: []string{plainError(o.err)}}
 }
 
-// column of a table. Those with a priority are shown with -o wide only.
+// column returns a column of a table. Columns with a priority need -o wide.
 func column(name string, priority int32) metav1.TableColumnDefinition {
 	format := ""
 	if name == "Name" {
@@ -102,7 +102,7 @@ func column(name string, priority int32) metav1.TableColumnDefinition {
 	return metav1.TableColumnDefinition{Name: name, Type: "string", Format: format, Priority: priority}
 }
 
-// age is how kubectl writes how long ago something was.
+// age formats the time since a moment as kubectl does.
 func age(now, moment time.Time) string {
 	if moment.IsZero() {
 		return "<unknown>"
@@ -110,7 +110,7 @@ func age(now, moment time.Time) string {
 	return duration.HumanDuration(now.Sub(moment))
 }
 
-// orDash stands in for what is not there.
+// orDash returns "-" for an empty text.
 func orDash(text string) string {
 	if text == "" {
 		return "-"
@@ -118,30 +118,30 @@ func orDash(text string) string {
 	return text
 }
 
-// asUnstructured is an object as it will be printed: with its kind, and without the
-// bookkeeping of who changed which field.
+// asUnstructured returns an object as it is printed: with its kind, and without managed
+// fields.
 func asUnstructured(object client.Object, kind *kind) (*unstructured.Unstructured, error) {
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
 	if err != nil {
 		return nil, err
 	}
-	withoutEmpty(content)
-	made := &unstructured.Unstructured{Object: content}
-	made.SetGroupVersionKind(kind.GVK)
-	made.SetManagedFields(nil)
-	return made, nil
+	removeEmpty(content)
+	result := &unstructured.Unstructured{Object: content}
+	result.SetGroupVersionKind(kind.GVK)
+	result.SetManagedFields(nil)
+	return result, nil
 }
 
-// withoutEmpty removes what holds nothing, such as the status of a job that is not
-// created yet.
-func withoutEmpty(content map[string]any) {
+// removeEmpty removes empty maps, such as the status of a job that is not created
+// yet.
+func removeEmpty(content map[string]any) {
 	for name, value := range content {
 		below, isMap := value.(map[string]any)
 		if !isMap {
 			continue
 		}
-		withoutEmpty(below)
-		// An emptyDir says something although it is empty.
+		removeEmpty(below)
+		// Only these: an empty emptyDir, for example, has a meaning.
 		if len(below) == 0 && slices.Contains([]string{"metadata", "status", "resources", "runPolicy"}, name) {
 			delete(content, name)
 		}
@@ -159,7 +159,7 @@ func indentedJSON(value any) ([]byte, error) {
 	return buffer.Bytes(), nil
 }
 
-// say tells the person at the terminal something; what is data goes to the output.
-func (environment *environment) say(format string, values ...any) {
-	fmt.Fprintf(environment.ErrOut, format+"\n", values...)
+// say prints a message to stderr; data goes to stdout.
+func (e *environment) say(format string, values ...any) {
+	fmt.Fprintf(e.ErrOut, format+"\n", values...)
 }

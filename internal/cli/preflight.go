@@ -16,65 +16,66 @@ import (
 	"github.com/trireme-mpi/trireme/internal/kube/preflight"
 )
 
-func newPreflightCommand(environment *environment) *cobra.Command {
+func newPreflightCommand(env *environment) *cobra.Command {
 	var file, output, operatorNamespace string
 	command := &cobra.Command{
-		Use: "preflight [-f FILE]", Short: "Check a job before it is submitted, or whether a namespace has a place for jobs",
-		Long: `Check a job of either kind before it is submitted: rules, rights, runtime, quota, NetworkPolicies, images,
-GPUs, nodes, storage and queue. Nothing is created. Without a file the namespace is checked.
+		Use: "preflight [-f FILE]", Short: "Check a job before you submit it, or check a namespace",
+		Long: `Check a TrainJob or MPIJob before you submit it: validation rules, permissions, runtime, quota,
+NetworkPolicies, images, GPUs, nodes, storage and queue. Nothing is created. Without a file, check the
+namespace.
 
-The exit code is 0 if nothing failed, 4 if you may not create jobs, 5 if nothing but the quota is in the
-way, 1 if something else is.`,
+The exit code is 0 if no check failed, 4 if you have no permission to create jobs, 5 if only the quota
+is exceeded, and 1 otherwise.`,
 		Example: `  odh preflight
   odh preflight -f job.yaml
   odh preflight -f - -o json < job.yaml`,
 		Args: cobra.NoArgs,
 		RunE: func(command *cobra.Command, _ []string) error {
-			if err := isDocument(command, output); err != nil {
+			if err := checkDocumentOutput(command, output); err != nil {
 				return err
 			}
-			object, err := environment.jobToCheck(file)
+			object, err := env.jobToCheck(file)
 			if err != nil {
 				return err
 			}
-			api, err := environment.client(connection.OptionalKinds()...)
+			api, err := env.client(connection.OptionalKinds()...)
 			if err != nil {
 				return err
 			}
-			// What the API server warns of is among the findings.
-			environment.warnings.to = io.Discard
-			gatherer := &preflight.Gatherer{Reader: api, Now: environment.clock.Now(), OperatorNamespace: operatorNamespace}
-			return environment.preflight(command, gatherer, api, object, output)
+			// The findings include the warnings of the API server.
+			env.warnings.to = io.Discard
+			gatherer := &preflight.Gatherer{Reader: api, Now: env.clock.Now(), OperatorNamespace: operatorNamespace}
+			return env.preflight(command, gatherer, api, object, output)
 		},
 	}
-	command.Flags().StringVarP(&file, "filename", "f", "", "file with the job, or - for standard input")
-	command.Flags().StringVarP(&output, "output", "o", "", "json or yaml")
-	command.Flags().StringVar(&operatorNamespace, "operator-namespace", preflight.DefaultOperatorNamespace, "namespace that the operator runs in")
+	command.Flags().StringVarP(&file, "filename", "f", "", "File that contains the job, or - for standard input")
+	command.Flags().StringVarP(&output, "output", "o", "", "Output format: json or yaml")
+	command.Flags().StringVar(&operatorNamespace, "operator-namespace", preflight.DefaultOperatorNamespace, "Namespace of the operator")
 	return command
 }
 
-// jobToCheck is the job of a file, of either kind, in its namespace; nil without a
-// file.
-func (environment *environment) jobToCheck(file string) (client.Object, error) {
+// jobToCheck returns the job in a file, of either kind, with its namespace set. It is
+// nil without a file.
+func (e *environment) jobToCheck(file string) (client.Object, error) {
 	if file == "" {
 		return nil, nil
 	}
-	document, name, err := environment.oneDocument(file)
+	document, name, err := e.oneDocument(file)
 	if err != nil {
 		return nil, err
 	}
 	kind := kindOf(document)
-	read, err := decodeJob(document, name, kind)
+	manifest, err := decodeJob(document, name, kind)
 	if err != nil {
 		return nil, err
 	}
-	// Where create would put it.
-	if err := (&creator{environment: environment}).place(read); err != nil {
+	// As create does.
+	if err := (&creator{environment: e}).setNamespace(manifest); err != nil {
 		return nil, err
 	}
 	object := kind.NewObject()
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(read.Object, object); err != nil {
-		return nil, inputFailure(fmt.Sprintf("%s is no %s", name, kind.Kind), err.Error())
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(manifest.Object, object); err != nil {
+		return nil, inputFailure(fmt.Sprintf("%s is not a valid %s", name, kind.Kind), err.Error())
 	}
 	if object.GetName() == "" && object.GetGenerateName() != "" {
 		object.SetName(object.GetGenerateName() + "xxxxx")
@@ -85,19 +86,19 @@ func (environment *environment) jobToCheck(file string) (client.Object, error) {
 	return object, nil
 }
 
-// kindOf is the kind that a document says it is, TrainJob in doubt.
+// kindOf returns the kind of a document, TrainJob if it is unknown.
 func kindOf(document []byte) *kind {
 	var meta metav1.TypeMeta
 	_ = json.Unmarshal(document, &meta)
-	at := slices.IndexFunc(kinds, func(kind *kind) bool { return meta.Kind == string(kind.Kind) })
-	return kinds[max(at, 0)]
+	index := slices.IndexFunc(kinds, func(kind *kind) bool { return meta.Kind == string(kind.Kind) })
+	return kinds[max(index, 0)]
 }
 
-func (environment *environment) preflight(command *cobra.Command, gatherer *preflight.Gatherer, api client.Client, object client.Object, output string) error {
+func (e *environment) preflight(command *cobra.Command, gatherer *preflight.Gatherer, api client.Client, object client.Object, output string) error {
 	ctx := command.Context()
 	var facts *preflight.Facts
 	if object == nil {
-		namespace, err := environment.namespace()
+		namespace, err := e.namespace()
 		if err != nil {
 			return err
 		}
@@ -108,18 +109,18 @@ func (environment *environment) preflight(command *cobra.Command, gatherer *pref
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	found := preflight.PrecheckedBy(facts)
+	checked := preflight.PrecheckedBy(facts)
 	if output != "" {
-		if err := environment.printDocument(found, output); err != nil {
+		if err := e.printDocument(checked, output); err != nil {
 			return err
 		}
 	} else {
-		(&findingsPrinter{to: environment.Out, terminal: environment.terminal, calledAs: environment.calledAs}).preflight(found)
+		(&findingsPrinter{to: e.Out, terminal: e.terminal, calledAs: e.calledAs}).preflight(checked)
 	}
-	return preflightExit(&found.Report)
+	return preflightExit(&checked.Report)
 }
 
-// preflightExit is the exit code of what was found.
+// preflightExit returns the exit code for a report.
 func preflightExit(report *preflight.Report) error {
 	forbidden := slices.ContainsFunc(report.Outcomes, func(outcome preflight.Outcome) bool {
 		return outcome.Check == preflight.Rights && outcome.Result == preflight.Fail
@@ -136,7 +137,6 @@ func preflightExit(report *preflight.Report) error {
 	}
 }
 
-// resultColour is the colour of a result.
 func resultColour(result preflight.Result) colour {
 	switch result {
 	case preflight.OK:
@@ -150,35 +150,35 @@ func resultColour(result preflight.Result) colour {
 	}
 }
 
-func (printer *findingsPrinter) preflight(found *preflight.Prechecked) {
-	subject := "Namespace " + printer.terminal.paint(bold, found.Namespace)
-	if found.Name != "" {
-		subject = fmt.Sprintf("%s %s in namespace %s", found.Kind, printer.terminal.paint(bold, found.Name), found.Namespace)
+func (p *findingsPrinter) preflight(checked *preflight.Prechecked) {
+	subject := "Namespace " + p.terminal.paint(bold, checked.Namespace)
+	if checked.Name != "" {
+		subject = fmt.Sprintf("%s %s in namespace %s", checked.Kind, p.terminal.paint(bold, checked.Name), checked.Namespace)
 	}
-	score := fmt.Sprintf("%d/%d checks passed", found.Passed, found.Total)
+	score := fmt.Sprintf("%d/%d checks passed", checked.Passed, checked.Total)
 	for _, result := range []preflight.Result{preflight.Fail, preflight.Warning, preflight.Unknown} {
-		if number := found.Number(result); number > 0 {
-			score += fmt.Sprintf(", %d %s", number, resultWords[result])
+		if number := checked.Number(result); number > 0 {
+			score += fmt.Sprintf(", %d %s", number, resultLabels[result])
 		}
 	}
-	fmt.Fprintf(printer.to, "%s: %s\n\n", subject, score)
-	for i := range found.Outcomes {
-		printer.outcome(&found.Outcomes[i])
+	fmt.Fprintf(p.to, "%s: %s\n\n", subject, score)
+	for i := range checked.Outcomes {
+		p.outcome(&checked.Outcomes[i])
 	}
 }
 
-var resultWords = map[preflight.Result]string{preflight.Fail: "failed", preflight.Warning: "with a warning", preflight.Unknown: "not known"}
+var resultLabels = map[preflight.Result]string{preflight.Fail: "failed", preflight.Warning: "with a warning", preflight.Unknown: "not known"}
 
-func (printer *findingsPrinter) outcome(outcome *preflight.Outcome) {
+func (p *findingsPrinter) outcome(outcome *preflight.Outcome) {
 	result := fmt.Sprintf("%-9s", outcome.Result)
-	fmt.Fprintf(printer.to, "%s  %s\n", printer.terminal.paint(resultColour(outcome.Result), result), printer.terminal.paint(bold, outcome.Check))
+	fmt.Fprintf(p.to, "%s  %s\n", p.terminal.paint(resultColour(outcome.Result), result), p.terminal.paint(bold, outcome.Check))
 	const indent = "           "
 	for i := range outcome.Findings {
 		finding := &outcome.Findings[i]
-		printer.lines(strings.TrimSuffix(fmt.Sprintf("%s: %s", finding.Title, strings.TrimPrefix(finding.Cause, "not known: ")), ": "), indent)
-		// The same is said once.
+		p.lines(strings.TrimSuffix(fmt.Sprintf("%s: %s", finding.Title, strings.TrimPrefix(finding.Cause, "not known: ")), ": "), indent)
+		// Print a repeated fix only once.
 		if next := i + 1; finding.Fix != "" && (next == len(outcome.Findings) || outcome.Findings[next].Fix != finding.Fix) {
-			printer.lines("Fix: "+printer.asTyped(finding.Fix), indent)
+			p.lines("Fix: "+p.asTyped(finding.Fix), indent)
 		}
 	}
 }

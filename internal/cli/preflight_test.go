@@ -45,7 +45,7 @@ spec:
 `
 )
 
-// refusing is a cluster whose API server has something against every job.
+// refusing is a cluster that refuses every job.
 func refusing(faults ...*field.Error) func(client.WithWatch) client.WithWatch {
 	return func(api client.WithWatch) client.WithWatch {
 		return interceptor.NewClient(plainCluster(api), interceptor.Funcs{Create: func(ctx context.Context, api client.WithWatch, object client.Object, options ...client.CreateOption) error {

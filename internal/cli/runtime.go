@@ -19,20 +19,20 @@ import (
 )
 
 // newRuntimeCommand is `odh runtime`.
-func newRuntimeCommand(environment *environment) *cobra.Command {
-	command := group(&cobra.Command{Use: "runtime", Aliases: []string{"runtimes"}, Short: "Work with the runtimes that TrainJobs are made from"})
-	command.AddCommand(newRuntimeListCommand(environment), newRuntimeValidateCommand(environment), newRuntimeTestCommand(environment))
+func newRuntimeCommand(env *environment) *cobra.Command {
+	command := group(&cobra.Command{Use: "runtime", Aliases: []string{"runtimes"}, Short: "List, validate and test the runtimes of TrainJobs"})
+	command.AddCommand(newRuntimeListCommand(env), newRuntimeValidateCommand(env), newRuntimeTestCommand(env))
 	return command
 }
 
-// foundRuntime is a runtime of either scope.
-type foundRuntime struct {
+// runtimeObject is a runtime of either scope.
+type runtimeObject struct {
 	client.Object
 	kind v2alpha1.RuntimeKind
 	spec *v2alpha1.TrainingRuntimeSpec
 }
 
-func newRuntimeListCommand(environment *environment) *cobra.Command {
+func newRuntimeListCommand(env *environment) *cobra.Command {
 	print := get.NewGetPrintFlags()
 	all := false
 	command := &cobra.Command{
@@ -42,65 +42,65 @@ func newRuntimeListCommand(environment *environment) *cobra.Command {
 			if err != nil {
 				return usageFailure(command, err.Error())
 			}
-			namespace, err := environment.scope(all)
+			namespace, err := env.scope(all)
 			if err != nil {
 				return err
 			}
-			from, err := environment.client()
+			api, err := env.client()
 			if err != nil {
 				return err
 			}
-			found, err := environment.runtimes(command.Context(), from, namespace)
+			runtimes, err := env.runtimes(command.Context(), api, namespace)
 			if err != nil {
 				return err
 			}
 			if output := *print.OutputFormat; output != "" && output != "wide" {
-				list, err := runtimeObjects(found)
+				list, err := runtimeObjects(runtimes)
 				if err != nil {
 					return err
 				}
-				return printer.PrintObj(list, environment.Out)
+				return printer.PrintObj(list, env.Out)
 			}
-			if len(found) == 0 {
-				environment.say("No runtimes found.")
+			if len(runtimes) == 0 {
+				env.say("No runtimes found.")
 				return nil
 			}
-			return printer.PrintObj(environment.runtimeTable(found), environment.Out)
+			return printer.PrintObj(env.runtimeTable(runtimes), env.Out)
 		},
 	}
 	print.AddFlags(command)
-	command.Flags().BoolVarP(&all, "all-namespaces", "A", false, "runtimes of every namespace")
+	command.Flags().BoolVarP(&all, "all-namespaces", "A", false, "List the runtimes of all namespaces")
 	return command
 }
 
-// runtimes of the cluster, and then those of the namespace, by name. A scope that may
-// not be read is said, unless it is both.
-func (environment *environment) runtimes(ctx context.Context, from client.Reader, namespace string) (found []foundRuntime, err error) {
-	var ofCluster v2alpha1.ClusterTrainingRuntimeList
-	var ofNamespace v2alpha1.TrainingRuntimeList
-	first, second := from.List(ctx, &ofCluster), from.List(ctx, &ofNamespace, client.InNamespace(namespace))
-	if first != nil && second != nil {
-		return nil, first
+// runtimes returns the runtimes of the cluster and then those of the namespace, by
+// name. It warns if one of the two cannot be read, and fails if both cannot.
+func (e *environment) runtimes(ctx context.Context, api client.Reader, namespace string) (runtimes []runtimeObject, err error) {
+	var clusterRuntimes v2alpha1.ClusterTrainingRuntimeList
+	var namespaceRuntimes v2alpha1.TrainingRuntimeList
+	clusterErr, namespaceErr := api.List(ctx, &clusterRuntimes), api.List(ctx, &namespaceRuntimes, client.InNamespace(namespace))
+	if clusterErr != nil && namespaceErr != nil {
+		return nil, clusterErr
 	}
-	for _, err := range []error{first, second} {
+	for _, err := range []error{clusterErr, namespaceErr} {
 		if err != nil {
-			environment.say("Warning: not all runtimes are shown: %v", err)
+			e.say("Warning: not all runtimes are shown: %v", err)
 		}
 	}
-	for i := range ofCluster.Items {
-		found = append(found, foundRuntime{&ofCluster.Items[i], v2alpha1.RuntimeKindCluster, &ofCluster.Items[i].Spec})
+	for i := range clusterRuntimes.Items {
+		runtimes = append(runtimes, runtimeObject{&clusterRuntimes.Items[i], v2alpha1.RuntimeKindCluster, &clusterRuntimes.Items[i].Spec})
 	}
-	for i := range ofNamespace.Items {
-		found = append(found, foundRuntime{&ofNamespace.Items[i], v2alpha1.RuntimeKindNamespaced, &ofNamespace.Items[i].Spec})
+	for i := range namespaceRuntimes.Items {
+		runtimes = append(runtimes, runtimeObject{&namespaceRuntimes.Items[i], v2alpha1.RuntimeKindNamespaced, &namespaceRuntimes.Items[i].Spec})
 	}
-	slices.SortStableFunc(found, func(a, b foundRuntime) int {
+	slices.SortStableFunc(runtimes, func(a, b runtimeObject) int {
 		return slices.Compare([]string{string(a.kind), a.GetNamespace(), a.GetName()}, []string{string(b.kind), b.GetNamespace(), b.GetName()})
 	})
-	return found, nil
+	return runtimes, nil
 }
 
-// runtimeTable is runtimes in kubectl's form of a table.
-func (environment *environment) runtimeTable(found []foundRuntime) *metav1.Table {
+// runtimeTable returns runtimes as a table for kubectl's printers.
+func (e *environment) runtimeTable(runtimes []runtimeObject) *metav1.Table {
 	table := &metav1.Table{}
 	for _, name := range []string{"Name", "Scope", "MPI", "Nodes", "Slots", "GPU", "Age"} {
 		table.ColumnDefinitions = append(table.ColumnDefinitions, column(name, 0))
@@ -108,30 +108,30 @@ func (environment *environment) runtimeTable(found []foundRuntime) *metav1.Table
 	for _, name := range []string{"CPU", "Memory", "Gang", "Image"} {
 		table.ColumnDefinitions = append(table.ColumnDefinitions, column(name, 1))
 	}
-	for _, each := range found {
+	for _, rt := range runtimes {
 		scope := "cluster"
-		if each.GetNamespace() != "" {
-			scope = "namespace " + each.GetNamespace()
+		if rt.GetNamespace() != "" {
+			scope = "namespace " + rt.GetNamespace()
 		}
-		// Of a job that says nothing itself.
-		made := job.FromTrainJob(&v2alpha1.TrainJob{}, each.spec, job.Defaults{})
-		requests := job.Requests(&made.Worker.Template.Spec)
-		table.Rows = append(table.Rows, metav1.TableRow{Object: runtime.RawExtension{Object: each.Object}, Cells: []any{
-			each.GetName(), scope, orDash(string(each.spec.MLPolicy.MPIImplementation)), fmt.Sprint(made.Worker.Replicas), fmt.Sprint(made.Slots), job.GPUs(requests).String(),
-			age(environment.clock.Now(), each.GetCreationTimestamp().Time),
-			requests.Cpu().String(), requests.Memory().String(), orDash(string(made.Gang.Scheduler)), orDash(imageOf(each.spec)),
+		// The values of a job that sets nothing itself.
+		model := job.FromTrainJob(&v2alpha1.TrainJob{}, rt.spec, job.Defaults{})
+		requests := job.Requests(&model.Worker.Template.Spec)
+		table.Rows = append(table.Rows, metav1.TableRow{Object: runtime.RawExtension{Object: rt.Object}, Cells: []any{
+			rt.GetName(), scope, orDash(string(rt.spec.MLPolicy.MPIImplementation)), fmt.Sprint(model.Worker.Replicas), fmt.Sprint(model.Slots), job.GPUs(requests).String(),
+			age(e.clock.Now(), rt.GetCreationTimestamp().Time),
+			requests.Cpu().String(), requests.Memory().String(), orDash(string(model.Gang.Scheduler)), orDash(imageOf(rt.spec)),
 		}})
 	}
 	return table
 }
 
-// runtimeObjects are the runtimes as they will be printed.
-func runtimeObjects(found []foundRuntime) (runtime.Object, error) {
+// runtimeObjects returns the runtimes as a list for -o json and others.
+func runtimeObjects(runtimes []runtimeObject) (runtime.Object, error) {
 	list := &unstructured.UnstructuredList{}
 	list.SetAPIVersion("v1")
 	list.SetKind("List")
-	for _, each := range found {
-		object, err := asUnstructured(each.Object, &kind{GVK: v2alpha1.GroupVersion.WithKind(string(each.kind))})
+	for _, rt := range runtimes {
+		object, err := asUnstructured(rt.Object, &kind{GVK: v2alpha1.GroupVersion.WithKind(string(rt.kind))})
 		if err != nil {
 			return nil, err
 		}
@@ -140,30 +140,32 @@ func runtimeObjects(found []foundRuntime) (runtime.Object, error) {
 	return list, nil
 }
 
-// runtimeNamed finds a runtime by name: that of the namespace comes first, as with
-// create, unless a kind is asked for.
-func (environment *environment) runtimeNamed(ctx context.Context, from client.Reader, namespace, name, kind string) (*foundRuntime, error) {
-	own, ofCluster := &v2alpha1.TrainingRuntime{}, &v2alpha1.ClusterTrainingRuntime{}
-	wanted := func(each v2alpha1.RuntimeKind) bool { return kind == "" || strings.EqualFold(kind, string(each)) }
-	var refused error
+// runtimeNamed finds a runtime by name. A runtime of the namespace takes precedence, as
+// with create, unless kind is set.
+func (e *environment) runtimeNamed(ctx context.Context, api client.Reader, namespace, name, kind string) (*runtimeObject, error) {
+	namespaceRuntime, clusterRuntime := &v2alpha1.TrainingRuntime{}, &v2alpha1.ClusterTrainingRuntime{}
+	wanted := func(runtimeKind v2alpha1.RuntimeKind) bool {
+		return kind == "" || strings.EqualFold(kind, string(runtimeKind))
+	}
+	var readErr error
 	if wanted(v2alpha1.RuntimeKindNamespaced) {
-		err := from.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, own)
+		err := api.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, namespaceRuntime)
 		if err == nil {
-			return &foundRuntime{own, v2alpha1.RuntimeKindNamespaced, &own.Spec}, nil
+			return &runtimeObject{namespaceRuntime, v2alpha1.RuntimeKindNamespaced, &namespaceRuntime.Spec}, nil
 		}
-		refused = client.IgnoreNotFound(err)
+		readErr = client.IgnoreNotFound(err)
 	}
 	if wanted(v2alpha1.RuntimeKindCluster) {
-		err := from.Get(ctx, client.ObjectKey{Name: name}, ofCluster)
+		err := api.Get(ctx, client.ObjectKey{Name: name}, clusterRuntime)
 		if err == nil {
-			return &foundRuntime{ofCluster, v2alpha1.RuntimeKindCluster, &ofCluster.Spec}, nil
+			return &runtimeObject{clusterRuntime, v2alpha1.RuntimeKindCluster, &clusterRuntime.Spec}, nil
 		}
-		refused = cmp.Or(refused, client.IgnoreNotFound(err))
+		readErr = cmp.Or(readErr, client.IgnoreNotFound(err))
 	}
-	if refused != nil {
-		// What may not be read is not known to be missing.
-		return nil, refused
+	if readErr != nil {
+		// A runtime that may not be read may still exist.
+		return nil, readErr
 	}
-	return nil, &failure{code: exitNotFound, message: fmt.Sprintf("no runtime %q", name), reason: "NotFound",
-		suggestions: []string{fmt.Sprintf("See which there are: %s runtime list -n %s", environment.calledAs, namespace)}}
+	return nil, &failure{code: exitNotFound, message: fmt.Sprintf("runtime %q not found", name), reason: "NotFound",
+		suggestions: []string{fmt.Sprintf("List the runtimes: %s runtime list -n %s", e.calledAs, namespace)}}
 }

@@ -13,7 +13,7 @@ type filePart struct {
 	text string
 }
 
-// numbered takes a file apart into its documents.
+// numbered splits a file into its documents.
 func numbered(content string) (parts []filePart) {
 	part := filePart{line: 1}
 	number := 0
@@ -29,14 +29,14 @@ func numbered(content string) (parts []filePart) {
 	return append(parts, part)
 }
 
-// step is a key of a path, and the items of lists behind it: name[2].
+// step matches a key of a path and the list indexes after it: name[2].
 var step = regexp.MustCompile(`^([^\[]*)((?:\[\d+\])*)`)
 
-// lineOf is the line that a field stands on, or that of the last field above it which
-// is there; 0 if none is. It reads the block style that people write: a field in
-// braces is on the line of what holds it.
-func (part *filePart) lineOf(path string) int {
-	lines := strings.Split(part.text, "\n")
+// lineOf returns the line of a field, or of its closest parent in the file; 0 if there
+// is none. It understands block style: for a field in braces it returns the line of the
+// parent.
+func (p *filePart) lineOf(path string) int {
+	lines := strings.Split(p.text, "\n")
 	found, from, indent := 0, 0, -1
 	for _, word := range strings.Split(path, ".") {
 		match := step.FindStringSubmatch(word)
@@ -44,25 +44,25 @@ func (part *filePart) lineOf(path string) int {
 		if at < 0 {
 			break
 		}
-		found, from, indent = part.line+at, at+1, keyIndent(lines[at])
+		found, from, indent = p.line+at, at+1, keyIndent(lines[at])
 		for _, item := range strings.FieldsFunc(match[2], func(letter rune) bool { return letter == '[' || letter == ']' }) {
 			number, _ := strconv.Atoi(item)
 			if at = findItem(lines, from, indent, number); at < 0 {
 				return found
 			}
-			found, from, indent = part.line+at, at, keyIndent(lines[at])-1
+			found, from, indent = p.line+at, at, keyIndent(lines[at])-1
 		}
 	}
 	return found
 }
 
-// keyIndent is where the key of a line begins, behind the dash of a list.
+// keyIndent returns the column of the key of a line, after the dash of a list.
 func keyIndent(line string) int {
 	return len(line) - len(strings.TrimLeft(line, " -"))
 }
 
-// findKey is the line of a key that stands right below indent, or -1 if what stands
-// there has ended.
+// findKey returns the line of a key one level below indent, or -1 if that block does
+// not contain it.
 func findKey(lines []string, from, indent int, key string) int {
 	below := -1
 	for at := from; at < len(lines); at++ {
@@ -84,8 +84,8 @@ func findKey(lines []string, from, indent int, key string) int {
 	return -1
 }
 
-// findItem is the line of an item of a list. The dash may stand below the first
-// letter of the key that holds it.
+// findItem returns the line of a list item. The dash may be in the same column as the
+// key of the list.
 func findItem(lines []string, from, indent, number int) int {
 	dash := -1
 	for at := from; at < len(lines); at++ {

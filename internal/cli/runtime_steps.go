@@ -17,11 +17,11 @@ const (
 	stepOK         = "ok"
 	stepFailed     = "fail"
 	stepNotReached = "not reached"
-	// stepUnknown: the ranks' words could not be read.
+	// stepUnknown: the output of the ranks could not be read.
 	stepUnknown = "not known"
 )
 
-// trialStep is how far the trial of a runtime came.
+// trialStep is one step of the test of a runtime.
 type trialStep struct {
 	Step   string `json:"step"`
 	Result string `json:"result"`
@@ -30,7 +30,7 @@ type trialStep struct {
 	Message string `json:"message,omitempty"`
 }
 
-// trialReport is what `odh runtime test` tells, as a document.
+// trialReport is the output of `odh runtime test` with -o json or yaml.
 type trialReport struct {
 	Runtime   string      `json:"runtime"`
 	Kind      string      `json:"kind"`
@@ -41,20 +41,20 @@ type trialReport struct {
 	Steps     []trialStep `json:"steps"`
 }
 
-// trialState is what is known of the job that tries a runtime out.
+// trialState is the state of the test job.
 type trialState struct {
-	seen *view
+	job  *view
 	pods []corev1.Pod
-	// answered and ranks: how many have said their line, of how many.
+	// answered is the number of ranks that have printed their line, of all ranks.
 	answered, ranks int
-	// logUnknown says why the log could not be read.
-	logUnknown string
+	// logError is the reason why the log could not be read.
+	logError string
 }
 
-// steps are how far the job came. The first that was not reached has failed, once
-// nothing more will come.
-func (state *trialState) steps(over bool) (steps []trialStep) {
-	submitted := state.seen.GetCreationTimestamp().Time
+// steps returns the steps of the test. If final is set, the first step that was not
+// reached has failed.
+func (s *trialState) steps(final bool) (steps []trialStep) {
+	submitted := s.job.GetCreationTimestamp().Time
 	failed := false
 	add := func(name string, at time.Time, reached bool) {
 		step := trialStep{Step: name, Result: stepNotReached}
@@ -64,8 +64,8 @@ func (state *trialState) steps(over bool) (steps []trialStep) {
 			if !at.IsZero() {
 				step.After = max(at.Sub(submitted), 0).Round(time.Second).String()
 			}
-		case over && !failed:
-			step.Result, step.Message, failed = stepFailed, state.seen.Explanation(), true
+		case final && !failed:
+			step.Result, step.Message, failed = stepFailed, s.job.Explanation(), true
 		default:
 			failed = true
 		}
@@ -76,40 +76,40 @@ func (state *trialState) steps(over bool) (steps []trialStep) {
 		name string
 		step training.TimelineStep
 	}{
-		{"pods placed", training.StepScheduled}, {"image pulled", ""}, {"workers reached with the job's keys", training.StepWorkersReached},
+		{"pods scheduled", training.StepScheduled}, {"image pulled", ""}, {"workers reached with the job's keys", training.StepWorkersReached},
 		{"ranks started", training.StepFirstRankUp},
 	} {
-		at, reached := state.seen.Reached(each.step)
+		at, reached := s.job.Reached(each.step)
 		if each.step == "" {
-			at, reached = state.started()
+			at, reached = s.started()
 		}
 		add(each.name, at, reached)
 	}
-	name := fmt.Sprintf("every rank answered (%d/%d)", state.answered, state.ranks)
-	finished, _ := state.seen.Reached(training.StepFinished)
-	add(name, finished, state.seen.Phase == training.PhaseSucceeded && state.answered == state.ranks)
+	name := fmt.Sprintf("every rank answered (%d/%d)", s.answered, s.ranks)
+	finished, _ := s.job.Reached(training.StepFinished)
+	add(name, finished, s.job.Phase == training.PhaseSucceeded && s.answered == s.ranks)
 	switch last := &steps[len(steps)-1]; {
-	case last.Result != stepFailed || state.seen.Phase != training.PhaseSucceeded:
-	case state.logUnknown != "":
-		last.Result, last.Message = stepUnknown, "The job succeeded, but what its ranks printed is not known: "+state.logUnknown
+	case last.Result != stepFailed || s.job.Phase != training.PhaseSucceeded:
+	case s.logError != "":
+		last.Result, last.Message = stepUnknown, "The job succeeded, but the output of its ranks cannot be read: "+s.logError
 	default:
 		last.Message = "The job succeeded, but not every rank printed its line."
 	}
 	return steps
 }
 
-// started is when the last pod had its image and had started.
-func (state *trialState) started() (at time.Time, all bool) {
-	if ready, reached := state.seen.Reached(training.StepPodsReady); reached {
+// started returns when the last pod had started, which includes pulling its image.
+func (s *trialState) started() (at time.Time, all bool) {
+	if ready, reached := s.job.Reached(training.StepPodsReady); reached {
 		at = ready
 		all = true
 	}
-	if int32(len(state.pods)) < trialWorkers+1 {
+	if int32(len(s.pods)) < trialWorkers+1 {
 		return at, all
 	}
 	latest := time.Time{}
-	for i := range state.pods {
-		started := containerStarted(&state.pods[i])
+	for i := range s.pods {
+		started := containerStarted(&s.pods[i])
 		if started.IsZero() {
 			return at, all
 		}
@@ -120,7 +120,7 @@ func (state *trialState) started() (at time.Time, all bool) {
 	return latest, true
 }
 
-// containerStarted is when the first container of a pod started; zero if it has not.
+// containerStarted returns when the first container of a pod started, or zero.
 func containerStarted(pod *corev1.Pod) time.Time {
 	for _, status := range pod.Status.ContainerStatuses {
 		if len(pod.Spec.Containers) == 0 || status.Name != pod.Spec.Containers[0].Name {
@@ -145,83 +145,83 @@ type trialProgress struct {
 	shown int
 }
 
-func (progress *trialProgress) begin() {
-	if progress.output == "" {
-		fmt.Fprintf(progress.Out, "%s %s, tried with TrainJob %s in namespace %s and image %s\n\n", progress.runtime.kind, progress.runtime.GetName(), progress.name, progress.namespace, progress.image)
+func (p *trialProgress) begin() {
+	if p.output == "" {
+		fmt.Fprintf(p.Out, "Testing %s %s with TrainJob %s in namespace %s and image %s\n\n", p.runtime.kind, p.runtime.GetName(), p.name, p.namespace, p.image)
 	}
 }
 
-// see looks at the job and shows the steps that are new.
-func (progress *trialProgress) see(ctx context.Context, seen *view) error {
-	state := trialState{seen: seen, pods: progress.last.pods, ranks: progress.ranks}
+// see shows the new steps of the job.
+func (p *trialProgress) see(ctx context.Context, j *view) error {
+	state := trialState{job: j, pods: p.last.pods, ranks: p.ranks}
 	var pods corev1.PodList
-	// What it is called for is seen in the status, too.
-	if err := progress.api.List(ctx, &pods, client.InNamespace(progress.namespace), client.MatchingLabels(plan.Selector(seen.Identity()))); err == nil && len(pods.Items) >= len(state.pods) {
+	// On an error, the status of the job is enough.
+	if err := p.api.List(ctx, &pods, client.InNamespace(p.namespace), client.MatchingLabels(plan.Selector(j.Identity()))); err == nil && len(pods.Items) >= len(state.pods) {
 		state.pods = pods.Items
 	}
-	progress.last = state
-	progress.show(state.steps(false))
+	p.last = state
+	p.show(state.steps(false))
 	return nil
 }
 
-func (progress *trialProgress) show(steps []trialStep) {
-	if progress.output != "" {
+func (p *trialProgress) show(steps []trialStep) {
+	if p.output != "" {
 		return
 	}
-	for ; progress.shown < len(steps) && steps[progress.shown].Result != stepNotReached; progress.shown++ {
-		step := steps[progress.shown]
-		with := green
+	for ; p.shown < len(steps) && steps[p.shown].Result != stepNotReached; p.shown++ {
+		step := steps[p.shown]
+		c := green
 		if step.Result == stepFailed {
-			with = red
+			c = red
 		}
 		line := step.Step
 		if step.After != "" {
 			line = fmt.Sprintf("%-38s after %s", step.Step, step.After)
 		}
-		fmt.Fprintf(progress.Out, "%s  %s\n", progress.terminal.paint(with, fmt.Sprintf("%-4s", step.Result)), line)
-		(&findingsPrinter{to: progress.Out, terminal: progress.terminal}).lines(step.Message, "      ")
+		fmt.Fprintf(p.Out, "%s  %s\n", p.terminal.paint(c, fmt.Sprintf("%-4s", step.Result)), line)
+		(&findingsPrinter{to: p.Out, terminal: p.terminal}).lines(step.Message, "      ")
 	}
 }
 
-// end reads what the ranks have said, and tells what came of it.
-func (progress *trialProgress) end(ctx context.Context, timedOut bool) error {
-	state := progress.last
-	if state.seen == nil {
-		return &failure{code: exitTimeout, message: "the job was not seen in time", reason: "Timeout", suggestions: []string{"Give it more time: --timeout 10m"}}
+// end reads the output of the ranks and prints the result.
+func (p *trialProgress) end(ctx context.Context, timedOut bool) error {
+	state := p.last
+	if state.job == nil {
+		return &failure{code: exitTimeout, message: "the job could not be read in time", reason: "Timeout", suggestions: []string{"Allow more time: --timeout 10m"}}
 	}
-	if launcher := state.seen.LauncherPodStatus; launcher != nil && state.seen.Phase == training.PhaseSucceeded {
-		log, err := progress.log(ctx, launcher.Name)
+	if launcher := state.job.LauncherPodStatus; launcher != nil && state.job.Phase == training.PhaseSucceeded {
+		log, err := p.log(ctx, launcher.Name)
 		if state.answered = ranksIn(log); err != nil {
-			state.logUnknown = err.Error()
+			state.logError = err.Error()
 		}
 	}
 	steps := state.steps(true)
 	last := steps[len(steps)-1].Result
 	works := last == stepOK || last == stepUnknown
-	if progress.output != "" {
-		if err := progress.printDocument(trialReport{
-			Runtime: progress.runtime.GetName(), Kind: string(progress.runtime.kind), Namespace: progress.namespace, Job: progress.name, Image: progress.image, Works: works, Steps: steps,
-		}, progress.output); err != nil {
+	if p.output != "" {
+		if err := p.printDocument(trialReport{
+			Runtime: p.runtime.GetName(), Kind: string(p.runtime.kind), Namespace: p.namespace, Job: p.name, Image: p.image, Works: works, Steps: steps,
+		}, p.output); err != nil {
 			return err
 		}
 	} else {
-		progress.show(steps)
+		p.show(steps)
 	}
-	return progress.verdict(works, timedOut)
+	return p.verdict(works, timedOut)
 }
 
-func (progress *trialProgress) verdict(works, timedOut bool) error {
+func (p *trialProgress) verdict(works, timedOut bool) error {
 	switch {
 	case works:
-		progress.say("The runtime works.")
+		p.say("The runtime works.")
 		return nil
 	case timedOut:
-		progress.say("The runtime did not come up within %s. Give it more time: --timeout 10m", progress.timeout)
+		p.say("The test did not finish within %s. Allow more time: --timeout 10m", p.timeout)
 		return exit(exitTimeout)
 	}
-	progress.say("The runtime does not work.")
-	if !progress.keep {
-		progress.say("Look at what is left of the job: %s runtime test %s --keep, and then %s diagnose", progress.calledAs, progress.runtime.GetName(), progress.calledAs)
+	p.say("The runtime does not work.")
+	if !p.keep {
+		p.say("Keep the job to find the cause: %s runtime test %s --keep, and then %s diagnose", p.calledAs, p.runtime.GetName(), p.calledAs)
 	}
 	return exit(exitError)
 }

@@ -11,11 +11,11 @@ import (
 )
 
 func ownRuntime(namespace, name string) *v2alpha1.TrainingRuntime {
-	made := &v2alpha1.TrainingRuntime{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, CreationTimestamp: ago(90)}, Spec: *runtimeNamed(name).Spec.DeepCopy()}
-	made.Spec.MLPolicy.MPIImplementation = v2alpha1.MPIImplementationMPICH
-	made.Spec.PodGroupPolicy = &v2alpha1.PodGroupPolicy{Native: &v2alpha1.GangPolicy{}}
-	made.Spec.Template.Spec.ReplicatedJobs[1].Template.Spec.Containers[0].Image = "quay.io/team/train:7"
-	return made
+	trainingRuntime := &v2alpha1.TrainingRuntime{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, CreationTimestamp: ago(90)}, Spec: *runtimeNamed(name).Spec.DeepCopy()}
+	trainingRuntime.Spec.MLPolicy.MPIImplementation = v2alpha1.MPIImplementationMPICH
+	trainingRuntime.Spec.PodGroupPolicy = &v2alpha1.PodGroupPolicy{Native: &v2alpha1.GangPolicy{}}
+	trainingRuntime.Spec.Template.Spec.ReplicatedJobs[1].Template.Spec.Containers[0].Image = "quay.io/team/train:7"
+	return trainingRuntime
 }
 
 func TestRuntimeListAndValidate(t *testing.T) {
@@ -54,7 +54,7 @@ func TestRuntimeListAndValidate(t *testing.T) {
 	})
 }
 
-// Where a field stands in a file, however it is written.
+// The line of a field, in every style of YAML.
 func TestLineOf(t *testing.T) {
 	const text = `spec:
   a: 1

@@ -19,13 +19,13 @@ import (
 	"github.com/trireme-mpi/trireme/internal/engine/job"
 )
 
-// trial is `odh runtime test`: a job of two workers that says which ranks there are.
+// trial is `odh runtime test`: a job of two workers in which every rank prints a line.
 type trial struct {
 	*environment
 	api       client.WithWatch
 	namespace string
-	runtime   *foundRuntime
-	// log is what the launcher's pod has printed.
+	runtime   *runtimeObject
+	// log returns the output of the launcher.
 	log func(ctx context.Context, pod string) (string, error)
 
 	kind, image, cpu, memory, output string
@@ -35,81 +35,83 @@ type trial struct {
 
 const (
 	trialWorkers = 2
-	// cleanupPatience is how long the job may take to go.
-	cleanupPatience = 45 * time.Second
-	// answer begins the line that each rank prints.
-	answer = "odh-runtime-test rank "
+	// cleanupTimeout is how long the deletion of the job may take.
+	cleanupTimeout = 45 * time.Second
+	// answerPrefix is the start of the line that each rank prints.
+	answerPrefix = "odh-runtime-test rank "
 )
 
-// trialScript runs wherever there is a shell, as any user, and needs no program of
-// the image's. The variables are those of Open MPI, of Hydra and of PMIx. The pause:
-// Open MPI 5 may hang after processes that end at once.
-const trialScript = `echo "` + answer + `${OMPI_COMM_WORLD_RANK:-${PMI_RANK:-${PMIX_RANK:-?}}} of worker ${MPIJOB_WORKER_INDEX:-?}"; sleep 1`
+// trialScript needs only a shell in the image, and runs as any user. The variables are
+// those of Open MPI, Hydra and PMIx. It sleeps because Open MPI 5 may hang if processes
+// exit at once.
+const trialScript = `echo "` + answerPrefix + `${OMPI_COMM_WORLD_RANK:-${PMI_RANK:-${PMIX_RANK:-?}}} of worker ${MPIJOB_WORKER_INDEX:-?}"; sleep 1`
 
-func newRuntimeTestCommand(environment *environment) *cobra.Command {
-	command, _ := newTrialCommand(environment)
+func newRuntimeTestCommand(env *environment) *cobra.Command {
+	command, _ := newTrialCommand(env)
 	return command
 }
 
-func newTrialCommand(environment *environment) (*cobra.Command, *trial) {
-	trial := &trial{environment: environment}
+func newTrialCommand(env *environment) (*cobra.Command, *trial) {
+	t := &trial{environment: env}
 	command := &cobra.Command{
-		Use: "test NAME", Short: "Try a runtime out with a job of two workers, and clean up",
-		Long: `Try a runtime out: a TrainJob with a launcher and two workers is made from it, in which every rank says a
-line. Each step is reported: pods placed, image pulled, workers reached with the job's keys, ranks started,
-every rank answered. The job is deleted in the end, also after Ctrl-C, unless --keep is given.
+		Use: "test NAME", Short: "Test a runtime with a job of two workers, then delete the job",
+		Long: `Test a runtime: create a TrainJob with a launcher and two workers from it, in which every rank prints a
+line. Each step is reported: pods scheduled, image pulled, workers reached with the job's keys, ranks
+started, every rank answered. The job is deleted at the end, also after Ctrl-C, unless --keep is set.
 
-Workers ask for what the runtime says; --cpu and --memory replace it, GPUs included.
+Workers request the resources of the runtime; --cpu and --memory replace all of them, GPUs included.
 
-The exit code is 0 if the runtime works, 1 if it does not, 7 if it took too long.`,
-		Args: cobra.ExactArgs(1), ValidArgsFunction: environment.completeRuntimes,
-		RunE: func(command *cobra.Command, arguments []string) error { return trial.prepare(command, arguments[0]) },
+The exit code is 0 if the runtime works, 1 if it does not, 7 if the test timed out.`,
+		Example: `  odh runtime test mpi-openmpi-cpu --image IMAGE
+  odh runtime test mpi-openmpi-cpu --image IMAGE --cpu 100m --memory 128Mi --keep`,
+		Args: cobra.ExactArgs(1), ValidArgsFunction: env.completeRuntimes,
+		RunE: func(command *cobra.Command, arguments []string) error { return t.prepare(command, arguments[0]) },
 	}
 	flags := command.Flags()
-	flags.StringVar(&trial.kind, "kind", "", "TrainingRuntime or ClusterTrainingRuntime; without it the namespace's own comes first")
-	flags.StringVar(&trial.image, "image", "", "image of launcher and workers; the runtime's own if not set")
-	flags.StringVar(&trial.cpu, "cpu", "", "CPUs of each pod, instead of what the runtime says")
-	flags.StringVar(&trial.memory, "memory", "", "memory of each pod, instead of what the runtime says")
-	flags.DurationVar(&trial.timeout, "timeout", 2*time.Minute, "how long it may take")
-	flags.BoolVar(&trial.keep, "keep", false, "leave the job where it is")
-	flags.StringVarP(&trial.output, "output", "o", "", "json or yaml")
-	return command, trial
+	flags.StringVar(&t.kind, "kind", "", "Kind of the runtime: TrainingRuntime or ClusterTrainingRuntime (default TrainingRuntime, else ClusterTrainingRuntime)")
+	flags.StringVar(&t.image, "image", "", "Image of the launcher and the workers (default from the runtime)")
+	flags.StringVar(&t.cpu, "cpu", "", "CPUs per pod (default from the runtime)")
+	flags.StringVar(&t.memory, "memory", "", "Memory per pod (default from the runtime)")
+	flags.DurationVar(&t.timeout, "timeout", 2*time.Minute, "Maximum duration of the test")
+	flags.BoolVar(&t.keep, "keep", false, "Keep the job after the test")
+	flags.StringVarP(&t.output, "output", "o", "", "Output format: json or yaml")
+	return command, t
 }
 
-func (trial *trial) prepare(command *cobra.Command, name string) (err error) {
-	if err := isDocument(command, trial.output); err != nil {
+func (t *trial) prepare(command *cobra.Command, name string) (err error) {
+	if err := checkDocumentOutput(command, t.output); err != nil {
 		return err
 	}
-	if kind := trial.kind; kind != "" && !strings.EqualFold(kind, string(v2alpha1.RuntimeKindNamespaced)) && !strings.EqualFold(kind, string(v2alpha1.RuntimeKindCluster)) {
-		return usageFailure(command, fmt.Sprintf("--kind %q: there are %s and %s", kind, v2alpha1.RuntimeKindNamespaced, v2alpha1.RuntimeKindCluster))
+	if kind := t.kind; kind != "" && !strings.EqualFold(kind, string(v2alpha1.RuntimeKindNamespaced)) && !strings.EqualFold(kind, string(v2alpha1.RuntimeKindCluster)) {
+		return usageFailure(command, fmt.Sprintf("--kind must be %s or %s, not %q", v2alpha1.RuntimeKindNamespaced, v2alpha1.RuntimeKindCluster, kind))
 	}
-	for _, quantity := range []string{trial.cpu, trial.memory} {
+	for _, quantity := range []string{t.cpu, t.memory} {
 		if _, err := job.ParseQuantity(quantity); quantity != "" && err != nil {
-			return usageFailure(command, fmt.Sprintf("%q is no amount: %v", quantity, err))
+			return usageFailure(command, fmt.Sprintf("%q is not a valid quantity: %v", quantity, err))
 		}
 	}
-	if trial.namespace, err = trial.environment.namespace(); err != nil {
+	if t.namespace, err = t.environment.namespace(); err != nil {
 		return err
 	}
-	if trial.api, err = trial.client(); err != nil {
+	if t.api, err = t.client(); err != nil {
 		return err
 	}
-	if trial.runtime, err = trial.runtimeNamed(command.Context(), trial.api, trial.namespace, name, trial.kind); err != nil {
+	if t.runtime, err = t.runtimeNamed(command.Context(), t.api, t.namespace, name, t.kind); err != nil {
 		return err
 	}
-	if trial.image == "" {
-		trial.image = imageOf(trial.runtime.spec)
+	if t.image == "" {
+		t.image = imageOf(t.runtime.spec)
 	}
-	if trial.image == "" {
-		return usageFailure(command, fmt.Sprintf("runtime %q names no image: say which to try it with, --image IMAGE", name))
+	if t.image == "" {
+		return usageFailure(command, fmt.Sprintf("runtime %q has no image: set one with --image IMAGE", name))
 	}
-	if trial.log == nil {
-		trial.log = trial.podLog
+	if t.log == nil {
+		t.log = t.podLog
 	}
-	return trial.run(command.Context())
+	return t.run(command.Context())
 }
 
-// imageOf is the image of a runtime's workers.
+// imageOf returns the image of a runtime's workers.
 func imageOf(spec *v2alpha1.TrainingRuntimeSpec) string {
 	for _, replicated := range spec.Template.Spec.ReplicatedJobs {
 		if containers := replicated.Template.Spec.Containers; replicated.Name == v2alpha1.ReplicatedJobWorker && len(containers) > 0 {
@@ -119,48 +121,48 @@ func imageOf(spec *v2alpha1.TrainingRuntimeSpec) string {
 	return ""
 }
 
-// trainJob is the job that tries the runtime out. It ends by itself and goes away,
-// should nobody be left to see to it.
-func (trial *trial) trainJob() *v2alpha1.TrainJob {
-	made := &v2alpha1.TrainJob{
-		ObjectMeta: metav1.ObjectMeta{Namespace: trial.namespace, GenerateName: "runtime-test-"},
+// trainJob returns the test job. Its deadline and TTL delete it even if this process is
+// killed.
+func (t *trial) trainJob() *v2alpha1.TrainJob {
+	trainJob := &v2alpha1.TrainJob{
+		ObjectMeta: metav1.ObjectMeta{Namespace: t.namespace, GenerateName: "runtime-test-"},
 		Spec: v2alpha1.TrainJobSpec{
-			RuntimeRef: v2alpha1.RuntimeRef{Kind: trial.runtime.kind, Name: trial.runtime.GetName()},
-			Trainer:    v2alpha1.Trainer{Image: trial.image, NumNodes: new(int32(trialWorkers)), Command: []string{"sh", "-c", trialScript}},
+			RuntimeRef: v2alpha1.RuntimeRef{Kind: t.runtime.kind, Name: t.runtime.GetName()},
+			Trainer:    v2alpha1.Trainer{Image: t.image, NumNodes: new(int32(trialWorkers)), Command: []string{"sh", "-c", trialScript}},
 		},
 	}
-	if !trial.keep {
-		made.Spec.ActiveDeadlineSeconds = new(int64(trial.timeout/time.Second) + 60)
-		made.Spec.TTLSecondsAfterFinished = new(int32(600))
+	if !t.keep {
+		trainJob.Spec.ActiveDeadlineSeconds = new(int64(t.timeout/time.Second) + 60)
+		trainJob.Spec.TTLSecondsAfterFinished = new(int32(600))
 	}
 	requests := corev1.ResourceList{}
-	for name, quantity := range map[corev1.ResourceName]string{corev1.ResourceCPU: trial.cpu, corev1.ResourceMemory: trial.memory} {
+	for name, quantity := range map[corev1.ResourceName]string{corev1.ResourceCPU: t.cpu, corev1.ResourceMemory: t.memory} {
 		if quantity != "" {
 			requests[name] = resource.MustParse(quantity)
 		}
 	}
 	if len(requests) > 0 {
-		made.Spec.Trainer.ResourcesPerNode = &corev1.ResourceRequirements{Requests: requests}
-		made.Spec.Launcher = &v2alpha1.Launcher{Resources: &corev1.ResourceRequirements{Requests: requests.DeepCopy()}}
+		trainJob.Spec.Trainer.ResourcesPerNode = &corev1.ResourceRequirements{Requests: requests}
+		trainJob.Spec.Launcher = &v2alpha1.Launcher{Resources: &corev1.ResourceRequirements{Requests: requests.DeepCopy()}}
 	}
-	return made
+	return trainJob
 }
 
-func (trial *trial) run(ctx context.Context) error {
-	made := trial.trainJob()
-	if err := trial.create(ctx, made); err != nil {
+func (t *trial) run(ctx context.Context) error {
+	trainJob := t.trainJob()
+	if err := t.create(ctx, trainJob); err != nil {
 		return err
 	}
-	if !trial.keep {
-		defer trial.cleanUp(ctx, made)
+	if !t.keep {
+		defer t.cleanUp(ctx, trainJob)
 	}
-	ranks := int(job.FromTrainJob(made, trial.runtime.spec, job.Defaults{}).WorldSize())
-	limited, stop := context.WithTimeout(ctx, trial.timeout)
+	ranks := int(job.FromTrainJob(trainJob, t.runtime.spec, job.Defaults{}).WorldSize())
+	limited, stop := context.WithTimeout(ctx, t.timeout)
 	defer stop()
-	progress := &trialProgress{trial: trial, ranks: ranks, name: made.Name}
+	progress := &trialProgress{trial: t, ranks: ranks, name: trainJob.Name}
 	progress.begin()
-	err := followJob(limited, trainJobs, trial.api, trial.namespace, made.Name, func(seen *view) (bool, error) {
-		return seen.Finished(), progress.see(limited, seen)
+	err := followJob(limited, trainJobs, t.api, t.namespace, trainJob.Name, func(j *view) (bool, error) {
+		return j.Finished(), progress.see(limited, j)
 	})
 	if ctx.Err() != nil {
 		return ctx.Err()
@@ -172,21 +174,21 @@ func (trial *trial) run(ctx context.Context) error {
 	return progress.end(ctx, timedOut)
 }
 
-// create makes the job. Ctrl-C does not end the request: a job that is made although
-// nobody has learned its name could not be cleaned up.
-func (trial *trial) create(ctx context.Context, made *v2alpha1.TrainJob) error {
-	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), cleanupPatience)
+// create creates the job. Ctrl-C does not cancel the request: a job that is created
+// after that could not be deleted, because its name would not be known.
+func (t *trial) create(ctx context.Context, trainJob *v2alpha1.TrainJob) error {
+	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), cleanupTimeout)
 	defer stop()
-	return trial.api.Create(ctx, made)
+	return t.api.Create(ctx, trainJob)
 }
 
-// cleanUp deletes the job, and waits until it is gone with all that belongs to it.
-func (trial *trial) cleanUp(ctx context.Context, made *v2alpha1.TrainJob) {
-	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), cleanupPatience)
+// cleanUp deletes the job, and waits until it and its pods are deleted.
+func (t *trial) cleanUp(ctx context.Context, trainJob *v2alpha1.TrainJob) {
+	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), cleanupTimeout)
 	defer stop()
-	err := client.IgnoreNotFound(trial.api.Delete(ctx, made, client.PropagationPolicy(metav1.DeletePropagationForeground)))
+	err := client.IgnoreNotFound(t.api.Delete(ctx, trainJob, client.PropagationPolicy(metav1.DeletePropagationForeground)))
 	for err == nil {
-		if err = trial.api.Get(ctx, client.ObjectKeyFromObject(made), &v2alpha1.TrainJob{}); err != nil {
+		if err = t.api.Get(ctx, client.ObjectKeyFromObject(trainJob), &v2alpha1.TrainJob{}); err != nil {
 			break
 		}
 		select {
@@ -196,18 +198,18 @@ func (trial *trial) cleanUp(ctx context.Context, made *v2alpha1.TrainJob) {
 		}
 	}
 	if err != nil && !apierrors.IsNotFound(err) {
-		trial.say("Warning: TrainJob %s was not cleaned up: %v", made.Name, err)
-		trial.say("Delete it: %s trainjob delete %s -n %s", trial.calledAs, made.Name, made.Namespace)
+		t.say("Warning: TrainJob %s was not deleted: %v", trainJob.Name, err)
+		t.say("Delete it: %s trainjob delete %s -n %s", t.calledAs, trainJob.Name, trainJob.Namespace)
 	}
 }
 
-// podLog is all that a pod's first container has printed.
-func (trial *trial) podLog(ctx context.Context, pod string) (string, error) {
-	core, err := trial.core()
+// podLog returns the output of a pod's first container.
+func (t *trial) podLog(ctx context.Context, pod string) (string, error) {
+	core, err := t.core()
 	if err != nil {
 		return "", err
 	}
-	stream, err := core.Pods(trial.namespace).GetLogs(pod, &corev1.PodLogOptions{}).Stream(ctx)
+	stream, err := core.Pods(t.namespace).GetLogs(pod, &corev1.PodLogOptions{}).Stream(ctx)
 	if err != nil {
 		return "", err
 	}
@@ -216,11 +218,11 @@ func (trial *trial) podLog(ctx context.Context, pod string) (string, error) {
 	return string(content), err
 }
 
-// ranksIn counts the ranks that have said their line.
+// ranksIn counts the ranks that have printed their line.
 func ranksIn(log string) int {
 	ranks := map[string]bool{}
 	for line := range strings.Lines(log) {
-		if _, rest, found := strings.Cut(line, answer); found {
+		if _, rest, found := strings.Cut(line, answerPrefix); found {
 			rank, _, _ := strings.Cut(strings.TrimSpace(rest), " ")
 			ranks[rank] = true
 		}

@@ -60,7 +60,7 @@ func TestTrialSteps(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			job := trainJobNamed("try")
 			job.Status.Timeline, job.Status.Phase = test.timeline, test.phase
-			state := trialState{seen: jobview.Of(job), pods: test.pods, answered: test.answered, ranks: 8}
+			state := trialState{job: jobview.Of(job), pods: test.pods, answered: test.answered, ranks: 8}
 			var got []string
 			for _, step := range state.steps(test.over) {
 				got = append(got, strings.TrimSpace(step.Result+" "+step.After))
@@ -76,7 +76,7 @@ func TestTrialSteps(t *testing.T) {
 }
 
 func TestRanksIn(t *testing.T) {
-	log := "warning: something\n" + answer + "0 of worker 0\n[1,1]<stdout>: " + answer + "1 of worker 0\r\n" + answer + "1 of worker 1\nbye\n"
+	log := "warning: something\n" + answerPrefix + "0 of worker 0\n[1,1]<stdout>: " + answerPrefix + "1 of worker 0\r\n" + answerPrefix + "1 of worker 1\nbye\n"
 	if got := ranksIn(log); got != 2 {
 		t.Errorf("%d ranks have answered", got)
 	}
@@ -85,7 +85,7 @@ func TestRanksIn(t *testing.T) {
 	}
 }
 
-// becomes is a cluster in which a job that is created has this status at once.
+// becomes is a cluster that sets this status on every created job.
 func becomes(change func(*v2alpha1.TrainJob)) func(client.WithWatch) client.WithWatch {
 	return func(api client.WithWatch) client.WithWatch {
 		return interceptor.NewClient(api, interceptor.Funcs{Create: func(ctx context.Context, api client.WithWatch, object client.Object, options ...client.CreateOption) error {
@@ -97,7 +97,7 @@ func becomes(change func(*v2alpha1.TrainJob)) func(client.WithWatch) client.With
 	}
 }
 
-// A whole trial, with its job, to the end and until nothing is left of it.
+// A complete test of a runtime, up to the deletion of its job.
 func TestTrial(t *testing.T) {
 	works := func(job *v2alpha1.TrainJob) {
 		succeeded(job)
@@ -128,16 +128,16 @@ func TestTrial(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var out, errOut bytes.Buffer
-			environment := newEnvironment(genericiooptions.IOStreams{Out: &out, ErrOut: &errOut})
-			environment.clock, environment.terminal = clocktesting.NewFakePassiveClock(now), test.on
+			env := newEnvironment(genericiooptions.IOStreams{Out: &out, ErrOut: &errOut})
+			env.clock, env.terminal = clocktesting.NewFakePassiveClock(now), test.on
 			plain := fake.NewClientBuilder().WithScheme(scheme()).WithObjects(runtimeNamed("mpi-openmpi-cpu")).Build()
-			environment.cluster = becomes(test.change)(plain)
+			env.cluster = becomes(test.change)(plain)
 			t.Setenv("KUBECONFIG", filepath.Join(t.TempDir(), "none"))
-			command, trial := newTrialCommand(environment)
+			command, trial := newTrialCommand(env)
 			trial.log = func(_ context.Context, pod string) (string, error) {
 				text := ""
 				for rank := range test.ranks {
-					text += fmt.Sprintf("%s%d of worker 0\n", answer, rank)
+					text += fmt.Sprintf("%s%d of worker 0\n", answerPrefix, rank)
 				}
 				return text, test.logErr
 			}
@@ -154,16 +154,16 @@ func TestTrial(t *testing.T) {
 	}
 }
 
-// Ctrl-C leaves nothing behind.
+// Ctrl-C deletes the job.
 func TestTrialIsInterrupted(t *testing.T) {
 	var out, errOut bytes.Buffer
-	environment := newEnvironment(genericiooptions.IOStreams{Out: &out, ErrOut: &errOut})
+	env := newEnvironment(genericiooptions.IOStreams{Out: &out, ErrOut: &errOut})
 	plain := fake.NewClientBuilder().WithScheme(scheme()).WithObjects(runtimeNamed("mpi-openmpi-cpu")).Build()
-	environment.cluster = becomes(waiting)(plain)
+	env.cluster = becomes(waiting)(plain)
 	t.Setenv("KUBECONFIG", filepath.Join(t.TempDir(), "none"))
 	ctx, interrupt := context.WithCancel(t.Context())
 	time.AfterFunc(200*time.Millisecond, interrupt)
-	if code := run(ctx, environment, []string{"runtime", "test", "mpi-openmpi-cpu", "--image", "x"}); code != exitInterrupted {
+	if code := run(ctx, env, []string{"runtime", "test", "mpi-openmpi-cpu", "--image", "x"}); code != exitInterrupted {
 		t.Errorf("exit code %d: %s", code, errOut.String())
 	}
 	var left v2alpha1.TrainJobList
@@ -172,13 +172,13 @@ func TestTrialIsInterrupted(t *testing.T) {
 	}
 }
 
-// Ctrl-C while the cluster stores the job: it is known, and cleaned up.
+// Ctrl-C during the create request: the job is deleted.
 func TestTrialIsInterruptedAtOnce(t *testing.T) {
 	var out, errOut bytes.Buffer
-	environment := newEnvironment(genericiooptions.IOStreams{Out: &out, ErrOut: &errOut})
+	env := newEnvironment(genericiooptions.IOStreams{Out: &out, ErrOut: &errOut})
 	plain := fake.NewClientBuilder().WithScheme(scheme()).WithObjects(runtimeNamed("mpi-openmpi-cpu")).Build()
 	ctx, interrupt := context.WithCancel(t.Context())
-	environment.cluster = interceptor.NewClient(plain, interceptor.Funcs{Create: func(ctx context.Context, api client.WithWatch, object client.Object, options ...client.CreateOption) error {
+	env.cluster = interceptor.NewClient(plain, interceptor.Funcs{Create: func(ctx context.Context, api client.WithWatch, object client.Object, options ...client.CreateOption) error {
 		object.SetName("runtime-test-abcde")
 		if err := api.Create(ctx, object, options...); err != nil {
 			return err
@@ -187,7 +187,7 @@ func TestTrialIsInterruptedAtOnce(t *testing.T) {
 		return ctx.Err()
 	}})
 	t.Setenv("KUBECONFIG", filepath.Join(t.TempDir(), "none"))
-	if code := run(ctx, environment, []string{"runtime", "test", "mpi-openmpi-cpu", "--image", "x"}); code != exitInterrupted {
+	if code := run(ctx, env, []string{"runtime", "test", "mpi-openmpi-cpu", "--image", "x"}); code != exitInterrupted {
 		t.Errorf("exit code %d: %s", code, errOut.String())
 	}
 	var left v2alpha1.TrainJobList
@@ -196,15 +196,15 @@ func TestTrialIsInterruptedAtOnce(t *testing.T) {
 	}
 }
 
-// What a trial asks for.
+// The job of a test.
 func TestTrialJob(t *testing.T) {
-	environment := newEnvironment(genericiooptions.IOStreams{})
-	runtime := &foundRuntime{runtimeNamed("r"), v2alpha1.RuntimeKindCluster, &runtimeNamed("r").Spec}
-	made := (&trial{environment: environment, namespace: "team", runtime: runtime, image: "x:1", timeout: 2 * time.Minute}).trainJob()
-	if made.Spec.Trainer.ResourcesPerNode != nil || *made.Spec.Trainer.NumNodes != 2 || *made.Spec.ActiveDeadlineSeconds != 180 || *made.Spec.TTLSecondsAfterFinished != 600 || made.Namespace != "team" {
-		t.Errorf("%+v", made.Spec)
+	env := newEnvironment(genericiooptions.IOStreams{})
+	runtime := &runtimeObject{runtimeNamed("r"), v2alpha1.RuntimeKindCluster, &runtimeNamed("r").Spec}
+	trainJob := (&trial{environment: env, namespace: "team", runtime: runtime, image: "x:1", timeout: 2 * time.Minute}).trainJob()
+	if trainJob.Spec.Trainer.ResourcesPerNode != nil || *trainJob.Spec.Trainer.NumNodes != 2 || *trainJob.Spec.ActiveDeadlineSeconds != 180 || *trainJob.Spec.TTLSecondsAfterFinished != 600 || trainJob.Namespace != "team" {
+		t.Errorf("%+v", trainJob.Spec)
 	}
-	small := (&trial{environment: environment, runtime: runtime, image: "x:1", cpu: "50m", keep: true}).trainJob()
+	small := (&trial{environment: env, runtime: runtime, image: "x:1", cpu: "50m", keep: true}).trainJob()
 	if cpu := small.Spec.Trainer.ResourcesPerNode.Requests[corev1.ResourceCPU]; cpu.String() != "50m" || small.Spec.TTLSecondsAfterFinished != nil || small.Spec.ActiveDeadlineSeconds != nil || small.Spec.Launcher == nil {
 		t.Errorf("%+v", small.Spec)
 	}

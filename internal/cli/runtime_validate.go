@@ -18,7 +18,7 @@ import (
 	"github.com/trireme-mpi/trireme/internal/kube/preflight"
 )
 
-// judgedRuntime is a document and what was found in it.
+// judgedRuntime is a document with its errors and warnings.
 type judgedRuntime struct {
 	File     string       `json:"file"`
 	Line     int          `json:"line"`
@@ -28,41 +28,40 @@ type judgedRuntime struct {
 	Warnings []fieldFault `json:"warnings"`
 }
 
-// fieldFault is something that is wrong with a field.
+// fieldFault is an error or a warning about a field.
 type fieldFault struct {
 	Line    int    `json:"line,omitempty"`
 	Field   string `json:"field,omitempty"`
 	Message string `json:"message"`
 }
 
-func newRuntimeValidateCommand(environment *environment) *cobra.Command {
+func newRuntimeValidateCommand(env *environment) *cobra.Command {
 	var output string
 	command := &cobra.Command{
 		Use: "validate FILE...", Short: "Check runtimes in files, without a cluster",
-		Long: `Check TrainingRuntimes and ClusterTrainingRuntimes in files as the cluster would, and warn of what is
-seldom meant. A file may hold several. No cluster is asked: limits are those that the operator has by
-default.
+		Long: `Check the TrainingRuntimes and ClusterTrainingRuntimes in files as the cluster would, and warn of likely
+mistakes. A file may contain several. No cluster is needed: the limits are the defaults of the operator.
 
-The exit code is 0 if there are no errors, 1 if there are; warnings do not count.`,
+The exit code is 0 if there are no errors, and 1 otherwise. Warnings do not count.`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(command *cobra.Command, files []string) error {
-			if err := isDocument(command, output); err != nil {
+			if err := checkDocumentOutput(command, output); err != nil {
 				return err
 			}
 			judged := []judgedRuntime{}
 			for _, file := range files {
-				content, err := environment.readFile(file)
+				content, err := env.readFile(file)
 				if err != nil {
 					return err
 				}
 				judged = append(judged, judgeFile(fileName(file), content)...)
 			}
 			if output != "" {
-				if err := environment.printDocument(judged, output); err != nil {
+				if err := env.printDocument(judged, output); err != nil {
 					return err
 				}
 			} else {
-				environment.showJudged(judged)
+				env.showJudged(judged)
 			}
 			if slices.ContainsFunc(judged, func(each judgedRuntime) bool { return len(each.Errors) > 0 }) {
 				return exit(exitError)
@@ -70,19 +69,19 @@ The exit code is 0 if there are no errors, 1 if there are; warnings do not count
 			return nil
 		},
 	}
-	command.Flags().StringVarP(&output, "output", "o", "", "json or yaml")
+	command.Flags().StringVarP(&output, "output", "o", "", "Output format: json or yaml")
 	return command
 }
 
-// judgeFile judges every document of a file.
+// judgeFile checks every document of a file.
 func judgeFile(file string, content []byte) (judged []judgedRuntime) {
 	for _, part := range numbered(string(content)) {
-		found, err := documents([]byte(part.text), file)
+		docs, err := documents([]byte(part.text), file)
 		if err != nil {
 			judged = append(judged, judgedRuntime{File: file, Line: part.line, Warnings: []fieldFault{}, Errors: []fieldFault{part.notYAML(err)}})
 			continue
 		}
-		for _, document := range found {
+		for _, document := range docs {
 			each := judgedRuntime{File: file, Line: part.line, Errors: []fieldFault{}, Warnings: []fieldFault{}}
 			each.judge(document)
 			each.findLines(part)
@@ -90,26 +89,26 @@ func judgeFile(file string, content []byte) (judged []judgedRuntime) {
 		}
 	}
 	if len(judged) == 0 {
-		judged = append(judged, judgedRuntime{File: file, Line: 1, Warnings: []fieldFault{}, Errors: []fieldFault{{Message: "holds no runtime"}}})
+		judged = append(judged, judgedRuntime{File: file, Line: 1, Warnings: []fieldFault{}, Errors: []fieldFault{{Message: "contains no runtime"}}})
 	}
 	return judged
 }
 
-// lineWords are how the parser of YAML names a line of what it was handed.
-var lineWords = regexp.MustCompile(`^line (\d+): `)
+// yamlLine matches the line number in errors of the YAML parser.
+var yamlLine = regexp.MustCompile(`^line (\d+): `)
 
-// notYAML is the fault of a document that cannot be read.
-func (part *filePart) notYAML(err error) fieldFault {
+// notYAML returns the fault of a document that is not YAML.
+func (p *filePart) notYAML(err error) fieldFault {
 	words := strings.Join(explain(err, "").details, "; ")
-	fault := fieldFault{Line: part.line, Message: "is not YAML: " + lineWords.ReplaceAllString(words, "")}
-	if match := lineWords.FindStringSubmatch(words); match != nil {
+	fault := fieldFault{Line: p.line, Message: "is not YAML: " + yamlLine.ReplaceAllString(words, "")}
+	if match := yamlLine.FindStringSubmatch(words); match != nil {
 		number, _ := strconv.Atoi(match[1])
 		fault.Line += number - 1
 	}
 	return fault
 }
 
-// judge fills in what is wrong with a document.
+// judge sets the errors and warnings of a document.
 func (each *judgedRuntime) judge(document []byte) {
 	var about struct {
 		metav1.TypeMeta
@@ -124,7 +123,7 @@ func (each *judgedRuntime) judge(document []byte) {
 	runtime := &v2alpha1.TrainingRuntime{}
 	isRuntime := about.Kind == string(v2alpha1.RuntimeKindNamespaced) || about.Kind == string(v2alpha1.RuntimeKindCluster)
 	if !isRuntime || about.APIVersion != v2alpha1.GroupVersion.String() {
-		refuse("kind", fmt.Sprintf("is a %s of %s, and not a TrainingRuntime or ClusterTrainingRuntime of %s", orDash(about.Kind), orDash(about.APIVersion), v2alpha1.GroupVersion))
+		refuse("kind", fmt.Sprintf("is %s of %s instead of TrainingRuntime or ClusterTrainingRuntime of %s", orDash(about.Kind), orDash(about.APIVersion), v2alpha1.GroupVersion))
 		return
 	}
 	if huge, is := errors.AsType[*job.QuantityError](job.CheckQuantities(document)); is {
@@ -152,7 +151,7 @@ func (each *judgedRuntime) judge(document []byte) {
 	}
 }
 
-// unknownField is the path in the words of the decoder: unknown field "spec.a".
+// unknownField returns the path in an error of the decoder: unknown field "spec.a".
 func unknownField(fault error) string {
 	if _, quoted, found := strings.Cut(fault.Error(), `"`); found {
 		return strings.TrimSuffix(quoted, `"`)
@@ -160,7 +159,7 @@ func unknownField(fault error) string {
 	return fault.Error()
 }
 
-// findLines says where in the file each fault is.
+// findLines sets the line of each fault.
 func (each *judgedRuntime) findLines(part filePart) {
 	for _, faults := range [][]fieldFault{each.Errors, each.Warnings} {
 		for i := range faults {
@@ -171,33 +170,33 @@ func (each *judgedRuntime) findLines(part filePart) {
 	}
 }
 
-func (environment *environment) showJudged(judged []judgedRuntime) {
+func (e *environment) showJudged(judged []judgedRuntime) {
 	errors, warnings := 0, 0
 	for _, each := range judged {
 		what := strings.TrimSpace(each.Kind + " " + each.Name)
 		if what == "" {
 			what = "document"
 		}
-		result := environment.terminal.paint(green, "ok")
+		result := e.terminal.paint(green, "ok")
 		if len(each.Errors) > 0 {
-			result = environment.terminal.paint(red, "refused")
+			result = e.terminal.paint(red, "invalid")
 		}
-		fmt.Fprintf(environment.Out, "%s:%d: %s: %s\n", each.File, each.Line, what, result)
-		environment.showFaults("error", red, each.Errors)
-		environment.showFaults("warning", yellow, each.Warnings)
+		fmt.Fprintf(e.Out, "%s:%d: %s: %s\n", each.File, each.Line, what, result)
+		e.showFaults("error", red, each.Errors)
+		e.showFaults("warning", yellow, each.Warnings)
 		errors, warnings = errors+len(each.Errors), warnings+len(each.Warnings)
 	}
-	fmt.Fprintf(environment.Out, "%s, %s in %s\n", counted(errors, "error"), counted(warnings, "warning"), counted(len(judged), "document"))
+	fmt.Fprintf(e.Out, "%s, %s in %s\n", counted(errors, "error"), counted(warnings, "warning"), counted(len(judged), "document"))
 }
 
-func (environment *environment) showFaults(word string, with colour, faults []fieldFault) {
+func (e *environment) showFaults(word string, c colour, faults []fieldFault) {
 	for _, fault := range faults {
 		text := strings.TrimPrefix(fault.Field+": "+fault.Message, ": ")
 		if fault.Line > 0 {
 			text = fmt.Sprintf("line %d: %s", fault.Line, text)
 		}
-		lines := environment.terminal.wrap(text, 4+len(word))
-		fmt.Fprintf(environment.Out, "  %s: %s\n", environment.terminal.paint(with, word), strings.Join(lines, "\n    "))
+		lines := e.terminal.wrap(text, 4+len(word))
+		fmt.Fprintf(e.Out, "  %s: %s\n", e.terminal.paint(c, word), strings.Join(lines, "\n    "))
 	}
 }
 

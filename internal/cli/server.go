@@ -19,8 +19,8 @@ import (
 	"github.com/trireme-mpi/trireme/internal/server/jobwatch"
 )
 
-// ownServer is `server`.
-type ownServer struct {
+// localServer is `server`.
+type localServer struct {
 	*environment
 	address                  string
 	certificateFile, keyFile string
@@ -30,111 +30,110 @@ type ownServer struct {
 }
 
 // newServerCommand serves the jobs on this machine.
-func newServerCommand(environment *environment) *cobra.Command {
-	own := &ownServer{environment: environment}
+func newServerCommand(env *environment) *cobra.Command {
+	s := &localServer{environment: env}
 	command := &cobra.Command{
 		Use:   "server",
 		Short: "Serve jobs over REST and gRPC on this machine",
-		Long: `Serve jobs over REST, gRPC, WebSocket and server-sent events on this machine, as the
-server in a cluster does, until it is interrupted.
+		Long: `Serve jobs over REST, gRPC, WebSocket and server-sent events on this machine, like the
+server in a cluster, until interrupted.
 
-It has no rights of its own. The session token that it prints stands for you: who sends
-it acts with your kubeconfig. Any other token is handed on to the cluster as it is.`,
+The server has no permissions of its own. It prints a session token: requests with this
+token use your kubeconfig. Any other token is passed to the cluster unchanged.`,
 		Example: `  odh server
   odh server --address 127.0.0.1:9000 --prometheus-url http://127.0.0.1:9090`,
 		Args: cobra.NoArgs, ValidArgsFunction: cobra.NoFileCompletions,
-		RunE: func(command *cobra.Command, _ []string) error { return own.run(command.Context()) },
+		RunE: func(command *cobra.Command, _ []string) error { return s.run(command.Context()) },
 	}
 	flags := command.Flags()
-	flags.StringVar(&own.address, "address", "127.0.0.1:8090", "where to serve; whoever reaches it and has a token gets in")
-	flags.StringVar(&own.certificateFile, "tls-cert-file", "", "certificate to show, in PEM; without it there is no TLS, and only this machine may be served")
-	flags.StringVar(&own.keyFile, "tls-key-file", "", "its key, in PEM")
-	flags.StringVar(&own.prometheus, "prometheus-url", "", "Prometheus that knows what pods use; without it the metrics API is asked")
-	flags.StringSliceVar(&own.origins, "allowed-origins", nil, "web pages of other servers that may send requests, as https://host:port")
-	flags.StringVar(&own.operatorNamespace, "operator-namespace", "trireme-system", "namespace that the operator runs in")
+	flags.StringVar(&s.address, "address", "127.0.0.1:8090", "Address to listen on; clients that reach it need a token")
+	flags.StringVar(&s.certificateFile, "tls-cert-file", "", "TLS certificate in PEM format; required to listen on more than the loopback interface")
+	flags.StringVar(&s.keyFile, "tls-key-file", "", "Private key of the TLS certificate in PEM format")
+	flags.StringVar(&s.prometheus, "prometheus-url", "", "URL of the Prometheus server with the resource usage of pods (default: use the metrics API)")
+	flags.StringSliceVar(&s.origins, "allowed-origins", nil, "Origins of web pages that may send requests, as https://host:port")
+	flags.StringVar(&s.operatorNamespace, "operator-namespace", "trireme-system", "Namespace of the operator")
 	command.MarkFlagsRequiredTogether("tls-cert-file", "tls-key-file")
 	return command
 }
 
-// loopback are the names of this machine that nobody else has.
+// loopback are the names of the loopback interface.
 var loopback = []string{"localhost", "127.0.0.1", "::1"}
 
-func (own *ownServer) run(ctx context.Context) error {
-	host, err := own.host()
+func (s *localServer) run(ctx context.Context) error {
+	host, err := s.host()
 	if err != nil {
 		return err
 	}
-	kubeconfig, err := own.connection()
+	kubeconfig, err := s.connection()
 	if err != nil {
 		return err
 	}
-	metering, err := own.metering()
+	metering, err := s.metering()
 	if err != nil {
 		return err
 	}
 	guard := auth.NewPassThrough(kubeconfig, clock.RealClock{})
-	options := own.options(host)
+	options := s.options(host)
 	options.Guard = guard
 	if err := server.Join(options, server.Parts{
-		Jobs: func(caller *auth.Caller) jobwatch.Source { return jobwatch.NewDirect(caller.Client) }, Prometheus: metering, OperatorNamespace: own.operatorNamespace,
+		Jobs: func(caller *auth.Caller) jobwatch.Source { return jobwatch.NewDirect(caller.Client) }, Prometheus: metering, OperatorNamespace: s.operatorNamespace,
 	}); err != nil {
 		return err
 	}
-	made, err := httpserver.New(*options)
+	srv, err := httpserver.New(*options)
 	if err != nil {
 		return err
 	}
-	return made.Run(ctx, func(address net.Addr) { own.greet(address, guard.SessionToken()) })
+	return srv.Run(ctx, func(address net.Addr) { s.printAddress(address, guard.SessionToken()) })
 }
 
-// host is the one to serve at, if that is wise.
-func (own *ownServer) host() (string, error) {
-	host, _, err := net.SplitHostPort(own.address)
+// host returns the host to listen on. Without TLS it must be a loopback address.
+func (s *localServer) host() (string, error) {
+	host, _, err := net.SplitHostPort(s.address)
 	if err != nil {
-		return "", &failure{code: exitUsage, message: fmt.Sprintf("--address %s: it must be a host and a port, such as 127.0.0.1:8090", own.address)}
+		return "", &failure{code: exitUsage, message: fmt.Sprintf("--address must be a host and a port such as 127.0.0.1:8090, not %s", s.address)}
 	}
-	if address := net.ParseIP(host); own.certificateFile == "" && host != "localhost" && (address == nil || !address.IsLoopback()) {
+	if address := net.ParseIP(host); s.certificateFile == "" && host != "localhost" && (address == nil || !address.IsLoopback()) {
 		return "", &failure{
-			code: exitUsage, message: fmt.Sprintf("--address %s: others can reach it, and read every token without TLS", own.address),
-			suggestions: []string{"Serve at 127.0.0.1, or give --tls-cert-file and --tls-key-file"},
+			code: exitUsage, message: fmt.Sprintf("--address %s is not a loopback address and needs TLS: without it, others can read the tokens", s.address),
+			suggestions: []string{"Use 127.0.0.1, or set --tls-cert-file and --tls-key-file"},
 		}
 	}
 	return host, nil
 }
 
-func (own *ownServer) options(host string) *httpserver.Options {
+func (s *localServer) options(host string) *httpserver.Options {
 	options := &httpserver.Options{
-		Address: own.address, Origins: own.origins, Limits: httpserver.DefaultLimits(), Version: Version, Registry: prometheus.NewRegistry(),
-		Drain: 2 * time.Second, Log: slog.New(slog.NewTextHandler(own.ErrOut, nil)), Audit: own.ErrOut,
+		Address: s.address, Origins: s.origins, Limits: httpserver.DefaultLimits(), Version: Version, Registry: prometheus.NewRegistry(),
+		Drain: 2 * time.Second, Log: slog.New(slog.NewTextHandler(s.ErrOut, nil)), Audit: s.ErrOut,
 	}
-	if own.certificateFile != "" {
-		options.TLS = &httpserver.TLS{CertificateFile: own.certificateFile, KeyFile: own.keyFile}
+	if s.certificateFile != "" {
+		options.TLS = &httpserver.TLS{CertificateFile: s.certificateFile, KeyFile: s.keyFile}
 	} else {
-		// Only browsers on this machine get here, and they must mean to.
+		// Without TLS, only accept requests for the loopback interface: this stops DNS rebinding.
 		options.Hosts = append([]string{strings.ToLower(host)}, loopback...)
 	}
 	return options
 }
 
-// greet says how to reach the server. It is what the command is run for, so it goes
-// to stdout; what happens then goes to stderr. The token is no argument of curl: those
-// are shown to everybody on the machine.
-func (own *ownServer) greet(address net.Addr, token string) {
-	scheme, also := "http", ""
-	if own.certificateFile != "" {
-		scheme, also = "https", fmt.Sprintf("--cacert %s ", own.certificateFile)
+// printAddress prints how to reach the server to stdout; logs go to stderr. The example does not
+// pass the token as an argument of curl, because every user of the machine can see those.
+func (s *localServer) printAddress(address net.Addr, token string) {
+	scheme, curlFlags := "http", ""
+	if s.certificateFile != "" {
+		scheme, curlFlags = "https", fmt.Sprintf("--cacert %s ", s.certificateFile)
 	}
-	namespace, err := own.namespace()
+	namespace, err := s.namespace()
 	if err != nil {
 		namespace = "default"
 	}
-	fmt.Fprintf(own.Out, "Serving at %s://%s until Ctrl-C. This token stands for you until then:\n\n  %s\n\nTry it:\n\n  echo 'Authorization: Bearer %s' | curl %s-H @- %s://%s/api/v1/namespaces/%s/trainjobs\n",
-		scheme, address, token, token, also, scheme, address, namespace)
+	fmt.Fprintf(s.Out, "Serving at %s://%s. Press Ctrl-C to stop. Until then, requests with this token use your kubeconfig:\n\n  %s\n\nTry it:\n\n  echo 'Authorization: Bearer %s' | curl %s-H @- %s://%s/api/v1/namespaces/%s/trainjobs\n",
+		scheme, address, token, token, curlFlags, scheme, address, namespace)
 }
 
-func (own *ownServer) metering() (*podusage.Prometheus, error) {
-	if own.prometheus == "" {
+func (s *localServer) metering() (*podusage.Prometheus, error) {
+	if s.prometheus == "" {
 		return nil, nil
 	}
-	return podusage.NewPrometheus(own.prometheus, nil)
+	return podusage.NewPrometheus(s.prometheus, nil)
 }

@@ -7,20 +7,19 @@ import (
 	"golang.org/x/term"
 )
 
-// terminal is what can be shown where the output goes.
+// terminal describes the terminal that the output goes to.
 type terminal struct {
-	// width in characters; 0 where there is no terminal, and nothing is wrapped.
+	// width in characters; 0 without a terminal, where nothing is wrapped.
 	width int
-	// colour: some words are coloured.
+	// colour: the terminal shows colours.
 	colour bool
-	// live: what was printed can be printed over.
+	// live: lines can be updated in place.
 	live bool
 }
 
-// detectTerminal looks at where the output goes. NO_COLOR is honoured, and so is a
-// terminal that says that it can do nothing. Where the talk goes to a file, nothing
-// is printed over.
-func detectTerminal(out, talk *os.File) terminal {
+// detectTerminal detects the terminal of stdout. It honours NO_COLOR and TERM=dumb. If
+// stderr is a file, lines are not updated in place.
+func detectTerminal(out, errOut *os.File) terminal {
 	descriptor := int(out.Fd())
 	if !term.IsTerminal(descriptor) {
 		return terminal{}
@@ -30,11 +29,11 @@ func detectTerminal(out, talk *os.File) terminal {
 		width = 80
 	}
 	dumb := os.Getenv("TERM") == "dumb"
-	return terminal{width: width, live: !dumb && term.IsTerminal(int(talk.Fd())), colour: !dumb && os.Getenv("NO_COLOR") == ""}
+	return terminal{width: width, live: !dumb && term.IsTerminal(int(errOut.Fd())), colour: !dumb && os.Getenv("NO_COLOR") == ""}
 }
 
-// colour is a byte that no UTF-8 text contains, so that the output knows our own
-// colours from escape sequences that a job wrote.
+// colour is a byte that does not occur in UTF-8, so that output can distinguish our own
+// colours from escape sequences that a job printed.
 type colour byte
 
 const plain colour = 0
@@ -51,28 +50,28 @@ const (
 	dim
 )
 
-// sequences are what terminals read.
+// sequences are the escape sequences of the colours.
 var sequences = map[colour]string{
 	reset: "\x1b[0m", red: "\x1b[31m", green: "\x1b[32m", yellow: "\x1b[33m", blue: "\x1b[34m", purple: "\x1b[35m", cyan: "\x1b[36m",
 	bold: "\x1b[1m", dim: "\x1b[2m",
 }
 
-// paint colours a text, where the terminal shows colours. It is for the output,
-// which makes escape sequences of it.
-func (terminal terminal) paint(with colour, text string) string {
-	if !terminal.colour || with == plain || text == "" {
+// paint colours a text if the terminal shows colours. The text must be printed to an
+// output, which inserts the escape sequences.
+func (t terminal) paint(c colour, text string) string {
+	if !t.colour || c == plain || text == "" {
 		return text
 	}
-	return string([]byte{byte(with)}) + text + string([]byte{byte(reset)})
+	return string([]byte{byte(c)}) + text + string([]byte{byte(reset)})
 }
 
-// wrap breaks a text into lines that fit behind an indent. Words are not broken.
-func (terminal terminal) wrap(text string, indent int) []string {
+// wrap breaks a text into lines that fit after an indent. It does not break words.
+func (t terminal) wrap(text string, indent int) []string {
 	var lines []string
 	for _, paragraph := range strings.Split(strings.TrimRight(text, "\n"), "\n") {
 		line := ""
 		for _, word := range strings.Fields(paragraph) {
-			if line != "" && terminal.width > 0 && indent+len([]rune(line))+1+len([]rune(word)) > terminal.width {
+			if line != "" && t.width > 0 && indent+len([]rune(line))+1+len([]rune(word)) > t.width {
 				lines = append(lines, line)
 				line = ""
 			}

@@ -28,181 +28,182 @@ type top struct {
 	all, watch, finished, noHeaders bool
 	selector, kind, output          string
 	every                           time.Duration
-	// toldUnmeasured: it was said that nobody measures.
-	toldUnmeasured bool
+	// warnedNoMetrics: the warning about the missing metrics API was printed.
+	warnedNoMetrics bool
 }
 
-// newTopCommand shows what jobs ask for and use.
-func newTopCommand(environment *environment) *cobra.Command {
-	top := &top{environment: environment}
+// newTopCommand shows the requests and the usage of jobs.
+func newTopCommand(env *environment) *cobra.Command {
+	t := &top{environment: env}
 	command := &cobra.Command{
 		Use:   "top [JOB]",
-		Short: "Show what jobs ask for and use, and how long they wait",
-		Long: `Show what jobs ask for, what they use, and what waiting costs.
+		Short: "Show the resource requests, usage and waiting times of jobs",
+		Long: `Show what jobs request, what they use, and what waiting costs.
 
-GPU, CPU and MEMORY are what launcher and workers ask for in all. CPU-USED and
-MEMORY-USED are measured by the metrics API (metrics.k8s.io); "-" where there is none.
+GPU, CPU and MEMORY are the total requests of the launcher and the workers. CPU-USED and
+MEMORY-USED come from the metrics API (metrics.k8s.io), "-" if it is not available.
 
-WAITED is the time from Submitted to Scheduled: until every pod has a node. It counts on
-as long as a pod has none; time in a queue, or suspended, is in it.
-GPU-S-IDLE are GPU-seconds held and not used: the job's GPUs times the time from Scheduled
-to FirstRankUp, when mpirun had logged in to the last worker. That is known once the
-launcher has ended; before that WorkersReached, the start of mpirun, stands in for it.
-GPU-S-QUEUED (-o wide) are GPU-seconds asked for and not given: the job's GPUs times WAITED.
+WAITED is the time from Submitted to Scheduled, when every pod has a node. It increases
+while a pod has no node, and includes the time in a queue or suspended.
+GPU-S-IDLE are GPU-seconds allocated but not used: the job's GPUs times the time from
+Scheduled to FirstRankUp, when mpirun has logged in to all workers. FirstRankUp is known
+once the launcher has finished; until then WorkersReached, the start of mpirun, is used.
+GPU-S-QUEUED (-o wide) are GPU-seconds requested but not allocated: the job's GPUs times
+WAITED.
 
-The last line is the sum. What is asked and used counts in it until a job has ended.`,
+The last line is the total. Its requests and usage do not include finished jobs.`,
 		Example: `  odh top
   odh top -A -o wide
   odh top trainjob/hello --watch`,
-		Args: cobra.MaximumNArgs(1), ValidArgsFunction: environment.completeJobs,
+		Args: cobra.MaximumNArgs(1), ValidArgsFunction: env.completeJobs,
 		RunE: func(command *cobra.Command, arguments []string) error {
-			if err := top.complete(command, arguments); err != nil {
+			if err := t.complete(command, arguments); err != nil {
 				return err
 			}
-			if top.watch {
-				return top.repeat(command.Context())
+			if t.watch {
+				return t.repeat(command.Context())
 			}
-			return top.show(command.Context())
+			return t.show(command.Context())
 		},
 	}
 	flags := command.Flags()
-	flags.BoolVarP(&top.all, "all-namespaces", "A", false, "jobs of every namespace")
-	flags.StringVarP(&top.selector, "selector", "l", "", "jobs with these labels, such as team=vision,env!=test")
-	flags.StringVar(&top.kind, "kind", "", "jobs of one kind: trainjob or mpijob")
-	flags.BoolVar(&top.finished, "finished", false, "also jobs that have ended")
-	flags.BoolVarP(&top.watch, "watch", "w", false, "show it again and again")
-	flags.DurationVar(&top.every, "every", 2*time.Second, "how long to wait in between, with --watch")
-	flags.StringVarP(&top.output, "output", "o", "", "another form: wide, json or yaml")
-	flags.BoolVar(&top.noHeaders, "no-headers", false, "leave out the headings")
+	flags.BoolVarP(&t.all, "all-namespaces", "A", false, "Show jobs in all namespaces")
+	flags.StringVarP(&t.selector, "selector", "l", "", "Only show jobs with these labels, such as team=vision,env!=test")
+	flags.StringVar(&t.kind, "kind", "", "Only show jobs of this kind: trainjob or mpijob")
+	flags.BoolVar(&t.finished, "finished", false, "Include finished jobs")
+	flags.BoolVarP(&t.watch, "watch", "w", false, "Refresh the output until interrupted")
+	flags.DurationVar(&t.every, "every", 2*time.Second, "Refresh interval of --watch")
+	flags.StringVarP(&t.output, "output", "o", "", "Output format: wide, json or yaml")
+	flags.BoolVar(&t.noHeaders, "no-headers", false, "Do not print the headers")
 	return command
 }
 
-func (top *top) complete(command *cobra.Command, arguments []string) (err error) {
-	if !slices.Contains([]string{"", "wide", "json", "yaml"}, top.output) {
-		return usageFailure(command, fmt.Sprintf("--output %q: there are wide, json and yaml", top.output))
+func (t *top) complete(command *cobra.Command, arguments []string) (err error) {
+	if !slices.Contains([]string{"", "wide", "json", "yaml"}, t.output) {
+		return usageFailure(command, fmt.Sprintf("--output must be wide, json or yaml, not %q", t.output))
 	}
-	if top.every <= 0 {
-		return usageFailure(command, fmt.Sprintf("--every %s: it is a time, such as 5s", top.every))
+	if t.every <= 0 {
+		return usageFailure(command, fmt.Sprintf("--every must be a positive duration such as 5s, not %s", t.every))
 	}
-	if len(arguments) > 0 && (top.all || top.selector != "" || top.kind != "") {
-		return usageFailure(command, "a job is named, so that --all-namespaces, --selector and --kind have no meaning")
+	if len(arguments) > 0 && (t.all || t.selector != "" || t.kind != "") {
+		return usageFailure(command, "--all-namespaces, --selector and --kind cannot be combined with a job")
 	}
-	top.lister = &lister{environment: top.environment, kinds: kinds, pageSize: 500}
-	if top.kind != "" {
-		only, err := kindNamed(top.kind)
+	t.lister = &lister{environment: t.environment, kinds: kinds, pageSize: 500}
+	if t.kind != "" {
+		only, err := kindNamed(t.kind)
 		if err != nil {
 			return err
 		}
-		top.lister.kinds = []*kind{only}
+		t.lister.kinds = []*kind{only}
 	}
 	if len(arguments) > 0 {
-		top.job = arguments[0]
+		t.job = arguments[0]
 	}
-	if top.lister.matching, err = labels.Parse(top.selector); err != nil {
+	if t.lister.matching, err = labels.Parse(t.selector); err != nil {
 		return usageFailure(command, fmt.Sprintf("--selector: %v", err))
 	}
-	if top.lister.namespace, err = top.scope(top.all); err != nil {
+	if t.lister.namespace, err = t.scope(t.all); err != nil {
 		return err
 	}
-	top.lister.client, err = top.client()
+	t.lister.client, err = t.client()
 	return err
 }
 
-// repeat shows it until it is interrupted.
-func (top *top) repeat(ctx context.Context) error {
+// repeat refreshes the table until interrupted.
+func (t *top) repeat(ctx context.Context) error {
 	for {
-		if top.terminal.live {
-			// Home, and everything below it away.
-			control(top.Out, "\x1b[H\x1b[J")
+		if t.terminal.live {
+			// Move the cursor to the top left and clear the screen below it.
+			control(t.Out, "\x1b[H\x1b[J")
 		}
-		if err := top.show(ctx); err != nil && !errors.Is(err, context.Canceled) {
+		if err := t.show(ctx); err != nil && !errors.Is(err, context.Canceled) {
 			return err
 		}
 		select {
 		case <-ctx.Done():
 			return exit(exitInterrupted)
-		case <-time.After(top.every):
+		case <-time.After(t.every):
 		}
-		if !top.terminal.live && top.output != "json" && top.output != "yaml" {
-			fmt.Fprintln(top.Out)
+		if !t.terminal.live && t.output != "json" && t.output != "yaml" {
+			fmt.Fprintln(t.Out)
 		}
 	}
 }
 
-func (top *top) show(ctx context.Context) error {
-	jobs, err := top.jobs(ctx)
+func (t *top) show(ctx context.Context) error {
+	jobs, err := t.jobs(ctx)
 	if err != nil {
 		return err
 	}
-	if len(jobs) == 0 && (top.output == "" || top.output == "wide") {
-		top.say("%s", top.lister.nothing())
+	if len(jobs) == 0 && (t.output == "" || t.output == "wide") {
+		t.say("%s", t.lister.noneFound())
 		return nil
 	}
-	usages, err := top.usages(ctx, jobs)
+	usages, err := t.usages(ctx, jobs)
 	if err != nil {
 		return err
 	}
-	return top.print(usages, top.Out)
+	return t.print(usages, t.Out)
 }
 
-// jobs are those that are asked for.
-func (top *top) jobs(ctx context.Context) ([]*view, error) {
-	if top.job != "" {
-		seen, err := top.find(ctx, top.lister.client, top.lister.namespace, top.job)
-		return []*view{seen}, err
+// jobs returns the jobs that the flags select.
+func (t *top) jobs(ctx context.Context) ([]*view, error) {
+	if t.job != "" {
+		j, err := t.find(ctx, t.lister.client, t.lister.namespace, t.job)
+		return []*view{j}, err
 	}
-	jobs, _, err := top.lister.read(ctx)
-	if top.finished {
+	jobs, _, err := t.lister.read(ctx)
+	if t.finished {
 		return jobs, err
 	}
-	return slices.DeleteFunc(jobs, func(seen *view) bool { return seen.Finished() }), err
+	return slices.DeleteFunc(jobs, func(j *view) bool { return j.Finished() }), err
 }
 
-func (top *top) usages(ctx context.Context, jobs []*view) ([]jobUsage, error) {
-	used, err := top.measure(ctx)
+func (t *top) usages(ctx context.Context, jobs []*view) ([]jobUsage, error) {
+	used, err := t.measure(ctx)
 	if err != nil {
 		return nil, err
 	}
-	models := newModels(top.lister.client)
+	models := newModels(t.lister.client)
 	usages := make([]jobUsage, 0, len(jobs))
-	for _, seen := range jobs {
-		made, err := seen.Model(ctx, models)
+	for _, j := range jobs {
+		model, err := j.Model(ctx, models)
 		if err != nil && !errors.Is(err, jobview.ErrNoRuntime) {
 			return nil, err
 		}
-		usages = append(usages, usageOf(seen, made, used[jobKey(seen.Kind.Type(), seen.GetNamespace(), seen.GetName())], top.clock.Now()))
+		usages = append(usages, usageOf(j, model, used[jobKey(j.Kind.Type(), j.GetNamespace(), j.GetName())], t.clock.Now()))
 	}
 	return usages, nil
 }
 
-// measure asks what pods use. Where nobody measures it, that is said once.
-func (top *top) measure(ctx context.Context) (map[string]corev1.ResourceList, error) {
-	pods, err := podusage.List(ctx, top.lister.client, client.InNamespace(top.lister.namespace))
+// measure returns the usage of pods. It warns once if the metrics API is missing.
+func (t *top) measure(ctx context.Context) (map[string]corev1.ResourceList, error) {
+	pods, err := podusage.List(ctx, t.lister.client, client.InNamespace(t.lister.namespace))
 	if ctx.Err() != nil {
 		return nil, ctx.Err()
 	}
 	if err != nil {
-		if !top.toldUnmeasured {
-			top.say("What pods use is not known: the cluster's metrics API (metrics.k8s.io) does not answer (%v)", err)
+		if !t.warnedNoMetrics {
+			t.say("Resource usage is not available: the cluster's metrics API (metrics.k8s.io) does not respond (%v)", err)
 		}
-		top.toldUnmeasured = true
+		t.warnedNoMetrics = true
 		return nil, nil
 	}
 	return measured(pods), nil
 }
 
-func (top *top) print(usages []jobUsage, to io.Writer) error {
-	var written []byte
+func (t *top) print(usages []jobUsage, to io.Writer) error {
+	var content []byte
 	var err error
-	switch top.output {
+	switch t.output {
 	case "json":
-		written, err = indentedJSON(reportOf(usages))
+		content, err = indentedJSON(reportOf(usages))
 	case "yaml":
-		if written, err = yaml.Marshal(reportOf(usages)); top.watch {
-			written = append([]byte("---\n"), written...)
+		if content, err = yaml.Marshal(reportOf(usages)); t.watch {
+			content = append([]byte("---\n"), content...)
 		}
 	default:
-		printer := printers.NewTablePrinter(printers.PrintOptions{Wide: top.output == "wide", WithNamespace: top.all, NoHeaders: top.noHeaders})
+		printer := printers.NewTablePrinter(printers.PrintOptions{Wide: t.output == "wide", WithNamespace: t.all, NoHeaders: t.noHeaders})
 		aligned := printers.GetNewTabWriter(to)
 		if err := printer.PrintObj(topTable(usages), aligned); err != nil {
 			return err
@@ -210,7 +211,7 @@ func (top *top) print(usages []jobUsage, to io.Writer) error {
 		return aligned.Flush()
 	}
 	if err == nil {
-		_, err = to.Write(written)
+		_, err = to.Write(content)
 	}
 	return err
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/trireme-mpi/trireme/internal/engine/job"
 )
 
-// topTable is jobs in kubectl's form of a table, with their sum at its end.
+// topTable returns jobs as a table for kubectl's printers, with the total at the end.
 func topTable(all []jobUsage) *metav1.Table {
 	table := &metav1.Table{}
 	for _, name := range []string{"Name", "Kind", "Status", "GPU", "CPU", "CPU-used", "Memory", "Memory-used", "Waited", "GPU-s-idle"} {
@@ -27,11 +27,11 @@ func topTable(all []jobUsage) *metav1.Table {
 	}
 	for i := range all {
 		usage := &all[i]
-		cells := []any{usage.seen.GetName(), string(usage.seen.Kind.Kind), usage.seen.State()}
-		cells = append(cells, resourceCells(usage.asked, usage.used)...)
-		cells = append(cells, duration.HumanDuration(usage.waited), gpuSeconds(usage.asked, usage.idleGPUSeconds()), gpuSeconds(usage.asked, usage.queuedGPUSeconds()),
-			duration.HumanDuration(usage.held), usage.seen.Workers(), orDash(usage.seen.GetLabels()[training.LabelQueue]))
-		table.Rows = append(table.Rows, metav1.TableRow{Cells: cells, Object: runtime.RawExtension{Object: usage.seen.Object}})
+		cells := []any{usage.job.GetName(), string(usage.job.Kind.Kind), usage.job.State()}
+		cells = append(cells, resourceCells(usage.requests, usage.used)...)
+		cells = append(cells, duration.HumanDuration(usage.waited), gpuSeconds(usage.requests, usage.idleGPUSeconds()), gpuSeconds(usage.requests, usage.queuedGPUSeconds()),
+			duration.HumanDuration(usage.held), usage.job.Workers(), orDash(usage.job.GetLabels()[training.LabelQueue]))
+		table.Rows = append(table.Rows, metav1.TableRow{Cells: cells, Object: runtime.RawExtension{Object: usage.job.Object}})
 	}
 	if len(all) > 1 {
 		table.Rows = append(table.Rows, totalRow(totalOf(all)))
@@ -41,18 +41,18 @@ func topTable(all []jobUsage) *metav1.Table {
 
 func totalRow(total jobTotal) metav1.TableRow {
 	cells := []any{"TOTAL", "", ""}
-	cells = append(cells, resourceCells(total.asked, total.used)...)
+	cells = append(cells, resourceCells(total.requests, total.used)...)
 	cells = append(cells, duration.HumanDuration(total.waited), seconds0(total.idleGPUSeconds), seconds0(total.queuedGPUSeconds), "", "", "")
 	return metav1.TableRow{Cells: cells, Object: runtime.RawExtension{Object: &metav1.PartialObjectMetadata{}}}
 }
 
-// resourceCells are GPUs asked, CPUs asked and used, memory asked and used.
-func resourceCells(asked, used corev1.ResourceList) []any {
+// resourceCells returns the GPU, CPU, CPU-used, Memory and Memory-used cells.
+func resourceCells(requests, used corev1.ResourceList) []any {
 	gpus := "-"
-	if asked != nil {
-		gpus = job.GPUs(asked).String()
+	if requests != nil {
+		gpus = job.GPUs(requests).String()
 	}
-	return []any{gpus, cpuCell(asked), cpuCell(used), memoryCell(asked), memoryCell(used)}
+	return []any{gpus, cpuCell(requests), cpuCell(used), memoryCell(requests), memoryCell(used)}
 }
 
 func cpuCell(list corev1.ResourceList) string {
@@ -63,7 +63,7 @@ func cpuCell(list corev1.ResourceList) string {
 	return strconv.FormatFloat(math.Round(float64(quantity.MilliValue())/10)/100, 'f', -1, 64)
 }
 
-// memoryCell is an amount of memory with as many digits as somebody reads.
+// memoryCell returns an amount of memory in Mi or Gi, rounded.
 func memoryCell(list corev1.ResourceList) string {
 	quantity, known := list[corev1.ResourceMemory]
 	if !known {
@@ -76,9 +76,9 @@ func memoryCell(list corev1.ResourceList) string {
 	return strings.TrimSuffix(fmt.Sprintf("%.1f", mebibytes/1024), ".0") + "Gi"
 }
 
-// gpuSeconds is a number of them, if it is known how many GPUs there are.
-func gpuSeconds(asked corev1.ResourceList, number float64) string {
-	if asked == nil {
+// gpuSeconds returns a number of GPU-seconds, or "-" if the requests are not known.
+func gpuSeconds(requests corev1.ResourceList, number float64) string {
+	if requests == nil {
 		return "-"
 	}
 	return seconds0(number)
@@ -86,7 +86,7 @@ func gpuSeconds(asked corev1.ResourceList, number float64) string {
 
 func seconds0(number float64) string { return strconv.FormatFloat(math.Round(number), 'f', 0, 64) }
 
-// topReport is the form of -o json and -o yaml.
+// topReport is the output of -o json and -o yaml.
 type topReport struct {
 	Jobs  []topJob `json:"jobs"`
 	Total topSum   `json:"total"`
@@ -101,7 +101,7 @@ type topJob struct {
 }
 
 type topSum struct {
-	// Asked is missing if the job's runtime is gone, Used if nobody measures it.
+	// Asked is missing if the job's runtime was deleted, Used without the metrics API.
 	Asked            map[string]string `json:"asked,omitempty"`
 	Used             map[string]string `json:"used,omitempty"`
 	WaitedSeconds    int64             `json:"waitedSeconds"`
@@ -111,29 +111,29 @@ type topSum struct {
 
 func reportOf(all []jobUsage) topReport {
 	total := totalOf(all)
-	report := topReport{Jobs: []topJob{}, Total: sumOf(total.asked, total.used, total.waited, total.idleGPUSeconds, total.queuedGPUSeconds)}
+	report := topReport{Jobs: []topJob{}, Total: sumOf(total.requests, total.used, total.waited, total.idleGPUSeconds, total.queuedGPUSeconds)}
 	for i := range all {
 		usage := &all[i]
 		report.Jobs = append(report.Jobs, topJob{
-			Namespace: usage.seen.GetNamespace(), Kind: string(usage.seen.Kind.Kind), Name: usage.seen.GetName(), Status: usage.seen.State(),
-			topSum: sumOf(usage.asked, usage.used, usage.waited, usage.idleGPUSeconds(), usage.queuedGPUSeconds()),
+			Namespace: usage.job.GetNamespace(), Kind: string(usage.job.Kind.Kind), Name: usage.job.GetName(), Status: usage.job.State(),
+			topSum: sumOf(usage.requests, usage.used, usage.waited, usage.idleGPUSeconds(), usage.queuedGPUSeconds()),
 		})
 	}
 	return report
 }
 
-func sumOf(asked, used corev1.ResourceList, waited time.Duration, idle, queued float64) topSum {
-	return topSum{Asked: quantities(asked), Used: quantities(used), WaitedSeconds: int64(waited.Seconds()), GPUSecondsIdle: idle, GPUSecondsQueued: queued}
+func sumOf(requests, used corev1.ResourceList, waited time.Duration, idle, queued float64) topSum {
+	return topSum{Asked: quantities(requests), Used: quantities(used), WaitedSeconds: int64(waited.Seconds()), GPUSecondsIdle: idle, GPUSecondsQueued: queued}
 }
 
-// quantities are the resources of a list as Kubernetes writes them.
+// quantities returns a list as Kubernetes formats it.
 func quantities(list corev1.ResourceList) map[string]string {
-	var written map[string]string
+	var formatted map[string]string
 	for name, quantity := range list {
-		if written == nil {
-			written = map[string]string{}
+		if formatted == nil {
+			formatted = map[string]string{}
 		}
-		written[string(name)] = quantity.String()
+		formatted[string(name)] = quantity.String()
 	}
-	return written
+	return formatted
 }

@@ -24,7 +24,7 @@ import (
 	"github.com/trireme-mpi/trireme/internal/kube/jobview"
 )
 
-// metricsOf is what a pod of a job uses, in two containers.
+// metricsOf returns the usage of a pod of a job, with two containers.
 func metricsOf(jobType, namespace, job, pod, cpu, memory string) *metricsv1beta1.PodMetrics {
 	usage := func(cpu, memory string) corev1.ResourceList {
 		return corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpu), corev1.ResourceMemory: resource.MustParse(memory)}
@@ -35,7 +35,7 @@ func metricsOf(jobType, namespace, job, pod, cpu, memory string) *metricsv1beta1
 	}
 }
 
-// costlyJobs wait, hold GPUs without using them, and train.
+// costlyJobs are jobs that wait, that hold idle GPUs, and that train.
 func costlyJobs() []client.Object {
 	starting := func(mpiJob *v2beta1.MPIJob) {
 		mpiJob.Status.Progress = training.Progress{Phase: training.PhasePending, ReadyWorkers: "1/2", ReadyWorkerCount: 1, WorkerCount: 2,
@@ -75,7 +75,7 @@ func TestTop(t *testing.T) {
 	})
 }
 
-// What waiting is, at every point of a job's life.
+// The waiting times in every phase of a job.
 func TestWaitingTimes(t *testing.T) {
 	cases := map[string]struct {
 		timeline     []training.TimelineEntry
@@ -94,8 +94,8 @@ func TestWaitingTimes(t *testing.T) {
 	}
 	for name, test := range cases {
 		t.Run(name, func(t *testing.T) {
-			seen := jobview.Of(trainJobNamed("digits", func(trainJob *v2alpha1.TrainJob) { trainJob.Status.Timeline = test.timeline }))
-			waited, held := waitedFor(seen, now), heldIdle(seen, now)
+			j := jobview.Of(trainJobNamed("digits", func(trainJob *v2alpha1.TrainJob) { trainJob.Status.Timeline = test.timeline }))
+			waited, held := waitedFor(j, now), heldIdle(j, now)
 			if waited != time.Duration(test.waited)*time.Second || held != time.Duration(test.held)*time.Second {
 				t.Errorf("waited %s and held for %s, want %d s and %d s", waited, held, test.waited, test.held)
 			}
@@ -103,8 +103,8 @@ func TestWaitingTimes(t *testing.T) {
 	}
 }
 
-// A cluster that does not measure is told of once, and does not keep the rest back.
-func TestNobodyMeasures(t *testing.T) {
+// A missing metrics API is reported once, and the jobs are still shown.
+func TestNoMetricsAPI(t *testing.T) {
 	for name, refusal := range map[string]error{
 		"not served": apierrors.NewNotFound(schema.GroupResource{Group: "metrics.k8s.io", Resource: "pods"}, ""),
 		"not ready":  apierrors.NewServiceUnavailable("the server is currently unable to handle the request"),
@@ -112,7 +112,7 @@ func TestNobodyMeasures(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var out, errOut bytes.Buffer
-			environment := newEnvironment(genericiooptions.IOStreams{Out: &out, ErrOut: &errOut})
+			env := newEnvironment(genericiooptions.IOStreams{Out: &out, ErrOut: &errOut})
 			cluster := fake.NewClientBuilder().WithScheme(scheme()).WithObjects(costlyJobs()...).WithInterceptorFuncs(interceptor.Funcs{
 				List: func(ctx context.Context, inner client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
 					if _, isMetrics := list.(*metricsv1beta1.PodMetricsList); isMetrics {
@@ -121,13 +121,13 @@ func TestNobodyMeasures(t *testing.T) {
 					return inner.List(ctx, list, options...)
 				},
 			}).Build()
-			top := &top{environment: environment, lister: &lister{environment: environment, kinds: kinds, pageSize: 500, namespace: "default", client: cluster}}
+			top := &top{environment: env, lister: &lister{environment: env, kinds: kinds, pageSize: 500, namespace: "default", client: cluster}}
 			for range 2 {
 				if err := top.show(t.Context()); err != nil {
 					t.Fatal(err)
 				}
 			}
-			if notes := strings.Count(errOut.String(), "metrics.k8s.io"); strings.Count(errOut.String(), "What pods use is not known") != 1 {
+			if notes := strings.Count(errOut.String(), "metrics.k8s.io"); strings.Count(errOut.String(), "Resource usage is not available") != 1 {
 				t.Errorf("%d notes: %s", notes, errOut.String())
 			}
 			if strings.Count(out.String(), "digits") != 2 {

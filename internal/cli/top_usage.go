@@ -13,77 +13,76 @@ import (
 	podusage "github.com/trireme-mpi/trireme/internal/kube/usage"
 )
 
-// jobUsage is what one job asks for, uses, and lets lie idle.
+// jobUsage is what one job requests, uses, and leaves idle.
 type jobUsage struct {
-	seen *view
-	// asked is what its pods ask for in all; nil if it is not known, because the
-	// runtime is gone.
-	asked corev1.ResourceList
-	// used is what its pods use now; nil if nobody measures it.
+	job *view
+	// requests is the total of its requests; nil if it is not known, because the runtime
+	// was deleted.
+	requests corev1.ResourceList
+	// used is the current usage of its pods; nil without the metrics API.
 	used corev1.ResourceList
-	// waited is how long its pods were, or are, without nodes.
+	// waited is how long its pods have waited, or still wait, for nodes.
 	waited time.Duration
-	// held is how long its pods have had nodes without training.
+	// held is how long its pods have had nodes before the training started.
 	held time.Duration
 }
 
-func (usage *jobUsage) gpus() *resource.Quantity { return job.GPUs(usage.asked) }
+func (u *jobUsage) gpus() *resource.Quantity { return job.GPUs(u.requests) }
 
-// idleGPUSeconds are those for which GPUs were held and nothing was trained.
-func (usage *jobUsage) idleGPUSeconds() float64 {
-	return usage.gpus().AsApproximateFloat64() * usage.held.Seconds()
+// idleGPUSeconds returns for how long GPUs were allocated before the training started.
+func (u *jobUsage) idleGPUSeconds() float64 {
+	return u.gpus().AsApproximateFloat64() * u.held.Seconds()
 }
 
-// queuedGPUSeconds are those for which GPUs were asked for and not given. Others may
-// have used them.
-func (usage *jobUsage) queuedGPUSeconds() float64 {
-	return usage.gpus().AsApproximateFloat64() * usage.waited.Seconds()
+// queuedGPUSeconds returns for how long GPUs were requested but not allocated. Other
+// jobs may have used them.
+func (u *jobUsage) queuedGPUSeconds() float64 {
+	return u.gpus().AsApproximateFloat64() * u.waited.Seconds()
 }
 
-// usageOf is what is known of one job. made is nil if its runtime is gone.
-func usageOf(seen *view, made *job.Job, used corev1.ResourceList, now time.Time) jobUsage {
-	usage := jobUsage{seen: seen, used: used, waited: waitedFor(seen, now), held: heldIdle(seen, now)}
-	if made != nil {
-		usage.asked = askedBy(made)
+// usageOf returns the usage of one job. made is nil if its runtime was deleted.
+func usageOf(j *view, model *job.Job, used corev1.ResourceList, now time.Time) jobUsage {
+	usage := jobUsage{job: j, used: used, waited: waitedFor(j, now), held: heldIdle(j, now)}
+	if model != nil {
+		usage.requests = requestsOf(model)
 	}
 	return usage
 }
 
-// askedBy is what launcher and workers ask for in all.
-func askedBy(made *job.Job) corev1.ResourceList {
+// requestsOf returns the total requests of the launcher and the workers.
+func requestsOf(model *job.Job) corev1.ResourceList {
 	sum := corev1.ResourceList{}
-	add(sum, job.Requests(&made.Launcher.Template.Spec), made.Launcher.Replicas)
-	add(sum, job.Requests(&made.Worker.Template.Spec), made.Worker.Replicas)
+	add(sum, job.Requests(&model.Launcher.Template.Spec), model.Launcher.Replicas)
+	add(sum, job.Requests(&model.Worker.Template.Spec), model.Worker.Replicas)
 	return sum
 }
 
-// waitedFor is the time from Submitted to Scheduled. It counts on until every pod has
-// a node or the job has ended; time in a queue, and time for which a user has
-// suspended the job, are in it.
-func waitedFor(seen *view, now time.Time) time.Duration {
-	submitted, known := seen.Reached(training.StepSubmitted)
+// waitedFor returns the time from Submitted to Scheduled. It increases until every pod
+// has a node or the job has finished, and includes the time in a queue or suspended.
+func waitedFor(j *view, now time.Time) time.Duration {
+	submitted, known := j.Reached(training.StepSubmitted)
 	if !known {
-		submitted = seen.Submitted.Time
+		submitted = j.Submitted.Time
 	}
-	return between(submitted, firstOf(seen, now, training.StepScheduled, training.StepFinished))
+	return between(submitted, firstOf(j, now, training.StepScheduled, training.StepFinished))
 }
 
-// heldIdle is the time from Scheduled to FirstRankUp: every pod has a node, and no
-// process of MPI runs yet. When the first one came up is known only once the launcher
-// has ended; until then WorkersReached stands in, which is when mpirun is started. It
-// counts on as long as neither was reached and the job has not ended.
-func heldIdle(seen *view, now time.Time) time.Duration {
-	scheduled, known := seen.Reached(training.StepScheduled)
+// heldIdle returns the time from Scheduled to FirstRankUp: every pod has a node, and no
+// MPI process is running yet. FirstRankUp is known only once the launcher has finished;
+// until then WorkersReached, the start of mpirun, is used instead. The time increases
+// until one of them is reached or the job has finished.
+func heldIdle(j *view, now time.Time) time.Duration {
+	scheduled, known := j.Reached(training.StepScheduled)
 	if !known {
 		return 0
 	}
-	return between(scheduled, firstOf(seen, now, training.StepFirstRankUp, training.StepWorkersReached, training.StepFinished))
+	return between(scheduled, firstOf(j, now, training.StepFirstRankUp, training.StepWorkersReached, training.StepFinished))
 }
 
-// firstOf is the time of the first of these steps that was reached, else now.
-func firstOf(seen *view, now time.Time, steps ...training.TimelineStep) time.Time {
+// firstOf returns the time of the first of these steps that was reached, else now.
+func firstOf(j *view, now time.Time, steps ...training.TimelineStep) time.Time {
 	for _, step := range steps {
-		if at, reached := seen.Reached(step); reached {
+		if at, reached := j.Reached(step); reached {
 			return at
 		}
 	}
@@ -92,19 +91,19 @@ func firstOf(seen *view, now time.Time, steps ...training.TimelineStep) time.Tim
 
 func between(begin, end time.Time) time.Duration { return max(end.Sub(begin), 0) }
 
-// totalOf is the sum of jobs. What is asked and used counts only as long as a job has
-// not ended; what was waited counts in any case.
+// totalOf returns the total of jobs. Requests and usage do not include finished jobs;
+// waiting times do.
 func totalOf(all []jobUsage) (total jobTotal) {
-	total.asked, total.used = corev1.ResourceList{}, corev1.ResourceList{}
+	total.requests, total.used = corev1.ResourceList{}, corev1.ResourceList{}
 	for i := range all {
 		usage := &all[i]
 		total.waited += usage.waited
 		total.idleGPUSeconds += usage.idleGPUSeconds()
 		total.queuedGPUSeconds += usage.queuedGPUSeconds()
-		if usage.seen.Finished() {
+		if usage.job.Finished() {
 			continue
 		}
-		add(total.asked, usage.asked, 1)
+		add(total.requests, usage.requests, 1)
 		add(total.used, usage.used, 1)
 	}
 	return total
@@ -112,23 +111,23 @@ func totalOf(all []jobUsage) (total jobTotal) {
 
 // jobTotal is the sum of several jobs.
 type jobTotal struct {
-	asked, used                      corev1.ResourceList
+	requests, used                   corev1.ResourceList
 	waited                           time.Duration
 	idleGPUSeconds, queuedGPUSeconds float64
 }
 
-// measured is what the pods of each job use, by jobKey.
+// measured returns the usage of the pods of each job, by jobKey.
 func measured(pods []metricsv1beta1.PodMetrics) map[string]corev1.ResourceList {
-	found := map[string]corev1.ResourceList{}
+	totals := map[string]corev1.ResourceList{}
 	for i := range pods {
 		labels := pods[i].Labels
 		key := jobKey(labels[training.LabelJobType], pods[i].Namespace, labels[training.LabelJobName])
-		if found[key] == nil {
-			found[key] = corev1.ResourceList{}
+		if totals[key] == nil {
+			totals[key] = corev1.ResourceList{}
 		}
-		add(found[key], podusage.Sum(&pods[i]), 1)
+		add(totals[key], podusage.Sum(&pods[i]), 1)
 	}
-	return found
+	return totals
 }
 
 func jobKey(jobType, namespace, name string) string {

@@ -13,51 +13,51 @@ import (
 // Version is set when a release is built.
 var Version = "dev"
 
-// versions are what `odh version` tells.
+// versions is the output of `odh version`.
 type versions struct {
 	Client   string `json:"client"`
 	Commit   string `json:"commit,omitempty"`
 	Go       string `json:"go"`
 	Platform string `json:"platform"`
 	FIPS140  bool   `json:"fips140"`
-	// Server is the cluster's Kubernetes.
+	// Server is the Kubernetes version of the cluster.
 	Server string `json:"server,omitempty"`
 }
 
-func newVersionCommand(environment *environment) *cobra.Command {
+func newVersionCommand(env *environment) *cobra.Command {
 	var server bool
 	var output string
 	command := &cobra.Command{
-		Use: "version", Short: "Show the version of odh and, with --server, of the cluster", Args: cobra.NoArgs,
+		Use: "version", Short: "Print the version of odh and, with --server, of the cluster", Args: cobra.NoArgs,
 		RunE: func(command *cobra.Command, _ []string) error {
-			told := versionOfThis()
+			v := versionOfThis()
 			if server {
-				if err := environment.askVersion(&told); err != nil {
+				if err := env.askVersion(&v); err != nil {
 					return err
 				}
 			}
-			return environment.printVersions(command, told, output)
+			return env.printVersions(command, v, output)
 		},
 	}
-	command.Flags().BoolVar(&server, "server", false, "ask the cluster for its version too")
-	command.Flags().StringVarP(&output, "output", "o", "", "json or yaml")
+	command.Flags().BoolVar(&server, "server", false, "Also print the Kubernetes version of the cluster")
+	command.Flags().StringVarP(&output, "output", "o", "", "Output format: json or yaml")
 	return command
 }
 
 func versionOfThis() versions {
-	told := versions{Client: Version, Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH, FIPS140: fips140.Enabled()}
+	v := versions{Client: Version, Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH, FIPS140: fips140.Enabled()}
 	if build, ok := debug.ReadBuildInfo(); ok {
 		for _, setting := range build.Settings {
 			if setting.Key == "vcs.revision" {
-				told.Commit = setting.Value
+				v.Commit = setting.Value
 			}
 		}
 	}
-	return told
+	return v
 }
 
-func (environment *environment) askVersion(told *versions) error {
-	discovery, err := environment.config.ToDiscoveryClient()
+func (e *environment) askVersion(v *versions) error {
+	discovery, err := e.config.ToDiscoveryClient()
 	if err != nil {
 		return err
 	}
@@ -65,27 +65,27 @@ func (environment *environment) askVersion(told *versions) error {
 	if err != nil {
 		return err
 	}
-	told.Server = version.GitVersion
+	v.Server = version.GitVersion
 	return nil
 }
 
-func (environment *environment) printVersions(command *cobra.Command, told versions, output string) error {
+func (e *environment) printVersions(command *cobra.Command, v versions, output string) error {
 	switch output {
 	case "":
-		fmt.Fprintf(environment.Out, "odh %s (%s, %s)\n", told.Client, told.Go, told.Platform)
-		if told.Server != "" {
-			fmt.Fprintf(environment.Out, "Kubernetes %s\n", told.Server)
+		fmt.Fprintf(e.Out, "odh %s (%s, %s)\n", v.Client, v.Go, v.Platform)
+		if v.Server != "" {
+			fmt.Fprintf(e.Out, "Kubernetes %s\n", v.Server)
 		}
 		return nil
 	case "json", "yaml":
-		return environment.printDocument(told, output)
+		return e.printDocument(v, output)
 	default:
-		return usageFailure(command, fmt.Sprintf("--output %q: there are json and yaml", output))
+		return usageFailure(command, fmt.Sprintf("--output must be json or yaml, not %q", output))
 	}
 }
 
-// printDocument prints a value that is no Kubernetes object.
-func (environment *environment) printDocument(value any, output string) error {
+// printDocument prints a value as JSON or YAML.
+func (e *environment) printDocument(value any, output string) error {
 	content, err := yaml.Marshal(value)
 	if err == nil && output == "json" {
 		content, err = indentedJSON(value)
@@ -93,6 +93,6 @@ func (environment *environment) printDocument(value any, output string) error {
 	if err != nil {
 		return err
 	}
-	_, err = environment.Out.Write(content)
+	_, err = e.Out.Write(content)
 	return err
 }

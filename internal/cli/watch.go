@@ -15,8 +15,8 @@ import (
 	"github.com/trireme-mpi/trireme/internal/kube/jobview"
 )
 
-// watcher is one kind of objects as a source of changes. The version comes last in
-// the options, from whoever starts the watch.
+// watcher watches the objects of one kind. The caller of WatchWithContext sets the
+// resource version.
 type watcher struct {
 	client.WithWatch
 	list    client.ObjectList
@@ -24,17 +24,17 @@ type watcher struct {
 }
 
 // WatchWithContext starts a watch; a client-go watcher calls it again when one ends.
-func (watcher *watcher) WatchWithContext(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
-	merged := watcher.options
+func (w *watcher) WatchWithContext(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
+	merged := w.options
 	merged.Raw = &options
-	return watcher.Watch(ctx, watcher.list, &merged)
+	return w.Watch(ctx, w.list, &merged)
 }
 
-// changes hands every change since a version to see, until see is done. The API
-// server ends watches as it likes; they are taken up again. errTooOld means that
-// whoever asks has to list anew.
-func (watcher *watcher) changes(ctx context.Context, version string, see func(watch.EventType, client.Object) (done bool, err error)) error {
-	stream, err := watchtools.NewRetryWatcherWithContext(ctx, version, watcher)
+// changes calls handle with every change since a resource version, until handle is done. It
+// resumes watches that the API server ends. If the version has expired, the caller must
+// list again; see expired.
+func (w *watcher) changes(ctx context.Context, version string, handle func(watch.EventType, client.Object) (done bool, err error)) error {
+	stream, err := watchtools.NewRetryWatcherWithContext(ctx, version, w)
 	if err != nil {
 		return err
 	}
@@ -54,54 +54,54 @@ func (watcher *watcher) changes(ctx context.Context, version string, see func(wa
 			if !isObject || event.Type == watch.Bookmark {
 				continue
 			}
-			if done, err := see(event.Type, object); done || err != nil {
+			if done, err := handle(event.Type, object); done || err != nil {
 				return err
 			}
 		}
 	}
 }
 
-// pause before a job is read anew after its watch could not go on.
+// pause before a job is read again after its watch has failed.
 const pause = 500 * time.Millisecond
 
-// expired: the cluster no longer knows the version that a watch was to go on from.
+// expired reports whether a watch failed because its resource version is too old.
 func expired(err error) bool { return apierrors.IsResourceExpired(err) || apierrors.IsGone(err) }
 
-// version is the newest version of a kind. That of an object is as old as its last
-// change, and the cluster may have forgotten it.
-func versionOf(ctx context.Context, kind *kind, from client.Reader, options client.ListOptions) (string, error) {
+// versionOf returns the latest resource version of a kind. The version of an object is
+// as old as its last change, and may have expired.
+func versionOf(ctx context.Context, kind *kind, api client.Reader, options client.ListOptions) (string, error) {
 	list := &metav1.PartialObjectMetadataList{}
 	list.SetGroupVersionKind(kind.GVK.GroupVersion().WithKind(kind.GVK.Kind + "List"))
 	options.Limit = 1
-	err := from.List(ctx, list, &options)
+	err := api.List(ctx, list, &options)
 	return list.GetResourceVersion(), err
 }
 
-// follow shows a job to see, now and whenever it changes, until see is done. It is
-// an error if the job is deleted meanwhile.
-func followJob(ctx context.Context, kind *kind, from client.WithWatch, namespace, name string, see func(*view) (done bool, err error)) error {
+// followJob calls handle with a job, now and whenever it changes, until handle is done. It
+// returns an error if the job is deleted.
+func followJob(ctx context.Context, kind *kind, api client.WithWatch, namespace, name string, handle func(*view) (done bool, err error)) error {
 	options := client.ListOptions{Namespace: namespace, FieldSelector: fields.OneTermEqualSelector("metadata.name", name)}
 	for version, shown := "", ""; ; {
-		seen, err := kind.Get(ctx, from, namespace, name)
+		j, err := kind.Get(ctx, api, namespace, name)
 		if err != nil {
 			return err
 		}
-		if seen.GetResourceVersion() != shown {
-			if done, err := see(seen); done || err != nil {
+		if j.GetResourceVersion() != shown {
+			if done, err := handle(j); done || err != nil {
 				return err
 			}
-			shown = seen.GetResourceVersion()
+			shown = j.GetResourceVersion()
 		}
 		if version == "" {
 			version = shown
 		}
-		one := &watcher{WithWatch: from, list: kind.NewList(), options: options}
-		err = one.changes(ctx, version, func(event watch.EventType, object client.Object) (bool, error) {
+		w := &watcher{WithWatch: api, list: kind.NewList(), options: options}
+		err = w.changes(ctx, version, func(event watch.EventType, object client.Object) (bool, error) {
 			if event == watch.Deleted {
-				return true, deleted(kind, name)
+				return true, deletedFailure(kind, name)
 			}
 			shown = object.GetResourceVersion()
-			return see(jobview.Of(object))
+			return handle(jobview.Of(object))
 		})
 		if err == nil || !expired(err) {
 			return err
@@ -111,15 +111,15 @@ func followJob(ctx context.Context, kind *kind, from client.WithWatch, namespace
 			return ctx.Err()
 		case <-time.After(pause):
 		}
-		if version, err = versionOf(ctx, kind, from, options); err != nil {
+		if version, err = versionOf(ctx, kind, api, options); err != nil {
 			return err
 		}
 	}
 }
 
-// reasonDeleted: somebody deleted the job.
+// reasonDeleted: the job was deleted while it was watched.
 const reasonDeleted = "Deleted"
 
-func deleted(kind *kind, name string) *failure {
+func deletedFailure(kind *kind, name string) *failure {
 	return &failure{code: exitNotFound, message: fmt.Sprintf("%s %q was deleted", kind.Kind, name), reason: reasonDeleted}
 }

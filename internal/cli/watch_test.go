@@ -15,13 +15,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 )
 
-// A job that nobody has changed for long is of a version that the cluster has
-// forgotten. It is followed from the newest version, and shown once.
+// The resource version of a job without recent changes may have expired. The job is
+// followed from the latest version, and shown once.
 func TestFollowingAnOldJob(t *testing.T) {
 	done := trainJobNamed("digits", succeeded)
 	done.ResourceVersion = "1000"
 	var asked []string
-	from := fake.NewClientBuilder().WithScheme(scheme()).WithObjects(trainJobNamed("digits", running)).WithInterceptorFuncs(interceptor.Funcs{
+	api := fake.NewClientBuilder().WithScheme(scheme()).WithObjects(trainJobNamed("digits", running)).WithInterceptorFuncs(interceptor.Funcs{
 		List: func(_ context.Context, _ client.WithWatch, list client.ObjectList, _ ...client.ListOption) error {
 			list.SetResourceVersion("5000")
 			return nil
@@ -39,16 +39,16 @@ func TestFollowingAnOldJob(t *testing.T) {
 		},
 	}).Build()
 	var shown []string
-	err := followJob(t.Context(), trainJobs, from, "default", "digits", func(seen *view) (bool, error) {
-		shown = append(shown, seen.State())
-		return seen.Finished(), nil
+	err := followJob(t.Context(), trainJobs, api, "default", "digits", func(j *view) (bool, error) {
+		shown = append(shown, j.State())
+		return j.Finished(), nil
 	})
 	if err != nil || !slices.Equal(shown, []string{"Running", "Succeeded"}) || !slices.Equal(asked, []string{"999", "5000"}) {
 		t.Errorf("shown %q, asked for changes since %q: %v", shown, asked, err)
 	}
 }
 
-// Requests run side by side, and each may be warned of.
+// Requests run concurrently, and each may cause a warning.
 func TestWarningsOfManyRequests(t *testing.T) {
 	var talk bytes.Buffer
 	warnings := &warnings{to: &talk}

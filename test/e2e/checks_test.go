@@ -89,12 +89,12 @@ func TestDiagnoseAJobThatRuns(t *testing.T) {
 			})
 		})
 		stdout, _ := odh(t, 0, namespace, "diagnose", job.kindName()+"/train")
-		contains(t, stdout, "train in namespace "+namespace+": Running, workers 2/2", "Nothing was found that hinders the job.")
+		contains(t, stdout, "train in namespace "+namespace+": Running, workers 2/2", "No problems found.")
 		if err := api.Create(t.Context(), closed); err != nil {
 			t.Fatal(err)
 		}
 		stdout, _ = odh(t, 0, namespace, job.kindName(), "diagnose", "train")
-		contains(t, stdout, "Worth knowing:", "NetworkPolicies keep the job's pods from each other", "deny-all", "port 2222", "does not enforce them", "from DNS")
+		contains(t, stdout, "Notes:", "NetworkPolicies keep the job's pods from each other", "deny-all", "port 2222", "does not enforce them", "from DNS")
 	})
 }
 
@@ -267,11 +267,11 @@ func TestRuntimes(t *testing.T) {
 	small := []string{"--cpu", "10m", "--memory", "64Mi"}
 	for runtime, image := range map[string]string{"mpi-openmpi-cpu": localImage, "mpi-intel-cpu": "trireme.local/intelmpi:2021", "runtime": "trireme.local/mpich:4"} {
 		stdout, stderr := odh(t, 0, namespace, append([]string{"runtime", "test", runtime, "--image", image}, small...)...)
-		contains(t, stdout, "ok    pods placed", "ok    image pulled", "ok    workers reached", "ok    ranks started", "ok    every rank answered")
+		contains(t, stdout, "ok    pods scheduled", "ok    image pulled", "ok    workers reached", "ok    ranks started", "ok    every rank answered")
 		contains(t, stderr, "The runtime works.")
 	}
 	stdout, _ = odh(t, 7, namespace, append([]string{"runtime", "test", "mpi-openmpi-cpu", "--image", "trireme.local/nothing:1", "--timeout", "30s"}, small...)...)
-	contains(t, stdout, "ok    pods placed", "fail  image pulled", "trireme.local/nothing:1")
+	contains(t, stdout, "ok    pods scheduled", "fail  image pulled", "trireme.local/nothing:1")
 	odh(t, 3, namespace, "runtime", "test", "no-such-runtime", "--image", localImage)
 	var left v2alpha1.TrainJobList
 	if err := api.List(t.Context(), &left, client.InNamespace(namespace)); err != nil || len(left.Items) > 0 {

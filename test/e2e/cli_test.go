@@ -179,14 +179,14 @@ func TestOdhDetaches(t *testing.T) {
 	if code := command.ProcessState.ExitCode(); code != 130 {
 		t.Errorf("exit code %d, want 130", code)
 	}
-	contains(t, stderr.String(), "Detached. trainjob/long goes on.", "odh trainjob logs long -n "+namespace+" --follow")
+	contains(t, stderr.String(), "Detached. trainjob/long is still running.", "odh trainjob logs long -n "+namespace+" --follow")
 	// Ranks print before the kubelet has told that their workers are ready.
 	long := &theJob{t: t, client: api, namespace: namespace, object: &v2alpha1.TrainJob{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "long"}}}
 	long.until("it goes on", time.Minute, func(progress training.Progress) bool {
 		return progress.Phase == training.PhaseRunning && progress.ReadyWorkers == "2/2"
 	})
 	stdoutText, _ := odh(t, 0, namespace, "trainjob", "describe", "long")
-	contains(t, stdoutText, "State:     Running for", "2/2 workers ready", "granted", "cpu")
+	contains(t, stdoutText, "State:     Running for", "2/2 workers ready", "allocated", "cpu")
 	odh(t, 0, namespace, "trainjob", "suspend", "long")
 	stdoutText, _ = odh(t, 0, namespace, "trainjob", "get", "long", "--no-headers")
 	contains(t, stdoutText, "Suspended")

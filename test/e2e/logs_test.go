@@ -240,7 +240,7 @@ func TestLogsOfPodsThatAreGone(t *testing.T) {
 		return nil
 	})
 	_, words := odh(t, 3, job.namespace, "mpijob", "logs", "train")
-	contains(t, words, "Error: the pods of mpijob/train are gone", "Details: cleanPodPolicy is All")
+	contains(t, words, "Error: the pods of mpijob/train were deleted", "Details: cleanPodPolicy is All")
 	odh(t, 3, job.namespace, "mpijob", "logs", "train", "--follow")
 	odh(t, 3, job.namespace, "mpijob", "logs", "nobody")
 }

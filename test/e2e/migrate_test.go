@@ -97,7 +97,7 @@ func migrated(t *testing.T, mpiJob *theJob) *theJob {
 	t.Helper()
 	name := mpiJob.object.GetName()
 	status, _ := odh(t, 0, mpiJob.namespace, "migrate", "status")
-	contains(t, status, name, "moves to a runtime")
+	contains(t, status, name, "new runtime")
 	objects, report := odh(t, 0, mpiJob.namespace, "migrate", "--from-cluster", name, "--check")
 	contains(t, report, "becomes TrainJob "+name, "only starts an sshd")
 	manifest := filepath.Join(t.TempDir(), "trainjob.yaml")

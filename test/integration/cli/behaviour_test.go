@@ -279,7 +279,7 @@ func (cluster *cluster) testInterrupted(t *testing.T) {
 			if lines.Scan() {
 				t.Errorf("after the name there is %q", lines.Text())
 			}
-			if want := "odh trainjob describe good -n " + namespace; !strings.Contains(talk.String(), "Detached. trainjob/good goes on.") || !strings.Contains(talk.String(), want) {
+			if want := "odh trainjob describe good -n " + namespace; !strings.Contains(talk.String(), "Detached. trainjob/good is still running.") || !strings.Contains(talk.String(), want) {
 				t.Errorf("nothing says how to come back:\n%s", talk.String())
 			}
 			if got := cluster.jobs(t, namespace); got != 1 {

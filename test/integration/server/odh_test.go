@@ -88,7 +88,7 @@ func TestOdhServer(t *testing.T) {
 }
 
 func TestOdhServerRefusesToBeReadByOthers(t *testing.T) {
-	for address, want := range map[string]string{"0.0.0.0:8090": "others can reach it", ":8090": "others can reach it", "8090": "a host and a port"} {
+	for address, want := range map[string]string{"0.0.0.0:8090": "others can read the tokens", ":8090": "others can read the tokens", "8090": "a host and a port"} {
 		t.Run(address, func(t *testing.T) {
 			output, err := exec.Command(odhProgram, "server", "--address", address).CombinedOutput()
 			if err == nil || !strings.Contains(string(output), want) {

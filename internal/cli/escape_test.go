@@ -17,7 +17,7 @@ import (
 // start, with control characters of seven and of eight bits.
 const hostile = "\x1b[2Jall is \x1b]0;owned\x07 well\rno\u009b1m\x7f"
 
-// hostileObjects are a job that writes escape sequences wherever it can.
+// hostileObjects are a job with escape sequences in all its texts.
 func hostileObjects() []client.Object {
 	return []client.Object{
 		mpiJobNamed("solve", failed, func(mpiJob *v2beta1.MPIJob) {
@@ -51,7 +51,7 @@ func TestControlCharactersAreHarmless(t *testing.T) {
 	}
 }
 
-func TestHarmless(t *testing.T) {
+func TestEscapeControl(t *testing.T) {
 	tests := map[string]struct {
 		pieces []string
 		want   string
@@ -83,7 +83,7 @@ func TestHarmless(t *testing.T) {
 	}
 }
 
-// A log in a file is what the job wrote; only a terminal is protected from it.
+// Control characters in logs are escaped on terminals only.
 func TestLogsOfATerminal(t *testing.T) {
 	const text = "\x1b[1mepoch\x1b[0m 1\r\xff\x9b\xe2"
 	for name, test := range map[string]struct {
@@ -95,14 +95,14 @@ func TestLogsOfATerminal(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var out bytes.Buffer
-			environment := newEnvironment(genericiooptions.IOStreams{Out: &out, ErrOut: &out})
-			environment.terminal = test.terminal
-			printer := newLogPrinter(environment.logs(), test.terminal, false, false)
+			env := newEnvironment(genericiooptions.IOStreams{Out: &out, ErrOut: &out})
+			env.terminal = test.terminal
+			printer := newLogPrinter(env.logs(), test.terminal, false, false)
 			if err := printer.print(joblog.Line{Text: text}, true); err != nil || out.String() != test.want {
 				t.Errorf("logs: %q, %v; want %q", out.String(), err, test.want)
 			}
 			out.Reset()
-			(&liveView{to: environment.ErrOut, out: environment.logs(), terminal: test.terminal}).printLine(joblog.Line{Text: text})
+			(&liveView{to: env.ErrOut, out: env.logs(), terminal: test.terminal}).printLine(joblog.Line{Text: text})
 			if out.String() != test.want {
 				t.Errorf("follow: %q, want %q", out.String(), test.want)
 			}

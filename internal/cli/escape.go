@@ -6,12 +6,12 @@ import (
 	"unicode/utf8"
 )
 
-// harmless appends a text to what is printed. Control characters that a job or
-// another user wrote could move the cursor, hide lines or set the window's title;
-// they are spelled out, as kubectl does: ^[ for escape, \r for a carriage return.
-// Tabs and newlines stay, and colours of our own become the terminal's. The rest
-// is the start of a character whose end is not written yet.
-func harmless(printed, text []byte) (safe, rest []byte) {
+// escapeControl appends a text to printed, with control characters escaped. Those that a job
+// or another user wrote could move the cursor, hide lines or set the window's title.
+// They are printed as kubectl does: ^[ for escape, \r for a carriage return. Tabs and
+// newlines stay, and our own colours become escape sequences. rest is the start of a
+// character that is not complete yet.
+func escapeControl(printed, text []byte) (safe, rest []byte) {
 	for len(text) > 0 {
 		if !utf8.FullRune(text) {
 			return printed, text
@@ -26,10 +26,10 @@ func harmless(printed, text []byte) (safe, rest []byte) {
 			printed = append(printed, byte(letter))
 		case letter < ' ':
 			printed = append(printed, '^', byte(letter)+'@')
-		// This is JSON's own form, and JSON may contain these characters as they are.
+		// This is the escape of JSON, which may contain these characters unescaped.
 		case unicode.IsControl(letter):
 			printed = fmt.Appendf(printed, `\u%04x`, letter)
-		// Terminals of eight bits read single bytes as control characters, too.
+		// Eight-bit terminals also interpret single bytes as control characters.
 		case letter == utf8.RuneError && size == 1 && text[0] < 0xa0:
 			printed = fmt.Appendf(printed, `\x%02x`, text[0])
 		default:

@@ -5,42 +5,42 @@ import (
 	"strings"
 )
 
-// shellWords takes a command apart as a shell does: blanks separate words, except
-// in quotes or behind a backslash. Nothing is replaced, no variable and no pattern.
+// shellWords splits a command into words as a shell does: at blanks, except in quotes
+// or after a backslash. It expands neither variables nor patterns.
 func shellWords(text string) (words []string, err error) {
 	var word strings.Builder
 	var quote rune
-	begun, escaped := false, false
+	inWord, escaped := false, false
 	for _, letter := range text {
 		switch {
 		case escaped:
-			// In double quotes a backslash stands for itself, unless it protects something.
+			// In double quotes a backslash is literal unless it escapes one of these.
 			if quote == '"' && !strings.ContainsRune("\"\\$`", letter) {
 				word.WriteRune('\\')
 			}
 			word.WriteRune(letter)
 			escaped = false
 		case letter == '\\' && quote != '\'':
-			begun, escaped = true, true
+			inWord, escaped = true, true
 		case letter == quote:
 			quote = 0
 		case quote == 0 && (letter == '\'' || letter == '"'):
-			begun, quote = true, letter
+			inWord, quote = true, letter
 		case quote == 0 && strings.ContainsRune(" \t\r\n", letter):
-			if begun {
+			if inWord {
 				words = append(words, word.String())
 			}
 			word.Reset()
-			begun = false
+			inWord = false
 		default:
-			begun = true
+			inWord = true
 			word.WriteRune(letter)
 		}
 	}
 	if quote != 0 || escaped {
-		return nil, fmt.Errorf("a quote or a backslash at its end is left open")
+		return nil, fmt.Errorf("unclosed quote or trailing backslash")
 	}
-	if begun {
+	if inWord {
 		words = append(words, word.String())
 	}
 	return words, nil
