@@ -46,7 +46,7 @@ func newCommand() *cobra.Command {
 	o := &options{}
 	root := &cobra.Command{
 		Use:           "cluster",
-		Short:         "A real Kubernetes on this machine: built from source, private, gone after `down`",
+		Short:         "Run a real Kubernetes on this machine, built from source and isolated; `down` removes it",
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		// So that the flags before `kubectl` are ours, and those after it are its own.
@@ -55,10 +55,10 @@ func newCommand() *cobra.Command {
 		RunE:             func(command *cobra.Command, _ []string) error { return command.Help() },
 	}
 	root.PersistentFlags().StringVar(&o.name, "name", cmp.Or(os.Getenv("TRIREME_CLUSTER_NAME"), layout.DefaultName),
-		"which cluster; each has its own network, data and processes ($TRIREME_CLUSTER_NAME)")
-	root.PersistentFlags().StringVar(&o.source, "source", "", "the cluster/ folder of a checkout (default: found from where you stand)")
+		"Name of the cluster; each has its own network, data and processes ($TRIREME_CLUSTER_NAME)")
+	root.PersistentFlags().StringVar(&o.source, "source", "", "Path to the cluster/ folder of a checkout (default: the checkout of the current directory, or of this program)")
 	root.PersistentFlags().StringVar(&o.network, "network", cmp.Or(os.Getenv("TRIREME_CLUSTER_NETWORK"), layout.DefaultNetwork),
-		"address block of the cluster, an IPv4 /16 ($TRIREME_CLUSTER_NETWORK)")
+		"Address block of the cluster, an IPv4 /16 ($TRIREME_CLUSTER_NETWORK)")
 	root.AddCommand(
 		upCommand(o), downCommand(o), resetCommand(o), statusCommand(o), logsCommand(o),
 		buildCommand(o), assetsCommand(o), imageCommand(o), kubectlCommand(o), envCommand(o),

@@ -154,7 +154,7 @@ func redirectWebhooks(configuration *unstructured.Unstructured, l layout.Layout,
 	for i := range webhooks {
 		webhook, ok := webhooks[i].(map[string]any)
 		if !ok {
-			return fmt.Errorf("%s: webhook %d is no object", configuration.GetName(), i)
+			return fmt.Errorf("%s: webhook %d is not an object", configuration.GetName(), i)
 		}
 		path, _, err := unstructured.NestedString(webhook, "clientConfig", "service", "path")
 		if err != nil {

@@ -121,13 +121,13 @@ var buildFlags = []string{"-mod=readonly", "-trimpath", "-buildvcs=false"}
 func (m Module) hash(ctx context.Context) (string, error) {
 	files, err := os.ReadDir(m.Directory)
 	if err != nil || len(files) == 0 {
-		return "", errors.Join(fmt.Errorf("no source in %s: is this a complete checkout?", m.Directory), err)
+		return "", errors.Join(fmt.Errorf("%s contains no source: use a complete checkout", m.Directory), err)
 	}
 	sum := sha256.New()
 	fmt.Fprintf(sum, "%+v\n%q\n", m.withoutDirectory(), buildFlags)
 	toolchain, err := goCommand(ctx, m.Directory, "env", "GOVERSION", "GOARCH").Output()
 	if err != nil {
-		return "", fmt.Errorf("ask go for its version: %w; install Go 1.26.6 or newer and put it on PATH", err)
+		return "", fmt.Errorf("get the version of Go: %w; install Go 1.26.6 or newer and put it on PATH", err)
 	}
 	sum.Write(toolchain)
 	for _, file := range files {

@@ -100,7 +100,7 @@ func delegateControllers(root, group string) error {
 				continue
 			}
 			if err := os.WriteFile(file, []byte("+"+controller), 0o644); err != nil {
-				return fmt.Errorf("enable controller %s: %w; in a container, give it a cgroup namespace of its own (--privileged --cgroupns=private)", controller, err)
+				return fmt.Errorf("enable controller %s: %w; in a container, use a private cgroup namespace (--privileged --cgroupns=private)", controller, err)
 			}
 		}
 	}

@@ -32,7 +32,7 @@ func CheckRoot() error {
 	if os.Geteuid() == 0 {
 		return nil
 	}
-	return fmt.Errorf("user id %d is not root: namespaces, control groups and mounts need it; run the same command as root (with sudo, mind that it may not find Go)", os.Geteuid())
+	return fmt.Errorf("user id %d is not root: namespaces, control groups and mounts need root; run the same command as root (note that sudo may not find Go on your PATH)", os.Geteuid())
 }
 
 // Check says whether a new cluster can run here, naming everything that is wrong.
@@ -60,11 +60,11 @@ func checkSpace(directory string, need uint64, variable string) error {
 	}
 	var stat unix.Statfs_t
 	if err := unix.Statfs(existing, &stat); err != nil {
-		return fmt.Errorf("look at the disk of %s: %w", directory, err)
+		return fmt.Errorf("check the disk of %s: %w", directory, err)
 	}
 	free := stat.Bavail * uint64(stat.Bsize)
 	if free < need {
-		return fmt.Errorf("disk of %s has %.1f GiB free, %.0f are needed; free some or put it elsewhere with %s=DIRECTORY",
+		return fmt.Errorf("disk of %s has %.1f GiB free, but %.0f GiB are needed; free space or use another directory with %s=DIRECTORY",
 			directory, float64(free)/(1<<30), float64(need)/(1<<30), variable)
 	}
 	return nil
@@ -79,7 +79,7 @@ func CheckNetwork(l layout.Layout) error {
 	}
 	for _, block := range taken {
 		if block.prefix.Overlaps(l.Network.Block) {
-			return fmt.Errorf("network %s is taken: device %s%s has %s; %s",
+			return fmt.Errorf("network %s is in use: device %s%s has %s; %s",
 				l.Network.Block, block.link.Attrs().Name, ownerOf(block.link), block.prefix, suggestBlock(taken))
 		}
 	}

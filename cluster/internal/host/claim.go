@@ -18,9 +18,9 @@ func CheckClaim(directory string) error {
 		return nil
 	}
 	if err != nil {
-		return fmt.Errorf("look into %s: %w", directory, err)
+		return fmt.Errorf("read %s: %w", directory, err)
 	}
-	return fmt.Errorf("directory %s holds other things (%s, ...); name one that is empty or does not exist, because `reset` empties it",
+	return fmt.Errorf("directory %s contains other files (%s, ...); use a directory that is empty or does not exist, because `reset` deletes its content",
 		directory, entries[0].Name())
 }
 

@@ -34,7 +34,7 @@ func CreateNetwork(l layout.Layout) error {
 		}
 		isHost := func(address netlink.Addr) bool { return address.IP.Equal(l.Network.Host().AsSlice()) }
 		if len(addresses) > 0 && !slices.ContainsFunc(addresses, isHost) {
-			return fmt.Errorf("device %s of this cluster has %s, not an address of %s; take the cluster `down` first",
+			return fmt.Errorf("device %s of this cluster has %s, which is not an address of %s; stop the cluster with `down` first",
 				l.HostDevice(), addresses[0].IPNet, l.Network.Block)
 		}
 		if _, err := os.Stat(l.NetworkNamespace()); err == nil && len(addresses) > 0 {

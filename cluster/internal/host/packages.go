@@ -45,7 +45,7 @@ func InstallPackages(ctx context.Context, log io.Writer, missing ...string) erro
 		return nil
 	}
 	if _, found := Find("apt-get"); !found {
-		return fmt.Errorf("programs of the Debian packages %s are missing and there is no apt-get: install them by hand (runc, nft, CNI plugins in /opt/cni/bin)",
+		return fmt.Errorf("programs of the Debian packages %s are missing, and so is apt-get: install them manually (runc, nft, CNI plugins in /opt/cni/bin)",
 			strings.Join(missing, ", "))
 	}
 	// A fresh machine may be installing its own updates: wait for it.
@@ -70,7 +70,7 @@ func apt(ctx context.Context, log io.Writer, arguments ...string) error {
 	command.Stdout = io.MultiWriter(&output, log)
 	command.Stderr = command.Stdout
 	if err := command.Run(); err != nil {
-		return fmt.Errorf("apt-get %s: %w\n%s\nrepair apt (or install the packages by hand) and run the same command again",
+		return fmt.Errorf("apt-get %s: %w\n%s\nrepair apt (or install the packages manually) and retry",
 			strings.Join(arguments, " "), errors.Join(err, ctx.Err()), Tail(output.String(), 8))
 	}
 	return nil

@@ -17,7 +17,7 @@ import (
 // Describe names a process as an error message should.
 func Describe(pid int) string {
 	if pid == 0 {
-		return "a process that cannot be seen from here"
+		return "a process in another PID namespace"
 	}
 	line := CommandLine(pid)
 	if line == "" {
@@ -104,14 +104,14 @@ func Kill(list func() []int, timeout time.Duration) error {
 			}
 			living = append(living, pid)
 			if err := syscall.Kill(pid, syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) {
-				return fmt.Errorf("end %s: %w", Describe(pid), err)
+				return fmt.Errorf("stop %s: %w", Describe(pid), err)
 			}
 		}
 		if len(living) == 0 {
 			return nil
 		}
 		if time.Now().After(deadline) {
-			return fmt.Errorf("%s does not end; it is stuck in the kernel, only a restart of the machine helps", Describe(living[0]))
+			return fmt.Errorf("%s cannot be killed; it hangs in the kernel: restart the machine", Describe(living[0]))
 		}
 		time.Sleep(20 * time.Millisecond)
 	}

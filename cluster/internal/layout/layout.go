@@ -100,13 +100,13 @@ func New(name, source, block string) (Layout, error) {
 	}
 	for _, directory := range []*string{&l.Cache, &l.Data, &l.Run} {
 		if !filepath.IsAbs(*directory) {
-			return Layout{}, fmt.Errorf("directory %q is not absolute: components do not start where you stand", *directory)
+			return Layout{}, fmt.Errorf("directory %q must be an absolute path", *directory)
 		}
 		*directory = filepath.Clean(*directory)
 	}
 	// The kernel takes 107 characters for a socket; the longest name is ours.
 	if longest := 107 - len("/supervisor.sock"); len(l.Run) > longest {
-		return Layout{}, fmt.Errorf("directory %q is too long for the sockets in it: %d characters at most", l.Run, longest)
+		return Layout{}, fmt.Errorf("directory %q is too long for its sockets: the maximum is %d characters", l.Run, longest)
 	}
 	return l, nil
 }
@@ -181,7 +181,7 @@ const DefaultNetwork = "10.199.0.0/16"
 func ParseNetwork(block string) (Network, error) {
 	prefix, err := netip.ParsePrefix(block)
 	if err != nil {
-		return Network{}, fmt.Errorf("network %q: %w; give a block such as %s", block, err, DefaultNetwork)
+		return Network{}, fmt.Errorf("network %q: %w; use a block such as %s", block, err, DefaultNetwork)
 	}
 	if !prefix.Addr().Is4() || prefix.Bits() != 16 || prefix.Masked() != prefix {
 		return Network{}, fmt.Errorf("network %q must be the start of an IPv4 /16, such as %s", block, DefaultNetwork)

@@ -97,7 +97,7 @@ func (c *Cluster) reset(ctx context.Context, images bool) error {
 	if err := c.down(ctx); err != nil {
 		return err
 	}
-	return c.Progress.Step("forget the cluster's data", func() error {
+	return c.Progress.Step("delete the cluster's data", func() error {
 		if images {
 			return removeClaimed(c.Layout.Data, nil)
 		}

@@ -90,7 +90,7 @@ func (c *Cluster) Load(ctx context.Context, file, reference string) error {
 		return fmt.Errorf("load image: %s is neither an image archive nor a static binary", file)
 	}
 	if reference == "" {
-		return errors.New("load image: a binary needs a name to be run by; give --as, such as --as trireme.local/tool:dev")
+		return errors.New("load image: a binary needs the name of an image; set --as, such as --as trireme.local/tool:dev")
 	}
 	return c.Progress.Step("image "+reference, func() error { return c.loadBinary(ctx, file, reference) })
 }

@@ -47,13 +47,13 @@ func (c *Cluster) Running(ctx context.Context) (supervisor.Report, error) {
 	case errors.Is(err, syscall.ENOENT), errors.Is(err, syscall.ECONNREFUSED):
 		return supervisor.Report{}, c.whyNotRunning()
 	case errors.Is(err, syscall.EACCES):
-		return supervisor.Report{}, fmt.Errorf("%w; only root may: run the same command as root", err)
+		return supervisor.Report{}, fmt.Errorf("%w; run the same command as root", err)
 	case err != nil:
 		return supervisor.Report{}, err
 	}
 	network, err := layout.ParseNetwork(report.Network)
 	if err != nil {
-		return supervisor.Report{}, fmt.Errorf("the supervisor's answer: %w", err)
+		return supervisor.Report{}, fmt.Errorf("the response of the supervisor: %w", err)
 	}
 	c.Layout.Data, c.Layout.Network = report.Data, network
 	return report, nil
@@ -64,7 +64,7 @@ func (c *Cluster) whyNotRunning() error {
 	processes := host.InNetworkNamespace(c.Layout.NetworkNamespace())
 	for _, pid := range processes {
 		if strings.Contains(host.CommandLine(pid), " supervise --name "+c.Layout.Name+" ") {
-			return fmt.Errorf("cluster %s runs already, as %s, but its sockets are not in %s: TRIREME_CLUSTER_RUN is not what it was when the cluster was started",
+			return fmt.Errorf("cluster %s is already running as %s, but its sockets are not in %s: set TRIREME_CLUSTER_RUN to the value with which the cluster was started",
 				c.Layout.Name, host.Describe(pid), c.Layout.Run)
 		}
 	}
@@ -79,7 +79,7 @@ func (c *Cluster) whyNotRunning() error {
 type unwatched int
 
 func (u unwatched) Error() string {
-	return fmt.Sprintf("the supervisor has died; %d processes of the cluster still run and nobody starts them again: `up` takes over, `down` ends them", int(u))
+	return fmt.Sprintf("the supervisor is not running; %d processes of the cluster are still running without supervision: `up` starts a new supervisor, `down` stops them", int(u))
 }
 
 func (unwatched) Is(target error) bool { return target == ErrNotRunning }
@@ -177,11 +177,11 @@ func readPrograms(file string) (programs component.Programs, err error) {
 func (c *Cluster) programs(directories map[string]string) (component.Programs, error) {
 	runc, found := host.Find(host.Runc.Candidates...)
 	if !found {
-		return component.Programs{}, errors.New("runc is not on PATH although its package is installed")
+		return component.Programs{}, errors.New("runc is not on PATH, although its package is installed")
 	}
 	bridge, found := host.Find(host.CNI.Candidates...)
 	if !found {
-		return component.Programs{}, errors.New("the CNI plugin `bridge` is missing although its package is installed")
+		return component.Programs{}, errors.New("the CNI plugin `bridge` is missing, although its package is installed")
 	}
 	tool := filepath.Join(c.Layout.Data, "bin", "cluster")
 	if err := copySelf(tool); err != nil {

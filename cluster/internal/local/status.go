@@ -18,7 +18,7 @@ import (
 
 // networkPolicyNote keeps people from believing a test that cannot fail.
 const networkPolicyNote = "NetworkPolicy objects are stored but NOT enforced: the network is a plain bridge.\n" +
-	"A test of isolation passes here whatever the policy says; prove policies with an evaluator."
+	"A test of isolation passes here with any policy; test policies with an evaluator."
 
 // Status prints how the cluster is and tells whether it is well.
 func (c *Cluster) Status(ctx context.Context, out io.Writer) (healthy bool, err error) {

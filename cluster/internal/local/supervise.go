@@ -65,7 +65,7 @@ func (c *Cluster) startSupervisor(ctx context.Context) error {
 	err = poll(ctx, 10*time.Second, func() (bool, error) {
 		select {
 		case <-ended:
-			return false, fmt.Errorf("the supervisor ended at once:\n%s", logTail(c.Layout.Log("supervisor")))
+			return false, fmt.Errorf("the supervisor exited at once:\n%s", logTail(c.Layout.Log("supervisor")))
 		default:
 		}
 		_, err := c.Running(ctx)

@@ -43,14 +43,14 @@ func (c *Cluster) up(ctx context.Context, options UpOptions) error {
 	report, err := c.Running(ctx)
 	if err == nil {
 		if c.Layout.Network != wanted.Network {
-			return fmt.Errorf("the cluster runs on network %s, not %s; take it `down` first", c.Layout.Network.Block, wanted.Network.Block)
+			return fmt.Errorf("the cluster is running on network %s, not %s; stop it with `down` first", c.Layout.Network.Block, wanted.Network.Block)
 		}
 		if c.Layout.Data != wanted.Data {
-			return fmt.Errorf("the cluster runs with its data in %s, not %s; take it `down` first", c.Layout.Data, wanted.Data)
+			return fmt.Errorf("the cluster is running with its data in %s, not %s; stop it with `down` first", c.Layout.Data, wanted.Data)
 		}
 		c.Progress.Line("the cluster is up already (supervisor is process %d)", report.PID)
 		if c.runsOtherBuild(ctx) {
-			c.Progress.Line("it runs another build than this checkout's: `down`, then `up`, to change that")
+			c.Progress.Line("it runs another build than that of this checkout; to change that, use `down`, then `up`")
 		}
 		return c.finishUp(ctx, options)
 	}
@@ -75,7 +75,7 @@ func (c *Cluster) up(ctx context.Context, options UpOptions) error {
 		err = errors.New("interrupted")
 	}
 	if takeOver {
-		return fmt.Errorf("%w\nwhat ran before is left as it is: `up` tries again, `down` ends it", err)
+		return fmt.Errorf("%w\nthe processes that were running before are not changed: `up` retries, `down` stops them", err)
 	}
 	c.Progress.Line("cleaning up what was started")
 	// The context may be what ended; the cleaning must not.
@@ -168,7 +168,7 @@ func (c *Cluster) checkPorts() error {
 	for _, port := range ports {
 		holder, held := holders[port]
 		if held && !supervisor.IsComponent(c.Layout, holder) {
-			taken = append(taken, fmt.Errorf("port %d of the cluster's network is taken by %s; end that process and try again",
+			taken = append(taken, fmt.Errorf("port %d of the cluster's network is in use by %s; stop that process and retry",
 				port, host.Describe(holder)))
 		}
 	}
@@ -223,7 +223,7 @@ func (c *Cluster) awaitComponent(ctx context.Context, name string) error {
 	err := poll(ctx, startPatience, func() (bool, error) {
 		report, err := c.Running(ctx)
 		if errors.Is(err, ErrNotRunning) {
-			return false, fmt.Errorf("the supervisor ended:\n%s", logTail(c.Layout.Log("supervisor")))
+			return false, fmt.Errorf("the supervisor exited:\n%s", logTail(c.Layout.Log("supervisor")))
 		}
 		for _, status := range report.Components {
 			if status.Name == name {
@@ -292,7 +292,7 @@ func nodeReady(node *corev1.Node) bool {
 	return false
 }
 
-var errPatience = errors.New("patience ended")
+var errPatience = errors.New("timeout")
 
 // poll asks until the answer is yes, an error, or too late.
 func poll(ctx context.Context, patience time.Duration, ask func() (bool, error)) error {

@@ -63,7 +63,7 @@ func Open(directory, name string, now time.Time) (*Authority, error) {
 		a.certificate, a.key = certificate, key
 		return a, nil
 	case err != nil && !errors.Is(err, fs.ErrNotExist):
-		return nil, fmt.Errorf("certificate authority %s: %w; `reset` makes a new one", name, err)
+		return nil, fmt.Errorf("certificate authority %s: %w; `reset` creates a new one", name, err)
 	}
 	template := &x509.Certificate{
 		Subject:               pkix.Name{CommonName: name},

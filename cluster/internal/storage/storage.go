@@ -35,11 +35,11 @@ type directories struct{ root, node string }
 func (d directories) Provision(_ context.Context, options controller.ProvisionOptions) (*corev1.PersistentVolume, controller.ProvisioningState, error) {
 	path := filepath.Join(d.root, options.PVName)
 	if err := os.MkdirAll(path, 0o755); err != nil {
-		return nil, controller.ProvisioningFinished, fmt.Errorf("volume of claim %s/%s: %w", options.PVC.Namespace, options.PVC.Name, err)
+		return nil, controller.ProvisioningFinished, fmt.Errorf("volume of PVC %s/%s: %w", options.PVC.Namespace, options.PVC.Name, err)
 	}
 	// The umask would take bits away from MkdirAll's mode.
 	if err := os.Chmod(path, 0o777); err != nil {
-		return nil, controller.ProvisioningFinished, fmt.Errorf("volume of claim %s/%s: %w", options.PVC.Namespace, options.PVC.Name, err)
+		return nil, controller.ProvisioningFinished, fmt.Errorf("volume of PVC %s/%s: %w", options.PVC.Namespace, options.PVC.Name, err)
 	}
 	volume := &corev1.PersistentVolume{
 		ObjectMeta: metav1.ObjectMeta{Name: options.PVName},

@@ -158,12 +158,12 @@ func Ask(ctx context.Context, l layout.Layout) (Report, error) {
 	}
 	response, err := client.Do(request)
 	if err != nil {
-		return Report{}, fmt.Errorf("ask the supervisor: %w", err)
+		return Report{}, fmt.Errorf("get the status of the supervisor: %w", err)
 	}
 	defer response.Body.Close()
 	var report Report
 	if err := json.NewDecoder(response.Body).Decode(&report); err != nil {
-		return Report{}, fmt.Errorf("ask the supervisor: %w", err)
+		return Report{}, fmt.Errorf("get the status of the supervisor: %w", err)
 	}
 	return report, nil
 }

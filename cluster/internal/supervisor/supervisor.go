@@ -74,7 +74,7 @@ func (s *Supervisor) Run(ctx context.Context) error {
 		return err
 	}
 	if unlock == nil {
-		return errors.New("another supervisor runs this cluster already")
+		return errors.New("another supervisor is already running this cluster")
 	}
 	defer unlock()
 	if err := s.endOrphans(); err != nil {
@@ -106,7 +106,7 @@ func (s *Supervisor) Run(ctx context.Context) error {
 	}
 	s.log.Info("supervisor starts", "pid", os.Getpid())
 	<-ctx.Done()
-	s.log.Info("supervisor stops its components")
+	s.log.Info("supervisor stopping its components")
 	stopWriters()
 	writersDone.Wait()
 	stopStores()
@@ -175,8 +175,8 @@ func (s *Supervisor) keepRunning(ctx context.Context, w *worker) {
 		if time.Since(begin) > calmAfter {
 			delay = firstDelay
 		}
-		s.log.Warn("component ended", "name", w.component.Name, "error", err, "restartIn", delay)
-		w.died(fmt.Sprintf("ended (%v), restart in %s", err, delay))
+		s.log.Warn("component exited", "name", w.component.Name, "error", err, "restartIn", delay)
+		w.died(fmt.Sprintf("exited (%v), restart in %s", err, delay))
 		if !sleep(ctx, delay) {
 			return
 		}
