@@ -14,7 +14,7 @@ import (
 	"github.com/trireme-mpi/trireme/cluster/internal/storage"
 )
 
-// superviseCommand is what `up` leaves running.
+// superviseCommand is the supervisor, which `up` starts in the background.
 func superviseCommand(o *options) *cobra.Command {
 	var newMounts bool
 	command := &cobra.Command{
@@ -29,7 +29,7 @@ func superviseCommand(o *options) *cobra.Command {
 	return command
 }
 
-// storageCommand is a component of the cluster.
+// storageCommand is the storage provisioner, a component of the cluster.
 func storageCommand() *cobra.Command {
 	var kubeconfig, node, directory string
 	command := &cobra.Command{

@@ -44,7 +44,7 @@ func imageMPICommand(o *options) *cobra.Command {
 
 func allImages() []image.Definition { return append(image.MPI(), image.Digits(), image.Horovod()) }
 
-// wantedImages are those that are named, else every MPI and nothing else.
+// wantedImages are the images with these names; default: the images of all MPIs.
 func wantedImages(names []string) ([]image.Definition, error) {
 	if len(names) == 0 {
 		return image.MPI(), nil

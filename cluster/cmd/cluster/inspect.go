@@ -68,7 +68,7 @@ func printLog(ctx context.Context, out io.Writer, path string, follow bool) erro
 			return nil
 		case <-time.After(200 * time.Millisecond):
 		}
-		// Emptied in the meantime: go on at its new beginning.
+		// The log was rotated: continue at the start of the file.
 		position, err := file.Seek(0, io.SeekCurrent)
 		if err != nil {
 			return err
@@ -98,13 +98,13 @@ func envCommand(o *options) *cobra.Command {
 	}
 }
 
-// withoutProxy adds the cluster to what a proxy is not asked for.
+// withoutProxy is NO_PROXY with the addresses of the cluster.
 func withoutProxy(c *local.Cluster) string {
 	return strings.TrimPrefix(os.Getenv("NO_PROXY")+","+c.Layout.Network.Block.String(), ",")
 }
 
-// kubectlCommand hands the terminal over to kubectl, so that colours, editors
-// and Ctrl-C work as they do without us.
+// kubectlCommand replaces this process with kubectl, so that colors, editors and
+// Ctrl-C work as usual.
 func kubectlCommand(o *options) *cobra.Command {
 	return &cobra.Command{
 		Use:                "kubectl ARGUMENTS...",

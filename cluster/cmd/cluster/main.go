@@ -21,7 +21,7 @@ import (
 	"github.com/trireme-mpi/trireme/cluster/internal/progress"
 )
 
-// errSilent ends the program with exit code 1 when everything is said already.
+// errSilent sets exit code 1 without an error message.
 var errSilent = errors.New("")
 
 func main() {
@@ -49,7 +49,7 @@ func newCommand() *cobra.Command {
 		Short:         "Run a real Kubernetes on this machine, built from source and isolated; `down` removes it",
 		SilenceUsage:  true,
 		SilenceErrors: true,
-		// So that the flags before `kubectl` are ours, and those after it are its own.
+		// Flags before `kubectl` are ours, flags after it are kubectl's.
 		TraverseChildren: true,
 		Args:             cobra.NoArgs,
 		RunE:             func(command *cobra.Command, _ []string) error { return command.Help() },
@@ -67,7 +67,7 @@ func newCommand() *cobra.Command {
 	return root
 }
 
-// cluster is what the commands act on.
+// cluster is the cluster that the flags select.
 func (o *options) cluster() (*local.Cluster, error) {
 	l, err := layout.New(o.name, o.findSource(), o.network)
 	if err != nil {
@@ -76,7 +76,7 @@ func (o *options) cluster() (*local.Cluster, error) {
 	return &local.Cluster{Layout: l, Progress: progress.New(os.Stderr)}, nil
 }
 
-// onCluster makes what acts on a cluster into what cobra runs.
+// onCluster turns a function of a cluster into one that cobra can run.
 func (o *options) onCluster(run func(context.Context, *local.Cluster, []string) error) func(*cobra.Command, []string) error {
 	return func(command *cobra.Command, arguments []string) error {
 		c, err := o.cluster()
@@ -87,9 +87,9 @@ func (o *options) onCluster(run func(context.Context, *local.Cluster, []string) 
 	}
 }
 
-// findSource looks for the checkout in the folder we are in and those above,
-// then beside this program (make puts it into bin/). Not finding it matters
-// only to what builds, which then says so.
+// findSource looks for the checkout in the current folder and its parents, then
+// beside this program (make builds it into bin/). Commands that build fail if it
+// is not found; others do not need it.
 func (o *options) findSource() string {
 	if o.source != "" {
 		return o.source
