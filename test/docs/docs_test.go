@@ -40,7 +40,7 @@ func TestDocumentedCommandsWork(t *testing.T) {
 			t.Errorf("%v\n%s", err, output)
 		}
 	})
-	// What the README asks of a reader's machine.
+	// docs/user-guide/server.md asks for curl.
 	if output, err := shell("command -v curl || { apt-get update && apt-get install --yes --no-install-recommends curl; }").CombinedOutput(); err != nil {
 		t.Fatalf("install curl: %v\n%s", err, output)
 	}
