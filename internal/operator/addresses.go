@@ -23,9 +23,8 @@ import (
 // others, so that all are written at once.
 const addressPatience = 2 * time.Second
 
-// publication is what was written of the addresses of a job's hosts.
 type publication struct {
-	// incomplete is since when the addresses of some pods are held back.
+	// incomplete is when the first addresses of a job with missing ones were held back.
 	incomplete time.Time
 	written    []*discoveryv1.EndpointSlice
 	at         time.Time
@@ -51,15 +50,15 @@ func (reconciler *Reconciler) publish(ctx context.Context, scope *scope, state p
 	wanted, complete := plan.Addresses(scope.job, state)
 	uid, now := scope.job.UID, reconciler.Clock.Now()
 	if areSame(scope.addresses, wanted) {
-		reconciler.submitted.unpublish(uid)
+		reconciler.memory.publications.forget(uid)
 		return true, nil, nil
 	}
-	if wait := reconciler.submitted.sincePublished(uid, wanted, now); wait > 0 {
+	if wait := reconciler.memory.publications.untilCached(uid, wanted, now); wait > 0 {
 		lookIn(verdict, wait)
 		return true, nil, nil
 	}
 	if !complete && !plan.HasStale(scope.addresses, wanted) {
-		if wait := reconciler.submitted.untilPublished(uid, now); wait > 0 {
+		if wait := reconciler.memory.publications.holdBack(uid, now); wait > 0 {
 			lookIn(verdict, wait)
 			return false, nil, nil
 		}
@@ -72,7 +71,7 @@ func (reconciler *Reconciler) publish(ctx context.Context, scope *scope, state p
 	if err := reconciler.withdraw(ctx, scope, wanted); err != nil {
 		return false, nil, err
 	}
-	reconciler.submitted.publish(uid, wanted, now)
+	reconciler.memory.publications.add(uid, wanted, now)
 	return true, nil, nil
 }
 
@@ -132,46 +131,32 @@ func areSame(existing, wanted []*discoveryv1.EndpointSlice) bool {
 	return true
 }
 
-// sincePublished is how long the cache may still take to show what was written; zero if
-// something else was.
-func (recently *recently) sincePublished(uid types.UID, wanted []*discoveryv1.EndpointSlice, now time.Time) time.Duration {
-	recently.mutex.Lock()
-	defer recently.mutex.Unlock()
-	last := recently.published[uid]
+// publications are the EndpointSlices that were last written for a job.
+type publications struct{ perJob[publication] }
+
+// untilCached is how long the cache may still take to show what was written; zero if
+// something else was written.
+func (p *publications) untilCached(uid types.UID, wanted []*discoveryv1.EndpointSlice, now time.Time) time.Duration {
+	last, _ := p.get(uid)
 	if last.at.IsZero() || !apiequality.Semantic.DeepEqual(last.written, wanted) {
 		return 0
 	}
 	return cachePatience - now.Sub(last.at)
 }
 
-// untilPublished is how long the addresses of some pods are held back for the others'.
-func (recently *recently) untilPublished(uid types.UID, now time.Time) time.Duration {
-	recently.mutex.Lock()
-	defer recently.mutex.Unlock()
-	last := recently.published[uid]
-	if last.incomplete.IsZero() {
-		last.incomplete = now
-		recently.keepPublication(uid, last)
-	}
-	return addressPatience - now.Sub(last.incomplete)
+// holdBack is how long the addresses of some pods still wait for the others. The first
+// call starts the wait.
+func (p *publications) holdBack(uid types.UID, now time.Time) (wait time.Duration) {
+	p.update(uid, func(last publication, _ bool) publication {
+		if last.incomplete.IsZero() {
+			last.incomplete = now
+		}
+		wait = addressPatience - now.Sub(last.incomplete)
+		return last
+	})
+	return wait
 }
 
-func (recently *recently) publish(uid types.UID, written []*discoveryv1.EndpointSlice, now time.Time) {
-	recently.mutex.Lock()
-	defer recently.mutex.Unlock()
-	recently.keepPublication(uid, publication{written: written, at: now})
-}
-
-// unpublish: the cache shows what was written.
-func (recently *recently) unpublish(uid types.UID) {
-	recently.mutex.Lock()
-	defer recently.mutex.Unlock()
-	delete(recently.published, uid)
-}
-
-func (recently *recently) keepPublication(uid types.UID, last publication) {
-	if recently.published == nil {
-		recently.published = map[types.UID]publication{}
-	}
-	recently.published[uid] = last
+func (p *publications) add(uid types.UID, written []*discoveryv1.EndpointSlice, now time.Time) {
+	p.set(uid, publication{written: written, at: now})
 }

@@ -69,7 +69,7 @@ func (reconciler *Reconciler) apply(ctx context.Context, scope *scope, verdict *
 	if scope.hasAll(state, in) {
 		return nil, nil
 	}
-	if reconciler.submitted.has(scope.job.UID, state, reconciler.Clock.Now()) {
+	if reconciler.memory.creations.has(scope.job.UID, state, reconciler.Clock.Now()) {
 		lookAgain(verdict)
 		return nil, nil
 	}
@@ -77,20 +77,22 @@ func (reconciler *Reconciler) apply(ctx context.Context, scope *scope, verdict *
 	if len(todo.Ensure)+len(todo.Pods) == 0 {
 		return nil, reconciler.remove(ctx, scope, todo.Remove)
 	}
-	reconciler.submitted.begin(scope.job.UID)
+	reconciler.memory.deletions.forget(scope.job.UID)
 	refusal, err := reconciler.ensure(ctx, scope, state, in, todo)
 	// Where a queue holds a new workload back there are no pods to wait for.
 	if refusal != nil || err != nil || scope.seen.Workload.Suspended {
 		return refusal, err
 	}
-	reconciler.submitted.add(scope.job.UID, state, reconciler.Clock.Now())
+	now := reconciler.Clock.Now()
+	reconciler.memory.creations.add(scope.job.UID, state, now)
+	reconciler.memory.podCounts.change(scope.job.UID, now)
 	lookAgain(verdict)
 	return nil, nil
 }
 
 // isComplete tells whether all that a job needs exists, or was created a moment ago.
 func (reconciler *Reconciler) isComplete(scope *scope, state plan.State) bool {
-	return scope.hasAll(state, scope.in) || reconciler.submitted.has(scope.job.UID, state, reconciler.Clock.Now())
+	return scope.hasAll(state, scope.in) || reconciler.memory.creations.has(scope.job.UID, state, reconciler.Clock.Now())
 }
 
 // hasAll tells whether the cache shows all that a job needs.
@@ -252,7 +254,7 @@ func (reconciler *Reconciler) create(ctx context.Context, scope *scope, object c
 		return nil, nil
 	}
 	if reason, passes := passesByItself(err.Error()); passes {
-		return nil, &notYet{reason, fmt.Sprintf("%s could not be created: %s. It is tried again", what, err)}
+		return nil, &temporaryObstacle{reason, fmt.Sprintf("%s could not be created: %s. It is tried again", what, err)}
 	}
 	name, isQuota := quotaOf(err.Error())
 	return &diagnosis.Refusal{
@@ -324,18 +326,19 @@ func isLeftover(object client.Object, made *job.Job) bool {
 	return isJobs || owner.Kind == string(made.Kind.Traits().Workload) && owner.Name == plan.NamesOf(made).Workload
 }
 
-// notYet is an obstacle that goes away by itself.
-type notYet struct{ reason, message string }
+// temporaryObstacle keeps a job's objects from being created, and disappears without
+// a change of the job.
+type temporaryObstacle struct{ reason, message string }
 
-func (notYet *notYet) Error() string { return notYet.message }
+func (o *temporaryObstacle) Error() string { return o.message }
 
-func (notYet *notYet) answer() *diagnosis.Answer {
-	return &diagnosis.Answer{Reason: notYet.reason, Message: notYet.message}
+func (o *temporaryObstacle) answer() *diagnosis.Answer {
+	return &diagnosis.Answer{Reason: o.reason, Message: o.message}
 }
 
 // waitFor is what must be gone before it can be made anew.
-func waitFor(what string) *notYet {
-	return &notYet{"WaitingForDeletion", what + " of an earlier start, or of an earlier job of the same name, is still going. The job goes on when it is gone"}
+func waitFor(what string) *temporaryObstacle {
+	return &temporaryObstacle{"WaitingForDeletion", what + " of an earlier start, or of an earlier job of the same name, is still going. The job goes on when it is gone"}
 }
 
 func isGroup(in around, object client.Object) bool {
@@ -371,7 +374,8 @@ func fillKeys(secret *corev1.Secret) error {
 func (reconciler *Reconciler) remove(ctx context.Context, scope *scope, objects []gang.Object) error {
 	uid := scope.job.UID
 	if len(objects) > 0 {
-		reconciler.submitted.forget(uid)
+		reconciler.memory.creations.forget(uid)
+		reconciler.memory.podCounts.forget(uid)
 	}
 	group := errgroup.Group{}
 	group.SetLimit(parallelCreates)
@@ -388,7 +392,7 @@ func (reconciler *Reconciler) remove(ctx context.Context, scope *scope, objects 
 			err = reconciler.Delete(ctx, object, options...)
 			// Of another UID it is not the one that must go.
 			if err == nil || apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
-				reconciler.submitted.removed(uid, object)
+				reconciler.memory.deletions.add(uid, object)
 				return nil
 			}
 			return fmt.Errorf("delete %s: %w", describe(reconciler.Scheme(), object), err)
@@ -400,7 +404,7 @@ func (reconciler *Reconciler) remove(ctx context.Context, scope *scope, objects 
 // isGone tells whether there is nothing to delete, so that a job at rest costs
 // nothing.
 func (reconciler *Reconciler) isGone(ctx context.Context, scope *scope, object client.Object) (bool, error) {
-	if reconciler.submitted.wasRemoved(scope.job.UID, object) {
+	if reconciler.memory.deletions.has(scope.job.UID, object) {
 		return true, nil
 	}
 	if object.GetUID() != "" {
@@ -414,7 +418,7 @@ func (reconciler *Reconciler) isGone(ctx context.Context, scope *scope, object c
 		return false, fmt.Errorf("read %s: %w", describe(reconciler.Scheme(), object), err)
 	}
 	if err != nil || !isOwned(there, scope.job) {
-		reconciler.submitted.removed(scope.job.UID, object)
+		reconciler.memory.deletions.add(scope.job.UID, object)
 		return true, nil
 	}
 	object.SetUID(there.GetUID())

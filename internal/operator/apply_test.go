@@ -59,7 +59,7 @@ func TestWhose(t *testing.T) {
 		reader := builder.Build()
 		reconciler := &Reconciler{Client: reader, Live: reader, kind: mpiJobs{}}
 		refusal, err := reconciler.whose(t.Context(), &scope{job: made}, ownedBy("job"))
-		_, waits := errors.AsType[*notYet](err)
+		_, waits := errors.AsType[*temporaryObstacle](err)
 		if waits != test.waits || (err != nil) != test.waits || (refusal != nil) != test.refused {
 			t.Errorf("%s: %v, refused %v", name, err, refusal)
 		}
@@ -170,11 +170,11 @@ func TestWhatGoesInBetweenIsWaitedFor(t *testing.T) {
 		}
 		return result.RequeueAfter == deletionPause, len(maps.Items), len(workers.Items)
 	}
-	if wait, configMaps, pods := look(); !wait || configMaps+pods > 0 || reconciler.submitted.obstacle("job") == nil {
+	if wait, configMaps, pods := look(); !wait || configMaps+pods > 0 || reconciler.memory.obstacles.answer("job") == nil {
 		t.Errorf("the job waits: %t; there are %d ConfigMaps and %d pods", wait, configMaps, pods)
 	}
 	going = false
-	if wait, configMaps, pods := look(); wait || configMaps != 1 || pods != 3 || reconciler.submitted.obstacle("job") != nil {
+	if wait, configMaps, pods := look(); wait || configMaps != 1 || pods != 3 || reconciler.memory.obstacles.answer("job") != nil {
 		t.Errorf("the job waits: %t; there are %d ConfigMaps and %d pods", wait, configMaps, pods)
 	}
 }

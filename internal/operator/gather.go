@@ -105,7 +105,7 @@ func (reconciler *Reconciler) gatherWorkload(ctx context.Context, reader client.
 		return client.IgnoreNotFound(err)
 	}
 	if isOwned(found, scope.job) && reconciler.kind.managerOf(found) == training.ManagedByTrireme {
-		scope.take(reconciler.kind, reconciler.submitted.newest(writtenKey{job: scope.job.UID, isWorkload: true}, found))
+		scope.take(reconciler.kind, reconciler.memory.writes.newest(writtenKey{job: scope.job.UID, isWorkload: true}, found))
 	}
 	return nil
 }

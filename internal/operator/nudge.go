@@ -39,7 +39,7 @@ func (reconciler *Reconciler) nudge(ctx context.Context, scope *scope, verdict *
 		verdict.NextCheck = nudgePeriod
 	}
 	now := reconciler.Clock.Now()
-	if !reconciler.submitted.isDue(made.UID, now, nudgePeriod) {
+	if !reconciler.memory.nudges.isDue(made.UID, now, nudgePeriod) {
 		return nil
 	}
 	group := in.Gang.Group(made, plan.Selector(made))

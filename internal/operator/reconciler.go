@@ -38,11 +38,11 @@ type Reconciler struct {
 
 	kind kind
 	// kinds are all kinds of jobs: those of one namespace share its quotas.
-	kinds     []kind
-	cluster   *surroundings
-	recorder  events.EventRecorder
-	record    *record
-	submitted recently
+	kinds    []kind
+	cluster  *surroundings
+	recorder events.EventRecorder
+	record   *record
+	memory   memory
 	// snapshots are the runtimes of TrainJobs; nil for other kinds.
 	snapshots *snapshots
 }
@@ -75,7 +75,7 @@ func (reconciler *Reconciler) Reconcile(ctx context.Context, request ctrl.Reques
 	if object.GetDeletionTimestamp() != nil {
 		return ctrl.Result{}, reconciler.releaseAll(ctx, request.NamespacedName)
 	}
-	object = reconciler.submitted.newest(writtenKey{job: object.GetUID()}, object)
+	object = reconciler.memory.writes.newest(writtenKey{job: object.GetUID()}, object)
 	if reconciler.kind.isForeign(object) {
 		return ctrl.Result{}, nil
 	}
@@ -113,7 +113,7 @@ func (reconciler *Reconciler) look(ctx context.Context, object client.Object) (c
 		return ctrl.Result{}, fmt.Errorf("%s %s/%s was not read as a whole", reconciler.kind.name(), object.GetNamespace(), object.GetName())
 	}
 	made, obstacle, err := reconciler.kind.model(ctx, object)
-	if wait, hindered := errors.AsType[*notYet](err); hindered {
+	if wait, hindered := errors.AsType[*temporaryObstacle](err); hindered {
 		_, err = reconciler.hindered(ctx, object, *wait.answer())
 		return ctrl.Result{RequeueAfter: deletionPause}, err
 	}
@@ -147,7 +147,7 @@ func (reconciler *Reconciler) reconcile(ctx context.Context, object client.Objec
 		return ctrl.Result{}, err
 	}
 	if scope.seen.Obstacle == nil {
-		scope.seen.Obstacle = reconciler.submitted.obstacle(made.UID)
+		scope.seen.Obstacle = reconciler.memory.obstacles.answer(made.UID)
 	}
 	scope.seen.GangWords = scope.in.gangWords
 	verdict, err := reconciler.diagnose(ctx, scope)
@@ -167,7 +167,7 @@ func (reconciler *Reconciler) reconcile(ctx context.Context, object client.Objec
 		if err := reconciler.writeStatus(ctx, scope, &verdict); err != nil {
 			return ctrl.Result{}, err
 		}
-		reconciler.submitted.tell(made.UID, podsOf(scope.seen))
+		reconciler.memory.podCounts.wrote(made.UID, podsOf(scope.seen))
 	}
 	if !scope.previous.Finished() && verdict.Stage == plan.Finished {
 		// Many jobs may finish at the same moment, when a node is lost: all are told
@@ -197,8 +197,8 @@ func (reconciler *Reconciler) arePodsComing(scope *scope, verdict *diagnosis.Ver
 		verdict.Stage != plan.Active || verdict.Gang.Reason != diagnosis.CreatingPods {
 		return false
 	}
-	if news, known := reconciler.submitted.areNews(scope.job.UID, podsOf(scope.seen), reconciler.Clock.Now()); known {
-		return news
+	if changing, known := reconciler.memory.podCounts.isChanging(scope.job.UID, podsOf(scope.seen), reconciler.Clock.Now()); known {
+		return changing
 	}
 	return previous.Phase == "" && !reconciler.isComplete(scope, stateOf(scope, verdict))
 }
@@ -207,8 +207,8 @@ func (reconciler *Reconciler) arePodsComing(scope *scope, verdict *diagnosis.Ver
 // verdict.
 func (reconciler *Reconciler) carryOut(ctx context.Context, scope *scope, verdict diagnosis.Verdict) (ctrl.Result, error) {
 	refusal, err := reconciler.apply(ctx, scope, &verdict)
-	wait, hindered := errors.AsType[*notYet](err)
-	reconciler.submitted.obstruct(scope.job.UID, wait)
+	wait, hindered := errors.AsType[*temporaryObstacle](err)
+	reconciler.memory.obstacles.put(scope.job.UID, wait)
 	if hindered {
 		return ctrl.Result{RequeueAfter: deletionPause}, nil
 	}
@@ -274,7 +274,7 @@ func (reconciler *Reconciler) writeStatus(ctx context.Context, scope *scope, ver
 	if err != nil {
 		return fmt.Errorf("write the status of %s %s/%s: %w", made.Kind, made.Namespace, made.Name, err)
 	}
-	reconciler.submitted.wrote(writtenKey{job: made.UID}, changed)
+	reconciler.memory.writes.add(writtenKey{job: made.UID}, changed)
 	reconciler.record.note(changed, made, scope.previous, verdict, reconciler.recorder)
 	scope.object = changed
 	return nil

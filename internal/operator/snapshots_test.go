@@ -39,7 +39,7 @@ func (lab *lab) takeOver() {
 	lab.train.snapshots = newSnapshots(Parts{Client: lab.api, Live: lab.api, Clock: lab.clock})
 	kind := lab.train.kind.(trainJobs)
 	kind.snapshots = lab.train.snapshots
-	lab.train.kind, lab.train.submitted = kind, recently{}
+	lab.train.kind, lab.train.memory = kind, memory{}
 }
 
 func (lab *lab) changeRuntime(runtime *v2alpha1.ClusterTrainingRuntime) {

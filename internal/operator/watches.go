@@ -265,7 +265,7 @@ func (reconciler *Reconciler) jobs() handler.EventHandler {
 				reconciler.forget(changed.ObjectOld, queue)
 			}
 			reconciler.snapshots.see(changed.ObjectNew)
-			reconciler.submitted.newest(writtenKey{job: changed.ObjectNew.GetUID()}, changed.ObjectNew)
+			reconciler.memory.writes.newest(writtenKey{job: changed.ObjectNew.GetUID()}, changed.ObjectNew)
 			if anew || meaningful.Update(changed) {
 				enqueue.Update(ctx, changed, queue)
 			}
@@ -280,7 +280,7 @@ func (reconciler *Reconciler) jobs() handler.EventHandler {
 
 // forget is for a job that is gone.
 func (reconciler *Reconciler) forget(gone client.Object, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) {
-	reconciler.submitted.forgetAll(gone.GetUID())
+	reconciler.memory.forget(gone.GetUID())
 	reconciler.record.metrics.starts.take(gone.GetUID())
 	reconciler.snapshots.forget(gone, queue)
 }

@@ -34,7 +34,7 @@ func (reconciler *Reconciler) writeWorkloadStatus(ctx context.Context, scope *sc
 	if err := reconciler.Status().Update(ctx, changed); client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("write the status of %s: %w", describe(reconciler.Scheme(), changed), err)
 	}
-	reconciler.submitted.wrote(writtenKey{job: scope.job.UID, isWorkload: true}, changed)
+	reconciler.memory.writes.add(writtenKey{job: scope.job.UID, isWorkload: true}, changed)
 	return nil
 }
 
