@@ -30,14 +30,14 @@ type publication struct {
 	at         time.Time
 }
 
-func (reconciler *Reconciler) gatherAddresses(ctx context.Context, scope *scope) error {
-	made := scope.job
+func (r *Reconciler) gatherAddresses(ctx context.Context, scope *scope) error {
+	j := scope.job
 	var list discoveryv1.EndpointSliceList
-	if err := reconciler.List(ctx, &list, client.InNamespace(made.Namespace), partsOf(made)); err != nil {
-		return fmt.Errorf("list the EndpointSlices of %s %s/%s: %w", made.Kind, made.Namespace, made.Name, err)
+	if err := r.List(ctx, &list, client.InNamespace(j.Namespace), partsOf(j)); err != nil {
+		return fmt.Errorf("list the EndpointSlices of %s %s/%s: %w", j.Kind, j.Namespace, j.Name, err)
 	}
 	for i := range list.Items {
-		if slice := &list.Items[i]; isOwned(slice, made) && slice.DeletionTimestamp == nil {
+		if slice := &list.Items[i]; isOwned(slice, j) && slice.DeletionTimestamp == nil {
 			scope.addresses = append(scope.addresses, slice)
 		}
 	}
@@ -46,32 +46,32 @@ func (reconciler *Reconciler) gatherAddresses(ctx context.Context, scope *scope)
 
 // publish writes where the hosts of a job are found, and tells whether all of that is
 // written.
-func (reconciler *Reconciler) publish(ctx context.Context, scope *scope, state plan.State, verdict *diagnosis.Verdict) (bool, *diagnosis.Refusal, error) {
+func (r *Reconciler) publish(ctx context.Context, scope *scope, state plan.State, verdict *diagnosis.Verdict) (bool, *diagnosis.Refusal, error) {
 	wanted, complete := plan.Addresses(scope.job, state)
-	uid, now := scope.job.UID, reconciler.Clock.Now()
+	uid, now := scope.job.UID, r.Clock.Now()
 	if areSame(scope.addresses, wanted) {
-		reconciler.memory.publications.forget(uid)
+		r.memory.publications.forget(uid)
 		return true, nil, nil
 	}
-	if wait := reconciler.memory.publications.untilCached(uid, wanted, now); wait > 0 {
+	if wait := r.memory.publications.untilCached(uid, wanted, now); wait > 0 {
 		lookIn(verdict, wait)
 		return true, nil, nil
 	}
 	if !complete && !plan.HasStale(scope.addresses, wanted) {
-		if wait := reconciler.memory.publications.holdBack(uid, now); wait > 0 {
+		if wait := r.memory.publications.holdBack(uid, now); wait > 0 {
 			lookIn(verdict, wait)
 			return false, nil, nil
 		}
 	}
 	for _, slice := range wanted {
-		if refusal, err := reconciler.store(ctx, scope, slice); refusal != nil || err != nil {
+		if refusal, err := r.store(ctx, scope, slice); refusal != nil || err != nil {
 			return false, refusal, err
 		}
 	}
-	if err := reconciler.withdraw(ctx, scope, wanted); err != nil {
+	if err := r.withdraw(ctx, scope, wanted); err != nil {
 		return false, nil, err
 	}
-	reconciler.memory.publications.add(uid, wanted, now)
+	r.memory.publications.add(uid, wanted, now)
 	return true, nil, nil
 }
 
@@ -82,12 +82,12 @@ func lookIn(verdict *diagnosis.Verdict, wait time.Duration) {
 }
 
 // withdraw deletes EndpointSlices of an earlier start, of which no pod is left.
-func (reconciler *Reconciler) withdraw(ctx context.Context, scope *scope, wanted []*discoveryv1.EndpointSlice) error {
+func (r *Reconciler) withdraw(ctx context.Context, scope *scope, wanted []*discoveryv1.EndpointSlice) error {
 	for _, existing := range scope.addresses {
 		if slices.ContainsFunc(wanted, func(slice *discoveryv1.EndpointSlice) bool { return slice.Name == existing.Name }) {
 			continue
 		}
-		err := reconciler.Delete(ctx, existing, client.Preconditions{UID: &existing.UID})
+		err := r.Delete(ctx, existing, client.Preconditions{UID: &existing.UID})
 		if client.IgnoreNotFound(err) != nil {
 			return fmt.Errorf("delete old addresses of %s %s/%s: %w", scope.job.Kind, existing.Namespace, scope.job.Name, err)
 		}
@@ -96,7 +96,7 @@ func (reconciler *Reconciler) withdraw(ctx context.Context, scope *scope, wanted
 }
 
 // store creates an EndpointSlice, or changes the one that exists.
-func (reconciler *Reconciler) store(ctx context.Context, scope *scope, wanted *discoveryv1.EndpointSlice) (*diagnosis.Refusal, error) {
+func (r *Reconciler) store(ctx context.Context, scope *scope, wanted *discoveryv1.EndpointSlice) (*diagnosis.Refusal, error) {
 	for _, existing := range scope.addresses {
 		if existing.Name != wanted.Name || existing.AddressType != wanted.AddressType {
 			continue
@@ -106,12 +106,12 @@ func (reconciler *Reconciler) store(ctx context.Context, scope *scope, wanted *d
 		}
 		changed := existing.DeepCopy()
 		changed.Endpoints = wanted.Endpoints
-		if err := reconciler.Update(ctx, changed); err != nil {
+		if err := r.Update(ctx, changed); err != nil {
 			return nil, fmt.Errorf("write the addresses of %s %s/%s: %w", scope.job.Kind, wanted.Namespace, scope.job.Name, err)
 		}
 		return nil, nil
 	}
-	return reconciler.create(ctx, scope, wanted.DeepCopy())
+	return r.create(ctx, scope, wanted.DeepCopy())
 }
 
 // areSame tells whether all addresses are known, and no others.

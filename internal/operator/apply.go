@@ -40,9 +40,9 @@ const (
 )
 
 // apply does what the plan says. A refusal is what the API server will not take.
-func (reconciler *Reconciler) apply(ctx context.Context, scope *scope, verdict *diagnosis.Verdict) (*diagnosis.Refusal, error) {
+func (r *Reconciler) apply(ctx context.Context, scope *scope, verdict *diagnosis.Verdict) (*diagnosis.Refusal, error) {
 	state := stateOf(scope, verdict)
-	if err := reconciler.release(ctx, plan.Released(state)); err != nil {
+	if err := r.release(ctx, plan.Released(state)); err != nil {
 		return nil, err
 	}
 	in := scope.in
@@ -55,13 +55,13 @@ func (reconciler *Reconciler) apply(ctx context.Context, scope *scope, verdict *
 		in = in.withoutGang()
 	}
 	if state.Stage == plan.Active {
-		published, refusal, err := reconciler.publish(ctx, scope, state, verdict)
+		published, refusal, err := r.publish(ctx, scope, state, verdict)
 		if refusal != nil || err != nil {
 			return refusal, err
 		}
 		// Nobody is reached in time whom DNS does not know.
 		if published {
-			if err := reconciler.stampClock(ctx, scope); err != nil {
+			if err := r.stampClock(ctx, scope); err != nil {
 				return nil, err
 			}
 		}
@@ -69,47 +69,47 @@ func (reconciler *Reconciler) apply(ctx context.Context, scope *scope, verdict *
 	if scope.hasAll(state, in) {
 		return nil, nil
 	}
-	if reconciler.memory.creations.has(scope.job.UID, state, reconciler.Clock.Now()) {
+	if r.memory.creations.has(scope.job.UID, state, r.Clock.Now()) {
 		lookAgain(verdict)
 		return nil, nil
 	}
 	todo := plan.Of(scope.job, state, in.Surroundings)
 	if len(todo.Ensure)+len(todo.Pods) == 0 {
-		return nil, reconciler.remove(ctx, scope, todo.Remove)
+		return nil, r.remove(ctx, scope, todo.Remove)
 	}
-	reconciler.memory.deletions.forget(scope.job.UID)
-	refusal, err := reconciler.ensure(ctx, scope, state, in, todo)
+	r.memory.deletions.forget(scope.job.UID)
+	refusal, err := r.ensure(ctx, scope, state, in, todo)
 	// Where a queue holds a new workload back there are no pods to wait for.
 	if refusal != nil || err != nil || scope.seen.Workload.Suspended {
 		return refusal, err
 	}
-	now := reconciler.Clock.Now()
-	reconciler.memory.creations.add(scope.job.UID, state, now)
-	reconciler.memory.podCounts.change(scope.job.UID, now)
+	now := r.Clock.Now()
+	r.memory.creations.add(scope.job.UID, state, now)
+	r.memory.podCounts.change(scope.job.UID, now)
 	lookAgain(verdict)
 	return nil, nil
 }
 
 // isComplete tells whether all that a job needs exists, or was created a moment ago.
-func (reconciler *Reconciler) isComplete(scope *scope, state plan.State) bool {
-	return scope.hasAll(state, scope.in) || reconciler.memory.creations.has(scope.job.UID, state, reconciler.Clock.Now())
+func (r *Reconciler) isComplete(scope *scope, state plan.State) bool {
+	return scope.hasAll(state, scope.in) || r.memory.creations.has(scope.job.UID, state, r.Clock.Now())
 }
 
 // hasAll tells whether the cache shows all that a job needs.
-func (scope *scope) hasAll(state plan.State, in around) bool {
+func (s *scope) hasAll(state plan.State, in around) bool {
 	switch state.Stage {
 	case plan.Initializing:
-		return scope.hasPod(state.Initializers, plan.PodName(scope.job, training.RoleInitializer, 0, state.Restart))
+		return s.hasPod(state.Initializers, plan.PodName(s.job, training.RoleInitializer, 0, state.Restart))
 	case plan.Active:
-		held := in.Gang != nil && plan.HoldsLauncherBack(scope.job, state, in.Surroundings)
-		return scope.workload != nil && len(state.Workers) >= int(scope.job.Worker.Replicas) &&
-			(held || scope.hasPod(state.Launchers, plan.PodName(scope.job, training.RoleLauncher, 0, state.Restart)))
+		held := in.Gang != nil && plan.HoldsLauncherBack(s.job, state, in.Surroundings)
+		return s.workload != nil && len(state.Workers) >= int(s.job.Worker.Replicas) &&
+			(held || s.hasPod(state.Launchers, plan.PodName(s.job, training.RoleLauncher, 0, state.Restart)))
 	default:
 		return false
 	}
 }
 
-func (scope *scope) hasPod(pods []*corev1.Pod, name string) bool {
+func (s *scope) hasPod(pods []*corev1.Pod, name string) bool {
 	return slices.ContainsFunc(pods, func(pod *corev1.Pod) bool { return pod.Name == name })
 }
 
@@ -119,17 +119,17 @@ func lookAgain(verdict *diagnosis.Verdict) { lookIn(verdict, cachePatience) }
 
 // ensure creates what does not exist: first what pods refer to and what stands for
 // them, then the pods.
-func (reconciler *Reconciler) ensure(ctx context.Context, scope *scope, state plan.State, in around, todo plan.Plan) (*diagnosis.Refusal, error) {
+func (r *Reconciler) ensure(ctx context.Context, scope *scope, state plan.State, in around, todo plan.Plan) (*diagnosis.Refusal, error) {
 	// Where a pod of this start exists, so does all that it refers to.
 	if scope.workload == nil || podsOf(scope.seen) == 0 {
-		for _, objects := range reconciler.inOrder(scope.job, todo.Ensure) {
-			if refusal, err := reconciler.createAll(ctx, scope, objects, len(objects)); refusal != nil || err != nil {
+		for _, objects := range r.inOrder(scope.job, todo.Ensure) {
+			if refusal, err := r.createAll(ctx, scope, objects, len(objects)); refusal != nil || err != nil {
 				return refusal, err
 			}
 		}
 	}
 	if state.Stage == plan.Active && scope.workload == nil {
-		if err := reconciler.takeCreated(ctx, scope, todo.Ensure); err != nil {
+		if err := r.takeCreated(ctx, scope, todo.Ensure); err != nil {
 			return nil, err
 		}
 		if scope.seen.Workload.Suspended {
@@ -146,23 +146,23 @@ func (reconciler *Reconciler) ensure(ctx context.Context, scope *scope, state pl
 	}
 	// While a quota is exceeded, one pod tries it for all.
 	if scope.previous.QuotaWait != nil && len(pods) > 0 {
-		if refusal, err := reconciler.createAll(ctx, scope, pods[:1], 1); refusal != nil || err != nil {
+		if refusal, err := r.createAll(ctx, scope, pods[:1], 1); refusal != nil || err != nil {
 			return refusal, err
 		}
 		pods = pods[1:]
 	}
-	return reconciler.createAll(ctx, scope, pods, parallelCreates)
+	return r.createAll(ctx, scope, pods, parallelCreates)
 }
 
 // inOrder has the workload created first where it tells which runtime the job was
 // begun with: until the job's status does, nothing else could tell a new leader.
-func (reconciler *Reconciler) inOrder(made *job.Job, objects []gang.Object) [][]gang.Object {
-	if made.RuntimeDigest == "" {
+func (r *Reconciler) inOrder(j *job.Job, objects []gang.Object) [][]gang.Object {
+	if j.RuntimeDigest == "" {
 		return [][]gang.Object{objects}
 	}
 	var workloads, others []gang.Object
 	for _, object := range objects {
-		if reconciler.isWorkload(object) {
+		if r.isWorkload(object) {
 			workloads = append(workloads, object)
 		} else {
 			others = append(others, object)
@@ -171,32 +171,32 @@ func (reconciler *Reconciler) inOrder(made *job.Job, objects []gang.Object) [][]
 	return [][]gang.Object{workloads, others}
 }
 
-func (reconciler *Reconciler) isWorkload(object client.Object) bool {
-	return reflect.TypeOf(object) == reflect.TypeOf(reconciler.kind.emptyWorkload())
+func (r *Reconciler) isWorkload(object client.Object) bool {
+	return reflect.TypeOf(object) == reflect.TypeOf(r.kind.emptyWorkload())
 }
 
 // takeCreated takes the workload as it was stored: a queue may hold it back from its
 // first moment on.
-func (reconciler *Reconciler) takeCreated(ctx context.Context, scope *scope, created []gang.Object) error {
-	workload := reconciler.kind.emptyWorkload()
+func (r *Reconciler) takeCreated(ctx context.Context, scope *scope, created []gang.Object) error {
+	workload := r.kind.emptyWorkload()
 	for _, object := range created {
-		if object.GetName() == plan.NamesOf(scope.job).Workload && reconciler.isWorkload(object) && object.GetUID() != "" {
-			scope.take(reconciler.kind, object)
+		if object.GetName() == plan.NamesOf(scope.job).Workload && r.isWorkload(object) && object.GetUID() != "" {
+			scope.take(r.kind, object)
 			return nil
 		}
 	}
 	// It existed already, and the cache has not seen it yet.
 	key := client.ObjectKey{Namespace: scope.job.Namespace, Name: plan.NamesOf(scope.job).Workload}
-	if err := reconciler.Live.Get(ctx, key, workload); err != nil {
+	if err := r.Live.Get(ctx, key, workload); err != nil {
 		return fmt.Errorf("read %s %s: %w", scope.job.Kind.Traits().Workload, key, err)
 	}
-	scope.take(reconciler.kind, workload)
+	scope.take(r.kind, workload)
 	return nil
 }
 
 // createAll creates objects at the same time. What fails keeps nothing else from
 // being created, but what a quota refuses stops the others.
-func (reconciler *Reconciler) createAll(ctx context.Context, scope *scope, objects []gang.Object, parallel int) (*diagnosis.Refusal, error) {
+func (r *Reconciler) createAll(ctx context.Context, scope *scope, objects []gang.Object, parallel int) (*diagnosis.Refusal, error) {
 	refusals := &firstRefusal{}
 	group := errgroup.Group{}
 	group.SetLimit(max(parallel, 1))
@@ -205,7 +205,7 @@ func (reconciler *Reconciler) createAll(ctx context.Context, scope *scope, objec
 			if refusals.isQuota() {
 				return nil
 			}
-			refusal, err := reconciler.create(ctx, scope, object)
+			refusal, err := r.create(ctx, scope, object)
 			refusals.set(refusal)
 			return err
 		})
@@ -220,33 +220,33 @@ type firstRefusal struct {
 	found *diagnosis.Refusal
 }
 
-func (first *firstRefusal) set(refusal *diagnosis.Refusal) {
-	first.mutex.Lock()
-	defer first.mutex.Unlock()
-	if first.found == nil {
-		first.found = refusal
+func (fr *firstRefusal) set(refusal *diagnosis.Refusal) {
+	fr.mutex.Lock()
+	defer fr.mutex.Unlock()
+	if fr.found == nil {
+		fr.found = refusal
 	}
 }
 
-func (first *firstRefusal) isQuota() bool {
-	first.mutex.Lock()
-	defer first.mutex.Unlock()
-	return first.found != nil && first.found.Quota
+func (fr *firstRefusal) isQuota() bool {
+	fr.mutex.Lock()
+	defer fr.mutex.Unlock()
+	return fr.found != nil && fr.found.Quota
 }
 
-func (reconciler *Reconciler) create(ctx context.Context, scope *scope, object client.Object) (*diagnosis.Refusal, error) {
+func (r *Reconciler) create(ctx context.Context, scope *scope, object client.Object) (*diagnosis.Refusal, error) {
 	if secret, isSecret := object.(*corev1.Secret); isSecret {
 		if err := fillKeys(secret); err != nil {
 			return nil, err
 		}
 	}
-	err := reconciler.Create(ctx, object)
-	what := describe(reconciler.Scheme(), object)
+	err := r.Create(ctx, object)
+	what := describe(r.Scheme(), object)
 	switch {
 	case err == nil:
 		return nil, nil
 	case apierrors.IsAlreadyExists(err):
-		return reconciler.whose(ctx, scope, object)
+		return r.whose(ctx, scope, object)
 	case !apierrors.IsForbidden(err) && !apierrors.IsInvalid(err) || lacksRight(err.Error()):
 		return nil, fmt.Errorf("create %s: %w", what, err)
 	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
@@ -263,11 +263,11 @@ func (reconciler *Reconciler) create(ctx context.Context, scope *scope, object c
 }
 
 // whose tells whether an object that exists already is the job's own.
-func (reconciler *Reconciler) whose(ctx context.Context, scope *scope, object client.Object) (*diagnosis.Refusal, error) {
-	made := scope.job
+func (r *Reconciler) whose(ctx context.Context, scope *scope, object client.Object) (*diagnosis.Refusal, error) {
+	j := scope.job
 	there := object.DeepCopyObject().(client.Object)
-	what := describe(reconciler.Scheme(), object)
-	err := reconciler.Live.Get(ctx, client.ObjectKeyFromObject(object), there)
+	what := describe(r.Scheme(), object)
+	err := r.Live.Get(ctx, client.ObjectKeyFromObject(object), there)
 	if apierrors.IsNotFound(err) {
 		// It went in between.
 		return nil, waitFor(what)
@@ -275,16 +275,16 @@ func (reconciler *Reconciler) whose(ctx context.Context, scope *scope, object cl
 	if err != nil {
 		return nil, fmt.Errorf("read %s: %w", what, err)
 	}
-	isOurs := hasSameController(there, object) && reconciler.hasSameManager(there, object)
+	isOurs := hasSameController(there, object) && r.hasSameManager(there, object)
 	if isOurs && there.GetDeletionTimestamp() == nil {
-		return nil, sameRuntime(made, there)
+		return nil, sameRuntime(j, there)
 	}
-	if isOurs || isLeftover(there, made) {
+	if isOurs || isLeftover(there, j) {
 		return nil, waitFor(what)
 	}
 	if isGroup(scope.in, object) {
-		if found, known := scope.in.Gang.MinMember(there); !known || found != made.Gang.MinMember {
-			return &diagnosis.Refusal{Object: what, Message: fmt.Sprintf("PodGroup minMember mismatch: expected %d, got %d", made.Gang.MinMember, found)}, nil
+		if found, known := scope.in.Gang.MinMember(there); !known || found != j.Gang.MinMember {
+			return &diagnosis.Refusal{Object: what, Message: fmt.Sprintf("PodGroup minMember mismatch: expected %d, got %d", j.Gang.MinMember, found)}, nil
 		}
 		return nil, nil
 	}
@@ -293,12 +293,12 @@ func (reconciler *Reconciler) whose(ctx context.Context, scope *scope, object cl
 
 // sameRuntime refuses a workload that an earlier leader created from another state of
 // the runtime. The cache shows it in a moment, and with it what the job was begun with.
-func sameRuntime(made *job.Job, there client.Object) error {
+func sameRuntime(j *job.Job, there client.Object) error {
 	found := there.GetAnnotations()[training.AnnotationRuntimeDigest]
-	if found == "" || found == made.RuntimeDigest {
+	if found == "" || found == j.RuntimeDigest {
 		return nil
 	}
-	return apierrors.NewConflict(groupResource(made), made.Name, fmt.Errorf("%s was created from the runtime %s, not %s", there.GetName(), found, made.RuntimeDigest))
+	return apierrors.NewConflict(groupResource(j), j.Name, fmt.Errorf("%s was created from the runtime %s, not %s", there.GetName(), found, j.RuntimeDigest))
 }
 
 func hasSameController(one, other client.Object) bool {
@@ -307,23 +307,23 @@ func hasSameController(one, other client.Object) bool {
 }
 
 // hasSameManager: where another controller creates the pods of a workload, we do not.
-func (reconciler *Reconciler) hasSameManager(one, other client.Object) bool {
-	if !reconciler.isWorkload(one) {
+func (r *Reconciler) hasSameManager(one, other client.Object) bool {
+	if !r.isWorkload(one) {
 		return true
 	}
-	return reconciler.kind.managerOf(one) == reconciler.kind.managerOf(other)
+	return r.kind.managerOf(one) == r.kind.managerOf(other)
 }
 
 // isLeftover tells whether an object belonged to an earlier job of the same name, or
 // to an earlier start of this one. Whoever deletes a job and creates it again need
 // not wait for the garbage collector: we do.
-func isLeftover(object client.Object, made *job.Job) bool {
+func isLeftover(object client.Object, j *job.Job) bool {
 	owner := metav1.GetControllerOf(object)
 	if owner == nil {
 		return false
 	}
-	isJobs := owner.Kind == string(made.Kind) && owner.Name == made.Name && owner.UID != made.UID
-	return isJobs || owner.Kind == string(made.Kind.Traits().Workload) && owner.Name == plan.NamesOf(made).Workload
+	isJobs := owner.Kind == string(j.Kind) && owner.Name == j.Name && owner.UID != j.UID
+	return isJobs || owner.Kind == string(j.Kind.Traits().Workload) && owner.Name == plan.NamesOf(j).Workload
 }
 
 // temporaryObstacle keeps a job's objects from being created, and disappears without
@@ -371,17 +371,17 @@ func fillKeys(secret *corev1.Secret) error {
 }
 
 // remove deletes what must not exist.
-func (reconciler *Reconciler) remove(ctx context.Context, scope *scope, objects []gang.Object) error {
+func (r *Reconciler) remove(ctx context.Context, scope *scope, objects []gang.Object) error {
 	uid := scope.job.UID
 	if len(objects) > 0 {
-		reconciler.memory.creations.forget(uid)
-		reconciler.memory.podCounts.forget(uid)
+		r.memory.creations.forget(uid)
+		r.memory.podCounts.forget(uid)
 	}
 	group := errgroup.Group{}
 	group.SetLimit(parallelCreates)
 	for _, object := range objects {
 		group.Go(func() error {
-			gone, err := reconciler.isGone(ctx, scope, object)
+			gone, err := r.isGone(ctx, scope, object)
 			if gone || err != nil {
 				return err
 			}
@@ -389,13 +389,13 @@ func (reconciler *Reconciler) remove(ctx context.Context, scope *scope, objects 
 			if known := object.GetUID(); known != "" {
 				options = append(options, client.Preconditions{UID: &known})
 			}
-			err = reconciler.Delete(ctx, object, options...)
+			err = r.Delete(ctx, object, options...)
 			// Of another UID it is not the one that must go.
 			if err == nil || apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
-				reconciler.memory.deletions.add(uid, object)
+				r.memory.deletions.add(uid, object)
 				return nil
 			}
-			return fmt.Errorf("delete %s: %w", describe(reconciler.Scheme(), object), err)
+			return fmt.Errorf("delete %s: %w", describe(r.Scheme(), object), err)
 		})
 	}
 	return group.Wait()
@@ -403,8 +403,8 @@ func (reconciler *Reconciler) remove(ctx context.Context, scope *scope, objects 
 
 // isGone tells whether there is nothing to delete, so that a job at rest costs
 // nothing.
-func (reconciler *Reconciler) isGone(ctx context.Context, scope *scope, object client.Object) (bool, error) {
-	if reconciler.memory.deletions.has(scope.job.UID, object) {
+func (r *Reconciler) isGone(ctx context.Context, scope *scope, object client.Object) (bool, error) {
+	if r.memory.deletions.has(scope.job.UID, object) {
 		return true, nil
 	}
 	if object.GetUID() != "" {
@@ -413,12 +413,12 @@ func (reconciler *Reconciler) isGone(ctx context.Context, scope *scope, object c
 	}
 	// Keys and groups are not in the cache.
 	there := object.DeepCopyObject().(client.Object)
-	err := reconciler.Live.Get(ctx, client.ObjectKeyFromObject(object), there)
+	err := r.Live.Get(ctx, client.ObjectKeyFromObject(object), there)
 	if client.IgnoreNotFound(err) != nil {
-		return false, fmt.Errorf("read %s: %w", describe(reconciler.Scheme(), object), err)
+		return false, fmt.Errorf("read %s: %w", describe(r.Scheme(), object), err)
 	}
 	if err != nil || !isOwned(there, scope.job) {
-		reconciler.memory.deletions.add(scope.job.UID, object)
+		r.memory.deletions.add(scope.job.UID, object)
 		return true, nil
 	}
 	object.SetUID(there.GetUID())
@@ -427,20 +427,20 @@ func (reconciler *Reconciler) isGone(ctx context.Context, scope *scope, object c
 
 // stampClock tells the launcher that all workers run: from there on they must be
 // reached in time.
-func (reconciler *Reconciler) stampClock(ctx context.Context, scope *scope) error {
+func (r *Reconciler) stampClock(ctx context.Context, scope *scope) error {
 	launcher, running := diagnosis.WorkersRunning(scope.job, scope.previous, scope.seen)
 	if !running || launcher.Annotations[plan.RunningAnnotation] != "" || launcher.DeletionTimestamp != nil ||
 		launcher.Status.Phase == corev1.PodSucceeded || launcher.Status.Phase == corev1.PodFailed {
 		return nil
 	}
-	patch := fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, plan.RunningAnnotation, reconciler.Clock.Now().UTC().Format(time.RFC3339))
+	patch := fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, plan.RunningAnnotation, r.Clock.Now().UTC().Format(time.RFC3339))
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: launcher.Namespace, Name: launcher.Name}}
-	if err := reconciler.Patch(ctx, pod, client.RawPatch(types.MergePatchType, []byte(patch))); client.IgnoreNotFound(err) != nil {
+	if err := r.Patch(ctx, pod, client.RawPatch(types.MergePatchType, []byte(patch))); client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("tell pod %s/%s that all workers run: %w", launcher.Namespace, launcher.Name, err)
 	}
 	return nil
 }
 
-func groupResource(made *job.Job) schema.GroupResource {
-	return schema.GroupResource{Group: training.Group, Resource: made.Kind.Type() + "s"}
+func groupResource(j *job.Job) schema.GroupResource {
+	return schema.GroupResource{Group: training.Group, Resource: j.Kind.Type() + "s"}
 }

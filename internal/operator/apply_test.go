@@ -32,9 +32,9 @@ import (
 // What has the name of something that a job needs may be its own, or go, or be in its
 // way for good.
 func TestWhose(t *testing.T) {
-	made := &job.Job{Kind: job.KindMPIJob, Namespace: "team", Name: "train", UID: "job"}
+	j := &job.Job{Kind: job.KindMPIJob, Namespace: "team", Name: "train", UID: "job"}
 	ownedBy := func(owner types.UID) *corev1.ConfigMap {
-		earlier := *made
+		earlier := *j
 		earlier.UID = owner
 		return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "train-hostfile", OwnerReferences: []metav1.OwnerReference{plan.OwnerOf(&earlier)}}}
 	}
@@ -58,7 +58,7 @@ func TestWhose(t *testing.T) {
 		}
 		reader := builder.Build()
 		reconciler := &Reconciler{Client: reader, Live: reader, kind: mpiJobs{}}
-		refusal, err := reconciler.whose(t.Context(), &scope{job: made}, ownedBy("job"))
+		refusal, err := reconciler.whose(t.Context(), &scope{job: j}, ownedBy("job"))
 		_, waits := errors.AsType[*temporaryObstacle](err)
 		if waits != test.waits || (err != nil) != test.waits || (refusal != nil) != test.refused {
 			t.Errorf("%s: %v, refused %v", name, err, refusal)
@@ -90,8 +90,8 @@ func TestIsLeftover(t *testing.T) {
 		"TrainJob's, looked at for an MPIJob":  {job.KindMPIJob, controlled("TrainJob", "train", "earlier"), false},
 		"JobSet's pod, looked at by an MPIJob": {job.KindMPIJob, controlled("JobSet", "train", "earlier set"), false},
 	} {
-		made := &job.Job{Kind: test.kind, Namespace: "team", Name: "train", UID: "job"}
-		if got := isLeftover(podOf(test.kind, training.RoleWorker, "x", test.owners), made); got != test.want {
+		j := &job.Job{Kind: test.kind, Namespace: "team", Name: "train", UID: "job"}
+		if got := isLeftover(podOf(test.kind, training.RoleWorker, "x", test.owners), j); got != test.want {
 			t.Errorf("%s: %t", name, got)
 		}
 	}
@@ -130,8 +130,8 @@ func TestHasAll(t *testing.T) {
 		"between two starts":                   {state: plan.State{Stage: plan.Restarting}},
 		"suspended":                            {state: plan.State{Stage: plan.Suspended}},
 	} {
-		made := &job.Job{Kind: job.KindTrainJob, Name: "train", LauncherWaits: test.waits, Worker: job.Role{Replicas: 2}}
-		scope := &scope{job: made, workload: &jobset.JobSet{}}
+		j := &job.Job{Kind: job.KindTrainJob, Name: "train", LauncherWaits: test.waits, Worker: job.Role{Replicas: 2}}
+		scope := &scope{job: j, workload: &jobset.JobSet{}}
 		if test.hasNoSet {
 			scope.workload = nil
 		}
@@ -157,8 +157,8 @@ func TestWhatGoesInBetweenIsWaitedFor(t *testing.T) {
 	}).Build()
 	reconciler := &Reconciler{Client: api, Live: api, Clock: clock.RealClock{}, kind: mpiJobs{}}
 	look := func() (wait bool, configMaps, pods int) {
-		made := job.FromMPIJob(object, config.Default().JobDefaults())
-		scope := &scope{object: object, job: made, in: around{}.withoutGang()}
+		j := job.FromMPIJob(object, config.Default().JobDefaults())
+		scope := &scope{object: object, job: j, in: around{}.withoutGang()}
 		result, err := reconciler.carryOut(t.Context(), scope, diagnosis.Verdict{Stage: plan.Active})
 		if err != nil {
 			t.Fatal(err)
@@ -339,10 +339,10 @@ func TestRestartDeletesTheInitializer(t *testing.T) {
 		found.Status.Phase = phase
 		return found
 	}
-	made := &job.Job{Kind: job.KindTrainJob, Namespace: "team", Name: "train"}
+	j := &job.Job{Kind: job.KindTrainJob, Namespace: "team", Name: "train"}
 	state := plan.State{Stage: plan.Restarting, Initializers: []*corev1.Pod{pod("runs", corev1.PodRunning), pod("failed", corev1.PodFailed), pod("waits", corev1.PodPending)}}
 	var removed []string
-	for _, object := range plan.Of(made, state, around{}.withoutGang().Surroundings).Remove {
+	for _, object := range plan.Of(j, state, around{}.withoutGang().Surroundings).Remove {
 		removed = append(removed, object.GetName())
 	}
 	if diff := cmp.Diff([]string{"runs", "waits"}, removed); diff != "" {

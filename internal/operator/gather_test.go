@@ -69,7 +69,7 @@ func TestOwns(t *testing.T) {
 // What is left of an earlier start says nothing of the present one. Before there is
 // another, it must still be gone.
 func TestPodsOfAnEarlierStart(t *testing.T) {
-	made := &job.Job{Kind: job.KindTrainJob, Namespace: "team", Name: "train", UID: "job"}
+	j := &job.Job{Kind: job.KindTrainJob, Namespace: "team", Name: "train", UID: "job"}
 	left := labelled(podOf(job.KindTrainJob, training.RoleWorker, "train-worker-0-0-r0", controlled("JobSet", "train", "before")), training.LabelJobUID, "job")
 	of := func(owner types.UID) *jobset.JobSet {
 		return &jobset.JobSet{
@@ -90,7 +90,7 @@ func TestPodsOfAnEarlierStart(t *testing.T) {
 		cluster := &surroundings{}
 		cluster.jobSets.Store(true)
 		reconciler := &Reconciler{Client: reader, Live: reader, Clock: clock.RealClock{}, cluster: cluster, kind: trainJobs{cluster: cluster}}
-		scope := &scope{job: made}
+		scope := &scope{job: j}
 		if err := reconciler.gather(t.Context(), scope); err != nil || len(scope.seen.Workers) != test.want {
 			t.Errorf("%s: %d workers are seen, %v", name, len(scope.seen.Workers), err)
 		}

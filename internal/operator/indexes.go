@@ -59,8 +59,8 @@ func jobOfPart(object client.Object) []string {
 }
 
 // partsOf asks the cache for what has a job's labels.
-func partsOf(made *job.Job) client.ListOption {
-	return client.MatchingFields{partOf: made.Kind.Type() + "/" + made.Name}
+func partsOf(j *job.Job) client.ListOption {
+	return client.MatchingFields{partOf: j.Kind.Type() + "/" + j.Name}
 }
 
 func addIndexes(indexer client.FieldIndexer) error {

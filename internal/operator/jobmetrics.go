@@ -58,43 +58,43 @@ func newJobMetrics(kind job.Kind) *jobMetrics {
 	}
 }
 
-func (metrics *jobMetrics) register(to prometheus.Registerer) error {
-	for _, collector := range []prometheus.Collector{metrics.created, metrics.succeeded, metrics.failed,
-		metrics.duration, metrics.timeToStart, metrics.gang, metrics.init, metrics.connect} {
+func (jm *jobMetrics) register(to prometheus.Registerer) error {
+	for _, collector := range []prometheus.Collector{jm.created, jm.succeeded, jm.failed,
+		jm.duration, jm.timeToStart, jm.gang, jm.init, jm.connect} {
 		if err := to.Register(collector); err != nil {
-			return fmt.Errorf("register the metrics of %s: %w", metrics.kind, err)
+			return fmt.Errorf("register the metrics of %s: %w", jm.kind, err)
 		}
 	}
 	return nil
 }
 
 // forget deletes the series of a deleted namespace.
-func (metrics *jobMetrics) forget(namespace string) {
+func (jm *jobMetrics) forget(namespace string) {
 	gone := prometheus.Labels{"namespace": namespace}
-	for _, counter := range []*prometheus.CounterVec{metrics.created, metrics.succeeded, metrics.failed} {
+	for _, counter := range []*prometheus.CounterVec{jm.created, jm.succeeded, jm.failed} {
 		counter.DeletePartialMatch(gone)
 	}
-	for _, histogram := range []*prometheus.HistogramVec{metrics.duration, metrics.timeToStart, metrics.gang, metrics.init, metrics.connect} {
+	for _, histogram := range []*prometheus.HistogramVec{jm.duration, jm.timeToStart, jm.gang, jm.init, jm.connect} {
 		histogram.DeletePartialMatch(gone)
 	}
 }
 
 // note counts what has become new in a job.
-func (metrics *jobMetrics) note(runtime string, made *job.Job, previous diagnosis.Previous, verdict *diagnosis.Verdict) {
-	labels := []string{made.Namespace}
-	if made.Kind.Traits().HasRuntime {
+func (jm *jobMetrics) note(runtime string, j *job.Job, previous diagnosis.Previous, verdict *diagnosis.Verdict) {
+	labels := []string{j.Namespace}
+	if j.Kind.Traits().HasRuntime {
 		labels = append(labels, runtime)
 	}
 	if previous.Phase == "" {
-		metrics.created.WithLabelValues(labels...).Inc()
+		jm.created.WithLabelValues(labels...).Inc()
 	}
 	if previous.StartTime == nil && verdict.StartTime != nil {
-		sinceSubmit, sinceAdmission := metrics.starts.take(made.UID).toStart(previous, verdict)
-		observe(metrics.timeToStart, labels, sinceSubmit)
-		observe(metrics.gang, labels, sinceAdmission)
+		sinceSubmit, sinceAdmission := jm.starts.take(j.UID).toStart(previous, verdict)
+		observe(jm.timeToStart, labels, sinceSubmit)
+		observe(jm.gang, labels, sinceAdmission)
 	}
 	if !previous.Finished() && verdict.CompletionTime != nil {
-		metrics.noteEnd(labels, previous, verdict)
+		jm.noteEnd(labels, previous, verdict)
 	}
 }
 
@@ -104,18 +104,18 @@ func observe(histogram *prometheus.HistogramVec, labels []string, took *time.Dur
 	}
 }
 
-func (metrics *jobMetrics) noteEnd(labels []string, previous diagnosis.Previous, verdict *diagnosis.Verdict) {
+func (jm *jobMetrics) noteEnd(labels []string, previous diagnosis.Previous, verdict *diagnosis.Verdict) {
 	if verdict.Phase == training.PhaseFailed {
-		metrics.failed.WithLabelValues(append(labels, string(verdict.FailureReason))...).Inc()
+		jm.failed.WithLabelValues(append(labels, string(verdict.FailureReason))...).Inc()
 	} else {
-		metrics.succeeded.WithLabelValues(labels...).Inc()
+		jm.succeeded.WithLabelValues(labels...).Inc()
 	}
-	observe(metrics.duration, labels, between(verdict.StartTime, verdict.CompletionTime))
+	observe(jm.duration, labels, between(verdict.StartTime, verdict.CompletionTime))
 	if report := verdict.Report; report != nil && report.Hosts.Reached > 0 {
 		lifetime := between(&previous.Submitted, verdict.CompletionTime)
-		observe(metrics.connect, labels, plausible(report.Timings.Connect, lifetime))
+		observe(jm.connect, labels, plausible(report.Timings.Connect, lifetime))
 		if report.Timings.Init > 0 {
-			observe(metrics.init, labels, plausible(report.Timings.Init, lifetime))
+			observe(jm.init, labels, plausible(report.Timings.Init, lifetime))
 		}
 	}
 }
@@ -149,12 +149,12 @@ func newCensus(reader client.Reader, kind kind) *census {
 	}
 }
 
-func (census *census) Describe(descriptions chan<- *prometheus.Desc) {
-	descriptions <- census.running
-	descriptions <- census.queued
+func (c *census) Describe(descriptions chan<- *prometheus.Desc) {
+	descriptions <- c.running
+	descriptions <- c.queued
 }
 
-func (census *census) Collect(found chan<- prometheus.Metric) {
+func (c *census) Collect(found chan<- prometheus.Metric) {
 	running, queued := map[string]int{}, map[string]int{}
 	count := func(namespace string, previous diagnosis.Previous) {
 		switch {
@@ -164,15 +164,15 @@ func (census *census) Collect(found chan<- prometheus.Metric) {
 			queued[namespace]++
 		}
 	}
-	if err := census.each(count); err != nil {
-		found <- prometheus.NewInvalidMetric(census.running, err)
+	if err := c.each(count); err != nil {
+		found <- prometheus.NewInvalidMetric(c.running, err)
 		return
 	}
 	for namespace, number := range running {
-		found <- prometheus.MustNewConstMetric(census.running, prometheus.GaugeValue, float64(number), namespace)
+		found <- prometheus.MustNewConstMetric(c.running, prometheus.GaugeValue, float64(number), namespace)
 	}
 	for namespace, number := range queued {
-		found <- prometheus.MustNewConstMetric(census.queued, prometheus.GaugeValue, float64(number), namespace)
+		found <- prometheus.MustNewConstMetric(c.queued, prometheus.GaugeValue, float64(number), namespace)
 	}
 }
 
@@ -183,14 +183,14 @@ func isQueued(previous diagnosis.Previous) bool {
 }
 
 // each calls for every job of the kind, as the cache has it.
-func (census *census) each(visit func(namespace string, previous diagnosis.Previous)) error {
+func (c *census) each(visit func(namespace string, previous diagnosis.Previous)) error {
 	// The list is only read, and large.
-	list := census.kind.emptyList()
-	if err := census.reader.List(context.Background(), list, client.UnsafeDisableDeepCopy); err != nil {
+	list := c.kind.emptyList()
+	if err := c.reader.List(context.Background(), list, client.UnsafeDisableDeepCopy); err != nil {
 		return err
 	}
-	for _, object := range census.kind.items(list) {
-		visit(object.GetNamespace(), census.kind.previous(object))
+	for _, object := range c.kind.items(list) {
+		visit(object.GetNamespace(), c.kind.previous(object))
 	}
 	return nil
 }

@@ -50,7 +50,7 @@ func at(after time.Duration) *metav1.Time { return &metav1.Time{Time: submitted.
 // Starts take less than a second or two, and a status has whole seconds.
 func TestStartsAreMeasuredInPartsOfASecond(t *testing.T) {
 	metrics, registry := metricsOfMPIJobs(t)
-	made := &job.Job{Kind: job.KindMPIJob, Namespace: "team", UID: "a"}
+	j := &job.Job{Kind: job.KindMPIJob, Namespace: "team", UID: "a"}
 	previous := diagnosis.Previous{Submitted: *at(0)}
 	admitted := []training.TimelineEntry{{Step: training.StepAdmitted, Time: *at(0)}}
 	metrics.starts.look("a", previous, &diagnosis.Verdict{}, submitted.Add(100*time.Millisecond))
@@ -58,7 +58,7 @@ func TestStartsAreMeasuredInPartsOfASecond(t *testing.T) {
 	started := &diagnosis.Verdict{Progress: training.Progress{Timeline: admitted}, StartTime: at(time.Second)}
 	metrics.starts.look("a", previous, started, submitted.Add(850*time.Millisecond))
 	metrics.starts.look("a", previous, started, submitted.Add(3*time.Second))
-	metrics.note("", made, previous, started)
+	metrics.note("", j, previous, started)
 	found := series(t, registry, "team")
 	for name, want := range map[string]float64{"time_to_start_seconds": 0.75, "gang_scheduling_duration_seconds": 0.65} {
 		if got := found[metricName(job.KindMPIJob, name)]; got != want {

@@ -30,7 +30,7 @@ type kind interface {
 	// isForeign tells whether another operator runs the job.
 	isForeign(object client.Object) bool
 	// setStatus writes a verdict into an object.
-	setStatus(object client.Object, made *job.Job, verdict *diagnosis.Verdict, now metav1.Time)
+	setStatus(object client.Object, j *job.Job, verdict *diagnosis.Verdict, now metav1.Time)
 	// items are the jobs of a list.
 	items(list client.ObjectList) []client.Object
 
@@ -42,9 +42,9 @@ type kind interface {
 	// isSuspended tells whether a queue holds a workload back.
 	isSuspended(workload client.Object) bool
 	// adopt takes the templates of a workload into the model.
-	adopt(made *job.Job, workload client.Object)
+	adopt(j *job.Job, workload client.Object)
 	// setWorkloadStatus writes a verdict into a workload.
-	setWorkloadStatus(workload client.Object, made *job.Job, verdict *diagnosis.Verdict, now metav1.Time)
+	setWorkloadStatus(workload client.Object, j *job.Job, verdict *diagnosis.Verdict, now metav1.Time)
 }
 
 // mpiJobs is the kind MPIJob.
@@ -55,8 +55,8 @@ func (mpiJobs) empty() client.Object { return &v2beta1.MPIJob{} }
 
 func (mpiJobs) emptyList() client.ObjectList { return &v2beta1.MPIJobList{} }
 
-func (kind mpiJobs) model(_ context.Context, object client.Object) (*job.Job, *diagnosis.Answer, error) {
-	return job.FromMPIJob(object.(*v2beta1.MPIJob), kind.defaults), nil, nil
+func (mj mpiJobs) model(_ context.Context, object client.Object) (*job.Job, *diagnosis.Answer, error) {
+	return job.FromMPIJob(object.(*v2beta1.MPIJob), mj.defaults), nil, nil
 }
 
 func (mpiJobs) previous(object client.Object) diagnosis.Previous {
@@ -73,8 +73,8 @@ func (mpiJobs) isForeign(object client.Object) bool {
 // isManagedBy tells whether a job names somebody else than us.
 func isManagedBy(named *string, us string) bool { return named != nil && *named != "" && *named != us }
 
-func (mpiJobs) setStatus(object client.Object, made *job.Job, verdict *diagnosis.Verdict, now metav1.Time) {
-	verdict.MPIJobStatus(made, &object.(*v2beta1.MPIJob).Status, object.GetGeneration(), now)
+func (mpiJobs) setStatus(object client.Object, j *job.Job, verdict *diagnosis.Verdict, now metav1.Time) {
+	verdict.MPIJobStatus(j, &object.(*v2beta1.MPIJob).Status, object.GetGeneration(), now)
 }
 
 func (mpiJobs) items(list client.ObjectList) []client.Object {
@@ -122,7 +122,7 @@ func (trainJobs) items(list client.ObjectList) []client.Object {
 	return pointers[v2alpha1.TrainJob](list.(*v2alpha1.TrainJobList).Items)
 }
 
-func (kind trainJobs) hasWorkloads() bool      { return kind.cluster.hasJobSet() }
+func (tj trainJobs) hasWorkloads() bool        { return tj.cluster.hasJobSet() }
 func (trainJobs) emptyWorkload() client.Object { return &jobset.JobSet{} }
 
 func (trainJobs) managerOf(workload client.Object) string {
@@ -135,8 +135,8 @@ func (trainJobs) isSuspended(workload client.Object) bool {
 }
 
 // adopt: Kueue edits the templates of the JobSet while it is suspended.
-func (trainJobs) adopt(made *job.Job, workload client.Object) {
-	roles := map[string]*job.Role{training.RoleLauncher: &made.Launcher, training.RoleWorker: &made.Worker}
+func (trainJobs) adopt(j *job.Job, workload client.Object) {
+	roles := map[string]*job.Role{training.RoleLauncher: &j.Launcher, training.RoleWorker: &j.Worker}
 	for i := range workload.(*jobset.JobSet).Spec.ReplicatedJobs {
 		replicated := &workload.(*jobset.JobSet).Spec.ReplicatedJobs[i]
 		if role := roles[replicated.Name]; role != nil {
@@ -145,8 +145,8 @@ func (trainJobs) adopt(made *job.Job, workload client.Object) {
 	}
 }
 
-func (trainJobs) setWorkloadStatus(workload client.Object, made *job.Job, verdict *diagnosis.Verdict, now metav1.Time) {
-	verdict.JobSetStatus(made, workload.(*jobset.JobSet), now)
+func (trainJobs) setWorkloadStatus(workload client.Object, j *job.Job, verdict *diagnosis.Verdict, now metav1.Time) {
+	verdict.JobSetStatus(j, workload.(*jobset.JobSet), now)
 }
 
 func (trainJobs) name() job.Kind       { return job.KindTrainJob }
@@ -162,37 +162,37 @@ func (trainJobs) isForeign(object client.Object) bool {
 	return isManagedBy(object.(*v2alpha1.TrainJob).Spec.ManagedBy, v2alpha1.ManagedByTrainJobController)
 }
 
-func (trainJobs) setStatus(object client.Object, made *job.Job, verdict *diagnosis.Verdict, now metav1.Time) {
-	verdict.TrainJobStatus(made, &object.(*v2alpha1.TrainJob).Status, object.GetGeneration(), now)
+func (trainJobs) setStatus(object client.Object, j *job.Job, verdict *diagnosis.Verdict, now metav1.Time) {
+	verdict.TrainJobStatus(j, &object.(*v2alpha1.TrainJob).Status, object.GetGeneration(), now)
 }
 
 // model takes the runtime as it was when the job was created: what becomes of
 // it later is for later jobs.
-func (kind trainJobs) model(ctx context.Context, object client.Object) (*job.Job, *diagnosis.Answer, error) {
+func (tj trainJobs) model(ctx context.Context, object client.Object) (*job.Job, *diagnosis.Answer, error) {
 	trainJob := object.(*v2alpha1.TrainJob)
-	digest, err := kind.storedDigest(ctx, trainJob)
+	digest, err := tj.storedDigest(ctx, trainJob)
 	if err != nil {
 		return nil, nil, err
 	}
-	runtime, obstacle, err := kind.snapshots.of(ctx, trainJob, digest)
+	runtime, obstacle, err := tj.snapshots.of(ctx, trainJob, digest)
 	if runtime == nil {
 		return nil, obstacle, err
 	}
-	made := job.FromTrainJob(trainJob, runtime.spec, kind.defaults)
-	made.RuntimeDigest = runtime.digest
-	return made, nil, nil
+	j := job.FromTrainJob(trainJob, runtime.spec, tj.defaults)
+	j.RuntimeDigest = runtime.digest
+	return j, nil, nil
 }
 
 // storedDigest is which runtime the job was begun with: its status says so or, until
 // that is written, its JobSet, which is created before everything else.
-func (kind trainJobs) storedDigest(ctx context.Context, trainJob *v2alpha1.TrainJob) (string, error) {
-	if trainJob.Status.RuntimeDigest != "" || !kind.hasWorkloads() {
+func (tj trainJobs) storedDigest(ctx context.Context, trainJob *v2alpha1.TrainJob) (string, error) {
+	if trainJob.Status.RuntimeDigest != "" || !tj.hasWorkloads() {
 		return trainJob.Status.RuntimeDigest, nil
 	}
 	bare := &job.Job{Kind: job.KindTrainJob, Namespace: trainJob.Namespace, Name: trainJob.Name, UID: trainJob.UID}
 	set := &jobset.JobSet{}
-	err := kind.Get(ctx, client.ObjectKey{Namespace: bare.Namespace, Name: plan.NamesOf(bare).Workload}, set)
-	if err != nil || !isOwned(set, bare) || kind.managerOf(set) != training.ManagedByTrireme || !job.IsDigest(set.Annotations[training.AnnotationRuntimeDigest]) {
+	err := tj.Get(ctx, client.ObjectKey{Namespace: bare.Namespace, Name: plan.NamesOf(bare).Workload}, set)
+	if err != nil || !isOwned(set, bare) || tj.managerOf(set) != training.ManagedByTrireme || !job.IsDigest(set.Annotations[training.AnnotationRuntimeDigest]) {
 		return "", client.IgnoreNotFound(err)
 	}
 	return set.Annotations[training.AnnotationRuntimeDigest], nil

@@ -32,42 +32,42 @@ func newLeadersQueue(elected <-chan struct{}) func(string, workqueue.TypedRateLi
 	}
 }
 
-func (queue *leadersQueue) leads() bool {
+func (lq *leadersQueue) leads() bool {
 	select {
-	case <-queue.elected:
+	case <-lq.elected:
 		return true
 	default:
 		return false
 	}
 }
 
-func (queue *leadersQueue) Add(request reconcile.Request) {
-	if queue.leads() {
-		queue.PriorityQueue.Add(request)
+func (lq *leadersQueue) Add(request reconcile.Request) {
+	if lq.leads() {
+		lq.PriorityQueue.Add(request)
 	}
 }
 
-func (queue *leadersQueue) AddAfter(request reconcile.Request, pause time.Duration) {
-	if queue.leads() {
-		queue.PriorityQueue.AddAfter(request, pause)
+func (lq *leadersQueue) AddAfter(request reconcile.Request, pause time.Duration) {
+	if lq.leads() {
+		lq.PriorityQueue.AddAfter(request, pause)
 	}
 }
 
-func (queue *leadersQueue) AddRateLimited(request reconcile.Request) {
-	if queue.leads() {
-		queue.PriorityQueue.AddRateLimited(request)
+func (lq *leadersQueue) AddRateLimited(request reconcile.Request) {
+	if lq.leads() {
+		lq.PriorityQueue.AddRateLimited(request)
 	}
 }
 
-func (queue *leadersQueue) AddWithOpts(options priorityqueue.AddOpts, requests ...reconcile.Request) {
-	if queue.leads() {
-		queue.PriorityQueue.AddWithOpts(options, requests...)
+func (lq *leadersQueue) AddWithOpts(options priorityqueue.AddOpts, requests ...reconcile.Request) {
+	if lq.leads() {
+		lq.PriorityQueue.AddWithOpts(options, requests...)
 	}
 }
 
 // lookAtAll is a source that has every job looked at as soon as this replica leads.
 // What a cache shows later than that, its watches tell.
-func (reconciler *Reconciler) lookAtAll(elected <-chan struct{}) func(context.Context, workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
+func (r *Reconciler) lookAtAll(elected <-chan struct{}) func(context.Context, workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
 	return func(ctx context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
 		go func() {
 			select {
@@ -75,8 +75,8 @@ func (reconciler *Reconciler) lookAtAll(elected <-chan struct{}) func(context.Co
 				return
 			case <-elected:
 			}
-			if err := reconciler.enqueueAll(ctx, queue); err != nil && ctx.Err() == nil {
-				ctrl.Log.Error(err, "look at all jobs", "kind", reconciler.kind.name())
+			if err := r.enqueueAll(ctx, queue); err != nil && ctx.Err() == nil {
+				ctrl.Log.Error(err, "look at all jobs", "kind", r.kind.name())
 			}
 		}()
 		return nil
@@ -84,15 +84,15 @@ func (reconciler *Reconciler) lookAtAll(elected <-chan struct{}) func(context.Co
 }
 
 // enqueueAll has every job looked at, and every snapshot of a runtime.
-func (reconciler *Reconciler) enqueueAll(ctx context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
-	list := reconciler.kind.emptyList()
+func (r *Reconciler) enqueueAll(ctx context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
+	list := r.kind.emptyList()
 	// It is only read, and large.
-	if err := reconciler.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
+	if err := r.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
 		return err
 	}
 	err := meta.EachListItem(list, func(object runtime.Object) error {
 		queue.Add(reconcile.Request{NamespacedName: client.ObjectKeyFromObject(object.(client.Object))})
 		return nil
 	})
-	return errors.Join(err, reconciler.snapshots.enqueueAll(ctx, queue))
+	return errors.Join(err, r.snapshots.enqueueAll(ctx, queue))
 }

@@ -207,33 +207,33 @@ type webhooks struct {
 }
 
 // NeedLeaderElection is false, because every replica answers.
-func (webhooks *webhooks) NeedLeaderElection() bool { return false }
+func (w *webhooks) NeedLeaderElection() bool { return false }
 
-func (webhooks *webhooks) Start(ctx context.Context) error {
+func (w *webhooks) Start(ctx context.Context) error {
 	for _, kind := range admission.Cached() {
-		if _, err := webhooks.manager.GetCache().GetInformer(ctx, kind); err != nil {
+		if _, err := w.manager.GetCache().GetInformer(ctx, kind); err != nil {
 			return fmt.Errorf("watch %T: %w", kind, err)
 		}
 	}
-	for _, done := range []<-chan struct{}{webhooks.certified, webhooks.written} {
+	for _, done := range []<-chan struct{}{w.certified, w.written} {
 		select {
 		case <-done:
 		case <-ctx.Done():
 			return nil
 		}
 	}
-	server := webhooks.manager.GetWebhookServer()
-	for path, handler := range webhooks.handlers {
+	server := w.manager.GetWebhookServer()
+	for path, handler := range w.handlers {
 		server.Register(path, handler)
 	}
-	webhooks.started.Store(true)
+	w.started.Store(true)
 	<-ctx.Done()
 	return nil
 }
 
-func (webhooks *webhooks) ready(request *http.Request) error {
-	if !webhooks.started.Load() {
+func (w *webhooks) ready(request *http.Request) error {
+	if !w.started.Load() {
 		return errors.New("the webhooks wait for their certificate, for their paths, or for the cache")
 	}
-	return webhooks.manager.GetWebhookServer().StartedChecker()(request)
+	return w.manager.GetWebhookServer().StartedChecker()(request)
 }

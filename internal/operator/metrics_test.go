@@ -24,25 +24,25 @@ type reviewer struct {
 	askedAbout              authorizationv1.SubjectAccessReviewSpec
 }
 
-func (reviewer *reviewer) server() *fake.Clientset {
+func (r *reviewer) server() *fake.Clientset {
 	server := fake.NewClientset()
 	server.PrependReactor("create", "tokenreviews", func(action kubernetestesting.Action) (bool, runtime.Object, error) {
-		if reviewer.tokenFails {
+		if r.tokenFails {
 			return true, nil, errors.New("down")
 		}
 		review := action.(kubernetestesting.CreateAction).GetObject().(*authenticationv1.TokenReview)
-		review.Status = authenticationv1.TokenReviewStatus{Authenticated: reviewer.authenticated && review.Spec.Token == "known", User: authenticationv1.UserInfo{
+		review.Status = authenticationv1.TokenReviewStatus{Authenticated: r.authenticated && review.Spec.Token == "known", User: authenticationv1.UserInfo{
 			Username: "prometheus", UID: "1", Groups: []string{"monitoring"}, Extra: map[string]authenticationv1.ExtraValue{"node": {"a"}},
 		}}
 		return true, review, nil
 	})
 	server.PrependReactor("create", "subjectaccessreviews", func(action kubernetestesting.Action) (bool, runtime.Object, error) {
-		if reviewer.accessFails {
+		if r.accessFails {
 			return true, nil, errors.New("down")
 		}
 		review := action.(kubernetestesting.CreateAction).GetObject().(*authorizationv1.SubjectAccessReview)
-		reviewer.askedAbout = review.Spec
-		review.Status.Allowed = reviewer.allowed
+		r.askedAbout = review.Spec
+		review.Status.Allowed = r.allowed
 		return true, review, nil
 	})
 	return server

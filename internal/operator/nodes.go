@@ -26,10 +26,10 @@ const (
 // countNodes counts the nodes that would take one of the pods that wait, and
 // looks whether more are coming. It is done once, when a gang has waited for too
 // long, past the cache: the cache has no pods of others.
-func (reconciler *Reconciler) countNodes(ctx context.Context, made *job.Job, seen *diagnosis.Observed) error {
+func (r *Reconciler) countNodes(ctx context.Context, j *job.Job, seen *diagnosis.Observed) error {
 	waiting := unplaced(seen)
 	if !seen.ScaleUp && len(waiting) > 0 {
-		coming, err := reconciler.isScalingUp(ctx, made, waiting)
+		coming, err := r.isScalingUp(ctx, j, waiting)
 		if err != nil {
 			return err
 		}
@@ -43,13 +43,13 @@ func (reconciler *Reconciler) countNodes(ctx context.Context, made *job.Job, see
 		return nil
 	}
 	wanted := largest(waiting)
-	fitting, err := reconciler.nodesThatFit(ctx, wanted)
+	fitting, err := r.nodesThatFit(ctx, wanted)
 	if err != nil {
 		return err
 	}
 	count.Fitting, count.Asked = len(fitting), min(len(fitting), mostNodesAsked)
 	for _, node := range fitting[:count.Asked] {
-		used, err := reconciler.usedOn(ctx, node.Name)
+		used, err := r.usedOn(ctx, node.Name)
 		if err != nil {
 			return err
 		}
@@ -61,8 +61,8 @@ func (reconciler *Reconciler) countNodes(ctx context.Context, made *job.Job, see
 }
 
 // nodesThatFit are the nodes where the pod would fit if no other pod ran there.
-func (reconciler *Reconciler) nodesThatFit(ctx context.Context, pod *corev1.Pod) (fitting []*corev1.Node, err error) {
-	err = pages(ctx, reconciler.Live, &corev1.NodeList{}, func(list client.ObjectList) {
+func (r *Reconciler) nodesThatFit(ctx context.Context, pod *corev1.Pod) (fitting []*corev1.Node, err error) {
+	err = pages(ctx, r.Live, &corev1.NodeList{}, func(list client.ObjectList) {
 		for _, node := range list.(*corev1.NodeList).Items {
 			if nodes.Takes(&node, pod, nil) {
 				fitting = append(fitting, &node)
@@ -89,26 +89,26 @@ func largest(pods []*corev1.Pod) *corev1.Pod { return pods[0] }
 // +kubebuilder:rbac:groups="",resources=events,verbs=list
 
 // isScalingUp tells whether the cluster's autoscaler makes nodes for the pods.
-func (reconciler *Reconciler) isScalingUp(ctx context.Context, made *job.Job, pods []*corev1.Pod) (bool, error) {
+func (r *Reconciler) isScalingUp(ctx context.Context, j *job.Job, pods []*corev1.Pod) (bool, error) {
 	waiting := map[string]bool{}
 	for _, pod := range pods {
 		waiting[string(pod.UID)] = true
 	}
 	found := false
-	err := pages(ctx, reconciler.Live, &corev1.EventList{}, func(list client.ObjectList) {
+	err := pages(ctx, r.Live, &corev1.EventList{}, func(list client.ObjectList) {
 		for _, event := range list.(*corev1.EventList).Items {
 			found = found || waiting[string(event.InvolvedObject.UID)]
 		}
-	}, client.InNamespace(made.Namespace), client.MatchingFields{"reason": "TriggeredScaleUp", "involvedObject.kind": "Pod"})
+	}, client.InNamespace(j.Namespace), client.MatchingFields{"reason": "TriggeredScaleUp", "involvedObject.kind": "Pod"})
 	return found, err
 }
 
 // usedOn is what the pods on a node request. The API server has them indexed by node in
 // its watch cache.
-func (reconciler *Reconciler) usedOn(ctx context.Context, node string) (corev1.ResourceList, error) {
+func (r *Reconciler) usedOn(ctx context.Context, node string) (corev1.ResourceList, error) {
 	var pods corev1.PodList
 	fromMemory := &client.ListOptions{Raw: &metav1.ListOptions{ResourceVersion: "0"}}
-	if err := reconciler.Live.List(ctx, &pods, fromMemory, client.MatchingFields{"spec.nodeName": node}); err != nil {
+	if err := r.Live.List(ctx, &pods, fromMemory, client.MatchingFields{"spec.nodeName": node}); err != nil {
 		return nil, fmt.Errorf("list the pods on node %s: %w", node, err)
 	}
 	used := map[string]corev1.ResourceList{}

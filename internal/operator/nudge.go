@@ -29,31 +29,31 @@ const (
 // minutes, whatever room there is meanwhile. A PodGroup that is gone, because a job
 // was suspended and resumed within a moment or because somebody deleted it, is made
 // anew: pods wait for it for ever.
-func (reconciler *Reconciler) nudge(ctx context.Context, scope *scope, verdict *diagnosis.Verdict) error {
-	made, in := scope.job, scope.in
+func (r *Reconciler) nudge(ctx context.Context, scope *scope, verdict *diagnosis.Verdict) error {
+	j, in := scope.job, scope.in
 	waits := verdict.Stage == plan.Active && !verdict.Gang.Yes && !verdict.Suspension.Yes && scope.seen.Workload.Exists
-	if !waits || in.Gang == nil || in.Gang.Group(made, nil) == nil {
+	if !waits || in.Gang == nil || in.Gang.Group(j, nil) == nil {
 		return nil
 	}
 	if verdict.NextCheck == 0 || verdict.NextCheck > nudgePeriod {
 		verdict.NextCheck = nudgePeriod
 	}
-	now := reconciler.Clock.Now()
-	if !reconciler.memory.nudges.isDue(made.UID, now, nudgePeriod) {
+	now := r.Clock.Now()
+	if !r.memory.nudges.isDue(j.UID, now, nudgePeriod) {
 		return nil
 	}
-	group := in.Gang.Group(made, plan.Selector(made))
-	err := reconciler.Live.Get(ctx, client.ObjectKeyFromObject(group), group.DeepCopyObject().(client.Object))
+	group := in.Gang.Group(j, plan.Selector(j))
+	err := r.Live.Get(ctx, client.ObjectKeyFromObject(group), group.DeepCopyObject().(client.Object))
 	switch {
 	case apierrors.IsNotFound(err):
-		group.SetOwnerReferences([]metav1.OwnerReference{plan.OwnerOf(made)})
-		err = client.IgnoreAlreadyExists(reconciler.Create(ctx, group))
+		group.SetOwnerReferences([]metav1.OwnerReference{plan.OwnerOf(j)})
+		err = client.IgnoreAlreadyExists(r.Create(ctx, group))
 	case err == nil && in.Gang.Name() == job.Coscheduling:
 		patch := fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, nudgedAnnotation, now.UTC().Format(time.RFC3339))
-		err = client.IgnoreNotFound(reconciler.Patch(ctx, group, client.RawPatch(types.MergePatchType, []byte(patch))))
+		err = client.IgnoreNotFound(r.Patch(ctx, group, client.RawPatch(types.MergePatchType, []byte(patch))))
 	}
 	if err != nil {
-		return fmt.Errorf("remind the scheduler of PodGroup %s/%s: %w", made.Namespace, made.Name, err)
+		return fmt.Errorf("remind the scheduler of PodGroup %s/%s: %w", j.Namespace, j.Name, err)
 	}
 	return nil
 }

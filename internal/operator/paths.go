@@ -43,18 +43,18 @@ type randomPath struct {
 
 // set replaces the path. The previous one is still accepted, because the API server
 // learns of the new one a moment later.
-func (random *randomPath) set(value string) {
-	random.mutex.Lock()
-	defer random.mutex.Unlock()
-	if value != random.current {
-		random.current, random.previous = value, random.current
+func (rp *randomPath) set(value string) {
+	rp.mutex.Lock()
+	defer rp.mutex.Unlock()
+	if value != rp.current {
+		rp.current, rp.previous = value, rp.current
 	}
 }
 
-func (random *randomPath) accepts(value string) bool {
-	random.mutex.RLock()
-	defer random.mutex.RUnlock()
-	for _, known := range []string{random.current, random.previous} {
+func (rp *randomPath) accepts(value string) bool {
+	rp.mutex.RLock()
+	defer rp.mutex.RUnlock()
+	for _, known := range []string{rp.current, rp.previous} {
 		if known != "" && subtle.ConstantTimeCompare([]byte(known), []byte(value)) == 1 {
 			return true
 		}
@@ -63,12 +63,12 @@ func (random *randomPath) accepts(value string) bool {
 }
 
 // guard serves the handlers below their paths, for callers who know the random end.
-func (random *randomPath) guard(handlers map[string]http.Handler) map[string]http.Handler {
+func (rp *randomPath) guard(handlers map[string]http.Handler) map[string]http.Handler {
 	guarded := make(map[string]http.Handler, len(handlers))
 	for path, next := range handlers {
 		folder := path + "/"
 		guarded[folder] = http.HandlerFunc(func(writer http.ResponseWriter, request *http.Request) {
-			if !random.accepts(strings.TrimPrefix(request.URL.Path, folder)) {
+			if !rp.accepts(strings.TrimPrefix(request.URL.Path, folder)) {
 				http.NotFound(writer, request)
 				return
 			}
@@ -140,28 +140,28 @@ func enqueueOne[T client.Object](name string) handler.TypedEventHandler[T, recon
 }
 
 // Reconcile makes the paths right. Replicas do so side by side, and write the same.
-func (writer *pathWriter) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
-	end, isKnown, err := writer.end(ctx)
+func (pw *pathWriter) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
+	end, isKnown, err := pw.end(ctx)
 	if err == nil && isKnown {
-		err = writer.write(ctx, end)
+		err = pw.write(ctx, end)
 	}
 	if apierrors.IsConflict(err) {
 		return reconcile.Result{RequeueAfter: 100 * time.Millisecond}, nil
 	}
 	if err == nil && isKnown {
-		writer.first.Do(func() { close(writer.written) })
+		pw.first.Do(func() { close(pw.written) })
 	}
 	return reconcile.Result{}, err
 }
 
 // end is what paths end with. It is not known before the Secret has a certificate:
 // until then the Secret is written by others.
-func (writer *pathWriter) end(ctx context.Context) (end string, isKnown bool, err error) {
-	if writer.random == nil {
+func (pw *pathWriter) end(ctx context.Context) (end string, isKnown bool, err error) {
+	if pw.random == nil {
 		return "", true, nil
 	}
 	var secret corev1.Secret
-	if err := writer.api.Get(ctx, writer.secret, &secret); err != nil {
+	if err := pw.api.Get(ctx, pw.secret, &secret); err != nil {
 		return "", false, client.IgnoreNotFound(err)
 	}
 	if len(secret.Data[corev1.TLSCertKey]) == 0 {
@@ -169,12 +169,12 @@ func (writer *pathWriter) end(ctx context.Context) (end string, isKnown bool, er
 	}
 	if len(secret.Data[randomPathKey]) == 0 {
 		secret.Data[randomPathKey] = []byte(newRandomPath())
-		if err := writer.api.Update(ctx, &secret); err != nil {
+		if err := pw.api.Update(ctx, &secret); err != nil {
 			return "", false, err
 		}
 	}
 	random := string(secret.Data[randomPathKey])
-	writer.random.set(random)
+	pw.random.set(random)
 	return "/" + random, true, nil
 }
 
@@ -185,10 +185,10 @@ func newRandomPath() string {
 	return hex.EncodeToString(bytes)
 }
 
-func (writer *pathWriter) write(ctx context.Context, end string) error {
+func (pw *pathWriter) write(ctx context.Context, end string) error {
 	var validating admissionregistrationv1.ValidatingWebhookConfiguration
 	var mutating admissionregistrationv1.MutatingWebhookConfiguration
-	if err := writer.update(ctx, &validating, func() (isChanged bool) {
+	if err := pw.update(ctx, &validating, func() (isChanged bool) {
 		for i := range validating.Webhooks {
 			isChanged = setPath(validating.Webhooks[i].Name, &validating.Webhooks[i].ClientConfig, end) || isChanged
 		}
@@ -196,7 +196,7 @@ func (writer *pathWriter) write(ctx context.Context, end string) error {
 	}); err != nil {
 		return err
 	}
-	return writer.update(ctx, &mutating, func() (isChanged bool) {
+	return pw.update(ctx, &mutating, func() (isChanged bool) {
 		for i := range mutating.Webhooks {
 			isChanged = setPath(mutating.Webhooks[i].Name, &mutating.Webhooks[i].ClientConfig, end) || isChanged
 		}
@@ -206,12 +206,12 @@ func (writer *pathWriter) write(ctx context.Context, end string) error {
 
 // update reads a configuration and writes it back if it was changed. One that does not
 // exist yet is left to the event of its creation.
-func (writer *pathWriter) update(ctx context.Context, configuration client.Object, change func() bool) error {
-	err := writer.api.Get(ctx, client.ObjectKey{Name: writer.configuration}, configuration)
+func (pw *pathWriter) update(ctx context.Context, configuration client.Object, change func() bool) error {
+	err := pw.api.Get(ctx, client.ObjectKey{Name: pw.configuration}, configuration)
 	if err != nil || !change() {
 		return client.IgnoreNotFound(err)
 	}
-	return writer.api.Update(ctx, configuration)
+	return pw.api.Update(ctx, configuration)
 }
 
 // setPath makes the API server call a webhook at its path, and tells whether that is

@@ -62,24 +62,24 @@ const (
 // +kubebuilder:rbac:groups=kubeflow.org,resources=mpijobs/finalizers;trainjobs/finalizers,verbs=update
 
 // Reconcile looks at one job.
-func (reconciler *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
-	object, err := reconciler.read(ctx, request.NamespacedName)
+func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
+	object, err := r.read(ctx, request.NamespacedName)
 	if err != nil {
 		if apierrors.IsNotFound(err) {
-			return reconciler.clearUp(ctx, request)
+			return r.clearUp(ctx, request)
 		}
 		return ctrl.Result{}, err
 	}
 	// What belongs to a job that is being deleted is deleted with it, by its owner
 	// references.
 	if object.GetDeletionTimestamp() != nil {
-		return ctrl.Result{}, reconciler.releaseAll(ctx, request.NamespacedName)
+		return ctrl.Result{}, r.releaseAll(ctx, request.NamespacedName)
 	}
-	object = reconciler.memory.writes.newest(writtenKey{job: object.GetUID()}, object)
-	if reconciler.kind.isForeign(object) {
+	object = r.memory.writes.newest(writtenKey{job: object.GetUID()}, object)
+	if r.kind.isForeign(object) {
 		return ctrl.Result{}, nil
 	}
-	result, err := reconciler.look(ctx, object)
+	result, err := r.look(ctx, object)
 	if apierrors.IsConflict(err) {
 		// Somebody else wrote to the job: the cache will show it in a moment.
 		return ctrl.Result{RequeueAfter: conflictPause}, nil
@@ -89,72 +89,72 @@ func (reconciler *Reconciler) Reconcile(ctx context.Context, request ctrl.Reques
 
 // clearUp is for what has no job. Snapshots of runtimes are looked at by the same
 // queue, under their own names.
-func (reconciler *Reconciler) clearUp(ctx context.Context, request ctrl.Request) (result ctrl.Result, err error) {
-	if reconciler.snapshots != nil && plan.IsSnapshotName(request.Name) {
-		result.RequeueAfter, err = reconciler.snapshots.sweep(ctx, request.NamespacedName)
+func (r *Reconciler) clearUp(ctx context.Context, request ctrl.Request) (result ctrl.Result, err error) {
+	if r.snapshots != nil && plan.IsSnapshotName(request.Name) {
+		result.RequeueAfter, err = r.snapshots.sweep(ctx, request.NamespacedName)
 	}
-	return result, errors.Join(err, reconciler.releaseAll(ctx, request.NamespacedName))
+	return result, errors.Join(err, r.releaseAll(ctx, request.NamespacedName))
 }
 
 // read is a job as the cache has it. Of a large one the cache has only a part, and it
 // is read from the API server.
-func (reconciler *Reconciler) read(ctx context.Context, key client.ObjectKey) (client.Object, error) {
-	object := reconciler.kind.empty()
-	if err := reconciler.Get(ctx, key, object); err != nil {
+func (r *Reconciler) read(ctx context.Context, key client.ObjectKey) (client.Object, error) {
+	object := r.kind.empty()
+	if err := r.Get(ctx, key, object); err != nil {
 		return nil, err
 	}
-	return object, partial.Complete(ctx, reconciler.Live, object)
+	return object, partial.Complete(ctx, r.Live, object)
 }
 
 // look tells what the job is, and does what there is to do.
-func (reconciler *Reconciler) look(ctx context.Context, object client.Object) (ctrl.Result, error) {
+func (r *Reconciler) look(ctx context.Context, object client.Object) (ctrl.Result, error) {
 	if partial.Is(object) {
 		// A job without its spec would be taken for one without workers.
-		return ctrl.Result{}, fmt.Errorf("%s %s/%s was not read as a whole", reconciler.kind.name(), object.GetNamespace(), object.GetName())
+		return ctrl.Result{}, fmt.Errorf("%s %s/%s was not read as a whole", r.kind.name(), object.GetNamespace(), object.GetName())
 	}
-	made, obstacle, err := reconciler.kind.model(ctx, object)
+	j, obstacle, err := r.kind.model(ctx, object)
 	if wait, hindered := errors.AsType[*temporaryObstacle](err); hindered {
-		_, err = reconciler.hindered(ctx, object, *wait.answer())
+		_, err = r.hindered(ctx, object, *wait.answer())
 		return ctrl.Result{RequeueAfter: deletionPause}, err
 	}
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	if made == nil {
-		return reconciler.hindered(ctx, object, *obstacle)
+	if j == nil {
+		return r.hindered(ctx, object, *obstacle)
 	}
-	result, err := reconciler.reconcile(ctx, object, made)
+	result, err := r.reconcile(ctx, object, j)
 	// Nothing tells of a snapshot that was deleted before the cache had shown it.
-	if reconciler.snapshots.isUnseen(ctx, made) && (result.RequeueAfter == 0 || result.RequeueAfter > cachePatience) {
+	if r.snapshots.isUnseen(ctx, j) && (result.RequeueAfter == 0 || result.RequeueAfter > cachePatience) {
 		result.RequeueAfter = cachePatience
 	}
 	return result, err
 }
 
-func (reconciler *Reconciler) reconcile(ctx context.Context, object client.Object, made *job.Job) (ctrl.Result, error) {
-	scope := &scope{object: object, job: made, previous: reconciler.kind.previous(object)}
-	if diagnosis.Expired(made, scope.previous, reconciler.Clock.Now()) {
-		return ctrl.Result{}, reconciler.expire(ctx, object)
+func (r *Reconciler) reconcile(ctx context.Context, object client.Object, j *job.Job) (ctrl.Result, error) {
+	scope := &scope{object: object, job: j, previous: r.kind.previous(object)}
+	if diagnosis.Expired(j, scope.previous, r.Clock.Now()) {
+		return ctrl.Result{}, r.expire(ctx, object)
 	}
-	if err := reconciler.gather(ctx, scope); err != nil {
+	if err := r.gather(ctx, scope); err != nil {
 		return ctrl.Result{}, err
 	}
-	if err := reconciler.releaseLeftovers(ctx, made, scope.leftovers); err != nil {
+	if err := r.releaseLeftovers(ctx, j, scope.leftovers); err != nil {
 		return ctrl.Result{}, err
 	}
 	var err error
-	if scope.in, scope.seen.Obstacle, err = reconciler.cluster.of(ctx, made, scope.previous); err != nil {
+	if scope.in, scope.seen.Obstacle, err = r.cluster.of(ctx, j, scope.previous); err != nil {
 		return ctrl.Result{}, err
 	}
 	if scope.seen.Obstacle == nil {
-		scope.seen.Obstacle = reconciler.memory.obstacles.answer(made.UID)
+		scope.seen.Obstacle = r.memory.obstacles.answer(j.UID)
 	}
 	scope.seen.GangWords = scope.in.gangWords
-	verdict, err := reconciler.diagnose(ctx, scope)
+	verdict, err := r.diagnose(ctx, scope)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	reconciler.record.metrics.starts.look(made.UID, scope.previous, &verdict, reconciler.Clock.Now())
+	r.record.metrics.starts.look(j.UID, scope.previous, &verdict, r.Clock.Now())
 	// The cache is behind what was read past it: said now, it would be taken back by
 	// the next look.
 	if scope.seen.Confirmed && verdict.Stage != plan.Finished && verdict.Stage != plan.Restarting && !scope.seen.ScaleUp {
@@ -162,53 +162,53 @@ func (reconciler *Reconciler) reconcile(ctx context.Context, object client.Objec
 	}
 	// Of a job that has finished, only a count changes with each pod that is deleted, and
 	// of one that starts with each pod that is created: it is written with the last one.
-	coming := reconciler.arePodsComing(scope, &verdict)
+	coming := r.arePodsComing(scope, &verdict)
 	if !coming && (!scope.previous.Finished() || !arePodsGoing(scope.seen)) {
-		if err := reconciler.writeStatus(ctx, scope, &verdict); err != nil {
+		if err := r.writeStatus(ctx, scope, &verdict); err != nil {
 			return ctrl.Result{}, err
 		}
-		reconciler.memory.podCounts.wrote(made.UID, podsOf(scope.seen))
+		r.memory.podCounts.wrote(j.UID, podsOf(scope.seen))
 	}
 	if !scope.previous.Finished() && verdict.Stage == plan.Finished {
 		// Many jobs may finish at the same moment, when a node is lost: all are told
 		// before the first one is cleaned up.
 		return ctrl.Result{RequeueAfter: time.Millisecond, Priority: new(0)}, nil
 	}
-	result, err := reconciler.carryOut(ctx, scope, verdict)
+	result, err := r.carryOut(ctx, scope, verdict)
 	if coming && err != nil && !apierrors.IsConflict(err) {
 		// They may not come at all.
-		return ctrl.Result{}, errors.Join(err, reconciler.writeStatus(ctx, scope, &verdict))
+		return ctrl.Result{}, errors.Join(err, r.writeStatus(ctx, scope, &verdict))
 	}
 	if coming && (result.RequeueAfter == 0 || result.RequeueAfter > comingPatience) {
 		result.RequeueAfter = comingPatience
 	}
 	if err == nil && !coming {
-		err = reconciler.writeWorkloadStatus(ctx, scope, &verdict)
+		err = r.writeWorkloadStatus(ctx, scope, &verdict)
 	}
 	return result, err
 }
 
 // arePodsComing tells whether the pods of a job are about to be created, or were a
 // moment ago.
-func (reconciler *Reconciler) arePodsComing(scope *scope, verdict *diagnosis.Verdict) bool {
+func (r *Reconciler) arePodsComing(scope *scope, verdict *diagnosis.Verdict) bool {
 	previous := &scope.previous
 	// That a job was suspended must be unsaid before it has pods again.
 	if previous.Suspended || previous.QuotaWait != nil || scope.seen.Obstacle != nil || verdict.Phase != training.PhasePending ||
 		verdict.Stage != plan.Active || verdict.Gang.Reason != diagnosis.CreatingPods {
 		return false
 	}
-	if changing, known := reconciler.memory.podCounts.isChanging(scope.job.UID, podsOf(scope.seen), reconciler.Clock.Now()); known {
+	if changing, known := r.memory.podCounts.isChanging(scope.job.UID, podsOf(scope.seen), r.Clock.Now()); known {
 		return changing
 	}
-	return previous.Phase == "" && !reconciler.isComplete(scope, stateOf(scope, verdict))
+	return previous.Phase == "" && !r.isComplete(scope, stateOf(scope, verdict))
 }
 
 // carryOut does what a verdict calls for. What the API server refuses makes another
 // verdict.
-func (reconciler *Reconciler) carryOut(ctx context.Context, scope *scope, verdict diagnosis.Verdict) (ctrl.Result, error) {
-	refusal, err := reconciler.apply(ctx, scope, &verdict)
+func (r *Reconciler) carryOut(ctx context.Context, scope *scope, verdict diagnosis.Verdict) (ctrl.Result, error) {
+	refusal, err := r.apply(ctx, scope, &verdict)
 	wait, hindered := errors.AsType[*temporaryObstacle](err)
-	reconciler.memory.obstacles.put(scope.job.UID, wait)
+	r.memory.obstacles.put(scope.job.UID, wait)
 	if hindered {
 		return ctrl.Result{RequeueAfter: deletionPause}, nil
 	}
@@ -217,9 +217,9 @@ func (reconciler *Reconciler) carryOut(ctx context.Context, scope *scope, verdic
 	}
 	if refusal != nil {
 		scope.seen.Refusal = refusal
-		scope.previous = reconciler.kind.previous(scope.object)
+		scope.previous = r.kind.previous(scope.object)
 		verdict = diagnosis.Of(scope.job, scope.previous, scope.seen)
-		if err := reconciler.writeStatus(ctx, scope, &verdict); err != nil {
+		if err := r.writeStatus(ctx, scope, &verdict); err != nil {
 			return ctrl.Result{}, err
 		}
 		if verdict.Stage != plan.Active && verdict.Stage != plan.Initializing {
@@ -227,27 +227,27 @@ func (reconciler *Reconciler) carryOut(ctx context.Context, scope *scope, verdic
 			return ctrl.Result{RequeueAfter: time.Millisecond}, nil
 		}
 	}
-	err = reconciler.nudge(ctx, scope, &verdict)
+	err = r.nudge(ctx, scope, &verdict)
 	return ctrl.Result{RequeueAfter: verdict.NextCheck}, err
 }
 
 // expire deletes a job that has outlived itself, and no other of its name.
-func (reconciler *Reconciler) expire(ctx context.Context, object client.Object) error {
+func (r *Reconciler) expire(ctx context.Context, object client.Object) error {
 	uid := object.GetUID()
-	err := reconciler.Delete(ctx, object, client.PropagationPolicy(metav1.DeletePropagationBackground), client.Preconditions{UID: &uid})
+	err := r.Delete(ctx, object, client.PropagationPolicy(metav1.DeletePropagationBackground), client.Preconditions{UID: &uid})
 	return client.IgnoreNotFound(err)
 }
 
 // diagnose asks what must be found out until the verdict stands.
-func (reconciler *Reconciler) diagnose(ctx context.Context, scope *scope) (diagnosis.Verdict, error) {
+func (r *Reconciler) diagnose(ctx context.Context, scope *scope) (diagnosis.Verdict, error) {
 	for {
 		verdict := diagnosis.Of(scope.job, scope.previous, scope.seen)
 		var err error
 		switch verdict.Ask {
 		case diagnosis.AskNodes:
-			err = reconciler.countNodes(ctx, scope.job, &scope.seen)
+			err = r.countNodes(ctx, scope.job, &scope.seen)
 		case diagnosis.AskConfirmation:
-			err = reconciler.confirm(ctx, scope)
+			err = r.confirm(ctx, scope)
 		default:
 			return verdict, nil
 		}
@@ -259,36 +259,36 @@ func (reconciler *Reconciler) diagnose(ctx context.Context, scope *scope) (diagn
 
 // writeStatus stores a verdict if it says something new, and tells those who
 // want to know.
-func (reconciler *Reconciler) writeStatus(ctx context.Context, scope *scope, verdict *diagnosis.Verdict) error {
-	made := scope.job
+func (r *Reconciler) writeStatus(ctx context.Context, scope *scope, verdict *diagnosis.Verdict) error {
+	j := scope.job
 	changed := scope.object.DeepCopyObject().(client.Object)
-	reconciler.kind.setStatus(changed, made, verdict, metav1.Time{Time: reconciler.Clock.Now()})
+	r.kind.setStatus(changed, j, verdict, metav1.Time{Time: r.Clock.Now()})
 	if apiequality.Semantic.DeepEqual(scope.object, changed) {
 		return nil
 	}
-	err := reconciler.Status().Update(ctx, changed)
+	err := r.Status().Update(ctx, changed)
 	if apierrors.IsNotFound(err) {
 		// The cache will show in a moment that the job is gone.
-		err = apierrors.NewConflict(groupResource(made), made.Name, err)
+		err = apierrors.NewConflict(groupResource(j), j.Name, err)
 	}
 	if err != nil {
-		return fmt.Errorf("write the status of %s %s/%s: %w", made.Kind, made.Namespace, made.Name, err)
+		return fmt.Errorf("write the status of %s %s/%s: %w", j.Kind, j.Namespace, j.Name, err)
 	}
-	reconciler.memory.writes.add(writtenKey{job: made.UID}, changed)
-	reconciler.record.note(changed, made, scope.previous, verdict, reconciler.recorder)
+	r.memory.writes.add(writtenKey{job: j.UID}, changed)
+	r.record.note(changed, j, scope.previous, verdict, r.recorder)
 	scope.object = changed
 	return nil
 }
 
 // hindered says why a job cannot begin, and looks again later.
-func (reconciler *Reconciler) hindered(ctx context.Context, object client.Object, obstacle diagnosis.Answer) (ctrl.Result, error) {
-	bare := &job.Job{Kind: reconciler.kind.name(), Namespace: object.GetNamespace(), Name: object.GetName(), UID: object.GetUID()}
-	scope := &scope{object: object, job: bare, previous: reconciler.kind.previous(object)}
+func (r *Reconciler) hindered(ctx context.Context, object client.Object, obstacle diagnosis.Answer) (ctrl.Result, error) {
+	bare := &job.Job{Kind: r.kind.name(), Namespace: object.GetNamespace(), Name: object.GetName(), UID: object.GetUID()}
+	scope := &scope{object: object, job: bare, previous: r.kind.previous(object)}
 	if scope.previous.Finished() {
 		return ctrl.Result{}, nil
 	}
 	verdict := diagnosis.Hindered(scope.previous, obstacle)
-	return ctrl.Result{RequeueAfter: verdict.NextCheck}, reconciler.writeStatus(ctx, scope, &verdict)
+	return ctrl.Result{RequeueAfter: verdict.NextCheck}, r.writeStatus(ctx, scope, &verdict)
 }
 
 func podsOf(seen diagnosis.Observed) int { return len(seen.Launchers) + len(seen.Workers) }

@@ -51,7 +51,7 @@ func newRecord(kind kind, reader client.Reader, audit *admission.Audit, registry
 }
 
 // note compares what was known with what is known now.
-func (record *record) note(object client.Object, made *job.Job, previous diagnosis.Previous, verdict *diagnosis.Verdict, recorder events.EventRecorder) {
+func (r *record) note(object client.Object, j *job.Job, previous diagnosis.Previous, verdict *diagnosis.Verdict, recorder events.EventRecorder) {
 	news := &news{object: object, recorder: recorder}
 	reached := func(step training.TimelineStep) *metav1.Time {
 		if stepOf(previous.Timeline, step) != nil {
@@ -60,7 +60,7 @@ func (record *record) note(object client.Object, made *job.Job, previous diagnos
 		return stepOf(verdict.Timeline, step)
 	}
 	if previous.Phase == "" {
-		news.normal(eventSubmitted, "The job has %d workers of %d slots: %d MPI processes", made.Worker.Replicas, made.Slots, made.WorldSize())
+		news.normal(eventSubmitted, "The job has %d workers of %d slots: %d MPI processes", j.Worker.Replicas, j.Slots, j.WorldSize())
 	}
 	switch {
 	case verdict.Suspension.Yes && !previous.Suspended:
@@ -69,27 +69,27 @@ func (record *record) note(object client.Object, made *job.Job, previous diagnos
 		news.normal(eventResumed, "The job is no longer suspended")
 	}
 	if reached(training.StepAdmitted) != nil {
-		news.normal(eventGangStarted, "Asking for places for %d pods", made.Pods())
+		news.normal(eventGangStarted, "Asking for places for %d pods", j.Pods())
 	}
 	if previous.StartTime == nil && verdict.StartTime != nil {
 		news.normal(eventGangDone, "%s", verdict.Gang.Message)
-		record.auditLine("start", object, made, "")
+		r.auditLine("start", object, j, "")
 	}
 	if reached(training.StepPodsReady) != nil {
-		news.normal(eventPodsReady, "All %d workers are ready", made.Worker.Replicas)
+		news.normal(eventPodsReady, "All %d workers are ready", j.Worker.Replicas)
 	}
 	if reached(training.StepWorkersReached) != nil {
 		news.normal(eventTraining, "The launcher has reached every worker and runs its command")
 	}
 	if restart := verdict.Restart; restart != nil && (previous.Restart == nil || previous.Restart.Count < restart.Count) {
-		news.warning(eventRestarting, "Restart %d of at most %d: %s: %s", restart.Count, made.Lifetime.BackoffLimit, restart.Reason, restart.Message)
+		news.warning(eventRestarting, "Restart %d of at most %d: %s: %s", restart.Count, j.Lifetime.BackoffLimit, restart.Reason, restart.Message)
 	}
 	news.podTroubles(previous, verdict)
-	record.noteEnd(news, object, made, previous, verdict)
-	record.metrics.note(runtimeName(object), made, previous, verdict)
+	r.noteEnd(news, object, j, previous, verdict)
+	r.metrics.note(runtimeName(object), j, previous, verdict)
 }
 
-func (record *record) noteEnd(news *news, object client.Object, made *job.Job, previous diagnosis.Previous, verdict *diagnosis.Verdict) {
+func (r *record) noteEnd(news *news, object client.Object, j *job.Job, previous diagnosis.Previous, verdict *diagnosis.Verdict) {
 	if previous.Finished() {
 		return
 	}
@@ -99,10 +99,10 @@ func (record *record) noteEnd(news *news, object client.Object, made *job.Job, p
 		if report := verdict.Report; report != nil && report.Hosts.Reached > 0 && report.Hosts.Reached < report.Hosts.Expected {
 			news.warning(eventUnusedHosts, "The command used %d of %d hosts. If that was not meant, mpirun did not use the hostfile", report.Hosts.Reached, report.Hosts.Expected)
 		}
-		record.auditLine("end", object, made, string(verdict.Phase))
+		r.auditLine("end", object, j, string(verdict.Phase))
 	case training.PhaseFailed:
 		news.warning(failureEvent(verdict.FailureReason), "%s: %s", verdict.FailureReason, verdict.FailureMessage)
-		record.auditLine("end", object, made, string(verdict.FailureReason))
+		r.auditLine("end", object, j, string(verdict.FailureReason))
 	}
 }
 
@@ -122,8 +122,8 @@ func after(duration string) string {
 	return " after " + duration
 }
 
-func (record *record) auditLine(event string, object client.Object, made *job.Job, result string) {
-	record.audit.Lifecycle(event, string(made.Kind), object, result)
+func (r *record) auditLine(event string, object client.Object, j *job.Job, result string) {
+	r.audit.Lifecycle(event, string(j.Kind), object, result)
 }
 
 func runtimeName(object client.Object) string {
@@ -148,24 +148,24 @@ type news struct {
 	recorder events.EventRecorder
 }
 
-func (news *news) normal(reason, format string, arguments ...any) {
-	news.write(corev1.EventTypeNormal, reason, format, arguments...)
+func (n *news) normal(reason, format string, arguments ...any) {
+	n.write(corev1.EventTypeNormal, reason, format, arguments...)
 }
 
-func (news *news) warning(reason, format string, arguments ...any) {
-	news.write(corev1.EventTypeWarning, reason, format, arguments...)
+func (n *news) warning(reason, format string, arguments ...any) {
+	n.write(corev1.EventTypeWarning, reason, format, arguments...)
 }
 
-func (news *news) write(kind, reason, format string, arguments ...any) {
+func (n *news) write(kind, reason, format string, arguments ...any) {
 	text := fmt.Sprintf(format, arguments...)
 	if len(text) > maxEventNote {
 		text = text[:maxEventNote] + "…"
 	}
-	news.recorder.Eventf(news.object, nil, kind, reason, actionOfTheEvents, "%s", text)
+	n.recorder.Eventf(n.object, nil, kind, reason, actionOfTheEvents, "%s", text)
 }
 
 // podTroubles warns of pods that have got into trouble, while the job goes on.
-func (news *news) podTroubles(previous diagnosis.Previous, verdict *diagnosis.Verdict) {
+func (n *news) podTroubles(previous diagnosis.Previous, verdict *diagnosis.Verdict) {
 	if verdict.Phase == training.PhaseFailed {
 		return
 	}
@@ -188,7 +188,7 @@ func (news *news) podTroubles(previous diagnosis.Previous, verdict *diagnosis.Ve
 		if status.Reason == "" || status.Reason == corev1.PodReasonUnschedulable || status.Reason == "SchedulingGated" || known[status.Name] == status.Reason || told == maxPodEvents {
 			continue
 		}
-		news.warning(status.Reason, "%s", status.Message)
+		n.warning(status.Reason, "%s", status.Message)
 		told++
 	}
 }

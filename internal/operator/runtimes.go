@@ -36,31 +36,31 @@ func newRuntimeMemory(max int) *runtimeMemory {
 	return &runtimeMemory{entries: map[string]*list.Element{}, order: list.New(), max: max}
 }
 
-func (memory *runtimeMemory) get(digest string) *sharedRuntime {
-	memory.mutex.Lock()
-	defer memory.mutex.Unlock()
-	found := memory.entries[digest]
+func (rm *runtimeMemory) get(digest string) *sharedRuntime {
+	rm.mutex.Lock()
+	defer rm.mutex.Unlock()
+	found := rm.entries[digest]
 	if found == nil {
 		return nil
 	}
-	memory.order.MoveToFront(found)
+	rm.order.MoveToFront(found)
 	return found.Value.(*remembered).runtime
 }
 
 // put remembers a runtime, and returns the one that all share.
-func (memory *runtimeMemory) put(runtime *sharedRuntime, size int) *sharedRuntime {
-	memory.mutex.Lock()
-	defer memory.mutex.Unlock()
-	if found := memory.entries[runtime.digest]; found != nil {
-		memory.order.MoveToFront(found)
+func (rm *runtimeMemory) put(runtime *sharedRuntime, size int) *sharedRuntime {
+	rm.mutex.Lock()
+	defer rm.mutex.Unlock()
+	if found := rm.entries[runtime.digest]; found != nil {
+		rm.order.MoveToFront(found)
 		return found.Value.(*remembered).runtime
 	}
-	memory.entries[runtime.digest] = memory.order.PushFront(&remembered{runtime, size})
-	memory.size += size
-	for memory.size > memory.max && memory.order.Len() > 1 {
-		oldest := memory.order.Remove(memory.order.Back()).(*remembered)
-		delete(memory.entries, oldest.runtime.digest)
-		memory.size -= oldest.size
+	rm.entries[runtime.digest] = rm.order.PushFront(&remembered{runtime, size})
+	rm.size += size
+	for rm.size > rm.max && rm.order.Len() > 1 {
+		oldest := rm.order.Remove(rm.order.Back()).(*remembered)
+		delete(rm.entries, oldest.runtime.digest)
+		rm.size -= oldest.size
 	}
 	return runtime
 }
@@ -96,25 +96,25 @@ func newRuntimeReads() *runtimeReads {
 }
 
 // see notes that a job exists.
-func (reads *runtimeReads) see(uid types.UID) {
-	reads.mutex.Lock()
-	defer reads.mutex.Unlock()
-	if _, known := reads.seen[uid]; !known {
-		reads.moment++
-		reads.seen[uid] = reads.moment
+func (rr *runtimeReads) see(uid types.UID) {
+	rr.mutex.Lock()
+	defer rr.mutex.Unlock()
+	if _, known := rr.seen[uid]; !known {
+		rr.moment++
+		rr.seen[uid] = rr.moment
 	}
 }
 
-func (reads *runtimeReads) forget(uid types.UID) {
-	reads.mutex.Lock()
-	defer reads.mutex.Unlock()
-	delete(reads.seen, uid)
+func (rr *runtimeReads) forget(uid types.UID) {
+	rr.mutex.Lock()
+	defer rr.mutex.Unlock()
+	delete(rr.seen, uid)
 }
 
 // newest is what a read brings that is new enough for a job; read makes another one.
-func (reads *runtimeReads) newest(ctx context.Context, trainJob *v2alpha1.TrainJob, read func() (*sharedRuntime, *diagnosis.Answer, error)) (*sharedRuntime, *diagnosis.Answer, error) {
+func (rr *runtimeReads) newest(ctx context.Context, trainJob *v2alpha1.TrainJob, read func() (*sharedRuntime, *diagnosis.Answer, error)) (*sharedRuntime, *diagnosis.Answer, error) {
 	key := runtimeKey{trainJob.Namespace, trainJob.Spec.RuntimeRef}
-	found, isNew := reads.forJob(key, trainJob.UID)
+	found, isNew := rr.forJob(key, trainJob.UID)
 	if !isNew {
 		select {
 		case <-found.done:
@@ -126,7 +126,7 @@ func (reads *runtimeReads) newest(ctx context.Context, trainJob *v2alpha1.TrainJ
 	found.err = context.Canceled // unless the read comes to its end
 	defer func() {
 		if found.obstacle != nil || found.err != nil {
-			reads.drop(key, found)
+			rr.drop(key, found)
 		}
 		close(found.done)
 	}()
@@ -135,26 +135,26 @@ func (reads *runtimeReads) newest(ctx context.Context, trainJob *v2alpha1.TrainJ
 }
 
 // forJob is a read that is new enough for a job, and whether it has yet to be done.
-func (reads *runtimeReads) forJob(key runtimeKey, uid types.UID) (found *runtimeRead, isNew bool) {
-	reads.mutex.Lock()
-	defer reads.mutex.Unlock()
-	seen, known := reads.seen[uid]
-	if found = reads.last[key]; found != nil && known && found.began > seen {
+func (rr *runtimeReads) forJob(key runtimeKey, uid types.UID) (found *runtimeRead, isNew bool) {
+	rr.mutex.Lock()
+	defer rr.mutex.Unlock()
+	seen, known := rr.seen[uid]
+	if found = rr.last[key]; found != nil && known && found.began > seen {
 		return found, false
 	}
-	if len(reads.last) >= maxRuntimeReads {
-		clear(reads.last)
+	if len(rr.last) >= maxRuntimeReads {
+		clear(rr.last)
 	}
-	reads.moment++
-	found = &runtimeRead{began: reads.moment, done: make(chan struct{})}
-	reads.last[key] = found
+	rr.moment++
+	found = &runtimeRead{began: rr.moment, done: make(chan struct{})}
+	rr.last[key] = found
 	return found, true
 }
 
-func (reads *runtimeReads) drop(key runtimeKey, failed *runtimeRead) {
-	reads.mutex.Lock()
-	defer reads.mutex.Unlock()
-	if reads.last[key] == failed {
-		delete(reads.last, key)
+func (rr *runtimeReads) drop(key runtimeKey, failed *runtimeRead) {
+	rr.mutex.Lock()
+	defer rr.mutex.Unlock()
+	if rr.last[key] == failed {
+		delete(rr.last, key)
 	}
 }

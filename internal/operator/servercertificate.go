@@ -84,15 +84,15 @@ func manageServerCertificate(manager ctrl.Manager, settings *config.Config, name
 
 // watch reconciles when one of the three objects changes. Every request is for the
 // Secret of the server, whatever has changed.
-func (server *serverCertificate) watch(manager ctrl.Manager, objects cache.Cache) error {
-	made, err := controller.New("server-certificate", manager, controller.Options{Reconciler: server})
+func (sc *serverCertificate) watch(manager ctrl.Manager, objects cache.Cache) error {
+	made, err := controller.New("server-certificate", manager, controller.Options{Reconciler: sc})
 	if err != nil {
 		return err
 	}
 	request := func(object client.Object) []reconcile.Request {
 		switch client.ObjectKeyFromObject(object) {
-		case server.authority, server.secret, server.published:
-			return []reconcile.Request{{NamespacedName: server.secret}}
+		case sc.authority, sc.secret, sc.published:
+			return []reconcile.Request{{NamespacedName: sc.secret}}
 		}
 		return nil
 	}
@@ -114,33 +114,33 @@ func serverNames(settings config.Server, namespace, domain string) []string {
 }
 
 // Reconcile issues the certificate if it is missing, due, or does not fit the settings.
-func (server *serverCertificate) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
-	authority, err := server.readAuthority(ctx)
+func (sc *serverCertificate) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
+	authority, err := sc.readAuthority(ctx)
 	if err != nil || authority == nil {
 		return reconcile.Result{}, err
 	}
 	var secret corev1.Secret
-	if err := client.IgnoreNotFound(server.reader.Get(ctx, server.secret, &secret)); err != nil {
+	if err := client.IgnoreNotFound(sc.reader.Get(ctx, sc.secret, &secret)); err != nil {
 		return reconcile.Result{}, err
 	}
 	if !isIssued(&secret) {
-		return reconcile.Result{}, server.publish(ctx, givenAuthority(&secret, authority))
+		return reconcile.Result{}, sc.publish(ctx, givenAuthority(&secret, authority))
 	}
-	due := authority.RenewalTime(secret.Data[corev1.TLSCertKey], secret.Data[corev1.TLSPrivateKeyKey], server.names)
-	if now := server.clock.Now(); now.Before(due) {
-		return reconcile.Result{RequeueAfter: due.Sub(now)}, server.publish(ctx, authority.PEM)
+	due := authority.RenewalTime(secret.Data[corev1.TLSCertKey], secret.Data[corev1.TLSPrivateKeyKey], sc.names)
+	if now := sc.clock.Now(); now.Before(due) {
+		return reconcile.Result{RequeueAfter: due.Sub(now)}, sc.publish(ctx, authority.PEM)
 	}
-	if err := server.issue(ctx, authority, &secret); err != nil {
+	if err := sc.issue(ctx, authority, &secret); err != nil {
 		return reconcile.Result{}, ignoreRace(err)
 	}
 	// The Secret's own event continues from here.
-	return reconcile.Result{RequeueAfter: time.Minute}, server.publish(ctx, authority.PEM)
+	return reconcile.Result{RequeueAfter: time.Minute}, sc.publish(ctx, authority.PEM)
 }
 
 // readAuthority is the webhook's CA; nil until it exists, which is another event.
-func (server *serverCertificate) readAuthority(ctx context.Context) (*issuer.Authority, error) {
+func (sc *serverCertificate) readAuthority(ctx context.Context) (*issuer.Authority, error) {
 	var secret corev1.Secret
-	if err := server.reader.Get(ctx, server.authority, &secret); err != nil {
+	if err := sc.reader.Get(ctx, sc.authority, &secret); err != nil {
 		return nil, client.IgnoreNotFound(err)
 	}
 	if len(secret.Data[caCertificateKey]) == 0 {
@@ -148,7 +148,7 @@ func (server *serverCertificate) readAuthority(ctx context.Context) (*issuer.Aut
 	}
 	authority, err := issuer.Parse(secret.Data[caCertificateKey], secret.Data[caPrivateKey])
 	if err != nil {
-		return nil, fmt.Errorf("use Secret %s: %w", server.authority, err)
+		return nil, fmt.Errorf("use Secret %s: %w", sc.authority, err)
 	}
 	return authority, nil
 }
@@ -174,35 +174,35 @@ func givenAuthority(secret *corev1.Secret, own *issuer.Authority) []byte {
 	return own.PEM
 }
 
-func (server *serverCertificate) issue(ctx context.Context, authority *issuer.Authority, secret *corev1.Secret) error {
-	certificate, key, err := authority.Issue(server.names, server.clock.Now())
+func (sc *serverCertificate) issue(ctx context.Context, authority *issuer.Authority, secret *corev1.Secret) error {
+	certificate, key, err := authority.Issue(sc.names, sc.clock.Now())
 	if err != nil {
 		return err
 	}
 	changed := secret.DeepCopy()
-	changed.Namespace, changed.Name = server.secret.Namespace, server.secret.Name
+	changed.Namespace, changed.Name = sc.secret.Namespace, sc.secret.Name
 	metav1.SetMetaDataAnnotation(&changed.ObjectMeta, annotationIssued, hashOf(certificate))
 	changed.Data = map[string][]byte{corev1.TLSCertKey: certificate, corev1.TLSPrivateKeyKey: key, caCertificateKey: authority.PEM}
 	if secret.ResourceVersion == "" {
 		changed.Type = corev1.SecretTypeTLS
-		err = server.writer.Create(ctx, changed)
+		err = sc.writer.Create(ctx, changed)
 	} else {
-		err = server.writer.Update(ctx, changed)
+		err = sc.writer.Update(ctx, changed)
 	}
 	if err != nil {
-		return fmt.Errorf("write Secret %s: %w", server.secret, err)
+		return fmt.Errorf("write Secret %s: %w", sc.secret, err)
 	}
-	logf.FromContext(ctx).Info("issued the certificate of the server", "secret", server.secret.String(), "names", server.names)
+	logf.FromContext(ctx).Info("issued the certificate of the server", "secret", sc.secret.String(), "names", sc.names)
 	return nil
 }
 
 // publish writes the CA's certificate where every user of the cluster may read it.
-func (server *serverCertificate) publish(ctx context.Context, authority []byte) error {
+func (sc *serverCertificate) publish(ctx context.Context, authority []byte) error {
 	var published corev1.ConfigMap
-	err := server.reader.Get(ctx, server.published, &published)
+	err := sc.reader.Get(ctx, sc.published, &published)
 	if apierrors.IsNotFound(err) {
-		return ignoreRace(server.writer.Create(ctx, &corev1.ConfigMap{
-			ObjectMeta: metav1.ObjectMeta{Namespace: server.published.Namespace, Name: server.published.Name},
+		return ignoreRace(sc.writer.Create(ctx, &corev1.ConfigMap{
+			ObjectMeta: metav1.ObjectMeta{Namespace: sc.published.Namespace, Name: sc.published.Name},
 			Data:       map[string]string{caCertificateKey: string(authority)},
 		}))
 	}
@@ -211,7 +211,7 @@ func (server *serverCertificate) publish(ctx context.Context, authority []byte) 
 	}
 	changed := published.DeepCopy()
 	changed.Data = map[string]string{caCertificateKey: string(authority)}
-	return ignoreRace(server.writer.Update(ctx, changed))
+	return ignoreRace(sc.writer.Update(ctx, changed))
 }
 
 // ignoreRace drops the error of a write that came too late: the cache learns of what

@@ -65,29 +65,29 @@ type sharedRuntime struct {
 
 // of is the runtime that a job runs with: the one with the digest that was stored, or
 // else the present one. An obstacle says why there is none.
-func (snapshots *snapshots) of(ctx context.Context, trainJob *v2alpha1.TrainJob, stored string) (*sharedRuntime, *diagnosis.Answer, error) {
+func (s *snapshots) of(ctx context.Context, trainJob *v2alpha1.TrainJob, stored string) (*sharedRuntime, *diagnosis.Answer, error) {
 	if stored == "" {
-		stored = snapshots.choiceOf(trainJob.UID)
+		stored = s.choiceOf(trainJob.UID)
 	}
 	if stored == "" {
-		return snapshots.choose(ctx, trainJob)
+		return s.choose(ctx, trainJob)
 	}
-	found, obstacle, err := snapshots.read(ctx, trainJob, stored)
+	found, obstacle, err := s.read(ctx, trainJob, stored)
 	if found == nil {
 		return nil, obstacle, err
 	}
 	// What cannot be stored again does not stop a job whose runtime is known: its
 	// namespace may be about to be deleted, or somebody has taken the name.
-	if _, err = snapshots.ensure(ctx, trainJob.Namespace, found); err != nil {
+	if _, err = s.ensure(ctx, trainJob.Namespace, found); err != nil {
 		return nil, nil, err
 	}
 	return found, nil, nil
 }
 
 // choose is for a job that has no digest yet.
-func (snapshots *snapshots) choose(ctx context.Context, trainJob *v2alpha1.TrainJob) (*sharedRuntime, *diagnosis.Answer, error) {
-	found, obstacle, err := snapshots.reads.newest(ctx, trainJob, func() (*sharedRuntime, *diagnosis.Answer, error) {
-		found, err := snapshots.current(ctx, trainJob)
+func (s *snapshots) choose(ctx context.Context, trainJob *v2alpha1.TrainJob) (*sharedRuntime, *diagnosis.Answer, error) {
+	found, obstacle, err := s.reads.newest(ctx, trainJob, func() (*sharedRuntime, *diagnosis.Answer, error) {
+		found, err := s.current(ctx, trainJob)
 		if apierrors.IsNotFound(err) {
 			reference := trainJob.Spec.RuntimeRef
 			return nil, &diagnosis.Answer{Reason: "RuntimeNotFound", Message: fmt.Sprintf(
@@ -96,27 +96,27 @@ func (snapshots *snapshots) choose(ctx context.Context, trainJob *v2alpha1.Train
 		if err != nil {
 			return nil, nil, err
 		}
-		obstacle, err := snapshots.ensure(ctx, trainJob.Namespace, found)
+		obstacle, err := s.ensure(ctx, trainJob.Namespace, found)
 		return found, obstacle, err
 	})
 	if obstacle != nil || err != nil {
 		return nil, obstacle, err
 	}
-	snapshots.mutex.Lock()
-	defer snapshots.mutex.Unlock()
-	snapshots.chosen[trainJob.UID] = found.digest
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	s.chosen[trainJob.UID] = found.digest
 	return found, nil, nil
 }
 
-func (snapshots *snapshots) choiceOf(uid types.UID) string {
-	snapshots.mutex.Lock()
-	defer snapshots.mutex.Unlock()
-	return snapshots.chosen[uid]
+func (s *snapshots) choiceOf(uid types.UID) string {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	return s.chosen[uid]
 }
 
 // current is the runtime as it is now, read past the cache: whoever changes a runtime
 // and then creates a job gets the new one. A runtime that is being deleted is absent.
-func (snapshots *snapshots) current(ctx context.Context, trainJob *v2alpha1.TrainJob) (*sharedRuntime, error) {
+func (s *snapshots) current(ctx context.Context, trainJob *v2alpha1.TrainJob) (*sharedRuntime, error) {
 	var object client.Object
 	var spec *v2alpha1.TrainingRuntimeSpec
 	key := client.ObjectKey{Name: trainJob.Spec.RuntimeRef.Name}
@@ -128,7 +128,7 @@ func (snapshots *snapshots) current(ctx context.Context, trainJob *v2alpha1.Trai
 		found := &v2alpha1.ClusterTrainingRuntime{}
 		object, spec = found, &found.Spec
 	}
-	if err := snapshots.live.Get(ctx, key, object); err != nil {
+	if err := s.live.Get(ctx, key, object); err != nil {
 		return nil, fmt.Errorf("read the job's runtime: %w", err)
 	}
 	if object.GetDeletionTimestamp() != nil {
@@ -138,21 +138,21 @@ func (snapshots *snapshots) current(ctx context.Context, trainJob *v2alpha1.Trai
 	if err != nil {
 		return nil, err
 	}
-	return snapshots.content.put(&sharedRuntime{digest, spec}, len(content)), nil
+	return s.content.put(&sharedRuntime{digest, spec}, len(content)), nil
 }
 
 // read is the runtime with a digest: from memory, from its snapshot, or else the
 // present runtime if that has the digest.
-func (snapshots *snapshots) read(ctx context.Context, trainJob *v2alpha1.TrainJob, digest string) (*sharedRuntime, *diagnosis.Answer, error) {
-	if found := snapshots.content.get(digest); found != nil {
+func (s *snapshots) read(ctx context.Context, trainJob *v2alpha1.TrainJob, digest string) (*sharedRuntime, *diagnosis.Answer, error) {
+	if found := s.content.get(digest); found != nil {
 		return found, nil, nil
 	}
 	key := client.ObjectKey{Namespace: trainJob.Namespace, Name: plan.SnapshotName(digest)}
-	found, fault, err := snapshots.verify(ctx, key, digest)
+	found, fault, err := s.verify(ctx, key, digest)
 	if found != nil || err != nil {
 		return found, nil, err
 	}
-	current, err := snapshots.current(ctx, trainJob)
+	current, err := s.current(ctx, trainJob)
 	if err == nil && current.digest == digest {
 		return current, nil, nil
 	}
@@ -166,9 +166,9 @@ func (snapshots *snapshots) read(ctx context.Context, trainJob *v2alpha1.TrainJo
 
 // verify reads a snapshot past the cache, which has no content. The fault says why it
 // is none.
-func (snapshots *snapshots) verify(ctx context.Context, key client.ObjectKey, digest string) (found *sharedRuntime, fault string, err error) {
+func (s *snapshots) verify(ctx context.Context, key client.ObjectKey, digest string) (found *sharedRuntime, fault string, err error) {
 	revision := &appsv1.ControllerRevision{}
-	err = snapshots.live.Get(ctx, key, revision)
+	err = s.live.Get(ctx, key, revision)
 	if apierrors.IsNotFound(err) {
 		return nil, "It does not exist", nil
 	}
@@ -179,33 +179,33 @@ func (snapshots *snapshots) verify(ctx context.Context, key client.ObjectKey, di
 	if err != nil {
 		return nil, fmt.Sprintf("It is not that runtime: %s", err), nil
 	}
-	snapshots.noteVerified(key, revision.UID)
-	return snapshots.content.put(&sharedRuntime{digest, spec}, len(revision.Data.Raw)), "", nil
+	s.noteVerified(key, revision.UID)
+	return s.content.put(&sharedRuntime{digest, spec}, len(revision.Data.Raw)), "", nil
 }
 
 // ensure creates the snapshot of a runtime unless it exists.
-func (snapshots *snapshots) ensure(ctx context.Context, namespace string, wanted *sharedRuntime) (*diagnosis.Answer, error) {
+func (s *snapshots) ensure(ctx context.Context, namespace string, wanted *sharedRuntime) (*diagnosis.Answer, error) {
 	key := client.ObjectKey{Namespace: namespace, Name: plan.SnapshotName(wanted.digest)}
-	switch state, err := snapshots.look(ctx, key); {
+	switch state, err := s.look(ctx, key); {
 	case err != nil:
 		return nil, err
 	case state == snapshotIsRight:
 		return nil, nil
 	case state == snapshotIsUnknown:
-		return snapshots.accept(ctx, key, wanted)
+		return s.accept(ctx, key, wanted)
 	}
 	_, content, err := job.RuntimeDigest(wanted.spec)
 	if err != nil {
 		return nil, err
 	}
 	revision := plan.Snapshot(namespace, wanted.digest, content)
-	err = snapshots.Create(ctx, revision)
+	err = s.Create(ctx, revision)
 	switch {
 	case err == nil:
-		snapshots.noteVerified(key, revision.UID)
+		s.noteVerified(key, revision.UID)
 		return nil, nil
 	case apierrors.IsAlreadyExists(err):
-		return snapshots.accept(ctx, key, wanted)
+		return s.accept(ctx, key, wanted)
 	case apierrors.IsForbidden(err) && !lacksRight(err.Error()):
 		return &diagnosis.Answer{Reason: "RuntimeNotStored", Message: fmt.Sprintf(
 			"ControllerRevision %s, which stores the job's runtime, could not be created: %s. It is tried again", key.Name, err)}, nil
@@ -214,8 +214,8 @@ func (snapshots *snapshots) ensure(ctx context.Context, namespace string, wanted
 }
 
 // accept takes a snapshot that exists if it is right, and leaves it alone if it is not.
-func (snapshots *snapshots) accept(ctx context.Context, key client.ObjectKey, wanted *sharedRuntime) (*diagnosis.Answer, error) {
-	found, fault, err := snapshots.verify(ctx, key, wanted.digest)
+func (s *snapshots) accept(ctx context.Context, key client.ObjectKey, wanted *sharedRuntime) (*diagnosis.Answer, error) {
+	found, fault, err := s.verify(ctx, key, wanted.digest)
 	if found != nil || err != nil {
 		return nil, err
 	}
@@ -233,44 +233,44 @@ const (
 	snapshotIsUnknown
 )
 
-func (snapshots *snapshots) look(ctx context.Context, key client.ObjectKey) (snapshotState, error) {
+func (s *snapshots) look(ctx context.Context, key client.ObjectKey) (snapshotState, error) {
 	revision := &appsv1.ControllerRevision{}
-	err := snapshots.Get(ctx, key, revision)
+	err := s.Get(ctx, key, revision)
 	if client.IgnoreNotFound(err) != nil {
 		return snapshotIsMissing, fmt.Errorf("look for ControllerRevision %s: %w", key, err)
 	}
-	snapshots.mutex.Lock()
-	defer snapshots.mutex.Unlock()
-	if snapshots.condemned[key] {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	if s.condemned[key] {
 		return snapshotIsMissing, apierrors.NewConflict(appsv1.Resource("controllerrevisions"), key.Name, fmt.Errorf("it is being deleted"))
 	}
-	known, isKnown := snapshots.verified[key]
+	known, isKnown := s.verified[key]
 	switch {
 	case err == nil && isKnown && known.uid == revision.UID:
 		return snapshotIsRight, nil
-	case isKnown && snapshots.clock.Since(known.at) < cachePatience:
+	case isKnown && s.clock.Since(known.at) < cachePatience:
 		// The cache does not show it yet.
 		return snapshotIsRight, nil
-	case err == nil && snapshots.removed[key] != revision.UID:
+	case err == nil && s.removed[key] != revision.UID:
 		return snapshotIsUnknown, nil
 	}
 	return snapshotIsMissing, nil
 }
 
 // isUnseen tells whether the cache does not show a job's snapshot yet.
-func (snapshots *snapshots) isUnseen(ctx context.Context, made *job.Job) bool {
-	if snapshots == nil {
+func (s *snapshots) isUnseen(ctx context.Context, j *job.Job) bool {
+	if s == nil {
 		return false
 	}
-	key := client.ObjectKey{Namespace: made.Namespace, Name: plan.SnapshotName(made.RuntimeDigest)}
-	return apierrors.IsNotFound(snapshots.Get(ctx, key, &appsv1.ControllerRevision{}))
+	key := client.ObjectKey{Namespace: j.Namespace, Name: plan.SnapshotName(j.RuntimeDigest)}
+	return apierrors.IsNotFound(s.Get(ctx, key, &appsv1.ControllerRevision{}))
 }
 
-func (snapshots *snapshots) noteVerified(key client.ObjectKey, uid types.UID) {
-	snapshots.mutex.Lock()
-	defer snapshots.mutex.Unlock()
-	snapshots.verified[key] = verification{uid, snapshots.clock.Now()}
-	delete(snapshots.removed, key)
+func (s *snapshots) noteVerified(key client.ObjectKey, uid types.UID) {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	s.verified[key] = verification{uid, s.clock.Now()}
+	delete(s.removed, key)
 }
 
 // dropContent keeps the content of snapshots out of the cache: it may be 1 MiB, and is

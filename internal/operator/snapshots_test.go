@@ -34,27 +34,27 @@ func newTrainLab(t *testing.T) (*lab, *v2alpha1.ClusterTrainingRuntime) {
 }
 
 // takeOver is another operator, which knows only what is stored.
-func (lab *lab) takeOver() {
-	lab.t.Helper()
-	lab.train.snapshots = newSnapshots(Parts{Client: lab.api, Live: lab.api, Clock: lab.clock})
-	kind := lab.train.kind.(trainJobs)
-	kind.snapshots = lab.train.snapshots
-	lab.train.kind, lab.train.memory = kind, memory{}
+func (l *lab) takeOver() {
+	l.t.Helper()
+	l.train.snapshots = newSnapshots(Parts{Client: l.api, Live: l.api, Clock: l.clock})
+	kind := l.train.kind.(trainJobs)
+	kind.snapshots = l.train.snapshots
+	l.train.kind, l.train.memory = kind, memory{}
 }
 
-func (lab *lab) changeRuntime(runtime *v2alpha1.ClusterTrainingRuntime) {
-	lab.t.Helper()
+func (l *lab) changeRuntime(runtime *v2alpha1.ClusterTrainingRuntime) {
+	l.t.Helper()
 	runtime.Spec.Template.Spec.ReplicatedJobs[1].Template.Labels = map[string]string{"state": "new"}
-	if err := lab.api.Update(lab.t.Context(), runtime); err != nil {
-		lab.t.Fatal(err)
+	if err := l.api.Update(l.t.Context(), runtime); err != nil {
+		l.t.Fatal(err)
 	}
 }
 
-func (lab *lab) snapshots() (names []string) {
-	lab.t.Helper()
+func (l *lab) snapshots() (names []string) {
+	l.t.Helper()
 	var list appsv1.ControllerRevisionList
-	if err := lab.api.List(lab.t.Context(), &list); err != nil {
-		lab.t.Fatal(err)
+	if err := l.api.List(l.t.Context(), &list); err != nil {
+		l.t.Fatal(err)
 	}
 	for i := range list.Items {
 		names = append(names, list.Items[i].Name)
@@ -122,10 +122,10 @@ func TestRuntimeOfAJobThatWasBegun(t *testing.T) {
 	}
 }
 
-func (lab *lab) job() *v2alpha1.TrainJob {
-	lab.t.Helper()
+func (l *lab) job() *v2alpha1.TrainJob {
+	l.t.Helper()
 	job := &v2alpha1.TrainJob{}
-	lab.get(job, "train")
+	l.get(job, "train")
 	return job
 }
 
@@ -334,9 +334,9 @@ type countingReader struct {
 	number int
 }
 
-func (reader *countingReader) Get(ctx context.Context, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
-	reader.number++
-	return reader.Reader.Get(ctx, key, object, options...)
+func (cr *countingReader) Get(ctx context.Context, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
+	cr.number++
+	return cr.Reader.Get(ctx, key, object, options...)
 }
 
 // Jobs that wait in the queue share one read of the runtime and one snapshot. A job
@@ -347,11 +347,11 @@ func TestRequestsForRuntimes(t *testing.T) {
 	lab.train.snapshots.live = live
 	model := func(job *v2alpha1.TrainJob) string {
 		t.Helper()
-		made, obstacle, err := lab.train.kind.model(t.Context(), job)
+		j, obstacle, err := lab.train.kind.model(t.Context(), job)
 		if err != nil || obstacle != nil {
 			t.Fatalf("%v %v", obstacle, err)
 		}
-		return made.RuntimeDigest
+		return j.RuntimeDigest
 	}
 	var jobs []*v2alpha1.TrainJob
 	for i := range 10 {

@@ -103,14 +103,14 @@ func clusterDomain(resolvConf string) string {
 	return ""
 }
 
-func (cluster *surroundings) hasJobSet() bool { return cluster.jobSets.Load() }
+func (s *surroundings) hasJobSet() bool { return s.jobSets.Load() }
 
 // of is what the plan of one job is told. An obstacle keeps it from starting.
-func (cluster *surroundings) of(ctx context.Context, made *job.Job, previous diagnosis.Previous) (around, *diagnosis.Answer, error) {
+func (s *surroundings) of(ctx context.Context, j *job.Job, previous diagnosis.Previous) (around, *diagnosis.Answer, error) {
 	in := around{Surroundings: plan.Surroundings{
-		InitializerImage: cluster.settings.Initializer.Image, ClusterDomain: cluster.domain, EgressPorts: cluster.settings.Network.EgressPorts,
+		InitializerImage: s.settings.Initializer.Image, ClusterDomain: s.domain, EgressPorts: s.settings.Network.EgressPorts,
 	}}
-	known, err := cluster.discover(ctx)
+	known, err := s.discover(ctx)
 	if err != nil {
 		return in, nil, err
 	}
@@ -118,12 +118,12 @@ func (cluster *surroundings) of(ctx context.Context, made *job.Job, previous dia
 		return in, &diagnosis.Answer{Reason: "KubernetesTooOld", Message: fmt.Sprintf(
 			"This cluster runs Kubernetes %s. Trireme needs %s or newer, which leaves batch Jobs with managedBy to it. Upgrade the cluster; the job then starts by itself.", known.tooOld, managedJobs)}, nil
 	}
-	in.Delivery = plan.Delivery{Method: known.method, Image: cluster.settings.Agent.Image, PullSecrets: cluster.settings.Agent.PullSecrets}
-	backend, words, err := gang.Choose(made, known.available)
+	in.Delivery = plan.Delivery{Method: known.method, Image: s.settings.Agent.Image, PullSecrets: s.settings.Agent.PullSecrets}
+	backend, words, err := gang.Choose(j, known.available)
 	if err != nil {
 		return in, &diagnosis.Answer{Reason: "NoGangScheduler", Message: err.Error()}, nil
 	}
-	if made.Kind.Traits().Workload == job.WorkloadJobSet && !cluster.hasJobSet() && !previous.Finished() {
+	if j.Kind.Traits().Workload == job.WorkloadJobSet && !s.hasJobSet() && !previous.Finished() {
 		return in, &diagnosis.Answer{Reason: "JobSetNotInstalled", Message: "This cluster does not have the JobSet API (jobset.x-k8s.io), which TrainJobs need. Install its CRD; the job then starts by itself."}, nil
 	}
 	in.Gang, in.gangWords = backend, words
@@ -132,38 +132,38 @@ func (cluster *surroundings) of(ctx context.Context, made *job.Job, previous dia
 
 // discover asks the cluster which schedulers it has and how the agent gets into
 // its pods.
-func (cluster *surroundings) discover(ctx context.Context) (discovered, error) {
-	cluster.mutex.Lock()
-	defer cluster.mutex.Unlock()
-	if time.Since(cluster.asked) < discoveryAge {
-		return cluster.known, nil
+func (s *surroundings) discover(ctx context.Context) (discovered, error) {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	if time.Since(s.asked) < discoveryAge {
+		return s.known, nil
 	}
 	var found discovered
 	var err error
-	if found.available, err = gang.Discover(cluster.discovery); err != nil {
+	if found.available, err = gang.Discover(s.discovery); err != nil {
 		return found, err
 	}
-	found.available.CoschedulerName = cluster.settings.Gang.CoschedulerName
-	server, err := cluster.discovery.ServerVersion()
+	found.available.CoschedulerName = s.settings.Gang.CoschedulerName
+	server, err := s.discovery.ServerVersion()
 	if err != nil {
 		return found, fmt.Errorf("ask the API server for its version: %w", err)
 	}
-	found.method = plan.Method(cluster.settings.Agent.Delivery)
-	if cluster.settings.Agent.Delivery == config.DeliveryAuto {
-		if found.method, err = cluster.bestMethod(ctx, server.GitVersion); err != nil {
+	found.method = plan.Method(s.settings.Agent.Delivery)
+	if s.settings.Agent.Delivery == config.DeliveryAuto {
+		if found.method, err = s.bestMethod(ctx, server.GitVersion); err != nil {
 			return found, err
 		}
 	}
 	if parsed, err := version.ParseGeneric(server.GitVersion); err == nil && parsed.LessThan(managedJobs) {
 		found.tooOld = server.GitVersion
 	}
-	cluster.known, cluster.asked = found, time.Now()
+	s.known, s.asked = found, time.Now()
 	return found, nil
 }
 
-func (cluster *surroundings) bestMethod(ctx context.Context, server string) (plan.Method, error) {
+func (s *surroundings) bestMethod(ctx context.Context, server string) (plan.Method, error) {
 	var nodes corev1.NodeList
-	if err := cluster.reader.List(ctx, &nodes); err != nil {
+	if err := s.reader.List(ctx, &nodes); err != nil {
 		return "", fmt.Errorf("list nodes: %w", err)
 	}
 	return plan.BestMethod(server, nodes.Items), nil

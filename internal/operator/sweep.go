@@ -45,104 +45,104 @@ func snapshotOf(object client.Object) []string {
 // No job can choose the snapshot meanwhile. A job that has chosen it is in the cache,
 // where it is undecided until its status has the digest. A job that comes now finds the
 // snapshot condemned, and waits.
-func (snapshots *snapshots) sweep(ctx context.Context, key client.ObjectKey) (time.Duration, error) {
+func (s *snapshots) sweep(ctx context.Context, key client.ObjectKey) (time.Duration, error) {
 	revision := &appsv1.ControllerRevision{}
-	if err := snapshots.Get(ctx, key, revision); err != nil {
+	if err := s.Get(ctx, key, revision); err != nil {
 		return 0, client.IgnoreNotFound(err)
 	}
-	if snapshots.wasRemoved(key, revision.UID) {
+	if s.wasRemoved(key, revision.UID) {
 		return 0, nil
 	}
-	snapshots.condemn(key, true)
-	defer snapshots.condemn(key, false)
+	s.condemn(key, true)
+	defer s.condemn(key, false)
 	// In this order: a job that decides in between is found by its digest.
-	if jobs, err := snapshots.users(ctx, key, undecided); err != nil || len(jobs) > 0 {
+	if jobs, err := s.users(ctx, key, undecided); err != nil || len(jobs) > 0 {
 		return sweepPause, err
 	}
-	if jobs, err := snapshots.users(ctx, key, key.Name); err != nil || len(jobs) > 0 {
+	if jobs, err := s.users(ctx, key, key.Name); err != nil || len(jobs) > 0 {
 		return 0, err
 	}
-	return 0, snapshots.remove(ctx, revision)
+	return 0, s.remove(ctx, revision)
 }
 
 // remove deletes a snapshot, and no other of its name.
-func (snapshots *snapshots) remove(ctx context.Context, revision *appsv1.ControllerRevision) error {
-	err := snapshots.Delete(ctx, revision, client.Preconditions{UID: &revision.UID, ResourceVersion: &revision.ResourceVersion})
+func (s *snapshots) remove(ctx context.Context, revision *appsv1.ControllerRevision) error {
+	err := s.Delete(ctx, revision, client.Preconditions{UID: &revision.UID, ResourceVersion: &revision.ResourceVersion})
 	if apierrors.IsConflict(err) {
 		// What the cache shows is an older one.
 		return nil
 	}
 	// An answer may be lost: then it is created again, or found to exist.
 	key := client.ObjectKeyFromObject(revision)
-	snapshots.mutex.Lock()
-	defer snapshots.mutex.Unlock()
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
 	if client.IgnoreNotFound(err) != nil {
-		delete(snapshots.verified, key)
+		delete(s.verified, key)
 		return fmt.Errorf("delete ControllerRevision %s: %w", key, err)
 	}
-	delete(snapshots.verified, key)
-	snapshots.removed[key] = revision.UID
+	delete(s.verified, key)
+	s.removed[key] = revision.UID
 	return nil
 }
 
-func (snapshots *snapshots) wasRemoved(key client.ObjectKey, uid types.UID) bool {
-	snapshots.mutex.Lock()
-	defer snapshots.mutex.Unlock()
-	return snapshots.removed[key] == uid
+func (s *snapshots) wasRemoved(key client.ObjectKey, uid types.UID) bool {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	return s.removed[key] == uid
 }
 
-func (snapshots *snapshots) condemn(key client.ObjectKey, is bool) {
-	snapshots.mutex.Lock()
-	defer snapshots.mutex.Unlock()
+func (s *snapshots) condemn(key client.ObjectKey, is bool) {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
 	if !is {
-		delete(snapshots.condemned, key)
+		delete(s.condemned, key)
 		return
 	}
-	snapshots.condemned[key] = true
+	s.condemned[key] = true
 }
 
 // see notes a job that has no digest yet. Jobs of other kinds have no runtime.
-func (snapshots *snapshots) see(object client.Object) {
-	if snapshots == nil {
+func (s *snapshots) see(object client.Object) {
+	if s == nil {
 		return
 	}
 	if trainJob := object.(*v2alpha1.TrainJob); trainJob.Status.RuntimeDigest == "" {
-		snapshots.reads.see(trainJob.UID)
+		s.reads.see(trainJob.UID)
 		return
 	}
-	snapshots.decided(object.GetUID())
+	s.decided(object.GetUID())
 }
 
 // decided forgets the choice of a job whose status has it.
-func (snapshots *snapshots) decided(uid types.UID) {
-	snapshots.reads.forget(uid)
-	snapshots.mutex.Lock()
-	defer snapshots.mutex.Unlock()
-	delete(snapshots.chosen, uid)
+func (s *snapshots) decided(uid types.UID) {
+	s.reads.forget(uid)
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	delete(s.chosen, uid)
 }
 
 // forget is for a job that is gone. Its snapshot may be needed by nobody now.
-func (snapshots *snapshots) forget(gone client.Object, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) {
-	if snapshots == nil {
+func (s *snapshots) forget(gone client.Object, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+	if s == nil {
 		return
 	}
-	snapshots.decided(gone.GetUID())
+	s.decided(gone.GetUID())
 	if digest := gone.(*v2alpha1.TrainJob).Status.RuntimeDigest; digest != "" {
 		queue.Add(requestOf(gone.GetNamespace(), plan.SnapshotName(digest)))
 	}
 }
 
 // watch has snapshots looked at that nobody may need.
-func (snapshots *snapshots) watch() handler.EventHandler {
+func (s *snapshots) watch() handler.EventHandler {
 	type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 	return handler.Funcs{
 		CreateFunc: func(_ context.Context, created event.CreateEvent, queue queue) {
 			queue.Add(requestOf(created.Object.GetNamespace(), created.Object.GetName()))
 		},
 		DeleteFunc: func(ctx context.Context, gone event.DeleteEvent, queue queue) {
-			snapshots.lose(gone.Object)
+			s.lose(gone.Object)
 			// Whoever needs it creates it again.
-			if jobs, err := snapshots.users(ctx, client.ObjectKeyFromObject(gone.Object), gone.Object.GetName()); err == nil && len(jobs) > 0 {
+			if jobs, err := s.users(ctx, client.ObjectKeyFromObject(gone.Object), gone.Object.GetName()); err == nil && len(jobs) > 0 {
 				queue.Add(requestOf(jobs[0].Namespace, jobs[0].Name))
 			}
 		},
@@ -151,9 +151,9 @@ func (snapshots *snapshots) watch() handler.EventHandler {
 
 // users are jobs of a snapshot's namespace that an index has under a value: one is
 // enough to know.
-func (snapshots *snapshots) users(ctx context.Context, key client.ObjectKey, value string) ([]v2alpha1.TrainJob, error) {
+func (s *snapshots) users(ctx context.Context, key client.ObjectKey, value string) ([]v2alpha1.TrainJob, error) {
 	var jobs v2alpha1.TrainJobList
-	err := snapshots.List(ctx, &jobs, client.InNamespace(key.Namespace), client.MatchingFields{usesSnapshot: value}, client.Limit(1), client.UnsafeDisableDeepCopy)
+	err := s.List(ctx, &jobs, client.InNamespace(key.Namespace), client.MatchingFields{usesSnapshot: value}, client.Limit(1), client.UnsafeDisableDeepCopy)
 	if err != nil {
 		return nil, fmt.Errorf("list the TrainJobs that need ControllerRevision %s: %w", key, err)
 	}
@@ -161,25 +161,25 @@ func (snapshots *snapshots) users(ctx context.Context, key client.ObjectKey, val
 }
 
 // lose forgets a snapshot that is gone.
-func (snapshots *snapshots) lose(gone client.Object) {
+func (s *snapshots) lose(gone client.Object) {
 	key := client.ObjectKeyFromObject(gone)
-	snapshots.mutex.Lock()
-	defer snapshots.mutex.Unlock()
-	if snapshots.verified[key].uid == gone.GetUID() {
-		delete(snapshots.verified, key)
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	if s.verified[key].uid == gone.GetUID() {
+		delete(s.verified, key)
 	}
-	if snapshots.removed[key] == gone.GetUID() {
-		delete(snapshots.removed, key)
+	if s.removed[key] == gone.GetUID() {
+		delete(s.removed, key)
 	}
 }
 
 // enqueueAll has all snapshots looked at.
-func (snapshots *snapshots) enqueueAll(ctx context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
-	if snapshots == nil {
+func (s *snapshots) enqueueAll(ctx context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
+	if s == nil {
 		return nil
 	}
 	var all appsv1.ControllerRevisionList
-	if err := snapshots.List(ctx, &all, client.UnsafeDisableDeepCopy); err != nil {
+	if err := s.List(ctx, &all, client.UnsafeDisableDeepCopy); err != nil {
 		return fmt.Errorf("list the snapshots of runtimes: %w", err)
 	}
 	for i := range all.Items {

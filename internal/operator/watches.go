@@ -194,40 +194,40 @@ type Watched struct {
 
 // Watches are what has jobs looked at. The workload comes last: not every cluster has
 // JobSet.
-func (reconciler *Reconciler) Watches() []Watched {
+func (r *Reconciler) Watches() []Watched {
 	watched := []Watched{
-		{reconciler.kind.empty(), reconciler.jobs()},
-		{&corev1.Pod{}, reconciler.pods()},
-		{&discoveryv1.EndpointSlice{}, reconciler.parts()},
+		{r.kind.empty(), r.jobs()},
+		{&corev1.Pod{}, r.pods()},
+		{&discoveryv1.EndpointSlice{}, r.parts()},
 	}
-	if reconciler.snapshots != nil {
-		watched = append(watched, Watched{&appsv1.ControllerRevision{}, reconciler.snapshots.watch()})
+	if r.snapshots != nil {
+		watched = append(watched, Watched{&appsv1.ControllerRevision{}, r.snapshots.watch()})
 	}
-	if reconciler.kind.hasWorkloads() {
-		watched = append(watched, Watched{reconciler.kind.emptyWorkload(), reconciler.workloads()})
+	if r.kind.hasWorkloads() {
+		watched = append(watched, Watched{r.kind.emptyWorkload(), r.workloads()})
 	}
 	return watched
 }
 
 // addTo has the reconciler called for its jobs and for what belongs to them.
-func (reconciler *Reconciler) addTo(manager ctrl.Manager, workers int) error {
-	running, err := reconciler.building(manager, workers).Build(reconciler)
-	if err != nil || reconciler.kind.hasWorkloads() {
+func (r *Reconciler) addTo(manager ctrl.Manager, workers int) error {
+	running, err := r.building(manager, workers).Build(r)
+	if err != nil || r.kind.hasWorkloads() {
 		return err
 	}
-	return manager.Add(&jobSetWatch{reconciler: reconciler, controller: running, cache: manager.GetCache(), mapper: manager.GetRESTMapper()})
+	return manager.Add(&jobSetWatch{reconciler: r, controller: running, cache: manager.GetCache(), mapper: manager.GetRESTMapper()})
 }
 
-func (reconciler *Reconciler) building(manager ctrl.Manager, workers int) *builder.Builder {
+func (r *Reconciler) building(manager ctrl.Manager, workers int) *builder.Builder {
 	building := ctrl.NewControllerManagedBy(manager).
-		Named(reconciler.kind.name().Type()).
+		Named(r.kind.name().Type()).
 		WithOptions(controller.Options{
 			MaxConcurrentReconciles: workers,
 			RateLimiter:             RetryPauses(),
 			NewQueue:                newLeadersQueue(manager.Elected()),
 		}).
-		WatchesRawSource(source.Func(reconciler.lookAtAll(manager.Elected())))
-	for _, watched := range reconciler.Watches() {
+		WatchesRawSource(source.Func(r.lookAtAll(manager.Elected())))
+	for _, watched := range r.Watches() {
 		building = building.Watches(watched.Object, watched.Handler)
 	}
 	return building
@@ -248,30 +248,30 @@ func servesJobSet(mapper meta.RESTMapper) (bool, error) {
 
 // jobs also forgets what is remembered of a job that is gone, or that the cache
 // shows by now.
-func (reconciler *Reconciler) jobs() handler.EventHandler {
+func (r *Reconciler) jobs() handler.EventHandler {
 	enqueue := &handler.EnqueueRequestForObject{}
 	// A status is our own work: it is no reason to look again.
 	meaningful := predicate.Or(predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{}, predicate.AnnotationChangedPredicate{})
 	return handler.Funcs{
 		GenericFunc: enqueue.Generic,
 		CreateFunc: func(ctx context.Context, created event.CreateEvent, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) {
-			reconciler.snapshots.see(created.Object)
+			r.snapshots.see(created.Object)
 			enqueue.Create(ctx, created, queue)
 		},
 		UpdateFunc: func(ctx context.Context, changed event.UpdateEvent, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) {
 			// Where a watch broke, a job that was made anew under its name is a changed one.
 			anew := changed.ObjectOld.GetUID() != changed.ObjectNew.GetUID()
 			if anew {
-				reconciler.forget(changed.ObjectOld, queue)
+				r.forget(changed.ObjectOld, queue)
 			}
-			reconciler.snapshots.see(changed.ObjectNew)
-			reconciler.memory.writes.newest(writtenKey{job: changed.ObjectNew.GetUID()}, changed.ObjectNew)
+			r.snapshots.see(changed.ObjectNew)
+			r.memory.writes.newest(writtenKey{job: changed.ObjectNew.GetUID()}, changed.ObjectNew)
 			if anew || meaningful.Update(changed) {
 				enqueue.Update(ctx, changed, queue)
 			}
 		},
 		DeleteFunc: func(ctx context.Context, gone event.DeleteEvent, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) {
-			reconciler.forget(gone.Object, queue)
+			r.forget(gone.Object, queue)
 			// Its launcher may still have its finalizer.
 			enqueue.Delete(ctx, gone, queue)
 		},
@@ -279,16 +279,16 @@ func (reconciler *Reconciler) jobs() handler.EventHandler {
 }
 
 // forget is for a job that is gone.
-func (reconciler *Reconciler) forget(gone client.Object, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) {
-	reconciler.memory.forget(gone.GetUID())
-	reconciler.record.metrics.starts.take(gone.GetUID())
-	reconciler.snapshots.forget(gone, queue)
+func (r *Reconciler) forget(gone client.Object, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+	r.memory.forget(gone.GetUID())
+	r.record.metrics.starts.take(gone.GetUID())
+	r.snapshots.forget(gone, queue)
 }
 
 // requestFor is the job that an object belongs to by its labels.
-func (reconciler *Reconciler) requestFor(object client.Object) (request reconcile.Request, found bool) {
+func (r *Reconciler) requestFor(object client.Object) (request reconcile.Request, found bool) {
 	labels := object.GetLabels()
-	if labels[training.LabelJobType] != reconciler.kind.name().Type() || labels[training.LabelJobName] == "" {
+	if labels[training.LabelJobType] != r.kind.name().Type() || labels[training.LabelJobName] == "" {
 		return request, false
 	}
 	request.Namespace, request.Name = object.GetNamespace(), labels[training.LabelJobName]
@@ -296,9 +296,9 @@ func (reconciler *Reconciler) requestFor(object client.Object) (request reconcil
 }
 
 // parts has a job looked at when something that belongs to it changes.
-func (reconciler *Reconciler) parts() handler.EventHandler {
+func (r *Reconciler) parts() handler.EventHandler {
 	return handler.EnqueueRequestsFromMapFunc(func(_ context.Context, object client.Object) []reconcile.Request {
-		if request, found := reconciler.requestFor(object); found {
+		if request, found := r.requestFor(object); found {
 			return []reconcile.Request{request}
 		}
 		return nil
@@ -306,8 +306,8 @@ func (reconciler *Reconciler) parts() handler.EventHandler {
 }
 
 // workloads has a job looked at when somebody else than us changes its workload.
-func (reconciler *Reconciler) workloads() handler.EventHandler {
-	enqueue := reconciler.parts()
+func (r *Reconciler) workloads() handler.EventHandler {
+	enqueue := r.parts()
 	type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 	return handler.Funcs{
 		CreateFunc: enqueue.Create, DeleteFunc: enqueue.Delete, GenericFunc: enqueue.Generic,
@@ -324,10 +324,10 @@ func (reconciler *Reconciler) workloads() handler.EventHandler {
 
 // pods has a job looked at when something happens to one of its pods: at once
 // where it may decide over the job, else in a moment.
-func (reconciler *Reconciler) pods() handler.EventHandler {
+func (r *Reconciler) pods() handler.EventHandler {
 	type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 	enqueue := func(queue queue, pod client.Object, delay time.Duration) {
-		request, found := reconciler.requestFor(pod)
+		request, found := r.requestFor(pod)
 		if !found {
 			return
 		}
@@ -344,7 +344,7 @@ func (reconciler *Reconciler) pods() handler.EventHandler {
 		CreateFunc: func(_ context.Context, event event.CreateEvent, queue queue) { enqueue(queue, event.Object, settling) },
 		UpdateFunc: func(ctx context.Context, event event.UpdateEvent, queue queue) {
 			delay := settling
-			if hasAddress(event.ObjectNew) && !hasAddress(event.ObjectOld) && reconciler.haveAddresses(ctx, event.ObjectNew) {
+			if hasAddress(event.ObjectNew) && !hasAddress(event.ObjectOld) && r.haveAddresses(ctx, event.ObjectNew) {
 				delay = 0
 			}
 			enqueue(queue, event.ObjectNew, delay)
@@ -356,9 +356,9 @@ func (reconciler *Reconciler) pods() handler.EventHandler {
 
 // haveAddresses tells whether all pods of a pod's job have addresses: the launcher waits
 // for the last one.
-func (reconciler *Reconciler) haveAddresses(ctx context.Context, pod client.Object) bool {
+func (r *Reconciler) haveAddresses(ctx context.Context, pod client.Object) bool {
 	var pods corev1.PodList
-	err := reconciler.List(ctx, &pods, client.InNamespace(pod.GetNamespace()), client.MatchingFields{partOf: jobOfPart(pod)[0]}, client.UnsafeDisableDeepCopy)
+	err := r.List(ctx, &pods, client.InNamespace(pod.GetNamespace()), client.MatchingFields{partOf: jobOfPart(pod)[0]}, client.UnsafeDisableDeepCopy)
 	return err == nil && !slices.ContainsFunc(pods.Items, func(pod corev1.Pod) bool { return !hasAddress(&pod) })
 }
 
@@ -392,9 +392,9 @@ type jobSetWatch struct {
 
 var _ manager.Runnable = (*jobSetWatch)(nil)
 
-func (watch *jobSetWatch) Start(ctx context.Context) error {
+func (js *jobSetWatch) Start(ctx context.Context) error {
 	for {
-		there, err := servesJobSet(watch.mapper)
+		there, err := servesJobSet(js.mapper)
 		if there {
 			break
 		}
@@ -407,11 +407,11 @@ func (watch *jobSetWatch) Start(ctx context.Context) error {
 		case <-time.After(jobSetPeriod):
 		}
 	}
-	if err := watch.controller.Watch(source.Kind[client.Object](watch.cache, &jobset.JobSet{}, watch.reconciler.workloads())); err != nil {
+	if err := js.controller.Watch(source.Kind[client.Object](js.cache, &jobset.JobSet{}, js.reconciler.workloads())); err != nil {
 		return fmt.Errorf("watch JobSets: %w", err)
 	}
-	watch.reconciler.cluster.jobSets.Store(true)
-	if err := watch.controller.Watch(source.Func(watch.reconciler.enqueueAll)); err != nil {
+	js.reconciler.cluster.jobSets.Store(true)
+	if err := js.controller.Watch(source.Func(js.reconciler.enqueueAll)); err != nil {
 		return fmt.Errorf("look at the TrainJobs that waited for JobSet: %w", err)
 	}
 	<-ctx.Done()
