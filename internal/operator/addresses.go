@@ -54,12 +54,12 @@ func (r *Reconciler) publish(ctx context.Context, scope *scope, state plan.State
 		return true, nil, nil
 	}
 	if wait := r.memory.publications.untilCached(uid, wanted, now); wait > 0 {
-		lookIn(verdict, wait)
+		checkWithin(verdict, wait)
 		return true, nil, nil
 	}
 	if !complete && !plan.HasStale(scope.addresses, wanted) {
 		if wait := r.memory.publications.holdBack(uid, now); wait > 0 {
-			lookIn(verdict, wait)
+			checkWithin(verdict, wait)
 			return false, nil, nil
 		}
 	}
@@ -75,7 +75,7 @@ func (r *Reconciler) publish(ctx context.Context, scope *scope, state plan.State
 	return true, nil, nil
 }
 
-func lookIn(verdict *diagnosis.Verdict, wait time.Duration) {
+func checkWithin(verdict *diagnosis.Verdict, wait time.Duration) {
 	if verdict.NextCheck == 0 || verdict.NextCheck > wait {
 		verdict.NextCheck = wait
 	}

@@ -45,14 +45,14 @@ func (r *Reconciler) apply(ctx context.Context, scope *scope, verdict *diagnosis
 	if err := r.release(ctx, plan.Released(state)); err != nil {
 		return nil, err
 	}
-	in := scope.in
-	if in.Gang == nil {
+	env := scope.env
+	if env.Gang == nil {
 		// Nothing can be created before the obstacle is removed; what exists can be
 		// deleted.
 		if state.Stage == plan.Active || state.Stage == plan.Initializing {
 			return nil, nil
 		}
-		in = in.withoutGang()
+		env = env.forDeletion()
 	}
 	if state.Stage == plan.Active {
 		published, refusal, err := r.publish(ctx, scope, state, verdict)
@@ -66,42 +66,42 @@ func (r *Reconciler) apply(ctx context.Context, scope *scope, verdict *diagnosis
 			}
 		}
 	}
-	if scope.hasAll(state, in) {
+	if scope.hasAll(state, env) {
 		return nil, nil
 	}
 	if r.memory.creations.has(scope.job.UID, state, r.Clock.Now()) {
-		lookAgain(verdict)
+		checkAgain(verdict)
 		return nil, nil
 	}
-	todo := plan.Of(scope.job, state, in.Surroundings)
+	todo := plan.Of(scope.job, state, env.Surroundings)
 	if len(todo.Ensure)+len(todo.Pods) == 0 {
 		return nil, r.remove(ctx, scope, todo.Remove)
 	}
 	r.memory.deletions.forget(scope.job.UID)
-	refusal, err := r.ensure(ctx, scope, state, in, todo)
+	refusal, err := r.ensure(ctx, scope, state, env, todo)
 	// Where a queue holds a new workload back there are no pods to wait for.
-	if refusal != nil || err != nil || scope.seen.Workload.Suspended {
+	if refusal != nil || err != nil || scope.observed.Workload.Suspended {
 		return refusal, err
 	}
 	now := r.Clock.Now()
 	r.memory.creations.add(scope.job.UID, state, now)
 	r.memory.podCounts.change(scope.job.UID, now)
-	lookAgain(verdict)
+	checkAgain(verdict)
 	return nil, nil
 }
 
 // isComplete tells whether all that a job needs exists, or was created a moment ago.
 func (r *Reconciler) isComplete(scope *scope, state plan.State) bool {
-	return scope.hasAll(state, scope.in) || r.memory.creations.has(scope.job.UID, state, r.Clock.Now())
+	return scope.hasAll(state, scope.env) || r.memory.creations.has(scope.job.UID, state, r.Clock.Now())
 }
 
 // hasAll tells whether the cache shows all that a job needs.
-func (s *scope) hasAll(state plan.State, in around) bool {
+func (s *scope) hasAll(state plan.State, env environment) bool {
 	switch state.Stage {
 	case plan.Initializing:
 		return s.hasPod(state.Initializers, plan.PodName(s.job, training.RoleInitializer, 0, state.Restart))
 	case plan.Active:
-		held := in.Gang != nil && plan.HoldsLauncherBack(s.job, state, in.Surroundings)
+		held := env.Gang != nil && plan.HoldsLauncherBack(s.job, state, env.Surroundings)
 		return s.workload != nil && len(state.Workers) >= int(s.job.Worker.Replicas) &&
 			(held || s.hasPod(state.Launchers, plan.PodName(s.job, training.RoleLauncher, 0, state.Restart)))
 	default:
@@ -115,32 +115,32 @@ func (s *scope) hasPod(pods []*corev1.Pod, name string) bool {
 
 // lookAgain: what was created and is not seen in time was deleted before anybody saw
 // it, and nothing else will tell.
-func lookAgain(verdict *diagnosis.Verdict) { lookIn(verdict, cachePatience) }
+func checkAgain(verdict *diagnosis.Verdict) { checkWithin(verdict, cachePatience) }
 
 // ensure creates what does not exist: first what pods refer to and what stands for
 // them, then the pods.
-func (r *Reconciler) ensure(ctx context.Context, scope *scope, state plan.State, in around, todo plan.Plan) (*diagnosis.Refusal, error) {
+func (r *Reconciler) ensure(ctx context.Context, scope *scope, state plan.State, env environment, todo plan.Plan) (*diagnosis.Refusal, error) {
 	// Where a pod of this start exists, so does all that it refers to.
-	if scope.workload == nil || podsOf(scope.seen) == 0 {
-		for _, objects := range r.inOrder(scope.job, todo.Ensure) {
+	if scope.workload == nil || countPods(scope.observed) == 0 {
+		for _, objects := range r.creationOrder(scope.job, todo.Ensure) {
 			if refusal, err := r.createAll(ctx, scope, objects, len(objects)); refusal != nil || err != nil {
 				return refusal, err
 			}
 		}
 	}
 	if state.Stage == plan.Active && scope.workload == nil {
-		if err := r.takeCreated(ctx, scope, todo.Ensure); err != nil {
+		if err := r.useCreatedWorkload(ctx, scope, todo.Ensure); err != nil {
 			return nil, err
 		}
-		if scope.seen.Workload.Suspended {
+		if scope.observed.Workload.Suspended {
 			return nil, nil
 		}
 		state.Workload = scope.workload.GetUID()
-		todo = plan.Of(scope.job, state, in.Surroundings)
+		todo = plan.Of(scope.job, state, env.Surroundings)
 	}
 	var pods []gang.Object
 	for _, pod := range todo.Pods {
-		if !scope.hasPod(slices.Concat(scope.seen.Launchers, scope.seen.Workers), pod.Name) {
+		if !scope.hasPod(slices.Concat(scope.observed.Launchers, scope.observed.Workers), pod.Name) {
 			pods = append(pods, pod)
 		}
 	}
@@ -156,7 +156,7 @@ func (r *Reconciler) ensure(ctx context.Context, scope *scope, state plan.State,
 
 // inOrder has the workload created first where it tells which runtime the job was
 // begun with: until the job's status does, nothing else could tell a new leader.
-func (r *Reconciler) inOrder(j *job.Job, objects []gang.Object) [][]gang.Object {
+func (r *Reconciler) creationOrder(j *job.Job, objects []gang.Object) [][]gang.Object {
 	if j.RuntimeDigest == "" {
 		return [][]gang.Object{objects}
 	}
@@ -177,11 +177,11 @@ func (r *Reconciler) isWorkload(object client.Object) bool {
 
 // takeCreated takes the workload as it was stored: a queue may hold it back from its
 // first moment on.
-func (r *Reconciler) takeCreated(ctx context.Context, scope *scope, created []gang.Object) error {
+func (r *Reconciler) useCreatedWorkload(ctx context.Context, scope *scope, created []gang.Object) error {
 	workload := r.kind.emptyWorkload()
 	for _, object := range created {
 		if object.GetName() == plan.NamesOf(scope.job).Workload && r.isWorkload(object) && object.GetUID() != "" {
-			scope.take(r.kind, object)
+			scope.useWorkload(r.kind, object)
 			return nil
 		}
 	}
@@ -190,7 +190,7 @@ func (r *Reconciler) takeCreated(ctx context.Context, scope *scope, created []ga
 	if err := r.Live.Get(ctx, key, workload); err != nil {
 		return fmt.Errorf("read %s %s: %w", scope.job.Kind.Traits().Workload, key, err)
 	}
-	scope.take(r.kind, workload)
+	scope.useWorkload(r.kind, workload)
 	return nil
 }
 
@@ -246,14 +246,14 @@ func (r *Reconciler) create(ctx context.Context, scope *scope, object client.Obj
 	case err == nil:
 		return nil, nil
 	case apierrors.IsAlreadyExists(err):
-		return r.whose(ctx, scope, object)
-	case !apierrors.IsForbidden(err) && !apierrors.IsInvalid(err) || lacksRight(err.Error()):
+		return r.checkExisting(ctx, scope, object)
+	case !apierrors.IsForbidden(err) && !apierrors.IsInvalid(err) || lacksPermission(err.Error()):
 		return nil, fmt.Errorf("create %s: %w", what, err)
 	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
 		// A namespace that is being deleted takes nothing, and takes the job with it.
 		return nil, nil
 	}
-	if reason, passes := passesByItself(err.Error()); passes {
+	if reason, passes := isTemporary(err.Error()); passes {
 		return nil, &temporaryObstacle{reason, fmt.Sprintf("%s could not be created: %s. It is tried again", what, err)}
 	}
 	name, isQuota := quotaOf(err.Error())
@@ -263,27 +263,27 @@ func (r *Reconciler) create(ctx context.Context, scope *scope, object client.Obj
 }
 
 // whose tells whether an object that exists already is the job's own.
-func (r *Reconciler) whose(ctx context.Context, scope *scope, object client.Object) (*diagnosis.Refusal, error) {
+func (r *Reconciler) checkExisting(ctx context.Context, scope *scope, object client.Object) (*diagnosis.Refusal, error) {
 	j := scope.job
-	there := object.DeepCopyObject().(client.Object)
+	existing := object.DeepCopyObject().(client.Object)
 	what := describe(r.Scheme(), object)
-	err := r.Live.Get(ctx, client.ObjectKeyFromObject(object), there)
+	err := r.Live.Get(ctx, client.ObjectKeyFromObject(object), existing)
 	if apierrors.IsNotFound(err) {
 		// It went in between.
-		return nil, waitFor(what)
+		return nil, waitForDeletion(what)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("read %s: %w", what, err)
 	}
-	isOurs := hasSameController(there, object) && r.hasSameManager(there, object)
-	if isOurs && there.GetDeletionTimestamp() == nil {
-		return nil, sameRuntime(j, there)
+	isOurs := hasSameController(existing, object) && r.hasSameManager(existing, object)
+	if isOurs && existing.GetDeletionTimestamp() == nil {
+		return nil, sameRuntime(j, existing)
 	}
-	if isOurs || isLeftover(there, j) {
-		return nil, waitFor(what)
+	if isOurs || isLeftover(existing, j) {
+		return nil, waitForDeletion(what)
 	}
-	if isGroup(scope.in, object) {
-		if found, known := scope.in.Gang.MinMember(there); !known || found != j.Gang.MinMember {
+	if isGroup(scope.env, object) {
+		if found, known := scope.env.Gang.MinMember(existing); !known || found != j.Gang.MinMember {
 			return &diagnosis.Refusal{Object: what, Message: fmt.Sprintf("PodGroup minMember mismatch: expected %d, got %d", j.Gang.MinMember, found)}, nil
 		}
 		return nil, nil
@@ -293,12 +293,12 @@ func (r *Reconciler) whose(ctx context.Context, scope *scope, object client.Obje
 
 // sameRuntime refuses a workload that an earlier leader created from another state of
 // the runtime. The cache shows it in a moment, and with it what the job was begun with.
-func sameRuntime(j *job.Job, there client.Object) error {
-	found := there.GetAnnotations()[training.AnnotationRuntimeDigest]
+func sameRuntime(j *job.Job, existing client.Object) error {
+	found := existing.GetAnnotations()[training.AnnotationRuntimeDigest]
 	if found == "" || found == j.RuntimeDigest {
 		return nil
 	}
-	return apierrors.NewConflict(groupResource(j), j.Name, fmt.Errorf("%s was created from the runtime %s, not %s", there.GetName(), found, j.RuntimeDigest))
+	return apierrors.NewConflict(groupResource(j), j.Name, fmt.Errorf("%s was created from the runtime %s, not %s", existing.GetName(), found, j.RuntimeDigest))
 }
 
 func hasSameController(one, other client.Object) bool {
@@ -337,12 +337,12 @@ func (o *temporaryObstacle) answer() *diagnosis.Answer {
 }
 
 // waitFor is what must be gone before it can be made anew.
-func waitFor(what string) *temporaryObstacle {
+func waitForDeletion(what string) *temporaryObstacle {
 	return &temporaryObstacle{"WaitingForDeletion", what + " of an earlier start, or of an earlier job of the same name, is still going. The job goes on when it is gone"}
 }
 
-func isGroup(in around, object client.Object) bool {
-	return in.Gang != nil && object.GetObjectKind().GroupVersionKind().Kind == in.Gang.GroupKind().Kind && in.Gang.GroupKind().Kind != ""
+func isGroup(env environment, object client.Object) bool {
+	return env.Gang != nil && object.GetObjectKind().GroupVersionKind().Kind == env.Gang.GroupKind().Kind && env.Gang.GroupKind().Kind != ""
 }
 
 func describe(scheme *runtime.Scheme, object client.Object) string {
@@ -381,8 +381,8 @@ func (r *Reconciler) remove(ctx context.Context, scope *scope, objects []gang.Ob
 	group.SetLimit(parallelCreates)
 	for _, object := range objects {
 		group.Go(func() error {
-			gone, err := r.isGone(ctx, scope, object)
-			if gone || err != nil {
+			deleted, err := r.isDeleted(ctx, scope, object)
+			if deleted || err != nil {
 				return err
 			}
 			options := []client.DeleteOption{client.PropagationPolicy(metav1.DeletePropagationBackground)}
@@ -403,7 +403,7 @@ func (r *Reconciler) remove(ctx context.Context, scope *scope, objects []gang.Ob
 
 // isGone tells whether there is nothing to delete, so that a job at rest costs
 // nothing.
-func (r *Reconciler) isGone(ctx context.Context, scope *scope, object client.Object) (bool, error) {
+func (r *Reconciler) isDeleted(ctx context.Context, scope *scope, object client.Object) (bool, error) {
 	if r.memory.deletions.has(scope.job.UID, object) {
 		return true, nil
 	}
@@ -412,23 +412,23 @@ func (r *Reconciler) isGone(ctx context.Context, scope *scope, object client.Obj
 		return isWorkload && scope.workload.GetDeletionTimestamp() != nil, nil
 	}
 	// Keys and groups are not in the cache.
-	there := object.DeepCopyObject().(client.Object)
-	err := r.Live.Get(ctx, client.ObjectKeyFromObject(object), there)
+	existing := object.DeepCopyObject().(client.Object)
+	err := r.Live.Get(ctx, client.ObjectKeyFromObject(object), existing)
 	if client.IgnoreNotFound(err) != nil {
 		return false, fmt.Errorf("read %s: %w", describe(r.Scheme(), object), err)
 	}
-	if err != nil || !isOwned(there, scope.job) {
+	if err != nil || !isOwned(existing, scope.job) {
 		r.memory.deletions.add(scope.job.UID, object)
 		return true, nil
 	}
-	object.SetUID(there.GetUID())
+	object.SetUID(existing.GetUID())
 	return false, nil
 }
 
 // stampClock tells the launcher that all workers run: from there on they must be
 // reached in time.
 func (r *Reconciler) stampClock(ctx context.Context, scope *scope) error {
-	launcher, running := diagnosis.WorkersRunning(scope.job, scope.previous, scope.seen)
+	launcher, running := diagnosis.WorkersRunning(scope.job, scope.previous, scope.observed)
 	if !running || launcher.Annotations[plan.RunningAnnotation] != "" || launcher.DeletionTimestamp != nil ||
 		launcher.Status.Phase == corev1.PodSucceeded || launcher.Status.Phase == corev1.PodFailed {
 		return nil

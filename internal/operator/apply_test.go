@@ -58,7 +58,7 @@ func TestWhose(t *testing.T) {
 		}
 		reader := builder.Build()
 		reconciler := &Reconciler{Client: reader, Live: reader, kind: mpiJobs{}}
-		refusal, err := reconciler.whose(t.Context(), &scope{job: j}, ownedBy("job"))
+		refusal, err := reconciler.checkExisting(t.Context(), &scope{job: j}, ownedBy("job"))
 		_, waits := errors.AsType[*temporaryObstacle](err)
 		if waits != test.waits || (err != nil) != test.waits || (refusal != nil) != test.refused {
 			t.Errorf("%s: %v, refused %v", name, err, refusal)
@@ -135,7 +135,7 @@ func TestHasAll(t *testing.T) {
 		if test.hasNoSet {
 			scope.workload = nil
 		}
-		if got := scope.hasAll(test.state, around{}.withoutGang()); got != test.want {
+		if got := scope.hasAll(test.state, environment{}.forDeletion()); got != test.want {
 			t.Errorf("%s: %t", name, got)
 		}
 	}
@@ -158,7 +158,7 @@ func TestWhatGoesInBetweenIsWaitedFor(t *testing.T) {
 	reconciler := &Reconciler{Client: api, Live: api, Clock: clock.RealClock{}, kind: mpiJobs{}}
 	look := func() (wait bool, configMaps, pods int) {
 		j := job.FromMPIJob(object, config.Default().JobDefaults())
-		scope := &scope{object: object, job: j, in: around{}.withoutGang()}
+		scope := &scope{object: object, job: j, env: environment{}.forDeletion()}
 		result, err := reconciler.carryOut(t.Context(), scope, diagnosis.Verdict{Stage: plan.Active})
 		if err != nil {
 			t.Fatal(err)
@@ -342,7 +342,7 @@ func TestRestartDeletesTheInitializer(t *testing.T) {
 	j := &job.Job{Kind: job.KindTrainJob, Namespace: "team", Name: "train"}
 	state := plan.State{Stage: plan.Restarting, Initializers: []*corev1.Pod{pod("runs", corev1.PodRunning), pod("failed", corev1.PodFailed), pod("waits", corev1.PodPending)}}
 	var removed []string
-	for _, object := range plan.Of(j, state, around{}.withoutGang().Surroundings).Remove {
+	for _, object := range plan.Of(j, state, environment{}.forDeletion().Surroundings).Remove {
 		removed = append(removed, object.GetName())
 	}
 	if diff := cmp.Diff([]string{"runs", "waits"}, removed); diff != "" {

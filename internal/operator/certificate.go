@@ -88,7 +88,7 @@ func unpackSecret(manager ctrl.Manager, secret types.NamespacedName, directory s
 	if err != nil {
 		return nil, err
 	}
-	if err := manager.Add(everywhere{secrets}); err != nil {
+	if err := manager.Add(onAllReplicas{secrets}); err != nil {
 		return nil, err
 	}
 	unpacker, err := controller.New("webhook-certificate", manager, controller.Options{
@@ -108,10 +108,10 @@ func unpackSecret(manager ctrl.Manager, secret types.NamespacedName, directory s
 }
 
 // everywhere is a cache that does not wait until this replica leads.
-type everywhere struct{ cache.Cache }
+type onAllReplicas struct{ cache.Cache }
 
 // NeedLeaderElection is false, because every replica answers.
-func (everywhere) NeedLeaderElection() bool { return false }
+func (onAllReplicas) NeedLeaderElection() bool { return false }
 
 // writeCertificate replaces each file in one step, the key first: whoever reads
 // them in between finds a pair that does not match and tries again.

@@ -26,7 +26,7 @@ type scope struct {
 	object   client.Object
 	job      *job.Job
 	previous diagnosis.Previous
-	seen     diagnosis.Observed
+	observed diagnosis.Observed
 	// workload stands for the pods; nil if it does not exist.
 	workload client.Object
 	// leftovers are launchers of an earlier workload, or of an earlier job of the same
@@ -34,7 +34,7 @@ type scope struct {
 	leftovers []*corev1.Pod
 	// addresses are the EndpointSlices that the job has.
 	addresses []*discoveryv1.EndpointSlice
-	in        around
+	env       environment
 }
 
 // gather reads what is seen of a job in the cache.
@@ -49,7 +49,7 @@ func (r *Reconciler) gather(ctx context.Context, scope *scope) error {
 		return nil
 	}
 	older, err := r.olderWaits(ctx, scope)
-	scope.seen.OlderWaits = older
+	scope.observed.OlderWaits = older
 	return err
 }
 
@@ -57,8 +57,8 @@ func (r *Reconciler) gather(ctx context.Context, scope *scope) error {
 // pods faster than by their labels.
 func (r *Reconciler) gatherFrom(ctx context.Context, reader client.Reader, scope *scope, options ...client.ListOption) error {
 	j := scope.job
-	seen := &scope.seen
-	seen.Now, seen.Patience = r.Clock.Now(), r.Patience
+	observed := &scope.observed
+	observed.Now, observed.Patience = r.Clock.Now(), r.Patience
 	if err := r.gatherWorkload(ctx, reader, scope); err != nil {
 		return err
 	}
@@ -67,7 +67,7 @@ func (r *Reconciler) gatherFrom(ctx context.Context, reader client.Reader, scope
 	if err := reader.List(ctx, &pods, options...); err != nil {
 		return fmt.Errorf("list the pods of %s %s/%s: %w", j.Kind, j.Namespace, j.Name, err)
 	}
-	seen.Launchers, seen.Workers, seen.Initializers, scope.leftovers = nil, nil, nil, nil
+	observed.Launchers, observed.Workers, observed.Initializers, scope.leftovers = nil, nil, nil, nil
 	for i := range pods.Items {
 		pod := &pods.Items[i]
 		if !scope.owns(pod) {
@@ -78,11 +78,11 @@ func (r *Reconciler) gatherFrom(ctx context.Context, reader client.Reader, scope
 		}
 		switch pod.Labels[training.LabelReplicaType] {
 		case training.RoleLauncher:
-			seen.Launchers = append(seen.Launchers, pod)
+			observed.Launchers = append(observed.Launchers, pod)
 		case training.RoleWorker:
-			seen.Workers = append(seen.Workers, pod)
+			observed.Workers = append(observed.Workers, pod)
 		case training.RoleInitializer:
-			seen.Initializers = append(seen.Initializers, pod)
+			observed.Initializers = append(observed.Initializers, pod)
 		}
 	}
 	return nil
@@ -91,7 +91,7 @@ func (r *Reconciler) gatherFrom(ctx context.Context, reader client.Reader, scope
 // gatherWorkload finds what stands for the job's pods. A queue may have edited its
 // templates: what it says is what runs.
 func (r *Reconciler) gatherWorkload(ctx context.Context, reader client.Reader, scope *scope) error {
-	scope.workload, scope.seen.Workload = nil, diagnosis.Workload{}
+	scope.workload, scope.observed.Workload = nil, diagnosis.Workload{}
 	if !r.kind.hasWorkloads() {
 		return nil
 	}
@@ -105,15 +105,15 @@ func (r *Reconciler) gatherWorkload(ctx context.Context, reader client.Reader, s
 		return client.IgnoreNotFound(err)
 	}
 	if isOwned(found, scope.job) && r.kind.managerOf(found) == training.ManagedByTrireme {
-		scope.take(r.kind, r.memory.writes.newest(writtenKey{job: scope.job.UID, isWorkload: true}, found))
+		scope.useWorkload(r.kind, r.memory.writes.newest(writtenKey{job: scope.job.UID, isWorkload: true}, found))
 	}
 	return nil
 }
 
 // take has a job's pods created from the templates of its workload.
-func (s *scope) take(kind kind, workload client.Object) {
+func (s *scope) useWorkload(kind kind, workload client.Object) {
 	s.workload = workload
-	s.seen.Workload = diagnosis.Workload{Exists: true, Suspended: kind.isSuspended(workload)}
+	s.observed.Workload = diagnosis.Workload{Exists: true, Suspended: kind.isSuspended(workload)}
 	kind.adopt(s.job, workload)
 }
 
@@ -181,6 +181,6 @@ func (r *Reconciler) confirm(ctx context.Context, scope *scope) error {
 	if err != nil || current.GetUID() != j.UID || current.GetGeneration() != scope.object.GetGeneration() || current.GetDeletionTimestamp() != nil {
 		return apierrors.NewConflict(groupResource(j), j.Name, fmt.Errorf("it has changed meanwhile"))
 	}
-	scope.seen.Confirmed = true
+	scope.observed.Confirmed = true
 	return r.gatherFrom(ctx, r.Live, scope)
 }

@@ -87,14 +87,14 @@ func TestPodsOfAnEarlierStart(t *testing.T) {
 		"there is an earlier job's JobSet": {[]client.Object{left, of("earlier")}, 1, false},
 	} {
 		reader := cacheOf(test.objects...)
-		cluster := &surroundings{}
+		cluster := &clusterInfo{}
 		cluster.jobSets.Store(true)
 		reconciler := &Reconciler{Client: reader, Live: reader, Clock: clock.RealClock{}, cluster: cluster, kind: trainJobs{cluster: cluster}}
 		scope := &scope{job: j}
-		if err := reconciler.gather(t.Context(), scope); err != nil || len(scope.seen.Workers) != test.want {
-			t.Errorf("%s: %d workers are seen, %v", name, len(scope.seen.Workers), err)
+		if err := reconciler.gather(t.Context(), scope); err != nil || len(scope.observed.Workers) != test.want {
+			t.Errorf("%s: %d workers are seen, %v", name, len(scope.observed.Workers), err)
 		}
-		if workload := scope.seen.Workload; workload.Exists != test.hasJobSet || workload.Suspended != test.hasJobSet || (scope.workload != nil) != test.hasJobSet {
+		if workload := scope.observed.Workload; workload.Exists != test.hasJobSet || workload.Suspended != test.hasJobSet || (scope.workload != nil) != test.hasJobSet {
 			t.Errorf("%s: the workload is %+v", name, workload)
 		}
 	}

@@ -131,7 +131,7 @@ func plausible(seconds float64, lifetime *time.Duration) *time.Duration {
 
 // census counts the jobs that are there, when somebody asks: a count that is
 // kept would be wrong after each restart.
-type census struct {
+type jobGauges struct {
 	reader          client.Reader
 	kind            kind
 	running, queued *prometheus.Desc
@@ -139,22 +139,22 @@ type census struct {
 
 // newCensus: that of MPIJobs ends in _total, although it is a gauge, because
 // dashboards know it by that name.
-func newCensus(reader client.Reader, kind kind) *census {
+func newJobGauges(reader client.Reader, kind kind) *jobGauges {
 	describe := func(name, help string) *prometheus.Desc {
 		return prometheus.NewDesc(metricName(kind.name(), name+kind.name().Traits().GaugeSuffix), help, []string{"namespace"}, nil)
 	}
-	return &census{
+	return &jobGauges{
 		reader: reader, kind: kind,
 		running: describe("running", "Jobs that run now."), queued: describe("queued", "Jobs that wait for a queue, for a quota or for their pods to be scheduled."),
 	}
 }
 
-func (c *census) Describe(descriptions chan<- *prometheus.Desc) {
-	descriptions <- c.running
-	descriptions <- c.queued
+func (jg *jobGauges) Describe(descriptions chan<- *prometheus.Desc) {
+	descriptions <- jg.running
+	descriptions <- jg.queued
 }
 
-func (c *census) Collect(found chan<- prometheus.Metric) {
+func (jg *jobGauges) Collect(found chan<- prometheus.Metric) {
 	running, queued := map[string]int{}, map[string]int{}
 	count := func(namespace string, previous diagnosis.Previous) {
 		switch {
@@ -164,15 +164,15 @@ func (c *census) Collect(found chan<- prometheus.Metric) {
 			queued[namespace]++
 		}
 	}
-	if err := c.each(count); err != nil {
-		found <- prometheus.NewInvalidMetric(c.running, err)
+	if err := jg.each(count); err != nil {
+		found <- prometheus.NewInvalidMetric(jg.running, err)
 		return
 	}
 	for namespace, number := range running {
-		found <- prometheus.MustNewConstMetric(c.running, prometheus.GaugeValue, float64(number), namespace)
+		found <- prometheus.MustNewConstMetric(jg.running, prometheus.GaugeValue, float64(number), namespace)
 	}
 	for namespace, number := range queued {
-		found <- prometheus.MustNewConstMetric(c.queued, prometheus.GaugeValue, float64(number), namespace)
+		found <- prometheus.MustNewConstMetric(jg.queued, prometheus.GaugeValue, float64(number), namespace)
 	}
 }
 
@@ -183,14 +183,14 @@ func isQueued(previous diagnosis.Previous) bool {
 }
 
 // each calls for every job of the kind, as the cache has it.
-func (c *census) each(visit func(namespace string, previous diagnosis.Previous)) error {
+func (jg *jobGauges) each(visit func(namespace string, previous diagnosis.Previous)) error {
 	// The list is only read, and large.
-	list := c.kind.emptyList()
-	if err := c.reader.List(context.Background(), list, client.UnsafeDisableDeepCopy); err != nil {
+	list := jg.kind.emptyList()
+	if err := jg.reader.List(context.Background(), list, client.UnsafeDisableDeepCopy); err != nil {
 		return err
 	}
-	for _, object := range c.kind.items(list) {
-		visit(object.GetNamespace(), c.kind.previous(object))
+	for _, object := range jg.kind.items(list) {
+		visit(object.GetNamespace(), jg.kind.previous(object))
 	}
 	return nil
 }

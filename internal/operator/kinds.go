@@ -115,7 +115,7 @@ type trainJobs struct {
 	client.Client
 	snapshots *snapshots
 	defaults  job.Defaults
-	cluster   *surroundings
+	cluster   *clusterInfo
 }
 
 func (trainJobs) items(list client.ObjectList) []client.Object {

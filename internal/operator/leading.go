@@ -67,7 +67,7 @@ func (lq *leadersQueue) AddWithOpts(options priorityqueue.AddOpts, requests ...r
 
 // lookAtAll is a source that has every job looked at as soon as this replica leads.
 // What a cache shows later than that, its watches tell.
-func (r *Reconciler) lookAtAll(elected <-chan struct{}) func(context.Context, workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
+func (r *Reconciler) enqueueAllWhenLeading(elected <-chan struct{}) func(context.Context, workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
 	return func(ctx context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
 		go func() {
 			select {

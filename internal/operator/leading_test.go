@@ -26,7 +26,7 @@ func TestOnlyWhoLeadsHasWork(t *testing.T) {
 			queue := newLeadersQueue(elected)(t.Name(), RetryPauses()).(priorityqueue.PriorityQueue[reconcile.Request])
 			defer queue.ShutDown()
 			reconciler := &Reconciler{Client: cluster, kind: kind}
-			if err := reconciler.lookAtAll(elected)(t.Context(), queue); err != nil {
+			if err := reconciler.enqueueAllWhenLeading(elected)(t.Context(), queue); err != nil {
 				t.Fatal(err)
 			}
 			addInEveryWay := func() {

@@ -174,7 +174,7 @@ func managerOptions(options Options) ctrl.Options {
 }
 
 // keepWhatIsRead drops the rest of a node: its images alone are kilobytes.
-func keepWhatIsRead(object any) (any, error) {
+func trimNode(object any) (any, error) {
 	node, ok := object.(*corev1.Node)
 	if !ok {
 		return object, nil

@@ -121,7 +121,7 @@ func (c *podCounts) isChanging(uid types.UID, pods int, now time.Time) (changing
 		count.changedAt = now
 		c.values[uid] = count
 	}
-	return !count.changedAt.IsZero() && now.Sub(count.changedAt) < comingPatience, known
+	return !count.changedAt.IsZero() && now.Sub(count.changedAt) < podCountPatience, known
 }
 
 // wrote records that the status shows a number of pods.

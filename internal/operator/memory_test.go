@@ -131,13 +131,13 @@ func TestPodCountIsChanging(t *testing.T) {
 		want  bool
 	}{
 		{after: 0, pods: 0, want: true},
-		{after: comingPatience - 1, pods: 1, want: true},
-		{after: comingPatience, pods: 1, wrote: true, want: false},
-		{after: 10 * comingPatience, pods: 1, want: false},
-		{after: 11 * comingPatience, pods: 2, want: true},
-		{after: 12*comingPatience - 1, pods: 5, want: true},
-		{after: 12 * comingPatience, pods: 6, wrote: true, want: false},
-		{after: 12*comingPatience + 1, pods: 6, want: false},
+		{after: podCountPatience - 1, pods: 1, want: true},
+		{after: podCountPatience, pods: 1, wrote: true, want: false},
+		{after: 10 * podCountPatience, pods: 1, want: false},
+		{after: 11 * podCountPatience, pods: 2, want: true},
+		{after: 12*podCountPatience - 1, pods: 5, want: true},
+		{after: 12 * podCountPatience, pods: 6, wrote: true, want: false},
+		{after: 12*podCountPatience + 1, pods: 6, want: false},
 	}
 	for i, step := range steps {
 		if changing, known := counts.isChanging("a", step.pods, start.Add(step.after)); changing != step.want || !known {

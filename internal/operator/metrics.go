@@ -92,15 +92,15 @@ func mayRead(ctx context.Context, server kubernetes.Interface, request *http.Req
 	if !found || token == "" {
 		return http.StatusUnauthorized, nil
 	}
-	who, err := server.AuthenticationV1().TokenReviews().Create(ctx,
+	review, err := server.AuthenticationV1().TokenReviews().Create(ctx,
 		&authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: token}}, metav1.CreateOptions{})
 	if err != nil {
 		return http.StatusInternalServerError, fmt.Errorf("review a token: %w", err)
 	}
-	if !who.Status.Authenticated {
+	if !review.Status.Authenticated {
 		return http.StatusUnauthorized, nil
 	}
-	user := &who.Status.User
+	user := &review.Status.User
 	extra := map[string]authorizationv1.ExtraValue{}
 	for key, values := range user.Extra {
 		extra[key] = authorizationv1.ExtraValue(values)

@@ -20,25 +20,25 @@ const (
 	pageSize = 500
 	// mostNodesAsked bounds the cost of a gang timeout: the pods of at most this many
 	// nodes are listed, and never all pods of the cluster.
-	mostNodesAsked = 100
+	maxNodesCounted = 100
 )
 
 // countNodes counts the nodes that would take one of the pods that wait, and
 // looks whether more are coming. It is done once, when a gang has waited for too
 // long, past the cache: the cache has no pods of others.
-func (r *Reconciler) countNodes(ctx context.Context, j *job.Job, seen *diagnosis.Observed) error {
-	waiting := unplaced(seen)
-	if !seen.ScaleUp && len(waiting) > 0 {
+func (r *Reconciler) countNodes(ctx context.Context, j *job.Job, observed *diagnosis.Observed) error {
+	waiting := unscheduled(observed)
+	if !observed.ScaleUp && len(waiting) > 0 {
 		coming, err := r.isScalingUp(ctx, j, waiting)
 		if err != nil {
 			return err
 		}
-		if seen.ScaleUp = coming; coming {
+		if observed.ScaleUp = coming; coming {
 			return nil
 		}
 	}
 	count := &diagnosis.NodeCount{}
-	seen.FreeNodes = count
+	observed.FreeNodes = count
 	if len(waiting) == 0 {
 		return nil
 	}
@@ -47,9 +47,9 @@ func (r *Reconciler) countNodes(ctx context.Context, j *job.Job, seen *diagnosis
 	if err != nil {
 		return err
 	}
-	count.Fitting, count.Asked = len(fitting), min(len(fitting), mostNodesAsked)
+	count.Fitting, count.Asked = len(fitting), min(len(fitting), maxNodesCounted)
 	for _, node := range fitting[:count.Asked] {
-		used, err := r.usedOn(ctx, node.Name)
+		used, err := r.requestsOn(ctx, node.Name)
 		if err != nil {
 			return err
 		}
@@ -72,8 +72,8 @@ func (r *Reconciler) nodesThatFit(ctx context.Context, pod *corev1.Pod) (fitting
 	return fitting, err
 }
 
-func unplaced(seen *diagnosis.Observed) (pods []*corev1.Pod) {
-	for _, role := range [][]*corev1.Pod{seen.Workers, seen.Launchers} {
+func unscheduled(observed *diagnosis.Observed) (pods []*corev1.Pod) {
+	for _, role := range [][]*corev1.Pod{observed.Workers, observed.Launchers} {
 		for _, pod := range role {
 			if pod.Spec.NodeName == "" {
 				pods = append(pods, pod)
@@ -105,7 +105,7 @@ func (r *Reconciler) isScalingUp(ctx context.Context, j *job.Job, pods []*corev1
 
 // usedOn is what the pods on a node request. The API server has them indexed by node in
 // its watch cache.
-func (r *Reconciler) usedOn(ctx context.Context, node string) (corev1.ResourceList, error) {
+func (r *Reconciler) requestsOn(ctx context.Context, node string) (corev1.ResourceList, error) {
 	var pods corev1.PodList
 	fromMemory := &client.ListOptions{Raw: &metav1.ListOptions{ResourceVersion: "0"}}
 	if err := r.Live.List(ctx, &pods, fromMemory, client.MatchingFields{"spec.nodeName": node}); err != nil {

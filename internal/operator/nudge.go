@@ -30,9 +30,9 @@ const (
 // was suspended and resumed within a moment or because somebody deleted it, is made
 // anew: pods wait for it for ever.
 func (r *Reconciler) nudge(ctx context.Context, scope *scope, verdict *diagnosis.Verdict) error {
-	j, in := scope.job, scope.in
-	waits := verdict.Stage == plan.Active && !verdict.Gang.Yes && !verdict.Suspension.Yes && scope.seen.Workload.Exists
-	if !waits || in.Gang == nil || in.Gang.Group(j, nil) == nil {
+	j, env := scope.job, scope.env
+	waits := verdict.Stage == plan.Active && !verdict.Gang.Yes && !verdict.Suspension.Yes && scope.observed.Workload.Exists
+	if !waits || env.Gang == nil || env.Gang.Group(j, nil) == nil {
 		return nil
 	}
 	if verdict.NextCheck == 0 || verdict.NextCheck > nudgePeriod {
@@ -42,13 +42,13 @@ func (r *Reconciler) nudge(ctx context.Context, scope *scope, verdict *diagnosis
 	if !r.memory.nudges.isDue(j.UID, now, nudgePeriod) {
 		return nil
 	}
-	group := in.Gang.Group(j, plan.Selector(j))
+	group := env.Gang.Group(j, plan.Selector(j))
 	err := r.Live.Get(ctx, client.ObjectKeyFromObject(group), group.DeepCopyObject().(client.Object))
 	switch {
 	case apierrors.IsNotFound(err):
 		group.SetOwnerReferences([]metav1.OwnerReference{plan.OwnerOf(j)})
 		err = client.IgnoreAlreadyExists(r.Create(ctx, group))
-	case err == nil && in.Gang.Name() == job.Coscheduling:
+	case err == nil && env.Gang.Name() == job.Coscheduling:
 		patch := fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, nudgedAnnotation, now.UTC().Format(time.RFC3339))
 		err = client.IgnoreNotFound(r.Patch(ctx, group, client.RawPatch(types.MergePatchType, []byte(patch))))
 	}

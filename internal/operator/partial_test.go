@@ -24,7 +24,7 @@ func largeMPIJob() *v2beta1.MPIJob {
 func TestPartialJobsAreRefused(t *testing.T) {
 	lab := newLab(t)
 	kept, _ := partial.Keep(largeMPIJob())
-	if _, err := lab.mpi.look(t.Context(), kept); err == nil || lab.created > 0 {
+	if _, err := lab.mpi.reconcileObject(t.Context(), kept); err == nil || lab.created > 0 {
 		t.Errorf("%d objects were created: %v", lab.created, err)
 	}
 }

@@ -39,9 +39,9 @@ type Reconciler struct {
 	kind kind
 	// kinds are all kinds of jobs: those of one namespace share its quotas.
 	kinds    []kind
-	cluster  *surroundings
+	cluster  *clusterInfo
 	recorder events.EventRecorder
-	record   *record
+	reporter *reporter
 	memory   memory
 	// snapshots are the runtimes of TrainJobs; nil for other kinds.
 	snapshots *snapshots
@@ -52,7 +52,7 @@ const (
 	conflictPause = 20 * time.Millisecond
 	// comingPatience is how long the status of a job that starts may be behind the number
 	// of its pods.
-	comingPatience = 3 * time.Second
+	podCountPatience = 3 * time.Second
 	// deletionPause is how often it is looked whether what is being deleted is gone.
 	deletionPause = 500 * time.Millisecond
 )
@@ -66,7 +66,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	object, err := r.read(ctx, request.NamespacedName)
 	if err != nil {
 		if apierrors.IsNotFound(err) {
-			return r.clearUp(ctx, request)
+			return r.cleanUp(ctx, request)
 		}
 		return ctrl.Result{}, err
 	}
@@ -79,7 +79,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	if r.kind.isForeign(object) {
 		return ctrl.Result{}, nil
 	}
-	result, err := r.look(ctx, object)
+	result, err := r.reconcileObject(ctx, object)
 	if apierrors.IsConflict(err) {
 		// Somebody else wrote to the job: the cache will show it in a moment.
 		return ctrl.Result{RequeueAfter: conflictPause}, nil
@@ -89,7 +89,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 
 // clearUp is for what has no job. Snapshots of runtimes are looked at by the same
 // queue, under their own names.
-func (r *Reconciler) clearUp(ctx context.Context, request ctrl.Request) (result ctrl.Result, err error) {
+func (r *Reconciler) cleanUp(ctx context.Context, request ctrl.Request) (result ctrl.Result, err error) {
 	if r.snapshots != nil && plan.IsSnapshotName(request.Name) {
 		result.RequeueAfter, err = r.snapshots.sweep(ctx, request.NamespacedName)
 	}
@@ -107,23 +107,23 @@ func (r *Reconciler) read(ctx context.Context, key client.ObjectKey) (client.Obj
 }
 
 // look tells what the job is, and does what there is to do.
-func (r *Reconciler) look(ctx context.Context, object client.Object) (ctrl.Result, error) {
+func (r *Reconciler) reconcileObject(ctx context.Context, object client.Object) (ctrl.Result, error) {
 	if partial.Is(object) {
 		// A job without its spec would be taken for one without workers.
 		return ctrl.Result{}, fmt.Errorf("%s %s/%s was not read as a whole", r.kind.name(), object.GetNamespace(), object.GetName())
 	}
 	j, obstacle, err := r.kind.model(ctx, object)
 	if wait, hindered := errors.AsType[*temporaryObstacle](err); hindered {
-		_, err = r.hindered(ctx, object, *wait.answer())
+		_, err = r.reportObstacle(ctx, object, *wait.answer())
 		return ctrl.Result{RequeueAfter: deletionPause}, err
 	}
 	if err != nil {
 		return ctrl.Result{}, err
 	}
 	if j == nil {
-		return r.hindered(ctx, object, *obstacle)
+		return r.reportObstacle(ctx, object, *obstacle)
 	}
-	result, err := r.reconcile(ctx, object, j)
+	result, err := r.reconcileJob(ctx, object, j)
 	// Nothing tells of a snapshot that was deleted before the cache had shown it.
 	if r.snapshots.isUnseen(ctx, j) && (result.RequeueAfter == 0 || result.RequeueAfter > cachePatience) {
 		result.RequeueAfter = cachePatience
@@ -131,7 +131,7 @@ func (r *Reconciler) look(ctx context.Context, object client.Object) (ctrl.Resul
 	return result, err
 }
 
-func (r *Reconciler) reconcile(ctx context.Context, object client.Object, j *job.Job) (ctrl.Result, error) {
+func (r *Reconciler) reconcileJob(ctx context.Context, object client.Object, j *job.Job) (ctrl.Result, error) {
 	scope := &scope{object: object, job: j, previous: r.kind.previous(object)}
 	if diagnosis.Expired(j, scope.previous, r.Clock.Now()) {
 		return ctrl.Result{}, r.expire(ctx, object)
@@ -143,31 +143,31 @@ func (r *Reconciler) reconcile(ctx context.Context, object client.Object, j *job
 		return ctrl.Result{}, err
 	}
 	var err error
-	if scope.in, scope.seen.Obstacle, err = r.cluster.of(ctx, j, scope.previous); err != nil {
+	if scope.env, scope.observed.Obstacle, err = r.cluster.environmentOf(ctx, j, scope.previous); err != nil {
 		return ctrl.Result{}, err
 	}
-	if scope.seen.Obstacle == nil {
-		scope.seen.Obstacle = r.memory.obstacles.answer(j.UID)
+	if scope.observed.Obstacle == nil {
+		scope.observed.Obstacle = r.memory.obstacles.answer(j.UID)
 	}
-	scope.seen.GangWords = scope.in.gangWords
+	scope.observed.GangWords = scope.env.gangMessage
 	verdict, err := r.diagnose(ctx, scope)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	r.record.metrics.starts.look(j.UID, scope.previous, &verdict, r.Clock.Now())
+	r.reporter.metrics.starts.observe(j.UID, scope.previous, &verdict, r.Clock.Now())
 	// The cache is behind what was read past it: said now, it would be taken back by
 	// the next look.
-	if scope.seen.Confirmed && verdict.Stage != plan.Finished && verdict.Stage != plan.Restarting && !scope.seen.ScaleUp {
+	if scope.observed.Confirmed && verdict.Stage != plan.Finished && verdict.Stage != plan.Restarting && !scope.observed.ScaleUp {
 		return ctrl.Result{RequeueAfter: min(cmp.Or(verdict.NextCheck, conflictPause), deletionPause)}, nil
 	}
 	// Of a job that has finished, only a count changes with each pod that is deleted, and
 	// of one that starts with each pod that is created: it is written with the last one.
-	coming := r.arePodsComing(scope, &verdict)
-	if !coming && (!scope.previous.Finished() || !arePodsGoing(scope.seen)) {
+	coming := r.isCreatingPods(scope, &verdict)
+	if !coming && (!scope.previous.Finished() || !arePodsTerminating(scope.observed)) {
 		if err := r.writeStatus(ctx, scope, &verdict); err != nil {
 			return ctrl.Result{}, err
 		}
-		r.memory.podCounts.wrote(j.UID, podsOf(scope.seen))
+		r.memory.podCounts.wrote(j.UID, countPods(scope.observed))
 	}
 	if !scope.previous.Finished() && verdict.Stage == plan.Finished {
 		// Many jobs may finish at the same moment, when a node is lost: all are told
@@ -179,8 +179,8 @@ func (r *Reconciler) reconcile(ctx context.Context, object client.Object, j *job
 		// They may not come at all.
 		return ctrl.Result{}, errors.Join(err, r.writeStatus(ctx, scope, &verdict))
 	}
-	if coming && (result.RequeueAfter == 0 || result.RequeueAfter > comingPatience) {
-		result.RequeueAfter = comingPatience
+	if coming && (result.RequeueAfter == 0 || result.RequeueAfter > podCountPatience) {
+		result.RequeueAfter = podCountPatience
 	}
 	if err == nil && !coming {
 		err = r.writeWorkloadStatus(ctx, scope, &verdict)
@@ -190,14 +190,14 @@ func (r *Reconciler) reconcile(ctx context.Context, object client.Object, j *job
 
 // arePodsComing tells whether the pods of a job are about to be created, or were a
 // moment ago.
-func (r *Reconciler) arePodsComing(scope *scope, verdict *diagnosis.Verdict) bool {
+func (r *Reconciler) isCreatingPods(scope *scope, verdict *diagnosis.Verdict) bool {
 	previous := &scope.previous
 	// That a job was suspended must be unsaid before it has pods again.
-	if previous.Suspended || previous.QuotaWait != nil || scope.seen.Obstacle != nil || verdict.Phase != training.PhasePending ||
+	if previous.Suspended || previous.QuotaWait != nil || scope.observed.Obstacle != nil || verdict.Phase != training.PhasePending ||
 		verdict.Stage != plan.Active || verdict.Gang.Reason != diagnosis.CreatingPods {
 		return false
 	}
-	if changing, known := r.memory.podCounts.isChanging(scope.job.UID, podsOf(scope.seen), r.Clock.Now()); known {
+	if changing, known := r.memory.podCounts.isChanging(scope.job.UID, countPods(scope.observed), r.Clock.Now()); known {
 		return changing
 	}
 	return previous.Phase == "" && !r.isComplete(scope, stateOf(scope, verdict))
@@ -216,9 +216,9 @@ func (r *Reconciler) carryOut(ctx context.Context, scope *scope, verdict diagnos
 		return ctrl.Result{}, err
 	}
 	if refusal != nil {
-		scope.seen.Refusal = refusal
+		scope.observed.Refusal = refusal
 		scope.previous = r.kind.previous(scope.object)
-		verdict = diagnosis.Of(scope.job, scope.previous, scope.seen)
+		verdict = diagnosis.Of(scope.job, scope.previous, scope.observed)
 		if err := r.writeStatus(ctx, scope, &verdict); err != nil {
 			return ctrl.Result{}, err
 		}
@@ -241,11 +241,11 @@ func (r *Reconciler) expire(ctx context.Context, object client.Object) error {
 // diagnose asks what must be found out until the verdict stands.
 func (r *Reconciler) diagnose(ctx context.Context, scope *scope) (diagnosis.Verdict, error) {
 	for {
-		verdict := diagnosis.Of(scope.job, scope.previous, scope.seen)
+		verdict := diagnosis.Of(scope.job, scope.previous, scope.observed)
 		var err error
 		switch verdict.Ask {
 		case diagnosis.AskNodes:
-			err = r.countNodes(ctx, scope.job, &scope.seen)
+			err = r.countNodes(ctx, scope.job, &scope.observed)
 		case diagnosis.AskConfirmation:
 			err = r.confirm(ctx, scope)
 		default:
@@ -275,13 +275,13 @@ func (r *Reconciler) writeStatus(ctx context.Context, scope *scope, verdict *dia
 		return fmt.Errorf("write the status of %s %s/%s: %w", j.Kind, j.Namespace, j.Name, err)
 	}
 	r.memory.writes.add(writtenKey{job: j.UID}, changed)
-	r.record.note(changed, j, scope.previous, verdict, r.recorder)
+	r.reporter.report(changed, j, scope.previous, verdict, r.recorder)
 	scope.object = changed
 	return nil
 }
 
 // hindered says why a job cannot begin, and looks again later.
-func (r *Reconciler) hindered(ctx context.Context, object client.Object, obstacle diagnosis.Answer) (ctrl.Result, error) {
+func (r *Reconciler) reportObstacle(ctx context.Context, object client.Object, obstacle diagnosis.Answer) (ctrl.Result, error) {
 	bare := &job.Job{Kind: r.kind.name(), Namespace: object.GetNamespace(), Name: object.GetName(), UID: object.GetUID()}
 	scope := &scope{object: object, job: bare, previous: r.kind.previous(object)}
 	if scope.previous.Finished() {
@@ -291,19 +291,21 @@ func (r *Reconciler) hindered(ctx context.Context, object client.Object, obstacl
 	return ctrl.Result{RequeueAfter: verdict.NextCheck}, r.writeStatus(ctx, scope, &verdict)
 }
 
-func podsOf(seen diagnosis.Observed) int { return len(seen.Launchers) + len(seen.Workers) }
+func countPods(observed diagnosis.Observed) int {
+	return len(observed.Launchers) + len(observed.Workers)
+}
 
-func arePodsGoing(seen diagnosis.Observed) bool {
-	return slices.ContainsFunc(slices.Concat(seen.Launchers, seen.Workers), func(pod *corev1.Pod) bool { return pod.DeletionTimestamp != nil })
+func arePodsTerminating(observed diagnosis.Observed) bool {
+	return slices.ContainsFunc(slices.Concat(observed.Launchers, observed.Workers), func(pod *corev1.Pod) bool { return pod.DeletionTimestamp != nil })
 }
 
 // stateOf is what the plan must know of the pods.
 func stateOf(scope *scope, verdict *diagnosis.Verdict) plan.State {
-	seen := &scope.seen
+	observed := &scope.observed
 	state := plan.State{
 		Stage: verdict.Stage, WorkersReady: verdict.WorkersReady.Yes,
-		LauncherDone: verdict.Stage == plan.Finished && diagnosis.LauncherEnded(scope.job, scope.previous, *seen),
-		Launchers:    seen.Launchers, Workers: seen.Workers, Initializers: seen.Initializers, Addresses: scope.addresses,
+		LauncherDone: verdict.Stage == plan.Finished && diagnosis.LauncherEnded(scope.job, scope.previous, *observed),
+		Launchers:    observed.Launchers, Workers: observed.Workers, Initializers: observed.Initializers, Addresses: scope.addresses,
 	}
 	if verdict.Restart != nil {
 		state.Restart = verdict.Restart.Count

@@ -19,7 +19,7 @@ func quotaOf(message string) (name string, isQuota bool) {
 // passesByItself says why a refusal needs no remedy: a new namespace has its service
 // account a moment later, a new quota is counted a moment later, and the API server's
 // own plugins know a new CRD up to half a minute later.
-func passesByItself(message string) (reason string, passes bool) {
+func isTemporary(message string) (reason string, passes bool) {
 	switch {
 	case strings.Contains(message, "error looking up service account"):
 		return "NoServiceAccount", true
@@ -33,6 +33,6 @@ func passesByItself(message string) (reason string, passes bool) {
 
 // lacksRight tells whether it is the operator that may not: that is not the job's
 // fault.
-func lacksRight(message string) bool {
+func lacksPermission(message string) bool {
 	return strings.Contains(message, "cannot create resource") || strings.Contains(message, "you can't set finalizers on")
 }

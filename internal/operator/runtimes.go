@@ -13,13 +13,13 @@ import (
 
 const (
 	// maxRuntimeMemory bounds the runtimes that are kept decoded, in bytes of their JSON.
-	maxRuntimeMemory = 32 << 20
+	maxRuntimeCache = 32 << 20
 	// maxRuntimeReads bounds how many runtimes are known to have been read lately.
 	maxRuntimeReads = 256
 )
 
 // runtimeMemory has the runtimes that were used last, decoded, by their digest.
-type runtimeMemory struct {
+type runtimeCache struct {
 	mutex   sync.Mutex
 	entries map[string]*list.Element
 	// order is by use, the last one in front.
@@ -27,40 +27,40 @@ type runtimeMemory struct {
 	size, max int
 }
 
-type remembered struct {
+type cachedRuntime struct {
 	runtime *sharedRuntime
 	size    int
 }
 
-func newRuntimeMemory(max int) *runtimeMemory {
-	return &runtimeMemory{entries: map[string]*list.Element{}, order: list.New(), max: max}
+func newRuntimeCache(max int) *runtimeCache {
+	return &runtimeCache{entries: map[string]*list.Element{}, order: list.New(), max: max}
 }
 
-func (rm *runtimeMemory) get(digest string) *sharedRuntime {
-	rm.mutex.Lock()
-	defer rm.mutex.Unlock()
-	found := rm.entries[digest]
+func (rc *runtimeCache) get(digest string) *sharedRuntime {
+	rc.mutex.Lock()
+	defer rc.mutex.Unlock()
+	found := rc.entries[digest]
 	if found == nil {
 		return nil
 	}
-	rm.order.MoveToFront(found)
-	return found.Value.(*remembered).runtime
+	rc.order.MoveToFront(found)
+	return found.Value.(*cachedRuntime).runtime
 }
 
 // put remembers a runtime, and returns the one that all share.
-func (rm *runtimeMemory) put(runtime *sharedRuntime, size int) *sharedRuntime {
-	rm.mutex.Lock()
-	defer rm.mutex.Unlock()
-	if found := rm.entries[runtime.digest]; found != nil {
-		rm.order.MoveToFront(found)
-		return found.Value.(*remembered).runtime
+func (rc *runtimeCache) put(runtime *sharedRuntime, size int) *sharedRuntime {
+	rc.mutex.Lock()
+	defer rc.mutex.Unlock()
+	if found := rc.entries[runtime.digest]; found != nil {
+		rc.order.MoveToFront(found)
+		return found.Value.(*cachedRuntime).runtime
 	}
-	rm.entries[runtime.digest] = rm.order.PushFront(&remembered{runtime, size})
-	rm.size += size
-	for rm.size > rm.max && rm.order.Len() > 1 {
-		oldest := rm.order.Remove(rm.order.Back()).(*remembered)
-		delete(rm.entries, oldest.runtime.digest)
-		rm.size -= oldest.size
+	rc.entries[runtime.digest] = rc.order.PushFront(&cachedRuntime{runtime, size})
+	rc.size += size
+	for rc.size > rc.max && rc.order.Len() > 1 {
+		oldest := rc.order.Remove(rc.order.Back()).(*cachedRuntime)
+		delete(rc.entries, oldest.runtime.digest)
+		rc.size -= oldest.size
 	}
 	return runtime
 }
@@ -72,9 +72,9 @@ func (rm *runtimeMemory) put(runtime *sharedRuntime, size int) *sharedRuntime {
 type runtimeReads struct {
 	mutex sync.Mutex
 	// moment counts what was seen and read, in order.
-	moment int64
-	seen   map[types.UID]int64
-	last   map[runtimeKey]*runtimeRead
+	moment    int64
+	firstSeen map[types.UID]int64
+	last      map[runtimeKey]*runtimeRead
 }
 
 // runtimeKey names a runtime as it is used in a namespace.
@@ -92,23 +92,23 @@ type runtimeRead struct {
 }
 
 func newRuntimeReads() *runtimeReads {
-	return &runtimeReads{seen: map[types.UID]int64{}, last: map[runtimeKey]*runtimeRead{}}
+	return &runtimeReads{firstSeen: map[types.UID]int64{}, last: map[runtimeKey]*runtimeRead{}}
 }
 
 // see notes that a job exists.
-func (rr *runtimeReads) see(uid types.UID) {
+func (rr *runtimeReads) addJob(uid types.UID) {
 	rr.mutex.Lock()
 	defer rr.mutex.Unlock()
-	if _, known := rr.seen[uid]; !known {
+	if _, known := rr.firstSeen[uid]; !known {
 		rr.moment++
-		rr.seen[uid] = rr.moment
+		rr.firstSeen[uid] = rr.moment
 	}
 }
 
 func (rr *runtimeReads) forget(uid types.UID) {
 	rr.mutex.Lock()
 	defer rr.mutex.Unlock()
-	delete(rr.seen, uid)
+	delete(rr.firstSeen, uid)
 }
 
 // newest is what a read brings that is new enough for a job; read makes another one.
@@ -138,7 +138,7 @@ func (rr *runtimeReads) newest(ctx context.Context, trainJob *v2alpha1.TrainJob,
 func (rr *runtimeReads) forJob(key runtimeKey, uid types.UID) (found *runtimeRead, isNew bool) {
 	rr.mutex.Lock()
 	defer rr.mutex.Unlock()
-	seen, known := rr.seen[uid]
+	seen, known := rr.firstSeen[uid]
 	if found = rr.last[key]; found != nil && known && found.began > seen {
 		return found, false
 	}

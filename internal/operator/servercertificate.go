@@ -72,7 +72,7 @@ func manageServerCertificate(manager ctrl.Manager, settings *config.Config, name
 		return err
 	}
 	// Not only where it leads: whoever takes over knows the objects already.
-	if err := manager.Add(everywhere{objects}); err != nil {
+	if err := manager.Add(onAllReplicas{objects}); err != nil {
 		return err
 	}
 	issued := &serverCertificate{
@@ -85,7 +85,7 @@ func manageServerCertificate(manager ctrl.Manager, settings *config.Config, name
 // watch reconciles when one of the three objects changes. Every request is for the
 // Secret of the server, whatever has changed.
 func (sc *serverCertificate) watch(manager ctrl.Manager, objects cache.Cache) error {
-	made, err := controller.New("server-certificate", manager, controller.Options{Reconciler: sc})
+	watcher, err := controller.New("server-certificate", manager, controller.Options{Reconciler: sc})
 	if err != nil {
 		return err
 	}
@@ -96,11 +96,11 @@ func (sc *serverCertificate) watch(manager ctrl.Manager, objects cache.Cache) er
 		}
 		return nil
 	}
-	if err := made.Watch(source.Kind(objects, &corev1.Secret{}, handler.TypedEnqueueRequestsFromMapFunc(
+	if err := watcher.Watch(source.Kind(objects, &corev1.Secret{}, handler.TypedEnqueueRequestsFromMapFunc(
 		func(_ context.Context, secret *corev1.Secret) []reconcile.Request { return request(secret) }))); err != nil {
 		return err
 	}
-	return made.Watch(source.Kind(objects, &corev1.ConfigMap{}, handler.TypedEnqueueRequestsFromMapFunc(
+	return watcher.Watch(source.Kind(objects, &corev1.ConfigMap{}, handler.TypedEnqueueRequestsFromMapFunc(
 		func(_ context.Context, published *corev1.ConfigMap) []reconcile.Request { return request(published) })))
 }
 

@@ -28,18 +28,18 @@ import (
 // matter who has written it.
 type snapshots struct {
 	client.Client
-	live    client.Reader
-	clock   clock.PassiveClock
-	content *runtimeMemory
-	reads   *runtimeReads
+	live  client.Reader
+	clock clock.PassiveClock
+	cache *runtimeCache
+	reads *runtimeReads
 
 	mutex sync.Mutex
 	// verified are the snapshots whose content this process knows to be right.
 	verified map[client.ObjectKey]verification
 	// condemned are those that are about to be deleted, and removed those that were: the
 	// cache may still show them.
-	condemned map[client.ObjectKey]bool
-	removed   map[client.ObjectKey]types.UID
+	deleting map[client.ObjectKey]bool
+	removed  map[client.ObjectKey]types.UID
 	// chosen are the digests of jobs whose status does not have it yet.
 	chosen map[types.UID]string
 }
@@ -51,8 +51,8 @@ type verification struct {
 
 func newSnapshots(parts Parts) *snapshots {
 	return &snapshots{
-		Client: parts.Client, live: parts.Live, clock: parts.Clock, content: newRuntimeMemory(maxRuntimeMemory), reads: newRuntimeReads(),
-		verified: map[client.ObjectKey]verification{}, condemned: map[client.ObjectKey]bool{}, removed: map[client.ObjectKey]types.UID{}, chosen: map[types.UID]string{},
+		Client: parts.Client, live: parts.Live, clock: parts.Clock, cache: newRuntimeCache(maxRuntimeCache), reads: newRuntimeReads(),
+		verified: map[client.ObjectKey]verification{}, deleting: map[client.ObjectKey]bool{}, removed: map[client.ObjectKey]types.UID{}, chosen: map[types.UID]string{},
 	}
 }
 
@@ -138,13 +138,13 @@ func (s *snapshots) current(ctx context.Context, trainJob *v2alpha1.TrainJob) (*
 	if err != nil {
 		return nil, err
 	}
-	return s.content.put(&sharedRuntime{digest, spec}, len(content)), nil
+	return s.cache.put(&sharedRuntime{digest, spec}, len(content)), nil
 }
 
 // read is the runtime with a digest: from memory, from its snapshot, or else the
 // present runtime if that has the digest.
 func (s *snapshots) read(ctx context.Context, trainJob *v2alpha1.TrainJob, digest string) (*sharedRuntime, *diagnosis.Answer, error) {
-	if found := s.content.get(digest); found != nil {
+	if found := s.cache.get(digest); found != nil {
 		return found, nil, nil
 	}
 	key := client.ObjectKey{Namespace: trainJob.Namespace, Name: plan.SnapshotName(digest)}
@@ -180,7 +180,7 @@ func (s *snapshots) verify(ctx context.Context, key client.ObjectKey, digest str
 		return nil, fmt.Sprintf("It is not that runtime: %s", err), nil
 	}
 	s.noteVerified(key, revision.UID)
-	return s.content.put(&sharedRuntime{digest, spec}, len(revision.Data.Raw)), "", nil
+	return s.cache.put(&sharedRuntime{digest, spec}, len(revision.Data.Raw)), "", nil
 }
 
 // ensure creates the snapshot of a runtime unless it exists.
@@ -206,7 +206,7 @@ func (s *snapshots) ensure(ctx context.Context, namespace string, wanted *shared
 		return nil, nil
 	case apierrors.IsAlreadyExists(err):
 		return s.accept(ctx, key, wanted)
-	case apierrors.IsForbidden(err) && !lacksRight(err.Error()):
+	case apierrors.IsForbidden(err) && !lacksPermission(err.Error()):
 		return &diagnosis.Answer{Reason: "RuntimeNotStored", Message: fmt.Sprintf(
 			"ControllerRevision %s, which stores the job's runtime, could not be created: %s. It is tried again", key.Name, err)}, nil
 	}
@@ -241,7 +241,7 @@ func (s *snapshots) look(ctx context.Context, key client.ObjectKey) (snapshotSta
 	}
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
-	if s.condemned[key] {
+	if s.deleting[key] {
 		return snapshotIsMissing, apierrors.NewConflict(appsv1.Resource("controllerrevisions"), key.Name, fmt.Errorf("it is being deleted"))
 	}
 	known, isKnown := s.verified[key]

@@ -73,7 +73,7 @@ func TestJobSetIsCreatedFirst(t *testing.T) {
 		}
 		return nil
 	}
-	if _, err := lab.train.look(t.Context(), lab.job()); err == nil {
+	if _, err := lab.train.reconcileObject(t.Context(), lab.job()); err == nil {
 		t.Fatal("nothing was refused")
 	}
 	if want := []string{"*v1.ControllerRevision", "*v1alpha2.JobSet"}; !slices.Equal(tried, want) {
@@ -92,7 +92,7 @@ func TestRuntimeOfAJobThatWasBegun(t *testing.T) {
 		}
 		return apierrors.NewInternalError(fmt.Errorf("stopped"))
 	}
-	if _, err := lab.train.look(t.Context(), lab.job()); err == nil {
+	if _, err := lab.train.reconcileObject(t.Context(), lab.job()); err == nil {
 		t.Fatal("nothing was refused")
 	}
 	first := &jobset.JobSet{}
@@ -177,11 +177,11 @@ func TestReadsAreShared(t *testing.T) {
 			})
 			synctest.Wait()
 		}
-		reads.see("a")
-		reads.see("b")
+		reads.addJob("a")
+		reads.addJob("b")
 		look("a")
 		look("b")
-		reads.see("late")
+		reads.addJob("late")
 		look("late")
 		look("never seen")
 		close(proceed)
@@ -196,7 +196,7 @@ func TestReadsAreShared(t *testing.T) {
 // What a read could not find is read again.
 func TestFailedReadsAreNotShared(t *testing.T) {
 	reads := newRuntimeReads()
-	reads.see("a")
+	reads.addJob("a")
 	number := 0
 	for range 2 {
 		_, obstacle, _ := reads.newest(t.Context(), &v2alpha1.TrainJob{ObjectMeta: metaOf("a")}, func() (*sharedRuntime, *diagnosis.Answer, error) {
@@ -213,7 +213,7 @@ func TestFailedReadsAreNotShared(t *testing.T) {
 }
 
 func TestRuntimeMemoryIsBounded(t *testing.T) {
-	memory := newRuntimeMemory(10)
+	memory := newRuntimeCache(10)
 	for _, digest := range []string{"a", "b"} {
 		memory.put(&sharedRuntime{digest: digest}, 4)
 	}
@@ -276,14 +276,14 @@ func TestChoiceDuringSweep(t *testing.T) {
 	snapshot := &appsv1.ControllerRevision{}
 	lab.get(snapshot, lab.snapshots()[0])
 	key := client.ObjectKeyFromObject(snapshot)
-	lab.train.snapshots.condemn(key, true)
+	lab.train.snapshots.setDeleting(key, true)
 	if _, _, err := lab.train.kind.model(t.Context(), lab.job()); !apierrors.IsConflict(err) {
 		t.Errorf("the error is %v", err)
 	}
 	if err := lab.train.snapshots.remove(t.Context(), snapshot); err != nil {
 		t.Fatal(err)
 	}
-	lab.train.snapshots.condemn(key, false)
+	lab.train.snapshots.setDeleting(key, false)
 	if _, _, err := lab.train.kind.model(t.Context(), lab.job()); err != nil {
 		t.Fatal(err)
 	}
@@ -296,22 +296,22 @@ func TestChoiceDuringSweep(t *testing.T) {
 func TestSnapshotsForget(t *testing.T) {
 	lab, _ := newTrainLab(t)
 	snapshots := lab.train.snapshots
-	snapshots.see(lab.job())
+	snapshots.addJob(lab.job())
 	if _, _, err := lab.train.kind.model(t.Context(), lab.job()); err != nil {
 		t.Fatal(err)
 	}
 	snapshot := &appsv1.ControllerRevision{}
 	lab.get(snapshot, lab.snapshots()[0])
-	if len(snapshots.chosen)+len(snapshots.reads.seen)+len(snapshots.verified) != 3 {
-		t.Fatalf("%v %v %v", snapshots.chosen, snapshots.reads.seen, snapshots.verified)
+	if len(snapshots.chosen)+len(snapshots.reads.firstSeen)+len(snapshots.verified) != 3 {
+		t.Fatalf("%v %v %v", snapshots.chosen, snapshots.reads.firstSeen, snapshots.verified)
 	}
 	snapshots.forget(lab.job(), nil)
 	if err := snapshots.remove(t.Context(), snapshot); err != nil {
 		t.Fatal(err)
 	}
-	snapshots.lose(snapshot)
-	if len(snapshots.chosen)+len(snapshots.reads.seen)+len(snapshots.verified)+len(snapshots.removed)+len(snapshots.condemned) != 0 {
-		t.Errorf("%v %v %v %v", snapshots.chosen, snapshots.reads.seen, snapshots.verified, snapshots.removed)
+	snapshots.forgetSnapshot(snapshot)
+	if len(snapshots.chosen)+len(snapshots.reads.firstSeen)+len(snapshots.verified)+len(snapshots.removed)+len(snapshots.deleting) != 0 {
+		t.Errorf("%v %v %v %v", snapshots.chosen, snapshots.reads.firstSeen, snapshots.verified, snapshots.removed)
 	}
 }
 
@@ -357,7 +357,7 @@ func TestRequestsForRuntimes(t *testing.T) {
 	for i := range 10 {
 		job, _ := trainJob(types.UID(fmt.Sprint(i)))
 		job.Name = fmt.Sprint("train-", i)
-		lab.train.snapshots.see(job)
+		lab.train.snapshots.addJob(job)
 		jobs = append(jobs, job)
 	}
 	first := model(jobs[0])
@@ -371,7 +371,7 @@ func TestRequestsForRuntimes(t *testing.T) {
 	}
 	lab.changeRuntime(runtime)
 	late, _ := trainJob("late")
-	lab.train.snapshots.see(late)
+	lab.train.snapshots.addJob(late)
 	if got := model(late); got == first || live.number != 2 || lab.created != 2 {
 		t.Errorf("a later job has %s after %d reads; %d objects were created", got, live.number, lab.created)
 	}

@@ -43,7 +43,7 @@ type stopwatches struct {
 }
 
 // look records the time of steps that are new.
-func (s *stopwatches) look(uid types.UID, previous diagnosis.Previous, verdict *diagnosis.Verdict, now time.Time) {
+func (s *stopwatches) observe(uid types.UID, previous diagnosis.Previous, verdict *diagnosis.Verdict, now time.Time) {
 	if previous.StartTime != nil || previous.Finished() {
 		return
 	}

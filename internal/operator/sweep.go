@@ -53,8 +53,8 @@ func (s *snapshots) sweep(ctx context.Context, key client.ObjectKey) (time.Durat
 	if s.wasRemoved(key, revision.UID) {
 		return 0, nil
 	}
-	s.condemn(key, true)
-	defer s.condemn(key, false)
+	s.setDeleting(key, true)
+	defer s.setDeleting(key, false)
 	// In this order: a job that decides in between is found by its digest.
 	if jobs, err := s.users(ctx, key, undecided); err != nil || len(jobs) > 0 {
 		return sweepPause, err
@@ -91,30 +91,30 @@ func (s *snapshots) wasRemoved(key client.ObjectKey, uid types.UID) bool {
 	return s.removed[key] == uid
 }
 
-func (s *snapshots) condemn(key client.ObjectKey, is bool) {
+func (s *snapshots) setDeleting(key client.ObjectKey, is bool) {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
 	if !is {
-		delete(s.condemned, key)
+		delete(s.deleting, key)
 		return
 	}
-	s.condemned[key] = true
+	s.deleting[key] = true
 }
 
 // see notes a job that has no digest yet. Jobs of other kinds have no runtime.
-func (s *snapshots) see(object client.Object) {
+func (s *snapshots) addJob(object client.Object) {
 	if s == nil {
 		return
 	}
 	if trainJob := object.(*v2alpha1.TrainJob); trainJob.Status.RuntimeDigest == "" {
-		s.reads.see(trainJob.UID)
+		s.reads.addJob(trainJob.UID)
 		return
 	}
-	s.decided(object.GetUID())
+	s.forgetChoice(object.GetUID())
 }
 
 // decided forgets the choice of a job whose status has it.
-func (s *snapshots) decided(uid types.UID) {
+func (s *snapshots) forgetChoice(uid types.UID) {
 	s.reads.forget(uid)
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
@@ -126,7 +126,7 @@ func (s *snapshots) forget(gone client.Object, queue workqueue.TypedRateLimiting
 	if s == nil {
 		return
 	}
-	s.decided(gone.GetUID())
+	s.forgetChoice(gone.GetUID())
 	if digest := gone.(*v2alpha1.TrainJob).Status.RuntimeDigest; digest != "" {
 		queue.Add(requestOf(gone.GetNamespace(), plan.SnapshotName(digest)))
 	}
@@ -140,7 +140,7 @@ func (s *snapshots) watch() handler.EventHandler {
 			queue.Add(requestOf(created.Object.GetNamespace(), created.Object.GetName()))
 		},
 		DeleteFunc: func(ctx context.Context, gone event.DeleteEvent, queue queue) {
-			s.lose(gone.Object)
+			s.forgetSnapshot(gone.Object)
 			// Whoever needs it creates it again.
 			if jobs, err := s.users(ctx, client.ObjectKeyFromObject(gone.Object), gone.Object.GetName()); err == nil && len(jobs) > 0 {
 				queue.Add(requestOf(jobs[0].Namespace, jobs[0].Name))
@@ -161,7 +161,7 @@ func (s *snapshots) users(ctx context.Context, key client.ObjectKey, value strin
 }
 
 // lose forgets a snapshot that is gone.
-func (s *snapshots) lose(gone client.Object) {
+func (s *snapshots) forgetSnapshot(gone client.Object) {
 	key := client.ObjectKeyFromObject(gone)
 	s.mutex.Lock()
 	defer s.mutex.Unlock()

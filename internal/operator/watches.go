@@ -47,11 +47,11 @@ const (
 	jobSetPeriod = 15 * time.Second
 	// settling is how long what happens to workers is collected before a job is
 	// looked at: a hundred of them start within a moment.
-	settling = 100 * time.Millisecond
+	workerEventDelay = 100 * time.Millisecond
 	// endsFirst is the priority of jobs one of whose pods has ended; others have 0.
-	endsFirst = 1
+	finishedPodPriority = 1
 	// longestRetry bounds how long a job that met an error is left alone.
-	longestRetry = 30 * time.Second
+	maxRetryDelay = 30 * time.Second
 )
 
 // CachedKinds are what is kept in memory of what jobs are made of: only what is
@@ -67,8 +67,8 @@ func CachedKinds() map[client.Object]cache.ByObject {
 		panic(err) // a constant
 	}
 	return map[client.Object]cache.ByObject{
-		&corev1.Node{}:               {Transform: keepWhatIsRead},
-		&corev1.Pod{}:                {Label: ours, Transform: keepStatus},
+		&corev1.Node{}:               {Transform: trimNode},
+		&corev1.Pod{}:                {Label: ours, Transform: trimPod},
 		&batchv1.Job{}:               {Label: ours, Transform: partial.Transform},
 		&appsv1.ControllerRevision{}: {Label: snapshots, Transform: dropContent},
 		&discoveryv1.EndpointSlice{}: {Label: ours},
@@ -78,7 +78,7 @@ func CachedKinds() map[client.Object]cache.ByObject {
 }
 
 // keepStatus drops what nobody reads of a pod.
-func keepStatus(object any) (any, error) {
+func trimPod(object any) (any, error) {
 	pod, isPod := object.(*corev1.Pod)
 	if !isPod {
 		return object, nil
@@ -111,12 +111,12 @@ func addReconcilers(manager ctrl.Manager, settings *config.Config, audit *admiss
 	}
 	// Whether the cluster has JobSet must be known before the first job is looked at,
 	// because a job that runs is not one without a JobSet.
-	there, err := servesJobSet(manager.GetRESTMapper())
+	hasJobSet, err := servesJobSet(manager.GetRESTMapper())
 	if err != nil {
 		return fmt.Errorf("ask the API server for JobSet: %w", err)
 	}
 	for _, reconciler := range reconcilers {
-		reconciler.cluster.jobSets.Store(there)
+		reconciler.cluster.jobSets.Store(hasJobSet)
 		if err := reconciler.addTo(manager, int(settings.Reconcile.Workers)); err != nil {
 			return fmt.Errorf("set up the reconciler of %s: %w", reconciler.kind.name(), err)
 		}
@@ -137,7 +137,7 @@ func forgetNamespaces(informers cache.Cache, reconcilers []*Reconciler) error {
 			return // neither an object nor a tombstone: client-go hands in nothing else
 		}
 		for _, reconciler := range reconcilers {
-			reconciler.record.metrics.forget(key)
+			reconciler.reporter.metrics.forget(key)
 		}
 	}})
 	return err
@@ -159,7 +159,7 @@ type Parts struct {
 
 // NewReconcilers are those of both kinds.
 func NewReconcilers(parts Parts) (reconcilers []*Reconciler, err error) {
-	cluster, err := newSurroundings(parts.Settings, parts.Client, parts.Discovery)
+	cluster, err := newClusterInfo(parts.Settings, parts.Client, parts.Discovery)
 	if err != nil {
 		return nil, err
 	}
@@ -173,13 +173,13 @@ func NewReconcilers(parts Parts) (reconcilers []*Reconciler, err error) {
 	runtimes := newSnapshots(parts)
 	kinds := []kind{mpiJobs{defaults}, trainJobs{parts.Client, runtimes, defaults, cluster}}
 	for i, kind := range kinds {
-		record, err := newRecord(kind, parts.Client, parts.Audit, parts.Registry)
+		record, err := newReporter(kind, parts.Client, parts.Audit, parts.Registry)
 		if err != nil {
 			return nil, err
 		}
 		reconcilers = append(reconcilers, &Reconciler{
 			Client: parts.Client, Live: parts.Live, Clock: parts.Clock, Patience: patience,
-			kind: kind, kinds: kinds, cluster: cluster, recorder: parts.Recorder, record: record,
+			kind: kind, kinds: kinds, cluster: cluster, recorder: parts.Recorder, reporter: record,
 			snapshots: []*snapshots{nil, runtimes}[i],
 		})
 	}
@@ -211,14 +211,14 @@ func (r *Reconciler) Watches() []Watched {
 
 // addTo has the reconciler called for its jobs and for what belongs to them.
 func (r *Reconciler) addTo(manager ctrl.Manager, workers int) error {
-	running, err := r.building(manager, workers).Build(r)
+	running, err := r.newBuilder(manager, workers).Build(r)
 	if err != nil || r.kind.hasWorkloads() {
 		return err
 	}
 	return manager.Add(&jobSetWatch{reconciler: r, controller: running, cache: manager.GetCache(), mapper: manager.GetRESTMapper()})
 }
 
-func (r *Reconciler) building(manager ctrl.Manager, workers int) *builder.Builder {
+func (r *Reconciler) newBuilder(manager ctrl.Manager, workers int) *builder.Builder {
 	building := ctrl.NewControllerManagedBy(manager).
 		Named(r.kind.name().Type()).
 		WithOptions(controller.Options{
@@ -226,7 +226,7 @@ func (r *Reconciler) building(manager ctrl.Manager, workers int) *builder.Builde
 			RateLimiter:             RetryPauses(),
 			NewQueue:                newLeadersQueue(manager.Elected()),
 		}).
-		WatchesRawSource(source.Func(r.lookAtAll(manager.Elected())))
+		WatchesRawSource(source.Func(r.enqueueAllWhenLeading(manager.Elected())))
 	for _, watched := range r.Watches() {
 		building = building.Watches(watched.Object, watched.Handler)
 	}
@@ -235,7 +235,7 @@ func (r *Reconciler) building(manager ctrl.Manager, workers int) *builder.Builde
 
 // RetryPauses are how long a job that met an error is left alone.
 func RetryPauses() workqueue.TypedRateLimiter[reconcile.Request] {
-	return workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](5*time.Millisecond, longestRetry)
+	return workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](5*time.Millisecond, maxRetryDelay)
 }
 
 func servesJobSet(mapper meta.RESTMapper) (bool, error) {
@@ -255,7 +255,7 @@ func (r *Reconciler) jobs() handler.EventHandler {
 	return handler.Funcs{
 		GenericFunc: enqueue.Generic,
 		CreateFunc: func(ctx context.Context, created event.CreateEvent, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) {
-			r.snapshots.see(created.Object)
+			r.snapshots.addJob(created.Object)
 			enqueue.Create(ctx, created, queue)
 		},
 		UpdateFunc: func(ctx context.Context, changed event.UpdateEvent, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) {
@@ -264,7 +264,7 @@ func (r *Reconciler) jobs() handler.EventHandler {
 			if anew {
 				r.forget(changed.ObjectOld, queue)
 			}
-			r.snapshots.see(changed.ObjectNew)
+			r.snapshots.addJob(changed.ObjectNew)
 			r.memory.writes.newest(writtenKey{job: changed.ObjectNew.GetUID()}, changed.ObjectNew)
 			if anew || meaningful.Update(changed) {
 				enqueue.Update(ctx, changed, queue)
@@ -281,7 +281,7 @@ func (r *Reconciler) jobs() handler.EventHandler {
 // forget is for a job that is gone.
 func (r *Reconciler) forget(gone client.Object, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) {
 	r.memory.forget(gone.GetUID())
-	r.record.metrics.starts.take(gone.GetUID())
+	r.reporter.metrics.starts.take(gone.GetUID())
 	r.snapshots.forget(gone, queue)
 }
 
@@ -333,7 +333,7 @@ func (r *Reconciler) pods() handler.EventHandler {
 		}
 		switch pod := pod.(*corev1.Pod); {
 		case hasEnded(pod):
-			addFirst(queue, request)
+			addWithPriority(queue, request)
 		case pod.Labels[training.LabelReplicaType] != training.RoleWorker:
 			queue.Add(request)
 		default:
@@ -341,16 +341,22 @@ func (r *Reconciler) pods() handler.EventHandler {
 		}
 	}
 	return handler.Funcs{
-		CreateFunc: func(_ context.Context, event event.CreateEvent, queue queue) { enqueue(queue, event.Object, settling) },
+		CreateFunc: func(_ context.Context, event event.CreateEvent, queue queue) {
+			enqueue(queue, event.Object, workerEventDelay)
+		},
 		UpdateFunc: func(ctx context.Context, event event.UpdateEvent, queue queue) {
-			delay := settling
+			delay := workerEventDelay
 			if hasAddress(event.ObjectNew) && !hasAddress(event.ObjectOld) && r.haveAddresses(ctx, event.ObjectNew) {
 				delay = 0
 			}
 			enqueue(queue, event.ObjectNew, delay)
 		},
-		DeleteFunc:  func(_ context.Context, event event.DeleteEvent, queue queue) { enqueue(queue, event.Object, settling) },
-		GenericFunc: func(_ context.Context, event event.GenericEvent, queue queue) { enqueue(queue, event.Object, settling) },
+		DeleteFunc: func(_ context.Context, event event.DeleteEvent, queue queue) {
+			enqueue(queue, event.Object, workerEventDelay)
+		},
+		GenericFunc: func(_ context.Context, event event.GenericEvent, queue queue) {
+			enqueue(queue, event.Object, workerEventDelay)
+		},
 	}
 }
 
@@ -374,9 +380,9 @@ func hasEnded(pod *corev1.Pod) bool {
 
 // addFirst has a job looked at before those that nobody waits for: while many
 // jobs start, the end of one is told at once.
-func addFirst(queue workqueue.TypedRateLimitingInterface[reconcile.Request], request reconcile.Request) {
+func addWithPriority(queue workqueue.TypedRateLimitingInterface[reconcile.Request], request reconcile.Request) {
 	if ordered, has := queue.(priorityqueue.PriorityQueue[reconcile.Request]); has {
-		ordered.AddWithOpts(priorityqueue.AddOpts{Priority: new(endsFirst)}, request)
+		ordered.AddWithOpts(priorityqueue.AddOpts{Priority: new(finishedPodPriority)}, request)
 		return
 	}
 	queue.Add(request)
@@ -394,8 +400,8 @@ var _ manager.Runnable = (*jobSetWatch)(nil)
 
 func (js *jobSetWatch) Start(ctx context.Context) error {
 	for {
-		there, err := servesJobSet(js.mapper)
-		if there {
+		served, err := servesJobSet(js.mapper)
+		if served {
 			break
 		}
 		if err != nil {

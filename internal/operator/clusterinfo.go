@@ -30,7 +30,7 @@ var managedJobs = version.MustParseSemantic("1.32.0")
 
 // surroundings is what the operator knows of its cluster. It is asked for when a
 // job needs it, and kept for a while.
-type surroundings struct {
+type clusterInfo struct {
 	settings  *config.Config
 	reader    client.Reader
 	discovery discovery.DiscoveryInterface
@@ -51,23 +51,23 @@ type discovered struct {
 }
 
 // around is what the plan is told, with the words of why.
-type around struct {
+type environment struct {
 	plan.Surroundings
-	gangWords string
+	gangMessage string
 }
 
 // withoutGang is enough to delete things.
-func (in around) withoutGang() around {
-	in.Gang, _, _ = gang.Choose(&job.Job{}, gang.Available{})
-	return in
+func (env environment) forDeletion() environment {
+	env.Gang, _, _ = gang.Choose(&job.Job{}, gang.Available{})
+	return env
 }
 
-func newSurroundings(settings *config.Config, reader client.Reader, discovery discovery.DiscoveryInterface) (*surroundings, error) {
+func newClusterInfo(settings *config.Config, reader client.Reader, discovery discovery.DiscoveryInterface) (*clusterInfo, error) {
 	domain, err := findClusterDomain(settings)
 	if err != nil {
 		return nil, err
 	}
-	return &surroundings{settings: settings, reader: reader, discovery: discovery, domain: domain}, nil
+	return &clusterInfo{settings: settings, reader: reader, discovery: discovery, domain: domain}, nil
 }
 
 // findClusterDomain is what the names of Services end in.
@@ -103,67 +103,67 @@ func clusterDomain(resolvConf string) string {
 	return ""
 }
 
-func (s *surroundings) hasJobSet() bool { return s.jobSets.Load() }
+func (ci *clusterInfo) hasJobSet() bool { return ci.jobSets.Load() }
 
 // of is what the plan of one job is told. An obstacle keeps it from starting.
-func (s *surroundings) of(ctx context.Context, j *job.Job, previous diagnosis.Previous) (around, *diagnosis.Answer, error) {
-	in := around{Surroundings: plan.Surroundings{
-		InitializerImage: s.settings.Initializer.Image, ClusterDomain: s.domain, EgressPorts: s.settings.Network.EgressPorts,
+func (ci *clusterInfo) environmentOf(ctx context.Context, j *job.Job, previous diagnosis.Previous) (environment, *diagnosis.Answer, error) {
+	env := environment{Surroundings: plan.Surroundings{
+		InitializerImage: ci.settings.Initializer.Image, ClusterDomain: ci.domain, EgressPorts: ci.settings.Network.EgressPorts,
 	}}
-	known, err := s.discover(ctx)
+	known, err := ci.discover(ctx)
 	if err != nil {
-		return in, nil, err
+		return env, nil, err
 	}
 	if known.tooOld != "" {
-		return in, &diagnosis.Answer{Reason: "KubernetesTooOld", Message: fmt.Sprintf(
+		return env, &diagnosis.Answer{Reason: "KubernetesTooOld", Message: fmt.Sprintf(
 			"This cluster runs Kubernetes %s. Trireme needs %s or newer, which leaves batch Jobs with managedBy to it. Upgrade the cluster; the job then starts by itself.", known.tooOld, managedJobs)}, nil
 	}
-	in.Delivery = plan.Delivery{Method: known.method, Image: s.settings.Agent.Image, PullSecrets: s.settings.Agent.PullSecrets}
+	env.Delivery = plan.Delivery{Method: known.method, Image: ci.settings.Agent.Image, PullSecrets: ci.settings.Agent.PullSecrets}
 	backend, words, err := gang.Choose(j, known.available)
 	if err != nil {
-		return in, &diagnosis.Answer{Reason: "NoGangScheduler", Message: err.Error()}, nil
+		return env, &diagnosis.Answer{Reason: "NoGangScheduler", Message: err.Error()}, nil
 	}
-	if j.Kind.Traits().Workload == job.WorkloadJobSet && !s.hasJobSet() && !previous.Finished() {
-		return in, &diagnosis.Answer{Reason: "JobSetNotInstalled", Message: "This cluster does not have the JobSet API (jobset.x-k8s.io), which TrainJobs need. Install its CRD; the job then starts by itself."}, nil
+	if j.Kind.Traits().Workload == job.WorkloadJobSet && !ci.hasJobSet() && !previous.Finished() {
+		return env, &diagnosis.Answer{Reason: "JobSetNotInstalled", Message: "This cluster does not have the JobSet API (jobset.x-k8s.io), which TrainJobs need. Install its CRD; the job then starts by itself."}, nil
 	}
-	in.Gang, in.gangWords = backend, words
-	return in, nil, nil
+	env.Gang, env.gangMessage = backend, words
+	return env, nil, nil
 }
 
 // discover asks the cluster which schedulers it has and how the agent gets into
 // its pods.
-func (s *surroundings) discover(ctx context.Context) (discovered, error) {
-	s.mutex.Lock()
-	defer s.mutex.Unlock()
-	if time.Since(s.asked) < discoveryAge {
-		return s.known, nil
+func (ci *clusterInfo) discover(ctx context.Context) (discovered, error) {
+	ci.mutex.Lock()
+	defer ci.mutex.Unlock()
+	if time.Since(ci.asked) < discoveryAge {
+		return ci.known, nil
 	}
 	var found discovered
 	var err error
-	if found.available, err = gang.Discover(s.discovery); err != nil {
+	if found.available, err = gang.Discover(ci.discovery); err != nil {
 		return found, err
 	}
-	found.available.CoschedulerName = s.settings.Gang.CoschedulerName
-	server, err := s.discovery.ServerVersion()
+	found.available.CoschedulerName = ci.settings.Gang.CoschedulerName
+	server, err := ci.discovery.ServerVersion()
 	if err != nil {
 		return found, fmt.Errorf("ask the API server for its version: %w", err)
 	}
-	found.method = plan.Method(s.settings.Agent.Delivery)
-	if s.settings.Agent.Delivery == config.DeliveryAuto {
-		if found.method, err = s.bestMethod(ctx, server.GitVersion); err != nil {
+	found.method = plan.Method(ci.settings.Agent.Delivery)
+	if ci.settings.Agent.Delivery == config.DeliveryAuto {
+		if found.method, err = ci.bestMethod(ctx, server.GitVersion); err != nil {
 			return found, err
 		}
 	}
 	if parsed, err := version.ParseGeneric(server.GitVersion); err == nil && parsed.LessThan(managedJobs) {
 		found.tooOld = server.GitVersion
 	}
-	s.known, s.asked = found, time.Now()
+	ci.known, ci.asked = found, time.Now()
 	return found, nil
 }
 
-func (s *surroundings) bestMethod(ctx context.Context, server string) (plan.Method, error) {
+func (ci *clusterInfo) bestMethod(ctx context.Context, server string) (plan.Method, error) {
 	var nodes corev1.NodeList
-	if err := s.reader.List(ctx, &nodes); err != nil {
+	if err := ci.reader.List(ctx, &nodes); err != nil {
 		return "", fmt.Errorf("list nodes: %w", err)
 	}
 	return plan.BestMethod(server, nodes.Items), nil

@@ -22,37 +22,37 @@ import (
 
 // Reasons of events.
 const (
-	eventSubmitted    = "JobSubmitted"
-	eventGangStarted  = "GangSchedulingStarted"
-	eventGangDone     = "GangScheduled"
-	eventPodsReady    = "PodsReady"
-	eventTraining     = "TrainingStarted"
-	eventSucceeded    = "JobSucceeded"
-	eventFailed       = "JobFailed"
-	eventRestarting   = "JobRestarting"
-	eventSuspended    = "JobSuspended"
-	eventResumed      = "JobResumed"
-	eventUnusedHosts  = "NotAllHostsUsed"
-	maxEventNote      = 1000
-	maxPodEvents      = 3
-	actionOfTheEvents = "Run"
+	eventSubmitted   = "JobSubmitted"
+	eventGangStarted = "GangSchedulingStarted"
+	eventGangDone    = "GangScheduled"
+	eventPodsReady   = "PodsReady"
+	eventTraining    = "TrainingStarted"
+	eventSucceeded   = "JobSucceeded"
+	eventFailed      = "JobFailed"
+	eventRestarting  = "JobRestarting"
+	eventSuspended   = "JobSuspended"
+	eventResumed     = "JobResumed"
+	eventUnusedHosts = "NotAllHostsUsed"
+	maxEventNote     = 1000
+	maxPodEvents     = 3
+	eventAction      = "Run"
 )
 
 // record tells of what has become new in a job: as events, as metrics and as
 // audit lines.
-type record struct {
+type reporter struct {
 	audit   *admission.Audit
 	metrics *jobMetrics
 }
 
-func newRecord(kind kind, reader client.Reader, audit *admission.Audit, registry prometheus.Registerer) (*record, error) {
-	record := &record{audit: audit, metrics: newJobMetrics(kind.name())}
-	return record, errors.Join(record.metrics.register(registry), registry.Register(newCensus(reader, kind)))
+func newReporter(kind kind, reader client.Reader, audit *admission.Audit, registry prometheus.Registerer) (*reporter, error) {
+	record := &reporter{audit: audit, metrics: newJobMetrics(kind.name())}
+	return record, errors.Join(record.metrics.register(registry), registry.Register(newJobGauges(reader, kind)))
 }
 
 // note compares what was known with what is known now.
-func (r *record) note(object client.Object, j *job.Job, previous diagnosis.Previous, verdict *diagnosis.Verdict, recorder events.EventRecorder) {
-	news := &news{object: object, recorder: recorder}
+func (r *reporter) report(object client.Object, j *job.Job, previous diagnosis.Previous, verdict *diagnosis.Verdict, recorder events.EventRecorder) {
+	writer := &eventWriter{object: object, recorder: recorder}
 	reached := func(step training.TimelineStep) *metav1.Time {
 		if stepOf(previous.Timeline, step) != nil {
 			return nil
@@ -60,48 +60,48 @@ func (r *record) note(object client.Object, j *job.Job, previous diagnosis.Previ
 		return stepOf(verdict.Timeline, step)
 	}
 	if previous.Phase == "" {
-		news.normal(eventSubmitted, "The job has %d workers of %d slots: %d MPI processes", j.Worker.Replicas, j.Slots, j.WorldSize())
+		writer.normal(eventSubmitted, "The job has %d workers of %d slots: %d MPI processes", j.Worker.Replicas, j.Slots, j.WorldSize())
 	}
 	switch {
 	case verdict.Suspension.Yes && !previous.Suspended:
-		news.normal(eventSuspended, "%s", verdict.Suspension.Message)
+		writer.normal(eventSuspended, "%s", verdict.Suspension.Message)
 	case !verdict.Suspension.Yes && previous.Suspended:
-		news.normal(eventResumed, "The job is no longer suspended")
+		writer.normal(eventResumed, "The job is no longer suspended")
 	}
 	if reached(training.StepAdmitted) != nil {
-		news.normal(eventGangStarted, "Asking for places for %d pods", j.Pods())
+		writer.normal(eventGangStarted, "Asking for places for %d pods", j.Pods())
 	}
 	if previous.StartTime == nil && verdict.StartTime != nil {
-		news.normal(eventGangDone, "%s", verdict.Gang.Message)
+		writer.normal(eventGangDone, "%s", verdict.Gang.Message)
 		r.auditLine("start", object, j, "")
 	}
 	if reached(training.StepPodsReady) != nil {
-		news.normal(eventPodsReady, "All %d workers are ready", j.Worker.Replicas)
+		writer.normal(eventPodsReady, "All %d workers are ready", j.Worker.Replicas)
 	}
 	if reached(training.StepWorkersReached) != nil {
-		news.normal(eventTraining, "The launcher has reached every worker and runs its command")
+		writer.normal(eventTraining, "The launcher has reached every worker and runs its command")
 	}
 	if restart := verdict.Restart; restart != nil && (previous.Restart == nil || previous.Restart.Count < restart.Count) {
-		news.warning(eventRestarting, "Restart %d of at most %d: %s: %s", restart.Count, j.Lifetime.BackoffLimit, restart.Reason, restart.Message)
+		writer.warning(eventRestarting, "Restart %d of at most %d: %s: %s", restart.Count, j.Lifetime.BackoffLimit, restart.Reason, restart.Message)
 	}
-	news.podTroubles(previous, verdict)
-	r.noteEnd(news, object, j, previous, verdict)
+	writer.podWarnings(previous, verdict)
+	r.reportEnd(writer, object, j, previous, verdict)
 	r.metrics.note(runtimeName(object), j, previous, verdict)
 }
 
-func (r *record) noteEnd(news *news, object client.Object, j *job.Job, previous diagnosis.Previous, verdict *diagnosis.Verdict) {
+func (r *reporter) reportEnd(events *eventWriter, object client.Object, j *job.Job, previous diagnosis.Previous, verdict *diagnosis.Verdict) {
 	if previous.Finished() {
 		return
 	}
 	switch verdict.Phase {
 	case training.PhaseSucceeded:
-		news.normal(eventSucceeded, "The launcher's command ended well%s", after(verdict.Duration))
+		events.normal(eventSucceeded, "The launcher's command ended well%s", afterDuration(verdict.Duration))
 		if report := verdict.Report; report != nil && report.Hosts.Reached > 0 && report.Hosts.Reached < report.Hosts.Expected {
-			news.warning(eventUnusedHosts, "The command used %d of %d hosts. If that was not meant, mpirun did not use the hostfile", report.Hosts.Reached, report.Hosts.Expected)
+			events.warning(eventUnusedHosts, "The command used %d of %d hosts. If that was not meant, mpirun did not use the hostfile", report.Hosts.Reached, report.Hosts.Expected)
 		}
 		r.auditLine("end", object, j, string(verdict.Phase))
 	case training.PhaseFailed:
-		news.warning(failureEvent(verdict.FailureReason), "%s: %s", verdict.FailureReason, verdict.FailureMessage)
+		events.warning(failureEvent(verdict.FailureReason), "%s: %s", verdict.FailureReason, verdict.FailureMessage)
 		r.auditLine("end", object, j, string(verdict.FailureReason))
 	}
 }
@@ -115,14 +115,14 @@ func failureEvent(reason training.FailureReason) string {
 	return eventFailed
 }
 
-func after(duration string) string {
+func afterDuration(duration string) string {
 	if duration == "" {
 		return ""
 	}
 	return " after " + duration
 }
 
-func (r *record) auditLine(event string, object client.Object, j *job.Job, result string) {
+func (r *reporter) auditLine(event string, object client.Object, j *job.Job, result string) {
 	r.audit.Lifecycle(event, string(j.Kind), object, result)
 }
 
@@ -143,29 +143,29 @@ func stepOf(timeline []training.TimelineEntry, step training.TimelineStep) *meta
 }
 
 // news writes events.
-type news struct {
+type eventWriter struct {
 	object   client.Object
 	recorder events.EventRecorder
 }
 
-func (n *news) normal(reason, format string, arguments ...any) {
-	n.write(corev1.EventTypeNormal, reason, format, arguments...)
+func (ew *eventWriter) normal(reason, format string, arguments ...any) {
+	ew.write(corev1.EventTypeNormal, reason, format, arguments...)
 }
 
-func (n *news) warning(reason, format string, arguments ...any) {
-	n.write(corev1.EventTypeWarning, reason, format, arguments...)
+func (ew *eventWriter) warning(reason, format string, arguments ...any) {
+	ew.write(corev1.EventTypeWarning, reason, format, arguments...)
 }
 
-func (n *news) write(kind, reason, format string, arguments ...any) {
+func (ew *eventWriter) write(kind, reason, format string, arguments ...any) {
 	text := fmt.Sprintf(format, arguments...)
 	if len(text) > maxEventNote {
 		text = text[:maxEventNote] + "…"
 	}
-	n.recorder.Eventf(n.object, nil, kind, reason, actionOfTheEvents, "%s", text)
+	ew.recorder.Eventf(ew.object, nil, kind, reason, eventAction, "%s", text)
 }
 
 // podTroubles warns of pods that have got into trouble, while the job goes on.
-func (n *news) podTroubles(previous diagnosis.Previous, verdict *diagnosis.Verdict) {
+func (ew *eventWriter) podWarnings(previous diagnosis.Previous, verdict *diagnosis.Verdict) {
 	if verdict.Phase == training.PhaseFailed {
 		return
 	}
@@ -183,13 +183,13 @@ func (n *news) podTroubles(previous diagnosis.Previous, verdict *diagnosis.Verdi
 	for _, status := range verdict.WorkerPodStatuses {
 		current = append(current, status.PodStatus)
 	}
-	told := 0
+	warned := 0
 	for _, status := range current {
-		if status.Reason == "" || status.Reason == corev1.PodReasonUnschedulable || status.Reason == "SchedulingGated" || known[status.Name] == status.Reason || told == maxPodEvents {
+		if status.Reason == "" || status.Reason == corev1.PodReasonUnschedulable || status.Reason == "SchedulingGated" || known[status.Name] == status.Reason || warned == maxPodEvents {
 			continue
 		}
-		n.warning(status.Reason, "%s", status.Message)
-		told++
+		ew.warning(status.Reason, "%s", status.Message)
+		warned++
 	}
 }
 
