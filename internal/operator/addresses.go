@@ -15,12 +15,12 @@ import (
 	"github.com/trireme-mpi/trireme/internal/engine/plan"
 )
 
-// OpenShift asks for a right of its own before it takes addresses of pods.
+// OpenShift requires endpointslices/restricted for EndpointSlices with pod addresses.
 // +kubebuilder:rbac:groups=discovery.k8s.io,resources=endpointslices,verbs=get;list;watch;create;update;delete
 // +kubebuilder:rbac:groups=discovery.k8s.io,resources=endpointslices/restricted,verbs=create
 
-// addressPatience is how long addresses of some pods are held back for those of the
-// others, so that all are written at once.
+// addressPatience is how long the addresses of some pods wait for the others, so that
+// all are written at once.
 const addressPatience = 2 * time.Second
 
 type publication struct {
@@ -44,8 +44,8 @@ func (r *Reconciler) gatherAddresses(ctx context.Context, scope *scope) error {
 	return nil
 }
 
-// publish writes where the hosts of a job are found, and tells whether all of that is
-// written.
+// publish writes the addresses of a job's pods into EndpointSlices, and reports whether
+// all of them are written.
 func (r *Reconciler) publish(ctx context.Context, scope *scope, state plan.State, verdict *diagnosis.Verdict) (bool, *diagnosis.Refusal, error) {
 	wanted, complete := plan.Addresses(scope.job, state)
 	uid, now := scope.job.UID, r.Clock.Now()
@@ -81,7 +81,7 @@ func checkWithin(verdict *diagnosis.Verdict, wait time.Duration) {
 	}
 }
 
-// withdraw deletes EndpointSlices of an earlier start, of which no pod is left.
+// withdraw deletes EndpointSlices of an earlier start, whose pods do not exist any more.
 func (r *Reconciler) withdraw(ctx context.Context, scope *scope, wanted []*discoveryv1.EndpointSlice) error {
 	for _, existing := range scope.addresses {
 		if slices.ContainsFunc(wanted, func(slice *discoveryv1.EndpointSlice) bool { return slice.Name == existing.Name }) {
@@ -95,7 +95,7 @@ func (r *Reconciler) withdraw(ctx context.Context, scope *scope, wanted []*disco
 	return nil
 }
 
-// store creates an EndpointSlice, or changes the one that exists.
+// store creates or updates an EndpointSlice.
 func (r *Reconciler) store(ctx context.Context, scope *scope, wanted *discoveryv1.EndpointSlice) (*diagnosis.Refusal, error) {
 	for _, existing := range scope.addresses {
 		if existing.Name != wanted.Name || existing.AddressType != wanted.AddressType {
@@ -114,7 +114,7 @@ func (r *Reconciler) store(ctx context.Context, scope *scope, wanted *discoveryv
 	return r.create(ctx, scope, wanted.DeepCopy())
 }
 
-// areSame tells whether all addresses are known, and no others.
+// areSame reports whether the EndpointSlices have the wanted addresses and no others.
 func areSame(existing, wanted []*discoveryv1.EndpointSlice) bool {
 	if len(existing) != len(wanted) {
 		return false

@@ -33,13 +33,14 @@ import (
 // +kubebuilder:rbac:groups=scheduling.x-k8s.io;scheduling.volcano.sh;scheduling.k8s.io,resources=podgroups,verbs=get;create;delete
 
 const (
-	// parallelCreates is how many pods of a job are created at a time.
+	// parallelCreates is how many pods of a job are created in parallel.
 	parallelCreates = 64
-	// cachePatience is how long the cache may take to show what was created.
+	// cachePatience is how long the cache may take to show a created object.
 	cachePatience = 5 * time.Second
 )
 
-// apply does what the plan says. A refusal is what the API server will not take.
+// apply creates and deletes objects as the plan says. A refusal is an object that the
+// API server rejects for good.
 func (r *Reconciler) apply(ctx context.Context, scope *scope, verdict *diagnosis.Verdict) (*diagnosis.Refusal, error) {
 	state := stateOf(scope, verdict)
 	if err := r.release(ctx, plan.Released(state)); err != nil {
@@ -47,8 +48,7 @@ func (r *Reconciler) apply(ctx context.Context, scope *scope, verdict *diagnosis
 	}
 	env := scope.env
 	if env.Gang == nil {
-		// Nothing can be created before the obstacle is removed; what exists can be
-		// deleted.
+		// Without a gang scheduler objects can only be deleted.
 		if state.Stage == plan.Active || state.Stage == plan.Initializing {
 			return nil, nil
 		}
@@ -59,7 +59,7 @@ func (r *Reconciler) apply(ctx context.Context, scope *scope, verdict *diagnosis
 		if refusal != nil || err != nil {
 			return refusal, err
 		}
-		// Nobody is reached in time whom DNS does not know.
+		// The launcher cannot reach workers that DNS does not know.
 		if published {
 			if err := r.stampClock(ctx, scope); err != nil {
 				return nil, err
@@ -79,7 +79,7 @@ func (r *Reconciler) apply(ctx context.Context, scope *scope, verdict *diagnosis
 	}
 	r.memory.deletions.forget(scope.job.UID)
 	refusal, err := r.ensure(ctx, scope, state, env, todo)
-	// Where a queue holds a new workload back there are no pods to wait for.
+	// A workload that a queue suspends has no pods to wait for.
 	if refusal != nil || err != nil || scope.observed.Workload.Suspended {
 		return refusal, err
 	}
@@ -90,12 +90,12 @@ func (r *Reconciler) apply(ctx context.Context, scope *scope, verdict *diagnosis
 	return nil, nil
 }
 
-// isComplete tells whether all that a job needs exists, or was created a moment ago.
+// isComplete reports whether all objects of a job exist, or were just created.
 func (r *Reconciler) isComplete(scope *scope, state plan.State) bool {
 	return scope.hasAll(state, scope.env) || r.memory.creations.has(scope.job.UID, state, r.Clock.Now())
 }
 
-// hasAll tells whether the cache shows all that a job needs.
+// hasAll reports whether the cache shows all objects that a job needs.
 func (s *scope) hasAll(state plan.State, env environment) bool {
 	switch state.Stage {
 	case plan.Initializing:
@@ -113,14 +113,14 @@ func (s *scope) hasPod(pods []*corev1.Pod, name string) bool {
 	return slices.ContainsFunc(pods, func(pod *corev1.Pod) bool { return pod.Name == name })
 }
 
-// lookAgain: what was created and is not seen in time was deleted before anybody saw
-// it, and nothing else will tell.
+// checkAgain schedules a reconcile for the case that a created object is deleted before
+// the cache shows it: that causes no event.
 func checkAgain(verdict *diagnosis.Verdict) { checkWithin(verdict, cachePatience) }
 
-// ensure creates what does not exist: first what pods refer to and what stands for
-// them, then the pods.
+// ensure creates the objects that do not exist: first the workload and what pods refer
+// to, then the pods.
 func (r *Reconciler) ensure(ctx context.Context, scope *scope, state plan.State, env environment, todo plan.Plan) (*diagnosis.Refusal, error) {
-	// Where a pod of this start exists, so does all that it refers to.
+	// If a pod of this start exists, so do the objects that it refers to.
 	if scope.workload == nil || countPods(scope.observed) == 0 {
 		for _, objects := range r.creationOrder(scope.job, todo.Ensure) {
 			if refusal, err := r.createAll(ctx, scope, objects, len(objects)); refusal != nil || err != nil {
@@ -144,7 +144,7 @@ func (r *Reconciler) ensure(ctx context.Context, scope *scope, state plan.State,
 			pods = append(pods, pod)
 		}
 	}
-	// While a quota is exceeded, one pod tries it for all.
+	// While a quota is exceeded, only one pod is tried.
 	if scope.previous.QuotaWait != nil && len(pods) > 0 {
 		if refusal, err := r.createAll(ctx, scope, pods[:1], 1); refusal != nil || err != nil {
 			return refusal, err
@@ -154,8 +154,8 @@ func (r *Reconciler) ensure(ctx context.Context, scope *scope, state plan.State,
 	return r.createAll(ctx, scope, pods, parallelCreates)
 }
 
-// inOrder has the workload created first where it tells which runtime the job was
-// begun with: until the job's status does, nothing else could tell a new leader.
+// creationOrder puts the workload first if it stores the digest of the job's runtime:
+// until the status has the digest, a new leader reads it from the workload.
 func (r *Reconciler) creationOrder(j *job.Job, objects []gang.Object) [][]gang.Object {
 	if j.RuntimeDigest == "" {
 		return [][]gang.Object{objects}
@@ -175,8 +175,8 @@ func (r *Reconciler) isWorkload(object client.Object) bool {
 	return reflect.TypeOf(object) == reflect.TypeOf(r.kind.emptyWorkload())
 }
 
-// takeCreated takes the workload as it was stored: a queue may hold it back from its
-// first moment on.
+// useCreatedWorkload uses the workload as the API server stored it: a queue may have
+// suspended it on creation.
 func (r *Reconciler) useCreatedWorkload(ctx context.Context, scope *scope, created []gang.Object) error {
 	workload := r.kind.emptyWorkload()
 	for _, object := range created {
@@ -185,7 +185,7 @@ func (r *Reconciler) useCreatedWorkload(ctx context.Context, scope *scope, creat
 			return nil
 		}
 	}
-	// It existed already, and the cache has not seen it yet.
+	// It existed already, but the cache does not show it yet.
 	key := client.ObjectKey{Namespace: scope.job.Namespace, Name: plan.NamesOf(scope.job).Workload}
 	if err := r.Live.Get(ctx, key, workload); err != nil {
 		return fmt.Errorf("read %s %s: %w", scope.job.Kind.Traits().Workload, key, err)
@@ -194,8 +194,8 @@ func (r *Reconciler) useCreatedWorkload(ctx context.Context, scope *scope, creat
 	return nil
 }
 
-// createAll creates objects at the same time. What fails keeps nothing else from
-// being created, but what a quota refuses stops the others.
+// createAll creates objects in parallel. If one fails, the others are still created,
+// unless a quota is exceeded.
 func (r *Reconciler) createAll(ctx context.Context, scope *scope, objects []gang.Object, parallel int) (*diagnosis.Refusal, error) {
 	refusals := &firstRefusal{}
 	group := errgroup.Group{}
@@ -214,7 +214,7 @@ func (r *Reconciler) createAll(ctx context.Context, scope *scope, objects []gang
 	return refusals.found, err
 }
 
-// firstRefusal is the first of what several creations bring.
+// firstRefusal keeps the first refusal of several parallel requests.
 type firstRefusal struct {
 	mutex sync.Mutex
 	found *diagnosis.Refusal
@@ -250,11 +250,11 @@ func (r *Reconciler) create(ctx context.Context, scope *scope, object client.Obj
 	case !apierrors.IsForbidden(err) && !apierrors.IsInvalid(err) || lacksPermission(err.Error()):
 		return nil, fmt.Errorf("create %s: %w", what, err)
 	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
-		// A namespace that is being deleted takes nothing, and takes the job with it.
+		// The deletion of the namespace also deletes the job.
 		return nil, nil
 	}
-	if reason, passes := isTemporary(err.Error()); passes {
-		return nil, &temporaryObstacle{reason, fmt.Sprintf("%s could not be created: %s. It is tried again", what, err)}
+	if reason, temporary := isTemporary(err.Error()); temporary {
+		return nil, &temporaryObstacle{reason, fmt.Sprintf("%s could not be created: %s. The operator retries", what, err)}
 	}
 	name, isQuota := quotaOf(err.Error())
 	return &diagnosis.Refusal{
@@ -262,14 +262,15 @@ func (r *Reconciler) create(ctx context.Context, scope *scope, object client.Obj
 	}, nil
 }
 
-// whose tells whether an object that exists already is the job's own.
+// checkExisting decides what to do about an object that exists already: nothing if it
+// is the job's own, wait if it is a leftover, else it is a refusal.
 func (r *Reconciler) checkExisting(ctx context.Context, scope *scope, object client.Object) (*diagnosis.Refusal, error) {
 	j := scope.job
 	existing := object.DeepCopyObject().(client.Object)
 	what := describe(r.Scheme(), object)
 	err := r.Live.Get(ctx, client.ObjectKeyFromObject(object), existing)
 	if apierrors.IsNotFound(err) {
-		// It went in between.
+		// It was deleted in between.
 		return nil, waitForDeletion(what)
 	}
 	if err != nil {
@@ -288,17 +289,17 @@ func (r *Reconciler) checkExisting(ctx context.Context, scope *scope, object cli
 		}
 		return nil, nil
 	}
-	return &diagnosis.Refusal{Object: what, Message: "there is one of this name that does not belong to the job. Delete it, or give the job another name"}, nil
+	return &diagnosis.Refusal{Object: what, Message: "an object with this name exists that does not belong to the job. Delete it, or give the job another name"}, nil
 }
 
-// sameRuntime refuses a workload that an earlier leader created from another state of
-// the runtime. The cache shows it in a moment, and with it what the job was begun with.
+// sameRuntime returns a conflict if an earlier leader created the workload from another
+// version of the runtime. The cache shows that workload soon, with the digest to use.
 func sameRuntime(j *job.Job, existing client.Object) error {
 	found := existing.GetAnnotations()[training.AnnotationRuntimeDigest]
 	if found == "" || found == j.RuntimeDigest {
 		return nil
 	}
-	return apierrors.NewConflict(groupResource(j), j.Name, fmt.Errorf("%s was created from the runtime %s, not %s", existing.GetName(), found, j.RuntimeDigest))
+	return apierrors.NewConflict(groupResource(j), j.Name, fmt.Errorf("%s was created from runtime %s, not %s", existing.GetName(), found, j.RuntimeDigest))
 }
 
 func hasSameController(one, other client.Object) bool {
@@ -306,7 +307,7 @@ func hasSameController(one, other client.Object) bool {
 	return owner != nil && wanted != nil && owner.UID == wanted.UID
 }
 
-// hasSameManager: where another controller creates the pods of a workload, we do not.
+// hasSameManager reports whether the same controller creates the pods of two workloads.
 func (r *Reconciler) hasSameManager(one, other client.Object) bool {
 	if !r.isWorkload(one) {
 		return true
@@ -314,16 +315,16 @@ func (r *Reconciler) hasSameManager(one, other client.Object) bool {
 	return r.kind.managerOf(one) == r.kind.managerOf(other)
 }
 
-// isLeftover tells whether an object belonged to an earlier job of the same name, or
-// to an earlier start of this one. Whoever deletes a job and creates it again need
-// not wait for the garbage collector: we do.
+// isLeftover reports whether an object belongs to an earlier job of the same name, or to
+// an earlier start of this one. The operator waits for the garbage collector, so that
+// users can delete a job and create it again at once.
 func isLeftover(object client.Object, j *job.Job) bool {
 	owner := metav1.GetControllerOf(object)
 	if owner == nil {
 		return false
 	}
-	isJobs := owner.Kind == string(j.Kind) && owner.Name == j.Name && owner.UID != j.UID
-	return isJobs || owner.Kind == string(j.Kind.Traits().Workload) && owner.Name == plan.NamesOf(j).Workload
+	isEarlierJob := owner.Kind == string(j.Kind) && owner.Name == j.Name && owner.UID != j.UID
+	return isEarlierJob || owner.Kind == string(j.Kind.Traits().Workload) && owner.Name == plan.NamesOf(j).Workload
 }
 
 // temporaryObstacle keeps a job's objects from being created, and disappears without
@@ -336,9 +337,10 @@ func (o *temporaryObstacle) answer() *diagnosis.Answer {
 	return &diagnosis.Answer{Reason: o.reason, Message: o.message}
 }
 
-// waitFor is what must be gone before it can be made anew.
+// waitForDeletion is the obstacle of an object that must be deleted before it can be
+// created again.
 func waitForDeletion(what string) *temporaryObstacle {
-	return &temporaryObstacle{"WaitingForDeletion", what + " of an earlier start, or of an earlier job of the same name, is still going. The job goes on when it is gone"}
+	return &temporaryObstacle{"WaitingForDeletion", fmt.Sprintf("Waiting for leftover %s to be deleted. It belongs to an earlier start of the job, or to an earlier job of the same name", what)}
 }
 
 func isGroup(env environment, object client.Object) bool {
@@ -353,7 +355,7 @@ func describe(scheme *runtime.Scheme, object client.Object) string {
 	return fmt.Sprintf("%s %s", kind, object.GetName())
 }
 
-// fillKeys makes the job's keys.
+// fillKeys generates the SSH keys of a job.
 func fillKeys(secret *corev1.Secret) error {
 	user, err := sshkey.New(rand.Reader, sshkey.Default())
 	if err != nil {
@@ -370,7 +372,7 @@ func fillKeys(secret *corev1.Secret) error {
 	return nil
 }
 
-// remove deletes what must not exist.
+// remove deletes objects of a job.
 func (r *Reconciler) remove(ctx context.Context, scope *scope, objects []gang.Object) error {
 	uid := scope.job.UID
 	if len(objects) > 0 {
@@ -390,7 +392,7 @@ func (r *Reconciler) remove(ctx context.Context, scope *scope, objects []gang.Ob
 				options = append(options, client.Preconditions{UID: &known})
 			}
 			err = r.Delete(ctx, object, options...)
-			// Of another UID it is not the one that must go.
+			// A conflict means that the name belongs to a newer object.
 			if err == nil || apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
 				r.memory.deletions.add(uid, object)
 				return nil
@@ -401,8 +403,8 @@ func (r *Reconciler) remove(ctx context.Context, scope *scope, objects []gang.Ob
 	return group.Wait()
 }
 
-// isGone tells whether there is nothing to delete, so that a job at rest costs
-// nothing.
+// isDeleted reports whether there is nothing to delete, so that a finished job costs no
+// requests.
 func (r *Reconciler) isDeleted(ctx context.Context, scope *scope, object client.Object) (bool, error) {
 	if r.memory.deletions.has(scope.job.UID, object) {
 		return true, nil
@@ -411,7 +413,7 @@ func (r *Reconciler) isDeleted(ctx context.Context, scope *scope, object client.
 		isWorkload := scope.workload != nil && scope.workload.GetUID() == object.GetUID()
 		return isWorkload && scope.workload.GetDeletionTimestamp() != nil, nil
 	}
-	// Keys and groups are not in the cache.
+	// Secrets and PodGroups are not in the cache.
 	existing := object.DeepCopyObject().(client.Object)
 	err := r.Live.Get(ctx, client.ObjectKeyFromObject(object), existing)
 	if client.IgnoreNotFound(err) != nil {
@@ -425,8 +427,8 @@ func (r *Reconciler) isDeleted(ctx context.Context, scope *scope, object client.
 	return false, nil
 }
 
-// stampClock tells the launcher that all workers run: from there on they must be
-// reached in time.
+// stampClock annotates the launcher with the time at which all workers are running. From
+// then on, the launcher's connect timeout runs.
 func (r *Reconciler) stampClock(ctx context.Context, scope *scope) error {
 	launcher, running := diagnosis.WorkersRunning(scope.job, scope.previous, scope.observed)
 	if !running || launcher.Annotations[plan.RunningAnnotation] != "" || launcher.DeletionTimestamp != nil ||
@@ -436,7 +438,7 @@ func (r *Reconciler) stampClock(ctx context.Context, scope *scope) error {
 	patch := fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, plan.RunningAnnotation, r.Clock.Now().UTC().Format(time.RFC3339))
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: launcher.Namespace, Name: launcher.Name}}
 	if err := r.Patch(ctx, pod, client.RawPatch(types.MergePatchType, []byte(patch))); client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("tell pod %s/%s that all workers run: %w", launcher.Namespace, launcher.Name, err)
+		return fmt.Errorf("annotate pod %s/%s that all workers are running: %w", launcher.Namespace, launcher.Name, err)
 	}
 	return nil
 }

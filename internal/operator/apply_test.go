@@ -29,32 +29,30 @@ import (
 	"github.com/trireme-mpi/trireme/internal/engine/plan"
 )
 
-// What has the name of something that a job needs may be its own, or go, or be in its
-// way for good.
-func TestWhose(t *testing.T) {
+func TestCheckExisting(t *testing.T) {
 	j := &job.Job{Kind: job.KindMPIJob, Namespace: "team", Name: "train", UID: "job"}
 	ownedBy := func(owner types.UID) *corev1.ConfigMap {
 		earlier := *j
 		earlier.UID = owner
 		return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "train-hostfile", OwnerReferences: []metav1.OwnerReference{plan.OwnerOf(&earlier)}}}
 	}
-	going := ownedBy("job")
-	going.DeletionTimestamp, going.Finalizers = new(metav1.Now()), []string{"example.com/kept"}
-	strangers := ownedBy("")
-	strangers.OwnerReferences = nil
+	deleting := ownedBy("job")
+	deleting.DeletionTimestamp, deleting.Finalizers = new(metav1.Now()), []string{"example.com/kept"}
+	foreign := ownedBy("")
+	foreign.OwnerReferences = nil
 	for name, test := range map[string]struct {
-		there          *corev1.ConfigMap
+		existing       *corev1.ConfigMap
 		waits, refused bool
 	}{
-		"its own":                  {ownedBy("job"), false, false},
-		"its own, which goes":      {going, true, false},
-		"an earlier job's":         {ownedBy("an earlier job"), true, false},
-		"somebody's":               {strangers, false, true},
-		"what has gone in between": {nil, true, false},
+		"its own":                {ownedBy("job"), false, false},
+		"its own, being deleted": {deleting, true, false},
+		"an earlier job's":       {ownedBy("an earlier job"), true, false},
+		"another owner's":        {foreign, false, true},
+		"deleted in between":     {nil, true, false},
 	} {
 		builder := fake.NewClientBuilder().WithScheme(Scheme())
-		if test.there != nil {
-			builder = builder.WithObjects(test.there)
+		if test.existing != nil {
+			builder = builder.WithObjects(test.existing)
 		}
 		reader := builder.Build()
 		reconciler := &Reconciler{Client: reader, Live: reader, kind: mpiJobs{}}
@@ -66,8 +64,6 @@ func TestWhose(t *testing.T) {
 	}
 }
 
-// What is left of an earlier job of the same name, or of an earlier start, is waited for;
-// what belongs to somebody else is not.
 func TestIsLeftover(t *testing.T) {
 	for name, test := range map[string]struct {
 		kind   job.Kind
@@ -97,7 +93,7 @@ func TestIsLeftover(t *testing.T) {
 	}
 }
 
-// hasAll spares a look at the API server, and must not be wrong.
+// hasAll saves requests, so it must not be wrong.
 func TestHasAll(t *testing.T) {
 	pods := func(names ...string) (found []*corev1.Pod) {
 		for _, name := range names {
@@ -113,22 +109,22 @@ func TestHasAll(t *testing.T) {
 		initialer bool
 		want      bool
 	}{
-		"all":                                  {state: plan.State{Stage: plan.Active, Launchers: launcher, Workers: workers}, want: true},
-		"no workload":                          {state: plan.State{Stage: plan.Active, Launchers: launcher, Workers: workers}, hasNoSet: true},
-		"a worker is missing":                  {state: plan.State{Stage: plan.Active, Launchers: launcher, Workers: workers[:1]}},
-		"no launcher":                          {state: plan.State{Stage: plan.Active, Workers: workers}},
-		"the launcher of the last start":       {state: plan.State{Stage: plan.Active, Restart: 1, Launchers: launcher, Workers: workers}},
-		"the launcher of this start":           {state: plan.State{Stage: plan.Active, Restart: 1, Launchers: pods("train-launcher-0-0-r0", "train-launcher-0-0-r1"), Workers: workers}, want: true},
-		"no launcher, it waits for workers":    {state: plan.State{Stage: plan.Active, Workers: workers}, waits: true, want: true},
-		"no launcher, and workers are ready":   {state: plan.State{Stage: plan.Active, Workers: workers, WorkersReady: true}, waits: true},
-		"a launcher, and workers are ready":    {state: plan.State{Stage: plan.Active, Launchers: launcher, Workers: workers, WorkersReady: true}, waits: true, want: true},
-		"the initializer":                      {state: plan.State{Stage: plan.Initializing, Initializers: pods("train-initializer-r0")}, want: true},
-		"no initializer":                       {state: plan.State{Stage: plan.Initializing}},
-		"the initializer of the last start":    {state: plan.State{Stage: plan.Initializing, Restart: 1, Initializers: pods("train-initializer-r0")}},
-		"held: there may be something to end":  {state: plan.State{Stage: plan.Held, Launchers: launcher, Workers: workers}},
-		"finished, there may be something too": {state: plan.State{Stage: plan.Finished, Launchers: launcher, Workers: workers}},
-		"between two starts":                   {state: plan.State{Stage: plan.Restarting}},
-		"suspended":                            {state: plan.State{Stage: plan.Suspended}},
+		"all":                                   {state: plan.State{Stage: plan.Active, Launchers: launcher, Workers: workers}, want: true},
+		"no workload":                           {state: plan.State{Stage: plan.Active, Launchers: launcher, Workers: workers}, hasNoSet: true},
+		"a worker is missing":                   {state: plan.State{Stage: plan.Active, Launchers: launcher, Workers: workers[:1]}},
+		"no launcher":                           {state: plan.State{Stage: plan.Active, Workers: workers}},
+		"the launcher of the last start":        {state: plan.State{Stage: plan.Active, Restart: 1, Launchers: launcher, Workers: workers}},
+		"the launcher of this start":            {state: plan.State{Stage: plan.Active, Restart: 1, Launchers: pods("train-launcher-0-0-r0", "train-launcher-0-0-r1"), Workers: workers}, want: true},
+		"no launcher, it waits for workers":     {state: plan.State{Stage: plan.Active, Workers: workers}, waits: true, want: true},
+		"no launcher, and workers are ready":    {state: plan.State{Stage: plan.Active, Workers: workers, WorkersReady: true}, waits: true},
+		"a launcher, and workers are ready":     {state: plan.State{Stage: plan.Active, Launchers: launcher, Workers: workers, WorkersReady: true}, waits: true, want: true},
+		"the initializer":                       {state: plan.State{Stage: plan.Initializing, Initializers: pods("train-initializer-r0")}, want: true},
+		"no initializer":                        {state: plan.State{Stage: plan.Initializing}},
+		"the initializer of the last start":     {state: plan.State{Stage: plan.Initializing, Restart: 1, Initializers: pods("train-initializer-r0")}},
+		"held, pods may have to be deleted":     {state: plan.State{Stage: plan.Held, Launchers: launcher, Workers: workers}},
+		"finished, pods may have to be deleted": {state: plan.State{Stage: plan.Finished, Launchers: launcher, Workers: workers}},
+		"between two starts":                    {state: plan.State{Stage: plan.Restarting}},
+		"suspended":                             {state: plan.State{Stage: plan.Suspended}},
 	} {
 		j := &job.Job{Kind: job.KindTrainJob, Name: "train", LauncherWaits: test.waits, Worker: job.Role{Replicas: 2}}
 		scope := &scope{job: j, workload: &jobset.JobSet{}}
@@ -141,9 +137,9 @@ func TestHasAll(t *testing.T) {
 	}
 }
 
-// What is there when it is created, and gone when it is looked at, is made at the next
-// look: that comes soon, and nothing is made before that would wait for it.
-func TestWhatGoesInBetweenIsWaitedFor(t *testing.T) {
+// An object that exists when the operator creates it, but is deleted before the operator
+// reads it, is created at the next reconcile. No pods are created before that.
+func TestDeletionDuringCreateIsWaitedFor(t *testing.T) {
 	object := mpiJob("job")
 	going := true
 	api := fake.NewClientBuilder().WithScheme(Scheme()).WithInterceptorFuncs(interceptor.Funcs{
@@ -189,8 +185,8 @@ func refusesPods(object client.Object) error {
 	return nil
 }
 
-// A quota is tried twice a second, by one pod for all, until the job may wait no longer.
-func TestQuotaIsTried(t *testing.T) {
+// One pod tries an exceeded quota twice a second, until the quota timeout has passed.
+func TestQuotaIsRetried(t *testing.T) {
 	train, runtime := trainJob("job")
 	withInitializer, _ := trainJob("job")
 	withInitializer.Spec.Initializer = &v2alpha1.Initializer{
@@ -260,8 +256,8 @@ func TestQuotaIsTried(t *testing.T) {
 	})
 }
 
-// A job that was deleted and created again at once waits for what the earlier one left.
-// Nobody else removes the finalizer of the earlier launcher.
+// A job that was deleted and created again waits for leftovers of the earlier one. Only
+// the operator removes the finalizer of the earlier launcher.
 func TestLaunchersOfAnEarlierJobAreReleased(t *testing.T) {
 	train, runtime := trainJob("job")
 	for name, test := range map[string]struct {
@@ -291,7 +287,7 @@ func TestLaunchersOfAnEarlierJobAreReleased(t *testing.T) {
 	}
 }
 
-// The finalizer stays on launchers whose end is not known yet, and on those of others.
+// Launchers without a known result keep their finalizer, and so do those of other jobs.
 func TestLaunchersAreKept(t *testing.T) {
 	lab := newLab(t, mpiJob("job"))
 	lab.reconcile(lab.mpi, 0)

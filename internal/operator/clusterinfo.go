@@ -21,15 +21,15 @@ import (
 	"github.com/trireme-mpi/trireme/internal/engine/plan"
 )
 
-// discoveryAge is how old knowledge of the cluster may be.
+// discoveryAge is how long facts about the cluster are cached.
 const discoveryAge = time.Minute
 
-// managedJobs is the first Kubernetes that leaves batch Jobs with managedBy to others
-// by default.
+// managedJobs is the first Kubernetes version that supports managedBy of batch Jobs by
+// default.
 var managedJobs = version.MustParseSemantic("1.32.0")
 
-// surroundings is what the operator knows of its cluster. It is asked for when a
-// job needs it, and kept for a while.
+// clusterInfo holds facts about the cluster. They are read when a job needs them, and
+// cached for discoveryAge.
 type clusterInfo struct {
 	settings  *config.Config
 	reader    client.Reader
@@ -42,21 +42,23 @@ type clusterInfo struct {
 	known discovered
 }
 
-// discovered is what the cluster says of itself.
+// discovered holds the facts that the API server and the nodes report.
 type discovered struct {
 	available gang.Available
 	method    plan.Method
-	// tooOld is the API server's version, if it does not know managedBy of batch Jobs.
+	// tooOld is the API server's version if it does not support managedBy of batch Jobs.
 	tooOld string
 }
 
-// around is what the plan is told, with the words of why.
+// environment is what the plan of a job depends on besides the job itself.
 type environment struct {
 	plan.Surroundings
+	// gangMessage says why the gang scheduler was chosen.
 	gangMessage string
 }
 
-// withoutGang is enough to delete things.
+// forDeletion returns an environment without a gang scheduler, which is enough to delete
+// objects.
 func (env environment) forDeletion() environment {
 	env.Gang, _, _ = gang.Choose(&job.Job{}, gang.Available{})
 	return env
@@ -70,32 +72,32 @@ func newClusterInfo(settings *config.Config, reader client.Reader, discovery dis
 	return &clusterInfo{settings: settings, reader: reader, discovery: discovery, domain: domain}, nil
 }
 
-// findClusterDomain is what the names of Services end in.
+// findClusterDomain returns the DNS domain of the cluster, such as cluster.local.
 func findClusterDomain(settings *config.Config) (string, error) {
 	if settings.ClusterDomain != "" {
 		return settings.ClusterDomain, nil
 	}
 	content, err := os.ReadFile("/etc/resolv.conf")
 	if err != nil {
-		return "", fmt.Errorf("find out what names of Services end in: %w; set clusterDomain", err)
+		return "", fmt.Errorf("find the cluster domain: %w; set clusterDomain in the operator's configuration", err)
 	}
 	domain := clusterDomain(string(content))
 	if domain == "" {
-		return "", fmt.Errorf("find out what names of Services end in: /etc/resolv.conf has no search domain that begins with svc., as pods have it; set clusterDomain")
+		return "", fmt.Errorf("find the cluster domain: /etc/resolv.conf has no search domain that begins with svc., as it has in pods; set clusterDomain in the operator's configuration")
 	}
 	return domain, nil
 }
 
-// clusterDomain reads what a pod's names are searched in: namespace.svc.DOMAIN,
+// clusterDomain reads the domain from the search domains of a pod: NAMESPACE.svc.DOMAIN,
 // svc.DOMAIN, DOMAIN.
 func clusterDomain(resolvConf string) string {
 	for line := range strings.Lines(resolvConf) {
-		words := strings.Fields(line)
-		if len(words) == 0 || words[0] != "search" {
+		fields := strings.Fields(line)
+		if len(fields) == 0 || fields[0] != "search" {
 			continue
 		}
-		for _, word := range words[1:] {
-			if domain, found := strings.CutPrefix(word, "svc."); found {
+		for _, search := range fields[1:] {
+			if domain, found := strings.CutPrefix(search, "svc."); found {
 				return strings.TrimSuffix(domain, ".")
 			}
 		}
@@ -105,7 +107,8 @@ func clusterDomain(resolvConf string) string {
 
 func (ci *clusterInfo) hasJobSet() bool { return ci.jobSets.Load() }
 
-// of is what the plan of one job is told. An obstacle keeps it from starting.
+// environmentOf returns the environment of a job, or the obstacle that keeps the job from
+// starting.
 func (ci *clusterInfo) environmentOf(ctx context.Context, j *job.Job, previous diagnosis.Previous) (environment, *diagnosis.Answer, error) {
 	env := environment{Surroundings: plan.Surroundings{
 		InitializerImage: ci.settings.Initializer.Image, ClusterDomain: ci.domain, EgressPorts: ci.settings.Network.EgressPorts,
@@ -116,22 +119,22 @@ func (ci *clusterInfo) environmentOf(ctx context.Context, j *job.Job, previous d
 	}
 	if known.tooOld != "" {
 		return env, &diagnosis.Answer{Reason: "KubernetesTooOld", Message: fmt.Sprintf(
-			"This cluster runs Kubernetes %s. Trireme needs %s or newer, which leaves batch Jobs with managedBy to it. Upgrade the cluster; the job then starts by itself.", known.tooOld, managedJobs)}, nil
+			"This cluster runs Kubernetes %s. Trireme needs %s or newer, which supports managedBy of batch Jobs. Upgrade the cluster; the job then starts automatically.", known.tooOld, managedJobs)}, nil
 	}
 	env.Delivery = plan.Delivery{Method: known.method, Image: ci.settings.Agent.Image, PullSecrets: ci.settings.Agent.PullSecrets}
-	backend, words, err := gang.Choose(j, known.available)
+	backend, message, err := gang.Choose(j, known.available)
 	if err != nil {
 		return env, &diagnosis.Answer{Reason: "NoGangScheduler", Message: err.Error()}, nil
 	}
 	if j.Kind.Traits().Workload == job.WorkloadJobSet && !ci.hasJobSet() && !previous.Finished() {
-		return env, &diagnosis.Answer{Reason: "JobSetNotInstalled", Message: "This cluster does not have the JobSet API (jobset.x-k8s.io), which TrainJobs need. Install its CRD; the job then starts by itself."}, nil
+		return env, &diagnosis.Answer{Reason: "JobSetNotInstalled", Message: "This cluster does not have the JobSet API (jobset.x-k8s.io), which TrainJobs need. Install its CRD; the job then starts automatically."}, nil
 	}
-	env.Gang, env.gangMessage = backend, words
+	env.Gang, env.gangMessage = backend, message
 	return env, nil, nil
 }
 
-// discover asks the cluster which schedulers it has and how the agent gets into
-// its pods.
+// discover finds out which gang schedulers the cluster has, and how pods can get the
+// agent.
 func (ci *clusterInfo) discover(ctx context.Context) (discovered, error) {
 	ci.mutex.Lock()
 	defer ci.mutex.Unlock()

@@ -14,9 +14,9 @@ import (
 	"github.com/trireme-mpi/trireme/internal/engine/job"
 )
 
-// Reconcilers of both kinds ask at the same time, while what is known is renewed. The
-// race detector says whether they may.
-func TestSurroundingsAreShared(t *testing.T) {
+// The reconcilers of both kinds use it in parallel, while it is renewed. The race detector
+// checks that.
+func TestClusterInfoIsShared(t *testing.T) {
 	settings := config.Default()
 	settings.ClusterDomain, settings.Agent.Delivery = "cluster.local", config.DeliveryInitContainer
 	cluster, err := newClusterInfo(settings, nil, &discovery.FakeDiscovery{Fake: &clienttesting.Fake{}, FakedServerVersion: &version.Info{GitVersion: "v1.31.0"}})

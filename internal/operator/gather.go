@@ -21,23 +21,23 @@ import (
 // +kubebuilder:rbac:groups=batch,resources=jobs,verbs=get;list;watch;create;delete
 // +kubebuilder:rbac:groups=jobset.x-k8s.io,resources=jobsets,verbs=get;list;watch;create;delete
 
-// scope is all that is known of a job during one reconcile.
+// scope holds what is known of a job during one reconcile.
 type scope struct {
 	object   client.Object
 	job      *job.Job
 	previous diagnosis.Previous
 	observed diagnosis.Observed
-	// workload stands for the pods; nil if it does not exist.
+	// workload is the Job or JobSet of the pods; nil if it does not exist.
 	workload client.Object
 	// leftovers are launchers of an earlier workload, or of an earlier job of the same
-	// name, that wait for their finalizer to be removed.
+	// name, that still have their finalizer.
 	leftovers []*corev1.Pod
-	// addresses are the EndpointSlices that the job has.
+	// addresses are the job's EndpointSlices.
 	addresses []*discoveryv1.EndpointSlice
 	env       environment
 }
 
-// gather reads what is seen of a job in the cache.
+// gather reads the objects of a job from the cache.
 func (r *Reconciler) gather(ctx context.Context, scope *scope) error {
 	if err := r.gatherFrom(ctx, r.Client, scope, partsOf(scope.job)); err != nil {
 		return err
@@ -53,8 +53,8 @@ func (r *Reconciler) gather(ctx context.Context, scope *scope) error {
 	return err
 }
 
-// gatherFrom reads from the cache or from the API server; options let a reader find
-// pods faster than by their labels.
+// gatherFrom reads from the cache or from the API server. Options select pods by an
+// index, which is faster than by labels.
 func (r *Reconciler) gatherFrom(ctx context.Context, reader client.Reader, scope *scope, options ...client.ListOption) error {
 	j := scope.job
 	observed := &scope.observed
@@ -88,37 +88,37 @@ func (r *Reconciler) gatherFrom(ctx context.Context, reader client.Reader, scope
 	return nil
 }
 
-// gatherWorkload finds what stands for the job's pods. A queue may have edited its
-// templates: what it says is what runs.
+// gatherWorkload reads the workload of a job. A queue may have edited its templates:
+// pods are created from those.
 func (r *Reconciler) gatherWorkload(ctx context.Context, reader client.Reader, scope *scope) error {
 	scope.workload, scope.observed.Workload = nil, diagnosis.Workload{}
 	if !r.kind.hasWorkloads() {
 		return nil
 	}
-	found := r.kind.emptyWorkload()
+	workload := r.kind.emptyWorkload()
 	key := client.ObjectKey{Namespace: scope.job.Namespace, Name: plan.NamesOf(scope.job).Workload}
-	err := reader.Get(ctx, key, found)
+	err := reader.Get(ctx, key, workload)
 	if err == nil {
-		err = partial.Complete(ctx, r.Live, found)
+		err = partial.Complete(ctx, r.Live, workload)
 	}
 	if err != nil {
 		return client.IgnoreNotFound(err)
 	}
-	if isOwned(found, scope.job) && r.kind.managerOf(found) == training.ManagedByTrireme {
-		scope.useWorkload(r.kind, r.memory.writes.newest(writtenKey{job: scope.job.UID, isWorkload: true}, found))
+	if isOwned(workload, scope.job) && r.kind.managerOf(workload) == training.ManagedByTrireme {
+		scope.useWorkload(r.kind, r.memory.writes.newest(writtenKey{job: scope.job.UID, isWorkload: true}, workload))
 	}
 	return nil
 }
 
-// take has a job's pods created from the templates of its workload.
+// useWorkload makes the templates of a workload those of the job.
 func (s *scope) useWorkload(kind kind, workload client.Object) {
 	s.workload = workload
 	s.observed.Workload = diagnosis.Workload{Exists: true, Suspended: kind.isSuspended(workload)}
 	kind.adopt(s.job, workload)
 }
 
-// owns tells whether a pod with the job's labels is the job's. Labels alone do not:
-// an earlier job of the same name had the same, and anybody can copy them.
+// owns reports whether a pod with the job's labels belongs to the job. Labels alone do
+// not prove it: an earlier job of the same name has the same, and any user can set them.
 func (s *scope) owns(pod *corev1.Pod) bool {
 	owner := metav1.GetControllerOf(pod)
 	switch {
@@ -127,7 +127,7 @@ func (s *scope) owns(pod *corev1.Pod) bool {
 	case owner.UID == s.job.UID:
 		return true
 	case s.workload != nil:
-		// Pods of an earlier start, whose workload was deleted, are not of this one.
+		// Pods of an earlier start have another workload.
 		return owner.UID == s.workload.GetUID()
 	}
 	return owner.Kind == string(s.job.Kind.Traits().Workload) && owner.Name == plan.NamesOf(s.job).Workload &&
@@ -139,7 +139,7 @@ func isOwned(object client.Object, j *job.Job) bool {
 	return owner != nil && owner.UID == j.UID
 }
 
-// olderWaits tells whether an older job of the namespace waits for the same quota.
+// olderWaits reports whether an older job of the namespace waits for the same quota.
 func (r *Reconciler) olderWaits(ctx context.Context, scope *scope) (bool, error) {
 	for _, kind := range r.kinds {
 		list := kind.emptyList()
@@ -170,7 +170,7 @@ func isOlder(one, other client.Object) bool {
 	return one.GetUID() < other.GetUID()
 }
 
-// confirm looks again, past the cache, for what seems to be missing.
+// confirm reads the objects of a job again, from the API server.
 func (r *Reconciler) confirm(ctx context.Context, scope *scope) error {
 	j := scope.job
 	current := r.kind.empty()
@@ -179,7 +179,7 @@ func (r *Reconciler) confirm(ctx context.Context, scope *scope) error {
 		return fmt.Errorf("read %s %s/%s again: %w", j.Kind, j.Namespace, j.Name, err)
 	}
 	if err != nil || current.GetUID() != j.UID || current.GetGeneration() != scope.object.GetGeneration() || current.GetDeletionTimestamp() != nil {
-		return apierrors.NewConflict(groupResource(j), j.Name, fmt.Errorf("it has changed meanwhile"))
+		return apierrors.NewConflict(groupResource(j), j.Name, fmt.Errorf("the job has changed"))
 	}
 	scope.observed.Confirmed = true
 	return r.gatherFrom(ctx, r.Live, scope)

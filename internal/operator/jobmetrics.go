@@ -14,8 +14,8 @@ import (
 	"github.com/trireme-mpi/trireme/internal/engine/job"
 )
 
-// jobMetrics are the numbers of one kind that a platform team watches. No label
-// names a job: there are too many of them.
+// jobMetrics are the metrics of the jobs of one kind. No label has the name of a job,
+// because that would be too many series.
 type jobMetrics struct {
 	kind                                       job.Kind
 	created, succeeded, failed                 *prometheus.CounterVec
@@ -47,14 +47,14 @@ func newJobMetrics(kind job.Kind) *jobMetrics {
 	}
 	return &jobMetrics{
 		kind:        kind,
-		created:     counter("created_total", "Jobs that were taken on."),
-		succeeded:   counter("succeeded_total", "Jobs that ended well."),
-		failed:      counter("failed_total", "Jobs that failed, by the first cause.", "failure_reason"),
-		duration:    histogram("duration_seconds", "From the place of the last pod to the end.", secondsOfRuns),
-		timeToStart: histogram("time_to_start_seconds", "From submit until every pod had its place.", secondsOfStarts),
-		gang:        histogram("gang_scheduling_duration_seconds", "From admission until every pod had its place.", secondsOfStarts),
-		init:        histogram("mpi_init_duration_seconds", "From the start of the command until the last host was asked to start its part.", secondsOfMPI),
-		connect:     histogram("ssh_connect_duration_seconds", "What the slowest worker took to be reached.", secondsOfMPI),
+		created:     counter("created_total", "Number of jobs created."),
+		succeeded:   counter("succeeded_total", "Number of jobs that succeeded."),
+		failed:      counter("failed_total", "Number of jobs that failed, by root cause.", "failure_reason"),
+		duration:    histogram("duration_seconds", "Run time in seconds, from the last pod scheduled until completion.", secondsOfRuns),
+		timeToStart: histogram("time_to_start_seconds", "Time in seconds from submission until every pod was scheduled.", secondsOfStarts),
+		gang:        histogram("gang_scheduling_duration_seconds", "Time in seconds from admission until every pod was scheduled.", secondsOfStarts),
+		init:        histogram("mpi_init_duration_seconds", "Time in seconds from the start of the launcher's command until mpirun connected to the last worker.", secondsOfMPI),
+		connect:     histogram("ssh_connect_duration_seconds", "Time in seconds until the launcher reached the slowest worker.", secondsOfMPI),
 	}
 }
 
@@ -70,16 +70,16 @@ func (jm *jobMetrics) register(to prometheus.Registerer) error {
 
 // forget deletes the series of a deleted namespace.
 func (jm *jobMetrics) forget(namespace string) {
-	gone := prometheus.Labels{"namespace": namespace}
+	deleted := prometheus.Labels{"namespace": namespace}
 	for _, counter := range []*prometheus.CounterVec{jm.created, jm.succeeded, jm.failed} {
-		counter.DeletePartialMatch(gone)
+		counter.DeletePartialMatch(deleted)
 	}
 	for _, histogram := range []*prometheus.HistogramVec{jm.duration, jm.timeToStart, jm.gang, jm.init, jm.connect} {
-		histogram.DeletePartialMatch(gone)
+		histogram.DeletePartialMatch(deleted)
 	}
 }
 
-// note counts what has become new in a job.
+// note counts changes of a job.
 func (jm *jobMetrics) note(runtime string, j *job.Job, previous diagnosis.Previous, verdict *diagnosis.Verdict) {
 	labels := []string{j.Namespace}
 	if j.Kind.Traits().HasRuntime {
@@ -120,8 +120,8 @@ func (jm *jobMetrics) noteEnd(labels []string, previous diagnosis.Previous, verd
 	}
 }
 
-// plausible is the value of a report, or nil if it cannot be true: whoever builds the
-// launcher's image can write any report. The lifetime is rounded to seconds.
+// plausible returns a duration of the launcher's report, or nil if it cannot be true: a
+// user's image can write any report. The lifetime is rounded to seconds.
 func plausible(seconds float64, lifetime *time.Duration) *time.Duration {
 	if lifetime == nil || seconds < 0 || seconds > lifetime.Seconds()+1 {
 		return nil
@@ -129,23 +129,23 @@ func plausible(seconds float64, lifetime *time.Duration) *time.Duration {
 	return new(time.Duration(seconds * float64(time.Second)))
 }
 
-// census counts the jobs that are there, when somebody asks: a count that is
-// kept would be wrong after each restart.
+// jobGauges counts jobs whenever metrics are read. A counter in memory would be wrong
+// after a restart of the operator.
 type jobGauges struct {
 	reader          client.Reader
 	kind            kind
 	running, queued *prometheus.Desc
 }
 
-// newCensus: that of MPIJobs ends in _total, although it is a gauge, because
-// dashboards know it by that name.
+// newJobGauges keeps the suffix _total for MPIJobs, although they are gauges, because
+// existing dashboards use those names.
 func newJobGauges(reader client.Reader, kind kind) *jobGauges {
 	describe := func(name, help string) *prometheus.Desc {
 		return prometheus.NewDesc(metricName(kind.name(), name+kind.name().Traits().GaugeSuffix), help, []string{"namespace"}, nil)
 	}
 	return &jobGauges{
 		reader: reader, kind: kind,
-		running: describe("running", "Jobs that run now."), queued: describe("queued", "Jobs that wait for a queue, for a quota or for their pods to be scheduled."),
+		running: describe("running", "Number of running jobs."), queued: describe("queued", "Number of jobs that wait for a queue, for a quota or for their pods to be scheduled."),
 	}
 }
 
@@ -176,15 +176,15 @@ func (jg *jobGauges) Collect(found chan<- prometheus.Metric) {
 	}
 }
 
-// isQueued tells whether a job waits for resources. A job that its user suspended does
-// not, and a job whose pods are all scheduled does not any more.
+// isQueued reports whether a job waits for resources. A job that its user suspended does
+// not, nor does a job whose pods are all scheduled.
 func isQueued(previous diagnosis.Previous) bool {
 	return previous.Phase == training.PhasePending && previous.StartTime == nil && (!previous.Suspended || previous.Queued)
 }
 
-// each calls for every job of the kind, as the cache has it.
+// each calls visit for every job of the kind in the cache.
 func (jg *jobGauges) each(visit func(namespace string, previous diagnosis.Previous)) error {
-	// The list is only read, and large.
+	// The list is large and only read: it is not copied.
 	list := jg.kind.emptyList()
 	if err := jg.reader.List(context.Background(), list, client.UnsafeDisableDeepCopy); err != nil {
 		return err

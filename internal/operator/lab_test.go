@@ -32,7 +32,7 @@ import (
 	"github.com/trireme-mpi/trireme/internal/operator/admission"
 )
 
-// lab is an operator with an API server that is played.
+// lab is an operator with a fake API server.
 type lab struct {
 	t       *testing.T
 	api     client.Client
@@ -82,7 +82,7 @@ func (l *lab) create(ctx context.Context, api client.WithWatch, object client.Ob
 	return api.Create(ctx, object, options...)
 }
 
-// reconcile looks at the job train, some time after the last look.
+// reconcile reconciles the job train, some time after the last reconcile.
 func (l *lab) reconcile(reconciler *Reconciler, after time.Duration) ctrl.Result {
 	l.t.Helper()
 	l.clock.SetTime(l.clock.Now().Add(after))

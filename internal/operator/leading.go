@@ -14,8 +14,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
-// leadersQueue takes nothing before its replica leads. Nobody would work it off: each
-// job that ever was would wait in it. Whoever begins to lead looks at all jobs.
+// leadersQueue drops requests until its replica leads. Without workers, the queue would
+// grow with every job that ever existed. A new leader enqueues all jobs.
 type leadersQueue struct {
 	priorityqueue.PriorityQueue[reconcile.Request]
 	elected <-chan struct{}
@@ -65,8 +65,8 @@ func (lq *leadersQueue) AddWithOpts(options priorityqueue.AddOpts, requests ...r
 	}
 }
 
-// lookAtAll is a source that has every job looked at as soon as this replica leads.
-// What a cache shows later than that, its watches tell.
+// enqueueAllWhenLeading is a source that enqueues every job as soon as this replica
+// leads. Watches enqueue the jobs that the cache shows later.
 func (r *Reconciler) enqueueAllWhenLeading(elected <-chan struct{}) func(context.Context, workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
 	return func(ctx context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
 		go func() {
@@ -76,17 +76,17 @@ func (r *Reconciler) enqueueAllWhenLeading(elected <-chan struct{}) func(context
 			case <-elected:
 			}
 			if err := r.enqueueAll(ctx, queue); err != nil && ctx.Err() == nil {
-				ctrl.Log.Error(err, "look at all jobs", "kind", r.kind.name())
+				ctrl.Log.Error(err, "enqueue all jobs", "kind", r.kind.name())
 			}
 		}()
 		return nil
 	}
 }
 
-// enqueueAll has every job looked at, and every snapshot of a runtime.
+// enqueueAll enqueues every job, and every snapshot of a runtime.
 func (r *Reconciler) enqueueAll(ctx context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
 	list := r.kind.emptyList()
-	// It is only read, and large.
+	// The list is large and only read: it is not copied.
 	if err := r.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
 		return err
 	}

@@ -14,9 +14,8 @@ import (
 	"github.com/trireme-mpi/trireme/api/v2beta1"
 )
 
-// A replica that waits collects no work; one that begins to lead has all jobs to look
-// at, and from then on what happens to them.
-func TestOnlyWhoLeadsHasWork(t *testing.T) {
+// A standby replica queues nothing. A new leader queues all jobs, and then their events.
+func TestOnlyLeaderQueues(t *testing.T) {
 	name := metav1.ObjectMeta{Namespace: "team", Name: "train"}
 	request := reconcile.Request{NamespacedName: client.ObjectKey{Namespace: "team", Name: "train"}}
 	cluster := fake.NewClientBuilder().WithScheme(Scheme()).WithObjects(&v2beta1.MPIJob{ObjectMeta: name}, &v2alpha1.TrainJob{ObjectMeta: name}).Build()

@@ -112,7 +112,7 @@ func (c *podCounts) change(uid types.UID, now time.Time) {
 }
 
 // isChanging reports whether the number of a job's pods began to change less than
-// comingPatience ago. It is not known for a job whose pods this process did not create.
+// podCountPatience ago. It is not known for a job whose pods this process did not create.
 func (c *podCounts) isChanging(uid types.UID, pods int, now time.Time) (changing, known bool) {
 	c.mutex.Lock()
 	defer c.mutex.Unlock()

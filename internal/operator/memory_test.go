@@ -112,7 +112,7 @@ func TestNudgeIsDue(t *testing.T) {
 	}
 }
 
-// The status shows a new number of pods once it is comingPatience old.
+// The status shows a new number of pods once it is podCountPatience old.
 func TestPodCountIsChanging(t *testing.T) {
 	counts := &podCounts{}
 	start := time.Unix(1_700_000_000, 0)

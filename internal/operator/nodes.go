@@ -16,16 +16,16 @@ import (
 // +kubebuilder:rbac:groups="",resources=events,verbs=list
 
 const (
-	// pageSize of lists past the cache.
+	// pageSize is the size of list pages from the API server.
 	pageSize = 500
-	// mostNodesAsked bounds the cost of a gang timeout: the pods of at most this many
+	// maxNodesCounted limits the cost of a gang timeout: the pods of at most this many
 	// nodes are listed, and never all pods of the cluster.
 	maxNodesCounted = 100
 )
 
-// countNodes counts the nodes that would take one of the pods that wait, and
-// looks whether more are coming. It is done once, when a gang has waited for too
-// long, past the cache: the cache has no pods of others.
+// countNodes counts the nodes where an unscheduled pod would fit, and checks whether the
+// autoscaler adds nodes. It is called once, when the gang timeout has passed, and reads
+// from the API server: the cache has no pods of other users.
 func (r *Reconciler) countNodes(ctx context.Context, j *job.Job, observed *diagnosis.Observed) error {
 	waiting := unscheduled(observed)
 	if !observed.ScaleUp && len(waiting) > 0 {
@@ -83,12 +83,12 @@ func unscheduled(observed *diagnosis.Observed) (pods []*corev1.Pod) {
 	return pods
 }
 
-// largest is a worker where one waits: it asks for more than the launcher.
+// largest is a worker if one waits: it requests more than the launcher.
 func largest(pods []*corev1.Pod) *corev1.Pod { return pods[0] }
 
 // +kubebuilder:rbac:groups="",resources=events,verbs=list
 
-// isScalingUp tells whether the cluster's autoscaler makes nodes for the pods.
+// isScalingUp reports whether the cluster autoscaler adds nodes for the pods.
 func (r *Reconciler) isScalingUp(ctx context.Context, j *job.Job, pods []*corev1.Pod) (bool, error) {
 	waiting := map[string]bool{}
 	for _, pod := range pods {
@@ -103,12 +103,12 @@ func (r *Reconciler) isScalingUp(ctx context.Context, j *job.Job, pods []*corev1
 	return found, err
 }
 
-// usedOn is what the pods on a node request. The API server has them indexed by node in
-// its watch cache.
+// requestsOn sums the resource requests of the pods on a node. The API server has an
+// index by node in its watch cache.
 func (r *Reconciler) requestsOn(ctx context.Context, node string) (corev1.ResourceList, error) {
 	var pods corev1.PodList
-	fromMemory := &client.ListOptions{Raw: &metav1.ListOptions{ResourceVersion: "0"}}
-	if err := r.Live.List(ctx, &pods, fromMemory, client.MatchingFields{"spec.nodeName": node}); err != nil {
+	fromWatchCache := &client.ListOptions{Raw: &metav1.ListOptions{ResourceVersion: "0"}}
+	if err := r.Live.List(ctx, &pods, fromWatchCache, client.MatchingFields{"spec.nodeName": node}); err != nil {
 		return nil, fmt.Errorf("list the pods on node %s: %w", node, err)
 	}
 	used := map[string]corev1.ResourceList{}

@@ -18,21 +18,20 @@ import (
 // +kubebuilder:rbac:groups=scheduling.x-k8s.io,resources=podgroups,verbs=patch
 
 const (
-	// nudgePeriod is how often a scheduler that forgets a gang is reminded of it.
+	// nudgePeriod is how often the PodGroup of a waiting gang is checked.
 	nudgePeriod = 15 * time.Second
-	// nudgedAnnotation is when that was done last.
+	// nudgedAnnotation is the time of the last change that makes the scheduler try again.
 	nudgedAnnotation = "training.kubeflow.org/asked-again-at"
 )
 
-// nudge looks after a gang that waits. scheduler-plugins looks again at one that it
-// has turned down when its PodGroup changes, and otherwise only after about five
-// minutes, whatever room there is meanwhile. A PodGroup that is gone, because a job
-// was suspended and resumed within a moment or because somebody deleted it, is made
-// anew: pods wait for it for ever.
+// nudge keeps a waiting gang schedulable. scheduler-plugins retries a rejected gang when
+// its PodGroup changes, and otherwise only after about five minutes, even if capacity is
+// free before. A missing PodGroup is created again, because its pods would wait forever:
+// a user may have deleted it, or the job was suspended and resumed at once.
 func (r *Reconciler) nudge(ctx context.Context, scope *scope, verdict *diagnosis.Verdict) error {
 	j, env := scope.job, scope.env
-	waits := verdict.Stage == plan.Active && !verdict.Gang.Yes && !verdict.Suspension.Yes && scope.observed.Workload.Exists
-	if !waits || env.Gang == nil || env.Gang.Group(j, nil) == nil {
+	isWaiting := verdict.Stage == plan.Active && !verdict.Gang.Yes && !verdict.Suspension.Yes && scope.observed.Workload.Exists
+	if !isWaiting || env.Gang == nil || env.Gang.Group(j, nil) == nil {
 		return nil
 	}
 	if verdict.NextCheck == 0 || verdict.NextCheck > nudgePeriod {
@@ -53,7 +52,7 @@ func (r *Reconciler) nudge(ctx context.Context, scope *scope, verdict *diagnosis
 		err = client.IgnoreNotFound(r.Patch(ctx, group, client.RawPatch(types.MergePatchType, []byte(patch))))
 	}
 	if err != nil {
-		return fmt.Errorf("remind the scheduler of PodGroup %s/%s: %w", j.Namespace, j.Name, err)
+		return fmt.Errorf("update PodGroup %s/%s of a waiting gang: %w", j.Namespace, j.Name, err)
 	}
 	return nil
 }

@@ -20,7 +20,7 @@ func largeMPIJob() *v2beta1.MPIJob {
 	return job
 }
 
-// TestPartialJobsAreRefused: without its spec a job has no workers, and would be run so.
+// A job without its spec would run without workers.
 func TestPartialJobsAreRefused(t *testing.T) {
 	lab := newLab(t)
 	kept, _ := partial.Keep(largeMPIJob())
@@ -29,7 +29,7 @@ func TestPartialJobsAreRefused(t *testing.T) {
 	}
 }
 
-// TestPartialJobsAreReadFromTheAPIServer, also when the job does not exist there any more.
+// This includes jobs that do not exist there any more.
 func TestPartialJobsAreReadFromTheAPIServer(t *testing.T) {
 	job := largeMPIJob()
 	kept, _ := partial.Keep(job.DeepCopy())

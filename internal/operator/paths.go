@@ -28,21 +28,20 @@ import (
 	"github.com/trireme-mpi/trireme/internal/operator/admission"
 )
 
-// randomPathKey of the webhook's Secret is the random end of the webhooks' paths. All
+// randomPathKey is the key of the random path suffix in the webhook's Secret. All
 // replicas share it.
 const randomPathKey = "path"
 
-// randomPath is the end of every webhook's path where no client certificate shows that
-// the API server calls. Pods do not know it: it is in the webhook configurations, and
-// in the Secret. It is not in front of the path, because metrics have the part that is
-// registered.
+// randomPath is a secret suffix of every webhook path, for clusters whose API server has
+// no client certificate. Pods cannot read it: it is in the webhook configurations and in
+// the Secret. It is a suffix, because metrics have the registered prefix as a label.
 type randomPath struct {
 	mutex             sync.RWMutex
 	current, previous string
 }
 
-// set replaces the path. The previous one is still accepted, because the API server
-// learns of the new one a moment later.
+// set replaces the suffix. The previous one is still accepted, because the API server
+// uses the new one a little later.
 func (rp *randomPath) set(value string) {
 	rp.mutex.Lock()
 	defer rp.mutex.Unlock()
@@ -62,7 +61,7 @@ func (rp *randomPath) accepts(value string) bool {
 	return false
 }
 
-// guard serves the handlers below their paths, for callers who know the random end.
+// guard serves the handlers to clients that know the suffix.
 func (rp *randomPath) guard(handlers map[string]http.Handler) map[string]http.Handler {
 	guarded := make(map[string]http.Handler, len(handlers))
 	for path, next := range handlers {
@@ -78,23 +77,22 @@ func (rp *randomPath) guard(handlers map[string]http.Handler) map[string]http.Ha
 	return guarded
 }
 
-// pathWriter writes the paths into both webhook configurations. They are not in the
-// manifests, like the authority of the certificate: whoever applies those again does
-// not take them away.
+// pathWriter writes the paths into both webhook configurations. Like the CA, they are not
+// in the manifests, so that applying the manifests again does not remove them.
 type pathWriter struct {
 	api           liveAPI
 	configuration string
-	// random is nil where a client certificate shows who calls.
+	// random is nil if client certificates are verified.
 	random *randomPath
 	secret types.NamespacedName
-	// written is closed once the paths are there for the first time.
+	// written is closed once the paths are written for the first time.
 	written chan struct{}
 	first   sync.Once
 }
 
-// writePaths starts to write the paths, and keeps them written. secrets has the
-// webhook's Secret; nil if the operator does not manage it, and then there is no random
-// path.
+// writePaths starts a controller that keeps the paths written. secrets has the webhook's
+// Secret; it is nil if the operator does not manage the Secret, and then there is no
+// random suffix.
 func writePaths(manager ctrl.Manager, settings config.Webhook, namespace string, secrets cache.Cache) (*pathWriter, error) {
 	writer := &pathWriter{
 		api:           liveAPI{manager.GetAPIReader(), manager.GetClient()},
@@ -139,7 +137,7 @@ func enqueueOne[T client.Object](name string) handler.TypedEventHandler[T, recon
 	})
 }
 
-// Reconcile makes the paths right. Replicas do so side by side, and write the same.
+// Reconcile writes the paths. All replicas do so, and write the same.
 func (pw *pathWriter) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
 	end, isKnown, err := pw.end(ctx)
 	if err == nil && isKnown {
@@ -154,8 +152,8 @@ func (pw *pathWriter) Reconcile(ctx context.Context, _ reconcile.Request) (recon
 	return reconcile.Result{}, err
 }
 
-// end is what paths end with. It is not known before the Secret has a certificate:
-// until then the Secret is written by others.
+// end returns the suffix of the paths. It is not known before the Secret has a
+// certificate, because the certificate's writer would overwrite it.
 func (pw *pathWriter) end(ctx context.Context) (end string, isKnown bool, err error) {
 	if pw.random == nil {
 		return "", true, nil
@@ -181,7 +179,7 @@ func (pw *pathWriter) end(ctx context.Context) (end string, isKnown bool, err er
 // newRandomPath has only characters that the API server allows in a path.
 func newRandomPath() string {
 	bytes := make([]byte, 16)
-	_, _ = rand.Read(bytes) // It never fails.
+	_, _ = rand.Read(bytes) // never fails
 	return hex.EncodeToString(bytes)
 }
 
@@ -204,8 +202,8 @@ func (pw *pathWriter) write(ctx context.Context, end string) error {
 	})
 }
 
-// update reads a configuration and writes it back if it was changed. One that does not
-// exist yet is left to the event of its creation.
+// update reads a configuration and writes it back if change returns true. A missing
+// configuration is ignored: its creation causes an event.
 func (pw *pathWriter) update(ctx context.Context, configuration client.Object, change func() bool) error {
 	err := pw.api.Get(ctx, client.ObjectKey{Name: pw.configuration}, configuration)
 	if err != nil || !change() {
@@ -214,8 +212,8 @@ func (pw *pathWriter) update(ctx context.Context, configuration client.Object, c
 	return pw.api.Update(ctx, configuration)
 }
 
-// setPath makes the API server call a webhook at its path, and tells whether that is
-// new. A webhook that is not ours stays as it is.
+// setPath sets the path of a webhook, and reports whether that changes it. Webhooks of
+// others are left alone.
 func setPath(webhook string, to *admissionregistrationv1.WebhookClientConfig, end string) bool {
 	path, found := admission.PathOf(webhook)
 	path += end

@@ -24,20 +24,19 @@ import (
 	"github.com/trireme-mpi/trireme/internal/kube/partial"
 )
 
-// Reconciler brings the jobs of one kind from submit to finish. It only does
-// I/O: what must exist is the plan's to say, and how a job stands the
-// diagnosis's.
+// Reconciler runs the jobs of one kind, from submission until they have finished. It
+// only does I/O: package plan decides which objects must exist, and package diagnosis
+// what the status is.
 type Reconciler struct {
 	client.Client
-	// Live reads past the cache.
-	Live client.Reader
-	// Clock is the operator's time; tests have another.
+	// Live reads from the API server, not from the cache.
+	Live  client.Reader
 	Clock clock.PassiveClock
-	// Patience is how long jobs may wait for what may come by itself.
+	// Patience is how long jobs may wait for conditions that can resolve by themselves.
 	Patience diagnosis.Patience
 
 	kind kind
-	// kinds are all kinds of jobs: those of one namespace share its quotas.
+	// kinds are all kinds of jobs: the jobs of a namespace share its quotas.
 	kinds    []kind
 	cluster  *clusterInfo
 	recorder events.EventRecorder
@@ -50,10 +49,10 @@ type Reconciler struct {
 const (
 	// conflictPause is how long the cache has to catch up.
 	conflictPause = 20 * time.Millisecond
-	// comingPatience is how long the status of a job that starts may be behind the number
+	// podCountPatience is how long the status of a starting job may lag behind the number
 	// of its pods.
 	podCountPatience = 3 * time.Second
-	// deletionPause is how often it is looked whether what is being deleted is gone.
+	// deletionPause is how often the operator checks whether a deletion has finished.
 	deletionPause = 500 * time.Millisecond
 )
 
@@ -61,7 +60,7 @@ const (
 // +kubebuilder:rbac:groups=kubeflow.org,resources=mpijobs/status;trainjobs/status,verbs=update
 // +kubebuilder:rbac:groups=kubeflow.org,resources=mpijobs/finalizers;trainjobs/finalizers,verbs=update
 
-// Reconcile looks at one job.
+// Reconcile brings one job closer to its desired state.
 func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
 	object, err := r.read(ctx, request.NamespacedName)
 	if err != nil {
@@ -70,8 +69,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 		}
 		return ctrl.Result{}, err
 	}
-	// What belongs to a job that is being deleted is deleted with it, by its owner
-	// references.
+	// Owner references delete the objects of a job that is being deleted.
 	if object.GetDeletionTimestamp() != nil {
 		return ctrl.Result{}, r.releaseAll(ctx, request.NamespacedName)
 	}
@@ -81,14 +79,14 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	}
 	result, err := r.reconcileObject(ctx, object)
 	if apierrors.IsConflict(err) {
-		// Somebody else wrote to the job: the cache will show it in a moment.
+		// Another client has updated the job. The cache shows it soon.
 		return ctrl.Result{RequeueAfter: conflictPause}, nil
 	}
 	return result, err
 }
 
-// clearUp is for what has no job. Snapshots of runtimes are looked at by the same
-// queue, under their own names.
+// cleanUp handles a request for a job that does not exist. Snapshots of runtimes are in
+// the same queue, under their own names.
 func (r *Reconciler) cleanUp(ctx context.Context, request ctrl.Request) (result ctrl.Result, err error) {
 	if r.snapshots != nil && plan.IsSnapshotName(request.Name) {
 		result.RequeueAfter, err = r.snapshots.sweep(ctx, request.NamespacedName)
@@ -96,8 +94,8 @@ func (r *Reconciler) cleanUp(ctx context.Context, request ctrl.Request) (result 
 	return result, errors.Join(err, r.releaseAll(ctx, request.NamespacedName))
 }
 
-// read is a job as the cache has it. Of a large one the cache has only a part, and it
-// is read from the API server.
+// read reads a job from the cache. The cache has only parts of a large job, which is
+// then read from the API server.
 func (r *Reconciler) read(ctx context.Context, key client.ObjectKey) (client.Object, error) {
 	object := r.kind.empty()
 	if err := r.Get(ctx, key, object); err != nil {
@@ -106,15 +104,15 @@ func (r *Reconciler) read(ctx context.Context, key client.ObjectKey) (client.Obj
 	return object, partial.Complete(ctx, r.Live, object)
 }
 
-// look tells what the job is, and does what there is to do.
+// reconcileObject builds the model of a job and reconciles it.
 func (r *Reconciler) reconcileObject(ctx context.Context, object client.Object) (ctrl.Result, error) {
 	if partial.Is(object) {
-		// A job without its spec would be taken for one without workers.
-		return ctrl.Result{}, fmt.Errorf("%s %s/%s was not read as a whole", r.kind.name(), object.GetNamespace(), object.GetName())
+		// A job without its spec would look like one without workers.
+		return ctrl.Result{}, fmt.Errorf("%s %s/%s was read without its spec", r.kind.name(), object.GetNamespace(), object.GetName())
 	}
 	j, obstacle, err := r.kind.model(ctx, object)
-	if wait, hindered := errors.AsType[*temporaryObstacle](err); hindered {
-		_, err = r.reportObstacle(ctx, object, *wait.answer())
+	if temporary, isTemporary := errors.AsType[*temporaryObstacle](err); isTemporary {
+		_, err = r.reportObstacle(ctx, object, *temporary.answer())
 		return ctrl.Result{RequeueAfter: deletionPause}, err
 	}
 	if err != nil {
@@ -124,7 +122,7 @@ func (r *Reconciler) reconcileObject(ctx context.Context, object client.Object) 
 		return r.reportObstacle(ctx, object, *obstacle)
 	}
 	result, err := r.reconcileJob(ctx, object, j)
-	// Nothing tells of a snapshot that was deleted before the cache had shown it.
+	// There is no event for a snapshot that is deleted before the cache has shown it.
 	if r.snapshots.isUnseen(ctx, j) && (result.RequeueAfter == 0 || result.RequeueAfter > cachePatience) {
 		result.RequeueAfter = cachePatience
 	}
@@ -155,44 +153,44 @@ func (r *Reconciler) reconcileJob(ctx context.Context, object client.Object, j *
 		return ctrl.Result{}, err
 	}
 	r.reporter.metrics.starts.observe(j.UID, scope.previous, &verdict, r.Clock.Now())
-	// The cache is behind what was read past it: said now, it would be taken back by
-	// the next look.
+	// The verdict is from the API server and the cache lags behind it: the next reconcile
+	// would revert the status.
 	if scope.observed.Confirmed && verdict.Stage != plan.Finished && verdict.Stage != plan.Restarting && !scope.observed.ScaleUp {
 		return ctrl.Result{RequeueAfter: min(cmp.Or(verdict.NextCheck, conflictPause), deletionPause)}, nil
 	}
-	// Of a job that has finished, only a count changes with each pod that is deleted, and
-	// of one that starts with each pod that is created: it is written with the last one.
-	coming := r.isCreatingPods(scope, &verdict)
-	if !coming && (!scope.previous.Finished() || !arePodsTerminating(scope.observed)) {
+	// While pods are created or deleted, only a count in the status changes. It is
+	// written once, with the last pod.
+	creating := r.isCreatingPods(scope, &verdict)
+	if !creating && (!scope.previous.Finished() || !arePodsTerminating(scope.observed)) {
 		if err := r.writeStatus(ctx, scope, &verdict); err != nil {
 			return ctrl.Result{}, err
 		}
 		r.memory.podCounts.wrote(j.UID, countPods(scope.observed))
 	}
 	if !scope.previous.Finished() && verdict.Stage == plan.Finished {
-		// Many jobs may finish at the same moment, when a node is lost: all are told
-		// before the first one is cleaned up.
+		// Many jobs may finish at once, when a node is lost. All statuses are written
+		// before the first job is cleaned up.
 		return ctrl.Result{RequeueAfter: time.Millisecond, Priority: new(0)}, nil
 	}
 	result, err := r.carryOut(ctx, scope, verdict)
-	if coming && err != nil && !apierrors.IsConflict(err) {
-		// They may not come at all.
+	if creating && err != nil && !apierrors.IsConflict(err) {
+		// The pods may never be created.
 		return ctrl.Result{}, errors.Join(err, r.writeStatus(ctx, scope, &verdict))
 	}
-	if coming && (result.RequeueAfter == 0 || result.RequeueAfter > podCountPatience) {
+	if creating && (result.RequeueAfter == 0 || result.RequeueAfter > podCountPatience) {
 		result.RequeueAfter = podCountPatience
 	}
-	if err == nil && !coming {
+	if err == nil && !creating {
 		err = r.writeWorkloadStatus(ctx, scope, &verdict)
 	}
 	return result, err
 }
 
-// arePodsComing tells whether the pods of a job are about to be created, or were a
-// moment ago.
+// isCreatingPods reports whether the pods of a job are about to be created, or were
+// created less than podCountPatience ago.
 func (r *Reconciler) isCreatingPods(scope *scope, verdict *diagnosis.Verdict) bool {
 	previous := &scope.previous
-	// That a job was suspended must be unsaid before it has pods again.
+	// The status of a resumed job must change before the job has pods again.
 	if previous.Suspended || previous.QuotaWait != nil || scope.observed.Obstacle != nil || verdict.Phase != training.PhasePending ||
 		verdict.Stage != plan.Active || verdict.Gang.Reason != diagnosis.CreatingPods {
 		return false
@@ -203,13 +201,13 @@ func (r *Reconciler) isCreatingPods(scope *scope, verdict *diagnosis.Verdict) bo
 	return previous.Phase == "" && !r.isComplete(scope, stateOf(scope, verdict))
 }
 
-// carryOut does what a verdict calls for. What the API server refuses makes another
-// verdict.
+// carryOut creates and deletes what a verdict calls for. A refusal of the API server
+// leads to another verdict.
 func (r *Reconciler) carryOut(ctx context.Context, scope *scope, verdict diagnosis.Verdict) (ctrl.Result, error) {
 	refusal, err := r.apply(ctx, scope, &verdict)
-	wait, hindered := errors.AsType[*temporaryObstacle](err)
-	r.memory.obstacles.put(scope.job.UID, wait)
-	if hindered {
+	obstacle, isObstacle := errors.AsType[*temporaryObstacle](err)
+	r.memory.obstacles.put(scope.job.UID, obstacle)
+	if isObstacle {
 		return ctrl.Result{RequeueAfter: deletionPause}, nil
 	}
 	if err != nil {
@@ -223,7 +221,8 @@ func (r *Reconciler) carryOut(ctx context.Context, scope *scope, verdict diagnos
 			return ctrl.Result{}, err
 		}
 		if verdict.Stage != plan.Active && verdict.Stage != plan.Initializing {
-			// What was created so far is deleted, now that the reason is stored.
+			// The reason is in the status: the objects that were created so far can be
+			// deleted.
 			return ctrl.Result{RequeueAfter: time.Millisecond}, nil
 		}
 	}
@@ -231,14 +230,15 @@ func (r *Reconciler) carryOut(ctx context.Context, scope *scope, verdict diagnos
 	return ctrl.Result{RequeueAfter: verdict.NextCheck}, err
 }
 
-// expire deletes a job that has outlived itself, and no other of its name.
+// expire deletes a job whose TTL has passed. The precondition protects a newer job of
+// the same name.
 func (r *Reconciler) expire(ctx context.Context, object client.Object) error {
 	uid := object.GetUID()
 	err := r.Delete(ctx, object, client.PropagationPolicy(metav1.DeletePropagationBackground), client.Preconditions{UID: &uid})
 	return client.IgnoreNotFound(err)
 }
 
-// diagnose asks what must be found out until the verdict stands.
+// diagnose repeats the diagnosis with the facts that it asks for, until it is complete.
 func (r *Reconciler) diagnose(ctx context.Context, scope *scope) (diagnosis.Verdict, error) {
 	for {
 		verdict := diagnosis.Of(scope.job, scope.previous, scope.observed)
@@ -257,8 +257,8 @@ func (r *Reconciler) diagnose(ctx context.Context, scope *scope) (diagnosis.Verd
 	}
 }
 
-// writeStatus stores a verdict if it says something new, and tells those who
-// want to know.
+// writeStatus updates the status if the verdict changes it, and then writes events,
+// metrics and audit lines.
 func (r *Reconciler) writeStatus(ctx context.Context, scope *scope, verdict *diagnosis.Verdict) error {
 	j := scope.job
 	changed := scope.object.DeepCopyObject().(client.Object)
@@ -268,7 +268,7 @@ func (r *Reconciler) writeStatus(ctx context.Context, scope *scope, verdict *dia
 	}
 	err := r.Status().Update(ctx, changed)
 	if apierrors.IsNotFound(err) {
-		// The cache will show in a moment that the job is gone.
+		// The job was deleted. The cache shows it soon.
 		err = apierrors.NewConflict(groupResource(j), j.Name, err)
 	}
 	if err != nil {
@@ -280,7 +280,7 @@ func (r *Reconciler) writeStatus(ctx context.Context, scope *scope, verdict *dia
 	return nil
 }
 
-// hindered says why a job cannot begin, and looks again later.
+// reportObstacle writes into the status why a job cannot start yet.
 func (r *Reconciler) reportObstacle(ctx context.Context, object client.Object, obstacle diagnosis.Answer) (ctrl.Result, error) {
 	bare := &job.Job{Kind: r.kind.name(), Namespace: object.GetNamespace(), Name: object.GetName(), UID: object.GetUID()}
 	scope := &scope{object: object, job: bare, previous: r.kind.previous(object)}
@@ -299,7 +299,7 @@ func arePodsTerminating(observed diagnosis.Observed) bool {
 	return slices.ContainsFunc(slices.Concat(observed.Launchers, observed.Workers), func(pod *corev1.Pod) bool { return pod.DeletionTimestamp != nil })
 }
 
-// stateOf is what the plan must know of the pods.
+// stateOf is the state of a job as an input of the plan.
 func stateOf(scope *scope, verdict *diagnosis.Verdict) plan.State {
 	observed := &scope.observed
 	state := plan.State{

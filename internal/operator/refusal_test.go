@@ -2,7 +2,7 @@ package operator
 
 import "testing"
 
-// refusals are what Kubernetes says when it does not take an object.
+// refusals are messages of the API server about objects that it rejects.
 var refusals = map[string]struct {
 	message string
 	quota   string

@@ -38,19 +38,18 @@ const (
 	eventAction      = "Run"
 )
 
-// record tells of what has become new in a job: as events, as metrics and as
-// audit lines.
+// reporter writes events, metrics and audit lines for changes of a job.
 type reporter struct {
 	audit   *admission.Audit
 	metrics *jobMetrics
 }
 
 func newReporter(kind kind, reader client.Reader, audit *admission.Audit, registry prometheus.Registerer) (*reporter, error) {
-	record := &reporter{audit: audit, metrics: newJobMetrics(kind.name())}
-	return record, errors.Join(record.metrics.register(registry), registry.Register(newJobGauges(reader, kind)))
+	reporter := &reporter{audit: audit, metrics: newJobMetrics(kind.name())}
+	return reporter, errors.Join(reporter.metrics.register(registry), registry.Register(newJobGauges(reader, kind)))
 }
 
-// note compares what was known with what is known now.
+// report compares the previous status of a job with the new one.
 func (r *reporter) report(object client.Object, j *job.Job, previous diagnosis.Previous, verdict *diagnosis.Verdict, recorder events.EventRecorder) {
 	writer := &eventWriter{object: object, recorder: recorder}
 	reached := func(step training.TimelineStep) *metav1.Time {
@@ -60,7 +59,7 @@ func (r *reporter) report(object client.Object, j *job.Job, previous diagnosis.P
 		return stepOf(verdict.Timeline, step)
 	}
 	if previous.Phase == "" {
-		writer.normal(eventSubmitted, "The job has %d workers of %d slots: %d MPI processes", j.Worker.Replicas, j.Slots, j.WorldSize())
+		writer.normal(eventSubmitted, "Created with %d workers, %d slots each (%d ranks)", j.Worker.Replicas, j.Slots, j.WorldSize())
 	}
 	switch {
 	case verdict.Suspension.Yes && !previous.Suspended:
@@ -69,7 +68,7 @@ func (r *reporter) report(object client.Object, j *job.Job, previous diagnosis.P
 		writer.normal(eventResumed, "The job is no longer suspended")
 	}
 	if reached(training.StepAdmitted) != nil {
-		writer.normal(eventGangStarted, "Asking for places for %d pods", j.Pods())
+		writer.normal(eventGangStarted, "Waiting for %d pods to be scheduled", j.Pods())
 	}
 	if previous.StartTime == nil && verdict.StartTime != nil {
 		writer.normal(eventGangDone, "%s", verdict.Gang.Message)
@@ -79,7 +78,7 @@ func (r *reporter) report(object client.Object, j *job.Job, previous diagnosis.P
 		writer.normal(eventPodsReady, "All %d workers are ready", j.Worker.Replicas)
 	}
 	if reached(training.StepWorkersReached) != nil {
-		writer.normal(eventTraining, "The launcher has reached every worker and runs its command")
+		writer.normal(eventTraining, "The launcher has reached every worker and started its command")
 	}
 	if restart := verdict.Restart; restart != nil && (previous.Restart == nil || previous.Restart.Count < restart.Count) {
 		writer.warning(eventRestarting, "Restart %d of at most %d: %s: %s", restart.Count, j.Lifetime.BackoffLimit, restart.Reason, restart.Message)
@@ -89,24 +88,24 @@ func (r *reporter) report(object client.Object, j *job.Job, previous diagnosis.P
 	r.metrics.note(runtimeName(object), j, previous, verdict)
 }
 
-func (r *reporter) reportEnd(events *eventWriter, object client.Object, j *job.Job, previous diagnosis.Previous, verdict *diagnosis.Verdict) {
+func (r *reporter) reportEnd(writer *eventWriter, object client.Object, j *job.Job, previous diagnosis.Previous, verdict *diagnosis.Verdict) {
 	if previous.Finished() {
 		return
 	}
 	switch verdict.Phase {
 	case training.PhaseSucceeded:
-		events.normal(eventSucceeded, "The launcher's command ended well%s", afterDuration(verdict.Duration))
+		writer.normal(eventSucceeded, "The launcher completed successfully%s", afterDuration(verdict.Duration))
 		if report := verdict.Report; report != nil && report.Hosts.Reached > 0 && report.Hosts.Reached < report.Hosts.Expected {
-			events.warning(eventUnusedHosts, "The command used %d of %d hosts. If that was not meant, mpirun did not use the hostfile", report.Hosts.Reached, report.Hosts.Expected)
+			writer.warning(eventUnusedHosts, "The command used only %d of %d hosts. If this is not intended, check that mpirun uses the job's hostfile and enough processes", report.Hosts.Reached, report.Hosts.Expected)
 		}
 		r.auditLine("end", object, j, string(verdict.Phase))
 	case training.PhaseFailed:
-		events.warning(failureEvent(verdict.FailureReason), "%s: %s", verdict.FailureReason, verdict.FailureMessage)
+		writer.warning(failureEvent(verdict.FailureReason), "%s: %s", verdict.FailureReason, verdict.FailureMessage)
 		r.auditLine("end", object, j, string(verdict.FailureReason))
 	}
 }
 
-// failureEvent is the reason of a failure's event.
+// failureEvent is the reason of the event for a failed job.
 func failureEvent(reason training.FailureReason) string {
 	switch reason {
 	case training.FailureGangSchedulingTimeout, training.FailureLauncher, training.FailureWorker, training.FailureResourceQuota:
@@ -142,7 +141,7 @@ func stepOf(timeline []training.TimelineEntry, step training.TimelineStep) *meta
 	return nil
 }
 
-// news writes events.
+// eventWriter writes events about one job.
 type eventWriter struct {
 	object   client.Object
 	recorder events.EventRecorder
@@ -164,7 +163,7 @@ func (ew *eventWriter) write(kind, reason, format string, arguments ...any) {
 	ew.recorder.Eventf(ew.object, nil, kind, reason, eventAction, "%s", text)
 }
 
-// podTroubles warns of pods that have got into trouble, while the job goes on.
+// podWarnings writes events about pods with a new problem, unless the job has failed.
 func (ew *eventWriter) podWarnings(previous diagnosis.Previous, verdict *diagnosis.Verdict) {
 	if verdict.Phase == training.PhaseFailed {
 		return

@@ -12,17 +12,17 @@ import (
 )
 
 const (
-	// maxRuntimeMemory bounds the runtimes that are kept decoded, in bytes of their JSON.
+	// maxRuntimeCache limits the decoded runtimes in memory, in bytes of their JSON.
 	maxRuntimeCache = 32 << 20
-	// maxRuntimeReads bounds how many runtimes are known to have been read lately.
+	// maxRuntimeReads limits how many recent reads of runtimes are remembered.
 	maxRuntimeReads = 256
 )
 
-// runtimeMemory has the runtimes that were used last, decoded, by their digest.
+// runtimeCache is an LRU cache of decoded runtimes by their digest.
 type runtimeCache struct {
 	mutex   sync.Mutex
 	entries map[string]*list.Element
-	// order is by use, the last one in front.
+	// order has the most recently used entry in front.
 	order     *list.List
 	size, max int
 }
@@ -47,7 +47,7 @@ func (rc *runtimeCache) get(digest string) *sharedRuntime {
 	return found.Value.(*cachedRuntime).runtime
 }
 
-// put remembers a runtime, and returns the one that all share.
+// put adds a runtime, and returns the instance that all jobs share.
 func (rc *runtimeCache) put(runtime *sharedRuntime, size int) *sharedRuntime {
 	rc.mutex.Lock()
 	defer rc.mutex.Unlock()
@@ -66,18 +66,18 @@ func (rc *runtimeCache) put(runtime *sharedRuntime, size int) *sharedRuntime {
 }
 
 // runtimeReads lets jobs share a read of their runtime. A job must get a runtime that is
-// at least as new as the job itself. What was read after the operator had seen the job is
-// new enough, for the job was created before that: so all jobs that wait in the queue
-// share one read, and a job that comes later causes another.
+// at least as new as the job itself. A read that began after the operator first saw the
+// job is new enough. All jobs that wait in the queue therefore share one read, and a
+// later job causes another.
 type runtimeReads struct {
 	mutex sync.Mutex
-	// moment counts what was seen and read, in order.
-	moment    int64
+	// sequence orders first sights of jobs and reads of runtimes.
+	sequence  int64
 	firstSeen map[types.UID]int64
 	last      map[runtimeKey]*runtimeRead
 }
 
-// runtimeKey names a runtime as it is used in a namespace.
+// runtimeKey identifies a runtime from the point of view of a namespace.
 type runtimeKey struct {
 	namespace string
 	reference v2alpha1.RuntimeRef
@@ -95,13 +95,13 @@ func newRuntimeReads() *runtimeReads {
 	return &runtimeReads{firstSeen: map[types.UID]int64{}, last: map[runtimeKey]*runtimeRead{}}
 }
 
-// see notes that a job exists.
+// addJob records that a job exists.
 func (rr *runtimeReads) addJob(uid types.UID) {
 	rr.mutex.Lock()
 	defer rr.mutex.Unlock()
 	if _, known := rr.firstSeen[uid]; !known {
-		rr.moment++
-		rr.firstSeen[uid] = rr.moment
+		rr.sequence++
+		rr.firstSeen[uid] = rr.sequence
 	}
 }
 
@@ -111,7 +111,8 @@ func (rr *runtimeReads) forget(uid types.UID) {
 	delete(rr.firstSeen, uid)
 }
 
-// newest is what a read brings that is new enough for a job; read makes another one.
+// newest returns the result of a read that is new enough for a job. It calls read if
+// there is none.
 func (rr *runtimeReads) newest(ctx context.Context, trainJob *v2alpha1.TrainJob, read func() (*sharedRuntime, *diagnosis.Answer, error)) (*sharedRuntime, *diagnosis.Answer, error) {
 	key := runtimeKey{trainJob.Namespace, trainJob.Spec.RuntimeRef}
 	found, isNew := rr.forJob(key, trainJob.UID)
@@ -123,7 +124,7 @@ func (rr *runtimeReads) newest(ctx context.Context, trainJob *v2alpha1.TrainJob,
 			return nil, nil, ctx.Err()
 		}
 	}
-	found.err = context.Canceled // unless the read comes to its end
+	found.err = context.Canceled // for the case that read panics
 	defer func() {
 		if found.obstacle != nil || found.err != nil {
 			rr.drop(key, found)
@@ -134,7 +135,7 @@ func (rr *runtimeReads) newest(ctx context.Context, trainJob *v2alpha1.TrainJob,
 	return found.runtime, found.obstacle, found.err
 }
 
-// forJob is a read that is new enough for a job, and whether it has yet to be done.
+// forJob returns a read that is new enough for a job, and whether the caller must do it.
 func (rr *runtimeReads) forJob(key runtimeKey, uid types.UID) (found *runtimeRead, isNew bool) {
 	rr.mutex.Lock()
 	defer rr.mutex.Unlock()
@@ -145,8 +146,8 @@ func (rr *runtimeReads) forJob(key runtimeKey, uid types.UID) (found *runtimeRea
 	if len(rr.last) >= maxRuntimeReads {
 		clear(rr.last)
 	}
-	rr.moment++
-	found = &runtimeRead{began: rr.moment, done: make(chan struct{})}
+	rr.sequence++
+	found = &runtimeRead{began: rr.sequence, done: make(chan struct{})}
 	rr.last[key] = found
 	return found, true
 }

@@ -51,7 +51,7 @@ type serverCertificate struct {
 	names                        []string
 }
 
-// manageServerCertificate makes the replica that leads issue the server's certificate.
+// manageServerCertificate makes the leader issue the server's certificate.
 func manageServerCertificate(manager ctrl.Manager, settings *config.Config, namespace string) error {
 	domain, err := findClusterDomain(settings)
 	if err != nil {
@@ -71,7 +71,7 @@ func manageServerCertificate(manager ctrl.Manager, settings *config.Config, name
 	if err != nil {
 		return err
 	}
-	// Not only where it leads: whoever takes over knows the objects already.
+	// On all replicas, so that a new leader has the objects already.
 	if err := manager.Add(onAllReplicas{objects}); err != nil {
 		return err
 	}
@@ -104,8 +104,8 @@ func (sc *serverCertificate) watch(manager ctrl.Manager, objects cache.Cache) er
 		func(_ context.Context, published *corev1.ConfigMap) []reconcile.Request { return request(published) })))
 }
 
-// serverNames are the names in the server's certificate: those of its Service, the one
-// that it has behind kubectl port-forward, and what the administrator adds.
+// serverNames are the names in the server's certificate: those of its Service, localhost
+// for kubectl port-forward, and the names that the administrator adds.
 func serverNames(settings config.Server, namespace, domain string) []string {
 	service := settings.ServiceName
 	return append([]string{
@@ -137,7 +137,8 @@ func (sc *serverCertificate) Reconcile(ctx context.Context, _ reconcile.Request)
 	return reconcile.Result{RequeueAfter: time.Minute}, sc.publish(ctx, authority.PEM)
 }
 
-// readAuthority is the webhook's CA; nil until it exists, which is another event.
+// readAuthority reads the webhook's CA. It is nil until the CA exists, which causes
+// another event.
 func (sc *serverCertificate) readAuthority(ctx context.Context) (*issuer.Authority, error) {
 	var secret corev1.Secret
 	if err := sc.reader.Get(ctx, sc.authority, &secret); err != nil {
@@ -148,13 +149,13 @@ func (sc *serverCertificate) readAuthority(ctx context.Context) (*issuer.Authori
 	}
 	authority, err := issuer.Parse(secret.Data[caCertificateKey], secret.Data[caPrivateKey])
 	if err != nil {
-		return nil, fmt.Errorf("use Secret %s: %w", sc.authority, err)
+		return nil, fmt.Errorf("read the CA from Secret %s: %w", sc.authority, err)
 	}
 	return authority, nil
 }
 
-// isIssued says whether a Secret may be written: it has no certificate, or one that the
-// operator issued.
+// isIssued reports whether a Secret may be written: it has no certificate, or one that
+// the operator issued.
 func isIssued(secret *corev1.Secret) bool {
 	certificate := secret.Data[corev1.TLSCertKey]
 	return len(certificate) == 0 || secret.Annotations[annotationIssued] == hashOf(certificate)
@@ -165,8 +166,8 @@ func hashOf(certificate []byte) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// givenAuthority is the CA of a certificate that somebody else wrote, where the Secret
-// has it: cert-manager adds it.
+// givenAuthority returns the CA of a certificate that another client wrote, if the Secret
+// has it, as with cert-manager.
 func givenAuthority(secret *corev1.Secret, own *issuer.Authority) []byte {
 	if given := secret.Data[caCertificateKey]; len(given) > 0 {
 		return given
@@ -192,7 +193,7 @@ func (sc *serverCertificate) issue(ctx context.Context, authority *issuer.Author
 	if err != nil {
 		return fmt.Errorf("write Secret %s: %w", sc.secret, err)
 	}
-	logf.FromContext(ctx).Info("issued the certificate of the server", "secret", sc.secret.String(), "names", sc.names)
+	logf.FromContext(ctx).Info("issued the server certificate", "secret", sc.secret.String(), "names", sc.names)
 	return nil
 }
 
@@ -214,8 +215,8 @@ func (sc *serverCertificate) publish(ctx context.Context, authority []byte) erro
 	return ignoreRace(sc.writer.Update(ctx, changed))
 }
 
-// ignoreRace drops the error of a write that came too late: the cache learns of what
-// was faster, and that is another event.
+// ignoreRace drops the error of a write that lost against another client: that client's
+// write causes another event.
 func ignoreRace(err error) error {
 	if apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) {
 		return nil

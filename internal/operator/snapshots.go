@@ -24,8 +24,8 @@ import (
 
 // snapshots stores the runtimes that TrainJobs were created from. The jobs of a
 // namespace share one ControllerRevision for each content, whose name is derived from
-// the digest of that content. What is read is compared with the digest, so it does not
-// matter who has written it.
+// the digest of that content. The content is compared with the digest on every read, so
+// it does not matter which client wrote it.
 type snapshots struct {
 	client.Client
 	live  client.Reader
@@ -34,13 +34,13 @@ type snapshots struct {
 	reads *runtimeReads
 
 	mutex sync.Mutex
-	// verified are the snapshots whose content this process knows to be right.
+	// verified are the snapshots whose content this process has compared or written.
 	verified map[client.ObjectKey]verification
-	// condemned are those that are about to be deleted, and removed those that were: the
-	// cache may still show them.
+	// deleting are the snapshots that are about to be deleted, and removed those that were:
+	// the cache may still show them.
 	deleting map[client.ObjectKey]bool
 	removed  map[client.ObjectKey]types.UID
-	// chosen are the digests of jobs whose status does not have it yet.
+	// chosen are the digests of jobs whose status does not have one yet.
 	chosen map[types.UID]string
 }
 
@@ -56,15 +56,14 @@ func newSnapshots(parts Parts) *snapshots {
 	}
 }
 
-// sharedRuntime is a runtime and what identifies it. Many jobs share it: it is never
-// changed.
+// sharedRuntime is a runtime and its digest. Many jobs share it: it is never modified.
 type sharedRuntime struct {
 	digest string
 	spec   *v2alpha1.TrainingRuntimeSpec
 }
 
-// of is the runtime that a job runs with: the one with the digest that was stored, or
-// else the present one. An obstacle says why there is none.
+// of returns the runtime of a job: the one with the stored digest, or else the current
+// one. An obstacle says why there is none.
 func (s *snapshots) of(ctx context.Context, trainJob *v2alpha1.TrainJob, stored string) (*sharedRuntime, *diagnosis.Answer, error) {
 	if stored == "" {
 		stored = s.choiceOf(trainJob.UID)
@@ -76,22 +75,22 @@ func (s *snapshots) of(ctx context.Context, trainJob *v2alpha1.TrainJob, stored 
 	if found == nil {
 		return nil, obstacle, err
 	}
-	// What cannot be stored again does not stop a job whose runtime is known: its
-	// namespace may be about to be deleted, or somebody has taken the name.
+	// A failure to store it again does not stop the job, since its runtime is known: the
+	// namespace may be terminating, or the name may be taken.
 	if _, err = s.ensure(ctx, trainJob.Namespace, found); err != nil {
 		return nil, nil, err
 	}
 	return found, nil, nil
 }
 
-// choose is for a job that has no digest yet.
+// choose returns the current runtime for a job that has no digest yet.
 func (s *snapshots) choose(ctx context.Context, trainJob *v2alpha1.TrainJob) (*sharedRuntime, *diagnosis.Answer, error) {
 	found, obstacle, err := s.reads.newest(ctx, trainJob, func() (*sharedRuntime, *diagnosis.Answer, error) {
 		found, err := s.current(ctx, trainJob)
 		if apierrors.IsNotFound(err) {
 			reference := trainJob.Spec.RuntimeRef
 			return nil, &diagnosis.Answer{Reason: "RuntimeNotFound", Message: fmt.Sprintf(
-				"The %s %s is gone since the job was created. Create it again, or delete the job.", reference.Kind, reference.Name)}, nil
+				"%s %s was deleted after the job was created. Create it again, or delete the job.", reference.Kind, reference.Name)}, nil
 		}
 		if err != nil {
 			return nil, nil, err
@@ -114,8 +113,9 @@ func (s *snapshots) choiceOf(uid types.UID) string {
 	return s.chosen[uid]
 }
 
-// current is the runtime as it is now, read past the cache: whoever changes a runtime
-// and then creates a job gets the new one. A runtime that is being deleted is absent.
+// current reads the current runtime from the API server, so that a job that is created
+// after a change of the runtime uses the change. A runtime that is being deleted counts
+// as missing.
 func (s *snapshots) current(ctx context.Context, trainJob *v2alpha1.TrainJob) (*sharedRuntime, error) {
 	var object client.Object
 	var spec *v2alpha1.TrainingRuntimeSpec
@@ -141,8 +141,8 @@ func (s *snapshots) current(ctx context.Context, trainJob *v2alpha1.TrainJob) (*
 	return s.cache.put(&sharedRuntime{digest, spec}, len(content)), nil
 }
 
-// read is the runtime with a digest: from memory, from its snapshot, or else the
-// present runtime if that has the digest.
+// read returns the runtime with a digest: from memory, from its snapshot, or else the
+// current runtime if that has the digest.
 func (s *snapshots) read(ctx context.Context, trainJob *v2alpha1.TrainJob, digest string) (*sharedRuntime, *diagnosis.Answer, error) {
 	if found := s.cache.get(digest); found != nil {
 		return found, nil, nil
@@ -164,8 +164,8 @@ func (s *snapshots) read(ctx context.Context, trainJob *v2alpha1.TrainJob, diges
 		key.Name, fault, trainJob.Spec.RuntimeRef.Kind, trainJob.Spec.RuntimeRef.Name)}, nil
 }
 
-// verify reads a snapshot past the cache, which has no content. The fault says why it
-// is none.
+// verify reads a snapshot from the API server, because the cache has no content. The
+// fault says what is wrong with it.
 func (s *snapshots) verify(ctx context.Context, key client.ObjectKey, digest string) (found *sharedRuntime, fault string, err error) {
 	revision := &appsv1.ControllerRevision{}
 	err = s.live.Get(ctx, key, revision)
@@ -177,7 +177,7 @@ func (s *snapshots) verify(ctx context.Context, key client.ObjectKey, digest str
 	}
 	spec, err := job.RuntimeFrom(revision.Data.Raw, digest)
 	if err != nil {
-		return nil, fmt.Sprintf("It is not that runtime: %s", err), nil
+		return nil, fmt.Sprintf("Its content is not that runtime: %s", err), nil
 	}
 	s.noteVerified(key, revision.UID)
 	return s.cache.put(&sharedRuntime{digest, spec}, len(revision.Data.Raw)), "", nil
@@ -208,12 +208,12 @@ func (s *snapshots) ensure(ctx context.Context, namespace string, wanted *shared
 		return s.accept(ctx, key, wanted)
 	case apierrors.IsForbidden(err) && !lacksPermission(err.Error()):
 		return &diagnosis.Answer{Reason: "RuntimeNotStored", Message: fmt.Sprintf(
-			"ControllerRevision %s, which stores the job's runtime, could not be created: %s. It is tried again", key.Name, err)}, nil
+			"ControllerRevision %s, which stores the job's runtime, could not be created: %s. The operator retries", key.Name, err)}, nil
 	}
 	return nil, fmt.Errorf("create ControllerRevision %s: %w", key, err)
 }
 
-// accept takes a snapshot that exists if it is right, and leaves it alone if it is not.
+// accept verifies a snapshot that exists already. It never overwrites one.
 func (s *snapshots) accept(ctx context.Context, key client.ObjectKey, wanted *sharedRuntime) (*diagnosis.Answer, error) {
 	found, fault, err := s.verify(ctx, key, wanted.digest)
 	if found != nil || err != nil {
@@ -223,13 +223,13 @@ func (s *snapshots) accept(ctx context.Context, key client.ObjectKey, wanted *sh
 		"ControllerRevision %s must store the job's runtime. %s. Delete it if it exists; the operator then creates it again.", key.Name, fault)}, nil
 }
 
-// snapshotState is what is known of a snapshot without a request.
+// snapshotState is what the cache and this process know of a snapshot.
 type snapshotState int
 
 const (
 	snapshotIsMissing snapshotState = iota
 	snapshotIsRight
-	// snapshotIsUnknown: it exists, and nobody has looked at its content.
+	// snapshotIsUnknown means that it exists and its content was not verified yet.
 	snapshotIsUnknown
 )
 
@@ -257,7 +257,7 @@ func (s *snapshots) look(ctx context.Context, key client.ObjectKey) (snapshotSta
 	return snapshotIsMissing, nil
 }
 
-// isUnseen tells whether the cache does not show a job's snapshot yet.
+// isUnseen reports whether the cache does not show a job's snapshot yet.
 func (s *snapshots) isUnseen(ctx context.Context, j *job.Job) bool {
 	if s == nil {
 		return false
@@ -273,8 +273,8 @@ func (s *snapshots) noteVerified(key client.ObjectKey, uid types.UID) {
 	delete(s.removed, key)
 }
 
-// dropContent keeps the content of snapshots out of the cache: it may be 1 MiB, and is
-// read once.
+// dropContent keeps the content of snapshots out of the cache: it may be 1 MiB and is
+// read only once.
 func dropContent(object any) (any, error) {
 	if revision, is := object.(*appsv1.ControllerRevision); is {
 		revision.ManagedFields, revision.Data.Raw = nil, nil

@@ -33,7 +33,7 @@ func newTrainLab(t *testing.T) (*lab, *v2alpha1.ClusterTrainingRuntime) {
 	return lab, runtime
 }
 
-// takeOver is another operator, which knows only what is stored.
+// takeOver is a new leader, which only knows what the API server stores.
 func (l *lab) takeOver() {
 	l.t.Helper()
 	l.train.snapshots = newSnapshots(Parts{Client: l.api, Live: l.api, Clock: l.clock})
@@ -62,7 +62,7 @@ func (l *lab) snapshots() (names []string) {
 	return names
 }
 
-// Nothing is created before the JobSet, which tells what the job was begun with.
+// The JobSet stores the digest of the job's runtime.
 func TestJobSetIsCreatedFirst(t *testing.T) {
 	lab, _ := newTrainLab(t)
 	var tried []string
@@ -81,9 +81,9 @@ func TestJobSetIsCreatedFirst(t *testing.T) {
 	}
 }
 
-// The first operator stops after it has created the JobSet and before anything else.
-// Meanwhile the runtime changes: the next one goes on with the old one.
-func TestRuntimeOfAJobThatWasBegun(t *testing.T) {
+// The leader stops right after it created the JobSet, and the runtime changes. The next
+// leader uses the old runtime.
+func TestRuntimeOfStartedJob(t *testing.T) {
 	lab, runtime := newTrainLab(t)
 	lab.refuses = func(object client.Object) error {
 		switch object.(type) {
@@ -129,9 +129,9 @@ func (l *lab) job() *v2alpha1.TrainJob {
 	return job
 }
 
-// A JobSet that the cache does not show yet decides all the same: nothing is created
-// beside it, and no status says otherwise.
-func TestRuntimeOfAJobSetThatTheCacheLacks(t *testing.T) {
+// This holds also if the cache does not show the JobSet yet: no other object and no status
+// is written.
+func TestRuntimeOfUncachedJobSet(t *testing.T) {
 	lab, _ := newTrainLab(t)
 	lab.reconcile(lab.train, 0)
 	model, _, err := lab.train.kind.model(t.Context(), lab.job())
@@ -193,7 +193,6 @@ func TestReadsAreShared(t *testing.T) {
 	})
 }
 
-// What a read could not find is read again.
 func TestFailedReadsAreNotShared(t *testing.T) {
 	reads := newRuntimeReads()
 	reads.addJob("a")
@@ -212,7 +211,7 @@ func TestFailedReadsAreNotShared(t *testing.T) {
 	}
 }
 
-func TestRuntimeMemoryIsBounded(t *testing.T) {
+func TestRuntimeCacheIsBounded(t *testing.T) {
 	memory := newRuntimeCache(10)
 	for _, digest := range []string{"a", "b"} {
 		memory.put(&sharedRuntime{digest: digest}, 4)
@@ -230,7 +229,6 @@ func TestRuntimeMemoryIsBounded(t *testing.T) {
 	}
 }
 
-// Which snapshots are swept.
 func TestSweep(t *testing.T) {
 	const digest = "sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
 	for name, tc := range map[string]struct {
@@ -269,7 +267,7 @@ func TestSweep(t *testing.T) {
 	}
 }
 
-// A job that comes while its snapshot is being deleted waits for the end of that.
+// A new job waits until the deletion of its snapshot has finished.
 func TestChoiceDuringSweep(t *testing.T) {
 	lab, _ := newTrainLab(t)
 	lab.reconcile(lab.train, 0)
@@ -292,7 +290,6 @@ func TestChoiceDuringSweep(t *testing.T) {
 	}
 }
 
-// Whatever is remembered of a job or a snapshot is forgotten with it.
 func TestSnapshotsForget(t *testing.T) {
 	lab, _ := newTrainLab(t)
 	snapshots := lab.train.snapshots
@@ -328,7 +325,7 @@ func metaOf(uid types.UID) metav1.ObjectMeta {
 
 func now() *metav1.Time { return new(metav1.Now()) }
 
-// countingReader counts the requests past the cache.
+// countingReader counts the requests to the API server.
 type countingReader struct {
 	client.Reader
 	number int
@@ -339,8 +336,8 @@ func (cr *countingReader) Get(ctx context.Context, key client.ObjectKey, object 
 	return cr.Reader.Get(ctx, key, object, options...)
 }
 
-// Jobs that wait in the queue share one read of the runtime and one snapshot. A job
-// that comes later costs a read.
+// Jobs that wait in the queue share one read of the runtime and one snapshot. A later job
+// causes another read.
 func TestRequestsForRuntimes(t *testing.T) {
 	lab, runtime := newTrainLab(t)
 	live := &countingReader{Reader: lab.api}

@@ -10,8 +10,8 @@ import (
 	"github.com/trireme-mpi/trireme/internal/engine/diagnosis"
 )
 
-// stopwatch holds when this process saw a job reach the steps of its start. The status
-// has whole seconds only, and most starts take less than two.
+// stopwatch holds the times at which this process observed the first steps of a job. The
+// status only has whole seconds, and most starts take less than two.
 type stopwatch struct {
 	submitted, admitted, scheduled time.Time
 }
@@ -42,7 +42,7 @@ type stopwatches struct {
 	jobs  map[types.UID]stopwatch
 }
 
-// look records the time of steps that are new.
+// observe records the times of new steps.
 func (s *stopwatches) observe(uid types.UID, previous diagnosis.Previous, verdict *diagnosis.Verdict, now time.Time) {
 	if previous.StartTime != nil || previous.Finished() {
 		return

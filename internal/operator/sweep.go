@@ -21,14 +21,14 @@ import (
 const (
 	// usesSnapshot is the index of TrainJobs by the name of their snapshot.
 	usesSnapshot = "status.runtimeDigest"
-	// undecided is its value for jobs that may choose any.
+	// undecided is its value for jobs that may still choose any snapshot.
 	undecided = "undecided"
 	// sweepPause is how long a snapshot is kept while a job is undecided.
 	sweepPause = 30 * time.Second
 )
 
-// snapshotOf is what the index usesSnapshot has for a job. A job that another operator
-// runs has no snapshot, and one that is being deleted chooses none any more.
+// snapshotOf returns the values of the index usesSnapshot for a job. A job of another
+// operator has no snapshot, and a job that is being deleted does not choose one.
 func snapshotOf(object client.Object) []string {
 	trainJob := object.(*v2alpha1.TrainJob)
 	switch {
@@ -40,11 +40,11 @@ func snapshotOf(object client.Object) []string {
 	return []string{undecided}
 }
 
-// sweep deletes a snapshot that no job needs. The result says when to look again.
+// sweep deletes a snapshot that no job needs. It returns when to check again.
 //
 // No job can choose the snapshot meanwhile. A job that has chosen it is in the cache,
-// where it is undecided until its status has the digest. A job that comes now finds the
-// snapshot condemned, and waits.
+// where it is undecided until its status has the digest. A new job finds the snapshot in
+// deleting, and waits.
 func (s *snapshots) sweep(ctx context.Context, key client.ObjectKey) (time.Duration, error) {
 	revision := &appsv1.ControllerRevision{}
 	if err := s.Get(ctx, key, revision); err != nil {
@@ -55,7 +55,7 @@ func (s *snapshots) sweep(ctx context.Context, key client.ObjectKey) (time.Durat
 	}
 	s.setDeleting(key, true)
 	defer s.setDeleting(key, false)
-	// In this order: a job that decides in between is found by its digest.
+	// The order matters: a job that chooses in between is found by its digest.
 	if jobs, err := s.users(ctx, key, undecided); err != nil || len(jobs) > 0 {
 		return sweepPause, err
 	}
@@ -65,14 +65,14 @@ func (s *snapshots) sweep(ctx context.Context, key client.ObjectKey) (time.Durat
 	return 0, s.remove(ctx, revision)
 }
 
-// remove deletes a snapshot, and no other of its name.
+// remove deletes a snapshot. Preconditions protect a newer one of the same name.
 func (s *snapshots) remove(ctx context.Context, revision *appsv1.ControllerRevision) error {
 	err := s.Delete(ctx, revision, client.Preconditions{UID: &revision.UID, ResourceVersion: &revision.ResourceVersion})
 	if apierrors.IsConflict(err) {
-		// What the cache shows is an older one.
+		// The cache shows an older one.
 		return nil
 	}
-	// An answer may be lost: then it is created again, or found to exist.
+	// The response may be lost: the snapshot is then created again, or found to exist.
 	key := client.ObjectKeyFromObject(revision)
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
@@ -101,7 +101,7 @@ func (s *snapshots) setDeleting(key client.ObjectKey, is bool) {
 	s.deleting[key] = true
 }
 
-// see notes a job that has no digest yet. Jobs of other kinds have no runtime.
+// addJob records a job that has no digest yet. Jobs of other kinds have no runtime.
 func (s *snapshots) addJob(object client.Object) {
 	if s == nil {
 		return
@@ -113,7 +113,7 @@ func (s *snapshots) addJob(object client.Object) {
 	s.forgetChoice(object.GetUID())
 }
 
-// decided forgets the choice of a job whose status has it.
+// forgetChoice forgets the chosen digest of a job, once its status has it.
 func (s *snapshots) forgetChoice(uid types.UID) {
 	s.reads.forget(uid)
 	s.mutex.Lock()
@@ -121,36 +121,37 @@ func (s *snapshots) forgetChoice(uid types.UID) {
 	delete(s.chosen, uid)
 }
 
-// forget is for a job that is gone. Its snapshot may be needed by nobody now.
-func (s *snapshots) forget(gone client.Object, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+// forget drops a deleted job, and enqueues its snapshot: it may not be needed any more.
+func (s *snapshots) forget(deleted client.Object, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) {
 	if s == nil {
 		return
 	}
-	s.forgetChoice(gone.GetUID())
-	if digest := gone.(*v2alpha1.TrainJob).Status.RuntimeDigest; digest != "" {
-		queue.Add(requestOf(gone.GetNamespace(), plan.SnapshotName(digest)))
+	s.forgetChoice(deleted.GetUID())
+	if digest := deleted.(*v2alpha1.TrainJob).Status.RuntimeDigest; digest != "" {
+		queue.Add(requestOf(deleted.GetNamespace(), plan.SnapshotName(digest)))
 	}
 }
 
-// watch has snapshots looked at that nobody may need.
+// watch enqueues new snapshots, which may not be needed, and a job whose snapshot was
+// deleted.
 func (s *snapshots) watch() handler.EventHandler {
 	type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 	return handler.Funcs{
 		CreateFunc: func(_ context.Context, created event.CreateEvent, queue queue) {
 			queue.Add(requestOf(created.Object.GetNamespace(), created.Object.GetName()))
 		},
-		DeleteFunc: func(ctx context.Context, gone event.DeleteEvent, queue queue) {
-			s.forgetSnapshot(gone.Object)
-			// Whoever needs it creates it again.
-			if jobs, err := s.users(ctx, client.ObjectKeyFromObject(gone.Object), gone.Object.GetName()); err == nil && len(jobs) > 0 {
+		DeleteFunc: func(ctx context.Context, deleted event.DeleteEvent, queue queue) {
+			s.forgetSnapshot(deleted.Object)
+			// The reconcile of a job that needs it creates it again.
+			if jobs, err := s.users(ctx, client.ObjectKeyFromObject(deleted.Object), deleted.Object.GetName()); err == nil && len(jobs) > 0 {
 				queue.Add(requestOf(jobs[0].Namespace, jobs[0].Name))
 			}
 		},
 	}
 }
 
-// users are jobs of a snapshot's namespace that an index has under a value: one is
-// enough to know.
+// users returns jobs of a snapshot's namespace with a value of the index usesSnapshot.
+// One is enough.
 func (s *snapshots) users(ctx context.Context, key client.ObjectKey, value string) ([]v2alpha1.TrainJob, error) {
 	var jobs v2alpha1.TrainJobList
 	err := s.List(ctx, &jobs, client.InNamespace(key.Namespace), client.MatchingFields{usesSnapshot: value}, client.Limit(1), client.UnsafeDisableDeepCopy)
@@ -160,20 +161,20 @@ func (s *snapshots) users(ctx context.Context, key client.ObjectKey, value strin
 	return jobs.Items, nil
 }
 
-// lose forgets a snapshot that is gone.
-func (s *snapshots) forgetSnapshot(gone client.Object) {
-	key := client.ObjectKeyFromObject(gone)
+// forgetSnapshot drops a deleted snapshot.
+func (s *snapshots) forgetSnapshot(deleted client.Object) {
+	key := client.ObjectKeyFromObject(deleted)
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
-	if s.verified[key].uid == gone.GetUID() {
+	if s.verified[key].uid == deleted.GetUID() {
 		delete(s.verified, key)
 	}
-	if s.removed[key] == gone.GetUID() {
+	if s.removed[key] == deleted.GetUID() {
 		delete(s.removed, key)
 	}
 }
 
-// enqueueAll has all snapshots looked at.
+// enqueueAll enqueues all snapshots.
 func (s *snapshots) enqueueAll(ctx context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
 	if s == nil {
 		return nil

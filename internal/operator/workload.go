@@ -21,7 +21,8 @@ import (
 // +kubebuilder:rbac:groups=batch,resources=jobs/finalizers,verbs=update
 // +kubebuilder:rbac:groups=jobset.x-k8s.io,resources=jobsets/status;jobsets/finalizers,verbs=update
 
-// writeWorkloadStatus tells those who look at the workload how the job stands.
+// writeWorkloadStatus writes the status of the job into its workload, where queues
+// read it.
 func (r *Reconciler) writeWorkloadStatus(ctx context.Context, scope *scope, verdict *diagnosis.Verdict) error {
 	if scope.workload == nil || scope.workload.GetDeletionTimestamp() != nil {
 		return nil
@@ -38,12 +39,12 @@ func (r *Reconciler) writeWorkloadStatus(ctx context.Context, scope *scope, verd
 	return nil
 }
 
-// release lets go of launchers whose end is in the job's status.
+// release removes the finalizer of launchers whose result is in the job's status.
 func (r *Reconciler) release(ctx context.Context, pods []*corev1.Pod) error {
 	for _, pod := range pods {
 		patch := fmt.Sprintf(`{"metadata":{"uid":%q,"$deleteFromPrimitiveList/finalizers":[%q]}}`, pod.UID, training.FinalizerLauncher)
-		one := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name}}
-		err := r.Patch(ctx, one, client.RawPatch(types.StrategicMergePatchType, []byte(patch)))
+		target := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name}}
+		err := r.Patch(ctx, target, client.RawPatch(types.StrategicMergePatchType, []byte(patch)))
 		if client.IgnoreNotFound(err) != nil {
 			return fmt.Errorf("remove the finalizer of pod %s/%s: %w", pod.Namespace, pod.Name, err)
 		}
@@ -52,7 +53,7 @@ func (r *Reconciler) release(ctx context.Context, pods []*corev1.Pod) error {
 }
 
 // releaseLeftovers removes the finalizer of launchers whose workload does not exist any
-// more, or is being deleted: nobody waits for their end, and a job may need their names.
+// more, or is being deleted. Their result is not needed, but their names may be.
 func (r *Reconciler) releaseLeftovers(ctx context.Context, j *job.Job, pods []*corev1.Pod) error {
 	if len(pods) == 0 {
 		return nil
@@ -79,12 +80,13 @@ func hasFinalizer(pod *corev1.Pod) bool {
 	return slices.Contains(pod.Finalizers, training.FinalizerLauncher)
 }
 
-// releaseAll lets go of the launchers of a job that is being deleted, or is gone.
+// releaseAll removes the finalizer of the launchers of a job that is being deleted, or
+// was deleted.
 func (r *Reconciler) releaseAll(ctx context.Context, key client.ObjectKey) error {
-	gone := &job.Job{Kind: r.kind.name(), Namespace: key.Namespace, Name: key.Name}
+	deleted := &job.Job{Kind: r.kind.name(), Namespace: key.Namespace, Name: key.Name}
 	var pods corev1.PodList
-	if err := r.List(ctx, &pods, client.InNamespace(key.Namespace), partsOf(gone)); err != nil {
-		return fmt.Errorf("list the pods of %s %s, which is gone: %w", gone.Kind, key, err)
+	if err := r.List(ctx, &pods, client.InNamespace(key.Namespace), partsOf(deleted)); err != nil {
+		return fmt.Errorf("list the pods of deleted %s %s: %w", deleted.Kind, key, err)
 	}
 	state := plan.State{Stage: plan.Finished}
 	for i := range pods.Items {
@@ -94,11 +96,11 @@ func (r *Reconciler) releaseAll(ctx context.Context, key client.ObjectKey) error
 	if len(released) == 0 {
 		return nil
 	}
-	// A job that was created a moment ago may have pods before the cache has it.
+	// A new job may have pods before the cache shows it.
 	current := r.kind.empty()
 	err := r.Live.Get(ctx, key, current)
 	if client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("read %s %s: %w", gone.Kind, key, err)
+		return fmt.Errorf("read %s %s: %w", deleted.Kind, key, err)
 	}
 	if err == nil && current.GetDeletionTimestamp() == nil {
 		return nil
