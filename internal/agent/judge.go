@@ -17,7 +17,7 @@ import (
 func (launch *launch) judge(code int, stderr, stdout string, records []record, began time.Time) protocol.Report {
 	report := protocol.Report{ExitCode: code, Hosts: launch.used(records)}
 	report.Timings.Init = seconds(initTime(records, began))
-	words, spoken := mpi.LastWords(stderr + stdout)
+	words, spoken := mpi.ParseErrorOutput(stderr + stdout)
 	if !spoken {
 		words.Rank = -1
 	}
@@ -54,7 +54,7 @@ func (launch *launch) judge(code int, stderr, stdout string, records []record, b
 }
 
 // judgeProgram: the program failed, and says why in its own words.
-func (launch *launch) judgeProgram(report *protocol.Report, words mpi.Words, output mpi.Output) {
+func (launch *launch) judgeProgram(report *protocol.Report, words mpi.Failure, output mpi.Output) {
 	report.Reason, report.Host = protocol.ReasonTraining, words.Host
 	report.Error, report.LastLines = output.Error, output.Lines
 	switch {

@@ -36,7 +36,7 @@ func transcript(t testing.TB, names ...string) string {
 	t.Helper()
 	var all strings.Builder
 	for _, name := range names {
-		text, err := os.ReadFile(filepath.Join("..", "engine", "mpi", "testdata", "lastwords", name+".txt"))
+		text, err := os.ReadFile(filepath.Join("..", "engine", "mpi", "testdata", "erroroutput", name+".txt"))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -146,7 +146,7 @@ func TestJudgeNamesTheError(t *testing.T) {
 		"openmpi5-c-noinit":  {code: 1, want: protocol.Report{Rank: &rank, Host: worker1, RankExitCode: code(1), Error: noFile}, wantMessage: "rank 3 exited with code 1: " + noFile},
 		"openmpi5-py-raise":  {code: 1, want: protocol.Report{Rank: &rank, Host: worker1, RankExitCode: code(1), Error: noData}, wantMessage: "rank 3 exited with code 1: " + noData},
 		// Another rank aborted because it lost rank 3, and prterun blames that one.
-		"openmpi5-c-error": {code: 1, want: protocol.Report{Error: noFile}, wantMessage: "a process lost its connection to another process, which had ended: " + noFile},
+		"openmpi5-c-error": {code: 1, want: protocol.Report{Error: noFile}, wantMessage: "a process lost its connection to another process, which had exited: " + noFile},
 		"mpich-c-finalexit": {code: 4, want: protocol.Report{Error: "ERROR: checkpoint is incomplete"},
 			wantMessage: "the command ended with exit code 4: ERROR: checkpoint is incomplete"},
 		"mpich-py-raisetagged": {code: 1, want: protocol.Report{Rank: &rank, Host: worker1, Error: noData}, wantMessage: "the command ended with exit code 1: " + noData},
@@ -186,7 +186,7 @@ func TestJudgeNamesTheError(t *testing.T) {
 
 // The operator believes the reason and Kubernetes the exit code: they must agree.
 func TestJudgeAgreesWithItself(t *testing.T) {
-	files, err := filepath.Glob("../engine/mpi/testdata/lastwords/*.txt")
+	files, err := filepath.Glob("../engine/mpi/testdata/erroroutput/*.txt")
 	if err != nil || len(files) == 0 {
 		t.Fatal("no transcripts", err)
 	}
