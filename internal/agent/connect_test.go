@@ -192,14 +192,14 @@ func mustBeTrouble(t testing.TB, err error, want protocol.Trouble, host string) 
 	if failure.trouble != want {
 		t.Errorf("trouble %s (%v), want %q", failure.trouble, err, want)
 	}
-	mustContain(t, "the error", err.Error(), host, words[want])
-	mustContain(t, "the record", failed(host, err).Message, host, words[want], advice[want])
+	mustContain(t, "the error", err.Error(), host, troubleText[want])
+	mustContain(t, "the record", failureRecord(host, err).Message, host, troubleText[want], advice[want])
 }
 
 func TestEveryTroubleHasWordsAndAdvice(t *testing.T) {
 	for _, trouble := range []protocol.Trouble{protocol.NameNotFound, protocol.Refused, protocol.TimedOut, protocol.HostKeyWrong, protocol.KeyRefused, protocol.Broken} {
-		if words[trouble] == "" || advice[trouble] == "" {
-			t.Errorf("%s has words %q and advice %q", trouble, words[trouble], advice[trouble])
+		if troubleText[trouble] == "" || advice[trouble] == "" {
+			t.Errorf("%s has words %q and advice %q", trouble, troubleText[trouble], advice[trouble])
 		}
 	}
 }

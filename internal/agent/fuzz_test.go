@@ -25,7 +25,7 @@ func FuzzServer(f *testing.F) {
 		worker.logins.add(theirs)
 		go func() {
 			defer close(done)
-			worker.welcome(theirs)
+			worker.serveConnection(theirs)
 		}()
 		go func() { _, _ = io.Copy(io.Discard, ours) }()
 		_ = ours.SetWriteDeadline(time.Now().Add(5 * time.Second))
@@ -75,9 +75,9 @@ type recordingConn struct {
 	said buffer
 }
 
-func (connection *recordingConn) Write(text []byte) (int, error) {
-	_, _ = connection.said.Write(text)
-	return connection.Conn.Write(text)
+func (rc *recordingConn) Write(text []byte) (int, error) {
+	_, _ = rc.said.Write(text)
+	return rc.Conn.Write(text)
 }
 
 // FuzzSessionRequest sends what somebody who has logged in may ask, except for

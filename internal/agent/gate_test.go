@@ -191,7 +191,7 @@ func TestGateClock(t *testing.T) {
 			var unreached []string
 			for _, entry := range got.unreached {
 				unreached = append(unreached, entry.Host)
-				mustContain(t, "the record", entry.Message, entry.Host, words[protocol.Refused], advice[protocol.Refused])
+				mustContain(t, "the record", entry.Message, entry.Host, troubleText[protocol.Refused], advice[protocol.Refused])
 			}
 			slices.Sort(unreached)
 			if diff := cmp.Diff(hosts, unreached); diff != "" {

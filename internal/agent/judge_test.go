@@ -90,7 +90,7 @@ func TestJudge(t *testing.T) {
 			want: protocol.Report{Reason: protocol.ReasonTraining, Rank: &one, RankExitCode: &code3, ExitCode: 3, Hosts: three}},
 		"a host that cannot be reached": {code: 1, words: []string{"openmpi4-agentfails"}, records: append(reached(judgedHosts[:2]...), lost(judgedHosts[2], protocol.TimedOut)), wantInMessage: "cannot reach train-worker-2.train",
 			want: protocol.Report{Reason: protocol.ReasonSSH, Host: judgedHosts[2], ExitCode: 1, Hosts: protocol.Hosts{Expected: 3, Reached: 2, Missing: judgedHosts[2:]}}},
-		"a worker that was told to end": {code: 143, words: []string{"openmpi4-sigkill"}, records: append(slices.Clone(all), lost(judgedHosts[0], protocol.Stopped)), wantInMessage: "told to end",
+		"a worker that was told to end": {code: 143, words: []string{"openmpi4-sigkill"}, records: append(slices.Clone(all), lost(judgedHosts[0], protocol.Stopped)), wantInMessage: "its pod was terminated",
 			want: protocol.Report{Reason: protocol.ReasonWorker, Host: judgedHosts[0], ExitCode: 143, Hosts: three}},
 		"Intel MPI, which ends well although a host is lost": {words: []string{"intelmpi-daemonlost"}, records: all, wantInMessage: "lost worker train-worker-1 ",
 			want: protocol.Report{Reason: protocol.ReasonWorker, Host: "train-worker-1", ExitCode: exitMPI, Hosts: three}},
@@ -148,13 +148,13 @@ func TestJudgeNamesTheError(t *testing.T) {
 		// Another rank aborted because it lost rank 3, and prterun blames that one.
 		"openmpi5-c-error": {code: 1, want: protocol.Report{Error: noFile}, wantMessage: "a process lost its connection to another process, which had exited: " + noFile},
 		"mpich-c-finalexit": {code: 4, want: protocol.Report{Error: "ERROR: checkpoint is incomplete"},
-			wantMessage: "the command ended with exit code 4: ERROR: checkpoint is incomplete"},
-		"mpich-py-raisetagged": {code: 1, want: protocol.Report{Rank: &rank, Host: worker1, Error: noData}, wantMessage: "the command ended with exit code 1: " + noData},
+			wantMessage: "the command failed with exit code 4: ERROR: checkpoint is incomplete"},
+		"mpich-py-raisetagged": {code: 1, want: protocol.Report{Rank: &rank, Host: worker1, Error: noData}, wantMessage: "the command failed with exit code 1: " + noData},
 		"mpich-py-abort": {code: 1, want: protocol.Report{Rank: &rank, Host: worker1, RankExitCode: code(1), Error: noData},
 			wantMessage: "Abort(1) on node 3 (rank 3 in comm 0): application called MPI_Abort(MPI_COMM_WORLD, 1): " + noData},
 		// The box is of rank 2, which Hydra killed.
-		"intelmpi-c-error":       {code: 255, want: protocol.Report{Host: worker1, Error: noFile}, wantMessage: "the command ended with exit code 255: " + noFile},
-		"intelmpi-c-errortagged": {code: 255, want: protocol.Report{Rank: &rank, Host: worker1, Error: noFile}, wantMessage: "the command ended with exit code 255: " + noFile},
+		"intelmpi-c-error":       {code: 255, want: protocol.Report{Host: worker1, Error: noFile}, wantMessage: "the command failed with exit code 255: " + noFile},
+		"intelmpi-c-errortagged": {code: 255, want: protocol.Report{Rank: &rank, Host: worker1, Error: noFile}, wantMessage: "the command failed with exit code 255: " + noFile},
 		"openmpi4-c-error": {code: 1, command: []string{"mpirun", "--map-by", "node", "train"}, want: protocol.Report{Rank: &rank, RankExitCode: code(1), Error: noFile},
 			wantMessage: "rank 3 exited with code 1: " + noFile},
 		"openmpi4-c-finalexit": {code: 4, command: []string{"sh", "-c", "mpirun train"}, want: protocol.Report{Rank: &rank, RankExitCode: code(4), Error: "ERROR: checkpoint is incomplete"},
@@ -301,7 +301,7 @@ func TestReportFitsATerminationMessage(t *testing.T) {
 }
 
 func TestReportNamesSomeOfManyHosts(t *testing.T) {
-	var passed passage
+	var passed gateResult
 	for i := range 100 {
 		host := fmt.Sprintf("train-worker-%02d", 99-i)
 		passed.unreached = append(passed.unreached, record{Host: host, Trouble: protocol.Refused, Message: "cannot reach " + host})

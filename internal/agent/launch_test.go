@@ -99,7 +99,7 @@ func TestLaunch(t *testing.T) {
 			wantReport: protocol.Report{Reason: protocol.ReasonMPI, ExitCode: 127}},
 		"a command that is not there, by its path": {arguments: []string{"launch", "/nonexistent/mpirun", commandToken}, want: outcome{Status: 127}, wantMessage: "the image has no /nonexistent/mpirun",
 			wantReport: protocol.Report{Reason: protocol.ReasonMPI, ExitCode: 127}},
-		"a command in one piece, with a token": {arguments: []string{"launch", "mpirun -np 2 train --token " + commandToken}, want: outcome{Status: 127}, wantMessage: "the command that begins with mpirun was written in one piece",
+		"a command in one piece, with a token": {arguments: []string{"launch", "mpirun -np 2 train --token " + commandToken}, want: outcome{Status: 127}, wantMessage: "the command that begins with mpirun is a single list item",
 			wantReport: protocol.Report{Reason: protocol.ReasonMPI, ExitCode: 127}},
 		"a command that cannot be executed": {arguments: []string{"launch", "/etc", commandToken}, want: outcome{Status: 126}, wantMessage: "permission denied",
 			wantReport: protocol.Report{Reason: protocol.ReasonLauncher, ExitCode: 126}},
@@ -243,7 +243,7 @@ func TestLaunchExplainsWhyAWorkerIsNotReached(t *testing.T) {
 			if report.Reason != protocol.ReasonSSH || report.Host != tc.host || report.ExitCode != exitSSH {
 				t.Errorf("report %+v", report)
 			}
-			mustContain(t, "the message", report.Message, tc.host, words[tc.want], advice[tc.want])
+			mustContain(t, "the message", report.Message, tc.host, troubleText[tc.want], advice[tc.want])
 			mustHoldNoSecret(t, tc.keys, "stderr", got.Stderr, commandToken)
 		})
 	}
@@ -309,8 +309,8 @@ func TestLaunchWaitsForTheNameOfALostWorker(t *testing.T) {
 // Open MPI 5 asks for the shell of a user that no passwd file knows.
 func TestLaunchNamesAShell(t *testing.T) {
 	worker := startWorker(t, newKeys(t))
-	if got := runLaunch(t, worker.keys, worker.port, "127.0.0.1 slots=1\n", []string{"SHELL="}, "launch", "--", "printenv", "SHELL").Stdout; got != likelyShell+"\n" {
-		t.Errorf("SHELL is %q, want %q", got, likelyShell)
+	if got := runLaunch(t, worker.keys, worker.port, "127.0.0.1 slots=1\n", []string{"SHELL="}, "launch", "--", "printenv", "SHELL").Stdout; got != defaultShell+"\n" {
+		t.Errorf("SHELL is %q, want %q", got, defaultShell)
 	}
 	if got := runLaunch(t, worker.keys, worker.port, "127.0.0.1 slots=1\n", []string{"SHELL=/bin/zsh"}, "launch", "--", "printenv", "SHELL").Stdout; got != "/bin/zsh\n" {
 		t.Errorf("SHELL is %q, and the image's own is /bin/zsh", got)

@@ -192,7 +192,7 @@ func TestWorkerExplainsWhyItDoesNotStart(t *testing.T) {
 		want        string
 	}{
 		"no keys":                 {keys: t.TempDir(), want: "read the job's key"},
-		"a host key that is none": {keys: broken, want: "is not a private key that can be read"},
+		"a host key that is none": {keys: broken, want: "is not a valid private key"},
 		"nobody authorized":       {keys: unauthorized, want: "has no public key"},
 		"a port that is none":     {keys: keys, environment: []string{protocol.PortVariable + "=" + plantedValue}, want: protocol.PortVariable + " is not a port"},
 		"a grace that is none":    {keys: keys, environment: []string{protocol.GraceVariable + "=" + plantedValue}, want: protocol.GraceVariable + " is not a duration"},

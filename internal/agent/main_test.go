@@ -222,16 +222,16 @@ type buffer struct {
 	text  bytes.Buffer
 }
 
-func (buffer *buffer) Write(text []byte) (int, error) {
-	buffer.mutex.Lock()
-	defer buffer.mutex.Unlock()
-	return buffer.text.Write(text)
+func (b *buffer) Write(text []byte) (int, error) {
+	b.mutex.Lock()
+	defer b.mutex.Unlock()
+	return b.text.Write(text)
 }
 
-func (buffer *buffer) String() string {
-	buffer.mutex.Lock()
-	defer buffer.mutex.Unlock()
-	return buffer.text.String()
+func (b *buffer) String() string {
+	b.mutex.Lock()
+	defer b.mutex.Unlock()
+	return b.text.String()
 }
 
 // patience is for what always happens: many tests share the machine.
@@ -344,33 +344,33 @@ func startWorkerBy(t testing.TB, command []string, keys string, environment ...s
 }
 
 // listens waits for the line that the worker prints when its port is open.
-func (worker *workerProcess) listens() bool {
+func (wp *workerProcess) listens() bool {
 	for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
 		select {
-		case <-worker.ended:
+		case <-wp.ended:
 			return false
 		default:
 		}
-		if strings.Contains(worker.log.String(), "waits for its launcher") {
+		if strings.Contains(wp.log.String(), "waits for its launcher") {
 			return true
 		}
 	}
 	return false
 }
 
-func (worker *workerProcess) stop(t testing.TB) {
+func (wp *workerProcess) stop(t testing.TB) {
 	t.Helper()
-	_ = worker.command.Process.Signal(syscall.SIGCONT)
-	_ = worker.command.Process.Signal(syscall.SIGTERM)
+	_ = wp.command.Process.Signal(syscall.SIGCONT)
+	_ = wp.command.Process.Signal(syscall.SIGTERM)
 	select {
-	case <-worker.ended:
+	case <-wp.ended:
 	case <-time.After(patience):
 		t.Error("the worker does not end")
-		_ = worker.command.Process.Kill()
+		_ = wp.command.Process.Kill()
 	}
-	mustHoldNoSecret(t, worker.keys, "the worker's log", worker.log.String())
-	if strings.Contains(worker.log.String(), "goroutine ") {
-		t.Errorf("the worker panicked:\n%s", worker.log)
+	mustHoldNoSecret(t, wp.keys, "the worker's log", wp.log.String())
+	if strings.Contains(wp.log.String(), "goroutine ") {
+		t.Errorf("the worker panicked:\n%s", wp.log)
 	}
 }
 
@@ -384,11 +384,11 @@ func clientConfig(t testing.TB, keys, user string) *ssh.ClientConfig {
 	}
 }
 
-func (worker *workerProcess) login(t testing.TB, user string) *ssh.Client {
+func (wp *workerProcess) login(t testing.TB, user string) *ssh.Client {
 	t.Helper()
-	client, err := ssh.Dial("tcp", fmt.Sprintf("127.0.0.1:%d", worker.port), clientConfig(t, worker.keys, user))
+	client, err := ssh.Dial("tcp", fmt.Sprintf("127.0.0.1:%d", wp.port), clientConfig(t, wp.keys, user))
 	if err != nil {
-		t.Fatalf("log in: %v\n%s", err, worker.log)
+		t.Fatalf("log in: %v\n%s", err, wp.log)
 	}
 	t.Cleanup(func() { _ = client.Close() })
 	closeInTime(client)

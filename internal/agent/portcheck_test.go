@@ -29,7 +29,7 @@ func portCheckGate(t testing.TB, ports mpi.Ports, launcherHasRanks bool) *gate {
 	return &gate{client: caller, timeout: patience, ports: newPortCheck(ports, "launcher", launcherHasRanks)}
 }
 
-func mustPass(t testing.TB, got passage) {
+func mustPass(t testing.TB, got gateResult) {
 	t.Helper()
 	if len(got.unreached) > 0 {
 		t.Errorf("not reached: %+v", got.unreached)
@@ -56,7 +56,7 @@ func TestPortsBetweenHostsAreChecked(t *testing.T) {
 func TestHostsThatAreListedTwiceAreCheckedOnce(t *testing.T) {
 	hosts := append(loopbacks(2), loopbacks(2)...)
 	mustPass(t, portCheckGate(t, mpi.Ports{}, false).pass(t.Context(), hosts))
-	if rings := ringsOf(withoutRepetition(hosts)); len(rings) != 1 || len(rings[0]) != 2 {
+	if rings := ringsOf(unique(hosts)); len(rings) != 1 || len(rings[0]) != 2 {
 		t.Errorf("rings %v", rings)
 	}
 }
@@ -153,7 +153,7 @@ func TestRangeWithoutAFreePort(t *testing.T) {
 	if report.Reason != protocol.ReasonMPI || report.Trouble != protocol.NoFreePort || report.Host != loopbacks(2)[1] || report.ExitCode != exitMPI {
 		t.Errorf("report %+v", report)
 	}
-	mustContain(t, "the message", report.Message, loopbacks(2)[1]+" has no free port among "+strconv.Itoa(port), "address already in use", advice[protocol.NoFreePort])
+	mustContain(t, "the message", report.Message, loopbacks(2)[1]+" has no free port in "+strconv.Itoa(port), "address already in use", advice[protocol.NoFreePort])
 }
 
 // The containers of workers may be restarted while the gate waits for others.
@@ -196,7 +196,7 @@ func TestWorkerThatIsLostDuringTheCheckIsUnreached(t *testing.T) {
 	cancel()
 	check := newPortCheck(mpi.Ports{}, "launcher", true)
 	defer check.launcher.close()
-	var got passage
+	var got gateResult
 	got.add(check.run(t.Context(), over, []*workerEndpoint{lost}, true))
 	if len(got.blocked) > 0 || len(got.unreached) != 1 || got.unreached[0].Host != "127.0.0.1" {
 		t.Errorf("blocked %v, unreached %+v", got.blocked, got.unreached)
@@ -204,7 +204,7 @@ func TestWorkerThatIsLostDuringTheCheckIsUnreached(t *testing.T) {
 }
 
 func TestOnlyTheHostItselfCounts(t *testing.T) {
-	said := challenge{Question: "question", Answer: "answer"}
+	expected := challenge{Question: "question", Answer: "answer"}
 	tests := map[string]struct {
 		answer func(net.Conn)
 		want   string
@@ -216,7 +216,7 @@ func TestOnlyTheHostItselfCounts(t *testing.T) {
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			address := fmt.Sprintf("127.0.0.1:%d", answerWith(t, tc.answer))
-			got := callAll(t.Context(), callRequest{challenge: said, Addresses: []string{address}})
+			got := callAll(t.Context(), callRequest{challenge: expected, Addresses: []string{address}})
 			if len(got.Causes) != 1 || got.Causes[0] == "" || tc.want != "" && got.Causes[0] != tc.want {
 				t.Errorf("causes %q, want %q", got.Causes, tc.want)
 			}
@@ -229,10 +229,10 @@ func TestStrangersDoNotCloseAnOpenPort(t *testing.T) {
 	worker := serveLocally(t, newKeys(t))
 	client := worker.login(t)
 	defer client.Close()
-	said := challenge{Question: "question", Answer: "answer"}
+	expected := challenge{Question: "question", Answer: "answer"}
 	endpoint := &workerEndpoint{host: "127.0.0.1"}
 	endpoint.use(client)
-	opened, err := endpoint.open(t.Context(), portRequest{challenge: said, Callers: 1})
+	opened, err := endpoint.open(t.Context(), portRequest{challenge: expected, Callers: 1})
 	if err != nil || opened.Port == 0 {
 		t.Fatalf("opened %+v (%v)", opened, err)
 	}
@@ -247,7 +247,7 @@ func TestStrangersDoNotCloseAnOpenPort(t *testing.T) {
 	if answer, err := io.ReadAll(other); err == nil && len(answer) > 0 {
 		t.Errorf("another caller gets %q", answer)
 	}
-	if err := callPort(t.Context(), address, said); err != nil {
+	if err := callPort(t.Context(), address, expected); err != nil {
 		t.Fatalf("the caller that is expected: %v", err)
 	}
 	if connection, err := net.Dial("tcp", address); err == nil {
@@ -361,15 +361,15 @@ func newFirewall(t *testing.T, rules string) *firewall {
 
 // launch runs a launcher and its workers behind the firewall. Nobody else has ports
 // there, so the agent's is the usual one.
-func (firewall *firewall) launch(t *testing.T, hostfile string, environment ...string) launched {
+func (f *firewall) launch(t *testing.T, hostfile string, environment ...string) launched {
 	t.Helper()
-	worker := startWorkerBy(t, append(slices.Clone(firewall.enter), agentBinary(t), "worker"), newKeys(t), fmt.Sprintf("%s=%d", protocol.PortVariable, protocol.Port))
+	worker := startWorkerBy(t, append(slices.Clone(f.enter), agentBinary(t), "worker"), newKeys(t), fmt.Sprintf("%s=%d", protocol.PortVariable, protocol.Port))
 	command, message := prepareLaunch(t, worker.keys, protocol.Port, hostfile, environment, sh("echo started")...)
-	nsenter, err := exec.LookPath(firewall.enter[0])
+	nsenter, err := exec.LookPath(f.enter[0])
 	if err != nil {
 		t.Skip("nsenter is not on this machine (Debian: util-linux)")
 	}
-	command.Args = append(slices.Clone(firewall.enter), append([]string{command.Path}, command.Args[1:]...)...)
+	command.Args = append(slices.Clone(f.enter), append([]string{command.Path}, command.Args[1:]...)...)
 	command.Path = nsenter
 	return launched{outcome: finish(t, worker.keys, command), report: readReport(t, worker.keys, message)}
 }
@@ -386,12 +386,12 @@ func TestBlockedPorts(t *testing.T) {
 		wantWords string
 	}{
 		"between workers": {rules: "ip daddr 127.0.0.3 tcp dport 41000-41999 drop", environment: []string{"OMPI_MCA_btl_tcp_port_min_v4=41000", "OMPI_MCA_btl_tcp_port_range_v4=1000"},
-			wantPeer: "127.0.0.3", wantHosts: []string{"127.0.0.2"}, wantWords: "MPI is set to use the ports 41000-41999"},
+			wantPeer: "127.0.0.3", wantHosts: []string{"127.0.0.2"}, wantWords: "The range that is set for MPI is 41000-41999"},
 		"ephemeral ports between workers": {rules: "ip daddr 127.0.0.3 tcp dport 32768-60999 drop",
-			wantPeer: "127.0.0.3", wantHosts: []string{"127.0.0.2"}, wantWords: "No ports are set for MPI, so it uses any"},
+			wantPeer: "127.0.0.3", wantHosts: []string{"127.0.0.2"}, wantWords: "No range is set for MPI, so it uses any port"},
 		"to the launcher": {rules: "ip daddr 127.0.0.1 tcp dport 42000-42999 drop", environment: []string{"OMPI_MCA_oob_tcp_dynamic_ipv4_ports=42000-42999"},
-			wantPeer: "launcher", wantHosts: []string{"127.0.0.2", "127.0.0.3"}, wantWords: "MPI is set to use the ports 42000-42999"},
-		"refused":            {rules: "ip daddr 127.0.0.3 tcp dport 41000 reject with tcp reset", environment: []string{"UCX_TCP_PORT_RANGE=41000"}, wantPeer: "127.0.0.3", wantHosts: []string{"127.0.0.2"}, wantWords: words[protocol.Refused]},
+			wantPeer: "launcher", wantHosts: []string{"127.0.0.2", "127.0.0.3"}, wantWords: "The range that is set for MPI is 42000-42999"},
+		"refused":            {rules: "ip daddr 127.0.0.3 tcp dport 41000 reject with tcp reset", environment: []string{"UCX_TCP_PORT_RANGE=41000"}, wantPeer: "127.0.0.3", wantHosts: []string{"127.0.0.2"}, wantWords: troubleText[protocol.Refused]},
 		"one worker":         {rules: "ip daddr 127.0.0.1 tcp dport 42000-42999 drop", hostfile: "127.0.0.2\n", environment: []string{"I_MPI_PORT_RANGE=42000:42999"}, wantPeer: "launcher", wantHosts: []string{"127.0.0.2"}},
 		"others are blocked": {rules: "tcp dport 10000-10999 drop", environment: []string{"MPIR_CVAR_CH3_PORT_RANGE=11000:11999"}},
 		"no check":           {rules: "tcp dport 41000 drop", environment: []string{protocol.PortsVariable + "=off", "I_MPI_PORT_RANGE=41000:41000"}},

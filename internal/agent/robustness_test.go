@@ -57,9 +57,9 @@ func newLocalWorker(t testing.TB, keys string, log io.Writer) *Worker {
 	return NewWorker(signerOf(t, keys, protocol.HostKey), []ssh.PublicKey{signerOf(t, keys, protocol.ClientKey).PublicKey()}, logger)
 }
 
-func (worker *localWorker) login(t testing.TB) *ssh.Client {
+func (lw *localWorker) login(t testing.TB) *ssh.Client {
 	t.Helper()
-	client, err := ssh.Dial("tcp", worker.address, clientConfig(t, worker.keys, "mpi"))
+	client, err := ssh.Dial("tcp", lw.address, clientConfig(t, lw.keys, "mpi"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -67,9 +67,9 @@ func (worker *localWorker) login(t testing.TB) *ssh.Client {
 	return client
 }
 
-func (worker *localWorker) dial(t testing.TB) net.Conn {
+func (lw *localWorker) dial(t testing.TB) net.Conn {
 	t.Helper()
-	connection, err := net.Dial("tcp", worker.address)
+	connection, err := net.Dial("tcp", lw.address)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -96,7 +96,7 @@ func measure(t testing.TB) footprint {
 }
 
 // mustCalmDown waits until a storm has left nothing behind.
-func (worker *localWorker) mustCalmDown(t testing.TB, base footprint) {
+func (lw *localWorker) mustCalmDown(t testing.TB, base footprint) {
 	t.Helper()
 	var now footprint
 	// What is not a leak: goroutines of the runtime's, and what pools keep.
@@ -112,9 +112,9 @@ func (worker *localWorker) mustCalmDown(t testing.TB, base footprint) {
 	t.Errorf("before %+v, after %+v\n%s", base, now, stacks[:runtime.Stack(stacks, true)])
 }
 
-func (worker *localWorker) mustStillWork(t testing.TB) {
+func (lw *localWorker) mustStillWork(t testing.TB) {
 	t.Helper()
-	client := worker.login(t)
+	client := lw.login(t)
 	defer client.Close()
 	if diff := cmp.Diff(outcome{Stdout: "in", Status: 3}, execute(t, client, "cat; exit 3", "in")); diff != "" {
 		t.Errorf("a normal command (-want +got):\n%s", diff)

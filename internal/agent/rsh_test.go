@@ -162,12 +162,12 @@ func TestRSHExplainsWhyAHostIsNotReached(t *testing.T) {
 			if got.Status != connectExit {
 				t.Errorf("exit code %d, want %d", got.Status, connectExit)
 			}
-			mustContain(t, "stderr", got.Stderr, "trireme: ", tc.host, words[tc.want])
+			mustContain(t, "stderr", got.Stderr, "trireme: ", tc.host, troubleText[tc.want])
 			mustHoldNoSecret(t, tc.keys, "output", got.Stdout+got.Stderr, "planted-command-token")
 			if entries := records.read(); len(entries) != 1 || entries[0].Host != tc.host || entries[0].Trouble != tc.want {
 				t.Errorf("records %+v, want one of %s with %s", entries, tc.host, tc.want)
 			} else {
-				mustContain(t, "the record", entries[0].Message, tc.host, words[tc.want], advice[tc.want])
+				mustContain(t, "the record", entries[0].Message, tc.host, troubleText[tc.want], advice[tc.want])
 				mustHoldNoSecret(t, tc.keys, "the record", entries[0].Message, "planted-command-token")
 			}
 		})

@@ -52,8 +52,8 @@ func TestWorkerSaysNothingOfWhatItIsSent(t *testing.T) {
 	mustContain(t, "the worker's log", worker.log.String(), "waits for its launcher", "start a command", "a new launcher has logged in")
 }
 
-func (worker *workerProcess) address() string {
-	return (&net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: worker.port}).String()
+func (wp *workerProcess) address() string {
+	return (&net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: wp.port}).String()
 }
 
 // stuckConn is the connection of a client that has stopped, with all its buffers full.
@@ -62,10 +62,10 @@ type stuckConn struct {
 	mutex sync.Mutex
 }
 
-func (connection *stuckConn) Read(into []byte) (int, error) {
-	count, err := connection.Conn.Read(into)
-	connection.mutex.Lock()
-	defer connection.mutex.Unlock()
+func (sc *stuckConn) Read(into []byte) (int, error) {
+	count, err := sc.Conn.Read(into)
+	sc.mutex.Lock()
+	defer sc.mutex.Unlock()
 	return count, err
 }
 

@@ -29,7 +29,7 @@ func TestStuckReport(t *testing.T) {
 				records.write(record{Host: "two", Trouble: tc.trouble, At: began.Add(time.Second)})
 			}
 			records.write(record{Host: "two", Ended: true, At: began.Add(2 * time.Second)})
-			if host, since := straggling(records.read()); host != "two" || !since.Equal(began.Add(2*time.Second)) {
+			if host, since := firstFinished(records.read()); host != "two" || !since.Equal(began.Add(2*time.Second)) {
 				t.Errorf("%q straggles since %s, want two", host, since)
 			}
 			report := (&launch{records: records, hosts: []string{"one", "two"}}).stuckReport("two")
