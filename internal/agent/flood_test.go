@@ -19,7 +19,7 @@ func (lw *localWorker) dialFrom(source string) (net.Conn, error) {
 	return dialer.Dial("tcp", lw.address)
 }
 
-// mustLogInFast logs in as a launcher would, by one try from 127.0.0.1.
+// mustLogInFast logs in like a launcher, with one attempt from 127.0.0.1.
 func (lw *localWorker) mustLogInFast(t testing.TB) {
 	t.Helper()
 	began := time.Now()
@@ -39,7 +39,7 @@ func (lw *localWorker) mustLogInFast(t testing.TB) {
 
 // Addresses that no other test listens at: closed connections keep their ports for a
 // minute.
-func TestFloodDoesNotKeepTheLauncherOut(t *testing.T) {
+func TestFloodDoesNotBlockLauncher(t *testing.T) {
 	const count = maxLogins + 100
 	from := func(source string) func(int) string { return func(int) string { return source } }
 	tests := map[string]struct {
@@ -105,8 +105,8 @@ func mustKeepTheNewest(t testing.TB, connections []net.Conn, wantOpen int) {
 	}
 }
 
-// The connection that is dropped must not be one that is about to log in from elsewhere.
-func TestFloodThatGoesOnDoesNotKeepTheLauncherOut(t *testing.T) {
+// The dropped connection must not be one from another source that is about to log in.
+func TestContinuousFloodDoesNotBlockLauncher(t *testing.T) {
 	worker := serveLocally(t, newKeys(t))
 	stop, stopped, full := make(chan struct{}), make(chan struct{}), make(chan struct{})
 	go func() {

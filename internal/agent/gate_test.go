@@ -18,7 +18,7 @@ import (
 	"github.com/trireme-mpi/trireme/internal/agent/protocol"
 )
 
-// loopbacks are many hosts on one machine: every address of 127.0.0.0/8 is ours.
+// loopbacks are many hosts on one machine: every address of 127.0.0.0/8 is local.
 func loopbacks(count int) []string {
 	var hosts []string
 	for i := range count {
@@ -164,9 +164,9 @@ func TestGateClock(t *testing.T) {
 		wantAfter time.Duration
 	}{
 		"without a clock the time starts at once": {noFile: true, wantAfter: timeout},
-		"not all run yet":                         {then: 2 * time.Second, wantAfter: 2*time.Second + timeout},
+		"not all are running yet":                 {then: 2 * time.Second, wantAfter: 2*time.Second + timeout},
 		"all have run for long":                   {first: "2026-01-02T03:04:05Z\n", wantAfter: timeout},
-		"what the file says is no time":           {first: "soon", then: time.Second, wantAfter: time.Second + timeout},
+		"the file has no valid time":              {first: "soon", then: time.Second, wantAfter: time.Second + timeout},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -53,7 +53,7 @@ func TestPortsBetweenHostsAreChecked(t *testing.T) {
 	}
 }
 
-func TestHostsThatAreListedTwiceAreCheckedOnce(t *testing.T) {
+func TestDuplicateHostsAreCheckedOnce(t *testing.T) {
 	hosts := append(loopbacks(2), loopbacks(2)...)
 	mustPass(t, portCheckGate(t, mpi.Ports{}, false).pass(t.Context(), hosts))
 	if rings := ringsOf(unique(hosts)); len(rings) != 1 || len(rings[0]) != 2 {
@@ -94,9 +94,8 @@ func TestRoutesOfARing(t *testing.T) {
 	}
 }
 
-// An MPI that is set to one port, and does not ask for the reuse of addresses, must get
-// it at once.
-func TestPortsAreFreeWhenTheGateIsPassed(t *testing.T) {
+// An MPI with a range of one port must get the port at once, also without SO_REUSEADDR.
+func TestPortsAreFreeAfterGate(t *testing.T) {
 	ranks, launcher := quietPort(t), quietPort(t)
 	ports := mpi.Ports{Ranks: mpi.PortRanges{{First: ranks, Last: ranks}}, Launcher: mpi.PortRanges{{First: launcher, Last: launcher}}}
 	hosts := loopbacks(3)
@@ -109,7 +108,7 @@ func TestPortsAreFreeWhenTheGateIsPassed(t *testing.T) {
 	}
 }
 
-// quietPort is free at all addresses, and none that the system gives to connections.
+// quietPort is free at all addresses, and not an ephemeral port.
 func quietPort(t testing.TB) int {
 	t.Helper()
 	for range 100 {
@@ -179,7 +178,7 @@ func TestPortCheckLogsInAgain(t *testing.T) {
 	}
 }
 
-func TestWorkerThatIsLostDuringTheCheckIsUnreached(t *testing.T) {
+func TestWorkerLostDuringCheck(t *testing.T) {
 	keys := newKeys(t)
 	worker := serveLocally(t, keys)
 	caller := newTestClient(t, keys)
@@ -224,7 +223,7 @@ func TestOnlyTheHostItselfCounts(t *testing.T) {
 	}
 }
 
-// A caller that does not know the question is not counted, and not answered.
+// A caller that does not know the question is not counted, and gets no response.
 func TestStrangersDoNotCloseAnOpenPort(t *testing.T) {
 	worker := serveLocally(t, newKeys(t))
 	client := worker.login(t)
@@ -321,7 +320,7 @@ func TestPortsThatAreChecked(t *testing.T) {
 	}
 }
 
-// newConnections lets answers through: they may come to any port.
+// newConnections matches only new connections: responses may come to any port.
 const newConnections = "tcp flags & (syn | ack) != syn accept\n"
 
 // firewall is a network namespace in which packets are dropped.
@@ -359,8 +358,8 @@ func newFirewall(t *testing.T, rules string) *firewall {
 	return &firewall{enter: []string{"nsenter", fmt.Sprintf("--net=/proc/%d/ns/net", command.Process.Pid)}}
 }
 
-// launch runs a launcher and its workers behind the firewall. Nobody else has ports
-// there, so the agent's is the usual one.
+// launch runs a launcher and its workers behind the firewall. No other process has ports
+// there, so the agent uses its default port.
 func (f *firewall) launch(t *testing.T, hostfile string, environment ...string) launched {
 	t.Helper()
 	worker := startWorkerBy(t, append(slices.Clone(f.enter), agentBinary(t), "worker"), newKeys(t), fmt.Sprintf("%s=%d", protocol.PortVariable, protocol.Port))
@@ -431,7 +430,7 @@ func TestBlockedPorts(t *testing.T) {
 	}
 }
 
-// A host that stops listening to its own SSH connection must not hold up the gate.
+// A host that stops reading from its SSH connection must not block the gate.
 func TestPortCheckEndsWhenAWorkerHangs(t *testing.T) {
 	keys := newKeys(t)
 	listener, err := net.Listen("tcp", "127.0.0.1:0")

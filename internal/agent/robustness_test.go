@@ -77,7 +77,7 @@ func (lw *localWorker) dial(t testing.TB) net.Conn {
 	return connection
 }
 
-// footprint is what must be back at the base line after every storm.
+// footprint is what must return to its base line after every load test.
 type footprint struct {
 	goroutines, descriptors int
 	heap                    uint64
@@ -95,7 +95,7 @@ func measure(t testing.TB) footprint {
 	return footprint{goroutines: runtime.NumGoroutine(), descriptors: len(descriptors), heap: memory.HeapAlloc}
 }
 
-// mustCalmDown waits until a storm has left nothing behind.
+// mustCalmDown waits until nothing of a load test is left.
 func (lw *localWorker) mustCalmDown(t testing.TB, base footprint) {
 	t.Helper()
 	var now footprint
@@ -159,7 +159,7 @@ func TestFiveHundredSessionsAtOnce(t *testing.T) {
 	worker.mustCalmDown(t, base)
 }
 
-// waitingSession runs a command that says that it is there and then waits.
+// waitingSession runs a command that prints a line and then waits.
 func waitingSession(client *ssh.Client, running chan<- string, release <-chan struct{}) {
 	session, err := client.NewSession()
 	if err != nil {

@@ -11,9 +11,9 @@ import (
 	"golang.org/x/crypto/ssh"
 )
 
-// All other tests look for planted secrets as well, in whatever an agent prints;
-// here a client sends them in every way that there is.
-func TestWorkerSaysNothingOfWhatItIsSent(t *testing.T) {
+// All other tests look for planted secrets in the agent's output, too. Here a client sends
+// them in every possible way.
+func TestWorkerLogsNoSecrets(t *testing.T) {
 	const sent = "planted-by-client"
 	worker := startWorker(t, newKeys(t))
 	client := worker.login(t, launchUser+sent)
@@ -69,7 +69,7 @@ func (sc *stuckConn) Read(into []byte) (int, error) {
 	return count, err
 }
 
-func TestWorkerEndsAlthoughAClientIsStuck(t *testing.T) {
+func TestWorkerStopsWithStuckClient(t *testing.T) {
 	t.Parallel()
 	worker := startWorker(t, newKeys(t))
 	dialled, err := net.Dial("tcp", worker.address())

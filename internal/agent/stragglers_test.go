@@ -8,14 +8,14 @@ import (
 	"github.com/trireme-mpi/trireme/internal/agent/protocol"
 )
 
-// A run that hangs because a worker is gone is told apart from one whose ranks
-// ended without MPI_Finalize.
+// A run that hangs because a worker was lost has another reason than one whose ranks
+// exited without MPI_Finalize.
 func TestStuckReport(t *testing.T) {
 	for name, tc := range map[string]struct {
 		trouble    protocol.Trouble
 		wantReason string
 	}{
-		"ranks ended":            {"", protocol.ReasonTraining},
+		"ranks exited":           {"", protocol.ReasonTraining},
 		"a worker stopped":       {protocol.Stopped, protocol.ReasonWorker},
 		"a connection broke":     {protocol.Broken, protocol.ReasonWorker},
 		"a host had no such MPI": {protocol.NotStarted, protocol.ReasonTraining},

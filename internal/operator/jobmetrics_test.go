@@ -48,7 +48,7 @@ func metricsOfMPIJobs(t *testing.T) (*jobMetrics, *prometheus.Registry) {
 func at(after time.Duration) *metav1.Time { return &metav1.Time{Time: submitted.Add(after)} }
 
 // Starts take less than a second or two, and a status has whole seconds.
-func TestStartsAreMeasuredInPartsOfASecond(t *testing.T) {
+func TestStartDurationsHaveMilliseconds(t *testing.T) {
 	metrics, registry := metricsOfMPIJobs(t)
 	j := &job.Job{Kind: job.KindMPIJob, Namespace: "team", UID: "a"}
 	previous := diagnosis.Previous{Submitted: *at(0)}
