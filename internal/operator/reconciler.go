@@ -111,10 +111,6 @@ func (r *Reconciler) reconcileObject(ctx context.Context, object client.Object) 
 		return ctrl.Result{}, fmt.Errorf("%s %s/%s was read without its spec", r.kind.name(), object.GetNamespace(), object.GetName())
 	}
 	j, obstacle, err := r.kind.model(ctx, object)
-	if temporary, isTemporary := errors.AsType[*temporaryObstacle](err); isTemporary {
-		_, err = r.reportObstacle(ctx, object, *temporary.answer())
-		return ctrl.Result{RequeueAfter: deletionPause}, err
-	}
 	if err != nil {
 		return ctrl.Result{}, err
 	}
