@@ -73,7 +73,7 @@ func TestGateWithThousandWorkersInProcesses(t *testing.T) {
 }
 
 func TestGateTriesManyAtATimeButNotAll(t *testing.T) {
-	// Nobody is answered before many have asked, however long that takes.
+	// No client gets a response before many have connected.
 	const many = gateParallel / 4
 	enough := make(chan struct{})
 	let := sync.OnceFunc(func() { close(enough) })

@@ -72,12 +72,12 @@ func TestNewLaunchStopsOldProcesses(t *testing.T) {
 		_ = worker.login(t, user)
 		time.Sleep(100 * time.Millisecond)
 		if !alive(daemon) || !alive(child) {
-			t.Fatalf("a login as %s has ended processes of the launch that goes on", user)
+			t.Fatalf("a login as %s has stopped processes of the current launch", user)
 		}
 	}
 	second := worker.login(t, launchUser+"B")
-	// The login is over when the old processes are gone: no rank of the new launch
-	// meets one of the last.
+	// The login completes after the old processes have exited, so that ranks of both
+	// launches never run at the same time.
 	own := startedProcess(t, second, "setsid sleep 60 >/dev/null 2>&1 & echo $!")
 	if alive(daemon) || alive(child) {
 		t.Error("processes of the last launch run beside those of the new one")
@@ -87,10 +87,10 @@ func TestNewLaunchStopsOldProcesses(t *testing.T) {
 	if !alive(own) {
 		t.Error("the second login of the new launch has ended its own process")
 	}
-	eventually(t, patience, "the worker tells of it", func() bool { return strings.Contains(worker.log.String(), "a new launcher has logged in") })
+	eventually(t, patience, "the worker logs it", func() bool { return strings.Contains(worker.log.String(), "a new launcher has logged in") })
 }
 
-// What is started between the look at the processes and their end is in no list.
+// Processes that start between the list and the signal are in no list.
 func TestNewLaunchStopsForkingProcesses(t *testing.T) {
 	t.Parallel()
 	worker := startWorker(t, newKeys(t))
@@ -175,7 +175,7 @@ func TestOrphansAreReaped(t *testing.T) {
 	}
 	eventually(t, patience, "no child of the worker is left, not even as a zombie", func() bool { return children() == 0 })
 	if got := execute(t, client, "exit 5", ""); got.Status != 5 {
-		t.Errorf("exit status %d, want 5: somebody else has waited for the command", got.Status)
+		t.Errorf("exit status %d, want 5: another caller has waited for the command", got.Status)
 	}
 }
 

@@ -91,7 +91,7 @@ func marked(mark string) map[int]string {
 var buildAgent = sync.OnceValues(func() (string, error) {
 	binary := filepath.Join(scratch, "mpi-agent")
 	build := exec.Command("go", "build", "-o", binary, "github.com/trireme-mpi/trireme/cmd/mpi-agent")
-	// Without the mark: the go command may leave helpers of its own behind.
+	// Without the mark: the go command may leave helper processes behind.
 	build.Env = append(without(os.Environ(), runMark), "CGO_ENABLED=0")
 	if output, err := build.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("build the agent: %w: %s", err, output)
@@ -301,7 +301,7 @@ func mustHoldNoSecret(t testing.TB, keys, where, text string, more ...string) {
 	}
 }
 
-// workerProcess is `mpi-agent worker` in a process of its own.
+// workerProcess is `mpi-agent worker` in its own process.
 type workerProcess struct {
 	command *exec.Cmd
 	keys    string

@@ -192,7 +192,7 @@ func TestStorms(t *testing.T) {
 		count int
 		say   []byte
 	}{
-		"probes that only look at the port":          {count: 300},
+		"probes that only open the port":             {count: 300},
 		"garbage in place of the version":            {count: 100, say: noise},
 		"a version that never ends":                  {count: 100, say: bytes.Repeat([]byte("x"), 1<<20)},
 		"garbage after the version":                  {count: 100, say: append(bytes.Clone(hello), noise[:64<<10]...)},
@@ -313,7 +313,7 @@ func TestOversizedRequests(t *testing.T) {
 	}
 }
 
-// A reader that stops must cost no more than its buffers, and must not hold up others.
+// A reader that stops must cost no more than its buffers, and must not block others.
 func TestReadersThatStop(t *testing.T) {
 	worker := serveLocally(t, newKeys(t))
 	worker.mustStillWork(t)

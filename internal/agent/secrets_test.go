@@ -29,8 +29,8 @@ func TestWorkerLogsNoSecrets(t *testing.T) {
 		},
 		"a subsystem":                    func(session *ssh.Session) { _ = session.RequestSubsystem(sent) },
 		"a terminal":                     func(session *ssh.Session) { _ = session.RequestPty(sent, 1, 1, nil) },
-		"a request that nobody knows":    func(session *ssh.Session) { _, _ = session.SendRequest(sent, true, []byte(sent)) },
-		"a signal that nobody knows":     func(session *ssh.Session) { _ = session.Signal(sent) },
+		"an unknown request":             func(session *ssh.Session) { _, _ = session.SendRequest(sent, true, []byte(sent)) },
+		"an unknown signal":              func(session *ssh.Session) { _ = session.Signal(sent) },
 		"an environment":                 func(session *ssh.Session) { _ = session.Setenv("TOKEN", sent); _ = session.Run("true") },
 		"an environment that is refused": func(session *ssh.Session) { _ = session.Setenv("TOKEN=", sent); _ = session.Run("true") },
 		"an environment that is too long": func(session *ssh.Session) {
@@ -84,7 +84,7 @@ func TestWorkerStopsWithStuckClient(t *testing.T) {
 	}
 	client := ssh.NewClient(connection, channels, requests)
 	closeInTime(client)
-	// Each may send 2 MB that nobody reads; together that is more than TCP takes.
+	// Each may send 2 MB that are not read; together that exceeds the buffers of TCP.
 	for range 20 {
 		session := newSession(t, client)
 		if _, err := session.StdoutPipe(); err != nil {

@@ -100,7 +100,7 @@ func ignoringSignals(command ...string) []string {
 
 // A shell cannot trap signals that were ignored when it started, and ranks would not exit.
 func TestChildrenIgnoreNoSignals(t *testing.T) {
-	// Signals from 32 on are the C library's own, whoever ignores them.
+	// Signals from 32 on belong to the C library.
 	const ignored = "echo $((0x$(sed -n 's/^SigIgn:.//p' /proc/self/status) & 0x7fffffff))"
 	want := outcome{Stdout: "0\n"}
 	worker := startWorkerBy(t, ignoringSignals(agentBinary(t), "worker"), newKeys(t))
@@ -171,8 +171,8 @@ func TestWorkerRefuses(t *testing.T) {
 			return err
 		},
 		"a connection to a socket": func(*ssh.Session) error { _, err := client.Dial("unix", "/run/x"); return err },
-		"a port of its own":        func(*ssh.Session) error { _, err := client.Listen("tcp", "127.0.0.1:0"); return err },
-		"a socket of its own":      func(*ssh.Session) error { _, err := client.Listen("unix", "/tmp/trireme-x"); return err },
+		"a forwarded port":         func(*ssh.Session) error { _, err := client.Listen("tcp", "127.0.0.1:0"); return err },
+		"a forwarded socket":       func(*ssh.Session) error { _, err := client.Listen("unix", "/tmp/trireme-x"); return err },
 		"a second command": func(session *ssh.Session) error {
 			if err := request(session, "exec", line("cat")); err != nil {
 				t.Fatal(err)

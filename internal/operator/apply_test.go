@@ -70,21 +70,21 @@ func TestIsLeftover(t *testing.T) {
 		owners []metav1.OwnerReference
 		want   bool
 	}{
-		"earlier TrainJob's":                   {job.KindTrainJob, controlled("TrainJob", "train", "earlier"), true},
-		"this TrainJob's":                      {job.KindTrainJob, controlled("TrainJob", "train", "job"), false},
-		"another TrainJob's":                   {job.KindTrainJob, controlled("TrainJob", "other", "earlier"), false},
-		"an MPIJob's of the same name":         {job.KindTrainJob, controlled("MPIJob", "train", "earlier"), false},
-		"pod of an earlier JobSet":             {job.KindTrainJob, controlled("JobSet", "train", "earlier set"), true},
-		"pod of another JobSet":                {job.KindTrainJob, controlled("JobSet", "other", "set"), false},
-		"pod of a Job of the JobSet's name":    {job.KindTrainJob, controlled("Job", "train", "set"), false},
-		"launcher of an earlier MPIJob":        {job.KindMPIJob, controlled("Job", "train-launcher", "earlier Job"), true},
-		"worker of an earlier MPIJob":          {job.KindMPIJob, controlled("MPIJob", "train", "earlier"), true},
-		"pod of a Job of the MPIJob's name":    {job.KindMPIJob, controlled("Job", "train", "other"), false},
-		"pod of a ReplicaSet":                  {job.KindMPIJob, controlled("ReplicaSet", "train-launcher", "other"), false},
-		"no owner":                             {job.KindMPIJob, nil, false},
-		"an owner that is no controller":       {job.KindMPIJob, []metav1.OwnerReference{{Kind: "MPIJob", Name: "train", UID: "earlier"}}, false},
-		"TrainJob's, looked at for an MPIJob":  {job.KindMPIJob, controlled("TrainJob", "train", "earlier"), false},
-		"JobSet's pod, looked at by an MPIJob": {job.KindMPIJob, controlled("JobSet", "train", "earlier set"), false},
+		"earlier TrainJob's":                  {job.KindTrainJob, controlled("TrainJob", "train", "earlier"), true},
+		"this TrainJob's":                     {job.KindTrainJob, controlled("TrainJob", "train", "job"), false},
+		"another TrainJob's":                  {job.KindTrainJob, controlled("TrainJob", "other", "earlier"), false},
+		"an MPIJob's of the same name":        {job.KindTrainJob, controlled("MPIJob", "train", "earlier"), false},
+		"pod of an earlier JobSet":            {job.KindTrainJob, controlled("JobSet", "train", "earlier set"), true},
+		"pod of another JobSet":               {job.KindTrainJob, controlled("JobSet", "other", "set"), false},
+		"pod of a Job of the JobSet's name":   {job.KindTrainJob, controlled("Job", "train", "set"), false},
+		"launcher of an earlier MPIJob":       {job.KindMPIJob, controlled("Job", "train-launcher", "earlier Job"), true},
+		"worker of an earlier MPIJob":         {job.KindMPIJob, controlled("MPIJob", "train", "earlier"), true},
+		"pod of a Job of the MPIJob's name":   {job.KindMPIJob, controlled("Job", "train", "other"), false},
+		"pod of a ReplicaSet":                 {job.KindMPIJob, controlled("ReplicaSet", "train-launcher", "other"), false},
+		"no owner":                            {job.KindMPIJob, nil, false},
+		"an owner that is no controller":      {job.KindMPIJob, []metav1.OwnerReference{{Kind: "MPIJob", Name: "train", UID: "earlier"}}, false},
+		"TrainJob's, checked for an MPIJob":   {job.KindMPIJob, controlled("TrainJob", "train", "earlier"), false},
+		"JobSet's pod, checked for an MPIJob": {job.KindMPIJob, controlled("JobSet", "train", "earlier set"), false},
 	} {
 		j := &job.Job{Kind: test.kind, Namespace: "team", Name: "train", UID: "job"}
 		if got := isLeftover(podOf(test.kind, training.RoleWorker, "x", test.owners), j); got != test.want {
@@ -223,14 +223,14 @@ func TestQuotaIsRetried(t *testing.T) {
 				return err
 			}
 			if result := lab.reconcile(reconciler, 0); result.RequeueAfter != 500*time.Millisecond {
-				t.Errorf("after the first refusal it is looked at in %s", result.RequeueAfter)
+				t.Errorf("after the first refusal the next reconcile is in %s", result.RequeueAfter)
 			}
 			if wait := status().QuotaWait; wait == nil || wait.Name != "compute" || !strings.Contains(wait.Message, fullQuota) {
 				t.Fatalf("it waits for %+v", wait)
 			}
 			tried = 0
 			if result := lab.reconcile(reconciler, 500*time.Millisecond); result.RequeueAfter != 500*time.Millisecond || tried != 1 {
-				t.Errorf("then it is looked at in %s, and %d pods were tried", result.RequeueAfter, tried)
+				t.Errorf("then the next reconcile is in %s, and %d pods were tried", result.RequeueAfter, tried)
 			}
 			lab.refuses = nil
 			lab.reconcile(reconciler, 500*time.Millisecond)

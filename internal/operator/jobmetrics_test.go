@@ -84,13 +84,13 @@ func TestStartsSeenInPart(t *testing.T) {
 	}
 }
 
-// Whoever writes a launcher's image can write its report.
+// A user's image can write any report.
 func TestOnlyPlausibleReportsAreMeasured(t *testing.T) {
 	for name, test := range map[string]struct {
 		connect, init float64
 		want          int
 	}{
-		"as it is":            {0.2, 0.3, 2},
+		"plausible":           {0.2, 0.3, 2},
 		"longer than the job": {1e300, 1e9, 0},
 		"before it began":     {-5, -1, 0},
 		"one of them":         {0.2, 3600, 1},

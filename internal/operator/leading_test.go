@@ -37,12 +37,12 @@ func TestOnlyLeaderQueues(t *testing.T) {
 			addInEveryWay()
 			time.Sleep(50 * time.Millisecond)
 			if length := queue.Len(); length != 0 {
-				t.Errorf("who waits has %d jobs to look at", length)
+				t.Errorf("a standby replica has %d jobs in its queue", length)
 			}
 			close(elected)
 			first, _ := queue.Get()
 			if queue.Done(first); first != request {
-				t.Errorf("who begins to lead looks at %v, want %v", first, request)
+				t.Errorf("a new leader has %v in its queue, want %v", first, request)
 			}
 			for way, add := range map[string]func(){
 				"Add": func() { queue.Add(request) }, "AddAfter": func() { queue.AddAfter(request, time.Millisecond) },
@@ -51,7 +51,7 @@ func TestOnlyLeaderQueues(t *testing.T) {
 				add()
 				found, _ := queue.Get()
 				if queue.Done(found); found != request {
-					t.Errorf("%s has %v looked at", way, found)
+					t.Errorf("%s enqueues %v", way, found)
 				}
 			}
 		})

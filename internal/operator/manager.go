@@ -68,7 +68,7 @@ func New(connection *rest.Config, options Options) (ctrl.Manager, error) {
 	}
 	onOpenShift, err := hasSecurityContextConstraints(manager.GetRESTMapper())
 	if err != nil {
-		return nil, fmt.Errorf("look for OpenShift's security context constraints: %w", err)
+		return nil, fmt.Errorf("check for OpenShift's security context constraints: %w", err)
 	}
 	if settings.ClientCAFile != "" {
 		if _, err := clientAuthorities(settings.ClientCAFile); err != nil {

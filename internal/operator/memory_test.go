@@ -108,7 +108,7 @@ func TestNudgeIsDue(t *testing.T) {
 	}
 	nudges.forget("a")
 	if nudges.isDue("a", begin.Add(time.Hour), 15*time.Second) {
-		t.Error("due for a job that was never looked at")
+		t.Error("due at the first call for a job")
 	}
 }
 

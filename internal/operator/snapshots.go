@@ -237,7 +237,7 @@ func (s *snapshots) look(ctx context.Context, key client.ObjectKey) (snapshotSta
 	revision := &appsv1.ControllerRevision{}
 	err := s.Get(ctx, key, revision)
 	if client.IgnoreNotFound(err) != nil {
-		return snapshotIsMissing, fmt.Errorf("look for ControllerRevision %s: %w", key, err)
+		return snapshotIsMissing, fmt.Errorf("read ControllerRevision %s from the cache: %w", key, err)
 	}
 	s.mutex.Lock()
 	defer s.mutex.Unlock()

@@ -258,7 +258,7 @@ func TestSweep(t *testing.T) {
 			lab := newLab(t, job, snapshot)
 			wait, err := lab.train.snapshots.sweep(t.Context(), client.ObjectKeyFromObject(snapshot))
 			if err != nil || (wait > 0) != tc.isAgain {
-				t.Errorf("it is looked at again after %s (%v)", wait, err)
+				t.Errorf("the next check is after %s (%v)", wait, err)
 			}
 			if got := lab.snapshots(); len(got) != tc.want {
 				t.Errorf("there are %q", got)
