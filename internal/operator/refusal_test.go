@@ -2,7 +2,7 @@ package operator
 
 import "testing"
 
-// refusals are what Kubernetes says when it does not take an object.
+// refusals are messages of the API server about objects that it rejects.
 var refusals = map[string]struct {
 	message string
 	quota   string
@@ -64,10 +64,10 @@ func TestRefusals(t *testing.T) {
 		if quota, isQuota := quotaOf(test.message); quota != test.quota || isQuota != test.isQuota {
 			t.Errorf("%s: quota %q, %t", name, quota, isQuota)
 		}
-		if reason, passes := passesByItself(test.message); reason != test.passes || passes != (test.passes != "") {
+		if reason, passes := isTemporary(test.message); reason != test.passes || passes != (test.passes != "") {
 			t.Errorf("%s: passes by itself for %q, %t", name, reason, passes)
 		}
-		if lacks := lacksRight(test.message); lacks != test.lacks {
+		if lacks := lacksPermission(test.message); lacks != test.lacks {
 			t.Errorf("%s: the operator lacks a permission: %t", name, lacks)
 		}
 	}

@@ -11,7 +11,7 @@ import (
 
 // transcripts are of Open MPI 4.1.4 and 5.0.7, MPICH 4.2.1 and Intel MPI 2021.18 on
 // three hosts. Rank 1 is the one that fails.
-var transcripts = map[string]Words{
+var transcripts = map[string]Failure{
 	"openmpi4-abort":      {Kind: RankFailed, Rank: 1, ExitCode: 5, Text: "MPI_ABORT was invoked on rank 1 in communicator MPI_COMM_WORLD"},
 	"openmpi4-agentfails": {Kind: InitFailed, Rank: -1, Text: "ORTE was unable to reliably start one or more daemons"},
 	"openmpi4-daemonlost": {Kind: DaemonLost, Rank: -1, Host: "train-worker-1", Text: "ORTE has lost communication with a remote daemon"},
@@ -50,7 +50,7 @@ var transcripts = map[string]Words{
 	"mpich-segv-stdout":    {Kind: RankFailed, Rank: -1, Host: "train-worker-0", Signal: 11, Text: "EXIT CODE: 11"},
 	"mpich-sigkill":        {Kind: RankFailed, Rank: -1, Text: "one of the processes terminated badly"},
 	"mpich-sigkill-stdout": {Kind: RankFailed, Rank: -1, Host: "train-worker-1", Signal: 9, Unsure: true, Text: "EXIT CODE: 9"},
-	// What mpiexec says when somebody ends it says nothing of why.
+	// mpiexec was terminated from outside: its output has no cause.
 	"mpich-ended-while-hung": {},
 	"mpich-well":             {},
 
@@ -66,27 +66,27 @@ var transcripts = map[string]Words{
 	"intelmpi-sigkill-stdout":    {Kind: RankFailed, Rank: -1, Host: "train-worker-0", Signal: 9, Unsure: true, Text: "KILLED BY SIGNAL: 9 (Killed)"},
 }
 
-func TestLastWordsOfTranscripts(t *testing.T) {
-	files, err := filepath.Glob("testdata/lastwords/*.txt")
+func TestTranscripts(t *testing.T) {
+	files, err := filepath.Glob("testdata/erroroutput/*.txt")
 	if err != nil || len(files) != len(transcripts) {
-		t.Errorf("%d transcripts and %d wanted words (%v)", len(files), len(transcripts), err)
+		t.Errorf("%d transcripts and %d expected failures (%v)", len(files), len(transcripts), err)
 	}
 	for _, file := range files {
 		name := strings.TrimSuffix(filepath.Base(file), ".txt")
 		t.Run(name, func(t *testing.T) {
 			want, known := transcripts[name]
 			if !known {
-				t.Fatal("nobody says what its words are")
+				t.Fatal("the transcript has no expected failure")
 			}
-			checkWords(t, transcript(t, name), want)
+			checkFailure(t, transcript(t, name), want)
 		})
 	}
 }
 
-func TestLastWords(t *testing.T) {
+func TestParseErrorOutput(t *testing.T) {
 	tests := map[string]struct {
 		tail string
-		want Words
+		want Failure
 	}{
 		"nothing":       {},
 		"only progress": {tail: "epoch 1 loss 0.3\nKilled\n"},
@@ -98,64 +98,64 @@ func TestLastWords(t *testing.T) {
 		},
 		"an exception in tagged output": {
 			tail: "[1,3]<stderr>:Traceback (most recent call last):\n[1,3]<stderr>:  File \"t.py\", line 1\n[1,3]<stderr>:torch.OutOfMemoryError: token=hunter2\n",
-			want: Words{Kind: RankFailed, Rank: 3},
+			want: Failure{Kind: RankFailed, Rank: 3},
 		},
 		"a program whose path leads to a key": {
 			tail: "[proxy:0@w] HYDU_create_process (l.c:73): execvp error on file /etc/ssh-auth/id_rsa (Permission denied)\n",
-			want: Words{Kind: InitFailed, Rank: -1, Host: "w", Text: "execvp error on file ... (Permission denied)"},
+			want: Failure{Kind: InitFailed, Rank: -1, Host: "w", Text: "execvp error on file ... (Permission denied)"},
 		},
 		"a program that is an assignment": {
 			tail: "[proxy:0@w] HYDU_create_process (l.c:73): execvp error on file TOKEN=hunter2 (No such file or directory)\n",
-			want: Words{Kind: InitFailed, Rank: -1, Host: "w", Text: "execvp error on file TOKEN=... (No such file or directory)"},
+			want: Failure{Kind: InitFailed, Rank: -1, Host: "w", Text: "execvp error on file TOKEN=... (No such file or directory)"},
 		},
 		"a proxy that cannot find the launcher": {
 			tail: "[proxy:0:0@train-worker-0] HYDU_sock_connect (sock.c:113): unable to get host address for train-launcher (1)\n",
-			want: Words{Kind: InitFailed, Rank: -1, Text: "unable to get host address for train-launcher"},
+			want: Failure{Kind: InitFailed, Rank: -1, Text: "unable to get host address for train-launcher"},
 		},
 	}
 	for name, tc := range tests {
-		t.Run(name, func(t *testing.T) { checkWords(t, tc.tail, tc.want) })
+		t.Run(name, func(t *testing.T) { checkFailure(t, tc.tail, tc.want) })
 	}
 }
 
-func checkWords(t *testing.T, tail string, want Words) {
+func checkFailure(t *testing.T, tail string, want Failure) {
 	t.Helper()
-	got, found := LastWords(tail)
+	got, found := ParseErrorOutput(tail)
 	if found != (want.Kind != "") {
 		t.Errorf("found %v", found)
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("words (-want +got):\n%s", diff)
+		t.Errorf("failure (-want +got):\n%s", diff)
 	}
 }
 
 func transcript(t *testing.T, name string) string {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join("testdata", "lastwords", name+".txt"))
+	text, err := os.ReadFile(filepath.Join("testdata", "erroroutput", name+".txt"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	return string(text)
 }
 
-func FuzzLastWords(f *testing.F) {
+func FuzzParseErrorOutput(f *testing.F) {
 	for name := range transcripts {
-		text, err := os.ReadFile(filepath.Join("testdata", "lastwords", name+".txt"))
+		text, err := os.ReadFile(filepath.Join("testdata", "erroroutput", name+".txt"))
 		if err != nil {
 			f.Fatal(err)
 		}
 		f.Add(string(text))
 	}
 	f.Fuzz(func(t *testing.T, tail string) {
-		words, found := LastWords(tail)
-		if found != (words.Kind != "") {
-			t.Errorf("found %v with kind %q", found, words.Kind)
+		failure, found := ParseErrorOutput(tail)
+		if found != (failure.Kind != "") {
+			t.Errorf("found %v with kind %q", found, failure.Kind)
 		}
-		if len(words.Text) > maxText || strings.ContainsFunc(words.Text, func(r rune) bool { return r < ' ' || r >= 0x7f }) {
-			t.Errorf("text is not one short printable line: %q", words.Text)
+		if len(failure.Text) > maxText || strings.ContainsFunc(failure.Text, func(r rune) bool { return r < ' ' || r >= 0x7f }) {
+			t.Errorf("text is not one short printable line: %q", failure.Text)
 		}
-		if len(words.Host) > maxHost || words.Rank < -1 {
-			t.Errorf("host %q, rank %d", words.Host, words.Rank)
+		if len(failure.Host) > maxHost || failure.Rank < -1 {
+			t.Errorf("host %q, rank %d", failure.Host, failure.Rank)
 		}
 	})
 }

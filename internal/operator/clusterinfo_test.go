@@ -14,12 +14,12 @@ import (
 	"github.com/trireme-mpi/trireme/internal/engine/job"
 )
 
-// Reconcilers of both kinds ask at the same time, while what is known is renewed. The
-// race detector says whether they may.
-func TestSurroundingsAreShared(t *testing.T) {
+// The reconcilers of both kinds use it in parallel, while it is renewed. The race detector
+// checks that.
+func TestClusterInfoIsShared(t *testing.T) {
 	settings := config.Default()
 	settings.ClusterDomain, settings.Agent.Delivery = "cluster.local", config.DeliveryInitContainer
-	cluster, err := newSurroundings(settings, nil, &discovery.FakeDiscovery{Fake: &clienttesting.Fake{}, FakedServerVersion: &version.Info{GitVersion: "v1.31.0"}})
+	cluster, err := newClusterInfo(settings, nil, &discovery.FakeDiscovery{Fake: &clienttesting.Fake{}, FakedServerVersion: &version.Info{GitVersion: "v1.31.0"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -30,7 +30,7 @@ func TestSurroundingsAreShared(t *testing.T) {
 				cluster.mutex.Lock()
 				cluster.asked = time.Time{}
 				cluster.mutex.Unlock()
-				_, obstacle, err := cluster.of(t.Context(), &job.Job{Kind: job.KindMPIJob}, diagnosis.Previous{})
+				_, obstacle, err := cluster.environmentOf(t.Context(), &job.Job{Kind: job.KindMPIJob}, diagnosis.Previous{})
 				if err != nil || obstacle == nil || obstacle.Reason != "KubernetesTooOld" {
 					t.Errorf("obstacle %+v, %v", obstacle, err)
 				}

@@ -9,48 +9,48 @@ import (
 	"sync"
 )
 
-// Kind is a cause that mpirun gives for its end.
+// Kind is the kind of failure that mpirun reports.
 type Kind string
 
 const (
-	// RankFailed: a rank exited with a code other than zero, or on a signal.
+	// RankFailed means that a rank exited with a non-zero code, or on a signal.
 	RankFailed Kind = "RankFailed"
-	// DaemonLost: mpirun lost its daemon on a host, and so the host.
+	// DaemonLost means that mpirun lost its daemon on a host, and so the host.
 	DaemonLost Kind = "DaemonLost"
-	// InitFailed: the daemons, MPI or the program did not start.
+	// InitFailed means that the daemons, MPI or the program did not start.
 	InitFailed Kind = "InitFailed"
 )
 
-// Words are what mpirun said last. What it did not say is zero, and -1 for the
-// rank.
-type Words struct {
+// Failure is what mpirun's error output says about a failure. What it does not say is
+// zero, and -1 for the rank.
+type Failure struct {
 	Kind     Kind
 	Rank     int
 	Host     string
 	ExitCode int
 	Signal   int
-	// Unsure: the signal may be mpirun's own, sent after another rank had failed.
+	// Unsure means that mpirun itself may have sent the signal, after another rank failed.
 	Unsure bool
-	// Text is one short line of mpirun's own, safe to show: never what the program
-	// itself printed. It is empty where mpirun says nothing of the cause.
+	// Text is one short line of mpirun's output, safe to show: never output of the program
+	// itself. It is empty if mpirun does not report the cause.
 	Text string
 }
 
 const (
-	// maxTail bounds the work: nothing that matters is further from the end.
+	// maxTail limits the work: messages about failures are near the end.
 	maxTail = 64 << 10
 	maxText = 160
 	maxHost = 253
 )
 
-// cause is a form of mpirun's error message. The pattern's groups rank, host, code, signal, text
-// and detail, as far as it has them, become the Words.
+// cause matches one of mpirun's error messages. The groups rank, host, code, signal, text
+// and detail of the pattern, as far as it has them, become the Failure.
 type cause struct {
 	kind    Kind
 	pattern string
-	// text is said in place of mpirun's own.
+	// text replaces mpirun's own.
 	text string
-	// vague: the words name a consequence or say little; any other cause goes first.
+	// vague messages name a consequence or say little: any other cause is preferred.
 	vague bool
 }
 
@@ -59,8 +59,8 @@ type compiledCause struct {
 	regexp *regexp.Regexp
 }
 
-// compiledCauses is built when it is first needed: the agent starts once for each
-// host of a job and mostly has no last words to read.
+// compiledCauses is built when it is first needed: the agent starts once for each host of
+// a job, and mostly has no error output to parse.
 var compiledCauses = sync.OnceValue(func() []compiledCause {
 	var compiled []compiledCause
 	for _, each := range slices.Concat(openMPICauses(), hydraCauses(), programCauses()) {
@@ -69,28 +69,28 @@ var compiledCauses = sync.OnceValue(func() []compiledCause {
 	return compiled
 })
 
-// programCauses come from the ranks themselves, whichever the implementation.
+// programCauses are printed by the ranks themselves, with any implementation.
 func programCauses() []cause {
 	return []cause{
 		// UCX, which Open MPI and MPICH use, reports signals by itself.
 		{kind: RankFailed, vague: true, pattern: `\[(?P<host>[^\s:\]]+):\d+ *:\d+:\d+\] (?P<text>Caught signal (?P<signal>\d+))`},
-		// LastOutput says which exception it was.
+		// LastOutput returns the exception.
 		{kind: RankFailed, vague: true, pattern: `(?:\[(?:\d+,)?(?P<rank>\d+)\](?:<stderr>:)? ?)?Traceback \(most recent call last\):\n` +
 			`(?:(?:\[[\d,]+\](?:<stderr>:)? ?)?[ \t][^\n]*\n)+(?:\[[\d,]+\](?:<stderr>:)? ?)?[A-Za-z_][\w.]*(?::|\n|$)`},
 	}
 }
 
-// LastWords finds the first cause in the tail of what mpirun printed. Give it the
-// tail of stderr followed by that of stdout: Intel MPI and MPICH tell of a rank's
-// death on stdout. After exit code 0 only DaemonLost means anything: Intel MPI
-// exits 0 when it has lost a host and the other ranks ended well.
-func LastWords(tail string) (Words, bool) {
+// ParseErrorOutput finds the root cause in the tail of mpirun's output: the tail of
+// stderr followed by the tail of stdout, because Intel MPI and MPICH report failed ranks
+// on stdout. With exit code 0 only DaemonLost counts: Intel MPI exits with 0 when it has
+// lost a host and the other ranks succeeded.
+func ParseErrorOutput(tail string) (Failure, bool) {
 	tail = tail[max(0, len(tail)-maxTail):]
 	tail = strings.ReplaceAll(tail, "\r\n", "\n")
 	var (
-		words Words
-		first = -1
-		vague bool
+		failure Failure
+		first   = -1
+		vague   bool
 	)
 	for _, each := range compiledCauses() {
 		match := each.regexp.FindStringSubmatchIndex(tail)
@@ -98,17 +98,17 @@ func LastWords(tail string) (Words, bool) {
 			continue
 		}
 		if first < 0 || vague && !each.vague || vague == each.vague && match[0] < first {
-			words, first, vague = each.words(tail, match), match[0], each.vague
+			failure, first, vague = each.failure(tail, match), match[0], each.vague
 		}
 	}
 	banner, at, found := hydraBanner(tail)
 	if found && (first < 0 || vague || at < first) {
 		return banner, true
 	}
-	return words, first >= 0
+	return failure, first >= 0
 }
 
-func (c compiledCause) words(tail string, match []int) Words {
+func (c compiledCause) failure(tail string, match []int) Failure {
 	group := func(name string) string {
 		index := c.regexp.SubexpIndex(name)
 		if index < 0 || match[2*index] < 0 {
@@ -127,7 +127,7 @@ func (c compiledCause) words(tail string, match []int) Words {
 	if text == "" && rank >= 0 && code != 0 {
 		text = fmt.Sprintf("rank %d exited with code %d", rank, code)
 	}
-	return Words{
+	return Failure{
 		Kind:     c.kind,
 		Rank:     rank,
 		Host:     hostName(group("host")),
@@ -145,7 +145,7 @@ func number(digits string, unknown int) int {
 	return value
 }
 
-// hostName is a host's name, or nothing where the text has something else.
+// hostName returns a valid host name, or nothing.
 func hostName(name string) string {
 	unfit := func(r rune) bool {
 		return !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '-' || r == '.')
@@ -156,31 +156,31 @@ func hostName(name string) string {
 	return name
 }
 
-// safeText is one line without control characters, values of variables, paths that
-// lead to keys, and process ids: those would make every failure a different message.
+// safeText returns one line without control characters, values of variables and paths of
+// keys. It also drops process IDs, which would make every message different.
 func safeText(text string) string {
-	words := strings.FieldsFunc(text, func(r rune) bool { return r <= ' ' || r >= 0x7f })
-	if i := slices.Index(words, "PID"); i > 0 && i+2 <= len(words) && words[i-1] == "with" {
-		words = slices.Delete(words, i-1, i+2)
+	fields := strings.FieldsFunc(text, func(r rune) bool { return r <= ' ' || r >= 0x7f })
+	if i := slices.Index(fields, "PID"); i > 0 && i+2 <= len(fields) && fields[i-1] == "with" {
+		fields = slices.Delete(fields, i-1, i+2)
 	}
-	for i, word := range words {
-		name, _, assigned := strings.Cut(word, "=")
+	for i, field := range fields {
+		name, _, assigned := strings.Cut(field, "=")
 		switch {
 		case assigned:
-			words[i] = name + "=..."
-		case leadsToKey(word):
-			words[i] = "..."
+			fields[i] = name + "=..."
+		case leadsToKey(field):
+			fields[i] = "..."
 		}
 	}
-	line := strings.Join(words, " ")
+	line := strings.Join(fields, " ")
 	if len(line) > maxText {
 		line = line[:maxText-3] + "..."
 	}
 	return line
 }
 
-func leadsToKey(word string) bool {
-	path := strings.ToLower(word)
+func leadsToKey(field string) bool {
+	path := strings.ToLower(field)
 	return strings.Contains(path, "/") &&
 		slices.ContainsFunc([]string{"ssh", "key", "id_", "secret"}, func(part string) bool { return strings.Contains(path, part) })
 }
