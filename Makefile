@@ -96,7 +96,7 @@ test-docs: bin/gotestsum bin/cluster ## Run every command that the documentation
 	@test/run docs
 
 .PHONY: test-peers
-test-peers: bin/gotestsum bin/cluster ## Build Kueue, scheduler-plugins and Volcano, and test Trireme with them (root)
+test-peers: bin/gotestsum bin/cluster ## Build Kueue, scheduler-plugins, Volcano and KAI, and test Trireme with them (root)
 	@test/run peers
 
 .PHONY: test-all
