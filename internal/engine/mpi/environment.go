@@ -9,7 +9,10 @@ import (
 // The image's implementation need not be known, because each ignores the variables of
 // the others.
 func Environment(launch Launch) []Variable {
-	variables := slices.Concat(openMPIEnvironment(launch), intelEnvironment(launch), mpichEnvironment(launch))
+	var variables []Variable
+	for _, each := range implementations {
+		variables = append(variables, each.environment(launch)...)
+	}
 	slices.SortFunc(variables, func(a, b Variable) int { return cmp.Compare(a.Name, b.Name) })
 	return variables
 }

@@ -62,8 +62,14 @@ type compiledCause struct {
 // compiledCauses is built when it is first needed: the agent starts once for each host of
 // a job, and mostly has no error output to parse.
 var compiledCauses = sync.OnceValue(func() []compiledCause {
+	var causes []cause
+	for _, each := range implementations {
+		if each.causes != nil {
+			causes = append(causes, each.causes()...)
+		}
+	}
 	var compiled []compiledCause
-	for _, each := range slices.Concat(openMPICauses(), hydraCauses(), programCauses()) {
+	for _, each := range append(causes, programCauses()...) {
 		compiled = append(compiled, compiledCause{each, regexp.MustCompile(each.pattern)})
 	}
 	return compiled

@@ -13,11 +13,8 @@ type Host struct {
 }
 
 // Hostfile returns the text of a hostfile, one line for each host.
-func Hostfile(implementation Implementation, hosts []Host) string {
-	format := "%s:%d\n" // Hydra, of Intel MPI and MPICH
-	if implementation == OpenMPI {
-		format = "%s slots=%d\n"
-	}
+func Hostfile(name Implementation, hosts []Host) string {
+	format := find(name).hostfileLine
 	var text strings.Builder
 	for _, host := range hosts {
 		fmt.Fprintf(&text, format, host.Name, host.Slots)

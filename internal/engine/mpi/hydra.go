@@ -6,6 +6,9 @@ import (
 	"syscall"
 )
 
+// hydraHostfileLine is the same for MPICH and Intel MPI.
+const hydraHostfileLine = "%s:%d\n"
+
 // hydraCauses match error messages of MPICH's and Intel MPI's Hydra, which have a common
 // origin and still share most messages.
 func hydraCauses() []cause {

@@ -2,6 +2,14 @@ package mpi
 
 import "strconv"
 
+// intelMPI is Intel MPI 2021. Its error messages are among hydraCauses.
+var intelMPI = implementation{
+	name: IntelMPI, hostfileLine: hydraHostfileLine, environment: intelEnvironment,
+	// mpiexec.hydra has no variable for it.
+	tagFlags:      []string{"-prepend-rank"},
+	portVariables: []string{intelName}, ports: intelPorts,
+}
+
 // intelEnvironment configures Intel MPI's Hydra, which differs from MPICH's.
 func intelEnvironment(launch Launch) []Variable {
 	variables := []Variable{
@@ -17,9 +25,6 @@ func intelEnvironment(launch Launch) []Variable {
 	}
 	return variables
 }
-
-// intelTagFlags are needed because mpiexec.hydra has no variable for it.
-func intelTagFlags() []string { return []string{"-prepend-rank"} }
 
 // intelName sets all ports of Intel MPI.
 const intelName = "I_MPI_PORT_RANGE"

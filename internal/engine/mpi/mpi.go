@@ -33,16 +33,36 @@ type Launch struct {
 // Variable is one environment variable.
 type Variable struct{ Name, Value string }
 
-// TagFlags are the flags of mpirun that add the rank to every line of output.
-func TagFlags(implementation Implementation) []string {
-	switch implementation {
-	case OpenMPI:
-		return openMPITagFlags()
-	case IntelMPI:
-		return intelTagFlags()
-	case MPICH:
-		return mpichTagFlags()
-	default:
-		return nil
-	}
+// implementation is all that this package knows about an implementation of MPI. Each has
+// a file of its own.
+type implementation struct {
+	name Implementation
+	// hostfileLine is the format of a line with a host's name and number of slots.
+	hostfileLine string
+	// environment configures mpirun.
+	environment func(Launch) []Variable
+	// tagFlags are the flags of mpirun that add the rank to every line of output.
+	tagFlags []string
+	// portVariables set the ports; ports reads them.
+	portVariables []string
+	ports         func(settings) Ports
+	// causes match its error messages.
+	causes func() []cause
 }
+
+// implementations are all of them. The order matters only where two match the same error
+// message at the same position: the first one counts.
+var implementations = []implementation{openMPI, intelMPI, mpich}
+
+// find returns an implementation, or one that sets nothing.
+func find(name Implementation) implementation {
+	for _, each := range implementations {
+		if each.name == name {
+			return each
+		}
+	}
+	return implementation{hostfileLine: hydraHostfileLine}
+}
+
+// TagFlags are the flags of mpirun that add the rank to every line of output.
+func TagFlags(name Implementation) []string { return find(name).tagFlags }

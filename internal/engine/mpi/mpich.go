@@ -1,5 +1,15 @@
 package mpi
 
+// mpich is MPICH 4.
+var mpich = implementation{
+	name: MPICH, hostfileLine: hydraHostfileLine, environment: mpichEnvironment,
+	// mpiexec.hydra has no variable for it, except for HYDRA_CONFIG_FILE, which names a file
+	// with this flag.
+	tagFlags:      []string{"-prepend-rank"},
+	portVariables: mpichNames, ports: mpichPorts,
+	causes: hydraCauses,
+}
+
 // mpichEnvironment configures MPICH's Hydra. The number of slots is in the hostfile:
 // Hydra has no variable for it.
 func mpichEnvironment(launch Launch) []Variable {
@@ -16,10 +26,6 @@ func mpichEnvironment(launch Launch) []Variable {
 	}
 	return variables
 }
-
-// mpichTagFlags are needed because mpiexec.hydra has no variable for it, except for
-// HYDRA_CONFIG_FILE, which names a file with this flag.
-func mpichTagFlags() []string { return []string{"-prepend-rank"} }
 
 // mpichNames are in the order in which Hydra reads them. Only Hydra reads the last two;
 // the ranks read the others, too.

@@ -2,6 +2,15 @@ package mpi
 
 import "strconv"
 
+// openMPI is Open MPI 4 and 5.
+var openMPI = implementation{
+	name: OpenMPI, hostfileLine: "%s slots=%d\n", environment: openMPIEnvironment,
+	// It works with 4 and 5; "--output tag" only works with 5.
+	tagFlags:      []string{"--tag-output"},
+	portVariables: openMPINames(), ports: openMPIPorts,
+	causes: openMPICauses,
+}
+
 // openMPIEnvironment configures Open MPI 4 (ORTE) and 5 (PRRTE); each ignores the
 // variables of the other.
 func openMPIEnvironment(launch Launch) []Variable {
@@ -72,9 +81,6 @@ func openMPIPorts(read settings) Ports {
 	}
 	return ports
 }
-
-// openMPITagFlags work with 4 and 5; "--output tag" only works with 5.
-func openMPITagFlags() []string { return []string{"--tag-output"} }
 
 // openMPICauses match error messages of ORTE and PRRTE, which differ in little more than
 // their line breaks.

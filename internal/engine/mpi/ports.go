@@ -41,8 +41,12 @@ type Ports struct {
 func PortsOf(environment, arguments []string) Ports {
 	read := readSettings(environment, arguments)
 	var ports Ports
-	for _, of := range []func(settings) Ports{libfabricPorts, ucxPorts, openMPIPorts, intelPorts, mpichPorts} {
-		theirs := of(read)
+	readers := []func(settings) Ports{libfabricPorts, ucxPorts}
+	for _, each := range implementations {
+		readers = append(readers, each.ports)
+	}
+	for _, portsOf := range readers {
+		theirs := portsOf(read)
 		if len(ports.Launcher) == 0 {
 			ports.Launcher = theirs.Launcher
 		}
@@ -55,8 +59,8 @@ func PortsOf(environment, arguments []string) Ports {
 
 // SetsPorts reports whether PortsOf reads a variable.
 func SetsPorts(variable string) bool {
-	return slices.ContainsFunc([][]string{libfabricNames, {ucxName}, openMPINames(), {intelName}, mpichNames}, func(names []string) bool {
-		return slices.Contains(names, variable)
+	return variable == ucxName || slices.Contains(libfabricNames, variable) || slices.ContainsFunc(implementations, func(each implementation) bool {
+		return slices.Contains(each.portVariables, variable)
 	})
 }
 
