@@ -149,7 +149,7 @@ func (reconciler *Reconciler) reconcile(ctx context.Context, object client.Objec
 	if scope.seen.Obstacle == nil {
 		scope.seen.Obstacle = reconciler.submitted.obstacle(made.UID)
 	}
-	scope.seen.GangWords = scope.in.gangWords
+	scope.seen.GangMessage = scope.in.gangWords
 	verdict, err := reconciler.diagnose(ctx, scope)
 	if err != nil {
 		return ctrl.Result{}, err
@@ -287,7 +287,7 @@ func (reconciler *Reconciler) hindered(ctx context.Context, object client.Object
 	if scope.previous.Finished() {
 		return ctrl.Result{}, nil
 	}
-	verdict := diagnosis.Hindered(scope.previous, obstacle)
+	verdict := diagnosis.Blocked(scope.previous, obstacle)
 	return ctrl.Result{RequeueAfter: verdict.NextCheck}, reconciler.writeStatus(ctx, scope, &verdict)
 }
 

@@ -31,7 +31,7 @@ type Previous struct {
 	Queued    bool
 	Submitted metav1.Time
 	// EndStored is when the operator wrote that the job has ended, by its own clock.
-	EndStored metav1.Time
+	FinishRecorded metav1.Time
 }
 
 // Finished tells whether the job has ended.
@@ -48,9 +48,9 @@ type Observed struct {
 	// Refusal is a pod or another object that the API server did not take.
 	Refusal *Refusal
 	// Obstacle keeps the job from having pods, until somebody removes it.
-	Obstacle *Answer
+	Obstacle *Condition
 	// GangWords say how the pods are placed together.
-	GangWords string
+	GangMessage string
 	// FreeNodes are the nodes that one of the missing pods would fit on. It is
 	// counted only when a gang has waited for too long.
 	FreeNodes *NodeCount
@@ -119,11 +119,11 @@ type Verdict struct {
 	Ask                       Ask
 
 	// Gang, LauncherReady and WorkersReady answer the questions of conditions.
-	Gang, LauncherReady, WorkersReady Answer
+	Gang, LauncherReady, WorkersReady Condition
 	// Suspension says why there are no pods; empty where there should be some.
-	Suspension Answer
+	Suspension Condition
 	// Waiting says what a pending job waits for.
-	Waiting Answer
+	Waiting Condition
 
 	Launcher, Worker Counts
 	// Report is what the launcher said of its run, once it has ended.
@@ -132,11 +132,14 @@ type Verdict struct {
 	NextCheck time.Duration
 }
 
-// Answer is the answer to one question about a job.
-type Answer struct {
+// Condition is one condition of a job: whether it is true, and why.
+type Condition struct {
 	Yes             bool
 	Reason, Message string
 }
+
+// Answer is the former name of Condition.
+type Answer = Condition
 
 // Counts are numbers of pods. Those that are ready are active, too.
 type Counts struct{ Active, Ready, Succeeded, Failed int32 }
@@ -149,7 +152,7 @@ func Of(j *job.Job, previous Previous, observed Observed) Verdict {
 	}
 	verdict := Verdict{Progress: view.progress(previous), Stage: view.stage(previous)}
 	verdict.Launcher, verdict.Worker = view.counts()
-	view.answer(&verdict)
+	view.setConditions(&verdict)
 	switch verdict.Stage {
 	case plan.Suspended:
 		verdict.suspended(previous)
@@ -217,7 +220,7 @@ func Expired(j *job.Job, previous Previous, now time.Time) bool {
 // expiry counts from when the end was stored. The completion time is a node's, and its
 // clock may be wrong: a job must not be deleted before its user can have seen its end.
 func expiry(j *job.Job, previous Previous) time.Time {
-	return previous.EndStored.Add(time.Duration(*j.Lifetime.TTLSecondsAfterFinished) * time.Second)
+	return previous.FinishRecorded.Add(time.Duration(*j.Lifetime.TTLSecondsAfterFinished) * time.Second)
 }
 
 // stage is where the job stands, as far as its objects are concerned.
@@ -226,11 +229,11 @@ func (v *view) stage(previous Previous) plan.Stage {
 	hasPods := len(observed.Launchers)+len(observed.Workers) > 0
 	switch {
 	// A launcher that was done before anybody stopped it is done.
-	case v.exitedWell() && !v.wasStopped():
+	case v.launcherSucceeded() && !v.wasLauncherDeleted():
 		return plan.Active
 	case v.job.Suspended:
 		return plan.Suspended
-	case v.heldByQueue(), previous.Queued && hasPods, v.yields(previous):
+	case v.heldByQueue(), previous.Queued && hasPods, v.yieldsToOlderJob(previous):
 		return plan.Held
 	// What was created before the suspension must be gone before anything is
 	// created again.
@@ -238,7 +241,7 @@ func (v *view) stage(previous Previous) plan.Stage {
 		return plan.Suspended
 	case v.mustWaitForRestart(previous):
 		return plan.Restarting
-	case v.job.Initializer != nil && !v.hasFetched() && !observed.Workload.Exists:
+	case v.job.Initializer != nil && !v.isInitialized() && !observed.Workload.Exists:
 		return plan.Initializing
 	default:
 		return plan.Active
@@ -251,7 +254,7 @@ func (v *view) heldByQueue() bool {
 }
 
 // hasFetched tells whether the initializer is done.
-func (v *view) hasFetched() bool {
+func (v *view) isInitialized() bool {
 	return slices.ContainsFunc(v.observed.Initializers, func(pod *corev1.Pod) bool { return pod.Status.Phase == corev1.PodSucceeded })
 }
 
@@ -259,38 +262,38 @@ func (v *view) hasFetched() bool {
 const reasonQueued = "Queued"
 
 // obstaclePatience is how long until an obstacle is looked at again.
-const obstaclePatience = 30 * time.Second
+const obstacleRetryPause = 30 * time.Second
 
 // Hindered is the verdict on a job that cannot even be read as one.
-func Hindered(previous Previous, obstacle Answer) Verdict {
+func Blocked(previous Previous, obstacle Condition) Verdict {
 	verdict := Verdict{Progress: *previous.Progress.DeepCopy(), StartTime: previous.StartTime, Stage: plan.Suspended}
 	verdict.Phase = training.PhasePending
-	verdict.hinder(obstacle)
+	verdict.block(obstacle)
 	verdict.record(training.StepSubmitted, previous.Submitted.Time)
 	return verdict
 }
 
-func (vd *Verdict) hinder(obstacle Answer) {
+func (vd *Verdict) block(obstacle Condition) {
 	vd.Waiting, vd.Gang = obstacle, obstacle
-	for _, answer := range []*Answer{&vd.WorkersReady, &vd.LauncherReady} {
-		if answer.Reason == "" {
-			*answer = obstacle
+	for _, condition := range []*Condition{&vd.WorkersReady, &vd.LauncherReady} {
+		if condition.Reason == "" {
+			*condition = obstacle
 		}
 	}
-	vd.checkIn(obstaclePatience)
+	vd.checkIn(obstacleRetryPause)
 }
 
 func (vd *Verdict) suspended(previous Previous) {
-	suspension := Answer{Yes: true, Reason: "Suspended", Message: "The job is suspended and has no pods"}
+	suspension := Condition{Yes: true, Reason: "Suspended", Message: "The job is suspended and has no pods"}
 	if vd.Launcher.Active+vd.Worker.Active > 0 {
 		suspension.Message = "The job is suspended; its pods are being deleted"
 	}
 	vd.suspend(suspension, previous)
 }
 
-func (vd *Verdict) suspend(suspension Answer, previous Previous) {
+func (vd *Verdict) suspend(suspension Condition, previous Previous) {
 	vd.Phase = training.PhasePending
-	vd.wait(Answer{Reason: suspension.Reason, Message: suspension.Message})
+	vd.setWaiting(Condition{Reason: suspension.Reason, Message: suspension.Message})
 	vd.Suspension = suspension
 	// What began before the suspension begins anew after it.
 	vd.Timeline = keepSteps(previous.Timeline, training.StepSubmitted)
@@ -298,8 +301,8 @@ func (vd *Verdict) suspend(suspension Answer, previous Previous) {
 }
 
 // wait is the one answer to all questions of a job that shall have no pods yet.
-func (vd *Verdict) wait(answer Answer) {
-	vd.Waiting, vd.Gang, vd.WorkersReady, vd.LauncherReady = answer, answer, answer, answer
+func (vd *Verdict) setWaiting(condition Condition) {
+	vd.Waiting, vd.Gang, vd.WorkersReady, vd.LauncherReady = condition, condition, condition, condition
 }
 
 func atLeastNow(duration time.Duration) time.Duration { return max(duration, time.Millisecond) }

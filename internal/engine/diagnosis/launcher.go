@@ -16,7 +16,7 @@ import (
 )
 
 // exitedWell tells whether the launcher's command has ended with 0.
-func (v *view) exitedWell() bool {
+func (v *view) launcherSucceeded() bool {
 	if v.launcher == nil {
 		return false
 	}
@@ -25,53 +25,53 @@ func (v *view) exitedWell() bool {
 		return false
 	}
 	ended := status.State.Terminated
-	if isExitLost(ended) {
-		return v.launcher.Status.Reason == "" && saysItEndedWell(ended)
+	if isExitUnknown(ended) {
+		return v.launcher.Status.Reason == "" && reportsSuccess(ended)
 	}
 	return v.launcher.Status.Phase != corev1.PodFailed && ended.ExitCode == 0
 }
 
 // isExitLost tells whether nobody knows how a container ended, because its node's
 // container runtime was not there when it did. The exit code is invented then.
-func isExitLost(ended *corev1.ContainerStateTerminated) bool {
+func isExitUnknown(ended *corev1.ContainerStateTerminated) bool {
 	return ended.Reason == "Unknown" || ended.Reason == "ContainerStatusUnknown"
 }
 
 // saysItEndedWell: the agent's last word outlives a container runtime.
-func saysItEndedWell(ended *corev1.ContainerStateTerminated) bool {
+func reportsSuccess(ended *corev1.ContainerStateTerminated) bool {
 	report := reportOf(ended)
 	return report != nil && report.Reason == "" && report.ExitCode == 0 && report.Hosts.Expected > 0
 }
 
 // wasStopped tells whether the launcher's command ended because its pod was
 // deleted: then a 0 means that it knows how to stop, and not that it is done.
-func (v *view) wasStopped() bool {
+func (v *view) wasLauncherDeleted() bool {
 	ended := v.launcherEnd()
 	return ended != nil && wasDeletedBy(v.launcher, ended.FinishedAt.Time)
 }
 
 // launcherFailure is the failure of a job by its launcher.
-func (v *view) launcherFailure() *failure {
+func (v *view) launcherFailure() *jobFailure {
 	if v.launcher == nil {
 		return nil
 	}
-	ended, found := v.launcherEnd(), troubleWith(v.launcher)
-	lostPlace := found != nil && found.ended && found.exit == nil
-	if ended != nil && ended.ExitCode != 0 && !lostPlace {
+	ended, problem := v.launcherEnd(), problemOf(v.launcher)
+	terminatedByKubernetes := problem != nil && problem.ended && problem.exit == nil
+	if ended != nil && ended.ExitCode != 0 && !terminatedByKubernetes {
 		return v.launcherExit(ended)
 	}
 	// Nobody ends a pod that has no node, and its finalizer keeps it.
-	if found == nil && v.launcher.DeletionTimestamp != nil && !isPlaced(v.launcher) {
-		found = deletion(v.launcher)
+	if problem == nil && v.launcher.DeletionTimestamp != nil && !isScheduled(v.launcher) {
+		problem = deletionProblem(v.launcher)
 	}
 	// How its command ended was judged above.
-	if found == nil || found.exit != nil && found.exit == ended {
+	if problem == nil || problem.exit != nil && problem.exit == ended {
 		return nil
 	}
-	if !v.fatal(found) {
+	if !v.isFatal(problem) {
 		return nil
 	}
-	return v.failureOf(found, training.FailureLauncher, rankLauncher)
+	return v.failureOf(problem, training.FailureLauncher, precedenceLauncher)
 }
 
 // launcherContainer is the state of the container that decides: a gate that was
@@ -107,38 +107,38 @@ func reportOf(ended *corev1.ContainerStateTerminated) *protocol.Report {
 }
 
 // launcherExit explains a launcher whose command ended with an error.
-func (v *view) launcherExit(ended *corev1.ContainerStateTerminated) *failure {
+func (v *view) launcherExit(ended *corev1.ContainerStateTerminated) *jobFailure {
 	name := v.launcherContainer().Name
-	found := &trouble{pod: v.launcher, ended: true, exit: ended, reason: ended.Reason, at: ended.FinishedAt.Time}
-	if found.isAftermath() {
-		return v.failureOf(found, training.FailureLauncher, rankLauncher)
+	problem := &podProblem{pod: v.launcher, ended: true, exit: ended, reason: ended.Reason, at: ended.FinishedAt.Time}
+	if problem.isDueToDeletion() {
+		return v.failureOf(problem, training.FailureLauncher, precedenceLauncher)
 	}
 	// A program may leave what looks like a report.
 	if report := reportOf(ended); report != nil && isFailureReason(report.Reason) && ended.Reason != "OOMKilled" {
-		failure := &failure{at: found.at, rank: rankLauncher, restarts: true, cause: ended.Reason}
-		failure.reason, failure.message, failure.process = v.reported(report, found.at)
+		failure := &jobFailure{at: problem.at, precedence: precedenceLauncher, retryable: true, cause: ended.Reason}
+		failure.reason, failure.message, failure.process = v.reported(report, problem.at)
 		return failure
 	}
-	found.cause, found.advice = exited(v.launcher, name, ended)
+	problem.cause, problem.advice = explainExit(v.launcher, name, ended)
 	reason := training.FailureTraining
 	// What ended it came from outside of it.
-	if name == plan.GateContainer || isExitLost(ended) || ended.Reason == "OOMKilled" || ended.Reason == "StartError" || ended.Reason == "ContainerCannotRun" ||
+	if name == plan.GateContainer || isExitUnknown(ended) || ended.Reason == "OOMKilled" || ended.Reason == "StartError" || ended.Reason == "ContainerCannotRun" ||
 		ended.ExitCode > 128 && ended.ExitCode < 160 {
 		reason = training.FailureLauncher
 	}
-	return v.failureOf(found, reason, rankLauncher)
+	return v.failureOf(problem, reason, precedenceLauncher)
 }
 
 // reported is the agent's report, joined with what is known of the pod it names.
 func (v *view) reported(report *protocol.Report, at time.Time) (training.FailureReason, string, *training.FailedProcess) {
 	reason := training.FailureReason(report.Reason)
-	pod := v.byHost(report.Host)
-	for _, named := range []*corev1.Pod{pod, v.byHost(report.Peer)} {
+	pod := v.workerByHost(report.Host)
+	for _, named := range []*corev1.Pod{pod, v.workerByHost(report.Peer)} {
 		if named == nil {
 			continue
 		}
-		if found := explanation(named, reason, at); found != nil {
-			return training.FailureWorker, v.sentence(found), nil
+		if problem := workerProblem(named, reason, at); problem != nil {
+			return training.FailureWorker, v.problemMessage(problem), nil
 		}
 	}
 	advice := "See the launcher's log: " + logCommand(v.launcher, v.launcherContainer().Name) + "."
@@ -157,16 +157,16 @@ func (v *view) reported(report *protocol.Report, at time.Time) (training.Failure
 	} else if reason == training.FailureWorker || reason == training.FailureSSHConnection {
 		advice = describeAdvice(pod)
 	}
-	who := v.who(pod)
+	subject := v.podTitle(pod)
 	named := report.Rank != nil && (pod != v.launcher || v.isLauncherHost(report.Host))
 	if named {
-		who = fmt.Sprintf("rank %d on %s", *report.Rank, who)
+		subject = fmt.Sprintf("rank %d on %s", *report.Rank, subject)
 	}
-	what := ": " + orElse(trimmed(report.Message), "the run failed")
+	event := ": " + orElse(withoutPeriod(report.Message), "the run failed")
 	if named && report.RankExitCode != nil && report.Error != "" {
-		what = fmt.Sprintf(" exited with code %d: %s", *report.RankExitCode, trimmed(mpi.SafeLine(report.Error)))
+		event = fmt.Sprintf(" exited with code %d: %s", *report.RankExitCode, withoutPeriod(mpi.SafeLine(report.Error)))
 	}
-	return reason, fmt.Sprintf("%s%s. %s", capital(who), what, advice), failedProcess(report)
+	return reason, fmt.Sprintf("%s%s. %s", capitalized(subject), event, advice), failedProcess(report)
 }
 
 // failedProcess is what a report says of the process that failed. A program may leave
@@ -208,20 +208,20 @@ func killedAdvice(pod *corev1.Pod) string {
 
 // explanation is what the pod of a worker says of why the launcher, which ended
 // at a certain time, has lost it.
-func explanation(pod *corev1.Pod, reported training.FailureReason, at time.Time) *trouble {
-	found := troubleWith(pod)
+func workerProblem(pod *corev1.Pod, reported training.FailureReason, at time.Time) *podProblem {
+	problem := problemOf(pod)
 	lost := reported == training.FailureWorker
-	if lost && (found == nil && pod.DeletionTimestamp != nil || found != nil && found.isAftermath()) && wasDeletedBy(pod, at) {
-		return deletion(pod)
+	if lost && (problem == nil && pod.DeletionTimestamp != nil || problem != nil && problem.isDueToDeletion()) && wasDeletedBy(pod, at) {
+		return deletionProblem(pod)
 	}
-	if found == nil || !found.ended || found.isAftermath() || found.at.Sub(at) > explanationPatience {
+	if problem == nil || !problem.ended || problem.isDueToDeletion() || problem.at.Sub(at) > workerStatusTimeout {
 		return nil
 	}
-	return found
+	return problem
 }
 
 // byHost is the worker of a host's name.
-func (v *view) byHost(host string) *corev1.Pod {
+func (v *view) workerByHost(host string) *corev1.Pod {
 	host, _, _ = strings.Cut(host, ".")
 	for index, pod := range v.workers {
 		if host != "" && plan.WorkerHost(v.job, index) == host {

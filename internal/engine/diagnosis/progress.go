@@ -17,7 +17,7 @@ import (
 // progress is how far the job has come, as its pods show it.
 func (v *view) progress(previous Previous) training.Progress {
 	progress := training.Progress{Phase: training.PhasePending, Timeline: previous.Timeline, Restart: previous.Restart}
-	if v.podsRun() {
+	if v.podsRunning() {
 		progress.Phase = training.PhaseRunning
 	}
 	setReadyWorkers(&progress, int32(v.readyWorkers()), v.job.Worker.Replicas)
@@ -53,12 +53,12 @@ func (v *view) readyWorkers() (ready int) {
 
 func (v *view) podStatus(pod *corev1.Pod) training.PodStatus {
 	status := training.PodStatus{Name: pod.Name, Node: pod.Spec.NodeName, Phase: string(pod.Status.Phase)}
-	if found := troubleWith(pod); found != nil {
-		status.Reason, status.Message = found.reason, v.sentence(found)
+	if problem := problemOf(pod); problem != nil {
+		status.Reason, status.Message = problem.reason, v.problemMessage(problem)
 		return status
 	}
-	if placed := condition(pod, corev1.PodScheduled); placed != nil && placed.Status == corev1.ConditionFalse {
-		status.Reason, status.Message = placed.Reason, placed.Message
+	if scheduled := podCondition(pod, corev1.PodScheduled); scheduled != nil && scheduled.Status == corev1.ConditionFalse {
+		status.Reason, status.Message = scheduled.Reason, scheduled.Message
 	}
 	return status
 }
@@ -73,19 +73,19 @@ func (v *view) explainLauncher(status, known *training.PodStatus) {
 	case known != nil && known.Name == status.Name && isFailureReason(known.Reason) && wasDeletedBy(v.launcher, ended.FinishedAt.Time):
 		status.Reason, status.Message = known.Reason, known.Message
 	default:
-		found := v.launcherExit(ended)
-		status.Reason, status.Message = string(found.reason), found.message
+		failure := v.launcherExit(ended)
+		status.Reason, status.Message = string(failure.reason), failure.message
 	}
 }
 
 // answer answers the questions that conditions stand for.
-func (v *view) answer(verdict *Verdict) {
-	verdict.Gang = v.gangAnswer()
-	verdict.WorkersReady = v.workersAnswer()
-	verdict.LauncherReady = v.launcherAnswer()
-	for _, answer := range []Answer{verdict.Gang, verdict.WorkersReady, verdict.LauncherReady} {
-		if !answer.Yes {
-			verdict.Waiting = answer
+func (v *view) setConditions(verdict *Verdict) {
+	verdict.Gang = v.gangCondition()
+	verdict.WorkersReady = v.workersReadyCondition()
+	verdict.LauncherReady = v.launcherReadyCondition()
+	for _, condition := range []Condition{verdict.Gang, verdict.WorkersReady, verdict.LauncherReady} {
+		if !condition.Yes {
+			verdict.Waiting = condition
 			return
 		}
 	}
@@ -96,80 +96,80 @@ const CreatingPods = "CreatingPods"
 
 // otherMember is what scheduler-plugins says of all pods of a gang but the one
 // that has no room.
-const otherMember = "optimistic rejection"
+const otherMemberMessage = "optimistic rejection"
 
-func (v *view) gangAnswer() Answer {
-	placed, words := int32(0), ""
+func (v *view) gangCondition() Condition {
+	scheduled, schedulerMessage := int32(0), ""
 	pods := v.pods()
 	for _, pod := range pods {
-		if isPlaced(pod) {
-			placed++
+		if isScheduled(pod) {
+			scheduled++
 			continue
 		}
-		unplaced := condition(pod, corev1.PodScheduled)
-		if unplaced != nil && unplaced.Status == corev1.ConditionFalse && (words == "" || strings.Contains(words, otherMember)) {
-			words = unplaced.Message
+		unscheduled := podCondition(pod, corev1.PodScheduled)
+		if unscheduled != nil && unscheduled.Status == corev1.ConditionFalse && (schedulerMessage == "" || strings.Contains(schedulerMessage, otherMemberMessage)) {
+			schedulerMessage = unscheduled.Message
 		}
 	}
 	total := v.job.Pods()
 	switch {
-	case placed == total:
-		return Answer{Yes: true, Reason: "Scheduled", Message: fmt.Sprintf("All %d pods are scheduled. %s", total, v.observed.GangWords)}
+	case scheduled == total:
+		return Condition{Yes: true, Reason: "Scheduled", Message: fmt.Sprintf("All %d pods are scheduled. %s", total, v.observed.GangMessage)}
 	case int32(len(pods)) < v.expectedPods():
-		return Answer{Reason: CreatingPods, Message: fmt.Sprintf("%d of %d pods exist, %d are scheduled", len(pods), total, placed)}
-	case words == "":
-		return Answer{Reason: "Waiting", Message: fmt.Sprintf("%d of %d pods are scheduled", placed, total)}
+		return Condition{Reason: CreatingPods, Message: fmt.Sprintf("%d of %d pods exist, %d are scheduled", len(pods), total, scheduled)}
+	case schedulerMessage == "":
+		return Condition{Reason: "Waiting", Message: fmt.Sprintf("%d of %d pods are scheduled", scheduled, total)}
 	default:
-		return Answer{Reason: "Waiting", Message: fmt.Sprintf("%d of %d pods are scheduled; scheduler: %s", placed, total, words)}
+		return Condition{Reason: "Waiting", Message: fmt.Sprintf("%d of %d pods are scheduled; scheduler: %s", scheduled, total, schedulerMessage)}
 	}
 }
 
-func (v *view) workersAnswer() Answer {
+func (v *view) workersReadyCondition() Condition {
 	total, ready := v.job.Worker.Replicas, int32(v.readyWorkers())
 	if ready == total {
 		return allReady(total)
 	}
-	answer := Answer{Reason: "Waiting", Message: fmt.Sprintf("%d of %d workers are ready", ready, total)}
-	for _, pod := range v.inOrder() {
-		if found := troubleWith(pod); found != nil {
-			answer.Reason = orElse(found.reason, answer.Reason)
-			answer.Message += ". " + v.sentence(found)
-			return answer
+	condition := Condition{Reason: "Waiting", Message: fmt.Sprintf("%d of %d workers are ready", ready, total)}
+	for _, pod := range v.sortedWorkers() {
+		if problem := problemOf(pod); problem != nil {
+			condition.Reason = orElse(problem.reason, condition.Reason)
+			condition.Message += ". " + v.problemMessage(problem)
+			return condition
 		}
 	}
 	for index := range total {
 		pod := v.workers[index]
 		if pod == nil {
-			answer.Message += fmt.Sprintf(". Worker %d has no pod", index)
+			condition.Message += fmt.Sprintf(". Worker %d has no pod", index)
 			break
 		}
 		if !isReady(pod) {
-			answer.Message += fmt.Sprintf(". %s is not", capital(v.who(pod)))
+			condition.Message += fmt.Sprintf(". %s is not", capitalized(v.podTitle(pod)))
 			break
 		}
 	}
-	return answer
+	return condition
 }
 
-func allReady(total int32) Answer {
-	return Answer{Yes: true, Reason: "Ready", Message: fmt.Sprintf("All %d workers are ready", total)}
+func allReady(total int32) Condition {
+	return Condition{Yes: true, Reason: "Ready", Message: fmt.Sprintf("All %d workers are ready", total)}
 }
 
-func (v *view) launcherAnswer() Answer {
+func (v *view) launcherReadyCondition() Condition {
 	if v.launcher == nil {
-		return Answer{Reason: "Waiting", Message: "The launcher has no pod yet"}
+		return Condition{Reason: "Waiting", Message: "The launcher has no pod yet"}
 	}
 	if isReady(v.launcher) {
-		return Answer{Yes: true, Reason: "WorkersReached", Message: "The launcher has reached every worker"}
+		return Condition{Yes: true, Reason: "WorkersReached", Message: "The launcher has reached every worker"}
 	}
-	if found := troubleWith(v.launcher); found != nil {
-		return Answer{Reason: orElse(found.reason, "Failed"), Message: v.sentence(found)}
+	if problem := problemOf(v.launcher); problem != nil {
+		return Condition{Reason: orElse(problem.reason, "Failed"), Message: v.problemMessage(problem)}
 	}
-	who := capital(v.who(v.launcher))
+	launcher := capitalized(v.podTitle(v.launcher))
 	if v.launcher.Status.Phase == corev1.PodRunning {
-		return Answer{Reason: "ReachingWorkers", Message: who + " is running and waits until it can reach every worker"}
+		return Condition{Reason: "ReachingWorkers", Message: launcher + " is running and waits until it can reach every worker"}
 	}
-	return Answer{Reason: "Waiting", Message: who + " is not running yet"}
+	return Condition{Reason: "Waiting", Message: launcher + " is not running yet"}
 }
 
 // recordSteps adds the steps that were reached. A step that was once reached
@@ -181,9 +181,9 @@ func (v *view) recordSteps(verdict *Verdict, previous Previous) {
 		}
 	}
 	record(training.StepSubmitted, true, previous.Submitted.Time)
-	record(training.StepAdmitted, v.job.Initializer == nil || v.hasFetched() || v.observed.Workload.Exists, v.admittedAt(previous))
-	record(training.StepScheduled, verdict.Gang.Yes, v.latest(v.pods(), placedAt))
-	record(training.StepPodsReady, verdict.WorkersReady.Yes, v.latest(v.inOrder(), readyAt))
+	record(training.StepAdmitted, v.job.Initializer == nil || v.isInitialized() || v.observed.Workload.Exists, v.admittedAt(previous))
+	record(training.StepScheduled, verdict.Gang.Yes, v.latest(v.pods(), scheduledAt))
+	record(training.StepPodsReady, verdict.WorkersReady.Yes, v.latest(v.sortedWorkers(), readyAt))
 	if v.launcher != nil {
 		record(training.StepWorkersReached, verdict.LauncherReady.Yes, readyAt(v.launcher))
 	}
@@ -201,12 +201,12 @@ func (v *view) admittedAt(previous Previous) time.Time {
 }
 
 // recordEnd adds the end, and what only the launcher's report tells.
-func (v *view) recordEnd(verdict *Verdict, at time.Time) {
+func (v *view) recordFinish(verdict *Verdict, at time.Time) {
 	if report := verdict.Report; report != nil && report.Hosts.Expected > 0 && report.Hosts.Reached > 0 {
-		began := v.commandBegan(report)
-		if report.Timings.Init > 0 && !began.IsZero() {
-			verdict.record(training.StepWorkersReached, began)
-			verdict.record(training.StepFirstRankUp, earlier(began.Add(seconds(report.Timings.Init)), at))
+		started := v.commandStarted(report)
+		if report.Timings.Init > 0 && !started.IsZero() {
+			verdict.record(training.StepWorkersReached, started)
+			verdict.record(training.StepFirstRankUp, earlier(started.Add(seconds(report.Timings.Init)), at))
 		}
 	}
 	// A short job ends before kubelets have told of its workers' readiness.
@@ -217,7 +217,7 @@ func (v *view) recordEnd(verdict *Verdict, at time.Time) {
 }
 
 // commandBegan is when the launcher's gate was passed, as the report tells it.
-func (v *view) commandBegan(report *protocol.Report) time.Time {
+func (v *view) commandStarted(report *protocol.Report) time.Time {
 	ended := v.launcherEnd()
 	if ended == nil || ended.StartedAt.IsZero() {
 		return time.Time{}
@@ -246,7 +246,7 @@ func earlier(one, other time.Time) time.Time {
 }
 
 func readyAt(pod *corev1.Pod) time.Time {
-	if ready := condition(pod, corev1.PodReady); ready != nil {
+	if ready := podCondition(pod, corev1.PodReady); ready != nil {
 		return ready.LastTransitionTime.Time
 	}
 	return time.Time{}
@@ -262,7 +262,7 @@ func (v *view) latest(pods []*corev1.Pod, when func(*corev1.Pod) time.Time) (lat
 }
 
 // order of the steps.
-var order = []training.TimelineStep{
+var stepOrder = []training.TimelineStep{
 	training.StepSubmitted, training.StepAdmitted, training.StepScheduled, training.StepPodsReady,
 	training.StepWorkersReached, training.StepFirstRankUp, training.StepFinished,
 }
@@ -288,7 +288,7 @@ func (vd *Verdict) record(step training.TimelineStep, at time.Time) {
 	// The status it came from is not ours to change.
 	timeline := append(slices.Clone(vd.Timeline), training.TimelineEntry{Step: step, Time: metav1.Time{Time: at.Truncate(time.Second)}})
 	slices.SortStableFunc(timeline, func(a, b training.TimelineEntry) int {
-		return slices.Index(order, a.Step) - slices.Index(order, b.Step)
+		return slices.Index(stepOrder, a.Step) - slices.Index(stepOrder, b.Step)
 	})
 	vd.Timeline = timeline
 }

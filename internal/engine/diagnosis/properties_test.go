@@ -183,7 +183,7 @@ func wantStorable(t *testing.T, scene *scene, verdict Verdict) {
 		indexes[status.Index] = true
 	}
 	for _, condition := range scene.trainJob.Status.Conditions {
-		if !aWord.MatchString(condition.Reason) || len(condition.Message) > maxMessage || !utf8.ValidString(condition.Message) {
+		if !validReason.MatchString(condition.Reason) || len(condition.Message) > maxMessage || !utf8.ValidString(condition.Message) {
 			t.Errorf("condition %+v", condition)
 		}
 	}

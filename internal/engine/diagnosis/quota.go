@@ -14,7 +14,7 @@ import (
 
 const (
 	// quotaPause is how often a quota is tried again.
-	quotaPause = 500 * time.Millisecond
+	quotaRetryPause = 500 * time.Millisecond
 	// reasonQuota surfaces when a ResourceQuota refuses a part of a job.
 	reasonQuota = "WaitingForQuota"
 )
@@ -31,9 +31,9 @@ func (v *view) waitForQuota(verdict *Verdict, previous Previous) {
 		if wait != nil {
 			since = wait.Since
 		}
-		wait = &training.QuotaWait{Name: refused.QuotaName, Since: since, Message: fmt.Sprintf("%s could not be created: %s", refused.Object, trimmed(refused.Message))}
+		wait = &training.QuotaWait{Name: refused.QuotaName, Since: since, Message: fmt.Sprintf("%s could not be created: %s", refused.Object, withoutPeriod(refused.Message))}
 	}
-	if wait == nil || !isRefused && v.allMade() && !v.isEnding() {
+	if wait == nil || !isRefused && v.allCreated() && !v.isDeletingPods() {
 		return
 	}
 	// Whoever may try again is not failed before it is refused again.
@@ -42,31 +42,31 @@ func (v *view) waitForQuota(verdict *Verdict, previous Previous) {
 		return
 	}
 	verdict.QuotaWait = wait
-	answer := Answer{Reason: reasonQuota, Message: fmt.Sprintf("Waiting for quota: %s", wait.Message)}
-	verdict.Waiting, verdict.Gang = answer, answer
+	condition := Condition{Reason: reasonQuota, Message: fmt.Sprintf("Waiting for quota: %s", wait.Message)}
+	verdict.Waiting, verdict.Gang = condition, condition
 	if v.observed.OlderWaits {
 		verdict.Stage = plan.Held
 	}
-	verdict.checkIn(quotaPause)
+	verdict.checkIn(quotaRetryPause)
 }
 
 // yields tells whether the job gives up its pods to an older one that waits for the
 // same quota, or is about to have them again.
-func (v *view) yields(previous Previous) bool {
+func (v *view) yieldsToOlderJob(previous Previous) bool {
 	// A launcher that has completed had all of its workers.
-	if previous.QuotaWait == nil || v.heldByQueue() || v.exitedWell() {
+	if previous.QuotaWait == nil || v.heldByQueue() || v.launcherSucceeded() {
 		return false
 	}
-	return v.observed.OlderWaits && !v.allMade() || v.isEnding()
+	return v.observed.OlderWaits && !v.allCreated() || v.isDeletingPods()
 }
 
 // isEnding tells whether a pod of the job is being deleted.
-func (v *view) isEnding() bool {
+func (v *view) isDeletingPods() bool {
 	return slices.ContainsFunc(slices.Concat(v.observed.Launchers, v.observed.Workers), func(pod *corev1.Pod) bool { return pod.DeletionTimestamp != nil })
 }
 
-func (v *view) quotaFailure(wait *training.QuotaWait) *failure {
-	return &failure{reason: training.FailureResourceQuota, at: v.observed.Now, message: fmt.Sprintf(
+func (v *view) quotaFailure(wait *training.QuotaWait) *jobFailure {
+	return &jobFailure{reason: training.FailureResourceQuota, at: v.observed.Now, message: fmt.Sprintf(
 		"%s. The quota was exceeded for %s. Wait until other jobs of the namespace have finished, request less, or have the quota raised: kubectl describe quota -n %s.",
 		wait.Message, v.observed.Patience.Quota, v.job.Namespace)}
 }

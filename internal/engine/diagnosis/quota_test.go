@@ -33,10 +33,10 @@ func TestFirstQuotaRefusal(t *testing.T) {
 		if wait := scene.previous().QuotaWait; wait == nil || *wait != (training.QuotaWait{Name: "compute", Since: stored(t, stamp(present)), Message: message}) {
 			t.Errorf("%s: it waits for %+v", kind, wait)
 		}
-		if want := (Answer{Reason: "WaitingForQuota", Message: "Waiting for quota: " + message}); verdict.Waiting != want || verdict.Gang != want {
+		if want := (Condition{Reason: "WaitingForQuota", Message: "Waiting for quota: " + message}); verdict.Waiting != want || verdict.Gang != want {
 			t.Errorf("%s: it waits for %+v", kind, verdict.Waiting)
 		}
-		if verdict.Phase != training.PhasePending || verdict.NextCheck != quotaPause {
+		if verdict.Phase != training.PhasePending || verdict.NextCheck != quotaRetryPause {
 			t.Errorf("%s: %s, looks again in %s", kind, verdict.Phase, verdict.NextCheck)
 		}
 	}
@@ -112,7 +112,7 @@ func TestQuotaWait(t *testing.T) {
 				if (wait != nil) != tc.waits {
 					t.Fatalf("it waits for %+v", wait)
 				}
-				if tc.waits && (!wait.Since.Time.Equal(at(present)) || verdict.NextCheck != quotaPause || verdict.Waiting.Reason != reasonQuota) {
+				if tc.waits && (!wait.Since.Time.Equal(at(present)) || verdict.NextCheck != quotaRetryPause || verdict.Waiting.Reason != reasonQuota) {
 					t.Errorf("it waits since %v for %+v, and looks again in %s", wait.Since, verdict.Waiting, verdict.NextCheck)
 				}
 			})
@@ -183,7 +183,9 @@ func TestQuotaRefusesTheInitializer(t *testing.T) {
 		"its pod exists, an older job waits":   {after: present + 20, older: true, happen: fetching(nothing), stage: plan.Initializing},
 		"its time is over, refused":            {after: present + 60, refused: true, stage: plan.Finished, reason: training.FailureResourceQuota},
 		"its time is over, an older job waits": {after: present + 60, older: true, stage: plan.Finished, reason: training.FailureResourceQuota},
-		"something else is in its way":         {after: present + 20, happen: func(scene *scene) { scene.observed.Obstacle = &Answer{Reason: "WaitingForDeletion", Message: "Wait."} }, stage: plan.Initializing, waits: true},
+		"something else is in its way": {after: present + 20, happen: func(scene *scene) {
+			scene.observed.Obstacle = &Condition{Reason: "WaitingForDeletion", Message: "Wait."}
+		}, stage: plan.Initializing, waits: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			scene := newScene(t, job.KindTrainJob, 2, initialized, backoffLimit(3))
@@ -202,7 +204,7 @@ func TestQuotaRefusesTheInitializer(t *testing.T) {
 			if verdict.Stage != tc.stage || verdict.FailureReason != tc.reason || (wait != nil) != tc.waits || verdict.Restart != nil {
 				t.Errorf("%s, stage %s, waits for %+v: %s", verdict.Phase, verdict.Stage, wait, verdict.FailureMessage)
 			}
-			if wait != nil && (!wait.Since.Time.Equal(at(present)) || verdict.NextCheck != quotaPause) {
+			if wait != nil && (!wait.Since.Time.Equal(at(present)) || verdict.NextCheck != quotaRetryPause) {
 				t.Errorf("it waits since %v, and looks again in %s", wait.Since, verdict.NextCheck)
 			}
 		})
@@ -288,7 +290,7 @@ func TestGangClockStartsWithTheFirstPod(t *testing.T) {
 func TestGangClockOfALauncherThatComesLater(t *testing.T) {
 	scene := newScene(t, job.KindMPIJob, 2, func(scene *scene) { scene.job.LauncherWaits = true })
 	scene.addPods(runs)
-	scene.everyPod(podCondition(corev1.PodReady, corev1.ConditionTrue, 1000, "", ""))
+	scene.everyPod(withCondition(corev1.PodReady, corev1.ConditionTrue, 1000, "", ""))
 	scene.observed.Launchers = nil
 	scene.after(1001)
 	if verdict := scene.settle(); hasEnded(verdict) || len(scene.asked) > 0 || verdict.NextCheck != 0 {

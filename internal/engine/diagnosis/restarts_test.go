@@ -25,7 +25,7 @@ func (sc *scene) nextStart(state podOption) {
 		return
 	}
 	launcher := sc.newPod(training.RoleLauncher, 0, state, createdAt(sc.observed.Now.Sub(at(0)).Seconds()))
-	sc.observed.Launchers = append(slices.DeleteFunc(sc.observed.Launchers, func(pod *corev1.Pod) bool { return !isOver(pod) }), launcher)
+	sc.observed.Launchers = append(slices.DeleteFunc(sc.observed.Launchers, func(pod *corev1.Pod) bool { return !isPodFinished(pod) }), launcher)
 }
 
 // A job is restarted after a failure that another start may not have.
@@ -69,7 +69,7 @@ func TestRestarts(t *testing.T) {
 					t.Errorf("looks again in %s", verdict.NextCheck)
 				}
 				want := "Restart 1 of 1 is due after a failure: " + restart.Message
-				if verdict.Waiting != (Answer{Reason: "Restarting", Message: want}) || verdict.Gang != verdict.Waiting || verdict.WorkersReady.Yes || verdict.LauncherReady.Yes {
+				if verdict.Waiting != (Condition{Reason: "Restarting", Message: want}) || verdict.Gang != verdict.Waiting || verdict.WorkersReady.Yes || verdict.LauncherReady.Yes {
 					t.Errorf("it waits for %+v", verdict.Waiting)
 				}
 				if !verdict.StartTime.Time.Equal(at(placed)) {
@@ -220,9 +220,9 @@ func TestRestartPause(t *testing.T) {
 		{0, 100, 0},
 		{time.Second, 0, time.Second},
 		{time.Second, 3, 8 * time.Second},
-		{time.Second, 1 << 30, longestPause},
-		{time.Hour, 0, longestPause},
-		{time.Hour, 1, longestPause},
+		{time.Second, 1 << 30, maxRestartPause},
+		{time.Hour, 0, maxRestartPause},
+		{time.Hour, 1, maxRestartPause},
 	} {
 		if got := restartPause(tc.first, tc.restarts); got != tc.want {
 			t.Errorf("%s after %d restarts: %s, want %s", tc.first, tc.restarts, got, tc.want)

@@ -116,7 +116,7 @@ func TestAQueueHoldsATrainJob(t *testing.T) {
 	scene.wantStage("submitted", plan.Active)
 	scene.observed.Workload = Workload{Exists: true, Suspended: true}
 	verdict := scene.wantStage("queued", plan.Held)
-	if want := (Answer{Yes: true, Reason: "Queued", Message: "Waiting for Kueue to admit the job: its queue has no free quota"}); verdict.Suspension != want {
+	if want := (Condition{Yes: true, Reason: "Queued", Message: "Waiting for Kueue to admit the job: its queue has no free quota"}); verdict.Suspension != want {
 		t.Errorf("%+v", verdict.Suspension)
 	}
 	for name, want := range map[string]string{
@@ -256,7 +256,7 @@ func TestInitializing(t *testing.T) {
 		t.Run(string(kind), func(t *testing.T) {
 			scene := newScene(t, kind, 2, initialized)
 			verdict := scene.wantStage("submitted", plan.Initializing)
-			if want := (Answer{Reason: "Initializing", Message: "The initializer is fetching the dataset and the model"}); verdict.Waiting != want || verdict.Gang != want {
+			if want := (Condition{Reason: "Initializing", Message: "The initializer is fetching the dataset and the model"}); verdict.Waiting != want || verdict.Gang != want {
 				t.Errorf("%+v", verdict)
 			}
 			scene.wantSteps("submitted", map[training.TimelineStep]float64{training.StepSubmitted: submitted})
@@ -303,7 +303,7 @@ func TestInitializerIsRestarted(t *testing.T) {
 			}
 			scene.wantStage("looked at again", plan.Restarting)
 			scene.after(present + 10)
-			if !isOver(scene.observed.Initializers[0]) {
+			if !isPodFinished(scene.observed.Initializers[0]) {
 				scene.wantStage("due, and the old pod still runs", plan.Restarting)
 				scene.observed.Initializers = nil
 			}

@@ -39,7 +39,7 @@ func newView(j *job.Job, previous *Previous, observed *Observed) *view {
 		if !known || j.Kind.Traits().RestartsAsWhole && plan.RestartOf(pod) != view.restart {
 			continue
 		}
-		if there := view.workers[index]; there == nil || newer(pod, there) {
+		if known := view.workers[index]; known == nil || newer(pod, known) {
 			view.workers[index] = pod
 		}
 	}
@@ -51,18 +51,18 @@ func newer(one, other *corev1.Pod) bool {
 		return order > 0
 	}
 	// Within one second: what has not ended came after what has.
-	if one, other := isOver(one), isOver(other); one != other {
+	if one, other := isPodFinished(one), isPodFinished(other); one != other {
 		return other
 	}
 	return one.Name > other.Name
 }
 
-func isOver(pod *corev1.Pod) bool {
+func isPodFinished(pod *corev1.Pod) bool {
 	return pod.Status.Phase == corev1.PodFailed || pod.Status.Phase == corev1.PodSucceeded
 }
 
 // inOrder are the workers that are there, by index.
-func (v *view) inOrder() []*corev1.Pod {
+func (v *view) sortedWorkers() []*corev1.Pod {
 	pods := make([]*corev1.Pod, 0, len(v.workers))
 	for index := range v.job.Worker.Replicas {
 		if pod := v.workers[index]; pod != nil {
@@ -74,7 +74,7 @@ func (v *view) inOrder() []*corev1.Pod {
 
 // pods are all pods of this attempt, workers first.
 func (v *view) pods() []*corev1.Pod {
-	pods := v.inOrder()
+	pods := v.sortedWorkers()
 	if v.launcher != nil {
 		pods = append(pods, v.launcher)
 	}
@@ -82,7 +82,7 @@ func (v *view) pods() []*corev1.Pod {
 }
 
 // who names a pod as users know it.
-func (v *view) who(pod *corev1.Pod) string {
+func (v *view) podTitle(pod *corev1.Pod) string {
 	role := "the launcher"
 	switch pod.Labels[training.LabelReplicaType] {
 	case training.RoleWorker:
@@ -121,7 +121,7 @@ func count(pods []*corev1.Pod) (counts Counts) {
 	return counts
 }
 
-func condition(pod *corev1.Pod, kind corev1.PodConditionType) *corev1.PodCondition {
+func podCondition(pod *corev1.Pod, kind corev1.PodConditionType) *corev1.PodCondition {
 	for i := range pod.Status.Conditions {
 		if pod.Status.Conditions[i].Type == kind {
 			return &pod.Status.Conditions[i]
@@ -130,16 +130,16 @@ func condition(pod *corev1.Pod, kind corev1.PodConditionType) *corev1.PodConditi
 	return nil
 }
 
-func holds(pod *corev1.Pod, kind corev1.PodConditionType) bool {
-	found := condition(pod, kind)
-	return found != nil && found.Status == corev1.ConditionTrue
+func hasCondition(pod *corev1.Pod, kind corev1.PodConditionType) bool {
+	current := podCondition(pod, kind)
+	return current != nil && current.Status == corev1.ConditionTrue
 }
 
 func isReady(pod *corev1.Pod) bool {
-	return holds(pod, corev1.PodReady) && pod.DeletionTimestamp == nil
+	return hasCondition(pod, corev1.PodReady) && pod.DeletionTimestamp == nil
 }
 
-func isPlaced(pod *corev1.Pod) bool { return pod.Spec.NodeName != "" }
+func isScheduled(pod *corev1.Pod) bool { return pod.Spec.NodeName != "" }
 
 // main is the state of the container that matters: the first of the spec.
 func mainStatus(pod *corev1.Pod) *corev1.ContainerStatus {

@@ -32,7 +32,7 @@ func (vd *Verdict) JobSetStatus(j *job.Job, set *jobset.JobSet, now metav1.Time)
 	}
 	mark := func(kind jobset.JobSetConditionType, is bool, reason, message string) {
 		meta.SetStatusCondition(&status.Conditions, metav1.Condition{
-			Type: string(kind), Status: metav1.ConditionStatus(yes(is)), Reason: reason, Message: cut(message), LastTransitionTime: now,
+			Type: string(kind), Status: metav1.ConditionStatus(conditionStatus(is)), Reason: reason, Message: truncated(message), LastTransitionTime: now,
 		})
 	}
 	wasSuspended := meta.FindStatusCondition(status.Conditions, string(jobset.JobSetSuspended)) != nil
@@ -47,7 +47,7 @@ func (vd *Verdict) JobSetStatus(j *job.Job, set *jobset.JobSet, now metav1.Time)
 		status.TerminalState = string(jobset.JobSetCompleted)
 		launcher := &status.ReplicatedJobsStatus[0]
 		launcher.Succeeded, launcher.Ready, launcher.Failed = 1, 0, 0
-		mark(jobset.JobSetCompleted, true, "AllJobsCompleted", vd.complete().Message)
+		mark(jobset.JobSetCompleted, true, "AllJobsCompleted", vd.completeCondition().Message)
 	case training.PhaseFailed:
 		status.TerminalState = string(jobset.JobSetFailed)
 		mark(jobset.JobSetFailed, true, string(vd.FailureReason), vd.FailureMessage)
@@ -67,14 +67,14 @@ func (vd *Verdict) JobSetStatus(j *job.Job, set *jobset.JobSet, now metav1.Time)
 // JobSet that has no status it costs the API server as much as a pod, and nobody acts
 // on it: Kueue waits for the pods of a job that it stops, but its jobs begin suspended.
 func (vd *Verdict) hasOnlyStarted() bool {
-	quiet := func(counts Counts) bool { return counts.Ready == 0 && counts.Succeeded == 0 && counts.Failed == 0 }
-	return vd.Restart == nil && vd.Phase == training.PhasePending && quiet(vd.Launcher) && quiet(vd.Worker)
+	isIdle := func(counts Counts) bool { return counts.Ready == 0 && counts.Succeeded == 0 && counts.Failed == 0 }
+	return vd.Restart == nil && vd.Phase == training.PhasePending && isIdle(vd.Launcher) && isIdle(vd.Worker)
 }
 
 // childStatus is that of the one child Job of a role. One that has succeeded is no
 // longer ready: Kueue adds the two up.
 func childStatus(role string, pods int32, counts Counts, suspended bool) jobset.ReplicatedJobStatus {
-	one := func(is bool) int32 {
+	oneIf := func(is bool) int32 {
 		if is {
 			return 1
 		}
@@ -82,8 +82,8 @@ func childStatus(role string, pods int32, counts Counts, suspended bool) jobset.
 	}
 	succeeded := counts.Succeeded >= pods
 	return jobset.ReplicatedJobStatus{
-		Name: role, Ready: one(!succeeded && counts.Ready+counts.Succeeded >= pods), Active: one(counts.Active > 0),
-		Succeeded: one(succeeded), Failed: one(counts.Failed > 0), Suspended: one(suspended),
+		Name: role, Ready: oneIf(!succeeded && counts.Ready+counts.Succeeded >= pods), Active: oneIf(counts.Active > 0),
+		Succeeded: oneIf(succeeded), Failed: oneIf(counts.Failed > 0), Suspended: oneIf(suspended),
 	}
 }
 
@@ -93,7 +93,7 @@ func childStatus(role string, pods int32, counts Counts, suspended bool) jobset.
 // again.
 func (vd *Verdict) BatchJobStatus(batch *batchv1.Job, now metav1.Time) {
 	status := &batch.Status
-	if isFinished(status) {
+	if isJobFinished(status) {
 		return
 	}
 	status.Active = vd.Launcher.Active
@@ -110,13 +110,13 @@ func (vd *Verdict) BatchJobStatus(batch *batchv1.Job, now metav1.Time) {
 	}
 	end := func(kind batchv1.JobConditionType, reason, message string) {
 		status.Conditions = append(status.Conditions, batchv1.JobCondition{
-			Type: kind, Status: corev1.ConditionTrue, Reason: reason, Message: cut(message), LastProbeTime: now, LastTransitionTime: now,
+			Type: kind, Status: corev1.ConditionTrue, Reason: reason, Message: truncated(message), LastProbeTime: now, LastTransitionTime: now,
 		})
 	}
 	if vd.Phase == training.PhaseSucceeded {
 		status.Succeeded, status.CompletionTime = 1, &now
-		end(batchv1.JobSuccessCriteriaMet, "CompletionsReached", vd.complete().Message)
-		end(batchv1.JobComplete, "CompletionsReached", vd.complete().Message)
+		end(batchv1.JobSuccessCriteriaMet, "CompletionsReached", vd.completeCondition().Message)
+		end(batchv1.JobComplete, "CompletionsReached", vd.completeCondition().Message)
 		return
 	}
 	status.Failed++
@@ -124,7 +124,7 @@ func (vd *Verdict) BatchJobStatus(batch *batchv1.Job, now metav1.Time) {
 	end(batchv1.JobFailed, string(vd.FailureReason), vd.FailureMessage)
 }
 
-func isFinished(status *batchv1.JobStatus) bool {
+func isJobFinished(status *batchv1.JobStatus) bool {
 	return slices.ContainsFunc(status.Conditions, func(condition batchv1.JobCondition) bool {
 		return (condition.Type == batchv1.JobComplete || condition.Type == batchv1.JobFailed) && condition.Status == corev1.ConditionTrue
 	})

@@ -387,7 +387,7 @@ func TestWorkloadStatusIsTaken(t *testing.T) {
 			t.Errorf("its terminal state was %s and is %s", terminal, set.Status.TerminalState)
 		}
 		for _, condition := range set.Status.Conditions {
-			if !aWord.MatchString(condition.Reason) || len(condition.Message) > maxMessage {
+			if !validReason.MatchString(condition.Reason) || len(condition.Message) > maxMessage {
 				t.Errorf("condition %+v", condition)
 			}
 		}
