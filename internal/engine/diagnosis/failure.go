@@ -14,26 +14,26 @@ import (
 	"github.com/trireme-mpi/trireme/internal/engine/plan"
 )
 
-// failure is why a job has failed.
+// jobFailure is why a job has failed.
 type jobFailure struct {
 	reason  training.FailureReason
 	message string
-	// cause is what Kubernetes reports for the pod that failed.
+	// cause is the reason that Kubernetes reports for the failed pod.
 	cause string
-	// process that failed, where the launcher's report names it or quotes it.
+	// process that failed, if the launcher's report describes it.
 	process *training.FailedProcess
 	at      time.Time
-	// rank orders failures of the same second: what a launcher says of its end
-	// comes after what ended it, and before what its end brought about.
+	// precedence orders failures of the same second: a worker's failure causes the
+	// launcher's, and the launcher's causes the deletion of workers.
 	precedence int
-	// stopped: nothing has ended by itself; the job is ended now.
+	// stopped: no pod has failed; the operator stops the job now.
 	stopped bool
-	// doubtful: it looks like somebody's deletion, and a cache may not know yet
-	// whose and what for.
+	// needsConfirmation: an object was deleted, and the cache may not show yet that the
+	// job was suspended or deleted.
 	needsConfirmation bool
-	// restarts: another start may succeed.
+	// retryable: a restart may succeed.
 	retryable bool
-	// pod that failed, if it is one that is there.
+	// pod that failed, if it still exists.
 	pod *corev1.Pod
 }
 
@@ -43,8 +43,8 @@ const (
 	precedenceDeleted
 )
 
-// firstFailure is the first cause of a failure that the job will not recover
-// from; nil if there is none.
+// firstFailure is the root cause of the job's failure: the earliest failure that the
+// job cannot recover from. It is nil if there is none.
 func (v *view) firstFailure(previous Previous) *jobFailure {
 	if refused := v.refusal(); refused != nil {
 		return refused
@@ -64,7 +64,7 @@ func (v *view) firstFailure(previous Previous) *jobFailure {
 	first := slices.MinFunc(failures, func(a, b jobFailure) int {
 		return cmp.Or(cmp.Compare(a.at.Unix(), b.at.Unix()), cmp.Compare(a.precedence, b.precedence))
 	})
-	// Whoever deletes the whole deletes its pods: then the whole is what to name.
+	// Deleting the workload deletes its pods: then the workload is the root cause.
 	if first.needsConfirmation && !v.observed.Workload.Exists {
 		if missing := v.missingPart(previous); missing != nil {
 			return missing
@@ -76,8 +76,8 @@ func (v *view) firstFailure(previous Previous) *jobFailure {
 	return &first
 }
 
-// deletedBefore is the failure by the worker that was deleted first, where the one
-// that is seen to have failed was deleted too, and may have ended before it.
+// deletedBefore is the failure of the worker that was deleted first. The failed worker
+// that was observed first may have been deleted later, but terminated sooner.
 func (v *view) deletedBefore(first *jobFailure, previous Previous) *jobFailure {
 	if !first.needsConfirmation || first.reason != training.FailureWorker || first.pod == nil || previous.Suspended {
 		return nil
@@ -99,8 +99,7 @@ func (v *view) deletedBefore(first *jobFailure, previous Previous) *jobFailure {
 	return &jobFailure{reason: training.FailureWorker, at: first.at, needsConfirmation: true, retryable: first.retryable, pod: earliest, cause: reasonDeleted, message: v.problemMessage(deletionProblem(earliest))}
 }
 
-// compareDeletions orders deletions of the same second by what was written last of
-// each pod.
+// compareDeletions orders deletions of the same second by resource version.
 func compareDeletions(a, b *corev1.Pod) int {
 	if order := cmp.Compare(deletedAt(a).Unix(), deletedAt(b).Unix()); order != 0 {
 		return order
@@ -112,7 +111,7 @@ func compareDeletions(a, b *corev1.Pod) int {
 	return order
 }
 
-// refusal is the failure of a job one of whose pods the API server did not take.
+// refusal is the failure of a job with an object that the API server refused to create.
 func (v *view) refusal() *jobFailure {
 	refused := v.observed.Refusal
 	if refused == nil || refused.Quota {
@@ -126,10 +125,11 @@ func (v *view) refusal() *jobFailure {
 	return failure
 }
 
-// trimmed is a text to which a full stop can be added.
+// withoutPeriod removes the full stop at the end, so that a caller can add its own.
 func withoutPeriod(text string) string { return strings.TrimRight(text, ". \n") }
 
-// workerFailure is the failure of a job by one of its workers.
+// workerFailure is the failure of the job because of this worker; nil if the worker has
+// not failed.
 func (v *view) workerFailure(pod *corev1.Pod) *jobFailure {
 	problem := problemOf(pod)
 	if problem == nil && pod.DeletionTimestamp != nil {
@@ -141,7 +141,7 @@ func (v *view) workerFailure(pod *corev1.Pod) *jobFailure {
 	return v.failureOf(problem, training.FailureWorker, precedenceWorker)
 }
 
-// failureOf is the failure of a job by the trouble of one of its pods.
+// failureOf is the failure of the job because of a problem of one of its pods.
 func (v *view) failureOf(problem *podProblem, reason training.FailureReason, precedence int) *jobFailure {
 	deleted := problem.isDueToDeletion()
 	if deleted {
@@ -156,14 +156,14 @@ func (v *view) failureOf(problem *podProblem, reason training.FailureReason, pre
 	}
 }
 
-// sentence tells the whole of a pod's trouble.
+// problemMessage names the pod, its problem and what to do.
 func (v *view) problemMessage(problem *podProblem) string {
 	return fmt.Sprintf("%s %s. %s", capitalized(v.podTitle(problem.pod)), withoutPeriod(problem.cause), problem.advice)
 }
 
 func capitalized(text string) string { return strings.ToUpper(text[:1]) + text[1:] }
 
-// fatal tells whether a job with a pod in such trouble has failed.
+// isFatal reports whether a problem of a pod fails the job.
 func (v *view) isFatal(problem *podProblem) bool {
 	switch {
 	case problem.ended, problem.final:
@@ -182,18 +182,18 @@ func maxRestartCount(pod *corev1.Pod) (highest int32) {
 	return highest
 }
 
-// restartsAfter tells whether a job is restarted when such a pod has failed. Where
-// workers outlive a restart, one that failed cannot be replaced.
+// restartsAfter reports whether the job may restart after such a failure. A job whose
+// restart keeps the workers cannot replace a failed one.
 func (v *view) restartsAfter(precedence int) bool {
 	return precedence == precedenceLauncher || v.job.Kind.Traits().RestartsAsWhole
 }
 
-// missing is the failure of a job whose parts are gone.
+// missingPart is the failure of a job whose workload or one of whose pods was deleted.
 func (v *view) missingPart(previous Previous) *jobFailure {
 	launcher := v.launcherName(previous)
 	switch {
 	case previous.Suspended, previous.QuotaWait != nil:
-		// What existed before is gone on purpose.
+		// The operator itself deleted them.
 		return nil
 	case !v.observed.Workload.Exists && launcher != "":
 		return &jobFailure{reason: training.FailureLauncher, at: v.observed.Now, needsConfirmation: true,
@@ -212,7 +212,7 @@ func (v *view) missingPart(previous Previous) *jobFailure {
 	return nil
 }
 
-// knownLauncher is the name of the launcher's pod, now or before.
+// launcherName is the name of the launcher's pod, even if the pod was deleted.
 func (v *view) launcherName(previous Previous) string {
 	switch {
 	case v.launcher != nil:

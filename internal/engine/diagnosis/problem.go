@@ -11,31 +11,30 @@ import (
 	"github.com/trireme-mpi/trireme/api/training"
 )
 
-// crashLoop is Kubernetes' word for a container that ends again and again.
+// crashLoop is the kubelet's reason for a container that crashes repeatedly.
 const crashLoop = "CrashLoopBackOff"
 
-// trouble is what is wrong with one pod.
+// podProblem is what is wrong with one pod.
 type podProblem struct {
 	pod *corev1.Pod
-	// reason in one word, as Kubernetes has it.
+	// reason is a CamelCase word, where possible Kubernetes' own.
 	reason string
-	// cause completes a sentence that begins with the pod; advice is one of its own.
+	// cause completes a sentence that begins with the pod; advice is a sentence.
 	cause, advice string
 	at            time.Time
-	// ended: the pod will not run again by itself.
+	// ended: the pod has terminated and will not be restarted by the kubelet.
 	ended bool
-	// forGood: waiting does not help.
+	// final: the problem does not resolve by itself.
 	final bool
-	// exit is how a container ended, where that is what is wrong.
+	// exit is the termination of the container that is the problem, if there is one.
 	exit      *corev1.ContainerStateTerminated
 	container string
 }
 
-// troubleWith finds what is wrong with a pod; nil is nothing.
+// problemOf is the problem of a pod; nil if there is none.
 func problemOf(pod *corev1.Pod) *podProblem {
 	ended, interrupted := terminationProblem(pod), disruptionProblem(pod)
-	// Whoever takes a pod off its node ends its containers: what they then exit
-	// with says nothing.
+	// A disruption terminates the pod's containers, so their exit codes are not the cause.
 	if interrupted != nil && (ended == nil || pod.Status.Reason == "" && (ended.exit == nil || ended.at.Unix() >= interrupted.at.Unix())) {
 		return interrupted
 	}
@@ -50,7 +49,7 @@ func problemOf(pod *corev1.Pod) *podProblem {
 	return nil
 }
 
-// failed is the trouble of a pod that has ended, other than well.
+// terminationProblem is the problem of a pod that has failed.
 func terminationProblem(pod *corev1.Pod) *podProblem {
 	main := mainStatus(pod)
 	mainFailed := main != nil && main.State.Terminated != nil && main.State.Terminated.ExitCode != 0 && pod.Spec.RestartPolicy == corev1.RestartPolicyNever
@@ -72,7 +71,7 @@ func terminationProblem(pod *corev1.Pod) *podProblem {
 		}
 	}
 	if pod.DeletionTimestamp != nil && pod.Status.Message == "" {
-		// It never ran.
+		// The pod was deleted before it ran.
 		return deletionProblem(pod)
 	}
 	problem.reason, problem.cause = "Failed", "failed: "+orElse(pod.Status.Message, "Kubernetes does not say why")
@@ -80,10 +79,10 @@ func terminationProblem(pod *corev1.Pod) *podProblem {
 	return problem
 }
 
-// reasonDeleted is the trouble of a pod that somebody deleted.
+// reasonDeleted is the reason of the problem of a deleted pod.
 const reasonDeleted = "Deleted"
 
-// deletion is the trouble of a pod that somebody deletes.
+// deletionProblem is the problem of a pod that a user or a controller deletes.
 func deletionProblem(pod *corev1.Pod) *podProblem {
 	return &podProblem{
 		pod: pod, reason: reasonDeleted, ended: true, at: deletedAt(pod),
@@ -91,19 +90,21 @@ func deletionProblem(pod *corev1.Pod) *podProblem {
 	}
 }
 
-// isAftermath tells whether it is its deletion that ended a pod. What runs out
-// of memory, or is evicted, is not ended by being deleted. Of a container that had
-// not begun when its pod was deleted the kubelet says an end without a time.
+// isDueToDeletion reports whether the pod terminated because it was deleted, and not
+// because it was evicted or out of memory. The kubelet reports no finish time for a
+// container that had not started when its pod was deleted.
 func (p *podProblem) isDueToDeletion() bool {
 	return p.ended && p.reason != "OOMKilled" && p.pod.Status.Reason == "" && !hasCondition(p.pod, corev1.DisruptionTarget) &&
 		(wasDeletedBy(p.pod, p.at) || p.pod.DeletionTimestamp != nil && p.at.IsZero())
 }
 
-// wasDeletedBy tells whether a pod was already being deleted at a time.
+// wasDeletedBy reports whether the pod's deletion had been requested by that time.
 func wasDeletedBy(pod *corev1.Pod, at time.Time) bool {
 	return pod.DeletionTimestamp != nil && at.Unix() >= deletedAt(pod).Unix()
 }
 
+// deletedAt is when the deletion was requested. The deletion timestamp is later, by the
+// grace period.
 func deletedAt(pod *corev1.Pod) time.Time {
 	grace := int64(0)
 	if pod.DeletionGracePeriodSeconds != nil {
@@ -112,7 +113,7 @@ func deletedAt(pod *corev1.Pod) time.Time {
 	return pod.DeletionTimestamp.Add(-time.Duration(grace) * time.Second)
 }
 
-// lostPlace explains a pod that Kubernetes ended, and not its own command.
+// explainPodReason explains a pod that Kubernetes has terminated, by the pod's reason.
 func explainPodReason(pod *corev1.Pod) (cause, advice string) {
 	message := strings.TrimSpace(pod.Status.Message)
 	switch pod.Status.Reason {
@@ -134,7 +135,7 @@ func explainPodReason(pod *corev1.Pod) (cause, advice string) {
 	}
 }
 
-// exited explains a container that ended with an error.
+// explainExit explains a container that terminated with an error.
 func explainExit(pod *corev1.Pod, name string, ended *corev1.ContainerStateTerminated, logFlags ...string) (cause, advice string) {
 	container := ""
 	if len(pod.Spec.Containers) == 0 || name != pod.Spec.Containers[0].Name {
@@ -195,7 +196,8 @@ func memoryLimit(pod *corev1.Pod, name string) string {
 	return ""
 }
 
-// disrupted is the trouble of a pod that is being taken away.
+// disruptionProblem is the problem of a pod that is preempted, evicted or removed from
+// its node.
 func disruptionProblem(pod *corev1.Pod) *podProblem {
 	interruption := podCondition(pod, corev1.DisruptionTarget)
 	if interruption == nil || interruption.Status != corev1.ConditionTrue {
@@ -215,22 +217,23 @@ func disruptionProblem(pod *corev1.Pod) *podProblem {
 	return problem
 }
 
-// Causes that Kubernetes reports for an image that cannot be pulled. Some pass.
+// Causes that Kubernetes reports for an image that cannot be pulled. The final ones do
+// not resolve by themselves.
 var (
 	imageCauses      = []string{"ImagePullBackOff", "ErrImagePull", "ImageInspectError", "RegistryUnavailable"}
 	finalImageCauses = []string{"InvalidImageName", "ErrImageNeverPull"}
 )
 
-// IsImageCause tells whether a failureCause is about an image that cannot be pulled.
+// IsImageCause reports whether a failureCause is about an image that cannot be pulled.
 func IsImageCause(cause string) bool {
 	return slices.Contains(imageCauses, cause) || slices.Contains(finalImageCauses, cause)
 }
 
-// waiting is the trouble of a container that cannot start.
+// startProblem is the problem of a container that cannot start; nil if it has none.
 func startProblem(pod *corev1.Pod, status *corev1.ContainerStatus) *podProblem {
 	if crashed := status.State.Terminated; crashed != nil && crashed.ExitCode != 0 && status.RestartCount > 0 && pod.Spec.RestartPolicy != corev1.RestartPolicyNever {
-		// Kubelet calls it a loop only at its next look, if that comes before the next
-		// start.
+		// The kubelet sets CrashLoopBackOff only later, and not at all if it restarts the
+		// container before that.
 		problem := &podProblem{pod: pod, reason: crashLoop, at: stalledAt(pod), container: status.Name, exit: crashed}
 		problem.cause, problem.advice = explainCrashLoop(pod, status, crashed)
 		return problem
@@ -260,7 +263,8 @@ func startProblem(pod *corev1.Pod, status *corev1.ContainerStatus) *podProblem {
 	return problem
 }
 
-// crashing explains a container that ends again and again, the last time as told.
+// explainCrashLoop explains a container that crashes repeatedly, by its last
+// termination.
 func explainCrashLoop(pod *corev1.Pod, status *corev1.ContainerStatus, last *corev1.ContainerStateTerminated) (cause, advice string) {
 	if last == nil {
 		return "crashes repeatedly (CrashLoopBackOff)", logAdvice(pod, status.Name)
@@ -269,8 +273,8 @@ func explainCrashLoop(pod *corev1.Pod, status *corev1.ContainerStatus, last *cor
 	return fmt.Sprintf("%s, %d times so far (CrashLoopBackOff)", cause, status.RestartCount), advice
 }
 
-// stalledAt is when a container that cannot start could have: once its pod had a
-// place, and what ran in the pod before had ended.
+// stalledAt is when a container that cannot start should have started: after its pod
+// was scheduled and the containers before it had terminated.
 func stalledAt(pod *corev1.Pod) time.Time {
 	stalled := scheduledAt(pod)
 	for _, status := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
@@ -281,7 +285,7 @@ func stalledAt(pod *corev1.Pod) time.Time {
 	return stalled
 }
 
-// lastEnd is how a container ended, now or the last time.
+// lastEnd is the latest termination of a container; nil if there is none.
 func lastEnd(status *corev1.ContainerStatus) *corev1.ContainerStateTerminated {
 	if status.State.Terminated != nil {
 		return status.State.Terminated
@@ -296,7 +300,7 @@ func scheduledAt(pod *corev1.Pod) time.Time {
 	return pod.CreationTimestamp.Time
 }
 
-// endOf is when a pod ended, as far as it says.
+// endOf is when a pod terminated, as far as its status shows it.
 func endOf(pod *corev1.Pod) time.Time {
 	var end time.Time
 	for _, status := range pod.Status.ContainerStatuses {

@@ -14,7 +14,7 @@ import (
 	"github.com/trireme-mpi/trireme/internal/agent/protocol"
 )
 
-// progress is how far the job has come, as its pods show it.
+// progress is the progress of the job as its pods show it.
 func (v *view) progress(previous Previous) training.Progress {
 	progress := training.Progress{Phase: training.PhasePending, Timeline: previous.Timeline, Restart: previous.Restart}
 	if v.podsRunning() {
@@ -25,7 +25,7 @@ func (v *view) progress(previous Previous) training.Progress {
 		progress.LauncherPodStatus = new(v.podStatus(v.launcher))
 		v.explainLauncher(progress.LauncherPodStatus, previous.LauncherPodStatus)
 	} else if known := previous.LauncherPodStatus; known != nil && isFailureReason(known.Reason) && !v.job.Suspended && !previous.Suspended && !v.heldByQueue() {
-		// The pod is being replaced; why is all that is left of it.
+		// The pod was deleted and is being replaced: keep the reason of its failure.
 		progress.LauncherPodStatus = known.DeepCopy()
 	}
 	for index := range v.job.Worker.Replicas {
@@ -36,7 +36,7 @@ func (v *view) progress(previous Previous) training.Progress {
 	return progress
 }
 
-// setReadyWorkers sets the numbers, and the text for the column of kubectl.
+// setReadyWorkers sets the counts, and the text for kubectl's column.
 func setReadyWorkers(progress *training.Progress, ready, total int32) {
 	progress.ReadyWorkerCount, progress.WorkerCount = ready, total
 	progress.ReadyWorkers = fmt.Sprintf("%d/%d", ready, total)
@@ -63,9 +63,9 @@ func (v *view) podStatus(pod *corev1.Pod) training.PodStatus {
 	return status
 }
 
-// explainLauncher says why the launcher's command failed, now or the last time:
-// its pod may be gone when the job has. What was told of it before it was deleted
-// stays: an end and a deletion within one second cannot be told apart.
+// explainLauncher sets why the launcher's command last failed, because its pod may be
+// deleted before the job fails. A reason from before the deletion stays: timestamps
+// have seconds only, so an exit and a deletion in the same second look the same.
 func (v *view) explainLauncher(status, known *training.PodStatus) {
 	ended := v.launcherEnd()
 	switch {
@@ -78,7 +78,7 @@ func (v *view) explainLauncher(status, known *training.PodStatus) {
 	}
 }
 
-// answer answers the questions that conditions stand for.
+// setConditions sets the conditions, and Waiting to the first that is not true.
 func (v *view) setConditions(verdict *Verdict) {
 	verdict.Gang = v.gangCondition()
 	verdict.WorkersReady = v.workersReadyCondition()
@@ -91,11 +91,11 @@ func (v *view) setConditions(verdict *Verdict) {
 	}
 }
 
-// CreatingPods is the reason of an answer while not all pods exist.
+// CreatingPods is the reason of a condition while not all pods exist.
 const CreatingPods = "CreatingPods"
 
-// otherMember is what scheduler-plugins says of all pods of a gang but the one
-// that has no room.
+// otherMemberMessage is in scheduler-plugins' message for every pod of a gang except
+// the one that does not fit.
 const otherMemberMessage = "optimistic rejection"
 
 func (v *view) gangCondition() Condition {
@@ -172,8 +172,7 @@ func (v *view) launcherReadyCondition() Condition {
 	return Condition{Reason: "Waiting", Message: launcher + " is not running yet"}
 }
 
-// recordSteps adds the steps that were reached. A step that was once reached
-// keeps its time.
+// recordSteps adds the steps that the job has reached. A recorded step keeps its time.
 func (v *view) recordSteps(verdict *Verdict, previous Previous) {
 	record := func(step training.TimelineStep, reached bool, at time.Time) {
 		if reached {
@@ -189,7 +188,8 @@ func (v *view) recordSteps(verdict *Verdict, previous Previous) {
 	}
 }
 
-// admittedAt is now, or when the first pod was made: that is told of with the last.
+// admittedAt is when the first pod was created, or now if there is none. The first
+// status that shows pods may be computed only after the last pod was created.
 func (v *view) admittedAt(previous Previous) time.Time {
 	at := v.observed.Now
 	for _, pod := range v.pods() {
@@ -200,7 +200,7 @@ func (v *view) admittedAt(previous Previous) time.Time {
 	return latest(at, previous.Submitted.Time)
 }
 
-// recordEnd adds the end, and what only the launcher's report tells.
+// recordFinish adds the finish, and the steps that only the launcher's report contains.
 func (v *view) recordFinish(verdict *Verdict, at time.Time) {
 	if report := verdict.Report; report != nil && report.Hosts.Expected > 0 && report.Hosts.Reached > 0 {
 		started := v.commandStarted(report)
@@ -209,14 +209,14 @@ func (v *view) recordFinish(verdict *Verdict, at time.Time) {
 			verdict.record(training.StepFirstRankUp, earlier(started.Add(seconds(report.Timings.Init)), at))
 		}
 	}
-	// A short job ends before kubelets have told of its workers' readiness.
+	// A short job may finish before the kubelets report that its workers are ready.
 	if reached := stepTime(verdict.Timeline, training.StepWorkersReached); reached != nil {
 		verdict.record(training.StepPodsReady, reached.Time)
 	}
 	verdict.record(training.StepFinished, at)
 }
 
-// commandBegan is when the launcher's gate was passed, as the report tells it.
+// commandStarted is when the launcher had passed its gate, according to the report.
 func (v *view) commandStarted(report *protocol.Report) time.Time {
 	ended := v.launcherEnd()
 	if ended == nil || ended.StartedAt.IsZero() {
@@ -226,7 +226,8 @@ func (v *view) commandStarted(report *protocol.Report) time.Time {
 	return earlier(ended.StartedAt.Add(seconds(gate)), ended.FinishedAt.Time)
 }
 
-// seconds is a time that a report tells, which anybody may have written.
+// seconds converts a duration from a report. It is bounded because a program can forge
+// a report.
 func seconds(reported float64) time.Duration {
 	return time.Duration(min(max(reported, 0), math.MaxInt32) * float64(time.Second))
 }
@@ -261,18 +262,19 @@ func (v *view) latest(pods []*corev1.Pod, when func(*corev1.Pod) time.Time) (lat
 	return latest
 }
 
-// order of the steps.
+// stepOrder is the order of the steps in a timeline.
 var stepOrder = []training.TimelineStep{
 	training.StepSubmitted, training.StepAdmitted, training.StepScheduled, training.StepPodsReady,
 	training.StepWorkersReached, training.StepFirstRankUp, training.StepFinished,
 }
 
-// record adds a step in its place, unless it was reached before.
+// record adds a step in stepOrder, unless it is already recorded.
 func (vd *Verdict) record(step training.TimelineStep, at time.Time) {
 	if at.IsZero() || stepTime(vd.Timeline, step) != nil {
 		return
 	}
-	// Readiness is noticed up to two seconds late, and what follows it is not.
+	// The readiness probe runs every two seconds, so readiness may be recorded later
+	// than the steps that follow it.
 	if step == training.StepWorkersReached || step == training.StepFirstRankUp {
 		for _, needed := range []training.TimelineStep{training.StepPodsReady, training.StepWorkersReached} {
 			if reached := stepTime(vd.Timeline, needed); reached != nil {
@@ -280,12 +282,11 @@ func (vd *Verdict) record(step training.TimelineStep, at time.Time) {
 			}
 		}
 	}
-	// A launcher that has reached all workers found them ready, whenever that was
-	// noticed.
+	// A launcher that reached all workers proves that they were ready by then.
 	if reached := stepTime(vd.Timeline, training.StepWorkersReached); step == training.StepPodsReady && reached != nil {
 		at = earlier(at, reached.Time)
 	}
-	// The status it came from is not ours to change.
+	// The timeline may belong to the previous status, which must not change.
 	timeline := append(slices.Clone(vd.Timeline), training.TimelineEntry{Step: step, Time: metav1.Time{Time: at.Truncate(time.Second)}})
 	slices.SortStableFunc(timeline, func(a, b training.TimelineEntry) int {
 		return slices.Index(stepOrder, a.Step) - slices.Index(stepOrder, b.Step)

@@ -12,13 +12,13 @@ import (
 	"github.com/trireme-mpi/trireme/internal/engine/plan"
 )
 
-// longestPause is the longest that a restart is put off.
 const maxRestartPause = 6 * time.Minute
 
-// reasonRestarting surfaces when a job failed and is about to be restarted.
+// reasonRestarting is the reason of conditions while a failed job waits for its restart.
 const reasonRestarting = "Restarting"
 
-// conclude ends a job that has failed, or has it restarted.
+// failOrRestart restarts the job if the failure and the backoff limit allow it, and
+// fails it otherwise.
 func (v *view) failOrRestart(verdict *Verdict, previous Previous, failure *jobFailure) {
 	if !failure.retryable || v.restart >= v.job.Lifetime.BackoffLimit || v.isDeadlineExceeded(previous.StartTime) {
 		v.fail(verdict, failure)
@@ -31,7 +31,7 @@ func (v *view) failOrRestart(verdict *Verdict, previous Previous, failure *jobFa
 	v.restarting(verdict, previous)
 }
 
-// restartPause is how long a job waits before its restart.
+// restartPause is how long a job waits before its restart. It doubles every time.
 func restartPause(first time.Duration, restarts int32) time.Duration {
 	pause := first
 	for range restarts {
@@ -42,7 +42,7 @@ func restartPause(first time.Duration, restarts int32) time.Duration {
 	return min(pause, maxRestartPause)
 }
 
-// restarting is the verdict on a job between two starts.
+// restarting is the verdict on a job that waits for its restart.
 func (v *view) restarting(verdict *Verdict, previous Previous) {
 	verdict.Stage, verdict.Phase, verdict.StartTime = plan.Restarting, training.PhasePending, previous.StartTime
 	verdict.setWaiting(Condition{Reason: reasonRestarting, Message: fmt.Sprintf("Restart %d of %d is due after a failure: %s",
@@ -54,8 +54,8 @@ func (v *view) restarting(verdict *Verdict, previous Previous) {
 	}
 }
 
-// mustWaitForRestart tells whether the next start is not due yet, or the last one
-// has left something that must be gone before it.
+// mustWaitForRestart reports whether the restart is not due yet, or pods from before it
+// must be deleted first.
 func (v *view) mustWaitForRestart(previous Previous) bool {
 	if previous.Restart == nil {
 		return false

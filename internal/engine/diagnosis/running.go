@@ -15,17 +15,18 @@ import (
 )
 
 const (
-	// scaleUpTimeout is how long a gang may wait for nodes that are being made.
+	// scaleUpTimeout is how long a gang may wait for nodes that the cluster autoscaler adds.
 	scaleUpTimeout = time.Hour
-	// explanationPatience is how long a launcher that lost a worker waits for what
-	// the worker's own pod has to say.
+	// workerStatusTimeout is how long the status of a worker's pod may lag behind a
+	// launcher that failed because it lost this worker.
 	workerStatusTimeout = 2 * time.Second
-	// initializerRestarts is how often the kubelet may restart the initializer, after
-	// the retries that it makes by itself.
+	// initializerRestarts is how often the kubelet may restart the initializer. The
+	// initializer itself retries before it exits.
 	initializerRestarts = 2
 )
 
-// running is the verdict on a job that has, or shall have, its pods.
+// running is the verdict on a job that has pods or waits for a queue or quota to have
+// them.
 func (v *view) running(verdict *Verdict, previous Previous) {
 	if verdict.Stage == plan.Held && v.yieldsToOlderJob(previous) {
 		verdict.StartTime = previous.StartTime
@@ -58,7 +59,7 @@ func (v *view) running(verdict *Verdict, previous Previous) {
 	}
 }
 
-// allMade tells whether everything exists that the operator creates at this stage.
+// allCreated reports whether everything exists that the operator creates at this stage.
 func (v *view) allCreated() bool {
 	if v.job.Initializer != nil && !v.isInitialized() && !v.observed.Workload.Exists {
 		return v.initializer() != nil
@@ -66,8 +67,8 @@ func (v *view) allCreated() bool {
 	return v.observed.Workload.Exists && len(v.pods()) >= int(v.expectedPods())
 }
 
-// judge fails or restarts the job, unless something must be found out first: a cache
-// may not know that what has waited for too long is running, or has succeeded.
+// handleFailure fails or restarts the job, unless the failure must be confirmed first:
+// the cache may not show yet that a pod is running or has succeeded.
 func (v *view) handleFailure(verdict *Verdict, previous Previous, failure *jobFailure) {
 	switch {
 	case (failure.needsConfirmation || failure.stopped) && !v.observed.Confirmed:
@@ -79,10 +80,10 @@ func (v *view) handleFailure(verdict *Verdict, previous Previous, failure *jobFa
 	}
 }
 
-// mayBeExplained tells whether the pod of a worker that the launcher lost will
-// say within a moment what became of it.
+// isWorkerStatusPending reports whether the launcher failed only just now because it
+// lost a worker, and the status of the worker's pod does not show the cause yet.
 func (v *view) isWorkerStatusPending(failure *jobFailure) bool {
-	// Clocks of nodes may be ahead.
+	// The node's clock may be ahead of the operator's.
 	if failure.precedence != precedenceLauncher || failure.reason != training.FailureWorker || v.observed.Now.Sub(failure.at).Abs() > workerStatusTimeout {
 		return false
 	}
@@ -103,10 +104,10 @@ func (v *view) fail(verdict *Verdict, failure *jobFailure) {
 	v.finish(verdict, training.PhaseFailed, at)
 }
 
-// end is the end of a job.
+// finish sets the final status of a job.
 func (v *view) finish(verdict *Verdict, phase training.Phase, at time.Time) {
 	verdict.Phase, verdict.Stage, verdict.NextCheck = phase, plan.Finished, 0
-	// Clocks of nodes may be wrong.
+	// The time comes from a node, whose clock may be wrong.
 	if submitted := stepTime(verdict.Timeline, training.StepSubmitted); at.IsZero() || at.After(v.observed.Now) || submitted != nil && at.Before(submitted.Time) {
 		at = v.observed.Now
 	}
@@ -123,8 +124,8 @@ func (v *view) finish(verdict *Verdict, phase training.Phase, at time.Time) {
 	}
 }
 
-// concludeWorkers: a command that ended well was let through by the gate, which
-// found every worker ready, whether or not that was noticed.
+// finishWorkers marks all workers of a successful job as ready: the gate starts the
+// command only when they are, even if the operator has not observed it.
 func (v *view) finishWorkers(verdict *Verdict) {
 	if total := v.job.Worker.Replicas; verdict.Phase == training.PhaseSucceeded {
 		verdict.WorkersReady = allReady(total)
@@ -132,10 +133,10 @@ func (v *view) finishWorkers(verdict *Verdict) {
 	}
 }
 
-// concludeLauncher says what the launcher came to: its pod's own phase follows
-// only a moment later.
+// finishLauncher sets the final condition and phase of the launcher. The phase of its
+// pod changes only after the status of its container.
 func (v *view) finishLauncher(verdict *Verdict) {
-	// A command that ended well was let through by the gate.
+	// The gate starts the command only after the launcher has reached every worker.
 	if verdict.Phase == training.PhaseSucceeded || stepTime(verdict.Timeline, training.StepWorkersReached) != nil {
 		verdict.LauncherReady = Condition{Yes: true, Reason: "WorkersReached", Message: "The launcher has reached every worker"}
 	}
@@ -149,7 +150,7 @@ func (v *view) finishLauncher(verdict *Verdict) {
 	}
 }
 
-// checkClocks fails a job whose time is up.
+// checkTimeouts fails a job that has exceeded its deadline or the gang's timeout.
 func (v *view) checkTimeouts(verdict *Verdict, previous Previous) {
 	v.checkDeadline(verdict, previous)
 	if !verdict.Gang.Yes && verdict.Ask == AskNothing && verdict.Stage != plan.Finished {
@@ -165,7 +166,7 @@ func (v *view) checkTimeouts(verdict *Verdict, previous Previous) {
 	}
 }
 
-// checkDeadline fails a job that ran for longer than it may.
+// checkDeadline fails a job that has run for longer than activeDeadlineSeconds.
 func (v *view) checkDeadline(verdict *Verdict, previous Previous) {
 	limit := v.job.Lifetime.ActiveDeadlineSeconds
 	if limit == nil || verdict.StartTime == nil {
@@ -178,7 +179,8 @@ func (v *view) checkDeadline(verdict *Verdict, previous Previous) {
 	v.handleFailure(verdict, previous, v.deadlineFailure(verdict, *limit))
 }
 
-// isOverdue tells whether a job that started then has run for longer than it may.
+// isDeadlineExceeded reports whether a job that started at this time has run for longer
+// than activeDeadlineSeconds.
 func (v *view) isDeadlineExceeded(start *metav1.Time) bool {
 	return v.job.Lifetime.ActiveDeadlineSeconds != nil && start != nil && !v.observed.Now.Before(v.deadline(start))
 }
@@ -187,14 +189,15 @@ func (v *view) deadline(start *metav1.Time) time.Time {
 	return start.Add(time.Duration(*v.job.Lifetime.ActiveDeadlineSeconds) * time.Second)
 }
 
-// checkIn has the job looked at again, no later than this.
+// checkIn schedules the next check of the job after this time, or sooner.
 func (vd *Verdict) checkIn(wait time.Duration) {
 	if wait = atLeastNow(wait); vd.NextCheck == 0 || wait < vd.NextCheck {
 		vd.NextCheck = wait
 	}
 }
 
-// overdue is the failure of a job that ran for too long; it says where it stood.
+// deadlineFailure is the failure of a job that has run for longer than
+// activeDeadlineSeconds. Its message says which step the job had reached.
 func (v *view) deadlineFailure(verdict *Verdict, limit int64) *jobFailure {
 	failure := &jobFailure{at: v.observed.Now, reason: training.FailureTraining, stopped: true}
 	var state string
@@ -214,14 +217,14 @@ func (v *view) deadlineFailure(verdict *Verdict, limit int64) *jobFailure {
 	return failure
 }
 
-// checkGang fails a job whose pods were not all scheduled in time. No scheduler
-// ever does.
+// checkGang fails a job whose pods are not all scheduled after the gang's timeout. No
+// gang scheduler does this.
 func (v *view) checkGang(verdict *Verdict) {
 	timeout := time.Duration(v.job.Gang.TimeoutSeconds) * time.Second
 	pods := v.pods()
 	unscheduled := slices.IndexFunc(pods, func(pod *corev1.Pod) bool { return !isScheduled(pod) })
 	isComplete := len(pods) >= int(v.expectedPods())
-	// The clock of a launcher that comes after its workers starts when it exists.
+	// For a launcher that is created after its workers, the timeout starts with its pod.
 	comesLater := v.launcher == nil && v.workersScheduled() && (v.job.LauncherWaits || v.restart > 0)
 	if timeout <= 0 || len(pods) == 0 || isComplete && unscheduled < 0 || comesLater {
 		return
@@ -257,8 +260,8 @@ func (v *view) checkGang(verdict *Verdict) {
 	})
 }
 
-// waitingSince is when the clock of the gang started: with its first pod, or with a
-// launcher that is created, or restarted, after all workers were scheduled.
+// waitingSince is when the gang's timeout started: when the first pod was created, or
+// the launcher, if all workers had been scheduled before.
 func (v *view) waitingSince() time.Time {
 	since := v.firstCreated()
 	if v.launcher != nil && v.workersScheduled() {
@@ -281,8 +284,8 @@ func (v *view) firstCreated() (first time.Time) {
 	return first
 }
 
-// expectedPods is how many pods there shall be now: a launcher that waits for
-// its workers comes when they are ready.
+// expectedPods is how many pods must exist now. A launcher that waits for its workers
+// is created only when they are ready.
 func (v *view) expectedPods() int32 {
 	if v.job.LauncherWaits && v.launcher == nil && v.readyWorkers() < int(v.job.Worker.Replicas) {
 		return v.job.Worker.Replicas
@@ -290,7 +293,7 @@ func (v *view) expectedPods() int32 {
 	return v.job.Pods()
 }
 
-// initializing is the verdict on a job that fetches what it starts from.
+// initializing is the verdict on a job whose initializer has not succeeded yet.
 func (v *view) initializing(verdict *Verdict, previous Previous) {
 	v.recordSteps(verdict, previous)
 	verdict.setWaiting(Condition{Reason: "Initializing", Message: "The initializer is fetching the dataset and the model"})
@@ -321,8 +324,8 @@ func (v *view) initializing(verdict *Verdict, previous Previous) {
 	}
 }
 
-// initializer is the initializer's pod of this start: those of the starts before it
-// have failed, and are kept for their logs.
+// initializer is the initializer's pod of this start. Failed pods of earlier starts are
+// kept for their logs.
 func (v *view) initializer() (newest *corev1.Pod) {
 	for _, pod := range v.observed.Initializers {
 		if plan.RestartOf(pod) == v.restart && (newest == nil || newer(pod, newest)) {
@@ -339,7 +342,8 @@ func (v *view) initializerProblem() *podProblem {
 	return nil
 }
 
-// initializerSentence prefers what the initializer itself says.
+// initializerMessage describes a problem of the initializer, if possible with its own
+// error message.
 func (v *view) initializerMessage(problem *podProblem) string {
 	if problem.exit == nil || strings.TrimSpace(problem.exit.Message) == "" {
 		return v.problemMessage(problem)
@@ -347,7 +351,7 @@ func (v *view) initializerMessage(problem *podProblem) string {
 	return fmt.Sprintf("%s failed: %s. %s", capitalized(v.podTitle(problem.pod)), withoutPeriod(problem.exit.Message), logAdvice(problem.pod, problem.container))
 }
 
-// podsRun tells whether all pods of a job run.
+// podsRunning reports whether all pods of a job are running.
 func (v *view) podsRunning() bool {
 	if v.launcher == nil || v.launcher.Status.Phase != corev1.PodRunning || int32(len(v.workers)) < v.job.Worker.Replicas {
 		return false
@@ -365,13 +369,14 @@ func (v *view) workersRunning() bool {
 	return true
 }
 
-// WorkersRunning tells since when all workers run, for the gate's clock.
+// WorkersRunning is the current launcher, and whether all workers are running. The
+// timeout of the gate starts then.
 func WorkersRunning(j *job.Job, previous Previous, observed Observed) (launcher *corev1.Pod, running bool) {
 	view := newView(j, &previous, &observed)
 	return view.launcher, view.launcher != nil && view.workersRunning()
 }
 
-// LauncherEnded tells whether the launcher has come to its end by itself.
+// LauncherEnded reports whether the launcher has succeeded or failed by itself.
 func LauncherEnded(j *job.Job, previous Previous, observed Observed) bool {
 	view := newView(j, &previous, &observed)
 	if view.launcherSucceeded() {
@@ -380,8 +385,8 @@ func LauncherEnded(j *job.Job, previous Previous, observed Observed) bool {
 	return view.launcher != nil && (view.launcher.Status.Phase == corev1.PodFailed || willFail(view.launcher))
 }
 
-// willFail tells whether a pod has nothing left that runs, or will. Kubelet tells of
-// its containers' end a moment before it tells of the pod's.
+// willFail reports whether all containers of a pod have terminated for good. The kubelet
+// reports this shortly before it updates the pod's phase.
 func willFail(pod *corev1.Pod) bool {
 	statuses := pod.Status.ContainerStatuses
 	return pod.Spec.RestartPolicy == corev1.RestartPolicyNever && len(statuses) == len(pod.Spec.Containers) &&

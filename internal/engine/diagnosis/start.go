@@ -6,8 +6,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// startAdvice is for a container that could not be started, by what runc, containerd
-// or the kubelet say of it. This is the only place where their texts are read.
+// startAdvice is the advice for a container that could not be started. It parses the
+// messages of runc, containerd and the kubelet; no other code does.
 func startAdvice(pod *corev1.Pod, message string) string {
 	contains := func(parts ...string) bool {
 		for _, part := range parts {

@@ -17,7 +17,7 @@ import (
 	"github.com/trireme-mpi/trireme/internal/engine/plan"
 )
 
-// FromTrainJob is what a TrainJob's status says.
+// FromTrainJob reads the status of a TrainJob.
 func FromTrainJob(trainJob *v2alpha1.TrainJob) Previous {
 	status := &trainJob.Status
 	previous := Previous{
@@ -34,7 +34,7 @@ func FromTrainJob(trainJob *v2alpha1.TrainJob) Previous {
 	return previous
 }
 
-// FromMPIJob is what an MPIJob's status says.
+// FromMPIJob reads the status of an MPIJob.
 func FromMPIJob(mpiJob *v2beta1.MPIJob) Previous {
 	status := &mpiJob.Status
 	previous := Previous{
@@ -97,7 +97,7 @@ func (vd *Verdict) MPIJobStatus(j *job.Job, status *v2beta1.MPIJobStatus, genera
 	}
 	keepLabelSelectors(status.ReplicaStatuses, earlier)
 	if wasFinished {
-		keepEnded(status.ReplicaStatuses, earlier)
+		keepFinished(status.ReplicaStatuses, earlier)
 		return
 	}
 	set := func(kind v2beta1.JobConditionType, condition Condition) {
@@ -135,7 +135,7 @@ func replicaStatus(j *job.Job, role string, counts Counts) *v2beta1.ReplicaStatu
 	}
 }
 
-// keepLabelSelectors keeps what only older operators write.
+// keepLabelSelectors keeps a field that only older operators write.
 func keepLabelSelectors(now, earlier map[v2beta1.MPIReplicaType]*v2beta1.ReplicaStatus) {
 	for role, counts := range now {
 		if before := earlier[role]; before != nil {
@@ -144,8 +144,8 @@ func keepLabelSelectors(now, earlier map[v2beta1.MPIReplicaType]*v2beta1.Replica
 	}
 }
 
-// keepEnded: pods that ended have ended, whether or not they are still there.
-func keepEnded(now, earlier map[v2beta1.MPIReplicaType]*v2beta1.ReplicaStatus) {
+// keepFinished keeps the counts of finished pods that have been deleted since.
+func keepFinished(now, earlier map[v2beta1.MPIReplicaType]*v2beta1.ReplicaStatus) {
 	for role, counts := range now {
 		if before := earlier[role]; before != nil {
 			counts.Succeeded, counts.Failed = max(counts.Succeeded, before.Succeeded), max(counts.Failed, before.Failed)
@@ -153,7 +153,7 @@ func keepEnded(now, earlier map[v2beta1.MPIReplicaType]*v2beta1.ReplicaStatus) {
 	}
 }
 
-// setCondition changes a condition if there is something to change.
+// setCondition adds or updates a condition. One that stays the same keeps its times.
 func setCondition(conditions *[]v2beta1.JobCondition, kind v2beta1.JobConditionType, condition Condition, now metav1.Time) {
 	wanted := v2beta1.JobCondition{
 		Type: kind, Status: conditionStatus(condition.Yes), Reason: condition.Reason, Message: truncated(condition.Message), LastUpdateTime: now, LastTransitionTime: now,
@@ -214,7 +214,7 @@ func (vd *Verdict) runningCondition() Condition {
 	return Condition{Reason: string(vd.Phase), Message: vd.completeCondition().Message}
 }
 
-// not is an answer in the negative, for the same reason.
+// negated is a condition that is not true, with the same reason.
 func (vd *Verdict) negated(condition Condition) Condition {
 	condition.Yes, condition.Reason = false, orElse(condition.Reason, "Waiting")
 	return condition
@@ -227,11 +227,11 @@ func conditionStatus(is bool) corev1.ConditionStatus {
 	return corev1.ConditionFalse
 }
 
-// aWord is what the API server takes as a condition's reason.
+// validReason is the pattern that the API server requires for a condition's reason.
 var validReason = regexp.MustCompile(`^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$`)
 
-// word is a reason that the API server takes. Those of pods come from kubelets,
-// container runtimes and others, and nobody checks them.
+// conditionReason is the reason if the API server accepts it. The reasons of pods come
+// from kubelets and container runtimes and may have any form.
 func conditionReason(reason string) string {
 	if len(reason) > maxReason || !validReason.MatchString(reason) {
 		return "Failed"
@@ -239,13 +239,13 @@ func conditionReason(reason string) string {
 	return reason
 }
 
-// maxReason and maxMessage are the most that a condition may have of each.
+// maxReason and maxMessage are the API server's limits for conditions, in bytes.
 const (
 	maxReason  = 1024
 	maxMessage = 32 * 1024
 )
 
-// cut shortens a message, between two characters.
+// truncated shortens a message to maxMessage without splitting a character.
 func truncated(message string) string {
 	if len(message) <= maxMessage {
 		return message

@@ -12,15 +12,15 @@ import (
 	"github.com/trireme-mpi/trireme/internal/engine/plan"
 )
 
-// view is what is seen of a job, in order.
+// view is a job with its current pods.
 type view struct {
 	job      *job.Job
 	observed *Observed
-	// launcher is the newest, if there is one.
+	// launcher is the newest launcher pod; nil if there is none.
 	launcher *corev1.Pod
-	// workers by index, as far as they are there.
+	// workers that exist, by index.
 	workers map[int32]*corev1.Pod
-	// restart is the number of the present start, as the status counts them.
+	// restart is how often the job was restarted, as the status counts it.
 	restart int32
 }
 
@@ -50,7 +50,7 @@ func newer(one, other *corev1.Pod) bool {
 	if order := one.CreationTimestamp.Compare(other.CreationTimestamp.Time); order != 0 {
 		return order > 0
 	}
-	// Within one second: what has not ended came after what has.
+	// Of two pods created in the same second, one that has finished is the older.
 	if one, other := isPodFinished(one), isPodFinished(other); one != other {
 		return other
 	}
@@ -61,7 +61,7 @@ func isPodFinished(pod *corev1.Pod) bool {
 	return pod.Status.Phase == corev1.PodFailed || pod.Status.Phase == corev1.PodSucceeded
 }
 
-// inOrder are the workers that are there, by index.
+// sortedWorkers are the workers that exist, in the order of their index.
 func (v *view) sortedWorkers() []*corev1.Pod {
 	pods := make([]*corev1.Pod, 0, len(v.workers))
 	for index := range v.job.Worker.Replicas {
@@ -72,7 +72,7 @@ func (v *view) sortedWorkers() []*corev1.Pod {
 	return pods
 }
 
-// pods are all pods of this attempt, workers first.
+// pods are the workers and the launcher of this start.
 func (v *view) pods() []*corev1.Pod {
 	pods := v.sortedWorkers()
 	if v.launcher != nil {
@@ -81,7 +81,7 @@ func (v *view) pods() []*corev1.Pod {
 	return pods
 }
 
-// who names a pod as users know it.
+// podTitle names a pod by its role, its name and its node.
 func (v *view) podTitle(pod *corev1.Pod) string {
 	role := "the launcher"
 	switch pod.Labels[training.LabelReplicaType] {
@@ -97,9 +97,9 @@ func (v *view) podTitle(pod *corev1.Pod) string {
 	return fmt.Sprintf("%s (pod %s on node %s)", role, pod.Name, pod.Spec.NodeName)
 }
 
-// counts are the pods of each role that wait or run, ended well, and did not.
-// A pod that is being deleted is active until it is gone: that is when Kueue may
-// give its place away.
+// counts are the numbers of active, succeeded and failed pods of each role. A pod that
+// is being deleted stays active: Kueue must not reuse its quota before the pod is
+// removed.
 func (v *view) counts() (launcher, worker Counts) {
 	return count(v.observed.Launchers), count(v.observed.Workers)
 }
@@ -141,7 +141,7 @@ func isReady(pod *corev1.Pod) bool {
 
 func isScheduled(pod *corev1.Pod) bool { return pod.Spec.NodeName != "" }
 
-// main is the state of the container that matters: the first of the spec.
+// mainStatus is the status of the pod's main container, the first of its spec.
 func mainStatus(pod *corev1.Pod) *corev1.ContainerStatus {
 	if len(pod.Spec.Containers) == 0 {
 		return nil
@@ -155,8 +155,8 @@ func mainStatus(pod *corev1.Pod) *corev1.ContainerStatus {
 	return &pod.Status.ContainerStatuses[index]
 }
 
-// containerStatuses are those of a pod in the order in which trouble with them
-// explains trouble with others.
+// containerStatuses are the statuses of a pod's containers, in the order in which they
+// terminated: the first that failed is the cause of the others' failures.
 func containerStatuses(pod *corev1.Pod) []corev1.ContainerStatus {
 	statuses := slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses)
 	ended := func(status corev1.ContainerStatus) int64 {

@@ -15,7 +15,7 @@ import (
 
 // JobSetStatus writes the verdict into the status of a JobSet, as JobSet's own
 // controller would: it counts child Jobs, and each role is one. Kueue reads from it
-// whether pods are ready, whether any are left, and how the job ended.
+// whether pods are ready, whether any are left, and whether the job succeeded.
 func (vd *Verdict) JobSetStatus(j *job.Job, set *jobset.JobSet, now metav1.Time) {
 	status := &set.Status
 	isSuspended := set.Spec.Suspend != nil && *set.Spec.Suspend
@@ -63,16 +63,17 @@ func (vd *Verdict) JobSetStatus(j *job.Job, set *jobset.JobSet, now metav1.Time)
 	}
 }
 
-// hasOnlyStarted tells that no pod of the job was ready or has ended yet. Written to a
-// JobSet that has no status it costs the API server as much as a pod, and nobody acts
-// on it: Kueue waits for the pods of a job that it stops, but its jobs begin suspended.
+// hasOnlyStarted reports whether no pod of the job has been ready or has finished yet.
+// Writing such a status costs the API server as much as creating a pod, and no client
+// needs it: Kueue reads the status of jobs that it stops, but those start suspended and
+// have a status already.
 func (vd *Verdict) hasOnlyStarted() bool {
 	isIdle := func(counts Counts) bool { return counts.Ready == 0 && counts.Succeeded == 0 && counts.Failed == 0 }
 	return vd.Restart == nil && vd.Phase == training.PhasePending && isIdle(vd.Launcher) && isIdle(vd.Worker)
 }
 
-// childStatus is that of the one child Job of a role. One that has succeeded is no
-// longer ready: Kueue adds the two up.
+// childStatus is the status of a role's only child Job. A succeeded Job does not count
+// as ready, because Kueue adds up both numbers.
 func childStatus(role string, pods int32, counts Counts, suspended bool) jobset.ReplicatedJobStatus {
 	oneIf := func(is bool) int32 {
 		if is {
@@ -88,9 +89,8 @@ func childStatus(role string, pods int32, counts Counts, suspended bool) jobset.
 }
 
 // BatchJobStatus writes the verdict into the status of the launcher's batch Job, as
-// Kubernetes' own controller would, but for the number of ready pods, which is one
-// write more and which nobody waits for. A Job that has finished is never changed
-// again.
+// Kubernetes' own controller would. It leaves out the number of ready pods: no client
+// waits for it, and it would cost one more write. A finished Job never changes.
 func (vd *Verdict) BatchJobStatus(batch *batchv1.Job, now metav1.Time) {
 	status := &batch.Status
 	if isJobFinished(status) {
@@ -104,7 +104,7 @@ func (vd *Verdict) BatchJobStatus(batch *batchv1.Job, now metav1.Time) {
 	if status.StartTime == nil && (status.Active > 0 || isFinal) {
 		status.StartTime = &now
 	}
-	// The API server refuses the end of a Job with a pod that has not finished.
+	// The API server refuses to finish a Job while one of its pods is active.
 	if !isFinal || status.Active > 0 {
 		return
 	}
