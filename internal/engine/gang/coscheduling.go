@@ -16,7 +16,7 @@ const (
 	// longestPermit is how long kube-scheduler lets any plugin hold a pod, in
 	// seconds. The plugin holds pods that it has a node for until the others have
 	// one; then all release it and retry. It never fails a job: the operator does.
-	longestPermit = 15 * 60
+	maxPermitSeconds = 15 * 60
 )
 
 var coschedulingKind = schema.GroupVersionKind{Group: "scheduling.x-k8s.io", Version: "v1alpha1", Kind: podGroup}
@@ -44,16 +44,16 @@ func (coscheduling) Group(j *job.Job, labels map[string]string) Object {
 	}
 	// 0 means for ever to us, and to the plugin that it shall take its own.
 	if timeout := j.Gang.TimeoutSeconds; timeout > 0 {
-		spec["scheduleTimeoutSeconds"] = int64(min(timeout, longestPermit))
+		spec["scheduleTimeoutSeconds"] = int64(min(timeout, maxPermitSeconds))
 	}
 	return customGroup(coschedulingKind, j, labels, spec)
 }
 
 func (b coscheduling) Join(j *job.Job, template *corev1.PodTemplateSpec) {
 	label(template, coschedulingLabel, j.Name)
-	schedule(template, b.scheduler)
+	setScheduler(template, b.scheduler)
 }
 
 func (coscheduling) MinMember(group Object) (int32, bool) {
-	return memberField(group, "spec", "minMember")
+	return intField(group, "spec", "minMember")
 }

@@ -18,7 +18,7 @@ type Server interface {
 // because schedulers are installed while the operator runs. The version matters:
 // scheduling.k8s.io has PodGroups of another shape in other releases of Kubernetes.
 func Discover(server Server) (Available, error) {
-	var found Available
+	var available Available
 	for i := range schedulers {
 		kind := schedulers[i].kind()
 		served, err := serves(server, kind)
@@ -26,10 +26,10 @@ func Discover(server Server) (Available, error) {
 			return Available{}, fmt.Errorf("read whether the API server serves %s of %s: %w", kind.Kind, kind.GroupVersion(), err)
 		}
 		if served {
-			found.Served = append(found.Served, schedulers[i].name)
+			available.Served = append(available.Served, schedulers[i].name)
 		}
 	}
-	return found, nil
+	return available, nil
 }
 
 func serves(server Server, kind schema.GroupVersionKind) (bool, error) {

@@ -64,28 +64,28 @@ func customGroup(kind schema.GroupVersionKind, j *job.Job, labels map[string]str
 // ask for. A job that may start with fewer pods than it has must not wait for
 // room for all of them, so only so many workers count.
 func minResources(j *job.Job) map[string]any {
-	list := j.Gang.MinResources
-	if list == nil {
+	resources := j.Gang.MinResources
+	if resources == nil {
 		launchers := min(j.Launcher.Replicas, j.Gang.MinMember)
-		list = corev1.ResourceList{}
-		add(list, &j.Launcher, launchers)
-		add(list, &j.Worker, min(j.Worker.Replicas, j.Gang.MinMember-launchers))
+		resources = corev1.ResourceList{}
+		addRequests(resources, &j.Launcher, launchers)
+		addRequests(resources, &j.Worker, min(j.Worker.Replicas, j.Gang.MinMember-launchers))
 	}
-	texts := map[string]any{}
-	for name, quantity := range list {
-		texts[string(name)] = quantity.String()
+	result := map[string]any{}
+	for name, quantity := range resources {
+		result[string(name)] = quantity.String()
 	}
-	return texts
+	return result
 }
 
-func add(sum corev1.ResourceList, role *job.Role, pods int32) {
+func addRequests(sum corev1.ResourceList, role *job.Role, pods int32) {
 	if pods <= 0 {
 		return
 	}
 	for name, quantity := range job.Requests(&role.Template.Spec) {
 		quantity.Mul(int64(pods))
-		total, found := sum[name]
-		if !found {
+		total, exists := sum[name]
+		if !exists {
 			total = resource.Quantity{Format: quantity.Format}
 		}
 		total.Add(quantity)
@@ -95,7 +95,7 @@ func add(sum corev1.ResourceList, role *job.Role, pods int32) {
 
 // schedule gives a pod to the scheduler of its gang. One that the templates name
 // is that of the gang already: Choose saw to it.
-func schedule(template *corev1.PodTemplateSpec, scheduler string) {
+func setScheduler(template *corev1.PodTemplateSpec, scheduler string) {
 	if scheduler != "" {
 		template.Spec.SchedulerName = scheduler
 	}
@@ -117,7 +117,7 @@ func annotate(template *corev1.PodTemplateSpec, key, value string) {
 
 // memberField is a whole number somewhere in an object, typed or not. Somebody
 // else may have written the object, so that everything can be missing in it.
-func memberField(group Object, path ...string) (int32, bool) {
+func intField(group Object, path ...string) (int32, bool) {
 	if group == nil {
 		return 0, false
 	}

@@ -44,11 +44,11 @@ func (kai) Group(j *job.Job, labels map[string]string) Object {
 func (b kai) Join(j *job.Job, template *corev1.PodTemplateSpec) {
 	annotate(template, kaiPodGroup, j.Name)
 	label(template, kaiQueue, kaiQueueOf(j))
-	schedule(template, b.scheduler)
+	setScheduler(template, b.scheduler)
 }
 
 func (kai) MinMember(group Object) (int32, bool) {
-	return memberField(group, "spec", "minMember")
+	return intField(group, "spec", "minMember")
 }
 
 func kaiQueueOf(j *job.Job) string {

@@ -50,9 +50,9 @@ func (native) Group(j *job.Job, labels map[string]string) Object {
 func (b native) Join(j *job.Job, template *corev1.PodTemplateSpec) {
 	name := j.Name
 	template.Spec.SchedulingGroup = &corev1.PodSchedulingGroup{PodGroupName: &name}
-	schedule(template, b.scheduler)
+	setScheduler(template, b.scheduler)
 }
 
 func (native) MinMember(group Object) (int32, bool) {
-	return memberField(group, "spec", "schedulingPolicy", "gang", "minCount")
+	return intField(group, "spec", "schedulingPolicy", "gang", "minCount")
 }

@@ -79,7 +79,7 @@ func HasQueues(name job.Scheduler) bool {
 }
 
 // queued are the schedulers that have queues.
-func queued() []job.Scheduler {
+func namesWithQueues() []job.Scheduler {
 	return slices.DeleteFunc(Names(), func(name job.Scheduler) bool { return !HasQueues(name) })
 }
 
@@ -92,7 +92,7 @@ func GroupKinds() (kinds []schema.GroupVersionKind) {
 }
 
 // listed is a list of names: coscheduling, volcano and native.
-func listed(names []job.Scheduler) string {
+func joinNames(names []job.Scheduler) string {
 	var texts []string
 	for _, name := range names {
 		texts = append(texts, string(name))

@@ -10,9 +10,9 @@ import (
 const (
 	// volcanoGroup is what Volcano's scheduler reads, volcanoOwnGroup what its
 	// other parts and its users' tools do.
-	volcanoGroup    = "scheduling.k8s.io/group-name"
-	volcanoOwnGroup = "scheduling.volcano.sh/group-name"
-	volcanoQueue    = "scheduling.volcano.sh/queue-name"
+	volcanoGroup      = "scheduling.k8s.io/group-name"
+	volcanoToolsGroup = "scheduling.volcano.sh/group-name"
+	volcanoQueue      = "scheduling.volcano.sh/queue-name"
 )
 
 var volcanoKind = schema.GroupVersionKind{Group: "scheduling.volcano.sh", Version: "v1beta1", Kind: podGroup}
@@ -48,13 +48,13 @@ func (volcano) Group(j *job.Job, labels map[string]string) Object {
 
 func (b volcano) Join(j *job.Job, template *corev1.PodTemplateSpec) {
 	annotate(template, volcanoGroup, j.Name)
-	annotate(template, volcanoOwnGroup, j.Name)
+	annotate(template, volcanoToolsGroup, j.Name)
 	if j.Gang.Queue != "" {
 		annotate(template, volcanoQueue, j.Gang.Queue)
 	}
-	schedule(template, b.scheduler)
+	setScheduler(template, b.scheduler)
 }
 
 func (volcano) MinMember(group Object) (int32, bool) {
-	return memberField(group, "spec", "minMember")
+	return intField(group, "spec", "minMember")
 }

@@ -26,12 +26,12 @@ func RuntimeDigest(spec *v2alpha1.TrainingRuntimeSpec) (digest string, content [
 // RuntimeFrom reads a stored runtime, and refuses one that its digest does not
 // identify.
 func RuntimeFrom(content []byte, digest string) (*v2alpha1.TrainingRuntimeSpec, error) {
-	found, err := contentDigest(content)
+	actual, err := contentDigest(content)
 	if err != nil {
 		return nil, err
 	}
-	if found != digest {
-		return nil, fmt.Errorf("its content has the digest %s, not %s", found, digest)
+	if actual != digest {
+		return nil, fmt.Errorf("its content has the digest %s, not %s", actual, digest)
 	}
 	spec := &v2alpha1.TrainingRuntimeSpec{}
 	if err := json.Unmarshal(content, spec); err != nil {
@@ -68,8 +68,8 @@ func IsDigest(text string) bool {
 // ShortDigest is the part of a digest that names and labels have room for.
 func ShortDigest(digest string) string {
 	digits := strings.TrimPrefix(digest, digestPrefix)
-	return digits[:min(len(digits), shortDigits)]
+	return digits[:min(len(digits), shortDigestLength)]
 }
 
 // shortDigits is half of a digest: 128 bits.
-const shortDigits = 32
+const shortDigestLength = 32

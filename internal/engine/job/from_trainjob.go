@@ -143,19 +143,19 @@ func applyTrainer(job *Job, trainer *v2alpha1.Trainer) {
 }
 
 // mergeEnv keeps the order, so that variables can refer to earlier ones.
-func mergeEnv(base, over []corev1.EnvVar) []corev1.EnvVar {
+func mergeEnv(base, overrides []corev1.EnvVar) []corev1.EnvVar {
 	merged := slices.Clone(base)
-	places := make(map[string]int, len(base))
+	indexes := make(map[string]int, len(base))
 	for i := range base {
-		places[base[i].Name] = i
+		indexes[base[i].Name] = i
 	}
-	for i := range over {
-		variable := *over[i].DeepCopy()
-		if at, found := places[variable.Name]; found {
-			merged[at] = variable
+	for i := range overrides {
+		variable := *overrides[i].DeepCopy()
+		if index, found := indexes[variable.Name]; found {
+			merged[index] = variable
 			continue
 		}
-		places[variable.Name] = len(merged)
+		indexes[variable.Name] = len(merged)
 		merged = append(merged, variable)
 	}
 	return merged
@@ -176,13 +176,13 @@ func applyResources(job *Job, spec *v2alpha1.TrainJobSpec, defaults Defaults) {
 	if spec.Launcher != nil && spec.Launcher.Resources != nil {
 		*resources, pod.Resources = *spec.Launcher.Resources.DeepCopy(), nil
 	}
-	if isSilent(resources) && isSilent(pod.Resources) {
+	if isUnset(resources) && isUnset(pod.Resources) {
 		resources.Requests = defaults.LauncherResources.DeepCopy()
 		resources.Limits = defaults.LauncherResources.DeepCopy()
 	}
 }
 
-func isSilent(resources *corev1.ResourceRequirements) bool {
+func isUnset(resources *corev1.ResourceRequirements) bool {
 	return resources == nil || len(resources.Requests) == 0 && len(resources.Limits) == 0
 }
 

@@ -183,17 +183,17 @@ func runsAgent(template *corev1.PodTemplateSpec) bool {
 
 // queueLabels are those of a job's labels that are for Kueue.
 func queueLabels(labels map[string]string) map[string]string {
-	var found map[string]string
+	var queueLabels map[string]string
 	for key, value := range labels {
 		if !strings.HasPrefix(key, "kueue.x-k8s.io/") {
 			continue
 		}
-		if found == nil {
-			found = map[string]string{}
+		if queueLabels == nil {
+			queueLabels = map[string]string{}
 		}
-		found[key] = value
+		queueLabels[key] = value
 	}
-	return found
+	return queueLabels
 }
 
 // Objects are the numbers of the objects that a job is made of besides its

@@ -43,33 +43,33 @@ func CheckQuantities(document []byte) error {
 	}
 	decoder := json.NewDecoder(bytes.NewReader(document))
 	decoder.UseNumber()
-	var inside []level
+	var levels []level
 	for {
 		token, err := decoder.Token()
 		if err != nil {
 			return nil
 		}
-		last := len(inside) - 1
-		if last >= 0 && !inside[last].isArray && !inside[last].hasKey {
+		last := len(levels) - 1
+		if last >= 0 && !levels[last].isArray && !levels[last].hasKey {
 			if key, isKey := token.(string); isKey {
-				inside[last].key, inside[last].hasKey = key, true
+				levels[last].key, levels[last].hasKey = key, true
 				continue
 			}
 		}
 		switch token := token.(type) {
 		case json.Delim:
 			if token == '{' || token == '[' {
-				inside = append(inside, level{isArray: token == '['})
+				levels = append(levels, level{isArray: token == '['})
 				continue
 			}
-			inside = inside[:last]
+			levels = levels[:last]
 		case string, json.Number:
-			if text := fmt.Sprint(token); holdsQuantity(inside) && hugeQuantity.MatchString(text) {
-				return &QuantityError{Field: pathOf(inside), Value: text}
+			if text := fmt.Sprint(token); holdsQuantity(levels) && hugeQuantity.MatchString(text) {
+				return &QuantityError{Field: pathOf(levels), Value: text}
 			}
 		}
-		if last = len(inside) - 1; last >= 0 {
-			inside[last].hasKey = false
+		if last = len(levels) - 1; last >= 0 {
+			levels[last].hasKey = false
 		}
 	}
 }
@@ -93,14 +93,14 @@ type level struct {
 // holdsQuantity tells whether a value may be a quantity. Elements of an array, such as
 // the words of a command, are none; nor is the value of a variable, which is an
 // element with a name and a value.
-func holdsQuantity(inside []level) bool {
-	last := len(inside) - 1
-	return last >= 0 && !inside[last].isArray && (inside[last].key != "value" || last == 0 || !inside[last-1].isArray)
+func holdsQuantity(levels []level) bool {
+	last := len(levels) - 1
+	return last >= 0 && !levels[last].isArray && (levels[last].key != "value" || last == 0 || !levels[last-1].isArray)
 }
 
-func pathOf(inside []level) string {
+func pathOf(levels []level) string {
 	var keys []string
-	for _, level := range inside {
+	for _, level := range levels {
 		if !level.isArray {
 			keys = append(keys, level.key)
 		}

@@ -143,7 +143,7 @@ func wantPlans(t testing.TB, j *job.Job, accepted bool) {
 			continue
 		}
 		for _, method := range []Method{ImageVolume, InitContainer} {
-			in := Surroundings{
+			in := Environment{
 				Delivery: Delivery{Method: method, Image: agentImage}, InitializerImage: initializerImage,
 				ClusterDomain: "cluster.example", Gang: backend, EgressPorts: []int32{443},
 			}

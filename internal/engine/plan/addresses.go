@@ -18,7 +18,7 @@ import (
 const (
 	// slicesManager tells Kubernetes' own controllers that these EndpointSlices are not
 	// theirs.
-	slicesManager = "trireme"
+	endpointSliceManager = "trireme"
 	// endpointsPerSlice is the API's limit.
 	endpointsPerSlice = 1000
 )
@@ -29,7 +29,7 @@ const (
 // of n addresses, where one is enough. Complete tells whether they have the addresses
 // of all pods that a job starts with.
 func Addresses(j *job.Job, state State) (addresses []*discoveryv1.EndpointSlice, complete bool) {
-	pods := started(state)
+	pods := currentPods(state)
 	complete = len(state.Workers) >= int(j.Worker.Replicas)
 	for _, family := range []discoveryv1.AddressType{discoveryv1.AddressTypeIPv4, discoveryv1.AddressTypeIPv6} {
 		var endpoints []discoveryv1.Endpoint
@@ -40,7 +40,7 @@ func Addresses(j *job.Job, state State) (addresses []*discoveryv1.EndpointSlice,
 		}
 		for index := 0; len(endpoints) > 0; index++ {
 			count := min(len(endpoints), endpointsPerSlice)
-			addresses = append(addresses, slice(j, family, index, endpoints[:count]))
+			addresses = append(addresses, endpointSlice(j, family, index, endpoints[:count]))
 			endpoints = endpoints[count:]
 		}
 	}
@@ -53,15 +53,15 @@ func Addresses(j *job.Job, state State) (addresses []*discoveryv1.EndpointSlice,
 // HasStale tells whether EndpointSlices that exist lead to a pod that is gone: hosts
 // would be called at an address that may be another's.
 func HasStale(existing, wanted []*discoveryv1.EndpointSlice) bool {
-	known := map[types.UID]bool{}
+	wantedPods := map[types.UID]bool{}
 	for _, slice := range wanted {
 		for i := range slice.Endpoints {
-			known[slice.Endpoints[i].TargetRef.UID] = true
+			wantedPods[slice.Endpoints[i].TargetRef.UID] = true
 		}
 	}
 	for _, slice := range existing {
 		for i := range slice.Endpoints {
-			if target := slice.Endpoints[i].TargetRef; target == nil || !known[target.UID] {
+			if target := slice.Endpoints[i].TargetRef; target == nil || !wantedPods[target.UID] {
 				return true
 			}
 		}
@@ -70,7 +70,7 @@ func HasStale(existing, wanted []*discoveryv1.EndpointSlice) bool {
 }
 
 // started are the pods of the current start, in the order of their names.
-func started(state State) []*corev1.Pod {
+func currentPods(state State) []*corev1.Pod {
 	launchers := slices.DeleteFunc(slices.Clone(state.Launchers), func(pod *corev1.Pod) bool { return RestartOf(pod) != state.Restart })
 	pods := slices.Concat(launchers, state.Workers)
 	slices.SortFunc(pods, func(one, other *corev1.Pod) int { return strings.Compare(one.Name, other.Name) })
@@ -78,10 +78,10 @@ func started(state State) []*corev1.Pod {
 }
 
 func addressOf(pod *corev1.Pod, family discoveryv1.AddressType) string {
-	for _, known := range pod.Status.PodIPs {
-		address, err := netip.ParseAddr(known.IP)
+	for _, podIP := range pod.Status.PodIPs {
+		address, err := netip.ParseAddr(podIP.IP)
 		if err == nil && address.Is4() == (family == discoveryv1.AddressTypeIPv4) {
-			return known.IP
+			return podIP.IP
 		}
 	}
 	return ""
@@ -96,7 +96,7 @@ func endpoint(pod *corev1.Pod, address string) discoveryv1.Endpoint {
 	}
 }
 
-func slice(j *job.Job, family discoveryv1.AddressType, index int, endpoints []discoveryv1.Endpoint) *discoveryv1.EndpointSlice {
+func endpointSlice(j *job.Job, family discoveryv1.AddressType, index int, endpoints []discoveryv1.Endpoint) *discoveryv1.EndpointSlice {
 	name := NamesOf(j).Service
 	if family == discoveryv1.AddressTypeIPv6 {
 		name += "-ipv6"
@@ -104,9 +104,9 @@ func slice(j *job.Job, family discoveryv1.AddressType, index int, endpoints []di
 	if index > 0 {
 		name = fmt.Sprintf("%s-%d", name, index)
 	}
-	meta := object(j, name)
+	meta := objectMeta(j, name)
 	meta.Labels[discoveryv1.LabelServiceName] = NamesOf(j).Service
-	meta.Labels[discoveryv1.LabelManagedBy] = slicesManager
+	meta.Labels[discoveryv1.LabelManagedBy] = endpointSliceManager
 	meta.OwnerReferences = []metav1.OwnerReference{OwnerOf(j)}
 	return &discoveryv1.EndpointSlice{ObjectMeta: meta, AddressType: family, Endpoints: endpoints}
 }
@@ -115,9 +115,9 @@ func slice(j *job.Job, family discoveryv1.AddressType, index int, endpoints []di
 // addresses may belong to other pods soon.
 func addressKeys(j *job.Job, state State) (keys []gang.Object) {
 	for _, existing := range state.Addresses {
-		one := &discoveryv1.EndpointSlice{ObjectMeta: key(j, existing.Name)}
-		one.UID = existing.UID
-		keys = append(keys, one)
+		reference := &discoveryv1.EndpointSlice{ObjectMeta: keyMeta(j, existing.Name)}
+		reference.UID = existing.UID
+		keys = append(keys, reference)
 	}
 	return keys
 }

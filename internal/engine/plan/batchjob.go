@@ -16,7 +16,7 @@ func batchJob(j *job.Job) *batchv1.Job {
 	template := *j.Launcher.Template.DeepCopy()
 	template.Spec.RestartPolicy = corev1.RestartPolicyNever
 	return &batchv1.Job{
-		ObjectMeta: object(j, NamesOf(j).Workload),
+		ObjectMeta: objectMeta(j, NamesOf(j).Workload),
 		Spec: batchv1.JobSpec{
 			ManagedBy: new(training.ManagedByTrireme), BackoffLimit: new(j.Lifetime.BackoffLimit), Template: template,
 		},
@@ -28,6 +28,6 @@ func (s start) joinBatchJob(pod *corev1.Pod) {
 	name := NamesOf(s.job).Workload
 	pod.Labels[batchv1.JobNameLabel], pod.Labels[batchv1.ControllerUidLabel] = name, string(s.state.Workload)
 	pod.OwnerReferences = []metav1.OwnerReference{
-		controller(batchv1.SchemeGroupVersion.String(), string(job.WorkloadBatchJob), name, s.state.Workload),
+		controllerRef(batchv1.SchemeGroupVersion.String(), string(job.WorkloadBatchJob), name, s.state.Workload),
 	}
 }

@@ -55,9 +55,9 @@ func BestMethod(server string, nodes []corev1.Node) Method {
 	return ImageVolume
 }
 
-func atLeast(text string, least *version.Version) bool {
+func atLeast(text string, minimum *version.Version) bool {
 	parsed, err := version.ParseGeneric(text)
-	return err == nil && parsed.AtLeast(least)
+	return err == nil && parsed.AtLeast(minimum)
 }
 
 // agentVolume is the volume that the agent is found in.
@@ -96,7 +96,7 @@ func addPullSecrets(pod *corev1.PodSpec, names []string) {
 func agentContainer(name string, pod *corev1.PodSpec, image string, arguments ...string) corev1.Container {
 	limits := corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("100m"), corev1.ResourceMemory: resource.MustParse("64Mi")}
 	resources := corev1.ResourceRequirements{Requests: limits, Limits: limits.DeepCopy()}
-	if whole := pod.Resources; whole != nil && len(whole.Requests)+len(whole.Limits) > 0 {
+	if podResources := pod.Resources; podResources != nil && len(podResources.Requests)+len(podResources.Limits) > 0 {
 		// What the pod asks for as a whole must suffice for each of its containers, and
 		// may be less than ours would ask for.
 		resources = corev1.ResourceRequirements{}

@@ -26,8 +26,8 @@ const (
 // them. Its managedBy keeps JobSet's own controller away: Trireme creates the pods.
 func jobSet(j *job.Job) *jobset.JobSet {
 	names := NamesOf(j)
-	metadata := object(j, names.Workload)
-	metadata.Labels = with(metadata.Labels, j.QueueLabels)
+	metadata := objectMeta(j, names.Workload)
+	metadata.Labels = merged(metadata.Labels, j.QueueLabels)
 	if j.RuntimeDigest != "" {
 		metadata.Annotations = map[string]string{training.AnnotationRuntimeDigest: j.RuntimeDigest}
 	}
@@ -62,24 +62,24 @@ func replicatedJob(name string, role *job.Role) jobset.ReplicatedJob {
 // by these labels, and Kueue's topology-aware scheduling ranks them by the index.
 func (s start) joinJobSet(pod *corev1.Pod, role string, index int32) {
 	names := NamesOf(s.job)
-	number := strconv.Itoa(int(index))
-	contract := map[string]string{
+	completionIndex := strconv.Itoa(int(index))
+	metadata := map[string]string{
 		jobset.JobSetNameKey: names.Workload, jobset.JobSetUIDKey: string(s.state.Workload),
 		jobset.ReplicatedJobNameKey: role, jobset.ReplicatedJobReplicas: "1", jobset.GlobalReplicasKey: "2",
 		jobset.JobIndexKey: "0", jobset.JobGlobalIndexKey: globalIndex(role),
 		jobset.GroupNameKey: groupName, jobset.GroupReplicasKey: "2", jobset.JobGroupIndexKey: globalIndex(role),
-		restartAttempt: strconv.Itoa(int(s.state.Restart)), batchv1.JobCompletionIndexAnnotation: number,
+		restartAttempt: strconv.Itoa(int(s.state.Restart)), batchv1.JobCompletionIndexAnnotation: completionIndex,
 	}
-	maps.Copy(pod.Labels, contract)
-	pod.Annotations = with(pod.Annotations, contract)
+	maps.Copy(pod.Labels, metadata)
+	pod.Annotations = merged(pod.Annotations, metadata)
 	pod.Labels[batchv1.JobNameLabel] = names.Workload + "-" + role + "-0"
 	for _, containers := range [][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
 		for i := range containers {
-			setVariable(&containers[i], completionIndexVariable, number)
+			setVariable(&containers[i], completionIndexVariable, completionIndex)
 		}
 	}
 	pod.OwnerReferences = []metav1.OwnerReference{
-		controller(jobset.GroupVersion.String(), string(job.WorkloadJobSet), names.Workload, s.state.Workload),
+		controllerRef(jobset.GroupVersion.String(), string(job.WorkloadJobSet), names.Workload, s.state.Workload),
 	}
 }
 

@@ -33,11 +33,11 @@ func PodLabels(j *job.Job, role string) map[string]string {
 }
 
 // with is a copy of a map with more in it.
-func with(base, more map[string]string) map[string]string {
-	merged := maps.Clone(base)
-	if merged == nil {
-		merged = map[string]string{}
+func merged(base, more map[string]string) map[string]string {
+	result := maps.Clone(base)
+	if result == nil {
+		result = map[string]string{}
 	}
-	maps.Copy(merged, more)
-	return merged
+	maps.Copy(result, more)
+	return result
 }

@@ -22,7 +22,7 @@ var dnsPorts = []int32{53, 5353}
 // Kubelets reach the pods of their node whatever a policy says.
 func NetworkPolicy(j *job.Job, egressPorts []int32) *networkingv1.NetworkPolicy {
 	policy := &networkingv1.NetworkPolicy{
-		ObjectMeta: object(j, NamesOf(j).NetworkPolicy),
+		ObjectMeta: objectMeta(j, NamesOf(j).NetworkPolicy),
 		Spec: networkingv1.NetworkPolicySpec{
 			PodSelector: metav1.LabelSelector{MatchLabels: Selector(j)},
 			// Default says nothing about the way out: a rule that opens it would also

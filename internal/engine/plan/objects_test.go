@@ -263,7 +263,7 @@ func TestWorkloadsAreNeverSuspendedByUs(t *testing.T) {
 
 func TestQueueLabelsReachTheJobSet(t *testing.T) {
 	plan := whole{job: ofTrainJob(inQueue)}.plan(t)
-	want := with(Selector(trainJob()), map[string]string{
+	want := merged(Selector(trainJob()), map[string]string{
 		"kueue.x-k8s.io/queue-name": "research", "kueue.x-k8s.io/priority-class": "urgent", "kueue.x-k8s.io/max-exec-time-seconds": "3600",
 	})
 	set := one[*jobset.JobSet](t, plan.Ensure)

@@ -27,14 +27,14 @@ const RunningAnnotation = "training.kubeflow.org/workers-running-at"
 const GateContainer = "trireme-gate"
 
 const (
-	hostfileFile    = "hostfile"
-	discoverFile    = "discover_hosts.sh"
-	keysVolume      = "trireme-keys"
-	hostfileVolume  = "trireme-hostfile"
-	clockVolume     = "trireme-clock"
-	sharedVolume    = "trireme-shm"
-	temporaryVolume = "trireme-tmp"
-	sshPort         = "trireme-ssh"
+	hostfileFile       = "hostfile"
+	discoverHostsFile  = "discover_hosts.sh"
+	keysVolume         = "trireme-keys"
+	hostfileVolume     = "trireme-hostfile"
+	clockVolume        = "trireme-clock"
+	sharedMemoryVolume = "trireme-shm"
+	tmpVolume          = "trireme-tmp"
+	sshPort            = "trireme-ssh"
 )
 
 // Parts are the objects that pods refer to by name.
@@ -57,7 +57,7 @@ func WorkerPod(j *job.Job, parts Parts) corev1.PodTemplateSpec {
 	container.Command = []string{protocol.Path, "worker"}
 	addKeys(pod, parts.Secret, protocol.HostKey, protocol.AuthorizedKeys)
 	setVariable(container, protocol.GraceVariable, workerGrace(pod).String())
-	answersOnPort(container)
+	addReadiness(container)
 	AddAgent(pod, parts.Delivery)
 	return template
 }
@@ -95,7 +95,7 @@ func LauncherPod(j *job.Job, parts Parts) corev1.PodTemplateSpec {
 	}
 	container.Command = slices.Concat([]string{protocol.Path, "launch", "--"}, container.Command, container.Args)
 	container.Args = nil
-	answersOnPort(container)
+	addReadiness(container)
 	AddAgent(pod, parts.Delivery)
 	return template
 }
@@ -177,7 +177,7 @@ func setVariable(container *corev1.Container, name, value string) {
 }
 
 func addVariable(container *corev1.Container, variable corev1.EnvVar) {
-	if !slices.ContainsFunc(container.Env, func(own corev1.EnvVar) bool { return own.Name == variable.Name }) {
+	if !slices.ContainsFunc(container.Env, func(existing corev1.EnvVar) bool { return existing.Name == variable.Name }) {
 		container.Env = append(container.Env, variable)
 	}
 }
@@ -211,7 +211,7 @@ func addImageKeys(pod *corev1.PodSpec, j *job.Job, secret string) {
 }
 
 // answersOnPort makes a container ready once the agent's port is open.
-func answersOnPort(container *corev1.Container) {
+func addReadiness(container *corev1.Container) {
 	port := intstr.FromString(sshPort)
 	if slices.ContainsFunc(container.Ports, isAgentPort) {
 		// A user who knows the port may have listed it, under another name.
@@ -235,18 +235,18 @@ func isAgentPort(port corev1.ContainerPort) bool {
 // little for several ranks, and a read-only root has no /tmp.
 func addScratch(pod *corev1.PodSpec) {
 	container := &pod.Containers[0]
-	if !mounted(container, "/dev/shm") {
-		pod.Volumes = append(pod.Volumes, corev1.Volume{Name: sharedVolume,
+	if !isMounted(container, "/dev/shm") {
+		pod.Volumes = append(pod.Volumes, corev1.Volume{Name: sharedMemoryVolume,
 			VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{Medium: corev1.StorageMediumMemory}}})
-		container.VolumeMounts = append(container.VolumeMounts, corev1.VolumeMount{Name: sharedVolume, MountPath: "/dev/shm"})
+		container.VolumeMounts = append(container.VolumeMounts, corev1.VolumeMount{Name: sharedMemoryVolume, MountPath: "/dev/shm"})
 	}
-	if context := container.SecurityContext; context != nil && context.ReadOnlyRootFilesystem != nil && *context.ReadOnlyRootFilesystem && !mounted(container, "/tmp") {
-		pod.Volumes = append(pod.Volumes, corev1.Volume{Name: temporaryVolume, VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}})
-		container.VolumeMounts = append(container.VolumeMounts, corev1.VolumeMount{Name: temporaryVolume, MountPath: "/tmp"})
+	if context := container.SecurityContext; context != nil && context.ReadOnlyRootFilesystem != nil && *context.ReadOnlyRootFilesystem && !isMounted(container, "/tmp") {
+		pod.Volumes = append(pod.Volumes, corev1.Volume{Name: tmpVolume, VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}})
+		container.VolumeMounts = append(container.VolumeMounts, corev1.VolumeMount{Name: tmpVolume, MountPath: "/tmp"})
 	}
 }
 
-func mounted(container *corev1.Container, directory string) bool {
+func isMounted(container *corev1.Container, directory string) bool {
 	return slices.ContainsFunc(container.VolumeMounts, func(mount corev1.VolumeMount) bool { return path.Clean(mount.MountPath) == directory })
 }
 

@@ -43,8 +43,8 @@ func TestAThousandWorkers(t *testing.T) {
 func TestCostGrowsWithWorkersAndNotFaster(t *testing.T) {
 	allocations := func(workers int32) float64 {
 		j := large(workers).job()
-		in := surroundings(t, j, hasCoscheduling, ImageVolume)
-		return testing.AllocsPerRun(3, func() { Of(j, State{Stage: Active, Workload: workloadUID}, in) })
+		env := environment(t, j, hasCoscheduling, ImageVolume)
+		return testing.AllocsPerRun(3, func() { Of(j, State{Stage: Active, Workload: workloadUID}, env) })
 	}
 	few, many := allocations(500), allocations(1000)
 	if many > 2.1*few {
@@ -62,9 +62,9 @@ var planned1000 Plan
 // BenchmarkPlan1000 is the plan of an MPIJob with 1,000 workers.
 func BenchmarkPlan1000(b *testing.B) {
 	j := large(1000).job()
-	in := surroundings(b, j, hasCoscheduling, ImageVolume)
+	env := environment(b, j, hasCoscheduling, ImageVolume)
 	b.ReportAllocs()
 	for b.Loop() {
-		planned1000 = Of(j, State{Stage: Active, Workload: workloadUID}, in)
+		planned1000 = Of(j, State{Stage: Active, Workload: workloadUID}, env)
 	}
 }

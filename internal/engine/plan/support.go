@@ -20,22 +20,22 @@ const discoverHosts = "#!/bin/sh\nexec " + protocol.Path + " hosts\n"
 
 // support are the objects that the pods of a job refer to. The Secret has no
 // data yet: keys are the one thing that is not derived from the job.
-func support(j *job.Job, in Surroundings) []gang.Object {
+func supportObjects(j *job.Job, env Environment) []gang.Object {
 	names := NamesOf(j)
 	objects := []gang.Object{}
 	if j.NetworkPolicy != "" {
-		objects = append(objects, NetworkPolicy(j, in.EgressPorts))
+		objects = append(objects, NetworkPolicy(j, env.EgressPorts))
 	}
 	return append(objects,
 		&corev1.Service{
-			ObjectMeta: object(j, names.Service),
+			ObjectMeta: objectMeta(j, names.Service),
 			// It selects no pods: Trireme writes its Addresses. Hosts are called before they
 			// are ready: that is what the gate is for.
 			Spec: corev1.ServiceSpec{ClusterIP: corev1.ClusterIPNone, PublishNotReadyAddresses: true},
 		},
 		&corev1.ConfigMap{
-			ObjectMeta: object(j, names.Hostfile),
-			Data:       map[string]string{hostfileFile: Hostfile(j, Hosts(j)), discoverFile: discoverHosts},
+			ObjectMeta: objectMeta(j, names.Hostfile),
+			Data:       map[string]string{hostfileFile: Hostfile(j, Hosts(j)), discoverHostsFile: discoverHosts},
 		},
-		&corev1.Secret{ObjectMeta: object(j, names.Secret), Type: corev1.SecretTypeOpaque})
+		&corev1.Secret{ObjectMeta: objectMeta(j, names.Secret), Type: corev1.SecretTypeOpaque})
 }

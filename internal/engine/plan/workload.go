@@ -23,12 +23,12 @@ const (
 )
 
 // launcherTemplate is the complete template of the launcher.
-func launcherTemplate(j *job.Job, in Surroundings) corev1.PodTemplateSpec {
+func launcherTemplate(j *job.Job, env Environment) corev1.PodTemplateSpec {
 	if len(j.Launcher.Template.Spec.Containers) == 0 {
-		return impossible(j, &j.Launcher, training.RoleLauncher)
+		return templateWithoutContainers(j, &j.Launcher, training.RoleLauncher)
 	}
-	template := LauncherPod(j, partsOf(j, in))
-	complete(j, &template, training.RoleLauncher, in)
+	template := LauncherPod(j, partsOf(j, env))
+	completeTemplate(j, &template, training.RoleLauncher, env)
 	if !j.LauncherRunsRanks {
 		// Else NVIDIA's runtime shows it the GPUs that its node has.
 		setVariable(&template.Spec.Containers[0], "NVIDIA_VISIBLE_DEVICES", "")
@@ -37,41 +37,41 @@ func launcherTemplate(j *job.Job, in Surroundings) corev1.PodTemplateSpec {
 	return template
 }
 
-func workerTemplate(j *job.Job, in Surroundings) corev1.PodTemplateSpec {
+func workerTemplate(j *job.Job, env Environment) corev1.PodTemplateSpec {
 	if len(j.Worker.Template.Spec.Containers) == 0 {
-		return impossible(j, &j.Worker, training.RoleWorker)
+		return templateWithoutContainers(j, &j.Worker, training.RoleWorker)
 	}
-	template := WorkerPod(j, partsOf(j, in))
-	complete(j, &template, training.RoleWorker, in)
+	template := WorkerPod(j, partsOf(j, env))
+	completeTemplate(j, &template, training.RoleWorker, env)
 	return template
 }
 
 // impossible is a template without containers, as it was written. Admission
 // refuses it; where admission was not asked, the API server refuses its pods, and
 // the job's owner reads why.
-func impossible(j *job.Job, role *job.Role, name string) corev1.PodTemplateSpec {
+func templateWithoutContainers(j *job.Job, role *job.Role, name string) corev1.PodTemplateSpec {
 	template := *role.Template.DeepCopy()
-	template.Labels = with(template.Labels, PodLabels(j, name))
+	template.Labels = merged(template.Labels, PodLabels(j, name))
 	return template
 }
 
-func partsOf(j *job.Job, in Surroundings) Parts {
+func partsOf(j *job.Job, env Environment) Parts {
 	names := NamesOf(j)
-	return Parts{Secret: names.Secret, Hostfile: names.Hostfile, Delivery: in.Delivery}
+	return Parts{Secret: names.Secret, Hostfile: names.Hostfile, Delivery: env.Delivery}
 }
 
 // complete adds what the pods of both roles have.
-func complete(j *job.Job, template *corev1.PodTemplateSpec, role string, in Surroundings) {
-	template.Labels = with(template.Labels, PodLabels(j, role))
+func completeTemplate(j *job.Job, template *corev1.PodTemplateSpec, role string, env Environment) {
+	template.Labels = merged(template.Labels, PodLabels(j, role))
 	// A number that all pods of a template share is none; those that have one get it
 	// later.
 	delete(template.Labels, training.LabelReplicaIndex)
-	template.Annotations = with(template.Annotations, map[string]string{training.IstioInject: "false"})
+	template.Annotations = merged(template.Annotations, map[string]string{training.IstioInject: "false"})
 	pod := &template.Spec
 	if pod.AutomountServiceAccountToken == nil {
 		pod.AutomountServiceAccountToken = new(false)
 	}
-	addSearchDomain(pod, fmt.Sprintf("%s.%s.svc.%s", NamesOf(j).Service, j.Namespace, in.ClusterDomain))
+	addSearchDomain(pod, fmt.Sprintf("%s.%s.svc.%s", NamesOf(j).Service, j.Namespace, env.ClusterDomain))
 	container := &pod.Containers[0]
 	setVariable(container, nameVariable, j.Name)
 	setVariable(container, roleVariable, role)
@@ -80,7 +80,7 @@ func complete(j *job.Job, template *corev1.PodTemplateSpec, role string, in Surr
 	if j.Initializer != nil {
 		addWorkspace(pod, NamesOf(j).Workspace)
 	}
-	in.Gang.Join(j, template)
+	env.Gang.Join(j, template)
 }
 
 // addSearchDomain makes hosts known by their short names: Hydra's proxies call
@@ -98,23 +98,23 @@ func addSearchDomain(pod *corev1.PodSpec, domain string) {
 }
 
 func addWorkspace(pod *corev1.PodSpec, claim string) {
-	if mounted(&pod.Containers[0], job.WorkspaceDirectory) {
+	if isMounted(&pod.Containers[0], job.WorkspaceDirectory) {
 		return
 	}
-	ownVolumes(pod)
-	pod.Volumes = append(pod.Volumes, claimVolume(workspaceVolume, claim, false))
+	setFSGroup(pod)
+	pod.Volumes = append(pod.Volumes, pvcVolume(workspaceVolume, claim, false))
 	pod.Containers[0].VolumeMounts = append(pod.Containers[0].VolumeMounts,
 		corev1.VolumeMount{Name: workspaceVolume, MountPath: job.WorkspaceDirectory})
 }
 
-func claimVolume(name, claim string, readOnly bool) corev1.Volume {
+func pvcVolume(name, claim string, readOnly bool) corev1.Volume {
 	return corev1.Volume{Name: name, VolumeSource: corev1.VolumeSource{
 		PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: claim, ReadOnly: readOnly},
 	}}
 }
 
 // startPods are the pods of one start of a job, once its workload exists.
-func startPods(j *job.Job, state State, in Surroundings) []*corev1.Pod {
+func startPods(j *job.Job, state State, env Environment) []*corev1.Pod {
 	if state.Workload == "" {
 		return nil
 	}
@@ -122,13 +122,13 @@ func startPods(j *job.Job, state State, in Surroundings) []*corev1.Pod {
 	pods := make([]*corev1.Pod, 0, j.Pods())
 	// A launcher that does the work itself has no workers, and no template of one.
 	if j.Worker.Replicas > 0 {
-		template := workerTemplate(j, in)
+		template := workerTemplate(j, env)
 		for index := range j.Worker.Replicas {
 			pods = append(pods, start.worker(template.DeepCopy(), index))
 		}
 	}
-	if !HoldsLauncherBack(j, state, in) {
-		pods = append(pods, start.launcher(launcherTemplate(j, in)))
+	if !HoldsLauncherBack(j, state, env) {
+		pods = append(pods, start.launcher(launcherTemplate(j, env)))
 	}
 	return pods
 }
@@ -140,11 +140,11 @@ type start struct {
 }
 
 func (s start) worker(template *corev1.PodTemplateSpec, index int32) *corev1.Pod {
-	number := index
+	replicaIndex := index
 	if s.job.Kind.Traits().NumbersFromLauncher && s.job.LauncherRunsRanks {
-		number++
+		replicaIndex++
 	}
-	template.Labels[training.LabelReplicaIndex] = strconv.Itoa(int(number))
+	template.Labels[training.LabelReplicaIndex] = strconv.Itoa(int(replicaIndex))
 	if len(template.Spec.Containers) > 0 {
 		setVariable(&template.Spec.Containers[0], indexVariable, strconv.Itoa(int(index)))
 	}
