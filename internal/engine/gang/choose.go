@@ -8,12 +8,11 @@ import (
 	"github.com/trireme-mpi/trireme/internal/engine/job"
 )
 
-// partialStart is what having no gang means for the user.
+// partialStart describes the effect of having no gang scheduling.
 const partialStart = "pods are scheduled one by one, and some may hold their nodes while others wait"
 
-// Choose says which backend a job gets, and why, in words for a condition. An
-// error says what to install or to change; trying again does not help before
-// that is done.
+// Choose chooses the gang scheduler of a job, and explains the choice in a message for a
+// condition. An error says what to install or change first.
 func Choose(j *job.Job, available Available) (Backend, string, error) {
 	if j.Pods() <= 1 {
 		return none{}, "No gang scheduling: the job has one pod", nil
@@ -40,8 +39,8 @@ func choiceMessage(j *job.Job, backend Backend, why string) string {
 	return message
 }
 
-// askedFor is the scheduler that the runtime sets. A schedulerName in the templates is
-// then taken for that scheduler under another name.
+// configuredBackend is the scheduler that the runtime sets. A schedulerName in the
+// templates is then taken as that scheduler's name.
 func configuredBackend(j *job.Job, available *Available) (Backend, error) {
 	name := j.Gang.Scheduler
 	if name == None {
@@ -65,7 +64,8 @@ func configuredBackend(j *job.Job, available *Available) (Backend, error) {
 	return nil, fmt.Errorf("the runtime sets the gang scheduler %q; supported are %s", name, joinNames(Names()))
 }
 
-// discovered is the preferred scheduler of the cluster, unless the job names one.
+// discoveredBackend is the scheduler that the pods name, or else the preferred one of
+// those that the cluster has.
 func discoveredBackend(j *job.Job, available *Available) (Backend, string) {
 	podScheduler, err := podScheduler(j)
 	if err != nil {
@@ -90,7 +90,7 @@ func discoveredBackend(j *job.Job, available *Available) (Backend, string) {
 	return none{}, fmt.Sprintf("this cluster has none of the gang schedulers %s", joinNames(Names()))
 }
 
-// ofScheduler is the backend that belongs to a scheduler which the pods name.
+// backendOfPodScheduler is the backend for the schedulerName of the pods.
 func backendOfPodScheduler(available *Available, scheduler string) (Backend, string) {
 	for i := range schedulers {
 		s := &schedulers[i]
@@ -105,8 +105,8 @@ func backendOfPodScheduler(available *Available, scheduler string) (Backend, str
 	return none{}, fmt.Sprintf("the pods name the scheduler %s, which is not a known gang scheduler", scheduler)
 }
 
-// podScheduler is the scheduler that the templates name, empty if they leave it
-// open. Where only one of them names one, the other goes with it.
+// podScheduler is the schedulerName of the templates; empty if they set none. If only
+// one of them sets it, it applies to both.
 func podScheduler(j *job.Job) (string, error) {
 	launcher, worker := schedulerOf(&j.Launcher.Template), schedulerOf(&j.Worker.Template)
 	switch {
@@ -119,8 +119,8 @@ func podScheduler(j *job.Job) (string, error) {
 	}
 }
 
-// schedulerOf is the scheduler that a template has chosen. The default scheduler
-// is what Kubernetes fills in, and therefore no choice.
+// schedulerOf is the schedulerName that a template sets. The default scheduler does not
+// count, because Kubernetes fills it in.
 func schedulerOf(template *corev1.PodTemplateSpec) string {
 	if name := template.Spec.SchedulerName; name != corev1.DefaultSchedulerName {
 		return name

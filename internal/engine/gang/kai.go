@@ -23,8 +23,8 @@ var kaiScheduler = scheduler{
 	remedy:  "install the KAI scheduler",
 }
 
-// kai is NVIDIA's KAI scheduler. The job's own PodGroup takes the place of the one
-// that KAI's podgrouper would create, which knows no owner of these pods.
+// kai is NVIDIA's KAI scheduler. The job's own PodGroup replaces the one that KAI's
+// podgrouper would create, which does not know the owner kinds of these pods.
 type kai struct {
 	scheduler string
 }

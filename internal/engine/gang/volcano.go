@@ -8,8 +8,8 @@ import (
 )
 
 const (
-	// volcanoGroup is what Volcano's scheduler reads, volcanoOwnGroup what its
-	// other parts and its users' tools do.
+	// Volcano's scheduler reads volcanoGroup; its other components and users' tools read
+	// volcanoToolsGroup.
 	volcanoGroup      = "scheduling.k8s.io/group-name"
 	volcanoToolsGroup = "scheduling.volcano.sh/group-name"
 	volcanoQueue      = "scheduling.volcano.sh/queue-name"
@@ -23,7 +23,7 @@ var volcanoScheduler = scheduler{
 	remedy:  "install Volcano",
 }
 
-// volcano is the scheduler of that name.
+// volcano is the Volcano scheduler.
 type volcano struct {
 	scheduler string
 }
@@ -31,7 +31,7 @@ type volcano struct {
 func (volcano) Name() job.Scheduler                { return job.Volcano }
 func (volcano) GroupKind() schema.GroupVersionKind { return volcanoKind }
 
-// Group has no timeout: Volcano lets a group wait for ever.
+// Group has no timeout: in Volcano a group may wait forever.
 func (volcano) Group(j *job.Job, labels map[string]string) Object {
 	spec := map[string]any{"minMember": int64(j.Gang.MinMember)}
 	if resources := minResources(j); len(resources) > 0 {

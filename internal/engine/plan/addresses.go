@@ -16,18 +16,18 @@ import (
 )
 
 const (
-	// slicesManager tells Kubernetes' own controllers that these EndpointSlices are not
-	// theirs.
+	// endpointSliceManager keeps Kubernetes' own controllers from changing these
+	// EndpointSlices.
 	endpointSliceManager = "trireme"
 	// endpointsPerSlice is the API's limit.
 	endpointsPerSlice = 1000
 )
 
-// Addresses are the EndpointSlices of the job's Service: they make the host names
-// known to the cluster's DNS. Kubernetes would write them for a Service that selects
-// pods, but twice and again for every pod that starts: for n workers that is n writes
-// of n addresses, where one is enough. Complete tells whether they have the addresses
-// of all pods that a job starts with.
+// Addresses are the EndpointSlices of the job's Service, from which the cluster's DNS
+// resolves the host names. Kubernetes would write them for a Service with a selector,
+// but again for every pod that starts: n writes of n addresses for n workers, where one
+// write is enough. complete reports whether they contain all workers, and the address
+// of every pod.
 func Addresses(j *job.Job, state State) (addresses []*discoveryv1.EndpointSlice, complete bool) {
 	pods := currentPods(state)
 	complete = len(state.Workers) >= int(j.Worker.Replicas)
@@ -50,8 +50,8 @@ func Addresses(j *job.Job, state State) (addresses []*discoveryv1.EndpointSlice,
 	return addresses, complete
 }
 
-// HasStale tells whether EndpointSlices that exist lead to a pod that is gone: hosts
-// would be called at an address that may be another's.
+// HasStale reports whether existing EndpointSlices contain a pod that was deleted. Its
+// address may belong to another pod by now.
 func HasStale(existing, wanted []*discoveryv1.EndpointSlice) bool {
 	wantedPods := map[types.UID]bool{}
 	for _, slice := range wanted {
@@ -69,7 +69,7 @@ func HasStale(existing, wanted []*discoveryv1.EndpointSlice) bool {
 	return false
 }
 
-// started are the pods of the current start, in the order of their names.
+// currentPods are the pods of the current start, sorted by name.
 func currentPods(state State) []*corev1.Pod {
 	launchers := slices.DeleteFunc(slices.Clone(state.Launchers), func(pod *corev1.Pod) bool { return RestartOf(pod) != state.Restart })
 	pods := slices.Concat(launchers, state.Workers)
@@ -87,8 +87,8 @@ func addressOf(pod *corev1.Pod, family discoveryv1.AddressType) string {
 	return ""
 }
 
-// endpoint is ready before its pod is: hosts are called early, and the gate waits for
-// them.
+// endpoint is ready before its pod is, because the gate resolves host names while it
+// waits for the pods.
 func endpoint(pod *corev1.Pod, address string) discoveryv1.Endpoint {
 	return discoveryv1.Endpoint{
 		Addresses: []string{address}, Conditions: discoveryv1.EndpointConditions{Ready: new(true)}, Hostname: new(pod.Spec.Hostname),
@@ -111,8 +111,8 @@ func endpointSlice(j *job.Job, family discoveryv1.AddressType, index int, endpoi
 	return &discoveryv1.EndpointSlice{ObjectMeta: meta, AddressType: family, Endpoints: endpoints}
 }
 
-// addressKeys name the EndpointSlices of a job that exist, to delete them: the
-// addresses may belong to other pods soon.
+// addressKeys identify the job's existing EndpointSlices for deletion: their addresses
+// may soon belong to other pods.
 func addressKeys(j *job.Job, state State) (keys []gang.Object) {
 	for _, existing := range state.Addresses {
 		reference := &discoveryv1.EndpointSlice{ObjectMeta: keyMeta(j, existing.Name)}

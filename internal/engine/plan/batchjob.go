@@ -9,9 +9,9 @@ import (
 	"github.com/trireme-mpi/trireme/internal/engine/job"
 )
 
-// batchJob is the launcher of an MPIJob, as people wait for it. Its managedBy keeps
-// Kubernetes' Job controller away: Trireme creates the pod, restarts it and writes
-// the status.
+// batchJob is the launcher's Job of an MPIJob, for users and tools that watch it. Its
+// managedBy keeps Kubernetes' Job controller away: Trireme creates the pod, restarts it
+// and writes the status.
 func batchJob(j *job.Job) *batchv1.Job {
 	template := *j.Launcher.Template.DeepCopy()
 	template.Spec.RestartPolicy = corev1.RestartPolicyNever
@@ -23,7 +23,8 @@ func batchJob(j *job.Job) *batchv1.Job {
 	}
 }
 
-// joinBatchJob gives a pod the labels that the Job's selector asks for.
+// joinBatchJob makes the Job the pod's controller, and sets the labels that the Job's
+// selector requires.
 func (s start) joinBatchJob(pod *corev1.Pod) {
 	name := NamesOf(s.job).Workload
 	pod.Labels[batchv1.JobNameLabel], pod.Labels[batchv1.ControllerUidLabel] = name, string(s.state.Workload)

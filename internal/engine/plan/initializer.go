@@ -17,11 +17,11 @@ import (
 const (
 	workspaceVolume = "trireme-workspace"
 	pvcScheme       = "pvc://"
-	// sourceDirectory is where the initializer finds a claim that it copies from.
+	// sourceDirectory is where the initializer mounts a PVC that it copies from.
 	sourceDirectory = "/source"
 )
 
-// initializing are the objects of a job that fetches what it starts from.
+// initializerObjects are the objects that the initializer's pod needs.
 func initializerObjects(j *job.Job, env Environment) []gang.Object {
 	var objects []gang.Object
 	if j.NetworkPolicy != "" {
@@ -33,7 +33,7 @@ func initializerObjects(j *job.Job, env Environment) []gang.Object {
 	return objects
 }
 
-// workspace is a claim that goes with the job.
+// workspace is the PVC that the initializer fetches to. It is deleted with the job.
 func workspace(j *job.Job) *corev1.PersistentVolumeClaim {
 	mode := corev1.ReadWriteOnce
 	if j.Worker.Replicas > 1 {
@@ -52,9 +52,8 @@ func workspace(j *job.Job) *corev1.PersistentVolumeClaim {
 	return claim
 }
 
-// initializerPod fetches model and dataset at the same time, as two containers of
-// one pod. The kubelet restarts a container that fails; how often is the
-// diagnosis's to say.
+// initializerPod fetches model and dataset at the same time, in two containers of one
+// pod. The kubelet restarts a container that fails; package diagnosis limits how often.
 func initializerPod(j *job.Job, restart int32, env Environment) *corev1.Pod {
 	names := NamesOf(j)
 	worker := j.Worker.Template.Spec.DeepCopy()
@@ -85,7 +84,7 @@ func initializerPod(j *job.Job, restart int32, env Environment) *corev1.Pod {
 	return &corev1.Pod{ObjectMeta: metadata, Spec: pod}
 }
 
-// ownVolumes lets a pod that runs as another user than root write to its volumes.
+// setFSGroup lets a pod that does not run as root write to its volumes.
 func setFSGroup(pod *corev1.PodSpec) {
 	if context := pod.SecurityContext; context != nil && context.FSGroup == nil && context.RunAsUser != nil && *context.RunAsUser != 0 {
 		context.FSGroup = new(*context.RunAsUser)
@@ -110,7 +109,7 @@ func addFetchContainer(pod *corev1.PodSpec, image, kind string, source *job.Sour
 	if source.Secret != "" {
 		container.EnvFrom = []corev1.EnvFromSource{{SecretRef: &corev1.SecretEnvSource{LocalObjectReference: corev1.LocalObjectReference{Name: source.Secret}}}}
 	}
-	if claim, isClaim := strings.CutPrefix(source.URI, pvcScheme); isClaim {
+	if claim, isPVC := strings.CutPrefix(source.URI, pvcScheme); isPVC {
 		claim, _, _ = strings.Cut(claim, "/")
 		pod.Volumes = append(pod.Volumes, pvcVolume("trireme-from-"+kind, claim, false))
 		container.VolumeMounts = append(container.VolumeMounts, corev1.VolumeMount{Name: "trireme-from-" + kind, MountPath: sourceDirectory, ReadOnly: true})

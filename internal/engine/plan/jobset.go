@@ -14,16 +14,16 @@ import (
 )
 
 const (
-	// groupName is the group that JobSet puts replicated jobs into that name none.
+	// groupName is JobSet's default group for replicated jobs that set none.
 	groupName = "default"
 	// restartAttempt is JobSet's label for the number of restarts.
 	restartAttempt = "jobset.sigs.k8s.io/restart-attempt"
-	// completionIndexVariable is what pods of an Indexed Job know their index by.
+	// completionIndexVariable holds the index in pods of an Indexed Job.
 	completionIndexVariable = "JOB_COMPLETION_INDEX"
 )
 
-// jobSet is launcher and workers of a TrainJob, as Kueue, tools and people look at
-// them. Its managedBy keeps JobSet's own controller away: Trireme creates the pods.
+// jobSet is the JobSet of a TrainJob's launcher and workers, for Kueue, tools and
+// users. Its managedBy keeps JobSet's own controller away: Trireme creates the pods.
 func jobSet(j *job.Job) *jobset.JobSet {
 	names := NamesOf(j)
 	metadata := objectMeta(j, names.Workload)
@@ -58,8 +58,9 @@ func replicatedJob(name string, role *job.Role) jobset.ReplicatedJob {
 	}
 }
 
-// joinJobSet gives a pod what JobSet and the Job controller would: tools find pods
-// by these labels, and Kueue's topology-aware scheduling ranks them by the index.
+// joinJobSet sets the labels, annotations and variables that JobSet and the Job
+// controller would set: tools find pods by these labels, and Kueue's topology-aware
+// scheduling orders pods by the index.
 func (s start) joinJobSet(pod *corev1.Pod, role string, index int32) {
 	names := NamesOf(s.job)
 	completionIndex := strconv.Itoa(int(index))
@@ -83,7 +84,7 @@ func (s start) joinJobSet(pod *corev1.Pod, role string, index int32) {
 	}
 }
 
-// globalIndex is the number of a role's child Job among all of the JobSet.
+// globalIndex is the index of a role's child Job among all child Jobs of the JobSet.
 func globalIndex(role string) string {
 	if role == training.RoleLauncher {
 		return "0"

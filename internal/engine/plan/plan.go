@@ -14,30 +14,31 @@ import (
 	"github.com/trireme-mpi/trireme/internal/engine/job"
 )
 
-// Stage is where a job stands, as far as its objects are concerned.
+// Stage decides which objects a job must have.
 type Stage string
 
 const (
-	// Initializing: data is fetched, and no node is requested yet.
+	// Initializing: the initializer fetches data; there are no launcher and workers yet.
 	Initializing Stage = "Initializing"
-	// Suspended: nothing of the job may run, and its workload is deleted.
+	// Suspended: the job has no pods, and its workload is deleted.
 	Suspended Stage = "Suspended"
-	// Held: a queue or a quota holds the job back. There must be no pods; the
+	// Held: the job waits for a queue or a quota. It has no launcher and workers; its
 	// workload stays.
 	Held Stage = "Held"
-	// Restarting: the pods of the last start must be gone before the next.
+	// Restarting: the pods of the last start are deleted before the next start.
 	Restarting Stage = "Restarting"
 	// Active: launcher and workers run, or wait to be scheduled.
 	Active Stage = "Active"
-	// Finished: what is no longer needed is deleted.
+	// Finished: objects that are no longer needed are deleted.
 	Finished Stage = "Finished"
 )
 
-// Surroundings are what the plan must know of the cluster and of the operator.
+// Environment is what the plan depends on in the cluster and in the operator's
+// configuration.
 type Environment struct {
 	Delivery         Delivery
 	InitializerImage string
-	// ClusterDomain is what names of Services end in, such as cluster.local.
+	// ClusterDomain is the cluster's DNS domain, such as cluster.local.
 	ClusterDomain string
 	Gang          gang.Backend
 	// EgressPorts stay open under a Restricted NetworkPolicy.
@@ -47,7 +48,7 @@ type Environment struct {
 // Surroundings is the former name of Environment.
 type Surroundings = Environment
 
-// State is what the plan must know of the job's pods.
+// State is the observed state of the job's objects.
 type State struct {
 	Stage Stage
 	// Restart is how often the job was restarted.
@@ -64,11 +65,11 @@ type State struct {
 	Addresses []*discoveryv1.EndpointSlice
 }
 
-// Plan is what must exist and what must not. What exists is never changed:
-// templates are immutable, Kueue edits them, and a newer operator must not touch
-// running work.
+// Plan is what must exist and what must be deleted. Existing objects are never changed:
+// templates are immutable, Kueue edits them, and a newer operator must not disturb
+// running jobs.
 type Plan struct {
-	// Ensure is created first, in any order; Pods once that exists.
+	// Ensure is created first, in any order; Pods are created after it.
 	Ensure []gang.Object
 	Pods   []*corev1.Pod
 	Remove []gang.Object
@@ -101,7 +102,8 @@ func Of(j *job.Job, state State, env Environment) Plan {
 	return plan
 }
 
-// active is all that pods of a job refer to, and what stands for them.
+// activeObjects are the objects that the job's pods refer to, its PodGroup and its
+// workload.
 func activeObjects(j *job.Job, env Environment) []gang.Object {
 	objects := supportObjects(j, env)
 	if group := env.Gang.Group(j, Selector(j)); group != nil {
@@ -110,14 +112,15 @@ func activeObjects(j *job.Job, env Environment) []gang.Object {
 	return append(objects, workload(j))
 }
 
-// HoldsLauncherBack tells whether the launcher comes only after its workers. A gang is
-// scheduled as a whole or not at all: there the gate alone holds the launcher back.
+// HoldsLauncherBack reports whether the launcher must not be created before its workers
+// are ready. A gang needs all of its pods to be scheduled; there only the gate makes the
+// launcher wait.
 func HoldsLauncherBack(j *job.Job, state State, env Environment) bool {
 	return j.LauncherWaits && env.Gang.Name() == gang.None && !state.WorkersReady
 }
 
-// replaced are the pods that must be gone before a restart. An initializer that has
-// finished is kept for its log, and so is a launcher where the workers stay.
+// podsToReplace are the pods that must be deleted before a restart. A finished
+// initializer is kept for its log, and so is a finished launcher if the workers stay.
 func podsToReplace(j *job.Job, state State) []*corev1.Pod {
 	if j.Kind.Traits().RestartsAsWhole {
 		initializers := slices.DeleteFunc(slices.Clone(state.Initializers), isFinished)
@@ -126,7 +129,8 @@ func podsToReplace(j *job.Job, state State) []*corev1.Pod {
 	return slices.DeleteFunc(slices.Concat(state.Launchers, state.Initializers), isFinished)
 }
 
-// finished is what a finished job does not need. Keys always go.
+// removedWhenFinished are the objects that a finished job does not need. The Secret with
+// the SSH keys is always deleted.
 func removedWhenFinished(j *job.Job, state State, env Environment) []gang.Object {
 	remove := append(groupKeys(j, env), &corev1.Secret{ObjectMeta: keyMeta(j, NamesOf(j).Secret)})
 	remove = append(remove, addressKeys(j, state)...)
@@ -144,8 +148,8 @@ func removedWhenFinished(j *job.Job, state State, env Environment) []gang.Object
 	return append(remove, keys(j, slices.DeleteFunc(pods, isFinished))...)
 }
 
-// Released are the launchers whose end is known, so that they need their finalizer
-// no longer.
+// Released are the launchers that no longer need their finalizer, because the operator
+// knows how they terminated.
 func Released(state State) (released []*corev1.Pod) {
 	for _, pod := range state.Launchers {
 		isEndKnown := state.Stage != Active && state.Stage != Initializing || RestartOf(pod) < state.Restart
@@ -165,9 +169,9 @@ func RestartOf(pod *corev1.Pod) int32 {
 	return int32(number)
 }
 
-// isOver tells whether a pod has finished, or has nothing left that runs: the kubelet
-// tells of its containers' end a moment before it tells of the pod's, and whoever
-// deletes the pod in between deletes its log.
+// isFinished reports whether a pod has finished, or all of its containers have
+// terminated for good. The kubelet reports the containers shortly before the pod, and a
+// pod that is deleted in between loses its log.
 func isFinished(pod *corev1.Pod) bool {
 	if pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {
 		return true
@@ -181,7 +185,7 @@ func allPods(state State) []*corev1.Pod {
 	return slices.Concat(state.Launchers, state.Workers, state.Initializers)
 }
 
-// keys name pods to delete, and no others of their names.
+// keys identify pods for deletion. The UID protects newer pods of the same name.
 func keys(j *job.Job, pods []*corev1.Pod) (keys []gang.Object) {
 	for _, pod := range pods {
 		if pod.DeletionTimestamp != nil {
@@ -205,13 +209,13 @@ func keyMeta(j *job.Job, name string) metav1.ObjectMeta {
 	return metav1.ObjectMeta{Namespace: j.Namespace, Name: name}
 }
 
-// object is the metadata of something that belongs to a job.
+// objectMeta is the metadata of an object that belongs to a job.
 func objectMeta(j *job.Job, name string) metav1.ObjectMeta {
 	return metav1.ObjectMeta{Namespace: j.Namespace, Name: name, Labels: Selector(j)}
 }
 
-// own makes the job the owner of objects: they go with it, and a job that is
-// deleted in the foreground waits for them.
+// setOwner makes the job the owner of objects: they are deleted with it, and a
+// foreground deletion of the job waits for them.
 func setOwner(j *job.Job, objects []gang.Object) []gang.Object {
 	owner := OwnerOf(j)
 	for _, object := range objects {
@@ -220,7 +224,7 @@ func setOwner(j *job.Job, objects []gang.Object) []gang.Object {
 	return objects
 }
 
-// OwnerOf is the reference by which objects belong to a job.
+// OwnerOf is the owner reference to a job.
 func OwnerOf(j *job.Job) metav1.OwnerReference {
 	return controllerRef(j.Kind.Traits().APIVersion, string(j.Kind), j.Name, j.UID)
 }

@@ -14,12 +14,12 @@ const (
 	cleanRunning = training.CleanPodPolicyRunning
 )
 
-// discoverHosts prints the workers that can be reached, as elastic programs
-// written for mpi-operator expect it.
+// discoverHosts prints the reachable workers. Elastic programs that were written for
+// mpi-operator run it.
 const discoverHosts = "#!/bin/sh\nexec " + protocol.Path + " hosts\n"
 
-// support are the objects that the pods of a job refer to. The Secret has no
-// data yet: keys are the one thing that is not derived from the job.
+// supportObjects are the objects that the pods of a job refer to. The Secret has no data
+// here, because keys are random and this package is pure; the operator adds them.
 func supportObjects(j *job.Job, env Environment) []gang.Object {
 	names := NamesOf(j)
 	objects := []gang.Object{}
@@ -29,8 +29,8 @@ func supportObjects(j *job.Job, env Environment) []gang.Object {
 	return append(objects,
 		&corev1.Service{
 			ObjectMeta: objectMeta(j, names.Service),
-			// It selects no pods: Trireme writes its Addresses. Hosts are called before they
-			// are ready: that is what the gate is for.
+			// No selector: Trireme writes its EndpointSlices, see Addresses. Not-ready pods
+			// are published, because the gate connects to workers until they are ready.
 			Spec: corev1.ServiceSpec{ClusterIP: corev1.ClusterIPNone, PublishNotReadyAddresses: true},
 		},
 		&corev1.ConfigMap{
