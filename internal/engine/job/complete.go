@@ -6,10 +6,10 @@ import (
 	"github.com/trireme-mpi/trireme/api/v2alpha1"
 )
 
-// CompletedResources adds to the resources that a job names for a worker those of
-// its runtime that it does not name. resourcesPerNode replaces all of the runtime's,
-// so a job that names CPUs only would lose the GPUs. GPUs of one kind replace those
-// of another. What the runtime limits stays limited, to what the job requests.
+// CompletedResources adds to a worker's requested resources those of the runtime that
+// the request does not name. resourcesPerNode replaces all resources of the runtime, so
+// a job that sets only CPUs would lose the GPUs. GPUs of one kind replace those of
+// another. A resource that the runtime limits is limited to what the job requests.
 func CompletedResources(requested *corev1.ResourceRequirements, runtime *v2alpha1.TrainingRuntimeSpec) *corev1.ResourceRequirements {
 	completed := requested.DeepCopy()
 	worker := runtimeRole(runtime, v2alpha1.ReplicatedJobWorker).Template.Spec
@@ -44,7 +44,7 @@ func CompletedResources(requested *corev1.ResourceRequirements, runtime *v2alpha
 	return completed
 }
 
-// names tells whether a resource is named, or another GPU in the place of a GPU.
+// includes reports whether the requirements name this resource, or, for a GPU, any GPU.
 func includes(resources *corev1.ResourceRequirements, name corev1.ResourceName) bool {
 	for _, list := range []corev1.ResourceList{resources.Requests, resources.Limits} {
 		for other := range list {

@@ -51,8 +51,8 @@ func FromTrainJob(trainJob *v2alpha1.TrainJob, runtime *v2alpha1.TrainingRuntime
 	for _, role := range []*Role{&job.Launcher, &job.Worker} {
 		pod := &role.Template.Spec
 		pod.RestartPolicy = corev1.RestartPolicyNever
-		// An sshd that runs as root needs root's capabilities. Only whoever writes the
-		// runtime can ask for that.
+		// An sshd that runs as root needs root's capabilities. Only the author of the runtime
+		// can request that.
 		if job.WorkersRunAgent() || !MainRunsAsRoot(pod) {
 			restrictByDefault(pod, defaults.RunAsUser)
 		}
@@ -122,8 +122,8 @@ func source(spec *v2alpha1.Source) *Source {
 	return source
 }
 
-// applyTrainer puts what the job says for all its pods where the runtime's
-// templates have room for it: into the first container.
+// applyTrainer applies the trainer's image, variables and volumes to the first container
+// of both templates.
 func applyTrainer(job *Job, trainer *v2alpha1.Trainer) {
 	for _, role := range []*Role{&job.Launcher, &job.Worker} {
 		pod := &role.Template.Spec
@@ -142,7 +142,7 @@ func applyTrainer(job *Job, trainer *v2alpha1.Trainer) {
 	}
 }
 
-// mergeEnv keeps the order, so that variables can refer to earlier ones.
+// mergeEnv keeps the order, because variables can refer to earlier ones.
 func mergeEnv(base, overrides []corev1.EnvVar) []corev1.EnvVar {
 	merged := slices.Clone(base)
 	indexes := make(map[string]int, len(base))
@@ -161,9 +161,9 @@ func mergeEnv(base, overrides []corev1.EnvVar) []corev1.EnvVar {
 	return merged
 }
 
-// applyResources lets the job's words about a pod replace all that its runtime
-// says, also of the pod as a whole: a container that asks for more than its pod is
-// refused.
+// applyResources replaces the runtime's resources of a pod by those that the job sets,
+// including the pod-level ones: the API server refuses a container that requests more
+// than its pod.
 func applyResources(job *Job, spec *v2alpha1.TrainJobSpec, defaults Defaults) {
 	if pod := &job.Worker.Template.Spec; len(pod.Containers) > 0 && spec.Trainer.ResourcesPerNode != nil {
 		pod.Containers[0].Resources, pod.Resources = *spec.Trainer.ResourcesPerNode.DeepCopy(), nil

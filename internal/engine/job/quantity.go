@@ -13,12 +13,12 @@ import (
 var (
 	// hugeQuantity is a number with an exponent of four digits or more.
 	hugeQuantity = regexp.MustCompile(`^[+-]?[0-9.]+[eE][+-]?[0-9]{4,}$`)
-	// mayBeHuge is in every document with such a number, unless it is spelled with
-	// escapes.
+	// mayBeHuge matches every document with such a number, unless the number is written
+	// with escapes.
 	mayBeHuge = regexp.MustCompile(`[eE][+-]?[0-9]{4,}`)
 )
 
-// QuantityError is a quantity that cannot be computed.
+// QuantityError is a quantity whose exponent is too large or too small.
 type QuantityError struct{ Field, Value string }
 
 func (e *QuantityError) Error() string {
@@ -28,15 +28,15 @@ func (e *QuantityError) Error() string {
 	return e.Field + ": " + e.Reason()
 }
 
-// Reason is what is wrong with the field.
+// Reason is the error without the field's name.
 func (e *QuantityError) Reason() string {
 	return e.Value + " is too large or too small for a quantity"
 }
 
-// CheckQuantities refuses a JSON document with a quantity of a huge exponent.
-// Kubernetes computes quantities to the last digit when it decodes them, and this one
-// has more digits than fit any memory. It must be called before the document is
-// decoded into a type with quantities; what is no JSON is left to the decoder.
+// CheckQuantities refuses a JSON document with a quantity that has a huge exponent.
+// Kubernetes expands quantities to all of their digits when it decodes them, and these
+// would exhaust the memory. Call it before the document is decoded into a type with
+// quantities. It ignores invalid JSON, which the decoder refuses.
 func CheckQuantities(document []byte) error {
 	if !mayBeHuge.Match(document) && !bytes.Contains(document, []byte(`\u`)) {
 		return nil
@@ -82,7 +82,7 @@ func ParseQuantity(text string) (resource.Quantity, error) {
 	return resource.ParseQuantity(text)
 }
 
-// level is an object or an array that a value is inside of.
+// level is an object or an array that contains a value.
 type level struct {
 	isArray bool
 	// key of the value in an object.
@@ -90,9 +90,9 @@ type level struct {
 	hasKey bool
 }
 
-// holdsQuantity tells whether a value may be a quantity. Elements of an array, such as
-// the words of a command, are none; nor is the value of a variable, which is an
-// element with a name and a value.
+// holdsQuantity reports whether a value may be a quantity. Elements of an array, such as
+// the arguments of a command, are not quantities. Neither is the value of an environment
+// variable: the field value of an object in an array.
 func holdsQuantity(levels []level) bool {
 	last := len(levels) - 1
 	return last >= 0 && !levels[last].isArray && (levels[last].key != "value" || last == 0 || !levels[last-1].isArray)
