@@ -106,7 +106,7 @@ var life = []struct {
 	},
 }
 
-func TestConditionsOfALife(t *testing.T) {
+func TestConditionsOfSuccess(t *testing.T) {
 	for _, kind := range kinds {
 		t.Run(string(kind), func(t *testing.T) {
 			scene := newScene(t, kind, 2)
@@ -125,7 +125,7 @@ func TestConditionsOfALife(t *testing.T) {
 	}
 }
 
-func TestConditionsOfAFailure(t *testing.T) {
+func TestConditionsOfFailure(t *testing.T) {
 	message := "Worker 1 (pod {worker 1} on node node-1) exited with code 1. See its log: kubectl logs {worker 1} -c main -n team."
 	for kind, want := range map[job.Kind]map[string]string{
 		job.KindTrainJob: {
@@ -224,7 +224,7 @@ func TestReplicaStatuses(t *testing.T) {
 }
 
 // A job that has ended still counts its pods, until they are gone.
-func TestReplicaStatusesAfterTheEnd(t *testing.T) {
+func TestReplicaStatusesOfFinishedJob(t *testing.T) {
 	scene := runningScene(t, job.KindMPIJob)
 	scene.launcher(exits(0, "Completed", "", 50))
 	scene.settle()
@@ -250,7 +250,7 @@ func TestReplicaStatusesAfterTheEnd(t *testing.T) {
 }
 
 // Whatever a kubelet or a runtime calls things, the API server takes the status.
-func TestConditionsThatTheAPIServerTakes(t *testing.T) {
+func TestConditionsAreValid(t *testing.T) {
 	for _, reason := range []string{"", "Out of cpu", "größer", "-", "Reason:", strings.Repeat("x", 2000)} {
 		scene := runningScene(t, job.KindTrainJob)
 		scene.worker(1, endedByNode(reason, "", 50), exits(1, reason, "", 50))
@@ -268,7 +268,7 @@ func TestConditionsThatTheAPIServerTakes(t *testing.T) {
 }
 
 // A message is cut between two characters, however long they are.
-func TestCut(t *testing.T) {
+func TestTruncated(t *testing.T) {
 	for before := range 4 {
 		message := strings.Repeat("x", before) + strings.Repeat("€", maxMessage/2)
 		if short := truncated(message); !utf8.ValidString(short) || !strings.HasPrefix(message, short) || len(short) > maxMessage || len(short) < maxMessage-2 {
@@ -280,7 +280,7 @@ func TestCut(t *testing.T) {
 	}
 }
 
-func TestHinderedJobs(t *testing.T) {
+func TestBlocked(t *testing.T) {
 	obstacle := Condition{Reason: "RuntimeNotFound", Message: "The ClusterTrainingRuntime mpi is gone. Create it again."}
 	scene := newScene(t, job.KindTrainJob, 2)
 	verdict := Blocked(scene.previous(), obstacle)

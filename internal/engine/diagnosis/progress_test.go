@@ -98,7 +98,7 @@ func TestPodStatuses(t *testing.T) {
 }
 
 // What the launcher came to is told before its pod's own phase says so.
-func TestTheLauncherIsConcluded(t *testing.T) {
+func TestFinalLauncherPhase(t *testing.T) {
 	for _, kind := range kinds {
 		for code, want := range map[int32]corev1.PodPhase{0: corev1.PodSucceeded, 1: corev1.PodFailed} {
 			scene := runningScene(t, kind)
@@ -114,7 +114,7 @@ func TestTheLauncherIsConcluded(t *testing.T) {
 }
 
 // How the gang is told about while it waits.
-func TestGangAnswers(t *testing.T) {
+func TestGangCondition(t *testing.T) {
 	for name, tc := range map[string]struct {
 		happen func(*scene)
 		want   Condition
@@ -163,7 +163,7 @@ func TestGangAnswers(t *testing.T) {
 	}
 }
 
-func TestReadinessAnswers(t *testing.T) {
+func TestReadyConditions(t *testing.T) {
 	for name, tc := range map[string]struct {
 		happen            func(*scene)
 		workers, launcher Condition

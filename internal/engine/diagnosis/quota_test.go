@@ -121,7 +121,7 @@ func TestQuotaWait(t *testing.T) {
 }
 
 // A job that gave up its pods gets them back, and runs.
-func TestQuotaIsFree(t *testing.T) {
+func TestQuotaFreed(t *testing.T) {
 	for _, kind := range kinds {
 		t.Run(string(kind), func(t *testing.T) {
 			scene := overQuotaScene(t, kind)
@@ -145,7 +145,7 @@ func TestQuotaIsFree(t *testing.T) {
 }
 
 // A launcher that waits for its workers may be refused when they are ready.
-func TestQuotaRefusesALauncherThatWaits(t *testing.T) {
+func TestQuotaRefusesWaitingLauncher(t *testing.T) {
 	scene := newScene(t, job.KindMPIJob, 2, func(scene *scene) { scene.job.LauncherWaits = true })
 	scene.addPods(runs)
 	scene.observed.Launchers = nil
@@ -166,7 +166,7 @@ func TestQuotaRefusesALauncherThatWaits(t *testing.T) {
 }
 
 // The initializer's pod is refused like any other.
-func TestQuotaRefusesTheInitializer(t *testing.T) {
+func TestQuotaRefusesInitializer(t *testing.T) {
 	refused := &Refusal{Role: training.RoleInitializer, Object: "Pod train-initializer-r0", Message: exceeded, Quota: true, QuotaName: "compute"}
 	for name, tc := range map[string]struct {
 		after          float64
@@ -212,7 +212,7 @@ func TestQuotaRefusesTheInitializer(t *testing.T) {
 }
 
 // Pods that a restart creates may be refused, too.
-func TestQuotaRefusesARestart(t *testing.T) {
+func TestQuotaRefusesRestart(t *testing.T) {
 	for _, kind := range kinds {
 		t.Run(string(kind), func(t *testing.T) {
 			scene := runningScene(t, kind, backoffLimit(2))
@@ -252,7 +252,7 @@ func TestQuotaWaitIsRedacted(t *testing.T) {
 
 // The clock of a gang starts with the first pod that exists, whatever keeps the others
 // from being created.
-func TestGangClockStartsWithTheFirstPod(t *testing.T) {
+func TestGangTimeoutStartsWithFirstPod(t *testing.T) {
 	for name, tc := range map[string]struct {
 		happen func(*scene)
 		// starts is when the clock starts; 0 is never.
@@ -287,7 +287,7 @@ func TestGangClockStartsWithTheFirstPod(t *testing.T) {
 }
 
 // A launcher that comes long after its workers has its own clock.
-func TestGangClockOfALauncherThatComesLater(t *testing.T) {
+func TestGangTimeoutOfLaterLauncher(t *testing.T) {
 	scene := newScene(t, job.KindMPIJob, 2, func(scene *scene) { scene.job.LauncherWaits = true })
 	scene.addPods(runs)
 	scene.everyPod(withCondition(corev1.PodReady, corev1.ConditionTrue, 1000, "", ""))

@@ -250,7 +250,7 @@ func TestDeadlineBetweenStarts(t *testing.T) {
 }
 
 // A failure after the deadline ends the job, and counts no restart.
-func TestFailureAfterTheDeadline(t *testing.T) {
+func TestFailureAfterDeadline(t *testing.T) {
 	for _, kind := range kinds {
 		scene := runningScene(t, kind, backoffLimit(5), deadline(present+5-placed))
 		scene.launcher(exits(1, "Error", rankDied, present+6))
@@ -323,7 +323,7 @@ func TestConditionRestarting(t *testing.T) {
 
 // The workers of an MPIJob outlive the restart of its launcher, and its old pod is kept
 // for its log.
-func TestRestartOfALauncher(t *testing.T) {
+func TestRestartOfLauncher(t *testing.T) {
 	for _, limit := range []int32{0, 1, 3} {
 		t.Run(fmt.Sprint(limit), func(t *testing.T) {
 			scene := runningScene(t, job.KindMPIJob, backoffLimit(limit))
@@ -363,7 +363,7 @@ func TestRestartOfALauncher(t *testing.T) {
 }
 
 // Pods of another start say nothing, whatever the cache has of them.
-func TestPodsOfAnotherStart(t *testing.T) {
+func TestPodsOfOtherStarts(t *testing.T) {
 	for _, kind := range kinds {
 		scene := runningScene(t, kind, backoffLimit(1))
 		scene.launcher(exits(1, "Error", rankDied, 50))
@@ -380,7 +380,7 @@ func TestPodsOfAnotherStart(t *testing.T) {
 	}
 }
 
-func TestLabelsThatAreNoRestarts(t *testing.T) {
+func TestInvalidRestartLabels(t *testing.T) {
 	for _, label := range []string{"", "x", "-1", "99999999999999999999", "1.5"} {
 		scene := runningScene(t, job.KindTrainJob, backoffLimit(1))
 		scene.everyPod(ofRestart(label))
@@ -391,7 +391,7 @@ func TestLabelsThatAreNoRestarts(t *testing.T) {
 }
 
 // The kubelet restarts a worker whose template says so, a few times.
-func TestWorkerIsRestartedInItsPod(t *testing.T) {
+func TestKubeletRestartsWorker(t *testing.T) {
 	often := restartPolicies(corev1.RestartPolicyNever, corev1.RestartPolicyOnFailure)
 	for name, tc := range map[string]struct {
 		state podOption
@@ -418,7 +418,7 @@ func TestWorkerIsRestartedInItsPod(t *testing.T) {
 }
 
 // Why a job is restarted stays when its pods are deleted within the same second.
-func TestReasonOfARestartStays(t *testing.T) {
+func TestRestartKeepsReason(t *testing.T) {
 	scene := runningScene(t, job.KindTrainJob, backoffLimit(1))
 	scene.launcher(exits(1, "Error", rankDied, 50.2))
 	scene.settle()

@@ -105,7 +105,7 @@ func TestTimeline(t *testing.T) {
 
 // A job may be over before anybody has seen its launcher ready; then its report
 // tells when that was.
-func TestTimelineOfAShortJob(t *testing.T) {
+func TestTimelineOfShortJob(t *testing.T) {
 	for name, tc := range map[string]struct {
 		code   int32
 		report string
@@ -215,7 +215,7 @@ func TestDuration(t *testing.T) {
 }
 
 // A suspension takes back everything but that the job was submitted.
-func TestSuspensionTakesTheTimelineBack(t *testing.T) {
+func TestSuspensionResetsTimeline(t *testing.T) {
 	for _, kind := range kinds {
 		scene := runningScene(t, kind, deadline(1000))
 		scene.job.Suspended = true
@@ -241,7 +241,7 @@ func TestSuspensionTakesTheTimelineBack(t *testing.T) {
 }
 
 // A job that was suspended from the beginning was submitted all the same.
-func TestTimelineOfAJobThatIsSubmittedSuspended(t *testing.T) {
+func TestTimelineOfSuspendedJob(t *testing.T) {
 	scene := newScene(t, job.KindTrainJob, 2)
 	scene.job.Suspended = true
 	scene.settle()

@@ -21,7 +21,7 @@ func asSent(t testing.TB, plan Plan) []byte {
 	return text
 }
 
-func TestTheSameJobGivesTheSamePlan(t *testing.T) {
+func TestPlanIsDeterministic(t *testing.T) {
 	for name, tc := range plans {
 		t.Run(name, func(t *testing.T) {
 			want := asSent(t, tc.plan(t))
@@ -36,7 +36,7 @@ func TestTheSameJobGivesTheSamePlan(t *testing.T) {
 
 // A client writes what the API server answers into the objects that it was
 // given, and nothing of that may reach the job, its pods or the next plan.
-func TestNothingThatWasHandedInIsChanged(t *testing.T) {
+func TestInputsAreNotChanged(t *testing.T) {
 	for name, tc := range plans {
 		t.Run(name, func(t *testing.T) {
 			j, state := tc.job(), tc.stateOf()

@@ -15,7 +15,7 @@ func large(workers int32) whole {
 }
 
 // Time depends on the machine; what is made does not.
-func TestAThousandWorkers(t *testing.T) {
+func TestThousandWorkers(t *testing.T) {
 	plan := large(1000).plan(t)
 	counts := map[string]int{}
 	for _, object := range slices.Concat(plan.Ensure, podObjects(plan)) {
@@ -40,7 +40,7 @@ func TestAThousandWorkers(t *testing.T) {
 }
 
 // Each worker costs the same: twice as many must not cost four times as much.
-func TestCostGrowsWithWorkersAndNotFaster(t *testing.T) {
+func TestCostIsLinear(t *testing.T) {
 	allocations := func(workers int32) float64 {
 		j := large(workers).job()
 		env := environment(t, j, hasCoscheduling, ImageVolume)

@@ -16,7 +16,7 @@ func keyLines(kind string, lines int) []string {
 }
 
 // A key that an environment's variable begins with, or a tag of mpirun.
-func TestKeysBehindSomething(t *testing.T) {
+func TestPrefixedKeys(t *testing.T) {
 	for _, before := range []string{"PRIVATE_KEY=\"", "private_key: ", "[1,3]<stdout>:", "    "} {
 		filter := New()
 		for _, line := range keyLines("RSA PRIVATE KEY", 20) {
@@ -38,7 +38,7 @@ func TestKeysBehindSomething(t *testing.T) {
 }
 
 // A key without an end does not hide the log for ever.
-func TestAKeyWithoutEnd(t *testing.T) {
+func TestKeyWithoutEnd(t *testing.T) {
 	for name, test := range map[string]struct {
 		line string
 		most int
