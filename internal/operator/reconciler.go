@@ -143,7 +143,7 @@ func (r *Reconciler) reconcileJob(ctx context.Context, object client.Object, j *
 	if scope.observed.Obstacle == nil {
 		scope.observed.Obstacle = r.memory.obstacles.answer(j.UID)
 	}
-	scope.observed.GangWords = scope.env.gangMessage
+	scope.observed.GangMessage = scope.env.gangMessage
 	verdict, err := r.diagnose(ctx, scope)
 	if err != nil {
 		return ctrl.Result{}, err
@@ -283,7 +283,7 @@ func (r *Reconciler) reportObstacle(ctx context.Context, object client.Object, o
 	if scope.previous.Finished() {
 		return ctrl.Result{}, nil
 	}
-	verdict := diagnosis.Hindered(scope.previous, obstacle)
+	verdict := diagnosis.Blocked(scope.previous, obstacle)
 	return ctrl.Result{RequeueAfter: verdict.NextCheck}, r.writeStatus(ctx, scope, &verdict)
 }
 

@@ -21,11 +21,11 @@ func together(options ...podOption) podOption {
 }
 
 // setCondition replaces a condition of a pod.
-func podCondition(kind corev1.PodConditionType, status corev1.ConditionStatus, second float64, reason, message string) podOption {
+func withCondition(kind corev1.PodConditionType, status corev1.ConditionStatus, second float64, reason, message string) podOption {
 	return func(pod *corev1.Pod) {
 		wanted := corev1.PodCondition{Type: kind, Status: status, LastTransitionTime: stamp(second), Reason: reason, Message: message}
-		if there := condition(pod, kind); there != nil {
-			*there = wanted
+		if current := podCondition(pod, kind); current != nil {
+			*current = wanted
 			return
 		}
 		pod.Status.Conditions = append(pod.Status.Conditions, wanted)
@@ -39,20 +39,20 @@ func onNode(second float64) podOption {
 		if pod.Labels[training.LabelReplicaType] == training.RoleWorker {
 			pod.Spec.NodeName = "node-" + pod.Spec.Hostname[strings.LastIndex(pod.Spec.Hostname, "-")+1:]
 		}
-		podCondition(corev1.PodScheduled, corev1.ConditionTrue, second, "", "")(pod)
+		withCondition(corev1.PodScheduled, corev1.ConditionTrue, second, "", "")(pod)
 	}
 }
 
 // withoutPlace is what a scheduler writes that finds none.
 func withoutPlace(words string) podOption {
-	return podCondition(corev1.PodScheduled, corev1.ConditionFalse, created, corev1.PodReasonUnschedulable, words)
+	return withCondition(corev1.PodScheduled, corev1.ConditionFalse, created, corev1.PodReasonUnschedulable, words)
 }
 
 const noGPUs = "0/8 nodes are available, 8 Insufficient nvidia.com/gpu"
 
 // places is a pod with a node whose image is being pulled.
 func places(pod *corev1.Pod) {
-	change(pod, []podOption{onNode(placed), podCondition(corev1.PodReady, corev1.ConditionFalse, placed, "ContainersNotReady", "")})
+	change(pod, []podOption{onNode(placed), withCondition(corev1.PodReady, corev1.ConditionFalse, placed, "ContainersNotReady", "")})
 	container(pod).State = corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ContainerCreating"}}
 }
 
@@ -66,7 +66,7 @@ func starts(pod *corev1.Pod) {
 // runs is a pod that is ready.
 func runs(pod *corev1.Pod) {
 	starts(pod)
-	podCondition(corev1.PodReady, corev1.ConditionTrue, ready, "", "")(pod)
+	withCondition(corev1.PodReady, corev1.ConditionTrue, ready, "", "")(pod)
 }
 
 // container is the status of a pod's container; the kubelet has one for each.
@@ -107,7 +107,7 @@ func exits(code int32, reason, message string, second float64) podOption {
 func exitsFirst(code int32, reason, message string, second float64) podOption {
 	return func(pod *corev1.Pod) {
 		container(pod).State = terminated(code, reason, message, second)
-		podCondition(corev1.PodReady, corev1.ConditionFalse, second, "ContainersNotReady", "")(pod)
+		withCondition(corev1.PodReady, corev1.ConditionFalse, second, "ContainersNotReady", "")(pod)
 	}
 }
 
@@ -117,7 +117,7 @@ func withoutTime(pod *corev1.Pod) { container(pod).State.Terminated.FinishedAt.R
 // neverRan is a pod that its kubelet gave up before any container began.
 func neverRan(pod *corev1.Pod) {
 	pod.Status.Phase, pod.Status.ContainerStatuses = corev1.PodFailed, nil
-	podCondition(corev1.PodReady, corev1.ConditionFalse, placed, "ContainersNotReady", "")(pod)
+	withCondition(corev1.PodReady, corev1.ConditionFalse, placed, "ContainersNotReady", "")(pod)
 }
 
 func outOfMemory(second float64) podOption { return exits(137, "OOMKilled", "", second) }
@@ -143,7 +143,7 @@ func crashes(code int32, times int32, second float64) podOption {
 func waits(reason, message string) podOption {
 	return func(pod *corev1.Pod) {
 		container(pod).State = corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason, Message: message}}
-		podCondition(corev1.PodReady, corev1.ConditionFalse, placed, "ContainersNotReady", "")(pod)
+		withCondition(corev1.PodReady, corev1.ConditionFalse, placed, "ContainersNotReady", "")(pod)
 	}
 }
 
@@ -153,7 +153,7 @@ func initExits(name string, code int32, reason, message string, second float64) 
 		initContainer(pod, name).State = terminated(code, reason, message, second)
 		pod.Status.ContainerStatuses = nil
 		pod.Status.Phase = corev1.PodFailed
-		podCondition(corev1.PodReady, corev1.ConditionFalse, second, "PodFailed", "")(pod)
+		withCondition(corev1.PodReady, corev1.ConditionFalse, second, "PodFailed", "")(pod)
 	}
 }
 
@@ -166,13 +166,13 @@ func gateExits(code int32, reason, message string, second float64) podOption {
 func endedByNode(reason, message string, second float64) podOption {
 	return func(pod *corev1.Pod) {
 		pod.Status.Phase, pod.Status.Reason, pod.Status.Message = corev1.PodFailed, reason, message
-		podCondition(corev1.PodReady, corev1.ConditionFalse, second, "PodFailed", "")(pod)
+		withCondition(corev1.PodReady, corev1.ConditionFalse, second, "PodFailed", "")(pod)
 	}
 }
 
 // interrupted is a pod that somebody is about to take off its node.
 func interrupted(reason, message string, second float64) podOption {
-	return podCondition(corev1.DisruptionTarget, corev1.ConditionTrue, second, reason, message)
+	return withCondition(corev1.DisruptionTarget, corev1.ConditionTrue, second, reason, message)
 }
 
 // graceful is the usual time between a pod's deletion and its end.

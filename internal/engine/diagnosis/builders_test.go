@@ -73,7 +73,7 @@ func newScene(t testing.TB, kind job.Kind, workers int32, options ...option) *sc
 		Launcher: job.Role{Replicas: 1, Template: template("1Gi")}, Worker: job.Role{Replicas: workers, Template: template("4Gi")},
 		Gang: job.Gang{MinMember: workers + 1, TimeoutSeconds: 300},
 	}}
-	scene.observed = Observed{Now: at(present), Patience: patience, GangWords: "The scheduler places them one by one."}
+	scene.observed = Observed{Now: at(present), Patience: patience, GangMessage: "The scheduler places them one by one."}
 	scene.trainJob.CreationTimestamp, scene.mpiJob.CreationTimestamp = stamp(submitted), stamp(submitted)
 	for _, option := range options {
 		option(scene)

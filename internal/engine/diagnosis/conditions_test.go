@@ -106,7 +106,7 @@ var life = []struct {
 	},
 }
 
-func TestConditionsOfALife(t *testing.T) {
+func TestConditionsOfSuccess(t *testing.T) {
 	for _, kind := range kinds {
 		t.Run(string(kind), func(t *testing.T) {
 			scene := newScene(t, kind, 2)
@@ -125,7 +125,7 @@ func TestConditionsOfALife(t *testing.T) {
 	}
 }
 
-func TestConditionsOfAFailure(t *testing.T) {
+func TestConditionsOfFailure(t *testing.T) {
 	message := "Worker 1 (pod {worker 1} on node node-1) exited with code 1. See its log: kubectl logs {worker 1} -c main -n team."
 	for kind, want := range map[job.Kind]map[string]string{
 		job.KindTrainJob: {
@@ -224,7 +224,7 @@ func TestReplicaStatuses(t *testing.T) {
 }
 
 // A job that has ended still counts its pods, until they are gone.
-func TestReplicaStatusesAfterTheEnd(t *testing.T) {
+func TestReplicaStatusesOfFinishedJob(t *testing.T) {
 	scene := runningScene(t, job.KindMPIJob)
 	scene.launcher(exits(0, "Completed", "", 50))
 	scene.settle()
@@ -250,14 +250,14 @@ func TestReplicaStatusesAfterTheEnd(t *testing.T) {
 }
 
 // Whatever a kubelet or a runtime calls things, the API server takes the status.
-func TestConditionsThatTheAPIServerTakes(t *testing.T) {
+func TestConditionsAreValid(t *testing.T) {
 	for _, reason := range []string{"", "Out of cpu", "größer", "-", "Reason:", strings.Repeat("x", 2000)} {
 		scene := runningScene(t, job.KindTrainJob)
 		scene.worker(1, endedByNode(reason, "", 50), exits(1, reason, "", 50))
 		scene.launcher(waits("CreateContainerConfigError", strings.Repeat("ü", 40000)))
 		scene.settle()
 		for _, condition := range scene.trainJob.Status.Conditions {
-			if !aWord.MatchString(condition.Reason) || len(condition.Reason) > 1024 {
+			if !validReason.MatchString(condition.Reason) || len(condition.Reason) > 1024 {
 				t.Errorf("%s has reason %.30q for %.30q", condition.Type, condition.Reason, reason)
 			}
 			if len(condition.Message) > 32768 || !utf8.ValidString(condition.Message) {
@@ -268,24 +268,24 @@ func TestConditionsThatTheAPIServerTakes(t *testing.T) {
 }
 
 // A message is cut between two characters, however long they are.
-func TestCut(t *testing.T) {
+func TestTruncated(t *testing.T) {
 	for before := range 4 {
 		message := strings.Repeat("x", before) + strings.Repeat("€", maxMessage/2)
-		if short := cut(message); !utf8.ValidString(short) || !strings.HasPrefix(message, short) || len(short) > maxMessage || len(short) < maxMessage-2 {
+		if short := truncated(message); !utf8.ValidString(short) || !strings.HasPrefix(message, short) || len(short) > maxMessage || len(short) < maxMessage-2 {
 			t.Errorf("%d of %d bytes are left", len(short), len(message))
 		}
 	}
-	if whole := strings.Repeat("x", maxMessage); cut(whole) != whole {
+	if whole := strings.Repeat("x", maxMessage); truncated(whole) != whole {
 		t.Error("a message that fits is cut")
 	}
 }
 
-func TestHinderedJobs(t *testing.T) {
-	obstacle := Answer{Reason: "RuntimeNotFound", Message: "The ClusterTrainingRuntime mpi is gone. Create it again."}
+func TestBlocked(t *testing.T) {
+	obstacle := Condition{Reason: "RuntimeNotFound", Message: "The ClusterTrainingRuntime mpi is gone. Create it again."}
 	scene := newScene(t, job.KindTrainJob, 2)
-	verdict := Hindered(scene.previous(), obstacle)
+	verdict := Blocked(scene.previous(), obstacle)
 	scene.store(&verdict)
-	if verdict.Phase != training.PhasePending || verdict.NextCheck != obstaclePatience {
+	if verdict.Phase != training.PhasePending || verdict.NextCheck != obstacleRetryPause {
 		t.Errorf("%s, looks again in %s", verdict.Phase, verdict.NextCheck)
 	}
 	for _, name := range []string{"GangScheduling", "WorkersReady", "LauncherReady", "TrainingComplete"} {
@@ -300,16 +300,16 @@ func TestHinderedJobs(t *testing.T) {
 
 // An obstacle is told of as long as there is nothing of the job.
 func TestObstacles(t *testing.T) {
-	obstacle := Answer{Reason: "NoGangScheduler", Message: "This cluster has no Volcano. Install it."}
+	obstacle := Condition{Reason: "NoGangScheduler", Message: "This cluster has no Volcano. Install it."}
 	for _, kind := range kinds {
 		scene := newScene(t, kind, 2)
 		scene.observed.Obstacle = &obstacle
 		verdict := scene.settle()
-		if verdict.Waiting != obstacle || verdict.Gang != obstacle || verdict.NextCheck != obstaclePatience || verdict.Phase != training.PhasePending {
+		if verdict.Waiting != obstacle || verdict.Gang != obstacle || verdict.NextCheck != obstacleRetryPause || verdict.Phase != training.PhasePending {
 			t.Errorf("%s: %+v", kind, verdict)
 		}
 		initialized(scene)
-		if verdict = scene.settle(); verdict.Waiting != obstacle || verdict.NextCheck != obstaclePatience {
+		if verdict = scene.settle(); verdict.Waiting != obstacle || verdict.NextCheck != obstacleRetryPause {
 			t.Errorf("%s with an initializer waits for %+v", kind, verdict.Waiting)
 		}
 		scene.observed.Initializers = []*corev1.Pod{scene.newPod(training.RoleInitializer, 0, runs)}

@@ -1,9 +1,8 @@
-// Package diagnosis tells how a job stands and, if it failed, why: a pure
-// function of the job, of what was known before and of what is seen now.
+// Package diagnosis computes the status of a job and, if the job failed, the cause.
+// It is a pure function of the job, its previous status and the observed pods.
 //
-// What it once said of a job's end stays said: the first failure and the
-// terminal phase are read back from the status, because the pods that prove
-// them may be gone.
+// A finished job keeps its phase and its failure: both are read back from the
+// status, because the pods that prove them may have been deleted.
 package diagnosis
 
 import (
@@ -22,41 +21,42 @@ import (
 	"github.com/trireme-mpi/trireme/internal/engine/redact"
 )
 
-// Previous is what the job's status says.
+// Previous is the status that the job had before.
 type Previous struct {
 	training.Progress
 	StartTime, CompletionTime *metav1.Time
 	Suspended                 bool
-	// Queued: it is a queue that holds the job back, and not its user.
+	// Queued: the job is suspended by its queue, not by its user.
 	Queued    bool
 	Submitted metav1.Time
-	// EndStored is when the operator wrote that the job has ended, by its own clock.
-	EndStored metav1.Time
+	// FinishRecorded is when the operator recorded that the job had finished, by the
+	// operator's own clock.
+	FinishRecorded metav1.Time
 }
 
-// Finished tells whether the job has ended.
+// Finished reports whether the job has succeeded or failed.
 func (p *Previous) Finished() bool {
 	return p.Phase == training.PhaseSucceeded || p.Phase == training.PhaseFailed
 }
 
-// Observed is what is seen of a job.
+// Observed is the state of a job's objects in the cluster.
 type Observed struct {
 	Now                              time.Time
 	Launchers, Workers, Initializers []*corev1.Pod
-	// Workload is what stands for the pods.
-	Workload Workload
-	// Refusal is a pod or another object that the API server did not take.
+	Workload                         Workload
+	// Refusal is a pod or another object that the API server refused to create.
 	Refusal *Refusal
-	// Obstacle keeps the job from having pods, until somebody removes it.
-	Obstacle *Answer
-	// GangWords say how the pods are placed together.
-	GangWords string
-	// FreeNodes are the nodes that one of the missing pods would fit on. It is
-	// counted only when a gang has waited for too long.
+	// Obstacle prevents the creation of pods until a user or a cluster administrator
+	// removes it.
+	Obstacle *Condition
+	// GangMessage names the gang scheduler of the pods, and why it was chosen.
+	GangMessage string
+	// FreeNodes are the nodes that an unscheduled pod would fit on. They are counted
+	// only after the gang's timeout.
 	FreeNodes *NodeCount
-	// ScaleUp: the cluster is getting more nodes for these pods.
+	// ScaleUp: the cluster autoscaler is adding nodes for these pods.
 	ScaleUp bool
-	// Confirmed: what is missing was looked for again, past any cache.
+	// Confirmed: the objects were read from the API server and not from a cache.
 	Confirmed bool
 	// OlderWaits: an older job of the namespace waits for the same quota.
 	OlderWaits bool
@@ -65,80 +65,82 @@ type Observed struct {
 
 // NodeCount is how many nodes have room for an unscheduled pod.
 type NodeCount struct {
-	// Fitting nodes could run the pod if no other pod ran there. Asked is how many of
-	// them were checked, and Free how many of those have room now.
+	// Fitting nodes could run the pod if they were empty. Asked is how many of them
+	// were checked, and Free how many of those have room now.
 	Fitting, Asked, Free int
 }
 
-// Patience is how long a job may wait for things that may come by themselves.
+// Patience holds the timeouts for problems that may resolve by themselves.
 type Patience struct {
 	// Image is how long a pod may wait for its image.
 	Image time.Duration
-	// Quota is how long a job may wait for others to free a quota.
+	// Quota is how long a job may wait until other jobs free a quota.
 	Quota time.Duration
-	// Restart is the pause before the first restart; each of the next is twice as long.
+	// Restart is the pause before the first restart. It doubles with each restart.
 	Restart time.Duration
 }
 
-// Workload is the object that stands for the pods of a job.
+// Workload is the JobSet of a TrainJob, or the launcher's batch Job of an MPIJob.
 type Workload struct {
 	Exists bool
-	// Suspended: a queue holds it back.
+	// Suspended: Kueue has not admitted it.
 	Suspended bool
 }
 
-// Refusal is an object that the API server did not take.
+// Refusal is an object that the API server refused to create.
 type Refusal struct {
 	// Role of the pod; empty for other objects.
 	Role    string
 	Object  string
 	Message string
-	// Quota: a ResourceQuota of the namespace is the cause; its name, if it is known.
+	// Quota: a ResourceQuota of the namespace is exceeded; QuotaName is its name, if known.
 	Quota     bool
 	QuotaName string
 }
 
-// Ask is what must be found out before a verdict can be given.
+// Ask is what the operator must look up before the verdict is complete.
 type Ask string
 
 const (
-	// AskNothing: the verdict stands.
+	// AskNothing: the verdict is complete.
 	AskNothing Ask = ""
-	// AskNodes: how many nodes would take a pod, and whether more are coming?
+	// AskNodes: set FreeNodes and ScaleUp.
 	AskNodes Ask = "Nodes"
-	// AskConfirmation: is what is missing really not there, and the job really
-	// not suspended?
+	// AskConfirmation: read the job and its objects past the cache, because the verdict
+	// would fail the job for something that is missing or too slow.
 	AskConfirmation Ask = "Confirmation"
 )
 
-// Verdict is how a job stands.
+// Verdict is the new status of a job, and what the operator does next.
 type Verdict struct {
 	training.Progress
 	StartTime, CompletionTime *metav1.Time
 	Stage                     plan.Stage
 	Ask                       Ask
 
-	// Gang, LauncherReady and WorkersReady answer the questions of conditions.
-	Gang, LauncherReady, WorkersReady Answer
-	// Suspension says why there are no pods; empty where there should be some.
-	Suspension Answer
+	Gang, LauncherReady, WorkersReady Condition
+	// Suspension says why the job must have no pods; empty if it may have some.
+	Suspension Condition
 	// Waiting says what a pending job waits for.
-	Waiting Answer
+	Waiting Condition
 
 	Launcher, Worker Counts
-	// Report is what the launcher said of its run, once it has ended.
+	// Report is the report of the launcher's agent, once the command has finished.
 	Report *protocol.Report
-	// NextCheck is when time alone may change the verdict; zero is never.
+	// NextCheck is when the verdict may change without an event; zero is never.
 	NextCheck time.Duration
 }
 
-// Answer is the answer to one question about a job.
-type Answer struct {
+// Condition is one condition of a job: whether it is true, and why.
+type Condition struct {
 	Yes             bool
 	Reason, Message string
 }
 
-// Counts are numbers of pods. Those that are ready are active, too.
+// Answer is the former name of Condition.
+type Answer = Condition
+
+// Counts are numbers of pods. Ready pods also count as active.
 type Counts struct{ Active, Ready, Succeeded, Failed int32 }
 
 // Of is the verdict on a job.
@@ -149,7 +151,7 @@ func Of(j *job.Job, previous Previous, observed Observed) Verdict {
 	}
 	verdict := Verdict{Progress: view.progress(previous), Stage: view.stage(previous)}
 	verdict.Launcher, verdict.Worker = view.counts()
-	view.answer(&verdict)
+	view.setConditions(&verdict)
 	switch verdict.Stage {
 	case plan.Suspended:
 		verdict.suspended(previous)
@@ -164,8 +166,8 @@ func Of(j *job.Job, previous Previous, observed Observed) Verdict {
 	return verdict
 }
 
-// redact takes secrets out of all that is told. Most of it is ours; but Kubernetes, the
-// API server and the job's own programs are quoted, and they quote commands and values.
+// redact removes secrets from all messages. They quote Kubernetes, the API server and
+// the job's own programs, which may quote commands and values.
 func (vd *Verdict) redact() {
 	texts := []*string{
 		&vd.FailureMessage, &vd.Gang.Message, &vd.LauncherReady.Message, &vd.WorkersReady.Message, &vd.Suspension.Message, &vd.Waiting.Message,
@@ -176,7 +178,7 @@ func (vd *Verdict) redact() {
 	for i := range vd.WorkerPodStatuses {
 		texts = append(texts, &vd.WorkerPodStatuses[i].Message)
 	}
-	// Both may be those of the status, which is not ours to change.
+	// Both may point into the previous status, which must not change.
 	if vd.Restart != nil {
 		vd.Restart = vd.Restart.DeepCopy()
 		texts = append(texts, &vd.Restart.Message)
@@ -196,8 +198,8 @@ func (vd *Verdict) redact() {
 	}
 }
 
-// finishedBefore keeps everything as it was said; only the life that is left is
-// counted.
+// finishedBefore is the verdict on a job that had finished before: its status stays,
+// and only the time until its deletion changes.
 func (v *view) finishedBefore(previous Previous) Verdict {
 	verdict := Verdict{
 		Progress: previous.Progress, StartTime: previous.StartTime, CompletionTime: previous.CompletionTime, Stage: plan.Finished,
@@ -209,97 +211,99 @@ func (v *view) finishedBefore(previous Previous) Verdict {
 	return verdict
 }
 
-// Expired tells whether a job that has ended is to be deleted.
+// Expired reports whether a finished job is past its TTL and must be deleted.
 func Expired(j *job.Job, previous Previous, now time.Time) bool {
 	return j.Lifetime.TTLSecondsAfterFinished != nil && previous.Finished() && !now.Before(expiry(j, previous))
 }
 
-// expiry counts from when the end was stored. The completion time is a node's, and its
-// clock may be wrong: a job must not be deleted before its user can have seen its end.
+// expiry counts from FinishRecorded. The completion time comes from a node, whose clock
+// may be wrong, and a job must not be deleted before its user can see the result.
 func expiry(j *job.Job, previous Previous) time.Time {
-	return previous.EndStored.Add(time.Duration(*j.Lifetime.TTLSecondsAfterFinished) * time.Second)
+	return previous.FinishRecorded.Add(time.Duration(*j.Lifetime.TTLSecondsAfterFinished) * time.Second)
 }
 
-// stage is where the job stands, as far as its objects are concerned.
 func (v *view) stage(previous Previous) plan.Stage {
 	observed := v.observed
 	hasPods := len(observed.Launchers)+len(observed.Workers) > 0
 	switch {
-	// A launcher that was done before anybody stopped it is done.
-	case v.exitedWell() && !v.wasStopped():
+	// A launcher that succeeded before the job was stopped has succeeded.
+	case v.launcherSucceeded() && !v.wasLauncherDeleted():
 		return plan.Active
 	case v.job.Suspended:
 		return plan.Suspended
-	case v.heldByQueue(), previous.Queued && hasPods, v.yields(previous):
+	case v.heldByQueue(), previous.Queued && hasPods, v.yieldsToOlderJob(previous):
 		return plan.Held
-	// What was created before the suspension must be gone before anything is
+	// Everything from before the suspension must be deleted before anything is
 	// created again.
 	case previous.Suspended && !previous.Queued && (hasPods || len(observed.Initializers) > 0 || observed.Workload.Exists):
 		return plan.Suspended
 	case v.mustWaitForRestart(previous):
 		return plan.Restarting
-	case v.job.Initializer != nil && !v.hasFetched() && !observed.Workload.Exists:
+	case v.job.Initializer != nil && !v.isInitialized() && !observed.Workload.Exists:
 		return plan.Initializing
 	default:
 		return plan.Active
 	}
 }
 
-// heldByQueue tells whether a queue keeps the job from having pods.
+// heldByQueue reports whether the job waits for Kueue to admit it.
 func (v *view) heldByQueue() bool {
 	return v.observed.Workload.Exists && v.observed.Workload.Suspended
 }
 
-// hasFetched tells whether the initializer is done.
-func (v *view) hasFetched() bool {
+// isInitialized reports whether an initializer pod has succeeded.
+func (v *view) isInitialized() bool {
 	return slices.ContainsFunc(v.observed.Initializers, func(pod *corev1.Pod) bool { return pod.Status.Phase == corev1.PodSucceeded })
 }
 
-// reasonQueued surfaces when a queue holds a job back.
+// reasonQueued is the reason of the Suspended condition while Kueue has not admitted
+// the job.
 const reasonQueued = "Queued"
 
-// obstaclePatience is how long until an obstacle is looked at again.
-const obstaclePatience = 30 * time.Second
+// obstacleRetryPause is how long until an obstacle is checked again.
+const obstacleRetryPause = 30 * time.Second
 
-// Hindered is the verdict on a job that cannot even be read as one.
-func Hindered(previous Previous, obstacle Answer) Verdict {
+// Blocked is the verdict on a job that has no model, for example because its runtime is
+// missing.
+func Blocked(previous Previous, obstacle Condition) Verdict {
 	verdict := Verdict{Progress: *previous.Progress.DeepCopy(), StartTime: previous.StartTime, Stage: plan.Suspended}
 	verdict.Phase = training.PhasePending
-	verdict.hinder(obstacle)
+	verdict.block(obstacle)
 	verdict.record(training.StepSubmitted, previous.Submitted.Time)
 	return verdict
 }
 
-func (vd *Verdict) hinder(obstacle Answer) {
+func (vd *Verdict) block(obstacle Condition) {
 	vd.Waiting, vd.Gang = obstacle, obstacle
-	for _, answer := range []*Answer{&vd.WorkersReady, &vd.LauncherReady} {
-		if answer.Reason == "" {
-			*answer = obstacle
+	for _, condition := range []*Condition{&vd.WorkersReady, &vd.LauncherReady} {
+		if condition.Reason == "" {
+			*condition = obstacle
 		}
 	}
-	vd.checkIn(obstaclePatience)
+	vd.checkIn(obstacleRetryPause)
 }
 
 func (vd *Verdict) suspended(previous Previous) {
-	suspension := Answer{Yes: true, Reason: "Suspended", Message: "The job is suspended and has no pods"}
+	suspension := Condition{Yes: true, Reason: "Suspended", Message: "The job is suspended and has no pods"}
 	if vd.Launcher.Active+vd.Worker.Active > 0 {
 		suspension.Message = "The job is suspended; its pods are being deleted"
 	}
 	vd.suspend(suspension, previous)
 }
 
-func (vd *Verdict) suspend(suspension Answer, previous Previous) {
+func (vd *Verdict) suspend(suspension Condition, previous Previous) {
 	vd.Phase = training.PhasePending
-	vd.wait(Answer{Reason: suspension.Reason, Message: suspension.Message})
+	vd.setWaiting(Condition{Reason: suspension.Reason, Message: suspension.Message})
 	vd.Suspension = suspension
-	// What began before the suspension begins anew after it.
+	// After the suspension the job goes through all later steps again.
 	vd.Timeline = keepSteps(previous.Timeline, training.StepSubmitted)
 	vd.record(training.StepSubmitted, previous.Submitted.Time)
 }
 
-// wait is the one answer to all questions of a job that shall have no pods yet.
-func (vd *Verdict) wait(answer Answer) {
-	vd.Waiting, vd.Gang, vd.WorkersReady, vd.LauncherReady = answer, answer, answer, answer
+// setWaiting sets all conditions of a job that must not have pods yet to the same
+// reason.
+func (vd *Verdict) setWaiting(condition Condition) {
+	vd.Waiting, vd.Gang, vd.WorkersReady, vd.LauncherReady = condition, condition, condition, condition
 }
 
 func atLeastNow(duration time.Duration) time.Duration { return max(duration, time.Millisecond) }

@@ -14,59 +14,59 @@ import (
 	"github.com/trireme-mpi/trireme/internal/engine/plan"
 )
 
-// failure is why a job has failed.
-type failure struct {
+// jobFailure is why a job has failed.
+type jobFailure struct {
 	reason  training.FailureReason
 	message string
-	// cause is what Kubernetes reports for the pod that failed.
+	// cause is the reason that Kubernetes reports for the failed pod.
 	cause string
-	// process that failed, where the launcher's report names it or quotes it.
+	// process that failed, if the launcher's report describes it.
 	process *training.FailedProcess
 	at      time.Time
-	// rank orders failures of the same second: what a launcher says of its end
-	// comes after what ended it, and before what its end brought about.
-	rank int
-	// stopped: nothing has ended by itself; the job is ended now.
+	// precedence orders failures of the same second: a worker's failure causes the
+	// launcher's, and the launcher's causes the deletion of workers.
+	precedence int
+	// stopped: no pod has failed; the operator stops the job now.
 	stopped bool
-	// doubtful: it looks like somebody's deletion, and a cache may not know yet
-	// whose and what for.
-	doubtful bool
-	// restarts: another start may succeed.
-	restarts bool
-	// pod that failed, if it is one that is there.
+	// needsConfirmation: an object was deleted, and the cache may not show yet that the
+	// job was suspended or deleted.
+	needsConfirmation bool
+	// retryable: a restart may succeed.
+	retryable bool
+	// pod that failed, if it still exists.
 	pod *corev1.Pod
 }
 
 const (
-	rankWorker = iota
-	rankLauncher
-	rankAftermath
+	precedenceWorker = iota
+	precedenceLauncher
+	precedenceDeleted
 )
 
-// firstFailure is the first cause of a failure that the job will not recover
-// from; nil if there is none.
-func (v *view) firstFailure(previous Previous) *failure {
+// firstFailure is the root cause of the job's failure: the earliest failure that the
+// job cannot recover from. It is nil if there is none.
+func (v *view) firstFailure(previous Previous) *jobFailure {
 	if refused := v.refusal(); refused != nil {
 		return refused
 	}
-	var failures []failure
-	for _, pod := range v.inOrder() {
-		if found := v.workerFailure(pod); found != nil {
-			failures = append(failures, *found)
+	var failures []jobFailure
+	for _, pod := range v.sortedWorkers() {
+		if failure := v.workerFailure(pod); failure != nil {
+			failures = append(failures, *failure)
 		}
 	}
-	if found := v.launcherFailure(); found != nil {
-		failures = append(failures, *found)
+	if failure := v.launcherFailure(); failure != nil {
+		failures = append(failures, *failure)
 	}
 	if len(failures) == 0 {
-		return v.missing(previous)
+		return v.missingPart(previous)
 	}
-	first := slices.MinFunc(failures, func(a, b failure) int {
-		return cmp.Or(cmp.Compare(a.at.Unix(), b.at.Unix()), cmp.Compare(a.rank, b.rank))
+	first := slices.MinFunc(failures, func(a, b jobFailure) int {
+		return cmp.Or(cmp.Compare(a.at.Unix(), b.at.Unix()), cmp.Compare(a.precedence, b.precedence))
 	})
-	// Whoever deletes the whole deletes its pods: then the whole is what to name.
-	if first.doubtful && !v.observed.Workload.Exists {
-		if missing := v.missing(previous); missing != nil {
+	// Deleting the workload deletes its pods: then the workload is the root cause.
+	if first.needsConfirmation && !v.observed.Workload.Exists {
+		if missing := v.missingPart(previous); missing != nil {
 			return missing
 		}
 	}
@@ -76,31 +76,30 @@ func (v *view) firstFailure(previous Previous) *failure {
 	return &first
 }
 
-// deletedBefore is the failure by the worker that was deleted first, where the one
-// that is seen to have failed was deleted too, and may have ended before it.
-func (v *view) deletedBefore(first *failure, previous Previous) *failure {
-	if !first.doubtful || first.reason != training.FailureWorker || first.pod == nil || previous.Suspended {
+// deletedBefore is the failure of the worker that was deleted first. The failed worker
+// that was observed first may have been deleted later, but terminated sooner.
+func (v *view) deletedBefore(first *jobFailure, previous Previous) *jobFailure {
+	if !first.needsConfirmation || first.reason != training.FailureWorker || first.pod == nil || previous.Suspended {
 		return nil
 	}
 	isOfThisAttempt := func(status training.WorkerPodStatus) bool { return status.Name == first.pod.Name }
 	if slices.ContainsFunc(previous.WorkerPodStatuses, isOfThisAttempt) {
 		for _, status := range previous.WorkerPodStatuses {
 			if status.Name != "" && v.workers[status.Index] == nil {
-				return &failure{reason: training.FailureWorker, at: first.at, doubtful: true, restarts: first.restarts, cause: reasonDeleted,
+				return &jobFailure{reason: training.FailureWorker, at: first.at, needsConfirmation: true, retryable: first.retryable, cause: reasonDeleted,
 					message: fmt.Sprintf("Worker %d (pod %s) was deleted while the job ran. Start the job again.", status.Index, status.Name)}
 			}
 		}
 	}
-	deleted := slices.DeleteFunc(v.inOrder(), func(pod *corev1.Pod) bool { return pod.DeletionTimestamp == nil })
+	deleted := slices.DeleteFunc(v.sortedWorkers(), func(pod *corev1.Pod) bool { return pod.DeletionTimestamp == nil })
 	earliest := slices.MinFunc(append(deleted, first.pod), compareDeletions)
 	if earliest == first.pod {
 		return nil
 	}
-	return &failure{reason: training.FailureWorker, at: first.at, doubtful: true, restarts: first.restarts, pod: earliest, cause: reasonDeleted, message: v.sentence(deletion(earliest))}
+	return &jobFailure{reason: training.FailureWorker, at: first.at, needsConfirmation: true, retryable: first.retryable, pod: earliest, cause: reasonDeleted, message: v.problemMessage(deletionProblem(earliest))}
 }
 
-// compareDeletions orders deletions of the same second by what was written last of
-// each pod.
+// compareDeletions orders deletions of the same second by resource version.
 func compareDeletions(a, b *corev1.Pod) int {
 	if order := cmp.Compare(deletedAt(a).Unix(), deletedAt(b).Unix()); order != 0 {
 		return order
@@ -112,108 +111,109 @@ func compareDeletions(a, b *corev1.Pod) int {
 	return order
 }
 
-// refusal is the failure of a job one of whose pods the API server did not take.
-func (v *view) refusal() *failure {
+// refusal is the failure of a job with an object that the API server refused to create.
+func (v *view) refusal() *jobFailure {
 	refused := v.observed.Refusal
 	if refused == nil || refused.Quota {
 		return nil
 	}
-	found := &failure{at: v.observed.Now, reason: training.FailureLauncher}
+	failure := &jobFailure{at: v.observed.Now, reason: training.FailureLauncher}
 	if refused.Role == training.RoleWorker {
-		found.reason = training.FailureWorker
+		failure.reason = training.FailureWorker
 	}
-	found.message = fmt.Sprintf("%s could not be created: %s. Change the job, or the policy that refuses it, and create the job again.", refused.Object, trimmed(refused.Message))
-	return found
+	failure.message = fmt.Sprintf("%s could not be created: %s. Change the job, or the policy that refuses it, and create the job again.", refused.Object, withoutPeriod(refused.Message))
+	return failure
 }
 
-// trimmed is a text to which a full stop can be added.
-func trimmed(text string) string { return strings.TrimRight(text, ". \n") }
+// withoutPeriod removes the full stop at the end, so that a caller can add its own.
+func withoutPeriod(text string) string { return strings.TrimRight(text, ". \n") }
 
-// workerFailure is the failure of a job by one of its workers.
-func (v *view) workerFailure(pod *corev1.Pod) *failure {
-	found := troubleWith(pod)
-	if found == nil && pod.DeletionTimestamp != nil {
-		found = deletion(pod)
+// workerFailure is the failure of the job because of this worker; nil if the worker has
+// not failed.
+func (v *view) workerFailure(pod *corev1.Pod) *jobFailure {
+	problem := problemOf(pod)
+	if problem == nil && pod.DeletionTimestamp != nil {
+		problem = deletionProblem(pod)
 	}
-	if found == nil || !v.fatal(found) {
+	if problem == nil || !v.isFatal(problem) {
 		return nil
 	}
-	return v.failureOf(found, training.FailureWorker, rankWorker)
+	return v.failureOf(problem, training.FailureWorker, precedenceWorker)
 }
 
-// failureOf is the failure of a job by the trouble of one of its pods.
-func (v *view) failureOf(found *trouble, reason training.FailureReason, rank int) *failure {
-	aftermath := found.isAftermath()
-	if aftermath {
-		found = deletion(found.pod)
+// failureOf is the failure of the job because of a problem of one of its pods.
+func (v *view) failureOf(problem *podProblem, reason training.FailureReason, precedence int) *jobFailure {
+	deleted := problem.isDueToDeletion()
+	if deleted {
+		problem = deletionProblem(problem.pod)
 	}
-	if aftermath && rank == rankWorker {
-		rank = rankAftermath
+	if deleted && precedence == precedenceWorker {
+		precedence = precedenceDeleted
 	}
-	return &failure{
-		reason: reason, message: v.sentence(found), cause: found.reason, at: found.at, rank: rank, stopped: !found.ended, doubtful: aftermath, pod: found.pod,
-		restarts: found.ended && v.restartsAfter(rank),
+	return &jobFailure{
+		reason: reason, message: v.problemMessage(problem), cause: problem.reason, at: problem.at, precedence: precedence, stopped: !problem.ended, needsConfirmation: deleted, pod: problem.pod,
+		retryable: problem.ended && v.restartsAfter(precedence),
 	}
 }
 
-// sentence tells the whole of a pod's trouble.
-func (v *view) sentence(found *trouble) string {
-	return fmt.Sprintf("%s %s. %s", capital(v.who(found.pod)), trimmed(found.cause), found.advice)
+// problemMessage names the pod, its problem and what to do.
+func (v *view) problemMessage(problem *podProblem) string {
+	return fmt.Sprintf("%s %s. %s", capitalized(v.podTitle(problem.pod)), withoutPeriod(problem.cause), problem.advice)
 }
 
-func capital(text string) string { return strings.ToUpper(text[:1]) + text[1:] }
+func capitalized(text string) string { return strings.ToUpper(text[:1]) + text[1:] }
 
-// fatal tells whether a job with a pod in such trouble has failed.
-func (v *view) fatal(found *trouble) bool {
+// isFatal reports whether a problem of a pod fails the job.
+func (v *view) isFatal(problem *podProblem) bool {
 	switch {
-	case found.ended, found.forGood:
+	case problem.ended, problem.final:
 		return true
-	case found.reason == crashLoop:
-		return restarts(found.pod) > v.job.Lifetime.BackoffLimit
+	case problem.reason == crashLoop:
+		return maxRestartCount(problem.pod) > v.job.Lifetime.BackoffLimit
 	default:
-		return v.observed.Now.Sub(found.at) >= v.observed.Patience.Image
+		return v.observed.Now.Sub(problem.at) >= v.observed.Patience.Image
 	}
 }
 
-func restarts(pod *corev1.Pod) (most int32) {
+func maxRestartCount(pod *corev1.Pod) (highest int32) {
 	for _, status := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
-		most = max(most, status.RestartCount)
+		highest = max(highest, status.RestartCount)
 	}
-	return most
+	return highest
 }
 
-// restartsAfter tells whether a job is restarted when such a pod has failed. Where
-// workers outlive a restart, one that failed cannot be replaced.
-func (v *view) restartsAfter(rank int) bool {
-	return rank == rankLauncher || v.job.Kind.Traits().RestartsAsWhole
+// restartsAfter reports whether the job may restart after such a failure. A job whose
+// restart keeps the workers cannot replace a failed one.
+func (v *view) restartsAfter(precedence int) bool {
+	return precedence == precedenceLauncher || v.job.Kind.Traits().RestartsAsWhole
 }
 
-// missing is the failure of a job whose parts are gone.
-func (v *view) missing(previous Previous) *failure {
-	launcher := v.knownLauncher(previous)
+// missingPart is the failure of a job whose workload or one of whose pods was deleted.
+func (v *view) missingPart(previous Previous) *jobFailure {
+	launcher := v.launcherName(previous)
 	switch {
 	case previous.Suspended, previous.QuotaWait != nil:
-		// What existed before is gone on purpose.
+		// The operator itself deleted them.
 		return nil
 	case !v.observed.Workload.Exists && launcher != "":
-		return &failure{reason: training.FailureLauncher, at: v.observed.Now, doubtful: true,
+		return &jobFailure{reason: training.FailureLauncher, at: v.observed.Now, needsConfirmation: true,
 			message: fmt.Sprintf("The %s %s was deleted while the job ran, and with it the launcher (pod %s). Start the job again.",
 				v.job.Kind.Traits().Workload, plan.NamesOf(v.job).Workload, launcher)}
 	case v.launcher == nil && launcher == plan.PodName(v.job, training.RoleLauncher, 0, v.restart):
-		return &failure{reason: training.FailureLauncher, at: v.observed.Now, doubtful: true, restarts: true,
+		return &jobFailure{reason: training.FailureLauncher, at: v.observed.Now, needsConfirmation: true, retryable: true,
 			message: fmt.Sprintf("The launcher (pod %s) is missing: it was deleted, or its node was lost. Start the job again.", launcher)}
 	}
 	for _, status := range previous.WorkerPodStatuses {
 		if status.Name == plan.PodName(v.job, training.RoleWorker, status.Index, v.restart) && v.workers[status.Index] == nil {
-			return &failure{reason: training.FailureWorker, at: v.observed.Now, doubtful: true, restarts: v.restartsAfter(rankWorker),
+			return &jobFailure{reason: training.FailureWorker, at: v.observed.Now, needsConfirmation: true, retryable: v.restartsAfter(precedenceWorker),
 				message: fmt.Sprintf("Worker %d (pod %s) is missing: it was deleted, or its node was lost. Start the job again.", status.Index, status.Name)}
 		}
 	}
 	return nil
 }
 
-// knownLauncher is the name of the launcher's pod, now or before.
-func (v *view) knownLauncher(previous Previous) string {
+// launcherName is the name of the launcher's pod, even if the pod was deleted.
+func (v *view) launcherName(previous Previous) string {
 	switch {
 	case v.launcher != nil:
 		return v.launcher.Name

@@ -101,7 +101,7 @@ func wantProse(t *testing.T, message string) {
 	}
 }
 
-func TestEveryReasonIsProvoked(t *testing.T) {
+func TestEveryReasonHasRow(t *testing.T) {
 	provoked := map[training.FailureReason]bool{}
 	for _, rows := range failureTables {
 		for _, row := range rows {
@@ -125,7 +125,7 @@ func TestEveryReasonIsProvoked(t *testing.T) {
 }
 
 // A failure is told once: whatever is seen later, it stays as it was.
-func TestFailuresStay(t *testing.T) {
+func TestFailuresAreFinal(t *testing.T) {
 	eachFailure(t, func(t *testing.T, _ failureRow, scene *scene) {
 		first := scene.settle()
 		for name, later := range map[string]func(){

@@ -15,8 +15,8 @@ import (
 	"github.com/trireme-mpi/trireme/internal/engine/plan"
 )
 
-// exitedWell tells whether the launcher's command has ended with 0.
-func (v *view) exitedWell() bool {
+// launcherSucceeded reports whether the launcher's command has exited with code 0.
+func (v *view) launcherSucceeded() bool {
 	if v.launcher == nil {
 		return false
 	}
@@ -25,57 +25,59 @@ func (v *view) exitedWell() bool {
 		return false
 	}
 	ended := status.State.Terminated
-	if isExitLost(ended) {
-		return v.launcher.Status.Reason == "" && saysItEndedWell(ended)
+	if isExitUnknown(ended) {
+		return v.launcher.Status.Reason == "" && reportsSuccess(ended)
 	}
 	return v.launcher.Status.Phase != corev1.PodFailed && ended.ExitCode == 0
 }
 
-// isExitLost tells whether nobody knows how a container ended, because its node's
-// container runtime was not there when it did. The exit code is invented then.
-func isExitLost(ended *corev1.ContainerStateTerminated) bool {
+// isExitUnknown reports whether a container terminated while the container runtime of
+// its node was down. The exit code in its status is then made up.
+func isExitUnknown(ended *corev1.ContainerStateTerminated) bool {
 	return ended.Reason == "Unknown" || ended.Reason == "ContainerStatusUnknown"
 }
 
-// saysItEndedWell: the agent's last word outlives a container runtime.
-func saysItEndedWell(ended *corev1.ContainerStateTerminated) bool {
+// reportsSuccess reports whether the agent's report shows that the command succeeded.
+// The report survives a restart of the container runtime, the exit code does not.
+func reportsSuccess(ended *corev1.ContainerStateTerminated) bool {
 	report := reportOf(ended)
 	return report != nil && report.Reason == "" && report.ExitCode == 0 && report.Hosts.Expected > 0
 }
 
-// wasStopped tells whether the launcher's command ended because its pod was
-// deleted: then a 0 means that it knows how to stop, and not that it is done.
-func (v *view) wasStopped() bool {
+// wasLauncherDeleted reports whether the launcher's command exited because its pod was
+// deleted. Exit code 0 then means a clean shutdown, not that the training completed.
+func (v *view) wasLauncherDeleted() bool {
 	ended := v.launcherEnd()
 	return ended != nil && wasDeletedBy(v.launcher, ended.FinishedAt.Time)
 }
 
-// launcherFailure is the failure of a job by its launcher.
-func (v *view) launcherFailure() *failure {
+// launcherFailure is the failure of the job because of its launcher; nil if the
+// launcher has not failed.
+func (v *view) launcherFailure() *jobFailure {
 	if v.launcher == nil {
 		return nil
 	}
-	ended, found := v.launcherEnd(), troubleWith(v.launcher)
-	lostPlace := found != nil && found.ended && found.exit == nil
-	if ended != nil && ended.ExitCode != 0 && !lostPlace {
+	ended, problem := v.launcherEnd(), problemOf(v.launcher)
+	terminatedByKubernetes := problem != nil && problem.ended && problem.exit == nil
+	if ended != nil && ended.ExitCode != 0 && !terminatedByKubernetes {
 		return v.launcherExit(ended)
 	}
-	// Nobody ends a pod that has no node, and its finalizer keeps it.
-	if found == nil && v.launcher.DeletionTimestamp != nil && !isPlaced(v.launcher) {
-		found = deletion(v.launcher)
+	// No kubelet terminates a pod without a node, and its finalizer keeps the pod.
+	if problem == nil && v.launcher.DeletionTimestamp != nil && !isScheduled(v.launcher) {
+		problem = deletionProblem(v.launcher)
 	}
-	// How its command ended was judged above.
-	if found == nil || found.exit != nil && found.exit == ended {
+	// The exit of the command was handled above.
+	if problem == nil || problem.exit != nil && problem.exit == ended {
 		return nil
 	}
-	if !v.fatal(found) {
+	if !v.isFatal(problem) {
 		return nil
 	}
-	return v.failureOf(found, training.FailureLauncher, rankLauncher)
+	return v.failureOf(problem, training.FailureLauncher, precedenceLauncher)
 }
 
-// launcherContainer is the state of the container that decides: a gate that was
-// not passed, or the launcher's command.
+// launcherContainer is the status of the container that decides over the launcher: the
+// gate if it failed, otherwise the one with the launcher's command.
 func (v *view) launcherContainer() *corev1.ContainerStatus {
 	if v.launcher == nil {
 		return nil
@@ -89,7 +91,7 @@ func (v *view) launcherContainer() *corev1.ContainerStatus {
 	return mainStatus(v.launcher)
 }
 
-// launcherEnd is how the launcher's command ended, now or the last time.
+// launcherEnd is the latest termination of the launcher's command; nil if there is none.
 func (v *view) launcherEnd() *corev1.ContainerStateTerminated {
 	if status := v.launcherContainer(); status != nil {
 		return lastEnd(status)
@@ -97,7 +99,7 @@ func (v *view) launcherEnd() *corev1.ContainerStateTerminated {
 	return nil
 }
 
-// reportOf is what the agent said when a container ended.
+// reportOf is the report that the agent left in the container's termination message.
 func reportOf(ended *corev1.ContainerStateTerminated) *protocol.Report {
 	report := &protocol.Report{}
 	if ended == nil || json.Unmarshal([]byte(ended.Message), report) != nil {
@@ -106,39 +108,39 @@ func reportOf(ended *corev1.ContainerStateTerminated) *protocol.Report {
 	return report
 }
 
-// launcherExit explains a launcher whose command ended with an error.
-func (v *view) launcherExit(ended *corev1.ContainerStateTerminated) *failure {
+// launcherExit is the failure of a launcher whose command exited with an error.
+func (v *view) launcherExit(ended *corev1.ContainerStateTerminated) *jobFailure {
 	name := v.launcherContainer().Name
-	found := &trouble{pod: v.launcher, ended: true, exit: ended, reason: ended.Reason, at: ended.FinishedAt.Time}
-	if found.isAftermath() {
-		return v.failureOf(found, training.FailureLauncher, rankLauncher)
+	problem := &podProblem{pod: v.launcher, ended: true, exit: ended, reason: ended.Reason, at: ended.FinishedAt.Time}
+	if problem.isDueToDeletion() {
+		return v.failureOf(problem, training.FailureLauncher, precedenceLauncher)
 	}
-	// A program may leave what looks like a report.
+	// A program can write a termination message that looks like a report.
 	if report := reportOf(ended); report != nil && isFailureReason(report.Reason) && ended.Reason != "OOMKilled" {
-		failure := &failure{at: found.at, rank: rankLauncher, restarts: true, cause: ended.Reason}
-		failure.reason, failure.message, failure.process = v.reported(report, found.at)
+		failure := &jobFailure{at: problem.at, precedence: precedenceLauncher, retryable: true, cause: ended.Reason}
+		failure.reason, failure.message, failure.process = v.reported(report, problem.at)
 		return failure
 	}
-	found.cause, found.advice = exited(v.launcher, name, ended)
+	problem.cause, problem.advice = explainExit(v.launcher, name, ended)
 	reason := training.FailureTraining
-	// What ended it came from outside of it.
-	if name == plan.GateContainer || isExitLost(ended) || ended.Reason == "OOMKilled" || ended.Reason == "StartError" || ended.Reason == "ContainerCannotRun" ||
+	// The command was terminated from outside.
+	if name == plan.GateContainer || isExitUnknown(ended) || ended.Reason == "OOMKilled" || ended.Reason == "StartError" || ended.Reason == "ContainerCannotRun" ||
 		ended.ExitCode > 128 && ended.ExitCode < 160 {
 		reason = training.FailureLauncher
 	}
-	return v.failureOf(found, reason, rankLauncher)
+	return v.failureOf(problem, reason, precedenceLauncher)
 }
 
-// reported is the agent's report, joined with what is known of the pod it names.
+// reported combines the agent's report with the status of the pod that it names.
 func (v *view) reported(report *protocol.Report, at time.Time) (training.FailureReason, string, *training.FailedProcess) {
 	reason := training.FailureReason(report.Reason)
-	pod := v.byHost(report.Host)
-	for _, named := range []*corev1.Pod{pod, v.byHost(report.Peer)} {
+	pod := v.workerByHost(report.Host)
+	for _, named := range []*corev1.Pod{pod, v.workerByHost(report.Peer)} {
 		if named == nil {
 			continue
 		}
-		if found := explanation(named, reason, at); found != nil {
-			return training.FailureWorker, v.sentence(found), nil
+		if problem := workerProblem(named, reason, at); problem != nil {
+			return training.FailureWorker, v.problemMessage(problem), nil
 		}
 	}
 	advice := "See the launcher's log: " + logCommand(v.launcher, v.launcherContainer().Name) + "."
@@ -148,29 +150,29 @@ func (v *view) reported(report *protocol.Report, at time.Time) (training.Failure
 	if pod == nil {
 		pod = v.launcher
 	} else if len(report.Hosts.Missing) > 1 {
-		// It is about several hosts, of which this is the first.
+		// The report is about several hosts; this is the first of them.
 		pod, advice = v.launcher, describeAdvice(pod)
 	} else if reason == training.FailureTraining && wasKilled(report) {
-		// No program does that to itself. Where memory is counted by control groups of
-		// the first version the kernel ends one process, and the pod goes on.
+		// A program does not send SIGKILL to itself. With cgroup v1 the kernel kills only
+		// the process that is out of memory, and the pod keeps running.
 		reason, advice = training.FailureWorker, killedAdvice(pod)
 	} else if reason == training.FailureWorker || reason == training.FailureSSHConnection {
 		advice = describeAdvice(pod)
 	}
-	who := v.who(pod)
+	subject := v.podTitle(pod)
 	named := report.Rank != nil && (pod != v.launcher || v.isLauncherHost(report.Host))
 	if named {
-		who = fmt.Sprintf("rank %d on %s", *report.Rank, who)
+		subject = fmt.Sprintf("rank %d on %s", *report.Rank, subject)
 	}
-	what := ": " + orElse(trimmed(report.Message), "the run failed")
+	event := ": " + orElse(withoutPeriod(report.Message), "the run failed")
 	if named && report.RankExitCode != nil && report.Error != "" {
-		what = fmt.Sprintf(" exited with code %d: %s", *report.RankExitCode, trimmed(mpi.SafeLine(report.Error)))
+		event = fmt.Sprintf(" exited with code %d: %s", *report.RankExitCode, withoutPeriod(mpi.SafeLine(report.Error)))
 	}
-	return reason, fmt.Sprintf("%s%s. %s", capital(who), what, advice), failedProcess(report)
+	return reason, fmt.Sprintf("%s%s. %s", capitalized(subject), event, advice), failedProcess(report)
 }
 
-// failedProcess is what a report says of the process that failed. A program may leave
-// what looks like a report, so nothing in it is trusted to be short.
+// failedProcess is the failed process that a report describes. A program can forge a
+// report, so all texts are truncated.
 func failedProcess(report *protocol.Report) *training.FailedProcess {
 	if report.Rank == nil && report.RankExitCode == nil && report.Signal == 0 && report.Error == "" && len(report.LastLines) == 0 {
 		return nil
@@ -194,7 +196,7 @@ func int32Of(number *int) *int32 {
 
 func wasKilled(report *protocol.Report) bool { return report.Signal == int(syscall.SIGKILL) }
 
-// killedAdvice is for a process that was killed in a pod that runs.
+// killedAdvice is the advice for a process that was killed while its pod kept running.
 func killedAdvice(pod *corev1.Pod) string {
 	if len(pod.Spec.Containers) == 0 {
 		return describeAdvice(pod)
@@ -206,22 +208,22 @@ func killedAdvice(pod *corev1.Pod) string {
 	return fmt.Sprintf("Most likely out of memory%s. %s", limit, memoryAdvice(pod, container))
 }
 
-// explanation is what the pod of a worker says of why the launcher, which ended
-// at a certain time, has lost it.
-func explanation(pod *corev1.Pod, reported training.FailureReason, at time.Time) *trouble {
-	found := troubleWith(pod)
+// workerProblem is the problem of a worker's pod that explains why the launcher, which
+// exited at the given time, lost its connection to it.
+func workerProblem(pod *corev1.Pod, reported training.FailureReason, at time.Time) *podProblem {
+	problem := problemOf(pod)
 	lost := reported == training.FailureWorker
-	if lost && (found == nil && pod.DeletionTimestamp != nil || found != nil && found.isAftermath()) && wasDeletedBy(pod, at) {
-		return deletion(pod)
+	if lost && (problem == nil && pod.DeletionTimestamp != nil || problem != nil && problem.isDueToDeletion()) && wasDeletedBy(pod, at) {
+		return deletionProblem(pod)
 	}
-	if found == nil || !found.ended || found.isAftermath() || found.at.Sub(at) > explanationPatience {
+	if problem == nil || !problem.ended || problem.isDueToDeletion() || problem.at.Sub(at) > workerStatusTimeout {
 		return nil
 	}
-	return found
+	return problem
 }
 
-// byHost is the worker of a host's name.
-func (v *view) byHost(host string) *corev1.Pod {
+// workerByHost is the pod of the worker with this host name.
+func (v *view) workerByHost(host string) *corev1.Pod {
 	host, _, _ = strings.Cut(host, ".")
 	for index, pod := range v.workers {
 		if host != "" && plan.WorkerHost(v.job, index) == host {

@@ -14,10 +14,10 @@ import (
 	"github.com/trireme-mpi/trireme/internal/agent/protocol"
 )
 
-// progress is how far the job has come, as its pods show it.
+// progress is the progress of the job as its pods show it.
 func (v *view) progress(previous Previous) training.Progress {
 	progress := training.Progress{Phase: training.PhasePending, Timeline: previous.Timeline, Restart: previous.Restart}
-	if v.podsRun() {
+	if v.podsRunning() {
 		progress.Phase = training.PhaseRunning
 	}
 	setReadyWorkers(&progress, int32(v.readyWorkers()), v.job.Worker.Replicas)
@@ -25,7 +25,7 @@ func (v *view) progress(previous Previous) training.Progress {
 		progress.LauncherPodStatus = new(v.podStatus(v.launcher))
 		v.explainLauncher(progress.LauncherPodStatus, previous.LauncherPodStatus)
 	} else if known := previous.LauncherPodStatus; known != nil && isFailureReason(known.Reason) && !v.job.Suspended && !previous.Suspended && !v.heldByQueue() {
-		// The pod is being replaced; why is all that is left of it.
+		// The pod was deleted and is being replaced: keep the reason of its failure.
 		progress.LauncherPodStatus = known.DeepCopy()
 	}
 	for index := range v.job.Worker.Replicas {
@@ -36,7 +36,7 @@ func (v *view) progress(previous Previous) training.Progress {
 	return progress
 }
 
-// setReadyWorkers sets the numbers, and the text for the column of kubectl.
+// setReadyWorkers sets the counts, and the text for kubectl's column.
 func setReadyWorkers(progress *training.Progress, ready, total int32) {
 	progress.ReadyWorkerCount, progress.WorkerCount = ready, total
 	progress.ReadyWorkers = fmt.Sprintf("%d/%d", ready, total)
@@ -53,19 +53,19 @@ func (v *view) readyWorkers() (ready int) {
 
 func (v *view) podStatus(pod *corev1.Pod) training.PodStatus {
 	status := training.PodStatus{Name: pod.Name, Node: pod.Spec.NodeName, Phase: string(pod.Status.Phase)}
-	if found := troubleWith(pod); found != nil {
-		status.Reason, status.Message = found.reason, v.sentence(found)
+	if problem := problemOf(pod); problem != nil {
+		status.Reason, status.Message = problem.reason, v.problemMessage(problem)
 		return status
 	}
-	if placed := condition(pod, corev1.PodScheduled); placed != nil && placed.Status == corev1.ConditionFalse {
-		status.Reason, status.Message = placed.Reason, placed.Message
+	if scheduled := podCondition(pod, corev1.PodScheduled); scheduled != nil && scheduled.Status == corev1.ConditionFalse {
+		status.Reason, status.Message = scheduled.Reason, scheduled.Message
 	}
 	return status
 }
 
-// explainLauncher says why the launcher's command failed, now or the last time:
-// its pod may be gone when the job has. What was told of it before it was deleted
-// stays: an end and a deletion within one second cannot be told apart.
+// explainLauncher sets why the launcher's command last failed, because its pod may be
+// deleted before the job fails. A reason from before the deletion stays: timestamps
+// have seconds only, so an exit and a deletion in the same second look the same.
 func (v *view) explainLauncher(status, known *training.PodStatus) {
 	ended := v.launcherEnd()
 	switch {
@@ -73,107 +73,106 @@ func (v *view) explainLauncher(status, known *training.PodStatus) {
 	case known != nil && known.Name == status.Name && isFailureReason(known.Reason) && wasDeletedBy(v.launcher, ended.FinishedAt.Time):
 		status.Reason, status.Message = known.Reason, known.Message
 	default:
-		found := v.launcherExit(ended)
-		status.Reason, status.Message = string(found.reason), found.message
+		failure := v.launcherExit(ended)
+		status.Reason, status.Message = string(failure.reason), failure.message
 	}
 }
 
-// answer answers the questions that conditions stand for.
-func (v *view) answer(verdict *Verdict) {
-	verdict.Gang = v.gangAnswer()
-	verdict.WorkersReady = v.workersAnswer()
-	verdict.LauncherReady = v.launcherAnswer()
-	for _, answer := range []Answer{verdict.Gang, verdict.WorkersReady, verdict.LauncherReady} {
-		if !answer.Yes {
-			verdict.Waiting = answer
+// setConditions sets the conditions, and Waiting to the first that is not true.
+func (v *view) setConditions(verdict *Verdict) {
+	verdict.Gang = v.gangCondition()
+	verdict.WorkersReady = v.workersReadyCondition()
+	verdict.LauncherReady = v.launcherReadyCondition()
+	for _, condition := range []Condition{verdict.Gang, verdict.WorkersReady, verdict.LauncherReady} {
+		if !condition.Yes {
+			verdict.Waiting = condition
 			return
 		}
 	}
 }
 
-// CreatingPods is the reason of an answer while not all pods exist.
+// CreatingPods is the reason of a condition while not all pods exist.
 const CreatingPods = "CreatingPods"
 
-// otherMember is what scheduler-plugins says of all pods of a gang but the one
-// that has no room.
-const otherMember = "optimistic rejection"
+// otherMemberMessage is in scheduler-plugins' message for every pod of a gang except
+// the one that does not fit.
+const otherMemberMessage = "optimistic rejection"
 
-func (v *view) gangAnswer() Answer {
-	placed, words := int32(0), ""
+func (v *view) gangCondition() Condition {
+	scheduled, schedulerMessage := int32(0), ""
 	pods := v.pods()
 	for _, pod := range pods {
-		if isPlaced(pod) {
-			placed++
+		if isScheduled(pod) {
+			scheduled++
 			continue
 		}
-		unplaced := condition(pod, corev1.PodScheduled)
-		if unplaced != nil && unplaced.Status == corev1.ConditionFalse && (words == "" || strings.Contains(words, otherMember)) {
-			words = unplaced.Message
+		unscheduled := podCondition(pod, corev1.PodScheduled)
+		if unscheduled != nil && unscheduled.Status == corev1.ConditionFalse && (schedulerMessage == "" || strings.Contains(schedulerMessage, otherMemberMessage)) {
+			schedulerMessage = unscheduled.Message
 		}
 	}
 	total := v.job.Pods()
 	switch {
-	case placed == total:
-		return Answer{Yes: true, Reason: "Scheduled", Message: fmt.Sprintf("All %d pods are scheduled. %s", total, v.observed.GangWords)}
+	case scheduled == total:
+		return Condition{Yes: true, Reason: "Scheduled", Message: fmt.Sprintf("All %d pods are scheduled. %s", total, v.observed.GangMessage)}
 	case int32(len(pods)) < v.expectedPods():
-		return Answer{Reason: CreatingPods, Message: fmt.Sprintf("%d of %d pods exist, %d are scheduled", len(pods), total, placed)}
-	case words == "":
-		return Answer{Reason: "Waiting", Message: fmt.Sprintf("%d of %d pods are scheduled", placed, total)}
+		return Condition{Reason: CreatingPods, Message: fmt.Sprintf("%d of %d pods exist, %d are scheduled", len(pods), total, scheduled)}
+	case schedulerMessage == "":
+		return Condition{Reason: "Waiting", Message: fmt.Sprintf("%d of %d pods are scheduled", scheduled, total)}
 	default:
-		return Answer{Reason: "Waiting", Message: fmt.Sprintf("%d of %d pods are scheduled; scheduler: %s", placed, total, words)}
+		return Condition{Reason: "Waiting", Message: fmt.Sprintf("%d of %d pods are scheduled; scheduler: %s", scheduled, total, schedulerMessage)}
 	}
 }
 
-func (v *view) workersAnswer() Answer {
+func (v *view) workersReadyCondition() Condition {
 	total, ready := v.job.Worker.Replicas, int32(v.readyWorkers())
 	if ready == total {
 		return allReady(total)
 	}
-	answer := Answer{Reason: "Waiting", Message: fmt.Sprintf("%d of %d workers are ready", ready, total)}
-	for _, pod := range v.inOrder() {
-		if found := troubleWith(pod); found != nil {
-			answer.Reason = orElse(found.reason, answer.Reason)
-			answer.Message += ". " + v.sentence(found)
-			return answer
+	condition := Condition{Reason: "Waiting", Message: fmt.Sprintf("%d of %d workers are ready", ready, total)}
+	for _, pod := range v.sortedWorkers() {
+		if problem := problemOf(pod); problem != nil {
+			condition.Reason = orElse(problem.reason, condition.Reason)
+			condition.Message += ". " + v.problemMessage(problem)
+			return condition
 		}
 	}
 	for index := range total {
 		pod := v.workers[index]
 		if pod == nil {
-			answer.Message += fmt.Sprintf(". Worker %d has no pod", index)
+			condition.Message += fmt.Sprintf(". Worker %d has no pod", index)
 			break
 		}
 		if !isReady(pod) {
-			answer.Message += fmt.Sprintf(". %s is not", capital(v.who(pod)))
+			condition.Message += fmt.Sprintf(". %s is not", capitalized(v.podTitle(pod)))
 			break
 		}
 	}
-	return answer
+	return condition
 }
 
-func allReady(total int32) Answer {
-	return Answer{Yes: true, Reason: "Ready", Message: fmt.Sprintf("All %d workers are ready", total)}
+func allReady(total int32) Condition {
+	return Condition{Yes: true, Reason: "Ready", Message: fmt.Sprintf("All %d workers are ready", total)}
 }
 
-func (v *view) launcherAnswer() Answer {
+func (v *view) launcherReadyCondition() Condition {
 	if v.launcher == nil {
-		return Answer{Reason: "Waiting", Message: "The launcher has no pod yet"}
+		return Condition{Reason: "Waiting", Message: "The launcher has no pod yet"}
 	}
 	if isReady(v.launcher) {
-		return Answer{Yes: true, Reason: "WorkersReached", Message: "The launcher has reached every worker"}
+		return Condition{Yes: true, Reason: "WorkersReached", Message: "The launcher has reached every worker"}
 	}
-	if found := troubleWith(v.launcher); found != nil {
-		return Answer{Reason: orElse(found.reason, "Failed"), Message: v.sentence(found)}
+	if problem := problemOf(v.launcher); problem != nil {
+		return Condition{Reason: orElse(problem.reason, "Failed"), Message: v.problemMessage(problem)}
 	}
-	who := capital(v.who(v.launcher))
+	launcher := capitalized(v.podTitle(v.launcher))
 	if v.launcher.Status.Phase == corev1.PodRunning {
-		return Answer{Reason: "ReachingWorkers", Message: who + " is running and waits until it can reach every worker"}
+		return Condition{Reason: "ReachingWorkers", Message: launcher + " is running and waits until it can reach every worker"}
 	}
-	return Answer{Reason: "Waiting", Message: who + " is not running yet"}
+	return Condition{Reason: "Waiting", Message: launcher + " is not running yet"}
 }
 
-// recordSteps adds the steps that were reached. A step that was once reached
-// keeps its time.
+// recordSteps adds the steps that the job has reached. A recorded step keeps its time.
 func (v *view) recordSteps(verdict *Verdict, previous Previous) {
 	record := func(step training.TimelineStep, reached bool, at time.Time) {
 		if reached {
@@ -181,15 +180,16 @@ func (v *view) recordSteps(verdict *Verdict, previous Previous) {
 		}
 	}
 	record(training.StepSubmitted, true, previous.Submitted.Time)
-	record(training.StepAdmitted, v.job.Initializer == nil || v.hasFetched() || v.observed.Workload.Exists, v.admittedAt(previous))
-	record(training.StepScheduled, verdict.Gang.Yes, v.latest(v.pods(), placedAt))
-	record(training.StepPodsReady, verdict.WorkersReady.Yes, v.latest(v.inOrder(), readyAt))
+	record(training.StepAdmitted, v.job.Initializer == nil || v.isInitialized() || v.observed.Workload.Exists, v.admittedAt(previous))
+	record(training.StepScheduled, verdict.Gang.Yes, v.latest(v.pods(), scheduledAt))
+	record(training.StepPodsReady, verdict.WorkersReady.Yes, v.latest(v.sortedWorkers(), readyAt))
 	if v.launcher != nil {
 		record(training.StepWorkersReached, verdict.LauncherReady.Yes, readyAt(v.launcher))
 	}
 }
 
-// admittedAt is now, or when the first pod was made: that is told of with the last.
+// admittedAt is when the first pod was created, or now if there is none. The first
+// status that shows pods may be computed only after the last pod was created.
 func (v *view) admittedAt(previous Previous) time.Time {
 	at := v.observed.Now
 	for _, pod := range v.pods() {
@@ -200,24 +200,24 @@ func (v *view) admittedAt(previous Previous) time.Time {
 	return latest(at, previous.Submitted.Time)
 }
 
-// recordEnd adds the end, and what only the launcher's report tells.
-func (v *view) recordEnd(verdict *Verdict, at time.Time) {
+// recordFinish adds the finish, and the steps that only the launcher's report contains.
+func (v *view) recordFinish(verdict *Verdict, at time.Time) {
 	if report := verdict.Report; report != nil && report.Hosts.Expected > 0 && report.Hosts.Reached > 0 {
-		began := v.commandBegan(report)
-		if report.Timings.Init > 0 && !began.IsZero() {
-			verdict.record(training.StepWorkersReached, began)
-			verdict.record(training.StepFirstRankUp, earlier(began.Add(seconds(report.Timings.Init)), at))
+		started := v.commandStarted(report)
+		if report.Timings.Init > 0 && !started.IsZero() {
+			verdict.record(training.StepWorkersReached, started)
+			verdict.record(training.StepFirstRankUp, earlier(started.Add(seconds(report.Timings.Init)), at))
 		}
 	}
-	// A short job ends before kubelets have told of its workers' readiness.
+	// A short job may finish before the kubelets report that its workers are ready.
 	if reached := stepTime(verdict.Timeline, training.StepWorkersReached); reached != nil {
 		verdict.record(training.StepPodsReady, reached.Time)
 	}
 	verdict.record(training.StepFinished, at)
 }
 
-// commandBegan is when the launcher's gate was passed, as the report tells it.
-func (v *view) commandBegan(report *protocol.Report) time.Time {
+// commandStarted is when the launcher had passed its gate, according to the report.
+func (v *view) commandStarted(report *protocol.Report) time.Time {
 	ended := v.launcherEnd()
 	if ended == nil || ended.StartedAt.IsZero() {
 		return time.Time{}
@@ -226,7 +226,8 @@ func (v *view) commandBegan(report *protocol.Report) time.Time {
 	return earlier(ended.StartedAt.Add(seconds(gate)), ended.FinishedAt.Time)
 }
 
-// seconds is a time that a report tells, which anybody may have written.
+// seconds converts a duration from a report. It is bounded because a program can forge
+// a report.
 func seconds(reported float64) time.Duration {
 	return time.Duration(min(max(reported, 0), math.MaxInt32) * float64(time.Second))
 }
@@ -246,7 +247,7 @@ func earlier(one, other time.Time) time.Time {
 }
 
 func readyAt(pod *corev1.Pod) time.Time {
-	if ready := condition(pod, corev1.PodReady); ready != nil {
+	if ready := podCondition(pod, corev1.PodReady); ready != nil {
 		return ready.LastTransitionTime.Time
 	}
 	return time.Time{}
@@ -261,18 +262,19 @@ func (v *view) latest(pods []*corev1.Pod, when func(*corev1.Pod) time.Time) (lat
 	return latest
 }
 
-// order of the steps.
-var order = []training.TimelineStep{
+// stepOrder is the order of the steps in a timeline.
+var stepOrder = []training.TimelineStep{
 	training.StepSubmitted, training.StepAdmitted, training.StepScheduled, training.StepPodsReady,
 	training.StepWorkersReached, training.StepFirstRankUp, training.StepFinished,
 }
 
-// record adds a step in its place, unless it was reached before.
+// record adds a step in stepOrder, unless it is already recorded.
 func (vd *Verdict) record(step training.TimelineStep, at time.Time) {
 	if at.IsZero() || stepTime(vd.Timeline, step) != nil {
 		return
 	}
-	// Readiness is noticed up to two seconds late, and what follows it is not.
+	// The readiness probe runs every two seconds, so readiness may be recorded later
+	// than the steps that follow it.
 	if step == training.StepWorkersReached || step == training.StepFirstRankUp {
 		for _, needed := range []training.TimelineStep{training.StepPodsReady, training.StepWorkersReached} {
 			if reached := stepTime(vd.Timeline, needed); reached != nil {
@@ -280,15 +282,14 @@ func (vd *Verdict) record(step training.TimelineStep, at time.Time) {
 			}
 		}
 	}
-	// A launcher that has reached all workers found them ready, whenever that was
-	// noticed.
+	// A launcher that reached all workers proves that they were ready by then.
 	if reached := stepTime(vd.Timeline, training.StepWorkersReached); step == training.StepPodsReady && reached != nil {
 		at = earlier(at, reached.Time)
 	}
-	// The status it came from is not ours to change.
+	// The timeline may belong to the previous status, which must not change.
 	timeline := append(slices.Clone(vd.Timeline), training.TimelineEntry{Step: step, Time: metav1.Time{Time: at.Truncate(time.Second)}})
 	slices.SortStableFunc(timeline, func(a, b training.TimelineEntry) int {
-		return slices.Index(order, a.Step) - slices.Index(order, b.Step)
+		return slices.Index(stepOrder, a.Step) - slices.Index(stepOrder, b.Step)
 	})
 	vd.Timeline = timeline
 }

@@ -98,7 +98,7 @@ func TestPodStatuses(t *testing.T) {
 }
 
 // What the launcher came to is told before its pod's own phase says so.
-func TestTheLauncherIsConcluded(t *testing.T) {
+func TestFinalLauncherPhase(t *testing.T) {
 	for _, kind := range kinds {
 		for code, want := range map[int32]corev1.PodPhase{0: corev1.PodSucceeded, 1: corev1.PodFailed} {
 			scene := runningScene(t, kind)
@@ -114,21 +114,21 @@ func TestTheLauncherIsConcluded(t *testing.T) {
 }
 
 // How the gang is told about while it waits.
-func TestGangAnswers(t *testing.T) {
+func TestGangCondition(t *testing.T) {
 	for name, tc := range map[string]struct {
 		happen func(*scene)
-		want   Answer
+		want   Condition
 	}{
 		"no pods yet": {
 			func(scene *scene) { scene.observed.Launchers, scene.observed.Workers = nil, nil },
-			Answer{Reason: "CreatingPods", Message: "0 of 5 pods exist, 0 are scheduled"},
+			Condition{Reason: "CreatingPods", Message: "0 of 5 pods exist, 0 are scheduled"},
 		},
 		"some pods": {
 			func(scene *scene) { scene.observed.Workers = scene.observed.Workers[:2] },
-			Answer{Reason: "CreatingPods", Message: "3 of 5 pods exist, 0 are scheduled"},
+			Condition{Reason: "CreatingPods", Message: "3 of 5 pods exist, 0 are scheduled"},
 		},
 		"pods that nobody has looked at": {
-			func(*scene) {}, Answer{Reason: "Waiting", Message: "0 of 5 pods are scheduled"},
+			func(*scene) {}, Condition{Reason: "Waiting", Message: "0 of 5 pods are scheduled"},
 		},
 		"pods without a place, in the scheduler's words": {
 			func(scene *scene) {
@@ -136,11 +136,11 @@ func TestGangAnswers(t *testing.T) {
 				scene.worker(0, onNode(placed))
 				scene.launcher(onNode(placed))
 			},
-			Answer{Reason: "Waiting", Message: "2 of 5 pods are scheduled; scheduler: 0/8 nodes are available, 8 Insufficient nvidia.com/gpu"},
+			Condition{Reason: "Waiting", Message: "2 of 5 pods are scheduled; scheduler: 0/8 nodes are available, 8 Insufficient nvidia.com/gpu"},
 		},
 		"all": {
 			func(scene *scene) { scene.everyPod(onNode(placed)) },
-			Answer{Yes: true, Reason: "Scheduled", Message: "All 5 pods are scheduled. The scheduler places them one by one."},
+			Condition{Yes: true, Reason: "Scheduled", Message: "All 5 pods are scheduled. The scheduler places them one by one."},
 		},
 	} {
 		for _, kind := range kinds {
@@ -163,45 +163,45 @@ func TestGangAnswers(t *testing.T) {
 	}
 }
 
-func TestReadinessAnswers(t *testing.T) {
+func TestReadyConditions(t *testing.T) {
 	for name, tc := range map[string]struct {
 		happen            func(*scene)
-		workers, launcher Answer
+		workers, launcher Condition
 	}{
 		"all are": {
 			func(*scene) {},
-			Answer{Yes: true, Reason: "Ready", Message: "All 2 workers are ready"},
-			Answer{Yes: true, Reason: "WorkersReached", Message: "The launcher has reached every worker"},
+			Condition{Yes: true, Reason: "Ready", Message: "All 2 workers are ready"},
+			Condition{Yes: true, Reason: "WorkersReached", Message: "The launcher has reached every worker"},
 		},
 		"none is": {
 			func(scene *scene) { scene.addPods(starts) },
-			Answer{Reason: "Waiting", Message: "0 of 2 workers are ready. Worker 0 (pod {worker 0} on node node-0) is not"},
-			Answer{Reason: "ReachingWorkers", Message: theLauncher + " is running and waits until it can reach every worker"},
+			Condition{Reason: "Waiting", Message: "0 of 2 workers are ready. Worker 0 (pod {worker 0} on node node-0) is not"},
+			Condition{Reason: "ReachingWorkers", Message: theLauncher + " is running and waits until it can reach every worker"},
 		},
 		"one has no pod": {
 			func(scene *scene) {
 				scene.observed.Workers = scene.observed.Workers[:1]
 				scene.launcher(places, func(pod *corev1.Pod) { pod.Status.Phase = corev1.PodPending })
 			},
-			Answer{Reason: "Waiting", Message: "1 of 2 workers are ready. Worker 1 has no pod"},
-			Answer{Reason: "Waiting", Message: theLauncher + " is not running yet"},
+			Condition{Reason: "Waiting", Message: "1 of 2 workers are ready. Worker 1 has no pod"},
+			Condition{Reason: "Waiting", Message: theLauncher + " is not running yet"},
 		},
 		"one is in trouble": {
 			func(scene *scene) {
 				scene.worker(1, waits("ErrImagePull", pullFailure))
 				scene.observed.Launchers = nil
 			},
-			Answer{Reason: "ErrImagePull", Message: "1 of 2 workers are ready. " + secondWorker + " cannot pull its image registry.example.com/train:1: " + pullFailure +
+			Condition{Reason: "ErrImagePull", Message: "1 of 2 workers are ready. " + secondWorker + " cannot pull its image registry.example.com/train:1: " + pullFailure +
 				". Check the image's name and tag, that the node reaches the registry, and imagePullSecrets."},
-			Answer{Reason: "Waiting", Message: "The launcher has no pod yet"},
+			Condition{Reason: "Waiting", Message: "The launcher has no pod yet"},
 		},
 		"one is not ready": {
 			func(scene *scene) {
 				scene.worker(1, starts)
 				scene.launcher(waits("CreateContainerConfigError", `secret "a" not found`))
 			},
-			Answer{Reason: "Waiting", Message: "1 of 2 workers are ready. " + secondWorker + " is not"},
-			Answer{Reason: "CreateContainerConfigError", Message: theLauncher + ` cannot be started: secret "a" not found. Create the Secret or ConfigMap that it names, or correct the pod template.`},
+			Condition{Reason: "Waiting", Message: "1 of 2 workers are ready. " + secondWorker + " is not"},
+			Condition{Reason: "CreateContainerConfigError", Message: theLauncher + ` cannot be started: secret "a" not found. Create the Secret or ConfigMap that it names, or correct the pod template.`},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

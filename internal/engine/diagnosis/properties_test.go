@@ -46,7 +46,7 @@ func eachChance(t *testing.T, looks int, check func(t *testing.T, scene *scene))
 
 // No order of observations moves a job out of a terminal phase, or changes what
 // was said of its end.
-func TestTerminalIsTerminal(t *testing.T) {
+func TestTerminalPhaseIsFinal(t *testing.T) {
 	phases, reasons := map[training.Phase]int{}, map[training.FailureReason]int{}
 	eachChance(t, 20, func(t *testing.T, scene *scene) {
 		before := scene.previous()
@@ -83,7 +83,7 @@ func TestTerminalIsTerminal(t *testing.T) {
 
 // The same input gives the same verdict, in whatever order the cache lists pods,
 // and stays as it was.
-func TestTheSameInputGivesTheSameVerdict(t *testing.T) {
+func TestVerdictIsDeterministic(t *testing.T) {
 	eachChance(t, 10, func(t *testing.T, scene *scene) {
 		previous := scene.previous()
 		j, before, observed := *scene.job, deepCopy(previous), copyOf(scene.observed)
@@ -130,7 +130,7 @@ func reversed(observed Observed) Observed {
 
 // A job at rest costs no write: what was said of the same observation is said
 // again.
-func TestAJobAtRestIsNotWritten(t *testing.T) {
+func TestUnchangedStatusIsNotWritten(t *testing.T) {
 	eachChance(t, 10, atRest)
 }
 
@@ -183,7 +183,7 @@ func wantStorable(t *testing.T, scene *scene, verdict Verdict) {
 		indexes[status.Index] = true
 	}
 	for _, condition := range scene.trainJob.Status.Conditions {
-		if !aWord.MatchString(condition.Reason) || len(condition.Message) > maxMessage || !utf8.ValidString(condition.Message) {
+		if !validReason.MatchString(condition.Reason) || len(condition.Message) > maxMessage || !utf8.ValidString(condition.Message) {
 			t.Errorf("condition %+v", condition)
 		}
 	}

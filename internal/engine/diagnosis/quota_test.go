@@ -33,10 +33,10 @@ func TestFirstQuotaRefusal(t *testing.T) {
 		if wait := scene.previous().QuotaWait; wait == nil || *wait != (training.QuotaWait{Name: "compute", Since: stored(t, stamp(present)), Message: message}) {
 			t.Errorf("%s: it waits for %+v", kind, wait)
 		}
-		if want := (Answer{Reason: "WaitingForQuota", Message: "Waiting for quota: " + message}); verdict.Waiting != want || verdict.Gang != want {
+		if want := (Condition{Reason: "WaitingForQuota", Message: "Waiting for quota: " + message}); verdict.Waiting != want || verdict.Gang != want {
 			t.Errorf("%s: it waits for %+v", kind, verdict.Waiting)
 		}
-		if verdict.Phase != training.PhasePending || verdict.NextCheck != quotaPause {
+		if verdict.Phase != training.PhasePending || verdict.NextCheck != quotaRetryPause {
 			t.Errorf("%s: %s, looks again in %s", kind, verdict.Phase, verdict.NextCheck)
 		}
 	}
@@ -112,7 +112,7 @@ func TestQuotaWait(t *testing.T) {
 				if (wait != nil) != tc.waits {
 					t.Fatalf("it waits for %+v", wait)
 				}
-				if tc.waits && (!wait.Since.Time.Equal(at(present)) || verdict.NextCheck != quotaPause || verdict.Waiting.Reason != reasonQuota) {
+				if tc.waits && (!wait.Since.Time.Equal(at(present)) || verdict.NextCheck != quotaRetryPause || verdict.Waiting.Reason != reasonQuota) {
 					t.Errorf("it waits since %v for %+v, and looks again in %s", wait.Since, verdict.Waiting, verdict.NextCheck)
 				}
 			})
@@ -121,7 +121,7 @@ func TestQuotaWait(t *testing.T) {
 }
 
 // A job that gave up its pods gets them back, and runs.
-func TestQuotaIsFree(t *testing.T) {
+func TestQuotaFreed(t *testing.T) {
 	for _, kind := range kinds {
 		t.Run(string(kind), func(t *testing.T) {
 			scene := overQuotaScene(t, kind)
@@ -145,7 +145,7 @@ func TestQuotaIsFree(t *testing.T) {
 }
 
 // A launcher that waits for its workers may be refused when they are ready.
-func TestQuotaRefusesALauncherThatWaits(t *testing.T) {
+func TestQuotaRefusesWaitingLauncher(t *testing.T) {
 	scene := newScene(t, job.KindMPIJob, 2, func(scene *scene) { scene.job.LauncherWaits = true })
 	scene.addPods(runs)
 	scene.observed.Launchers = nil
@@ -166,7 +166,7 @@ func TestQuotaRefusesALauncherThatWaits(t *testing.T) {
 }
 
 // The initializer's pod is refused like any other.
-func TestQuotaRefusesTheInitializer(t *testing.T) {
+func TestQuotaRefusesInitializer(t *testing.T) {
 	refused := &Refusal{Role: training.RoleInitializer, Object: "Pod train-initializer-r0", Message: exceeded, Quota: true, QuotaName: "compute"}
 	for name, tc := range map[string]struct {
 		after          float64
@@ -183,7 +183,9 @@ func TestQuotaRefusesTheInitializer(t *testing.T) {
 		"its pod exists, an older job waits":   {after: present + 20, older: true, happen: fetching(nothing), stage: plan.Initializing},
 		"its time is over, refused":            {after: present + 60, refused: true, stage: plan.Finished, reason: training.FailureResourceQuota},
 		"its time is over, an older job waits": {after: present + 60, older: true, stage: plan.Finished, reason: training.FailureResourceQuota},
-		"something else is in its way":         {after: present + 20, happen: func(scene *scene) { scene.observed.Obstacle = &Answer{Reason: "WaitingForDeletion", Message: "Wait."} }, stage: plan.Initializing, waits: true},
+		"something else is in its way": {after: present + 20, happen: func(scene *scene) {
+			scene.observed.Obstacle = &Condition{Reason: "WaitingForDeletion", Message: "Wait."}
+		}, stage: plan.Initializing, waits: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			scene := newScene(t, job.KindTrainJob, 2, initialized, backoffLimit(3))
@@ -202,7 +204,7 @@ func TestQuotaRefusesTheInitializer(t *testing.T) {
 			if verdict.Stage != tc.stage || verdict.FailureReason != tc.reason || (wait != nil) != tc.waits || verdict.Restart != nil {
 				t.Errorf("%s, stage %s, waits for %+v: %s", verdict.Phase, verdict.Stage, wait, verdict.FailureMessage)
 			}
-			if wait != nil && (!wait.Since.Time.Equal(at(present)) || verdict.NextCheck != quotaPause) {
+			if wait != nil && (!wait.Since.Time.Equal(at(present)) || verdict.NextCheck != quotaRetryPause) {
 				t.Errorf("it waits since %v, and looks again in %s", wait.Since, verdict.NextCheck)
 			}
 		})
@@ -210,7 +212,7 @@ func TestQuotaRefusesTheInitializer(t *testing.T) {
 }
 
 // Pods that a restart creates may be refused, too.
-func TestQuotaRefusesARestart(t *testing.T) {
+func TestQuotaRefusesRestart(t *testing.T) {
 	for _, kind := range kinds {
 		t.Run(string(kind), func(t *testing.T) {
 			scene := runningScene(t, kind, backoffLimit(2))
@@ -250,7 +252,7 @@ func TestQuotaWaitIsRedacted(t *testing.T) {
 
 // The clock of a gang starts with the first pod that exists, whatever keeps the others
 // from being created.
-func TestGangClockStartsWithTheFirstPod(t *testing.T) {
+func TestGangTimeoutStartsWithFirstPod(t *testing.T) {
 	for name, tc := range map[string]struct {
 		happen func(*scene)
 		// starts is when the clock starts; 0 is never.
@@ -285,10 +287,10 @@ func TestGangClockStartsWithTheFirstPod(t *testing.T) {
 }
 
 // A launcher that comes long after its workers has its own clock.
-func TestGangClockOfALauncherThatComesLater(t *testing.T) {
+func TestGangTimeoutOfLaterLauncher(t *testing.T) {
 	scene := newScene(t, job.KindMPIJob, 2, func(scene *scene) { scene.job.LauncherWaits = true })
 	scene.addPods(runs)
-	scene.everyPod(podCondition(corev1.PodReady, corev1.ConditionTrue, 1000, "", ""))
+	scene.everyPod(withCondition(corev1.PodReady, corev1.ConditionTrue, 1000, "", ""))
 	scene.observed.Launchers = nil
 	scene.after(1001)
 	if verdict := scene.settle(); hasEnded(verdict) || len(scene.asked) > 0 || verdict.NextCheck != 0 {

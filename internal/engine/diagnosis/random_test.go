@@ -65,7 +65,7 @@ func (chance *chance) stamp() metav1.Time {
 func (chance *chance) look() Observed {
 	chance.now += float64(chance.IntN(60))
 	chance.wild = either(chance, 0, 0, 10, 30, 100)
-	observed := Observed{Now: at(chance.now), Patience: patience, Confirmed: chance.once(2), OlderWaits: chance.once(3), ScaleUp: chance.once(4), GangWords: "."}
+	observed := Observed{Now: at(chance.now), Patience: patience, Confirmed: chance.once(2), OlderWaits: chance.once(3), ScaleUp: chance.once(4), GangMessage: "."}
 	observed.Workload = chance.workload()
 	if chance.isWild() && chance.once(5) {
 		observed.Refusal = &Refusal{Role: either(chance, "", training.RoleWorker, training.RoleLauncher), Object: "Pod x", Message: either(chance, exceeded, "no."), Quota: chance.once(2), QuotaName: either(chance, "", "compute")}
@@ -78,7 +78,7 @@ func (chance *chance) look() Observed {
 		observed.Refusal = &Refusal{Role: training.RoleWorker, Object: "Pod x", Message: exceeded, Quota: true, QuotaName: "compute"}
 	}
 	if chance.isWild() && chance.once(5) {
-		observed.Obstacle = &Answer{Reason: "NoGangScheduler", Message: "Install one."}
+		observed.Obstacle = &Condition{Reason: "NoGangScheduler", Message: "Install one."}
 	}
 	for restart := chance.restart; restart >= 0 && !chance.once(3); restart-- {
 		observed.Launchers = append(observed.Launchers, chance.pod(training.RoleLauncher, 0, restart))

@@ -12,40 +12,40 @@ import (
 	"github.com/trireme-mpi/trireme/internal/engine/plan"
 )
 
-// longestPause is the longest that a restart is put off.
-const longestPause = 6 * time.Minute
+const maxRestartPause = 6 * time.Minute
 
-// reasonRestarting surfaces when a job failed and is about to be restarted.
+// reasonRestarting is the reason of conditions while a failed job waits for its restart.
 const reasonRestarting = "Restarting"
 
-// conclude ends a job that has failed, or has it restarted.
-func (v *view) conclude(verdict *Verdict, previous Previous, found *failure) {
-	if !found.restarts || v.restart >= v.job.Lifetime.BackoffLimit || v.isOverdue(previous.StartTime) {
-		v.fail(verdict, found)
+// failOrRestart restarts the job if the failure and the backoff limit allow it, and
+// fails it otherwise.
+func (v *view) failOrRestart(verdict *Verdict, previous Previous, failure *jobFailure) {
+	if !failure.retryable || v.restart >= v.job.Lifetime.BackoffLimit || v.isDeadlineExceeded(previous.StartTime) {
+		v.fail(verdict, failure)
 		return
 	}
 	verdict.Restart = &training.Restart{
-		Count: v.restart + 1, Reason: found.reason, Message: found.message,
+		Count: v.restart + 1, Reason: failure.reason, Message: failure.message,
 		DueTime: metav1.NewTime(v.observed.Now.Add(restartPause(v.observed.Patience.Restart, v.restart)).Truncate(time.Second)),
 	}
 	v.restarting(verdict, previous)
 }
 
-// restartPause is how long a job waits before its restart.
+// restartPause is how long a job waits before its restart. It doubles every time.
 func restartPause(first time.Duration, restarts int32) time.Duration {
 	pause := first
 	for range restarts {
-		if pause *= 2; pause >= longestPause {
-			return longestPause
+		if pause *= 2; pause >= maxRestartPause {
+			return maxRestartPause
 		}
 	}
-	return min(pause, longestPause)
+	return min(pause, maxRestartPause)
 }
 
-// restarting is the verdict on a job between two starts.
+// restarting is the verdict on a job that waits for its restart.
 func (v *view) restarting(verdict *Verdict, previous Previous) {
 	verdict.Stage, verdict.Phase, verdict.StartTime = plan.Restarting, training.PhasePending, previous.StartTime
-	verdict.wait(Answer{Reason: reasonRestarting, Message: fmt.Sprintf("Restart %d of %d is due after a failure: %s",
+	verdict.setWaiting(Condition{Reason: reasonRestarting, Message: fmt.Sprintf("Restart %d of %d is due after a failure: %s",
 		verdict.Restart.Count, v.job.Lifetime.BackoffLimit, verdict.Restart.Message)})
 	if v.checkDeadline(verdict, previous); verdict.Ask == AskNothing && verdict.Stage != plan.Finished {
 		if wait := verdict.Restart.DueTime.Sub(v.observed.Now); wait > 0 {
@@ -54,8 +54,8 @@ func (v *view) restarting(verdict *Verdict, previous Previous) {
 	}
 }
 
-// mustWaitForRestart tells whether the next start is not due yet, or the last one
-// has left something that must be gone before it.
+// mustWaitForRestart reports whether the restart is not due yet, or pods from before it
+// must be deleted first.
 func (v *view) mustWaitForRestart(previous Previous) bool {
 	if previous.Restart == nil {
 		return false
@@ -64,6 +64,6 @@ func (v *view) mustWaitForRestart(previous Previous) bool {
 	if v.job.Kind.Traits().RestartsAsWhole && slices.ContainsFunc(slices.Concat(v.observed.Launchers, v.observed.Workers), isOld) {
 		return true
 	}
-	atWork := func(pod *corev1.Pod) bool { return isOld(pod) && !isOver(pod) }
-	return slices.ContainsFunc(slices.Concat(v.observed.Launchers, v.observed.Initializers), atWork) || v.observed.Now.Before(previous.Restart.DueTime.Time)
+	isOldAndRunning := func(pod *corev1.Pod) bool { return isOld(pod) && !isPodFinished(pod) }
+	return slices.ContainsFunc(slices.Concat(v.observed.Launchers, v.observed.Initializers), isOldAndRunning) || v.observed.Now.Before(previous.Restart.DueTime.Time)
 }

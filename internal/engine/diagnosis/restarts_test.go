@@ -25,7 +25,7 @@ func (sc *scene) nextStart(state podOption) {
 		return
 	}
 	launcher := sc.newPod(training.RoleLauncher, 0, state, createdAt(sc.observed.Now.Sub(at(0)).Seconds()))
-	sc.observed.Launchers = append(slices.DeleteFunc(sc.observed.Launchers, func(pod *corev1.Pod) bool { return !isOver(pod) }), launcher)
+	sc.observed.Launchers = append(slices.DeleteFunc(sc.observed.Launchers, func(pod *corev1.Pod) bool { return !isPodFinished(pod) }), launcher)
 }
 
 // A job is restarted after a failure that another start may not have.
@@ -69,7 +69,7 @@ func TestRestarts(t *testing.T) {
 					t.Errorf("looks again in %s", verdict.NextCheck)
 				}
 				want := "Restart 1 of 1 is due after a failure: " + restart.Message
-				if verdict.Waiting != (Answer{Reason: "Restarting", Message: want}) || verdict.Gang != verdict.Waiting || verdict.WorkersReady.Yes || verdict.LauncherReady.Yes {
+				if verdict.Waiting != (Condition{Reason: "Restarting", Message: want}) || verdict.Gang != verdict.Waiting || verdict.WorkersReady.Yes || verdict.LauncherReady.Yes {
 					t.Errorf("it waits for %+v", verdict.Waiting)
 				}
 				if !verdict.StartTime.Time.Equal(at(placed)) {
@@ -220,9 +220,9 @@ func TestRestartPause(t *testing.T) {
 		{0, 100, 0},
 		{time.Second, 0, time.Second},
 		{time.Second, 3, 8 * time.Second},
-		{time.Second, 1 << 30, longestPause},
-		{time.Hour, 0, longestPause},
-		{time.Hour, 1, longestPause},
+		{time.Second, 1 << 30, maxRestartPause},
+		{time.Hour, 0, maxRestartPause},
+		{time.Hour, 1, maxRestartPause},
 	} {
 		if got := restartPause(tc.first, tc.restarts); got != tc.want {
 			t.Errorf("%s after %d restarts: %s, want %s", tc.first, tc.restarts, got, tc.want)
@@ -250,7 +250,7 @@ func TestDeadlineBetweenStarts(t *testing.T) {
 }
 
 // A failure after the deadline ends the job, and counts no restart.
-func TestFailureAfterTheDeadline(t *testing.T) {
+func TestFailureAfterDeadline(t *testing.T) {
 	for _, kind := range kinds {
 		scene := runningScene(t, kind, backoffLimit(5), deadline(present+5-placed))
 		scene.launcher(exits(1, "Error", rankDied, present+6))
@@ -323,7 +323,7 @@ func TestConditionRestarting(t *testing.T) {
 
 // The workers of an MPIJob outlive the restart of its launcher, and its old pod is kept
 // for its log.
-func TestRestartOfALauncher(t *testing.T) {
+func TestRestartOfLauncher(t *testing.T) {
 	for _, limit := range []int32{0, 1, 3} {
 		t.Run(fmt.Sprint(limit), func(t *testing.T) {
 			scene := runningScene(t, job.KindMPIJob, backoffLimit(limit))
@@ -363,7 +363,7 @@ func TestRestartOfALauncher(t *testing.T) {
 }
 
 // Pods of another start say nothing, whatever the cache has of them.
-func TestPodsOfAnotherStart(t *testing.T) {
+func TestPodsOfOtherStarts(t *testing.T) {
 	for _, kind := range kinds {
 		scene := runningScene(t, kind, backoffLimit(1))
 		scene.launcher(exits(1, "Error", rankDied, 50))
@@ -380,7 +380,7 @@ func TestPodsOfAnotherStart(t *testing.T) {
 	}
 }
 
-func TestLabelsThatAreNoRestarts(t *testing.T) {
+func TestInvalidRestartLabels(t *testing.T) {
 	for _, label := range []string{"", "x", "-1", "99999999999999999999", "1.5"} {
 		scene := runningScene(t, job.KindTrainJob, backoffLimit(1))
 		scene.everyPod(ofRestart(label))
@@ -391,7 +391,7 @@ func TestLabelsThatAreNoRestarts(t *testing.T) {
 }
 
 // The kubelet restarts a worker whose template says so, a few times.
-func TestWorkerIsRestartedInItsPod(t *testing.T) {
+func TestKubeletRestartsWorker(t *testing.T) {
 	often := restartPolicies(corev1.RestartPolicyNever, corev1.RestartPolicyOnFailure)
 	for name, tc := range map[string]struct {
 		state podOption
@@ -418,7 +418,7 @@ func TestWorkerIsRestartedInItsPod(t *testing.T) {
 }
 
 // Why a job is restarted stays when its pods are deleted within the same second.
-func TestReasonOfARestartStays(t *testing.T) {
+func TestRestartKeepsReason(t *testing.T) {
 	scene := runningScene(t, job.KindTrainJob, backoffLimit(1))
 	scene.launcher(exits(1, "Error", rankDied, 50.2))
 	scene.settle()

@@ -15,25 +15,26 @@ import (
 )
 
 const (
-	// scaleUpTimeout is how long a gang may wait for nodes that are being made.
+	// scaleUpTimeout is how long a gang may wait for nodes that the cluster autoscaler adds.
 	scaleUpTimeout = time.Hour
-	// explanationPatience is how long a launcher that lost a worker waits for what
-	// the worker's own pod has to say.
-	explanationPatience = 2 * time.Second
-	// initializerRestarts is how often the kubelet may restart the initializer, after
-	// the retries that it makes by itself.
+	// workerStatusTimeout is how long the status of a worker's pod may lag behind a
+	// launcher that failed because it lost this worker.
+	workerStatusTimeout = 2 * time.Second
+	// initializerRestarts is how often the kubelet may restart the initializer. The
+	// initializer itself retries before it exits.
 	initializerRestarts = 2
 )
 
-// running is the verdict on a job that has, or shall have, its pods.
+// running is the verdict on a job that has pods or waits for a queue or quota to have
+// them.
 func (v *view) running(verdict *Verdict, previous Previous) {
-	if verdict.Stage == plan.Held && v.yields(previous) {
+	if verdict.Stage == plan.Held && v.yieldsToOlderJob(previous) {
 		verdict.StartTime = previous.StartTime
 		v.waitForQuota(verdict, previous)
 		return
 	}
 	if verdict.Stage == plan.Held {
-		verdict.suspend(Answer{Yes: true, Reason: reasonQueued, Message: "Waiting for Kueue to admit the job: its queue has no free quota"}, previous)
+		verdict.suspend(Condition{Yes: true, Reason: reasonQueued, Message: "Waiting for Kueue to admit the job: its queue has no free quota"}, previous)
 		return
 	}
 	v.recordSteps(verdict, previous)
@@ -41,80 +42,80 @@ func (v *view) running(verdict *Verdict, previous Previous) {
 	if verdict.StartTime == nil && verdict.Gang.Yes {
 		verdict.StartTime = stepTime(verdict.Timeline, training.StepScheduled)
 	}
-	if v.exitedWell() {
-		v.end(verdict, training.PhaseSucceeded, v.launcherEnd().FinishedAt.Time)
+	if v.launcherSucceeded() {
+		v.finish(verdict, training.PhaseSucceeded, v.launcherEnd().FinishedAt.Time)
 		return
 	}
-	if found := v.firstFailure(previous); found != nil {
-		v.judge(verdict, previous, found)
+	if failure := v.firstFailure(previous); failure != nil {
+		v.handleFailure(verdict, previous, failure)
 		return
 	}
-	v.checkClocks(verdict, previous)
+	v.checkTimeouts(verdict, previous)
 	if verdict.Stage == plan.Active && verdict.Ask == AskNothing {
 		v.waitForQuota(verdict, previous)
 	}
-	if obstacle := v.observed.Obstacle; obstacle != nil && !v.allMade() && verdict.Stage != plan.Finished {
-		verdict.hinder(*obstacle)
+	if obstacle := v.observed.Obstacle; obstacle != nil && !v.allCreated() && verdict.Stage != plan.Finished {
+		verdict.block(*obstacle)
 	}
 }
 
-// allMade tells whether everything exists that the operator creates at this stage.
-func (v *view) allMade() bool {
-	if v.job.Initializer != nil && !v.hasFetched() && !v.observed.Workload.Exists {
+// allCreated reports whether everything exists that the operator creates at this stage.
+func (v *view) allCreated() bool {
+	if v.job.Initializer != nil && !v.isInitialized() && !v.observed.Workload.Exists {
 		return v.initializer() != nil
 	}
 	return v.observed.Workload.Exists && len(v.pods()) >= int(v.expectedPods())
 }
 
-// judge fails or restarts the job, unless something must be found out first: a cache
-// may not know that what has waited for too long is running, or has succeeded.
-func (v *view) judge(verdict *Verdict, previous Previous, found *failure) {
+// handleFailure fails or restarts the job, unless the failure must be confirmed first:
+// the cache may not show yet that a pod is running or has succeeded.
+func (v *view) handleFailure(verdict *Verdict, previous Previous, failure *jobFailure) {
 	switch {
-	case (found.doubtful || found.stopped) && !v.observed.Confirmed:
+	case (failure.needsConfirmation || failure.stopped) && !v.observed.Confirmed:
 		verdict.Ask = AskConfirmation
-	case v.mayBeExplained(found):
+	case v.isWorkerStatusPending(failure):
 		verdict.NextCheck = 200 * time.Millisecond
 	default:
-		v.conclude(verdict, previous, found)
+		v.failOrRestart(verdict, previous, failure)
 	}
 }
 
-// mayBeExplained tells whether the pod of a worker that the launcher lost will
-// say within a moment what became of it.
-func (v *view) mayBeExplained(found *failure) bool {
-	// Clocks of nodes may be ahead.
-	if found.rank != rankLauncher || found.reason != training.FailureWorker || v.observed.Now.Sub(found.at).Abs() > explanationPatience {
+// isWorkerStatusPending reports whether the launcher failed only just now because it
+// lost a worker, and the status of the worker's pod does not show the cause yet.
+func (v *view) isWorkerStatusPending(failure *jobFailure) bool {
+	// The node's clock may be ahead of the operator's.
+	if failure.precedence != precedenceLauncher || failure.reason != training.FailureWorker || v.observed.Now.Sub(failure.at).Abs() > workerStatusTimeout {
 		return false
 	}
 	report := reportOf(v.launcherEnd())
 	if report == nil {
 		return false
 	}
-	pod := v.byHost(report.Host)
-	return pod != nil && explanation(pod, found.reason, found.at) == nil
+	pod := v.workerByHost(report.Host)
+	return pod != nil && workerProblem(pod, failure.reason, failure.at) == nil
 }
 
-func (v *view) fail(verdict *Verdict, found *failure) {
-	verdict.FailureReason, verdict.FailureMessage, verdict.FailureCause, verdict.FailedProcess = found.reason, found.message, found.cause, found.process
-	at := found.at
-	if found.stopped {
+func (v *view) fail(verdict *Verdict, failure *jobFailure) {
+	verdict.FailureReason, verdict.FailureMessage, verdict.FailureCause, verdict.FailedProcess = failure.reason, failure.message, failure.cause, failure.process
+	at := failure.at
+	if failure.stopped {
 		at = v.observed.Now
 	}
-	v.end(verdict, training.PhaseFailed, at)
+	v.finish(verdict, training.PhaseFailed, at)
 }
 
-// end is the end of a job.
-func (v *view) end(verdict *Verdict, phase training.Phase, at time.Time) {
+// finish sets the final status of a job.
+func (v *view) finish(verdict *Verdict, phase training.Phase, at time.Time) {
 	verdict.Phase, verdict.Stage, verdict.NextCheck = phase, plan.Finished, 0
-	// Clocks of nodes may be wrong.
+	// The time comes from a node, whose clock may be wrong.
 	if submitted := stepTime(verdict.Timeline, training.StepSubmitted); at.IsZero() || at.After(v.observed.Now) || submitted != nil && at.Before(submitted.Time) {
 		at = v.observed.Now
 	}
 	verdict.CompletionTime = &metav1.Time{Time: at}
 	verdict.Report = reportOf(v.launcherEnd())
-	v.recordEnd(verdict, at)
-	v.concludeWorkers(verdict)
-	v.concludeLauncher(verdict)
+	v.recordFinish(verdict, at)
+	v.finishWorkers(verdict)
+	v.finishLauncher(verdict)
 	if verdict.StartTime != nil {
 		verdict.Duration = max(at.Sub(verdict.StartTime.Time), 0).Round(time.Second).String()
 	}
@@ -123,21 +124,21 @@ func (v *view) end(verdict *Verdict, phase training.Phase, at time.Time) {
 	}
 }
 
-// concludeWorkers: a command that ended well was let through by the gate, which
-// found every worker ready, whether or not that was noticed.
-func (v *view) concludeWorkers(verdict *Verdict) {
+// finishWorkers marks all workers of a successful job as ready: the gate starts the
+// command only when they are, even if the operator has not observed it.
+func (v *view) finishWorkers(verdict *Verdict) {
 	if total := v.job.Worker.Replicas; verdict.Phase == training.PhaseSucceeded {
 		verdict.WorkersReady = allReady(total)
 		setReadyWorkers(&verdict.Progress, total, total)
 	}
 }
 
-// concludeLauncher says what the launcher came to: its pod's own phase follows
-// only a moment later.
-func (v *view) concludeLauncher(verdict *Verdict) {
-	// A command that ended well was let through by the gate.
+// finishLauncher sets the final condition and phase of the launcher. The phase of its
+// pod changes only after the status of its container.
+func (v *view) finishLauncher(verdict *Verdict) {
+	// The gate starts the command only after the launcher has reached every worker.
 	if verdict.Phase == training.PhaseSucceeded || stepTime(verdict.Timeline, training.StepWorkersReached) != nil {
-		verdict.LauncherReady = Answer{Yes: true, Reason: "WorkersReached", Message: "The launcher has reached every worker"}
+		verdict.LauncherReady = Condition{Yes: true, Reason: "WorkersReached", Message: "The launcher has reached every worker"}
 	}
 	if status := verdict.LauncherPodStatus; status != nil && v.launcher != nil {
 		if main := mainStatus(v.launcher); main != nil && main.State.Terminated != nil && v.launcher.Status.Phase == corev1.PodRunning {
@@ -149,8 +150,8 @@ func (v *view) concludeLauncher(verdict *Verdict) {
 	}
 }
 
-// checkClocks fails a job whose time is up.
-func (v *view) checkClocks(verdict *Verdict, previous Previous) {
+// checkTimeouts fails a job that has exceeded its deadline or the gang's timeout.
+func (v *view) checkTimeouts(verdict *Verdict, previous Previous) {
 	v.checkDeadline(verdict, previous)
 	if !verdict.Gang.Yes && verdict.Ask == AskNothing && verdict.Stage != plan.Finished {
 		v.checkGang(verdict)
@@ -159,27 +160,28 @@ func (v *view) checkClocks(verdict *Verdict, previous Previous) {
 		return
 	}
 	for _, pod := range v.pods() {
-		if found := troubleWith(pod); found != nil && !found.ended && found.reason != crashLoop {
-			verdict.checkIn(found.at.Add(v.observed.Patience.Image).Sub(v.observed.Now))
+		if problem := problemOf(pod); problem != nil && !problem.ended && problem.reason != crashLoop {
+			verdict.checkIn(problem.at.Add(v.observed.Patience.Image).Sub(v.observed.Now))
 		}
 	}
 }
 
-// checkDeadline fails a job that ran for longer than it may.
+// checkDeadline fails a job that has run for longer than activeDeadlineSeconds.
 func (v *view) checkDeadline(verdict *Verdict, previous Previous) {
 	limit := v.job.Lifetime.ActiveDeadlineSeconds
 	if limit == nil || verdict.StartTime == nil {
 		return
 	}
-	if !v.isOverdue(verdict.StartTime) {
+	if !v.isDeadlineExceeded(verdict.StartTime) {
 		verdict.checkIn(v.deadline(verdict.StartTime).Sub(v.observed.Now))
 		return
 	}
-	v.judge(verdict, previous, v.overdue(verdict, *limit))
+	v.handleFailure(verdict, previous, v.deadlineFailure(verdict, *limit))
 }
 
-// isOverdue tells whether a job that started then has run for longer than it may.
-func (v *view) isOverdue(start *metav1.Time) bool {
+// isDeadlineExceeded reports whether a job that started at this time has run for longer
+// than activeDeadlineSeconds.
+func (v *view) isDeadlineExceeded(start *metav1.Time) bool {
 	return v.job.Lifetime.ActiveDeadlineSeconds != nil && start != nil && !v.observed.Now.Before(v.deadline(start))
 }
 
@@ -187,43 +189,44 @@ func (v *view) deadline(start *metav1.Time) time.Time {
 	return start.Add(time.Duration(*v.job.Lifetime.ActiveDeadlineSeconds) * time.Second)
 }
 
-// checkIn has the job looked at again, no later than this.
+// checkIn schedules the next check of the job after this time, or sooner.
 func (vd *Verdict) checkIn(wait time.Duration) {
 	if wait = atLeastNow(wait); vd.NextCheck == 0 || wait < vd.NextCheck {
 		vd.NextCheck = wait
 	}
 }
 
-// overdue is the failure of a job that ran for too long; it says where it stood.
-func (v *view) overdue(verdict *Verdict, limit int64) *failure {
-	found := &failure{at: v.observed.Now, reason: training.FailureTraining, stopped: true}
-	var stood string
+// deadlineFailure is the failure of a job that has run for longer than
+// activeDeadlineSeconds. Its message says which step the job had reached.
+func (v *view) deadlineFailure(verdict *Verdict, limit int64) *jobFailure {
+	failure := &jobFailure{at: v.observed.Now, reason: training.FailureTraining, stopped: true}
+	var state string
 	switch {
 	case !verdict.WorkersReady.Yes:
-		found.reason = training.FailureWorker
-		stood = "not all workers were ready: " + verdict.WorkersReady.Message
+		failure.reason = training.FailureWorker
+		state = "not all workers were ready: " + verdict.WorkersReady.Message
 	case v.launcher == nil || !verdict.LauncherReady.Yes:
-		found.reason = training.FailureSSHConnection
-		stood = "all workers were ready, but the launcher had not reached all of them: " + verdict.LauncherReady.Message
+		failure.reason = training.FailureSSHConnection
+		state = "all workers were ready, but the launcher had not reached all of them: " + verdict.LauncherReady.Message
 	default:
-		stood = fmt.Sprintf("the launcher had reached all %d workers and its command was still running. If it had nothing left to do, MPI hangs: the last lines of its log say where, kubectl logs %s -n %s",
+		state = fmt.Sprintf("the launcher had reached all %d workers and its command was still running. If it had nothing left to do, MPI hangs: the last lines of its log say where, kubectl logs %s -n %s",
 			v.job.Worker.Replicas, v.launcher.Name, v.job.Namespace)
 	}
-	found.message = fmt.Sprintf("Deadline exceeded: the job ran for longer than activeDeadlineSeconds, %d. When it was stopped, %s. Raise activeDeadlineSeconds if it needs longer.",
-		limit, trimmed(stood))
-	return found
+	failure.message = fmt.Sprintf("Deadline exceeded: the job ran for longer than activeDeadlineSeconds, %d. When it was stopped, %s. Raise activeDeadlineSeconds if it needs longer.",
+		limit, withoutPeriod(state))
+	return failure
 }
 
-// checkGang fails a job whose pods were not all scheduled in time. No scheduler
-// ever does.
+// checkGang fails a job whose pods are not all scheduled after the gang's timeout. No
+// gang scheduler does this.
 func (v *view) checkGang(verdict *Verdict) {
 	timeout := time.Duration(v.job.Gang.TimeoutSeconds) * time.Second
 	pods := v.pods()
-	unplaced := slices.IndexFunc(pods, func(pod *corev1.Pod) bool { return !isPlaced(pod) })
+	unscheduled := slices.IndexFunc(pods, func(pod *corev1.Pod) bool { return !isScheduled(pod) })
 	isComplete := len(pods) >= int(v.expectedPods())
-	// The clock of a launcher that comes after its workers starts when it exists.
-	comesLater := v.launcher == nil && v.workersPlaced() && (v.job.LauncherWaits || v.restart > 0)
-	if timeout <= 0 || len(pods) == 0 || isComplete && unplaced < 0 || comesLater {
+	// For a launcher that is created after its workers, the timeout starts with its pod.
+	comesLater := v.launcher == nil && v.workersScheduled() && (v.job.LauncherWaits || v.restart > 0)
+	if timeout <= 0 || len(pods) == 0 || isComplete && unscheduled < 0 || comesLater {
 		return
 	}
 	if v.observed.ScaleUp {
@@ -242,34 +245,34 @@ func (v *view) checkGang(verdict *Verdict) {
 		verdict.Ask = AskNodes
 		return
 	}
-	count, asked := v.observed.FreeNodes, ""
+	count, checked := v.observed.FreeNodes, ""
 	if count.Asked < count.Fitting {
-		asked = fmt.Sprintf(" (%d of %d nodes were checked)", count.Asked, count.Fitting)
+		checked = fmt.Sprintf(" (%d of %d nodes were checked)", count.Asked, count.Fitting)
 	}
 	first := ""
-	if unplaced >= 0 {
-		first = fmt.Sprintf(" The first pod that is not scheduled is %s.", v.who(pods[unplaced]))
+	if unscheduled >= 0 {
+		first = fmt.Sprintf(" The first pod that is not scheduled is %s.", v.podTitle(pods[unscheduled]))
 	}
-	v.fail(verdict, &failure{
+	v.fail(verdict, &jobFailure{
 		reason: training.FailureGangSchedulingTimeout, at: v.observed.Now,
 		message: fmt.Sprintf("Gang scheduling timeout: Requested %d pods, only %d nodes available with sufficient resources%s. After %s: %s.%s Request fewer or smaller workers, or retry when other jobs have finished.",
-			v.job.Pods(), count.Free, asked, timeout, trimmed(verdict.Gang.Message), first),
+			v.job.Pods(), count.Free, checked, timeout, withoutPeriod(verdict.Gang.Message), first),
 	})
 }
 
-// waitingSince is when the clock of the gang started: with its first pod, or with a
-// launcher that is created, or restarted, after all workers were scheduled.
+// waitingSince is when the gang's timeout started: when the first pod was created, or
+// the launcher, if all workers had been scheduled before.
 func (v *view) waitingSince() time.Time {
 	since := v.firstCreated()
-	if v.launcher != nil && v.workersPlaced() {
+	if v.launcher != nil && v.workersScheduled() {
 		return latest(since, v.launcher.CreationTimestamp.Time)
 	}
 	return since
 }
 
-func (v *view) workersPlaced() bool {
-	workers := v.inOrder()
-	return len(workers) == int(v.job.Worker.Replicas) && !slices.ContainsFunc(workers, func(pod *corev1.Pod) bool { return !isPlaced(pod) })
+func (v *view) workersScheduled() bool {
+	workers := v.sortedWorkers()
+	return len(workers) == int(v.job.Worker.Replicas) && !slices.ContainsFunc(workers, func(pod *corev1.Pod) bool { return !isScheduled(pod) })
 }
 
 func (v *view) firstCreated() (first time.Time) {
@@ -281,8 +284,8 @@ func (v *view) firstCreated() (first time.Time) {
 	return first
 }
 
-// expectedPods is how many pods there shall be now: a launcher that waits for
-// its workers comes when they are ready.
+// expectedPods is how many pods must exist now. A launcher that waits for its workers
+// is created only when they are ready.
 func (v *view) expectedPods() int32 {
 	if v.job.LauncherWaits && v.launcher == nil && v.readyWorkers() < int(v.job.Worker.Replicas) {
 		return v.job.Worker.Replicas
@@ -290,72 +293,73 @@ func (v *view) expectedPods() int32 {
 	return v.job.Pods()
 }
 
-// initializing is the verdict on a job that fetches what it starts from.
+// initializing is the verdict on a job whose initializer has not succeeded yet.
 func (v *view) initializing(verdict *Verdict, previous Previous) {
 	v.recordSteps(verdict, previous)
-	verdict.wait(Answer{Reason: "Initializing", Message: "The initializer is fetching the dataset and the model"})
+	verdict.setWaiting(Condition{Reason: "Initializing", Message: "The initializer is fetching the dataset and the model"})
 	if refused := v.refusal(); refused != nil {
 		v.fail(verdict, refused)
 		return
 	}
-	found := v.initializerTrouble()
-	if found == nil {
+	problem := v.initializerProblem()
+	if problem == nil {
 		v.waitForQuota(verdict, previous)
-		if obstacle := v.observed.Obstacle; obstacle != nil && !v.allMade() && verdict.Stage != plan.Finished {
-			verdict.hinder(*obstacle)
+		if obstacle := v.observed.Obstacle; obstacle != nil && !v.allCreated() && verdict.Stage != plan.Finished {
+			verdict.block(*obstacle)
 		}
 		return
 	}
-	verdict.wait(Answer{Reason: orElse(found.reason, "Failed"), Message: v.initializerSentence(found)})
-	isFatal := found.ended || found.forGood
-	if found.reason == crashLoop {
-		isFatal = restarts(found.pod) > initializerRestarts
+	verdict.setWaiting(Condition{Reason: orElse(problem.reason, "Failed"), Message: v.initializerMessage(problem)})
+	isFatal := problem.ended || problem.final
+	if problem.reason == crashLoop {
+		isFatal = maxRestartCount(problem.pod) > initializerRestarts
 	} else if !isFatal {
-		isFatal = v.fatal(found)
-		verdict.checkIn(found.at.Add(v.observed.Patience.Image).Sub(v.observed.Now))
+		isFatal = v.isFatal(problem)
+		verdict.checkIn(problem.at.Add(v.observed.Patience.Image).Sub(v.observed.Now))
 	}
 	if isFatal {
-		v.conclude(verdict, previous, &failure{
-			reason: training.FailureTraining, message: verdict.Waiting.Message, cause: found.reason, at: found.at, stopped: !found.ended, restarts: found.ended || found.reason == crashLoop,
+		v.failOrRestart(verdict, previous, &jobFailure{
+			reason: training.FailureTraining, message: verdict.Waiting.Message, cause: problem.reason, at: problem.at, stopped: !problem.ended, retryable: problem.ended || problem.reason == crashLoop,
 		})
 	}
 }
 
-// initializer is the initializer's pod of this start: those of the starts before it
-// have failed, and are kept for their logs.
-func (v *view) initializer() (found *corev1.Pod) {
+// initializer is the initializer's pod of this start. Failed pods of earlier starts are
+// kept for their logs.
+func (v *view) initializer() (newest *corev1.Pod) {
 	for _, pod := range v.observed.Initializers {
-		if plan.RestartOf(pod) == v.restart && (found == nil || newer(pod, found)) {
-			found = pod
+		if plan.RestartOf(pod) == v.restart && (newest == nil || newer(pod, newest)) {
+			newest = pod
 		}
 	}
-	return found
+	return newest
 }
 
-func (v *view) initializerTrouble() *trouble {
+func (v *view) initializerProblem() *podProblem {
 	if pod := v.initializer(); pod != nil {
-		return troubleWith(pod)
+		return problemOf(pod)
 	}
 	return nil
 }
 
-// initializerSentence prefers what the initializer itself says.
-func (v *view) initializerSentence(found *trouble) string {
-	if found.exit == nil || strings.TrimSpace(found.exit.Message) == "" {
-		return v.sentence(found)
+// initializerMessage describes a problem of the initializer, if possible with its own
+// error message.
+func (v *view) initializerMessage(problem *podProblem) string {
+	if problem.exit == nil || strings.TrimSpace(problem.exit.Message) == "" {
+		return v.problemMessage(problem)
 	}
-	return fmt.Sprintf("%s failed: %s. %s", capital(v.who(found.pod)), trimmed(found.exit.Message), logAdvice(found.pod, found.container))
+	return fmt.Sprintf("%s failed: %s. %s", capitalized(v.podTitle(problem.pod)), withoutPeriod(problem.exit.Message), logAdvice(problem.pod, problem.container))
 }
 
-// podsRun tells whether all pods of a job run.
-func (v *view) podsRun() bool {
+// podsRunning reports whether all pods of a job are running.
+func (v *view) podsRunning() bool {
 	if v.launcher == nil || v.launcher.Status.Phase != corev1.PodRunning || int32(len(v.workers)) < v.job.Worker.Replicas {
 		return false
 	}
-	return v.workersRun()
+	return v.workersRunning()
 }
 
-func (v *view) workersRun() bool {
+func (v *view) workersRunning() bool {
 	for index := range v.job.Worker.Replicas {
 		pod := v.workers[index]
 		if pod == nil || pod.Status.Phase != corev1.PodRunning && pod.Status.Phase != corev1.PodSucceeded {
@@ -365,23 +369,24 @@ func (v *view) workersRun() bool {
 	return true
 }
 
-// WorkersRunning tells since when all workers run, for the gate's clock.
+// WorkersRunning is the current launcher, and whether all workers are running. The
+// timeout of the gate starts then.
 func WorkersRunning(j *job.Job, previous Previous, observed Observed) (launcher *corev1.Pod, running bool) {
 	view := newView(j, &previous, &observed)
-	return view.launcher, view.launcher != nil && view.workersRun()
+	return view.launcher, view.launcher != nil && view.workersRunning()
 }
 
-// LauncherEnded tells whether the launcher has come to its end by itself.
+// LauncherEnded reports whether the launcher has succeeded or failed by itself.
 func LauncherEnded(j *job.Job, previous Previous, observed Observed) bool {
 	view := newView(j, &previous, &observed)
-	if view.exitedWell() {
+	if view.launcherSucceeded() {
 		return true
 	}
 	return view.launcher != nil && (view.launcher.Status.Phase == corev1.PodFailed || willFail(view.launcher))
 }
 
-// willFail tells whether a pod has nothing left that runs, or will. Kubelet tells of
-// its containers' end a moment before it tells of the pod's.
+// willFail reports whether all containers of a pod have terminated for good. The kubelet
+// reports this shortly before it updates the pod's phase.
 func willFail(pod *corev1.Pod) bool {
 	statuses := pod.Status.ContainerStatuses
 	return pod.Spec.RestartPolicy == corev1.RestartPolicyNever && len(statuses) == len(pod.Spec.Containers) &&

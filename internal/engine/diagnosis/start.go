@@ -6,10 +6,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// startAdvice is for a container that could not be started, by what runc, containerd
-// or the kubelet say of it. This is the only place where their texts are read.
+// startAdvice is the advice for a container that could not be started. It parses the
+// messages of runc, containerd and the kubelet; no other code does.
 func startAdvice(pod *corev1.Pod, message string) string {
-	says := func(parts ...string) bool {
+	contains := func(parts ...string) bool {
 		for _, part := range parts {
 			if strings.Contains(message, part) {
 				return true
@@ -18,15 +18,15 @@ func startAdvice(pod *corev1.Pod, message string) string {
 		return false
 	}
 	switch {
-	case says(`mounting "`, "to rootfs at", "subPath", "volumeMount", "failed to generate spec: failed to mkdir", "failed to generate spec: failed to stat"):
+	case contains(`mounting "`, "to rootfs at", "subPath", "volumeMount", "failed to generate spec: failed to mkdir", "failed to generate spec: failed to stat"):
 		return "Check the volume and its mount in the pod template: the source and its subPath must exist, and a file cannot be mounted over a directory."
-	case says("chdir to cwd"):
+	case contains("chdir to cwd"):
 		return "The container's workingDir must exist in the image, and its user must be allowed to enter it."
-	case says("runAsNonRoot", "unable to find user", "unable to setup user"):
+	case contains("runAsNonRoot", "unable to find user", "unable to setup user"):
 		return "Set runAsUser in the security context to a user that the image can run as."
-	case says(`exec: "`, "executable file not found", "exec format error"):
+	case contains(`exec: "`, "executable file not found", "exec format error"):
 		return "The command must exist in the image and be executable."
-	case says(`secret "`, `configmap "`, "couldn't find key"):
+	case contains(`secret "`, `configmap "`, "couldn't find key"):
 		return "Create the Secret or ConfigMap that it names, or correct the pod template."
 	default:
 		return describeAdvice(pod)

@@ -17,7 +17,7 @@ import (
 	"github.com/trireme-mpi/trireme/internal/engine/plan"
 )
 
-// FromTrainJob is what a TrainJob's status says.
+// FromTrainJob reads the status of a TrainJob.
 func FromTrainJob(trainJob *v2alpha1.TrainJob) Previous {
 	status := &trainJob.Status
 	previous := Previous{
@@ -28,13 +28,13 @@ func FromTrainJob(trainJob *v2alpha1.TrainJob) Previous {
 	}
 	for _, end := range []string{v2alpha1.ConditionTrainingComplete, v2alpha1.ConditionFailed} {
 		if condition := meta.FindStatusCondition(status.Conditions, end); condition != nil && condition.Status == metav1.ConditionTrue {
-			previous.EndStored = condition.LastTransitionTime
+			previous.FinishRecorded = condition.LastTransitionTime
 		}
 	}
 	return previous
 }
 
-// FromMPIJob is what an MPIJob's status says.
+// FromMPIJob reads the status of an MPIJob.
 func FromMPIJob(mpiJob *v2beta1.MPIJob) Previous {
 	status := &mpiJob.Status
 	previous := Previous{
@@ -49,7 +49,7 @@ func FromMPIJob(mpiJob *v2beta1.MPIJob) Previous {
 		case v2beta1.JobSuspended:
 			previous.Suspended, previous.Queued = true, condition.Reason == reasonQueued
 		case v2beta1.JobSucceeded, v2beta1.JobFailed:
-			previous.EndStored = condition.LastTransitionTime
+			previous.FinishRecorded = condition.LastTransitionTime
 		}
 	}
 	return previous
@@ -66,19 +66,19 @@ func (vd *Verdict) TrainJobStatus(j *job.Job, status *v2alpha1.TrainJobStatus, g
 	if wasFinished {
 		return
 	}
-	for _, question := range []struct {
-		condition string
-		Answer
+	for _, condition := range []struct {
+		name string
+		Condition
 	}{
 		{v2alpha1.ConditionGangScheduling, vd.Gang},
 		{v2alpha1.ConditionWorkersReady, vd.WorkersReady},
 		{v2alpha1.ConditionLauncherReady, vd.LauncherReady},
-		{v2alpha1.ConditionTrainingComplete, vd.complete()},
-		{v2alpha1.ConditionSuspended, vd.suspensionOrNot()},
-		{v2alpha1.ConditionFailed, vd.failed()},
+		{v2alpha1.ConditionTrainingComplete, vd.completeCondition()},
+		{v2alpha1.ConditionSuspended, vd.suspendedCondition()},
+		{v2alpha1.ConditionFailed, vd.failedCondition()},
 	} {
 		meta.SetStatusCondition(&status.Conditions, metav1.Condition{
-			Type: question.condition, Status: metav1.ConditionStatus(yes(question.Yes)), Reason: word(question.Reason), Message: cut(question.Message),
+			Type: condition.name, Status: metav1.ConditionStatus(conditionStatus(condition.Yes)), Reason: conditionReason(condition.Reason), Message: truncated(condition.Message),
 			ObservedGeneration: generation, LastTransitionTime: now,
 		})
 	}
@@ -97,34 +97,34 @@ func (vd *Verdict) MPIJobStatus(j *job.Job, status *v2beta1.MPIJobStatus, genera
 	}
 	keepLabelSelectors(status.ReplicaStatuses, earlier)
 	if wasFinished {
-		keepEnded(status.ReplicaStatuses, earlier)
+		keepFinished(status.ReplicaStatuses, earlier)
 		return
 	}
-	set := func(kind v2beta1.JobConditionType, answer Answer) {
-		setCondition(&status.Conditions, kind, answer, now)
+	set := func(kind v2beta1.JobConditionType, condition Condition) {
+		setCondition(&status.Conditions, kind, condition, now)
 	}
-	set(v2beta1.JobCreated, Answer{Yes: true, Reason: "MPIJobCreated", Message: "The job was created"})
+	set(v2beta1.JobCreated, Condition{Yes: true, Reason: "MPIJobCreated", Message: "The job was created"})
 	wasSuspended := slices.ContainsFunc(status.Conditions, func(condition v2beta1.JobCondition) bool { return condition.Type == v2beta1.JobSuspended })
 	if vd.Suspension.Yes && vd.Suspension.Reason == reasonQueued {
 		set(v2beta1.JobSuspended, vd.Suspension)
 	} else if vd.Suspension.Yes {
-		set(v2beta1.JobSuspended, Answer{Yes: true, Reason: "MPIJobSuspended", Message: vd.Suspension.Message})
+		set(v2beta1.JobSuspended, Condition{Yes: true, Reason: "MPIJobSuspended", Message: vd.Suspension.Message})
 	} else if wasSuspended {
-		set(v2beta1.JobSuspended, Answer{Reason: "MPIJobResumed", Message: "The job is not suspended"})
+		set(v2beta1.JobSuspended, Condition{Reason: "MPIJobResumed", Message: "The job is not suspended"})
 	}
 	wasRestarted := slices.ContainsFunc(status.Conditions, func(condition v2beta1.JobCondition) bool { return condition.Type == v2beta1.JobRestarting })
 	if vd.Stage == plan.Restarting {
-		set(v2beta1.JobRestarting, Answer{Yes: true, Reason: "MPIJobRestarting", Message: vd.Waiting.Message})
+		set(v2beta1.JobRestarting, Condition{Yes: true, Reason: "MPIJobRestarting", Message: vd.Waiting.Message})
 	} else if wasRestarted {
-		set(v2beta1.JobRestarting, Answer{Reason: "MPIJobRestarted", Message: "The job is not being restarted"})
+		set(v2beta1.JobRestarting, Condition{Reason: "MPIJobRestarted", Message: "The job is not being restarted"})
 	}
-	set(v2beta1.JobPending, vd.pending())
-	set(v2beta1.JobRunning, vd.runs())
+	set(v2beta1.JobPending, vd.pendingCondition())
+	set(v2beta1.JobRunning, vd.runningCondition())
 	switch vd.Phase {
 	case training.PhaseSucceeded:
-		set(v2beta1.JobSucceeded, Answer{Yes: true, Reason: "MPIJobSucceeded", Message: vd.complete().Message})
+		set(v2beta1.JobSucceeded, Condition{Yes: true, Reason: "MPIJobSucceeded", Message: vd.completeCondition().Message})
 	case training.PhaseFailed:
-		set(v2beta1.JobFailed, vd.failed())
+		set(v2beta1.JobFailed, vd.failedCondition())
 	}
 }
 
@@ -135,7 +135,7 @@ func replicaStatus(j *job.Job, role string, counts Counts) *v2beta1.ReplicaStatu
 	}
 }
 
-// keepLabelSelectors keeps what only older operators write.
+// keepLabelSelectors keeps a field that only older operators write.
 func keepLabelSelectors(now, earlier map[v2beta1.MPIReplicaType]*v2beta1.ReplicaStatus) {
 	for role, counts := range now {
 		if before := earlier[role]; before != nil {
@@ -144,8 +144,8 @@ func keepLabelSelectors(now, earlier map[v2beta1.MPIReplicaType]*v2beta1.Replica
 	}
 }
 
-// keepEnded: pods that ended have ended, whether or not they are still there.
-func keepEnded(now, earlier map[v2beta1.MPIReplicaType]*v2beta1.ReplicaStatus) {
+// keepFinished keeps the counts of finished pods that have been deleted since.
+func keepFinished(now, earlier map[v2beta1.MPIReplicaType]*v2beta1.ReplicaStatus) {
 	for role, counts := range now {
 		if before := earlier[role]; before != nil {
 			counts.Succeeded, counts.Failed = max(counts.Succeeded, before.Succeeded), max(counts.Failed, before.Failed)
@@ -153,100 +153,100 @@ func keepEnded(now, earlier map[v2beta1.MPIReplicaType]*v2beta1.ReplicaStatus) {
 	}
 }
 
-// setCondition changes a condition if there is something to change.
-func setCondition(conditions *[]v2beta1.JobCondition, kind v2beta1.JobConditionType, answer Answer, now metav1.Time) {
+// setCondition adds or updates a condition. One that stays the same keeps its times.
+func setCondition(conditions *[]v2beta1.JobCondition, kind v2beta1.JobConditionType, condition Condition, now metav1.Time) {
 	wanted := v2beta1.JobCondition{
-		Type: kind, Status: yes(answer.Yes), Reason: answer.Reason, Message: cut(answer.Message), LastUpdateTime: now, LastTransitionTime: now,
+		Type: kind, Status: conditionStatus(condition.Yes), Reason: condition.Reason, Message: truncated(condition.Message), LastUpdateTime: now, LastTransitionTime: now,
 	}
-	index := slices.IndexFunc(*conditions, func(condition v2beta1.JobCondition) bool { return condition.Type == kind })
+	index := slices.IndexFunc(*conditions, func(existing v2beta1.JobCondition) bool { return existing.Type == kind })
 	if index < 0 {
 		*conditions = append(*conditions, wanted)
 		return
 	}
-	there := &(*conditions)[index]
-	if there.Status == wanted.Status {
-		wanted.LastTransitionTime = there.LastTransitionTime
-		if there.Reason == wanted.Reason && there.Message == wanted.Message {
+	current := &(*conditions)[index]
+	if current.Status == wanted.Status {
+		wanted.LastTransitionTime = current.LastTransitionTime
+		if current.Reason == wanted.Reason && current.Message == wanted.Message {
 			return
 		}
 	}
-	*there = wanted
+	*current = wanted
 }
 
-func (vd *Verdict) complete() Answer {
+func (vd *Verdict) completeCondition() Condition {
 	switch vd.Phase {
 	case training.PhaseSucceeded:
-		return Answer{Yes: true, Reason: "Succeeded", Message: "The launcher completed successfully"}
+		return Condition{Yes: true, Reason: "Succeeded", Message: "The launcher completed successfully"}
 	case training.PhaseFailed:
-		return vd.not(vd.failed())
+		return vd.negated(vd.failedCondition())
 	case training.PhaseRunning:
-		return Answer{Reason: "Running", Message: "Launcher and workers are running"}
+		return Condition{Reason: "Running", Message: "Launcher and workers are running"}
 	default:
-		return vd.not(vd.Waiting)
+		return vd.negated(vd.Waiting)
 	}
 }
 
-func (vd *Verdict) failed() Answer {
+func (vd *Verdict) failedCondition() Condition {
 	if vd.Phase == training.PhaseFailed {
-		return Answer{Yes: true, Reason: string(vd.FailureReason), Message: vd.FailureMessage}
+		return Condition{Yes: true, Reason: string(vd.FailureReason), Message: vd.FailureMessage}
 	}
-	return Answer{Reason: "NotFailed", Message: "The job has not failed"}
+	return Condition{Reason: "NotFailed", Message: "The job has not failed"}
 }
 
-func (vd *Verdict) suspensionOrNot() Answer {
+func (vd *Verdict) suspendedCondition() Condition {
 	if vd.Suspension.Yes {
 		return vd.Suspension
 	}
-	return Answer{Reason: "NotSuspended", Message: "The job is not suspended"}
+	return Condition{Reason: "NotSuspended", Message: "The job is not suspended"}
 }
 
-func (vd *Verdict) pending() Answer {
+func (vd *Verdict) pendingCondition() Condition {
 	if vd.Phase == training.PhasePending {
-		return Answer{Yes: true, Reason: orElse(vd.Waiting.Reason, "Waiting"), Message: vd.Waiting.Message}
+		return Condition{Yes: true, Reason: orElse(vd.Waiting.Reason, "Waiting"), Message: vd.Waiting.Message}
 	}
-	return Answer{Reason: string(vd.Phase), Message: vd.complete().Message}
+	return Condition{Reason: string(vd.Phase), Message: vd.completeCondition().Message}
 }
 
-func (vd *Verdict) runs() Answer {
+func (vd *Verdict) runningCondition() Condition {
 	if vd.Phase == training.PhaseRunning {
-		return Answer{Yes: true, Reason: "MPIJobRunning", Message: "Launcher and workers are running"}
+		return Condition{Yes: true, Reason: "MPIJobRunning", Message: "Launcher and workers are running"}
 	}
-	return Answer{Reason: string(vd.Phase), Message: vd.complete().Message}
+	return Condition{Reason: string(vd.Phase), Message: vd.completeCondition().Message}
 }
 
-// not is an answer in the negative, for the same reason.
-func (vd *Verdict) not(answer Answer) Answer {
-	answer.Yes, answer.Reason = false, orElse(answer.Reason, "Waiting")
-	return answer
+// negated is a condition that is not true, with the same reason.
+func (vd *Verdict) negated(condition Condition) Condition {
+	condition.Yes, condition.Reason = false, orElse(condition.Reason, "Waiting")
+	return condition
 }
 
-func yes(is bool) corev1.ConditionStatus {
+func conditionStatus(is bool) corev1.ConditionStatus {
 	if is {
 		return corev1.ConditionTrue
 	}
 	return corev1.ConditionFalse
 }
 
-// aWord is what the API server takes as a condition's reason.
-var aWord = regexp.MustCompile(`^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$`)
+// validReason is the pattern that the API server requires for a condition's reason.
+var validReason = regexp.MustCompile(`^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$`)
 
-// word is a reason that the API server takes. Those of pods come from kubelets,
-// container runtimes and others, and nobody checks them.
-func word(reason string) string {
-	if len(reason) > maxReason || !aWord.MatchString(reason) {
+// conditionReason is the reason if the API server accepts it. The reasons of pods come
+// from kubelets and container runtimes and may have any form.
+func conditionReason(reason string) string {
+	if len(reason) > maxReason || !validReason.MatchString(reason) {
 		return "Failed"
 	}
 	return reason
 }
 
-// maxReason and maxMessage are the most that a condition may have of each.
+// maxReason and maxMessage are the API server's limits for conditions, in bytes.
 const (
 	maxReason  = 1024
 	maxMessage = 32 * 1024
 )
 
-// cut shortens a message, between two characters.
-func cut(message string) string {
+// truncated shortens a message to maxMessage without splitting a character.
+func truncated(message string) string {
 	if len(message) <= maxMessage {
 		return message
 	}

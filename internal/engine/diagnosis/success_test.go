@@ -43,7 +43,7 @@ func TestSuccess(t *testing.T) {
 
 // A container runtime that was away invents an exit code. What the agent wrote is the
 // truth.
-func TestAnExitThatIsLost(t *testing.T) {
+func TestUnknownExit(t *testing.T) {
 	const well = `{"exitCode":0,"timings":{},"hosts":{"expected":2,"reached":2}}`
 	for name, tc := range map[string]struct {
 		limit           int32
@@ -73,7 +73,7 @@ func TestAnExitThatIsLost(t *testing.T) {
 }
 
 // What is missing is looked for again before a job fails for it.
-func TestWhatIsMissingIsConfirmed(t *testing.T) {
+func TestMissingPodsAreConfirmed(t *testing.T) {
 	for name, tc := range map[string]struct {
 		kind   job.Kind
 		happen func(*scene)
@@ -101,7 +101,7 @@ func TestWhatIsMissingIsConfirmed(t *testing.T) {
 }
 
 // Pods that are not there yet are not missed.
-func TestPodsThatAreStillToCome(t *testing.T) {
+func TestPodsNotCreatedYet(t *testing.T) {
 	for _, kind := range kinds {
 		scene := newScene(t, kind, 3)
 		for _, happen := range []func(){

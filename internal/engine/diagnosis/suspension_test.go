@@ -22,7 +22,7 @@ func (sc *scene) wantStage(when string, want plan.Stage) Verdict {
 }
 
 // What a suspended job had must be gone before it gets anything new.
-func TestResumeWaitsForTheOldPods(t *testing.T) {
+func TestResumeWaitsForOldPods(t *testing.T) {
 	for _, kind := range kinds {
 		t.Run(string(kind), func(t *testing.T) {
 			scene := runningScene(t, kind)
@@ -56,7 +56,7 @@ func TestResumeWaitsForTheOldPods(t *testing.T) {
 
 // Pods that vanish between suspension and resume are not missed, even if the
 // operator has not seen them go.
-func TestResumeMissesNothing(t *testing.T) {
+func TestResumeIgnoresDeletedPods(t *testing.T) {
 	for _, kind := range kinds {
 		scene := runningScene(t, kind)
 		scene.job.Suspended = true
@@ -72,7 +72,7 @@ func TestResumeMissesNothing(t *testing.T) {
 
 // A launcher that ends because the job is suspended has not succeeded, and has
 // not failed.
-func TestEndsBySuspension(t *testing.T) {
+func TestExitBySuspension(t *testing.T) {
 	for name, end := range map[string]podOption{
 		"with 0":     exits(0, "Completed", "", present+1),
 		"with 143":   exits(143, "Error", rankDied, present+1),
@@ -92,7 +92,7 @@ func TestEndsBySuspension(t *testing.T) {
 }
 
 // A launcher that was done before it was stopped is done, suspended or not.
-func TestSuccessBeforeASuspension(t *testing.T) {
+func TestSuccessBeforeSuspension(t *testing.T) {
 	for name, suspend := range map[string]func(*scene){
 		"by the user": func(scene *scene) { scene.job.Suspended = true },
 		"by a queue":  func(scene *scene) { scene.observed.Workload.Suspended = true },
@@ -111,12 +111,12 @@ func TestSuccessBeforeASuspension(t *testing.T) {
 }
 
 // Kueue holds a TrainJob by its JobSet: suspends it, and lets it go.
-func TestAQueueHoldsATrainJob(t *testing.T) {
+func TestQueuedTrainJob(t *testing.T) {
 	scene := newScene(t, job.KindTrainJob, 2)
 	scene.wantStage("submitted", plan.Active)
 	scene.observed.Workload = Workload{Exists: true, Suspended: true}
 	verdict := scene.wantStage("queued", plan.Held)
-	if want := (Answer{Yes: true, Reason: "Queued", Message: "Waiting for Kueue to admit the job: its queue has no free quota"}); verdict.Suspension != want {
+	if want := (Condition{Yes: true, Reason: "Queued", Message: "Waiting for Kueue to admit the job: its queue has no free quota"}); verdict.Suspension != want {
 		t.Errorf("%+v", verdict.Suspension)
 	}
 	for name, want := range map[string]string{
@@ -176,7 +176,7 @@ func TestQueuedJobSetIsDeleted(t *testing.T) {
 
 // Of an MPIJob it is the job itself that Kueue suspends. Where somebody suspends the
 // launcher's Job, the job is held back until it is released, and nothing is recreated.
-func TestASuspendedLauncherJob(t *testing.T) {
+func TestSuspendedLauncherJob(t *testing.T) {
 	scene := runningScene(t, job.KindMPIJob)
 	scene.observed.Workload.Suspended = true
 	if verdict := scene.wantStage("with a suspended Job", plan.Held); !verdict.Suspension.Yes || verdict.Phase != training.PhasePending {
@@ -198,7 +198,7 @@ func TestASuspendedLauncherJob(t *testing.T) {
 }
 
 // The cache may show pods that end before it shows who ended them.
-func TestEndsThatAreLookedAtAgain(t *testing.T) {
+func TestDeletionsAreConfirmed(t *testing.T) {
 	for name, happen := range map[string]func(*scene){
 		"a worker":     happensTo(deleted(55), exits(143, "Error", "", 56)),
 		"the launcher": launcherEnds(deleted(55), exits(143, "Error", "", 56)),
@@ -232,7 +232,7 @@ func TestSuspendedWhileQueued(t *testing.T) {
 }
 
 // Why a launcher failed is forgotten with the suspension that takes its pods.
-func TestSuspensionForgetsTheLauncher(t *testing.T) {
+func TestSuspensionForgetsLauncher(t *testing.T) {
 	for name, suspend := range map[string]func(*scene){
 		"by the user": func(scene *scene) { scene.job.Suspended = true },
 		"by a queue":  func(scene *scene) { scene.observed.Workload.Suspended = true },
@@ -256,7 +256,7 @@ func TestInitializing(t *testing.T) {
 		t.Run(string(kind), func(t *testing.T) {
 			scene := newScene(t, kind, 2, initialized)
 			verdict := scene.wantStage("submitted", plan.Initializing)
-			if want := (Answer{Reason: "Initializing", Message: "The initializer is fetching the dataset and the model"}); verdict.Waiting != want || verdict.Gang != want {
+			if want := (Condition{Reason: "Initializing", Message: "The initializer is fetching the dataset and the model"}); verdict.Waiting != want || verdict.Gang != want {
 				t.Errorf("%+v", verdict)
 			}
 			scene.wantSteps("submitted", map[training.TimelineStep]float64{training.StepSubmitted: submitted})
@@ -303,7 +303,7 @@ func TestInitializerIsRestarted(t *testing.T) {
 			}
 			scene.wantStage("looked at again", plan.Restarting)
 			scene.after(present + 10)
-			if !isOver(scene.observed.Initializers[0]) {
+			if !isPodFinished(scene.observed.Initializers[0]) {
 				scene.wantStage("due, and the old pod still runs", plan.Restarting)
 				scene.observed.Initializers = nil
 			}
@@ -324,7 +324,7 @@ func TestInitializerIsRestarted(t *testing.T) {
 }
 
 // What was fetched is not fetched again by a restart.
-func TestRestartKeepsWhatWasFetched(t *testing.T) {
+func TestRestartKeepsFetchedData(t *testing.T) {
 	scene := newScene(t, job.KindTrainJob, 2, initialized, backoffLimit(1))
 	scene.observed.Initializers = []*corev1.Pod{scene.newPod(training.RoleInitializer, 0, runs, exits(0, "Completed", "", 20))}
 	scene.addPods(runs)

@@ -70,22 +70,22 @@ func TestTimeline(t *testing.T) {
 
 			scene.after(8)
 			scene.everyPod(runs)
-			scene.worker(0, podCondition("Ready", "True", ready+1, "", ""))
+			scene.worker(0, withCondition("Ready", "True", ready+1, "", ""))
 			scene.launcher(starts)
 			scene.settle()
 			want[training.StepPodsReady] = ready + 1
 			scene.wantSteps("with workers", want)
 
-			scene.launcher(podCondition("Ready", "True", ready+2, "", ""))
+			scene.launcher(withCondition("Ready", "True", ready+2, "", ""))
 			scene.settle()
 			want[training.StepWorkersReached] = ready + 2
 			scene.wantSteps("with a launcher that has reached them", want)
 
 			// What was reached keeps its time, whatever becomes of it.
 			scene.after(40)
-			scene.everyPod(onNode(30), podCondition("Ready", "True", 35, "", ""))
+			scene.everyPod(onNode(30), withCondition("Ready", "True", 35, "", ""))
 			scene.settle()
-			scene.everyPod(podCondition("Ready", "False", 36, "", ""))
+			scene.everyPod(withCondition("Ready", "False", 36, "", ""))
 			scene.settle()
 			scene.wantSteps("with pods that are not ready any more", want)
 
@@ -105,7 +105,7 @@ func TestTimeline(t *testing.T) {
 
 // A job may be over before anybody has seen its launcher ready; then its report
 // tells when that was.
-func TestTimelineOfAShortJob(t *testing.T) {
+func TestTimelineOfShortJob(t *testing.T) {
 	for name, tc := range map[string]struct {
 		code   int32
 		report string
@@ -160,16 +160,16 @@ func TestStepsAreInOrder(t *testing.T) {
 		"a worker is noticed after the launcher that has reached it": {
 			func(scene *scene) {
 				scene.addPods(runs)
-				scene.worker(1, podCondition("Ready", "True", ready+3, "", ""))
+				scene.worker(1, withCondition("Ready", "True", ready+3, "", ""))
 			},
 			map[training.TimelineStep]float64{training.StepPodsReady: ready + 3, training.StepWorkersReached: ready + 3},
 		},
 		"the launcher is seen first": {
 			func(scene *scene) {
 				scene.addPods(runs)
-				scene.worker(1, podCondition("Ready", "False", placed, "", ""))
+				scene.worker(1, withCondition("Ready", "False", placed, "", ""))
 				scene.settle()
-				scene.worker(1, podCondition("Ready", "True", ready+3, "", ""))
+				scene.worker(1, withCondition("Ready", "True", ready+3, "", ""))
 			},
 			map[training.TimelineStep]float64{training.StepPodsReady: ready, training.StepWorkersReached: ready},
 		},
@@ -215,7 +215,7 @@ func TestDuration(t *testing.T) {
 }
 
 // A suspension takes back everything but that the job was submitted.
-func TestSuspensionTakesTheTimelineBack(t *testing.T) {
+func TestSuspensionResetsTimeline(t *testing.T) {
 	for _, kind := range kinds {
 		scene := runningScene(t, kind, deadline(1000))
 		scene.job.Suspended = true
@@ -231,7 +231,7 @@ func TestSuspensionTakesTheTimelineBack(t *testing.T) {
 		scene.settle()
 		scene.wantSteps("resumed", map[training.TimelineStep]float64{training.StepSubmitted: submitted, training.StepAdmitted: 100})
 		scene.addPods(runs)
-		scene.everyPod(onNode(102), podCondition("Ready", "True", 105, "", ""))
+		scene.everyPod(onNode(102), withCondition("Ready", "True", 105, "", ""))
 		scene.after(110)
 		verdict = scene.settle()
 		if want := 1000*time.Second - 8*time.Second; !verdict.StartTime.Time.Equal(at(102)) || verdict.NextCheck != want {
@@ -241,7 +241,7 @@ func TestSuspensionTakesTheTimelineBack(t *testing.T) {
 }
 
 // A job that was suspended from the beginning was submitted all the same.
-func TestTimelineOfAJobThatIsSubmittedSuspended(t *testing.T) {
+func TestTimelineOfSuspendedJob(t *testing.T) {
 	scene := newScene(t, job.KindTrainJob, 2)
 	scene.job.Suspended = true
 	scene.settle()

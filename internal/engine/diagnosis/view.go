@@ -12,15 +12,15 @@ import (
 	"github.com/trireme-mpi/trireme/internal/engine/plan"
 )
 
-// view is what is seen of a job, in order.
+// view is a job with its current pods.
 type view struct {
 	job      *job.Job
 	observed *Observed
-	// launcher is the newest, if there is one.
+	// launcher is the newest launcher pod; nil if there is none.
 	launcher *corev1.Pod
-	// workers by index, as far as they are there.
+	// workers that exist, by index.
 	workers map[int32]*corev1.Pod
-	// restart is the number of the present start, as the status counts them.
+	// restart is how often the job was restarted, as the status counts it.
 	restart int32
 }
 
@@ -39,7 +39,7 @@ func newView(j *job.Job, previous *Previous, observed *Observed) *view {
 		if !known || j.Kind.Traits().RestartsAsWhole && plan.RestartOf(pod) != view.restart {
 			continue
 		}
-		if there := view.workers[index]; there == nil || newer(pod, there) {
+		if known := view.workers[index]; known == nil || newer(pod, known) {
 			view.workers[index] = pod
 		}
 	}
@@ -50,19 +50,19 @@ func newer(one, other *corev1.Pod) bool {
 	if order := one.CreationTimestamp.Compare(other.CreationTimestamp.Time); order != 0 {
 		return order > 0
 	}
-	// Within one second: what has not ended came after what has.
-	if one, other := isOver(one), isOver(other); one != other {
+	// Of two pods created in the same second, one that has finished is the older.
+	if one, other := isPodFinished(one), isPodFinished(other); one != other {
 		return other
 	}
 	return one.Name > other.Name
 }
 
-func isOver(pod *corev1.Pod) bool {
+func isPodFinished(pod *corev1.Pod) bool {
 	return pod.Status.Phase == corev1.PodFailed || pod.Status.Phase == corev1.PodSucceeded
 }
 
-// inOrder are the workers that are there, by index.
-func (v *view) inOrder() []*corev1.Pod {
+// sortedWorkers are the workers that exist, in the order of their index.
+func (v *view) sortedWorkers() []*corev1.Pod {
 	pods := make([]*corev1.Pod, 0, len(v.workers))
 	for index := range v.job.Worker.Replicas {
 		if pod := v.workers[index]; pod != nil {
@@ -72,17 +72,17 @@ func (v *view) inOrder() []*corev1.Pod {
 	return pods
 }
 
-// pods are all pods of this attempt, workers first.
+// pods are the workers and the launcher of this start.
 func (v *view) pods() []*corev1.Pod {
-	pods := v.inOrder()
+	pods := v.sortedWorkers()
 	if v.launcher != nil {
 		pods = append(pods, v.launcher)
 	}
 	return pods
 }
 
-// who names a pod as users know it.
-func (v *view) who(pod *corev1.Pod) string {
+// podTitle names a pod by its role, its name and its node.
+func (v *view) podTitle(pod *corev1.Pod) string {
 	role := "the launcher"
 	switch pod.Labels[training.LabelReplicaType] {
 	case training.RoleWorker:
@@ -97,9 +97,9 @@ func (v *view) who(pod *corev1.Pod) string {
 	return fmt.Sprintf("%s (pod %s on node %s)", role, pod.Name, pod.Spec.NodeName)
 }
 
-// counts are the pods of each role that wait or run, ended well, and did not.
-// A pod that is being deleted is active until it is gone: that is when Kueue may
-// give its place away.
+// counts are the numbers of active, succeeded and failed pods of each role. A pod that
+// is being deleted stays active: Kueue must not reuse its quota before the pod is
+// removed.
 func (v *view) counts() (launcher, worker Counts) {
 	return count(v.observed.Launchers), count(v.observed.Workers)
 }
@@ -121,7 +121,7 @@ func count(pods []*corev1.Pod) (counts Counts) {
 	return counts
 }
 
-func condition(pod *corev1.Pod, kind corev1.PodConditionType) *corev1.PodCondition {
+func podCondition(pod *corev1.Pod, kind corev1.PodConditionType) *corev1.PodCondition {
 	for i := range pod.Status.Conditions {
 		if pod.Status.Conditions[i].Type == kind {
 			return &pod.Status.Conditions[i]
@@ -130,18 +130,18 @@ func condition(pod *corev1.Pod, kind corev1.PodConditionType) *corev1.PodConditi
 	return nil
 }
 
-func holds(pod *corev1.Pod, kind corev1.PodConditionType) bool {
-	found := condition(pod, kind)
-	return found != nil && found.Status == corev1.ConditionTrue
+func hasCondition(pod *corev1.Pod, kind corev1.PodConditionType) bool {
+	current := podCondition(pod, kind)
+	return current != nil && current.Status == corev1.ConditionTrue
 }
 
 func isReady(pod *corev1.Pod) bool {
-	return holds(pod, corev1.PodReady) && pod.DeletionTimestamp == nil
+	return hasCondition(pod, corev1.PodReady) && pod.DeletionTimestamp == nil
 }
 
-func isPlaced(pod *corev1.Pod) bool { return pod.Spec.NodeName != "" }
+func isScheduled(pod *corev1.Pod) bool { return pod.Spec.NodeName != "" }
 
-// main is the state of the container that matters: the first of the spec.
+// mainStatus is the status of the pod's main container, the first of its spec.
 func mainStatus(pod *corev1.Pod) *corev1.ContainerStatus {
 	if len(pod.Spec.Containers) == 0 {
 		return nil
@@ -155,8 +155,8 @@ func mainStatus(pod *corev1.Pod) *corev1.ContainerStatus {
 	return &pod.Status.ContainerStatuses[index]
 }
 
-// containerStatuses are those of a pod in the order in which trouble with them
-// explains trouble with others.
+// containerStatuses are the statuses of a pod's containers, in the order in which they
+// terminated: the first that failed is the cause of the others' failures.
 func containerStatuses(pod *corev1.Pod) []corev1.ContainerStatus {
 	statuses := slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses)
 	ended := func(status corev1.ContainerStatus) int64 {

@@ -15,7 +15,7 @@ import (
 
 // JobSetStatus writes the verdict into the status of a JobSet, as JobSet's own
 // controller would: it counts child Jobs, and each role is one. Kueue reads from it
-// whether pods are ready, whether any are left, and how the job ended.
+// whether pods are ready, whether any are left, and whether the job succeeded.
 func (vd *Verdict) JobSetStatus(j *job.Job, set *jobset.JobSet, now metav1.Time) {
 	status := &set.Status
 	isSuspended := set.Spec.Suspend != nil && *set.Spec.Suspend
@@ -32,7 +32,7 @@ func (vd *Verdict) JobSetStatus(j *job.Job, set *jobset.JobSet, now metav1.Time)
 	}
 	mark := func(kind jobset.JobSetConditionType, is bool, reason, message string) {
 		meta.SetStatusCondition(&status.Conditions, metav1.Condition{
-			Type: string(kind), Status: metav1.ConditionStatus(yes(is)), Reason: reason, Message: cut(message), LastTransitionTime: now,
+			Type: string(kind), Status: metav1.ConditionStatus(conditionStatus(is)), Reason: reason, Message: truncated(message), LastTransitionTime: now,
 		})
 	}
 	wasSuspended := meta.FindStatusCondition(status.Conditions, string(jobset.JobSetSuspended)) != nil
@@ -47,7 +47,7 @@ func (vd *Verdict) JobSetStatus(j *job.Job, set *jobset.JobSet, now metav1.Time)
 		status.TerminalState = string(jobset.JobSetCompleted)
 		launcher := &status.ReplicatedJobsStatus[0]
 		launcher.Succeeded, launcher.Ready, launcher.Failed = 1, 0, 0
-		mark(jobset.JobSetCompleted, true, "AllJobsCompleted", vd.complete().Message)
+		mark(jobset.JobSetCompleted, true, "AllJobsCompleted", vd.completeCondition().Message)
 	case training.PhaseFailed:
 		status.TerminalState = string(jobset.JobSetFailed)
 		mark(jobset.JobSetFailed, true, string(vd.FailureReason), vd.FailureMessage)
@@ -63,18 +63,19 @@ func (vd *Verdict) JobSetStatus(j *job.Job, set *jobset.JobSet, now metav1.Time)
 	}
 }
 
-// hasOnlyStarted tells that no pod of the job was ready or has ended yet. Written to a
-// JobSet that has no status it costs the API server as much as a pod, and nobody acts
-// on it: Kueue waits for the pods of a job that it stops, but its jobs begin suspended.
+// hasOnlyStarted reports whether no pod of the job has been ready or has finished yet.
+// Writing such a status costs the API server as much as creating a pod, and no client
+// needs it: Kueue reads the status of jobs that it stops, but those start suspended and
+// have a status already.
 func (vd *Verdict) hasOnlyStarted() bool {
-	quiet := func(counts Counts) bool { return counts.Ready == 0 && counts.Succeeded == 0 && counts.Failed == 0 }
-	return vd.Restart == nil && vd.Phase == training.PhasePending && quiet(vd.Launcher) && quiet(vd.Worker)
+	isIdle := func(counts Counts) bool { return counts.Ready == 0 && counts.Succeeded == 0 && counts.Failed == 0 }
+	return vd.Restart == nil && vd.Phase == training.PhasePending && isIdle(vd.Launcher) && isIdle(vd.Worker)
 }
 
-// childStatus is that of the one child Job of a role. One that has succeeded is no
-// longer ready: Kueue adds the two up.
+// childStatus is the status of a role's only child Job. A succeeded Job does not count
+// as ready, because Kueue adds up both numbers.
 func childStatus(role string, pods int32, counts Counts, suspended bool) jobset.ReplicatedJobStatus {
-	one := func(is bool) int32 {
+	oneIf := func(is bool) int32 {
 		if is {
 			return 1
 		}
@@ -82,18 +83,17 @@ func childStatus(role string, pods int32, counts Counts, suspended bool) jobset.
 	}
 	succeeded := counts.Succeeded >= pods
 	return jobset.ReplicatedJobStatus{
-		Name: role, Ready: one(!succeeded && counts.Ready+counts.Succeeded >= pods), Active: one(counts.Active > 0),
-		Succeeded: one(succeeded), Failed: one(counts.Failed > 0), Suspended: one(suspended),
+		Name: role, Ready: oneIf(!succeeded && counts.Ready+counts.Succeeded >= pods), Active: oneIf(counts.Active > 0),
+		Succeeded: oneIf(succeeded), Failed: oneIf(counts.Failed > 0), Suspended: oneIf(suspended),
 	}
 }
 
 // BatchJobStatus writes the verdict into the status of the launcher's batch Job, as
-// Kubernetes' own controller would, but for the number of ready pods, which is one
-// write more and which nobody waits for. A Job that has finished is never changed
-// again.
+// Kubernetes' own controller would. It leaves out the number of ready pods: no client
+// waits for it, and it would cost one more write. A finished Job never changes.
 func (vd *Verdict) BatchJobStatus(batch *batchv1.Job, now metav1.Time) {
 	status := &batch.Status
-	if isFinished(status) {
+	if isJobFinished(status) {
 		return
 	}
 	status.Active = vd.Launcher.Active
@@ -104,19 +104,19 @@ func (vd *Verdict) BatchJobStatus(batch *batchv1.Job, now metav1.Time) {
 	if status.StartTime == nil && (status.Active > 0 || isFinal) {
 		status.StartTime = &now
 	}
-	// The API server refuses the end of a Job with a pod that has not finished.
+	// The API server refuses to finish a Job while one of its pods is active.
 	if !isFinal || status.Active > 0 {
 		return
 	}
 	end := func(kind batchv1.JobConditionType, reason, message string) {
 		status.Conditions = append(status.Conditions, batchv1.JobCondition{
-			Type: kind, Status: corev1.ConditionTrue, Reason: reason, Message: cut(message), LastProbeTime: now, LastTransitionTime: now,
+			Type: kind, Status: corev1.ConditionTrue, Reason: reason, Message: truncated(message), LastProbeTime: now, LastTransitionTime: now,
 		})
 	}
 	if vd.Phase == training.PhaseSucceeded {
 		status.Succeeded, status.CompletionTime = 1, &now
-		end(batchv1.JobSuccessCriteriaMet, "CompletionsReached", vd.complete().Message)
-		end(batchv1.JobComplete, "CompletionsReached", vd.complete().Message)
+		end(batchv1.JobSuccessCriteriaMet, "CompletionsReached", vd.completeCondition().Message)
+		end(batchv1.JobComplete, "CompletionsReached", vd.completeCondition().Message)
 		return
 	}
 	status.Failed++
@@ -124,7 +124,7 @@ func (vd *Verdict) BatchJobStatus(batch *batchv1.Job, now metav1.Time) {
 	end(batchv1.JobFailed, string(vd.FailureReason), vd.FailureMessage)
 }
 
-func isFinished(status *batchv1.JobStatus) bool {
+func isJobFinished(status *batchv1.JobStatus) bool {
 	return slices.ContainsFunc(status.Conditions, func(condition batchv1.JobCondition) bool {
 		return (condition.Type == batchv1.JobComplete || condition.Type == batchv1.JobFailed) && condition.Status == corev1.ConditionTrue
 	})

@@ -88,7 +88,7 @@ func TestJobSetCounts(t *testing.T) {
 
 // A JobSet whose pods have only been created has no status: it would be a write that
 // nobody acts on.
-func TestJobSetOfPodsThatWait(t *testing.T) {
+func TestJobSetOfWaitingPods(t *testing.T) {
 	scene := newScene(t, job.KindTrainJob, 2)
 	scene.addPods(nothing)
 	set := &jobset.JobSet{}
@@ -145,7 +145,7 @@ func TestJobSetConditions(t *testing.T) {
 
 // The status of a JobSet over the life of a job: held by a queue, restarted, done, and
 // cleaned up.
-func TestJobSetStatusOfALife(t *testing.T) {
+func TestJobSetStatusByStep(t *testing.T) {
 	scene := newScene(t, job.KindTrainJob, 2, backoffLimit(1))
 	set := &jobset.JobSet{Spec: jobset.JobSetSpec{Suspend: new(true)}}
 	scene.observed.Workload = Workload{Exists: true, Suspended: true}
@@ -315,7 +315,7 @@ func TestBatchJobStatus(t *testing.T) {
 
 // Over restarts, the count of failures only grows, and the end comes when no pod is left
 // that runs.
-func TestBatchJobStatusOfALife(t *testing.T) {
+func TestBatchJobStatusByStep(t *testing.T) {
 	for name, tc := range map[string]struct {
 		code int32
 		want []string
@@ -369,7 +369,7 @@ func TestBatchJobStatusOfALife(t *testing.T) {
 }
 
 // Whatever is seen of a job, the API server takes the status of its workload.
-func TestWorkloadStatusIsTaken(t *testing.T) {
+func TestWorkloadStatusIsValid(t *testing.T) {
 	var before *job.Job
 	batch, set := &batchv1.Job{}, &jobset.JobSet{}
 	eachChance(t, 10, func(t *testing.T, scene *scene) {
@@ -387,7 +387,7 @@ func TestWorkloadStatusIsTaken(t *testing.T) {
 			t.Errorf("its terminal state was %s and is %s", terminal, set.Status.TerminalState)
 		}
 		for _, condition := range set.Status.Conditions {
-			if !aWord.MatchString(condition.Reason) || len(condition.Message) > maxMessage {
+			if !validReason.MatchString(condition.Reason) || len(condition.Message) > maxMessage {
 				t.Errorf("condition %+v", condition)
 			}
 		}

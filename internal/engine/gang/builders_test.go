@@ -82,6 +82,6 @@ func alone(j *job.Job) { j.Worker.Replicas, j.Gang.MinMember = 0, 1 }
 func decorated(j *job.Job) {
 	for _, role := range []*job.Role{&j.Launcher, &j.Worker} {
 		role.Template.Labels = map[string]string{"team": "a"}
-		role.Template.Annotations = map[string]string{"note": "ours", volcanoOwnGroup: "another"}
+		role.Template.Annotations = map[string]string{"note": "ours", volcanoToolsGroup: "another"}
 	}
 }

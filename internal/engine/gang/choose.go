@@ -8,71 +8,71 @@ import (
 	"github.com/trireme-mpi/trireme/internal/engine/job"
 )
 
-// partialStart is what having no gang means for the user.
+// partialStart describes the effect of having no gang scheduling.
 const partialStart = "pods are scheduled one by one, and some may hold their nodes while others wait"
 
-// Choose says which backend a job gets, and why, in words for a condition. An
-// error says what to install or to change; trying again does not help before
-// that is done.
+// Choose chooses the gang scheduler of a job, and explains the choice in a message for a
+// condition. An error says what to install or change first.
 func Choose(j *job.Job, available Available) (Backend, string, error) {
 	if j.Pods() <= 1 {
 		return none{}, "No gang scheduling: the job has one pod", nil
 	}
 	if j.Gang.Scheduler != "" {
-		backend, err := askedFor(j, &available)
+		backend, err := configuredBackend(j, &available)
 		if err != nil {
 			return nil, "", err
 		}
-		return backend, words(j, backend, "the runtime sets it"), nil
+		return backend, choiceMessage(j, backend, "the runtime sets it"), nil
 	}
-	backend, why := discovered(j, &available)
-	return backend, words(j, backend, why), nil
+	backend, why := discoveredBackend(j, &available)
+	return backend, choiceMessage(j, backend, why), nil
 }
 
-func words(j *job.Job, backend Backend, why string) string {
-	text := fmt.Sprintf("Gang scheduling by %s: %s", backend.Name(), why)
+func choiceMessage(j *job.Job, backend Backend, why string) string {
+	message := fmt.Sprintf("Gang scheduling by %s: %s", backend.Name(), why)
 	if backend.Name() == None {
-		text = fmt.Sprintf("No gang scheduling: %s; %s", why, partialStart)
+		message = fmt.Sprintf("No gang scheduling: %s; %s", why, partialStart)
 	}
 	if queue := j.Gang.Queue; queue != "" && !HasQueues(backend.Name()) {
-		text += fmt.Sprintf("; the queue %s is not used, because only %s have queues", queue, listed(queued()))
+		message += fmt.Sprintf("; the queue %s is not used, because only %s have queues", queue, joinNames(namesWithQueues()))
 	}
-	return text
+	return message
 }
 
-// askedFor is the scheduler that the runtime sets. A schedulerName in the templates is
-// then taken for that scheduler under another name.
-func askedFor(j *job.Job, available *Available) (Backend, error) {
-	asked := j.Gang.Scheduler
-	if asked == None {
+// configuredBackend is the scheduler that the runtime sets. A schedulerName in the
+// templates is then taken as that scheduler's name.
+func configuredBackend(j *job.Job, available *Available) (Backend, error) {
+	name := j.Gang.Scheduler
+	if name == None {
 		return none{}, nil
 	}
 	for i := range schedulers {
 		s := &schedulers[i]
-		if s.name != asked {
+		if s.name != name {
 			continue
 		}
 		if !available.serves(s) {
 			return nil, fmt.Errorf("the runtime sets %s, but this cluster does not serve %s: %s, or change the runtime's podGroupPolicy",
-				asked, s.api(), s.remedy)
+				name, s.api(), s.remedy)
 		}
-		named, err := podScheduler(j)
+		podScheduler, err := podScheduler(j)
 		if err != nil {
-			return nil, fmt.Errorf("the runtime sets %s, but %w: name the same in both templates, or none", asked, err)
+			return nil, fmt.Errorf("the runtime sets %s, but %w: name the same in both templates, or none", name, err)
 		}
-		return available.backendOf(s, named), nil
+		return available.backendOf(s, podScheduler), nil
 	}
-	return nil, fmt.Errorf("the runtime sets the gang scheduler %q; supported are %s", asked, listed(Names()))
+	return nil, fmt.Errorf("the runtime sets the gang scheduler %q; supported are %s", name, joinNames(Names()))
 }
 
-// discovered is the preferred scheduler of the cluster, unless the job names one.
-func discovered(j *job.Job, available *Available) (Backend, string) {
-	named, err := podScheduler(j)
+// discoveredBackend is the scheduler that the pods name, or else the preferred one of
+// those that the cluster has.
+func discoveredBackend(j *job.Job, available *Available) (Backend, string) {
+	podScheduler, err := podScheduler(j)
 	if err != nil {
 		return none{}, err.Error()
 	}
-	if named != "" {
-		return ofScheduler(available, named)
+	if podScheduler != "" {
+		return backendOfPodScheduler(available, podScheduler)
 	}
 	// A job with a queue needs a scheduler that has queues.
 	if j.Gang.Queue != "" {
@@ -87,11 +87,11 @@ func discovered(j *job.Job, available *Available) (Backend, string) {
 			return available.backendOf(s, ""), fmt.Sprintf("this cluster serves %s", s.api())
 		}
 	}
-	return none{}, fmt.Sprintf("this cluster has none of the gang schedulers %s", listed(Names()))
+	return none{}, fmt.Sprintf("this cluster has none of the gang schedulers %s", joinNames(Names()))
 }
 
-// ofScheduler is the backend that belongs to a scheduler which the pods name.
-func ofScheduler(available *Available, scheduler string) (Backend, string) {
+// backendOfPodScheduler is the backend for the schedulerName of the pods.
+func backendOfPodScheduler(available *Available, scheduler string) (Backend, string) {
 	for i := range schedulers {
 		s := &schedulers[i]
 		if available.podScheduler(s) != scheduler {
@@ -105,8 +105,8 @@ func ofScheduler(available *Available, scheduler string) (Backend, string) {
 	return none{}, fmt.Sprintf("the pods name the scheduler %s, which is not a known gang scheduler", scheduler)
 }
 
-// podScheduler is the scheduler that the templates name, empty if they leave it
-// open. Where only one of them names one, the other goes with it.
+// podScheduler is the schedulerName of the templates; empty if they set none. If only
+// one of them sets it, it applies to both.
 func podScheduler(j *job.Job) (string, error) {
 	launcher, worker := schedulerOf(&j.Launcher.Template), schedulerOf(&j.Worker.Template)
 	switch {
@@ -119,8 +119,8 @@ func podScheduler(j *job.Job) (string, error) {
 	}
 }
 
-// schedulerOf is the scheduler that a template has chosen. The default scheduler
-// is what Kubernetes fills in, and therefore no choice.
+// schedulerOf is the schedulerName that a template sets. The default scheduler does not
+// count, because Kubernetes fills it in.
 func schedulerOf(template *corev1.PodTemplateSpec) string {
 	if name := template.Spec.SchedulerName; name != corev1.DefaultSchedulerName {
 		return name

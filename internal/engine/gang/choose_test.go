@@ -105,7 +105,7 @@ func TestChoose(t *testing.T) {
 	}
 }
 
-func TestWhatCannotBeHasARemedy(t *testing.T) {
+func TestChooseErrors(t *testing.T) {
 	tests := map[string]struct {
 		job  *job.Job
 		has  Available
@@ -143,7 +143,7 @@ func TestWhatCannotBeHasARemedy(t *testing.T) {
 
 // All pods of a gang must have one scheduler, whatever was chosen: the one that
 // their templates name, if they do.
-func TestAGangHasOneScheduler(t *testing.T) {
+func TestGangHasOneScheduler(t *testing.T) {
 	names := []string{"", "default-scheduler", "volcano", "mine"}
 	for _, launcher := range names {
 		for _, worker := range names {

@@ -7,16 +7,15 @@ import (
 	"github.com/trireme-mpi/trireme/internal/engine/job"
 )
 
-// DefaultCoschedulerName is what the chart of scheduler-plugins calls its
-// scheduler.
+// DefaultCoschedulerName is the scheduler's name in the Helm chart of scheduler-plugins.
 const DefaultCoschedulerName = "scheduler-plugins-scheduler"
 
 const (
 	coschedulingLabel = "scheduling.x-k8s.io/pod-group"
-	// longestPermit is how long kube-scheduler lets any plugin hold a pod, in
-	// seconds. The plugin holds pods that it has a node for until the others have
-	// one; then all release it and retry. It never fails a job: the operator does.
-	longestPermit = 15 * 60
+	// maxPermitSeconds is how long kube-scheduler lets a plugin hold a pod. The plugin
+	// holds pods that have a node until the others have one too; on timeout all pods
+	// release their nodes and retry. The plugin never fails a job: the operator does.
+	maxPermitSeconds = 15 * 60
 )
 
 var coschedulingKind = schema.GroupVersionKind{Group: "scheduling.x-k8s.io", Version: "v1alpha1", Kind: podGroup}
@@ -27,33 +26,33 @@ var coschedulingScheduler = scheduler{
 	remedy:  "install scheduler-plugins with its CRDs",
 }
 
-// coscheduling is the plugin of that name of scheduler-plugins.
+// coscheduling is the plugin Coscheduling of scheduler-plugins.
 type coscheduling struct {
-	// scheduler has a profile with the plugin.
+	// scheduler is the name of a scheduler with this plugin.
 	scheduler string
 }
 
 func (coscheduling) Name() job.Scheduler                { return job.Coscheduling }
 func (coscheduling) GroupKind() schema.GroupVersionKind { return coschedulingKind }
 
-// Group has no priority: the kind has no field for one, the pods carry it.
+// Group has no priority: the kind has no field for it, but the pods have one.
 func (coscheduling) Group(j *job.Job, labels map[string]string) Object {
 	spec := map[string]any{"minMember": int64(j.Gang.MinMember)}
 	if resources := minResources(j); len(resources) > 0 {
 		spec["minResources"] = resources
 	}
-	// 0 means for ever to us, and to the plugin that it shall take its own.
+	// Here 0 means no timeout; for the plugin it means its default.
 	if timeout := j.Gang.TimeoutSeconds; timeout > 0 {
-		spec["scheduleTimeoutSeconds"] = int64(min(timeout, longestPermit))
+		spec["scheduleTimeoutSeconds"] = int64(min(timeout, maxPermitSeconds))
 	}
 	return customGroup(coschedulingKind, j, labels, spec)
 }
 
 func (b coscheduling) Join(j *job.Job, template *corev1.PodTemplateSpec) {
 	label(template, coschedulingLabel, j.Name)
-	schedule(template, b.scheduler)
+	setScheduler(template, b.scheduler)
 }
 
 func (coscheduling) MinMember(group Object) (int32, bool) {
-	return memberField(group, "spec", "minMember")
+	return intField(group, "spec", "minMember")
 }

@@ -9,16 +9,17 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// Server tells what an API server serves, as client-go's discovery client does.
+// Server lists the resources that an API server serves, like client-go's discovery
+// client.
 type Server interface {
 	ServerResourcesForGroupVersion(groupVersion string) (*metav1.APIResourceList, error)
 }
 
-// Discover reads which groups an API server serves. It is called again and again,
-// because schedulers are installed while the operator runs. The version matters:
-// scheduling.k8s.io has PodGroups of another shape in other releases of Kubernetes.
+// Discover reads which gang schedulers' PodGroups an API server serves. The operator
+// calls it repeatedly, because schedulers may be installed at any time. The version
+// matters: scheduling.k8s.io has different PodGroups in other releases of Kubernetes.
 func Discover(server Server) (Available, error) {
-	var found Available
+	var available Available
 	for i := range schedulers {
 		kind := schedulers[i].kind()
 		served, err := serves(server, kind)
@@ -26,10 +27,10 @@ func Discover(server Server) (Available, error) {
 			return Available{}, fmt.Errorf("read whether the API server serves %s of %s: %w", kind.Kind, kind.GroupVersion(), err)
 		}
 		if served {
-			found.Served = append(found.Served, schedulers[i].name)
+			available.Served = append(available.Served, schedulers[i].name)
 		}
 	}
-	return found, nil
+	return available, nil
 }
 
 func serves(server Server, kind schema.GroupVersionKind) (bool, error) {
@@ -41,8 +42,7 @@ func serves(server Server, kind schema.GroupVersionKind) (bool, error) {
 		return false, err
 	}
 	return slices.ContainsFunc(resources.APIResources, func(resource metav1.APIResource) bool {
-		// A subresource such as podgroups/status has the kind, too, and cannot be
-		// created.
+		// A subresource such as podgroups/status has the same kind, but cannot be created.
 		return resource.Kind == kind.Kind && slices.Contains(resource.Verbs, "create")
 	}), nil
 }

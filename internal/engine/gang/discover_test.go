@@ -96,7 +96,7 @@ func TestDiscover(t *testing.T) {
 
 // Not to know is not the same as not to have: jobs would start without a gang
 // because the API server was busy.
-func TestAServerThatCannotSayIsAnError(t *testing.T) {
+func TestDiscoverErrors(t *testing.T) {
 	for name, code := range map[string]int{"forbidden": http.StatusForbidden, "broken": http.StatusInternalServerError} {
 		t.Run(name, func(t *testing.T) {
 			working := served{"scheduling.x-k8s.io/v1alpha1": {"PodGroup"}}

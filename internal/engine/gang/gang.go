@@ -1,9 +1,9 @@
 // Package gang is about gang scheduling: all pods of a job are scheduled, or none.
-// Each scheduler has a file of its own and an entry in schedulers.
+// Each scheduler has its own file and an entry in schedulers.
 //
-// The package is pure. It returns objects and changes templates; the operator creates
-// them. Discover alone looks at a cluster, through an interface that the caller passes
-// in.
+// The package is pure: it returns objects and changes templates, and the operator
+// creates them. Only Discover reads from a cluster, through an interface that the caller
+// passes in.
 package gang
 
 import (
@@ -19,12 +19,11 @@ import (
 	"github.com/trireme-mpi/trireme/internal/engine/job"
 )
 
-// None is the name of having no gang.
+// None is the name for no gang scheduling.
 const None job.Scheduler = "none"
 
-// Object is any object of Kubernetes. controller-runtime's client.Object is the
-// same set of methods, so that values go both ways and this package needs no
-// client.
+// Object is any object of Kubernetes. It has the same methods as controller-runtime's
+// client.Object, so that values convert both ways without a dependency on the client.
 type Object interface {
 	metav1.Object
 	runtime.Object
@@ -41,15 +40,15 @@ type Backend interface {
 	Group(j *job.Job, labels map[string]string) Object
 	// Join makes a pod's template a member of the group.
 	Join(j *job.Job, template *corev1.PodTemplateSpec)
-	// MinMember is that of a group that exists, false if it has none.
+	// MinMember reads the minimum number of pods from a group; false if it has none.
 	MinMember(group Object) (int32, bool)
 }
 
-// podGroup is what every scheduler calls its kind of group.
+// podGroup is the kind of the group's object, the same for every scheduler.
 const podGroup = "PodGroup"
 
-// customGroup is a group whose kind is a CRD. It is unstructured, so that no
-// scheduler's module becomes a dependency of the product.
+// customGroup is a group whose kind is a CRD. It is unstructured to avoid a dependency
+// on the modules of the schedulers.
 func customGroup(kind schema.GroupVersionKind, j *job.Job, labels map[string]string, spec map[string]any) Object {
 	group := &unstructured.Unstructured{Object: map[string]any{"spec": spec}}
 	group.SetGroupVersionKind(kind)
@@ -59,33 +58,33 @@ func customGroup(kind schema.GroupVersionKind, j *job.Job, labels map[string]str
 	return group
 }
 
-// minResources is what must be free before any pod starts, in the form that an
-// unstructured object has it: what the job says, else what the pods of the gang
-// ask for. A job that may start with fewer pods than it has must not wait for
-// room for all of them, so only so many workers count.
+// minResources are the resources that must be free before any pod starts, in the form of
+// an unstructured object. They are what the job sets, or else the sum of the pods'
+// requests. A job with a MinMember below its number of pods must not wait for resources
+// for all of them, so only that many pods count.
 func minResources(j *job.Job) map[string]any {
-	list := j.Gang.MinResources
-	if list == nil {
+	resources := j.Gang.MinResources
+	if resources == nil {
 		launchers := min(j.Launcher.Replicas, j.Gang.MinMember)
-		list = corev1.ResourceList{}
-		add(list, &j.Launcher, launchers)
-		add(list, &j.Worker, min(j.Worker.Replicas, j.Gang.MinMember-launchers))
+		resources = corev1.ResourceList{}
+		addRequests(resources, &j.Launcher, launchers)
+		addRequests(resources, &j.Worker, min(j.Worker.Replicas, j.Gang.MinMember-launchers))
 	}
-	texts := map[string]any{}
-	for name, quantity := range list {
-		texts[string(name)] = quantity.String()
+	result := map[string]any{}
+	for name, quantity := range resources {
+		result[string(name)] = quantity.String()
 	}
-	return texts
+	return result
 }
 
-func add(sum corev1.ResourceList, role *job.Role, pods int32) {
+func addRequests(sum corev1.ResourceList, role *job.Role, pods int32) {
 	if pods <= 0 {
 		return
 	}
 	for name, quantity := range job.Requests(&role.Template.Spec) {
 		quantity.Mul(int64(pods))
-		total, found := sum[name]
-		if !found {
+		total, exists := sum[name]
+		if !exists {
 			total = resource.Quantity{Format: quantity.Format}
 		}
 		total.Add(quantity)
@@ -93,9 +92,9 @@ func add(sum corev1.ResourceList, role *job.Role, pods int32) {
 	}
 }
 
-// schedule gives a pod to the scheduler of its gang. One that the templates name
-// is that of the gang already: Choose saw to it.
-func schedule(template *corev1.PodTemplateSpec, scheduler string) {
+// setScheduler sets the schedulerName of a pod. A name that the templates set is the
+// same, because Choose has derived the backend from it.
+func setScheduler(template *corev1.PodTemplateSpec, scheduler string) {
 	if scheduler != "" {
 		template.Spec.SchedulerName = scheduler
 	}
@@ -115,9 +114,9 @@ func annotate(template *corev1.PodTemplateSpec, key, value string) {
 	template.Annotations[key] = value
 }
 
-// memberField is a whole number somewhere in an object, typed or not. Somebody
-// else may have written the object, so that everything can be missing in it.
-func memberField(group Object, path ...string) (int32, bool) {
+// intField reads an integer field of a typed or unstructured object. Any field may be
+// missing, because the object may not be ours.
+func intField(group Object, path ...string) (int32, bool) {
 	if group == nil {
 		return 0, false
 	}

@@ -75,7 +75,7 @@ func render(t *testing.T, backend Backend, j *job.Job) []byte {
 
 // Whoever reads a group finds what was written, typed or as it comes from a
 // client without types.
-func TestGroupsAreReadAsWritten(t *testing.T) {
+func TestMinMember(t *testing.T) {
 	for name, tc := range goldens {
 		t.Run(name, func(t *testing.T) {
 			j := tc.job()
@@ -112,7 +112,7 @@ func reread(t *testing.T, object Object) Object {
 	return read
 }
 
-func TestGroupsOfOthersMayLackEverything(t *testing.T) {
+func TestMinMemberOfInvalidGroups(t *testing.T) {
 	spec := func(spec any) Object {
 		return &unstructured.Unstructured{Object: map[string]any{"spec": spec}}
 	}
@@ -150,7 +150,7 @@ func notAGang() Object {
 }
 
 // A job is read and never changed: its labels and lists are its own.
-func TestNothingOfTheJobIsShared(t *testing.T) {
+func TestInputsAreNotChanged(t *testing.T) {
 	for name, tc := range goldens {
 		t.Run(name, func(t *testing.T) {
 			j, labels := tc.job(), map[string]string{"team": "a"}

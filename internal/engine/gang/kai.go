@@ -23,8 +23,8 @@ var kaiScheduler = scheduler{
 	remedy:  "install the KAI scheduler",
 }
 
-// kai is NVIDIA's KAI scheduler. The job's own PodGroup takes the place of the one
-// that KAI's podgrouper would create, which knows no owner of these pods.
+// kai is NVIDIA's KAI scheduler. The job's own PodGroup replaces the one that KAI's
+// podgrouper would create, which does not know the owner kinds of these pods.
 type kai struct {
 	scheduler string
 }
@@ -44,11 +44,11 @@ func (kai) Group(j *job.Job, labels map[string]string) Object {
 func (b kai) Join(j *job.Job, template *corev1.PodTemplateSpec) {
 	annotate(template, kaiPodGroup, j.Name)
 	label(template, kaiQueue, kaiQueueOf(j))
-	schedule(template, b.scheduler)
+	setScheduler(template, b.scheduler)
 }
 
 func (kai) MinMember(group Object) (int32, bool) {
-	return memberField(group, "spec", "minMember")
+	return intField(group, "spec", "minMember")
 }
 
 func kaiQueueOf(j *job.Job) string {

@@ -11,10 +11,10 @@ import (
 	"github.com/trireme-mpi/trireme/internal/engine/job"
 )
 
-// nativeKind is the shape of Kubernetes 1.36, the only release that serves this
-// version. The others would each be a scheduler beside this one: 1.35 has a Workload of v1alpha1 and the pods'
-// spec.workloadRef; 1.37 has this PodGroup as v1beta1, whose status has other
-// conditions.
+// nativeKind is the PodGroup of Kubernetes 1.36, the only release that serves this
+// version. Each other release would need its own scheduler entry: 1.35 has a Workload of
+// v1alpha1 and spec.workloadRef in pods; 1.37 has this PodGroup as v1beta1, with other
+// conditions in its status.
 var nativeKind = schedulingv1alpha2.SchemeGroupVersion.WithKind(podGroup)
 
 var nativeScheduler = scheduler{
@@ -25,17 +25,17 @@ var nativeScheduler = scheduler{
 
 // native is the gang scheduling of kube-scheduler itself.
 type native struct {
-	// scheduler that the job names; empty is Kubernetes' own. All pods of a group
-	// must have the same.
+	// scheduler is the schedulerName that the job sets; empty is Kubernetes' default. All
+	// pods of a group must have the same one.
 	scheduler string
 }
 
 func (native) Name() job.Scheduler                { return job.Native }
 func (native) GroupKind() schema.GroupVersionKind { return nativeKind }
 
-// Group stands alone: a Workload to make it from is optional, and tells the
-// scheduler nothing more. Its field for a priority is refused without another
-// feature gate, so the pods carry it; it has none for resources or a timeout.
+// Group has no Workload: that is optional, and the scheduler needs nothing from it. Its
+// priority field requires another feature gate, so only the pods have a priority; it has
+// no fields for resources or a timeout.
 func (native) Group(j *job.Job, labels map[string]string) Object {
 	version, kind := nativeKind.ToAPIVersionAndKind()
 	return &schedulingv1alpha2.PodGroup{
@@ -50,9 +50,9 @@ func (native) Group(j *job.Job, labels map[string]string) Object {
 func (b native) Join(j *job.Job, template *corev1.PodTemplateSpec) {
 	name := j.Name
 	template.Spec.SchedulingGroup = &corev1.PodSchedulingGroup{PodGroupName: &name}
-	schedule(template, b.scheduler)
+	setScheduler(template, b.scheduler)
 }
 
 func (native) MinMember(group Object) (int32, bool) {
-	return memberField(group, "spec", "schedulingPolicy", "gang", "minCount")
+	return intField(group, "spec", "schedulingPolicy", "gang", "minCount")
 }

@@ -11,31 +11,30 @@ import (
 )
 
 // schedulers are all gang schedulers, each from its own file, in the order of
-// preference. The native one is last: it is an alpha feature that comes with
-// Kubernetes, while the others are there because an administrator installed them.
+// preference. The native one is last: it is an alpha feature of Kubernetes, while a
+// cluster administrator has installed the others on purpose.
 var schedulers = []scheduler{coschedulingScheduler, volcanoScheduler, kaiScheduler, nativeScheduler}
 
-// scheduler is what this package must know about a gang scheduler to choose it.
+// scheduler describes a gang scheduler.
 type scheduler struct {
 	name job.Scheduler
-	// podScheduler is the schedulerName of pods that set none. Empty leaves them as
-	// they are.
+	// podScheduler is the schedulerName for pods that set none; empty sets none.
 	podScheduler string
 	// backend for pods with a schedulerName.
 	backend func(podScheduler string) Backend
 	// hasQueues: the queue of a job's scheduling policy may be one of its queues.
 	hasQueues bool
-	// remedy is what a cluster without it needs.
+	// remedy is what a cluster administrator must do in a cluster without it.
 	remedy string
 }
 
-// Available is what a cluster has.
+// Available are the gang schedulers that a cluster has.
 type Available struct {
 	// Served are the schedulers whose PodGroups the API server serves.
 	Served []job.Scheduler
-	// CoschedulerName is the scheduler that has a profile with the plugin
-	// Coscheduling. It comes from the configuration, because a cluster does not tell;
-	// empty is DefaultCoschedulerName.
+	// CoschedulerName is the name of the scheduler with the plugin Coscheduling. It comes
+	// from the operator's configuration, because it cannot be discovered; empty is
+	// DefaultCoschedulerName.
 	CoschedulerName string
 }
 
@@ -49,7 +48,7 @@ func (a *Available) podScheduler(s *scheduler) string {
 	return s.podScheduler
 }
 
-// backendOf is the backend for pods with a schedulerName, or, if it is empty, without.
+// backendOf is the backend for pods with this schedulerName, which may be empty.
 func (a *Available) backendOf(s *scheduler, podScheduler string) Backend {
 	if podScheduler == "" {
 		podScheduler = a.podScheduler(s)
@@ -57,7 +56,7 @@ func (a *Available) backendOf(s *scheduler, podScheduler string) Backend {
 	return s.backend(podScheduler)
 }
 
-// api is what a cluster serves that has the scheduler.
+// api names the kind and version that a cluster with the scheduler serves.
 func (s *scheduler) api() string {
 	kind := s.kind()
 	return fmt.Sprintf("%s of %s", kind.Kind, kind.GroupVersion())
@@ -73,17 +72,17 @@ func Names() (names []job.Scheduler) {
 	return names
 }
 
-// HasQueues tells whether a scheduler reads the queue of a job's scheduling policy.
+// HasQueues reports whether a scheduler uses the queue of a job's scheduling policy.
 func HasQueues(name job.Scheduler) bool {
 	return slices.ContainsFunc(schedulers, func(s scheduler) bool { return s.name == name && s.hasQueues })
 }
 
-// queued are the schedulers that have queues.
-func queued() []job.Scheduler {
+// namesWithQueues are the schedulers that have queues.
+func namesWithQueues() []job.Scheduler {
 	return slices.DeleteFunc(Names(), func(name job.Scheduler) bool { return !HasQueues(name) })
 }
 
-// GroupKinds are the kinds of groups that a cluster may serve.
+// GroupKinds are the kinds of the PodGroups of all schedulers.
 func GroupKinds() (kinds []schema.GroupVersionKind) {
 	for i := range schedulers {
 		kinds = append(kinds, schedulers[i].kind())
@@ -91,8 +90,8 @@ func GroupKinds() (kinds []schema.GroupVersionKind) {
 	return kinds
 }
 
-// listed is a list of names: coscheduling, volcano and native.
-func listed(names []job.Scheduler) string {
+// joinNames lists names in a sentence: coscheduling, volcano and native.
+func joinNames(names []job.Scheduler) string {
 	var texts []string
 	for _, name := range names {
 		texts = append(texts, string(name))

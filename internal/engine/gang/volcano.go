@@ -8,11 +8,11 @@ import (
 )
 
 const (
-	// volcanoGroup is what Volcano's scheduler reads, volcanoOwnGroup what its
-	// other parts and its users' tools do.
-	volcanoGroup    = "scheduling.k8s.io/group-name"
-	volcanoOwnGroup = "scheduling.volcano.sh/group-name"
-	volcanoQueue    = "scheduling.volcano.sh/queue-name"
+	// Volcano's scheduler reads volcanoGroup; its other components and users' tools read
+	// volcanoToolsGroup.
+	volcanoGroup      = "scheduling.k8s.io/group-name"
+	volcanoToolsGroup = "scheduling.volcano.sh/group-name"
+	volcanoQueue      = "scheduling.volcano.sh/queue-name"
 )
 
 var volcanoKind = schema.GroupVersionKind{Group: "scheduling.volcano.sh", Version: "v1beta1", Kind: podGroup}
@@ -23,7 +23,7 @@ var volcanoScheduler = scheduler{
 	remedy:  "install Volcano",
 }
 
-// volcano is the scheduler of that name.
+// volcano is the Volcano scheduler.
 type volcano struct {
 	scheduler string
 }
@@ -31,7 +31,7 @@ type volcano struct {
 func (volcano) Name() job.Scheduler                { return job.Volcano }
 func (volcano) GroupKind() schema.GroupVersionKind { return volcanoKind }
 
-// Group has no timeout: Volcano lets a group wait for ever.
+// Group has no timeout: in Volcano a group may wait forever.
 func (volcano) Group(j *job.Job, labels map[string]string) Object {
 	spec := map[string]any{"minMember": int64(j.Gang.MinMember)}
 	if resources := minResources(j); len(resources) > 0 {
@@ -48,13 +48,13 @@ func (volcano) Group(j *job.Job, labels map[string]string) Object {
 
 func (b volcano) Join(j *job.Job, template *corev1.PodTemplateSpec) {
 	annotate(template, volcanoGroup, j.Name)
-	annotate(template, volcanoOwnGroup, j.Name)
+	annotate(template, volcanoToolsGroup, j.Name)
 	if j.Gang.Queue != "" {
 		annotate(template, volcanoQueue, j.Gang.Queue)
 	}
-	schedule(template, b.scheduler)
+	setScheduler(template, b.scheduler)
 }
 
 func (volcano) MinMember(group Object) (int32, bool) {
-	return memberField(group, "spec", "minMember")
+	return intField(group, "spec", "minMember")
 }

@@ -11,11 +11,11 @@ import (
 // mpiStarters are the commands that start MPI processes by themselves.
 var mpiStarters = []string{"mpirun", "mpiexec", "mpiexec.hydra", "horovodrun"}
 
-// worldSizeFlags are the ways to tell mpirun how many processes to start.
+// worldSizeFlags are mpirun's flags for the number of processes.
 var worldSizeFlags = []string{"-np", "-n", "--np", "--n"}
 
-// applyCommand writes the launcher's command, and tells whether the mpirun in it
-// is ours: then every host must be used.
+// applyCommand sets the launcher's command. It reports whether it has added mpirun
+// around the user's command: then every host must be used.
 func applyCommand(job *Job, trainer *v2alpha1.Trainer) bool {
 	containers := job.Launcher.Template.Spec.Containers
 	command := slices.Concat(trainer.Command, trainer.Args)
@@ -32,8 +32,8 @@ func applyCommand(job *Job, trainer *v2alpha1.Trainer) bool {
 	return true
 }
 
-// OverMPI is a command that runs on every slot: one that starts MPI by itself is left
-// as it is.
+// OverMPI is the command that runs the given one on every slot. A command that starts
+// MPI by itself is not changed.
 func OverMPI(worldSize int32, command []string) []string {
 	if startsMPI(command) {
 		return command
@@ -45,15 +45,15 @@ func startsMPI(command []string) bool { return len(command) > 0 && isMPIStarter(
 
 func isMPIStarter(word string) bool { return slices.Contains(mpiStarters, path.Base(word)) }
 
-// mpirun is the line that runs a command on every slot. prefix is what the
-// runtime's launcher runs: nothing, a mpirun with options, or a wrapper.
+// mpirun is the command line that runs a command on every slot. prefix is the command of
+// the runtime's launcher: empty, mpirun with options, or a wrapper.
 func mpirun(prefix []string, worldSize int32, command []string) []string {
 	line := slices.Clone(prefix)
 	starter := slices.IndexFunc(prefix, isMPIStarter)
 	if starter < 0 {
 		starter, line = len(prefix), append(line, "mpirun")
 	}
-	// Flags before mpirun are a wrapper's: the -n of nice is no number of processes.
+	// Flags before mpirun belong to a wrapper: nice, for example, has a flag -n too.
 	if !slices.ContainsFunc(line[starter:], func(word string) bool { return slices.Contains(worldSizeFlags, word) }) {
 		line = append(line, "-np", strconv.Itoa(int(worldSize)))
 	}

@@ -6,12 +6,12 @@ import (
 	"github.com/trireme-mpi/trireme/api/v2alpha1"
 )
 
-// CompletedResources adds to the resources that a job names for a worker those of
-// its runtime that it does not name. resourcesPerNode replaces all of the runtime's,
-// so a job that names CPUs only would lose the GPUs. GPUs of one kind replace those
-// of another. What the runtime limits stays limited, to what the job requests.
-func CompletedResources(asked *corev1.ResourceRequirements, runtime *v2alpha1.TrainingRuntimeSpec) *corev1.ResourceRequirements {
-	completed := asked.DeepCopy()
+// CompletedResources adds to a worker's requested resources those of the runtime that
+// the request does not name. resourcesPerNode replaces all resources of the runtime, so
+// a job that sets only CPUs would lose the GPUs. GPUs of one kind replace those of
+// another. A resource that the runtime limits is limited to what the job requests.
+func CompletedResources(requested *corev1.ResourceRequirements, runtime *v2alpha1.TrainingRuntimeSpec) *corev1.ResourceRequirements {
+	completed := requested.DeepCopy()
 	worker := runtimeRole(runtime, v2alpha1.ReplicatedJobWorker).Template.Spec
 	if len(worker.Containers) == 0 {
 		return completed
@@ -23,15 +23,15 @@ func CompletedResources(asked *corev1.ResourceRequirements, runtime *v2alpha1.Tr
 	for _, source := range sources {
 		limits := source.Limits.DeepCopy()
 		for name := range limits {
-			if request, found := asked.Requests[name]; found {
+			if request, found := requested.Requests[name]; found {
 				limits[name] = request
-			} else if names(asked, name) {
+			} else if includes(requested, name) {
 				delete(limits, name)
 			}
 		}
 		requests := source.Requests.DeepCopy()
 		for name := range requests {
-			if names(asked, name) {
+			if includes(requested, name) {
 				delete(requests, name)
 			}
 		}
@@ -44,8 +44,8 @@ func CompletedResources(asked *corev1.ResourceRequirements, runtime *v2alpha1.Tr
 	return completed
 }
 
-// names tells whether a resource is named, or another GPU in the place of a GPU.
-func names(resources *corev1.ResourceRequirements, name corev1.ResourceName) bool {
+// includes reports whether the requirements name this resource, or, for a GPU, any GPU.
+func includes(resources *corev1.ResourceRequirements, name corev1.ResourceName) bool {
 	for _, list := range []corev1.ResourceList{resources.Requests, resources.Limits} {
 		for other := range list {
 			if other == name || IsGPU(other) && IsGPU(name) {
@@ -59,16 +59,16 @@ func names(resources *corev1.ResourceRequirements, name corev1.ResourceName) boo
 // DroppedGPUs are the GPUs of a runtime's worker that a job loses, because its
 // resourcesPerNode replaces the runtime's and names no GPUs.
 func DroppedGPUs(trainJob *v2alpha1.TrainJob, runtime *v2alpha1.TrainingRuntimeSpec) corev1.ResourceList {
-	own := trainJob.Spec.Trainer.ResourcesPerNode
+	requested := trainJob.Spec.Trainer.ResourcesPerNode
 	worker := runtimeRole(runtime, v2alpha1.ReplicatedJobWorker).Template.Spec
-	if own == nil || len(worker.Containers) == 0 {
+	if requested == nil || len(worker.Containers) == 0 {
 		return nil
 	}
-	had := worker.Containers[0].Resources
-	FillResources(&had.Requests, had.Limits)
+	runtimeResources := worker.Containers[0].Resources
+	FillResources(&runtimeResources.Requests, runtimeResources.Limits)
 	dropped := corev1.ResourceList{}
-	for name, amount := range had.Requests {
-		if IsGPU(name) && amount.Sign() > 0 && !names(own, name) {
+	for name, amount := range runtimeResources.Requests {
+		if IsGPU(name) && amount.Sign() > 0 && !includes(requested, name) {
 			dropped[name] = amount
 		}
 	}

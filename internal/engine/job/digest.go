@@ -23,15 +23,15 @@ func RuntimeDigest(spec *v2alpha1.TrainingRuntimeSpec) (digest string, content [
 	return digest, content, err
 }
 
-// RuntimeFrom reads a stored runtime, and refuses one that its digest does not
-// identify.
+// RuntimeFrom decodes a stored runtime. Content that does not match the digest is an
+// error.
 func RuntimeFrom(content []byte, digest string) (*v2alpha1.TrainingRuntimeSpec, error) {
-	found, err := contentDigest(content)
+	actual, err := contentDigest(content)
 	if err != nil {
 		return nil, err
 	}
-	if found != digest {
-		return nil, fmt.Errorf("its content has the digest %s, not %s", found, digest)
+	if actual != digest {
+		return nil, fmt.Errorf("its content has the digest %s, not %s", actual, digest)
 	}
 	spec := &v2alpha1.TrainingRuntimeSpec{}
 	if err := json.Unmarshal(content, spec); err != nil {
@@ -40,8 +40,8 @@ func RuntimeFrom(content []byte, digest string) (*v2alpha1.TrainingRuntimeSpec, 
 	return spec, nil
 }
 
-// contentDigest does not depend on the order of fields, nor on white space: a backup
-// that is restored may have others.
+// contentDigest does not depend on the order of fields or on white space, because a
+// restored backup may differ in both.
 func contentDigest(content []byte) (string, error) {
 	decoder := json.NewDecoder(bytes.NewReader(content))
 	decoder.UseNumber()
@@ -57,19 +57,19 @@ func contentDigest(content []byte) (string, error) {
 	return digestPrefix + hex.EncodeToString(sum[:]), nil
 }
 
-// IsDigest tells whether a text has the form of a digest. What an annotation says may
-// be anything.
+// IsDigest reports whether a text has the form of a digest. Annotations may hold any
+// text.
 func IsDigest(text string) bool {
 	digits, found := strings.CutPrefix(text, digestPrefix)
 	sum, err := hex.DecodeString(digits)
 	return found && err == nil && len(sum) == sha256.Size && strings.ToLower(digits) == digits
 }
 
-// ShortDigest is the part of a digest that names and labels have room for.
+// ShortDigest is the part of a digest that is short enough for names and labels.
 func ShortDigest(digest string) string {
 	digits := strings.TrimPrefix(digest, digestPrefix)
-	return digits[:min(len(digits), shortDigits)]
+	return digits[:min(len(digits), shortDigestLength)]
 }
 
-// shortDigits is half of a digest: 128 bits.
-const shortDigits = 32
+// shortDigestLength is half of a digest: 128 bits.
+const shortDigestLength = 32

@@ -78,7 +78,7 @@ func TestIsDigest(t *testing.T) {
 
 // Jobs share a decoded runtime, so a model must share nothing with it that could be
 // changed.
-func TestModelSharesNothingWithItsRuntime(t *testing.T) {
+func TestModelCopiesRuntime(t *testing.T) {
 	runtime := storedRuntime()
 	j := FromTrainJob(&v2alpha1.TrainJob{}, runtime, Defaults{})
 	shared := map[uintptr]string{}

@@ -7,12 +7,11 @@ import (
 	"github.com/trireme-mpi/trireme/api/v2beta1"
 )
 
-// mpiJobBackoffLimit is that of a batch Job, which an MPIJob's launcher is.
+// mpiJobBackoffLimit is the default of a batch Job, which an MPIJob's launcher is.
 const mpiJobBackoffLimit = 6
 
-// FromMPIJob is the job that an MPIJob describes. All defaults of MPIJob are
-// here: its schema has none, so that what another operator stored reads back
-// unchanged.
+// FromMPIJob is the job that an MPIJob describes. It applies all defaults of MPIJob. The
+// schema has none, so that objects that another operator stored are not changed.
 func FromMPIJob(mpiJob *v2beta1.MPIJob, defaults Defaults) *Job {
 	spec := &mpiJob.Spec
 	job := &Job{
@@ -46,7 +45,7 @@ func FromMPIJob(mpiJob *v2beta1.MPIJob, defaults Defaults) *Job {
 	}
 	job.Gang = mpiJobGang(spec.RunPolicy.SchedulingPolicy, job.Pods(), defaults)
 	setPriorityClass(job)
-	// An image with an sshd of its own was built for a certain user.
+	// An image with its own sshd was built for a certain user.
 	if job.WorkersRunAgent() {
 		restrictByDefault(&job.Launcher.Template.Spec, defaults.RunAsUser)
 		restrictByDefault(&job.Worker.Template.Spec, defaults.RunAsUser)

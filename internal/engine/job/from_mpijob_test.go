@@ -216,7 +216,7 @@ func TestMPIJobGangTimeoutByDefault(t *testing.T) {
 	}
 }
 
-func TestMPIJobPriorityClassLeavesPodsTheirOwn(t *testing.T) {
+func TestMPIJobKeepsPodPriorityClass(t *testing.T) {
 	got := FromMPIJob(mpiJob(func(mpiJob *v2beta1.MPIJob) {
 		mpiJob.Spec.RunPolicy.SchedulingPolicy = &v2beta1.SchedulingPolicy{PriorityClass: "high"}
 		workerOf(mpiJob).Template.Spec.PriorityClassName = "low"

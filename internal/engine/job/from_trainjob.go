@@ -51,8 +51,8 @@ func FromTrainJob(trainJob *v2alpha1.TrainJob, runtime *v2alpha1.TrainingRuntime
 	for _, role := range []*Role{&job.Launcher, &job.Worker} {
 		pod := &role.Template.Spec
 		pod.RestartPolicy = corev1.RestartPolicyNever
-		// An sshd that runs as root needs root's capabilities. Only whoever writes the
-		// runtime can ask for that.
+		// An sshd that runs as root needs root's capabilities. Only the author of the runtime
+		// can request that.
 		if job.WorkersRunAgent() || !MainRunsAsRoot(pod) {
 			restrictByDefault(pod, defaults.RunAsUser)
 		}
@@ -122,8 +122,8 @@ func source(spec *v2alpha1.Source) *Source {
 	return source
 }
 
-// applyTrainer puts what the job says for all its pods where the runtime's
-// templates have room for it: into the first container.
+// applyTrainer applies the trainer's image, variables and volumes to the first container
+// of both templates.
 func applyTrainer(job *Job, trainer *v2alpha1.Trainer) {
 	for _, role := range []*Role{&job.Launcher, &job.Worker} {
 		pod := &role.Template.Spec
@@ -142,28 +142,28 @@ func applyTrainer(job *Job, trainer *v2alpha1.Trainer) {
 	}
 }
 
-// mergeEnv keeps the order, so that variables can refer to earlier ones.
-func mergeEnv(base, over []corev1.EnvVar) []corev1.EnvVar {
+// mergeEnv keeps the order, because variables can refer to earlier ones.
+func mergeEnv(base, overrides []corev1.EnvVar) []corev1.EnvVar {
 	merged := slices.Clone(base)
-	places := make(map[string]int, len(base))
+	indexes := make(map[string]int, len(base))
 	for i := range base {
-		places[base[i].Name] = i
+		indexes[base[i].Name] = i
 	}
-	for i := range over {
-		variable := *over[i].DeepCopy()
-		if at, found := places[variable.Name]; found {
-			merged[at] = variable
+	for i := range overrides {
+		variable := *overrides[i].DeepCopy()
+		if index, found := indexes[variable.Name]; found {
+			merged[index] = variable
 			continue
 		}
-		places[variable.Name] = len(merged)
+		indexes[variable.Name] = len(merged)
 		merged = append(merged, variable)
 	}
 	return merged
 }
 
-// applyResources lets the job's words about a pod replace all that its runtime
-// says, also of the pod as a whole: a container that asks for more than its pod is
-// refused.
+// applyResources replaces the runtime's resources of a pod by those that the job sets,
+// including the pod-level ones: the API server refuses a container that requests more
+// than its pod.
 func applyResources(job *Job, spec *v2alpha1.TrainJobSpec, defaults Defaults) {
 	if pod := &job.Worker.Template.Spec; len(pod.Containers) > 0 && spec.Trainer.ResourcesPerNode != nil {
 		pod.Containers[0].Resources, pod.Resources = *spec.Trainer.ResourcesPerNode.DeepCopy(), nil
@@ -176,13 +176,13 @@ func applyResources(job *Job, spec *v2alpha1.TrainJobSpec, defaults Defaults) {
 	if spec.Launcher != nil && spec.Launcher.Resources != nil {
 		*resources, pod.Resources = *spec.Launcher.Resources.DeepCopy(), nil
 	}
-	if isSilent(resources) && isSilent(pod.Resources) {
+	if isUnset(resources) && isUnset(pod.Resources) {
 		resources.Requests = defaults.LauncherResources.DeepCopy()
 		resources.Limits = defaults.LauncherResources.DeepCopy()
 	}
 }
 
-func isSilent(resources *corev1.ResourceRequirements) bool {
+func isUnset(resources *corev1.ResourceRequirements) bool {
 	return resources == nil || len(resources.Requests) == 0 && len(resources.Limits) == 0
 }
 

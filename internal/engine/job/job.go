@@ -1,9 +1,8 @@
-// Package job is the one model of a job. A TrainJob with its runtime and an
-// MPIJob both become a Job, with every default applied; what comes after, from
-// admission to status, knows nothing of kinds.
+// Package job is the model of a job. A TrainJob with its runtime and an MPIJob both
+// become a Job with every default applied. All later code, from admission to status,
+// does not depend on the kind.
 //
-// The package is pure: no client, no clock, no randomness. What a user wrote is
-// read and never changed.
+// The package is pure: no client, no clock, no randomness. It never changes its inputs.
 package job
 
 import (
@@ -18,7 +17,7 @@ import (
 	"github.com/trireme-mpi/trireme/api/training"
 )
 
-// Job is what shall run, whichever kind it was written as.
+// Job is a job of any kind.
 type Job struct {
 	Kind      Kind
 	Namespace string
@@ -27,14 +26,13 @@ type Job struct {
 
 	// Suspended jobs have no pods.
 	Suspended bool
-	// Queue is Kueue's local queue that the job waits in, if any.
+	// Queue is the name of Kueue's LocalQueue, if the job sets one.
 	Queue string
-	// QueueLabels are what the job tells Kueue, the queue among it.
+	// QueueLabels are the job's labels for Kueue, including the queue.
 	QueueLabels map[string]string
-	// ManagedBy is who else runs the job; empty for the jobs that are ours.
+	// ManagedBy is the controller that manages the job; empty for Trireme.
 	ManagedBy string
-	// RuntimeDigest identifies the runtime that the job was built from; empty for kinds
-	// without one.
+	// RuntimeDigest identifies the job's runtime; empty for kinds without one.
 	RuntimeDigest string
 
 	MPI             MPI
@@ -48,7 +46,7 @@ type Job struct {
 	LauncherWaits bool
 	// TagOutput: every line of output begins with its rank.
 	TagOutput bool
-	// SSHDirectory is where containers with an sshd of their own find the keys.
+	// SSHDirectory is where images with their own sshd expect the keys.
 	SSHDirectory string
 
 	Initializer   *Initializer
@@ -66,29 +64,30 @@ const (
 	MPICH    MPI = "MPICH"
 )
 
-// Role is the pods of one role. Its template is complete except for what starts
+// Role describes the pods of one role. Its template is complete except for what starts
 // MPI.
 type Role struct {
 	Replicas int32
 	Template corev1.PodTemplateSpec
 }
 
-// Gang is how the pods are placed together.
+// Gang are the gang scheduling settings of a job.
 type Gang struct {
-	// Scheduler is the one that was asked for; empty means what the cluster has.
+	// Scheduler is the gang scheduler that the runtime sets; empty chooses one that the
+	// cluster has.
 	Scheduler Scheduler
-	// MinMember is how many pods must have a place before any starts.
+	// MinMember is how many pods must be scheduled before any starts.
 	MinMember int32
-	// MinResources replaces the sum of what the pods ask for.
+	// MinResources replaces the sum of the pods' requests.
 	MinResources corev1.ResourceList
-	// TimeoutSeconds is how long the pods may wait; 0 is for ever.
+	// TimeoutSeconds is how long the pods may wait to be scheduled; 0 is no limit.
 	TimeoutSeconds int32
 	PriorityClass  string
 	// Queue of Volcano or KAI.
 	Queue string
 }
 
-// Scheduler places the pods of a job together.
+// Scheduler is the name of a gang scheduler.
 type Scheduler string
 
 const (
@@ -98,19 +97,19 @@ const (
 	Native       Scheduler = "native"
 )
 
-// Lifetime is how long a job lives and what is left of it.
+// Lifetime limits how long a job runs and how long it and its pods are kept.
 type Lifetime struct {
 	CleanPodPolicy training.CleanPodPolicy
-	// BackoffLimit is how often it is started anew.
+	// BackoffLimit is how often a failed job is restarted.
 	BackoffLimit            int32
 	ActiveDeadlineSeconds   *int64
 	TTLSecondsAfterFinished *int32
 }
 
-// Initializer is what is fetched before the pods are asked for.
+// Initializer fetches data before the launcher and the workers are created.
 type Initializer struct {
 	Dataset, Model *Source
-	// ClaimName is a claim that is there; if empty, one of Size is made.
+	// ClaimName is an existing PVC; if empty, one of Size is created.
 	ClaimName        string
 	Size             resource.Quantity
 	StorageClassName *string
@@ -122,31 +121,31 @@ type Source struct {
 	Secret string
 }
 
-// Defaults are what a job gets that does not say otherwise. They are the
-// operator's configuration.
+// Defaults apply to jobs that do not set these values. They come from the operator's
+// configuration.
 type Defaults struct {
 	// LauncherResources of a TrainJob.
 	LauncherResources corev1.ResourceList
-	// ScheduleTimeoutSeconds of a TrainJob, and of an MPIJob, where 0 is no limit.
+	// ScheduleTimeoutSeconds applies to TrainJobs, the other to MPIJobs; 0 is no limit.
 	ScheduleTimeoutSeconds, MPIJobScheduleTimeoutSeconds int32
-	// MinScheduleTimeoutSeconds is what a shorter limit of an MPIJob is raised to.
+	// MinScheduleTimeoutSeconds is the minimum for MPIJobs; lower values are raised to it.
 	MinScheduleTimeoutSeconds int32
-	// RunAsUser is the UID of pods that name none and must not run as root. Nil
-	// leaves it to the cluster, as OpenShift wants it.
+	// RunAsUser is the UID of pods that set none and must not run as root. Nil leaves the
+	// choice to the cluster, as OpenShift requires.
 	RunAsUser *int64
 }
 
 const (
-	// HostfileDirectory is where the launcher finds the hostfile.
+	// HostfileDirectory is where the hostfile is mounted.
 	HostfileDirectory = "/etc/mpi"
-	// AgentDirectory, KeyDirectory and ClockDirectory are where pods find the agent
-	// and what it needs.
+	// AgentDirectory, KeyDirectory and ClockDirectory are where the agent and its files
+	// are mounted.
 	AgentDirectory = "/opt/trireme"
 	KeyDirectory   = "/etc/trireme/ssh"
 	ClockDirectory = "/etc/trireme/pod"
-	// AgentPort is where the agent answers, in the first container of a pod.
+	// AgentPort is the port of the agent, in the first container of a pod.
 	AgentPort = 2222
-	// WorkspaceDirectory is where pods find what the initializer fetched.
+	// WorkspaceDirectory is where the data that the initializer fetched is mounted.
 	WorkspaceDirectory = "/workspace"
 )
 
@@ -169,9 +168,8 @@ func (j *Job) WorldSize() int32 {
 	return hosts * j.Slots
 }
 
-// WorkersRunAgent tells whether workers are started by the agent. A worker
-// whose container has a command of its own runs an sshd of its image's; where
-// there is no worker, there is no such image.
+// WorkersRunAgent reports whether workers run the agent. A worker whose container has a
+// command runs its image's own sshd. A job without workers has no such image.
 func (j *Job) WorkersRunAgent() bool {
 	return j.Worker.Replicas == 0 || runsAgent(&j.Worker.Template)
 }
@@ -181,23 +179,23 @@ func runsAgent(template *corev1.PodTemplateSpec) bool {
 	return len(containers) > 0 && len(containers[0].Command) == 0 && len(containers[0].Args) == 0
 }
 
-// queueLabels are those of a job's labels that are for Kueue.
+// queueLabels are the labels for Kueue among a job's labels.
 func queueLabels(labels map[string]string) map[string]string {
-	var found map[string]string
+	var queueLabels map[string]string
 	for key, value := range labels {
 		if !strings.HasPrefix(key, "kueue.x-k8s.io/") {
 			continue
 		}
-		if found == nil {
-			found = map[string]string{}
+		if queueLabels == nil {
+			queueLabels = map[string]string{}
 		}
-		found[key] = value
+		queueLabels[key] = value
 	}
-	return found
+	return queueLabels
 }
 
-// Objects are the numbers of the objects that a job is made of besides its
-// pods, by the names that a ResourceQuota counts them under.
+// Objects are the numbers of the job's objects other than pods, by their names in a
+// ResourceQuota.
 func (j *Job) Objects() map[corev1.ResourceName]int64 {
 	objects := map[corev1.ResourceName]int64{"services": 1, "secrets": 1, "configmaps": 1}
 	maps.Copy(objects, j.Kind.Traits().Objects)

@@ -16,44 +16,45 @@ const (
 	KindMPIJob   Kind = "MPIJob"
 )
 
-// Traits are what differs between the kinds after the model is built. They are
-// data, so that no code downstream has to ask for the kind.
+// Traits are the differences between the kinds after the model is built. They are data,
+// so that no later code depends on the kind.
 type Traits struct {
 	// Type is the value of the label training.LabelJobType.
 	Type string
 	// APIVersion is the group and version of the job object.
 	APIVersion string
-	// Workload is the object that stands for the job's pods, to people, to Kueue
-	// and to kubectl wait.
+	// Workload is the object that represents the job's pods for users, Kueue and kubectl
+	// wait.
 	Workload Workload
 	// WorkloadOwnsWorkers: the workload controls every pod. Otherwise it controls
 	// the launcher, and the job controls its workers.
 	WorkloadOwnsWorkers bool
-	// RestartsAsWhole: a restart replaces every pod. Otherwise it replaces the
-	// launcher, and a worker that fails ends the job.
+	// RestartsAsWhole: a restart replaces every pod. Otherwise it replaces only the
+	// launcher, and a failed worker fails the job.
 	RestartsAsWhole bool
-	// NumbersFromLauncher: the launcher is replica 0 where it runs ranks, and
-	// workers count from 1. mpi-operator and Kueue count the replicas of MPIJobs so.
+	// NumbersFromLauncher: the launcher is replica 0 if it runs ranks, and workers count
+	// from 1. mpi-operator and Kueue number the replicas of MPIJobs like this.
 	NumbersFromLauncher bool
 	// HasRuntime: the job was built from a runtime.
 	HasRuntime bool
-	// GaugeSuffix is what names of gauges end in. That of MPIJobs is _total, because
-	// dashboards know them by that name.
+	// GaugeSuffix is the suffix of the names of gauges. It is _total for MPIJobs, because
+	// existing dashboards use these names.
 	GaugeSuffix string
-	// PodLabels are on every pod.
+	// PodLabels are set on every pod.
 	PodLabels map[string]string
-	// Objects are what a ResourceQuota counts of a job besides what every job has.
+	// Objects are the objects of this kind of job that a ResourceQuota counts, in addition
+	// to those of every job.
 	Objects map[corev1.ResourceName]int64
 
 	// Parts of names; see package plan.
 	SecretSuffix, WorkloadSuffix, LauncherHostSuffix, WorkerHostInfix string
-	// PodNameSuffix is what is added to a host name where its length is checked:
-	// JobSet's webhook counts the suffix that its own controller would add.
+	// PodNameSuffix is added to a host name when its length is checked: JobSet's webhook
+	// counts the suffix that its own controller would add.
 	PodNameSuffix                            string
 	NetworkPolicyPrefix, NetworkPolicySuffix string
 }
 
-// Workload is a kind of object that stands for pods.
+// Workload is a kind of object that represents the pods of a job.
 type Workload string
 
 const (
@@ -81,7 +82,7 @@ var traits = map[Kind]Traits{
 	},
 }
 
-// Traits of a kind.
+// Traits are the traits of the kind.
 func (k Kind) Traits() Traits { return traits[k] }
 
 // Type is the value of the label training.LabelJobType.

@@ -30,7 +30,7 @@ var kindless = []string{"internal/engine/plan", "internal/engine/diagnosis", "in
 
 const mayAsk = "internal/operator/kinds.go"
 
-func TestNothingDownstreamKnowsKinds(t *testing.T) {
+func TestNoCodeDependsOnKind(t *testing.T) {
 	exports := exportsOf(t, kindless...)
 	for _, name := range kindless {
 		t.Run(name, func(t *testing.T) {
@@ -60,7 +60,7 @@ func TestNothingDownstreamKnowsKinds(t *testing.T) {
 }
 
 // The test above says nothing if it cannot see what it looks for.
-func TestQuestionsForKindsAreSeen(t *testing.T) {
+func TestKindComparisonsAreFound(t *testing.T) {
 	source := `package asks
 		import (
 			"github.com/trireme-mpi/trireme/internal/engine/job"

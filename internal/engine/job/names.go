@@ -14,8 +14,8 @@ func WorkerName(job string, index int32) string {
 	return fmt.Sprintf("%s%s%d", job, traits[KindMPIJob].WorkerHostInfix, index)
 }
 
-// LongestName is the longest name that is derived from the name of a job and must
-// fit a DNS label. Admission judges names by it.
+// LongestName is the longest name that is derived from a job's name and must be a valid
+// DNS label. Admission checks the length of job names with it.
 func (k Kind) LongestName(name string, workers int32) string {
 	traits := k.Traits()
 	launcher := name + traits.LauncherHostSuffix + traits.PodNameSuffix
@@ -31,20 +31,20 @@ func (k Kind) MaxNameLength(workers int32) int {
 	return utilvalidation.DNS1035LabelMaxLength - len(k.LongestName("", workers))
 }
 
-// retried is the end of the name of a job that was restarted before.
-var retried = regexp.MustCompile(`-retry-[0-9]+$`)
+// retrySuffix is the end of a name that RetryName returned.
+var retrySuffix = regexp.MustCompile(`-retry-[0-9]+$`)
 
-// RetryName names a job that is created again at a moment, in Unix seconds. It is
-// never longer than admission accepts, and does not grow with every restart. What
-// is cut off a long name is replaced by a hash, so that jobs whose names differ in
-// their ends can be restarted in the same second.
+// RetryName is the name of a job that is created again at this moment, in Unix seconds.
+// It is never longer than admission accepts, and does not grow with every retry. The end
+// of a long name is replaced by a hash, so that jobs whose names differ only there can
+// be retried in the same second.
 func (k Kind) RetryName(name string, workers int32, moment int64) string {
-	base, suffix := retried.ReplaceAllString(name, ""), fmt.Sprintf("-retry-%d", moment)
-	if room := k.MaxNameLength(workers) - len(suffix); len(base) > room {
+	base, suffix := retrySuffix.ReplaceAllString(name, ""), fmt.Sprintf("-retry-%d", moment)
+	if maxLength := k.MaxNameLength(workers) - len(suffix); len(base) > maxLength {
 		hash := fnv.New32a()
 		hash.Write([]byte(base))
-		end := fmt.Sprintf("-%06x", hash.Sum32()&0xffffff)
-		base = strings.TrimRight(base[:max(room-len(end), 1)], "-") + end
+		hashSuffix := fmt.Sprintf("-%06x", hash.Sum32()&0xffffff)
+		base = strings.TrimRight(base[:max(maxLength-len(hashSuffix), 1)], "-") + hashSuffix
 	}
 	return base + suffix
 }

@@ -13,12 +13,12 @@ import (
 var (
 	// hugeQuantity is a number with an exponent of four digits or more.
 	hugeQuantity = regexp.MustCompile(`^[+-]?[0-9.]+[eE][+-]?[0-9]{4,}$`)
-	// mayBeHuge is in every document with such a number, unless it is spelled with
-	// escapes.
+	// mayBeHuge matches every document with such a number, unless the number is written
+	// with escapes.
 	mayBeHuge = regexp.MustCompile(`[eE][+-]?[0-9]{4,}`)
 )
 
-// QuantityError is a quantity that cannot be computed.
+// QuantityError is a quantity whose exponent is too large or too small.
 type QuantityError struct{ Field, Value string }
 
 func (e *QuantityError) Error() string {
@@ -28,48 +28,48 @@ func (e *QuantityError) Error() string {
 	return e.Field + ": " + e.Reason()
 }
 
-// Reason is what is wrong with the field.
+// Reason is the error without the field's name.
 func (e *QuantityError) Reason() string {
 	return e.Value + " is too large or too small for a quantity"
 }
 
-// CheckQuantities refuses a JSON document with a quantity of a huge exponent.
-// Kubernetes computes quantities to the last digit when it decodes them, and this one
-// has more digits than fit any memory. It must be called before the document is
-// decoded into a type with quantities; what is no JSON is left to the decoder.
+// CheckQuantities refuses a JSON document with a quantity that has a huge exponent.
+// Kubernetes expands quantities to all of their digits when it decodes them, and these
+// would exhaust the memory. Call it before the document is decoded into a type with
+// quantities. It ignores invalid JSON, which the decoder refuses.
 func CheckQuantities(document []byte) error {
 	if !mayBeHuge.Match(document) && !bytes.Contains(document, []byte(`\u`)) {
 		return nil
 	}
 	decoder := json.NewDecoder(bytes.NewReader(document))
 	decoder.UseNumber()
-	var inside []level
+	var levels []level
 	for {
 		token, err := decoder.Token()
 		if err != nil {
 			return nil
 		}
-		last := len(inside) - 1
-		if last >= 0 && !inside[last].isArray && !inside[last].hasKey {
+		last := len(levels) - 1
+		if last >= 0 && !levels[last].isArray && !levels[last].hasKey {
 			if key, isKey := token.(string); isKey {
-				inside[last].key, inside[last].hasKey = key, true
+				levels[last].key, levels[last].hasKey = key, true
 				continue
 			}
 		}
 		switch token := token.(type) {
 		case json.Delim:
 			if token == '{' || token == '[' {
-				inside = append(inside, level{isArray: token == '['})
+				levels = append(levels, level{isArray: token == '['})
 				continue
 			}
-			inside = inside[:last]
+			levels = levels[:last]
 		case string, json.Number:
-			if text := fmt.Sprint(token); holdsQuantity(inside) && hugeQuantity.MatchString(text) {
-				return &QuantityError{Field: pathOf(inside), Value: text}
+			if text := fmt.Sprint(token); holdsQuantity(levels) && hugeQuantity.MatchString(text) {
+				return &QuantityError{Field: pathOf(levels), Value: text}
 			}
 		}
-		if last = len(inside) - 1; last >= 0 {
-			inside[last].hasKey = false
+		if last = len(levels) - 1; last >= 0 {
+			levels[last].hasKey = false
 		}
 	}
 }
@@ -82,7 +82,7 @@ func ParseQuantity(text string) (resource.Quantity, error) {
 	return resource.ParseQuantity(text)
 }
 
-// level is an object or an array that a value is inside of.
+// level is an object or an array that contains a value.
 type level struct {
 	isArray bool
 	// key of the value in an object.
@@ -90,17 +90,17 @@ type level struct {
 	hasKey bool
 }
 
-// holdsQuantity tells whether a value may be a quantity. Elements of an array, such as
-// the words of a command, are none; nor is the value of a variable, which is an
-// element with a name and a value.
-func holdsQuantity(inside []level) bool {
-	last := len(inside) - 1
-	return last >= 0 && !inside[last].isArray && (inside[last].key != "value" || last == 0 || !inside[last-1].isArray)
+// holdsQuantity reports whether a value may be a quantity. Elements of an array, such as
+// the arguments of a command, are not quantities. Neither is the value of an environment
+// variable: the field value of an object in an array.
+func holdsQuantity(levels []level) bool {
+	last := len(levels) - 1
+	return last >= 0 && !levels[last].isArray && (levels[last].key != "value" || last == 0 || !levels[last-1].isArray)
 }
 
-func pathOf(inside []level) string {
+func pathOf(levels []level) string {
 	var keys []string
-	for _, level := range inside {
+	for _, level := range levels {
 		if !level.isArray {
 			keys = append(keys, level.key)
 		}

@@ -9,18 +9,19 @@ import (
 	podresources "k8s.io/component-helpers/resource"
 )
 
-// Requests is what one pod asks for. A limit without a request is also the
-// request, as Kubernetes has it; init containers count by the larger of the two.
+// Requests are the resources that one pod requests, computed like Kubernetes does: a
+// limit without a request is also the request, and init containers count if they
+// request more than the containers.
 func Requests(pod *corev1.PodSpec) corev1.ResourceList {
 	return podresources.PodRequests(&corev1.Pod{Spec: *WithRequestsFromLimits(pod)}, podresources.PodResourcesOptions{})
 }
 
-// Limits is what one pod may use at most, of what it names.
+// Limits are the resource limits of one pod.
 func Limits(pod *corev1.PodSpec) corev1.ResourceList {
 	return podresources.PodLimits(&corev1.Pod{Spec: *pod}, podresources.PodResourcesOptions{})
 }
 
-// WithRequestsFromLimits is the pod as Kubernetes stores it.
+// WithRequestsFromLimits is the pod with the default requests that Kubernetes sets.
 func WithRequestsFromLimits(pod *corev1.PodSpec) *corev1.PodSpec {
 	pod = pod.DeepCopy()
 	for _, containers := range [][]corev1.Container{pod.InitContainers, pod.Containers} {
@@ -32,22 +33,22 @@ func WithRequestsFromLimits(pod *corev1.PodSpec) *corev1.PodSpec {
 	return pod
 }
 
-// fillPodRequests gives a pod that has limits as a whole requests as a whole:
-// those of its containers, else the limits.
+// fillPodRequests sets the pod-level requests of a pod with pod-level limits: the sum of
+// its containers' requests, or else the limits.
 func fillPodRequests(pod *corev1.PodSpec) {
 	if pod.Resources == nil || len(pod.Resources.Limits) == 0 {
 		return
 	}
 	containers := podresources.AggregateContainerRequests(&corev1.Pod{Spec: *pod}, podresources.PodResourcesOptions{})
 	for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {
-		if sum, stated := containers[name]; stated {
+		if sum, found := containers[name]; found {
 			FillResources(&pod.Resources.Requests, corev1.ResourceList{name: sum})
 		}
 	}
 	FillResources(&pod.Resources.Requests, pod.Resources.Limits)
 }
 
-// FillResources adds what is missing in a list.
+// FillResources adds the resources that are missing in a list.
 func FillResources(list *corev1.ResourceList, from corev1.ResourceList) {
 	for name, quantity := range from {
 		if _, found := (*list)[name]; found {
@@ -60,7 +61,7 @@ func FillResources(list *corev1.ResourceList, from corev1.ResourceList) {
 	}
 }
 
-// IsGPU tells whether a resource is a GPU, of whichever vendor: nvidia.com/gpu,
+// IsGPU reports whether a resource is a GPU of any vendor: nvidia.com/gpu,
 // amd.com/gpu, gpu.intel.com/i915, nvidia.com/gpu.shared, nvidia.com/mig-1g.5gb,
 // habana.ai/gaudi.
 func IsGPU(name corev1.ResourceName) bool {
@@ -68,7 +69,7 @@ func IsGPU(name corev1.ResourceName) bool {
 	if !extended {
 		return false
 	}
-	// Intel also has names for parts of a GPU, which are not to be counted.
+	// Intel also has resources for parts of a GPU, which do not count.
 	if vendor == "gpu.intel.com" {
 		return device == "i915" || device == "xe"
 	}

@@ -9,12 +9,11 @@ import (
 const (
 	// RootSSHDirectory is where sshd looks for root's keys.
 	RootSSHDirectory = "/root/.ssh"
-	// userSSHDirectory is where images prepared for mpi-operator have them.
+	// userSSHDirectory is where images for mpi-operator have the keys.
 	userSSHDirectory = "/home/mpiuser/.ssh"
 )
 
-// sshDirectory is where an image with an sshd of its own looks for the keys of the user
-// that it runs as.
+// sshDirectory is where an image with its own sshd looks for the keys of its user.
 func sshDirectory(worker *corev1.PodSpec) string {
 	if MainRunsAsRoot(worker) {
 		return RootSSHDirectory
@@ -22,8 +21,8 @@ func sshDirectory(worker *corev1.PodSpec) string {
 	return userSSHDirectory
 }
 
-// restrictByDefault sets what PodSecurity's level "restricted" asks for,
-// wherever the template leaves it open. What the template says stays.
+// restrictByDefault sets what the Pod Security Standard "restricted" requires, unless the
+// template sets it.
 func restrictByDefault(pod *corev1.PodSpec, runAsUser *int64) {
 	if pod.SecurityContext == nil {
 		pod.SecurityContext = &corev1.PodSecurityContext{}
@@ -32,7 +31,7 @@ func restrictByDefault(pod *corev1.PodSpec, runAsUser *int64) {
 	if context.SeccompProfile == nil {
 		context.SeccompProfile = &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault}
 	}
-	// A pod that says it is root would not start if it also had to be another.
+	// A pod that runs as root could not start with RunAsNonRoot.
 	if !runsAsRoot(pod) {
 		setIfNil(&context.RunAsNonRoot, true)
 		if *context.RunAsNonRoot && context.RunAsUser == nil && runAsUser != nil {
@@ -60,14 +59,14 @@ func restrictContainer(container *corev1.Container) {
 	}
 }
 
-// mustEscalate tells whether Kubernetes refuses a container that may not
-// escalate.
+// mustEscalate reports whether Kubernetes refuses AllowPrivilegeEscalation=false for
+// this container.
 func mustEscalate(context *corev1.SecurityContext) bool {
 	return orElse(context.Privileged, false) || context.Capabilities != nil && slices.Contains(context.Capabilities.Add, "CAP_SYS_ADMIN")
 }
 
-// MainRunsAsRoot tells whether the container that runs MPI says that it is
-// root. Init containers and sidecars may be somebody else.
+// MainRunsAsRoot reports whether the main container, which runs MPI, is set to run as
+// root. Init containers and sidecars may have other users.
 func MainRunsAsRoot(pod *corev1.PodSpec) bool {
 	user := int64(1)
 	if pod.SecurityContext != nil {
@@ -79,7 +78,7 @@ func MainRunsAsRoot(pod *corev1.PodSpec) bool {
 	return user == 0
 }
 
-// runsAsRoot tells whether a pod, or a container of it, says that it is root.
+// runsAsRoot reports whether a pod, or any of its containers, is set to run as root.
 func runsAsRoot(pod *corev1.PodSpec) bool {
 	if context := pod.SecurityContext; context != nil && orElse(context.RunAsUser, 1) == 0 {
 		return true
@@ -94,7 +93,7 @@ func runsAsRoot(pod *corev1.PodSpec) bool {
 	return false
 }
 
-// setPriorityClass passes the job's priority class on to pods that name none.
+// setPriorityClass sets the job's priority class on pods that have none.
 func setPriorityClass(job *Job) {
 	for _, pod := range []*corev1.PodSpec{&job.Launcher.Template.Spec, &job.Worker.Template.Spec} {
 		if pod.PriorityClassName == "" {

@@ -117,7 +117,7 @@ func securityOf(pod corev1.PodSpec) corev1.PodSpec {
 }
 
 // An image with an sshd of its own was built for a certain user.
-func TestSecurityOfAnSSHDIsLeftAlone(t *testing.T) {
+func TestSecurityOfSSHDIsUnchanged(t *testing.T) {
 	for name, asked := range map[string]func(*v2beta1.MPIJob){
 		"command": workerRunsSSHD,
 		"args":    func(mpiJob *v2beta1.MPIJob) { workerOf(mpiJob).Template.Spec.Containers[0].Args = []string{"sshd"} },
@@ -136,7 +136,7 @@ func TestSecurityOfAnSSHDIsLeftAlone(t *testing.T) {
 
 // A runtime may have workers with an sshd that runs as root. A runtime that does not say
 // so is restricted all the same.
-func TestSecurityOfARuntimeWithAnSSHD(t *testing.T) {
+func TestSecurityOfRuntimeWithSSHD(t *testing.T) {
 	for name, test := range map[string]struct {
 		user           *int64
 		sshd           []string
@@ -174,7 +174,7 @@ func TestSecurityOfARuntimeWithAnSSHD(t *testing.T) {
 }
 
 // OpenShift chooses the UID itself and refuses any other.
-func TestNoUserWhereTheClusterChooses(t *testing.T) {
+func TestNoDefaultUser(t *testing.T) {
 	none := defaults()
 	none.RunAsUser = nil
 	for kind, got := range map[string]*Job{"MPIJob": FromMPIJob(mpiJob(), none), "TrainJob": FromTrainJob(trainJob(), runtimeOf(), none)} {

@@ -65,7 +65,7 @@ func TestTrainJobLauncherResources(t *testing.T) {
 
 // A container that asks for more than its pod is refused by Kubernetes, so that
 // only one of the two may speak.
-func TestTrainJobResourcesOfPodsAsAWhole(t *testing.T) {
+func TestTrainJobPodLevelResources(t *testing.T) {
 	whole := resources("cpu", "1")
 	mute := corev1.ResourceRequirements{}
 	byDefault := corev1.ResourceRequirements{Requests: list("cpu", "2", "memory", "4Gi"), Limits: list("cpu", "2", "memory", "4Gi")}
@@ -172,7 +172,7 @@ func TestTrainJobInitializer(t *testing.T) {
 	}
 }
 
-func TestTrainJobAddsVolumesToTheRuntimes(t *testing.T) {
+func TestTrainJobVolumes(t *testing.T) {
 	got := FromTrainJob(completeTrainJob(), runtimeOf(func(runtime *v2alpha1.TrainingRuntimeSpec) {
 		pod := &runtime.Template.Spec.ReplicatedJobs[1].Template.Spec
 		pod.Volumes = []corev1.Volume{{Name: "cache"}}
@@ -194,7 +194,7 @@ func TestTrainJobAddsVolumesToTheRuntimes(t *testing.T) {
 }
 
 // Admission refuses such runtimes, but it has to look at the job to say so.
-func TestTrainJobOfARuntimeThatLacksEverything(t *testing.T) {
+func TestTrainJobOfEmptyRuntime(t *testing.T) {
 	for name, runtime := range map[string]*v2alpha1.TrainingRuntimeSpec{
 		"no roles": {},
 		"no containers": runtimeOf(func(runtime *v2alpha1.TrainingRuntimeSpec) {

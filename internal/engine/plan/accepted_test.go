@@ -38,7 +38,7 @@ import (
 // more of them.
 const seeds = 300
 
-func TestWhatAdmissionAcceptsIsPlanned(t *testing.T) {
+func TestAcceptedJobsArePlanned(t *testing.T) {
 	for kind, judge := range map[string]func(testing.TB, int64) bool{"MPIJob": judgeMPIJob, "TrainJob": judgeTrainJob} {
 		t.Run(kind, func(t *testing.T) {
 			accepted := 0
@@ -143,7 +143,7 @@ func wantPlans(t testing.TB, j *job.Job, accepted bool) {
 			continue
 		}
 		for _, method := range []Method{ImageVolume, InitContainer} {
-			in := Surroundings{
+			in := Environment{
 				Delivery: Delivery{Method: method, Image: agentImage}, InitializerImage: initializerImage,
 				ClusterDomain: "cluster.example", Gang: backend, EgressPorts: []int32{443},
 			}
@@ -246,7 +246,7 @@ func schemaOf(t testing.TB, plural string) *structural.Structural {
 }
 
 // A schema that is not understood would find nothing.
-func TestWhatIsThereTwiceIsSeen(t *testing.T) {
+func TestDuplicatesAreFound(t *testing.T) {
 	once := mpiJobObject(both(ownVariables))
 	if !hasNothingTwice(t, "mpijobs", once) {
 		t.Error("a job with everything once has something twice")

@@ -16,20 +16,20 @@ import (
 )
 
 const (
-	// slicesManager tells Kubernetes' own controllers that these EndpointSlices are not
-	// theirs.
-	slicesManager = "trireme"
+	// endpointSliceManager keeps Kubernetes' own controllers from changing these
+	// EndpointSlices.
+	endpointSliceManager = "trireme"
 	// endpointsPerSlice is the API's limit.
 	endpointsPerSlice = 1000
 )
 
-// Addresses are the EndpointSlices of the job's Service: they make the host names
-// known to the cluster's DNS. Kubernetes would write them for a Service that selects
-// pods, but twice and again for every pod that starts: for n workers that is n writes
-// of n addresses, where one is enough. Complete tells whether they have the addresses
-// of all pods that a job starts with.
+// Addresses are the EndpointSlices of the job's Service, from which the cluster's DNS
+// resolves the host names. Kubernetes would write them for a Service with a selector,
+// but again for every pod that starts: n writes of n addresses for n workers, where one
+// write is enough. complete reports whether they contain all workers, and the address
+// of every pod.
 func Addresses(j *job.Job, state State) (addresses []*discoveryv1.EndpointSlice, complete bool) {
-	pods := started(state)
+	pods := currentPods(state)
 	complete = len(state.Workers) >= int(j.Worker.Replicas)
 	for _, family := range []discoveryv1.AddressType{discoveryv1.AddressTypeIPv4, discoveryv1.AddressTypeIPv6} {
 		var endpoints []discoveryv1.Endpoint
@@ -40,7 +40,7 @@ func Addresses(j *job.Job, state State) (addresses []*discoveryv1.EndpointSlice,
 		}
 		for index := 0; len(endpoints) > 0; index++ {
 			count := min(len(endpoints), endpointsPerSlice)
-			addresses = append(addresses, slice(j, family, index, endpoints[:count]))
+			addresses = append(addresses, endpointSlice(j, family, index, endpoints[:count]))
 			endpoints = endpoints[count:]
 		}
 	}
@@ -50,18 +50,18 @@ func Addresses(j *job.Job, state State) (addresses []*discoveryv1.EndpointSlice,
 	return addresses, complete
 }
 
-// HasStale tells whether EndpointSlices that exist lead to a pod that is gone: hosts
-// would be called at an address that may be another's.
+// HasStale reports whether existing EndpointSlices contain a pod that was deleted. Its
+// address may belong to another pod by now.
 func HasStale(existing, wanted []*discoveryv1.EndpointSlice) bool {
-	known := map[types.UID]bool{}
+	wantedPods := map[types.UID]bool{}
 	for _, slice := range wanted {
 		for i := range slice.Endpoints {
-			known[slice.Endpoints[i].TargetRef.UID] = true
+			wantedPods[slice.Endpoints[i].TargetRef.UID] = true
 		}
 	}
 	for _, slice := range existing {
 		for i := range slice.Endpoints {
-			if target := slice.Endpoints[i].TargetRef; target == nil || !known[target.UID] {
+			if target := slice.Endpoints[i].TargetRef; target == nil || !wantedPods[target.UID] {
 				return true
 			}
 		}
@@ -69,8 +69,8 @@ func HasStale(existing, wanted []*discoveryv1.EndpointSlice) bool {
 	return false
 }
 
-// started are the pods of the current start, in the order of their names.
-func started(state State) []*corev1.Pod {
+// currentPods are the pods of the current start, sorted by name.
+func currentPods(state State) []*corev1.Pod {
 	launchers := slices.DeleteFunc(slices.Clone(state.Launchers), func(pod *corev1.Pod) bool { return RestartOf(pod) != state.Restart })
 	pods := slices.Concat(launchers, state.Workers)
 	slices.SortFunc(pods, func(one, other *corev1.Pod) int { return strings.Compare(one.Name, other.Name) })
@@ -78,17 +78,17 @@ func started(state State) []*corev1.Pod {
 }
 
 func addressOf(pod *corev1.Pod, family discoveryv1.AddressType) string {
-	for _, known := range pod.Status.PodIPs {
-		address, err := netip.ParseAddr(known.IP)
+	for _, podIP := range pod.Status.PodIPs {
+		address, err := netip.ParseAddr(podIP.IP)
 		if err == nil && address.Is4() == (family == discoveryv1.AddressTypeIPv4) {
-			return known.IP
+			return podIP.IP
 		}
 	}
 	return ""
 }
 
-// endpoint is ready before its pod is: hosts are called early, and the gate waits for
-// them.
+// endpoint is ready before its pod is, because the gate resolves host names while it
+// waits for the pods.
 func endpoint(pod *corev1.Pod, address string) discoveryv1.Endpoint {
 	return discoveryv1.Endpoint{
 		Addresses: []string{address}, Conditions: discoveryv1.EndpointConditions{Ready: new(true)}, Hostname: new(pod.Spec.Hostname),
@@ -96,7 +96,7 @@ func endpoint(pod *corev1.Pod, address string) discoveryv1.Endpoint {
 	}
 }
 
-func slice(j *job.Job, family discoveryv1.AddressType, index int, endpoints []discoveryv1.Endpoint) *discoveryv1.EndpointSlice {
+func endpointSlice(j *job.Job, family discoveryv1.AddressType, index int, endpoints []discoveryv1.Endpoint) *discoveryv1.EndpointSlice {
 	name := NamesOf(j).Service
 	if family == discoveryv1.AddressTypeIPv6 {
 		name += "-ipv6"
@@ -104,20 +104,20 @@ func slice(j *job.Job, family discoveryv1.AddressType, index int, endpoints []di
 	if index > 0 {
 		name = fmt.Sprintf("%s-%d", name, index)
 	}
-	meta := object(j, name)
+	meta := objectMeta(j, name)
 	meta.Labels[discoveryv1.LabelServiceName] = NamesOf(j).Service
-	meta.Labels[discoveryv1.LabelManagedBy] = slicesManager
+	meta.Labels[discoveryv1.LabelManagedBy] = endpointSliceManager
 	meta.OwnerReferences = []metav1.OwnerReference{OwnerOf(j)}
 	return &discoveryv1.EndpointSlice{ObjectMeta: meta, AddressType: family, Endpoints: endpoints}
 }
 
-// addressKeys name the EndpointSlices of a job that exist, to delete them: the
-// addresses may belong to other pods soon.
+// addressKeys identify the job's existing EndpointSlices for deletion: their addresses
+// may soon belong to other pods.
 func addressKeys(j *job.Job, state State) (keys []gang.Object) {
 	for _, existing := range state.Addresses {
-		one := &discoveryv1.EndpointSlice{ObjectMeta: key(j, existing.Name)}
-		one.UID = existing.UID
-		keys = append(keys, one)
+		reference := &discoveryv1.EndpointSlice{ObjectMeta: keyMeta(j, existing.Name)}
+		reference.UID = existing.UID
+		keys = append(keys, reference)
 	}
 	return keys
 }

@@ -9,25 +9,26 @@ import (
 	"github.com/trireme-mpi/trireme/internal/engine/job"
 )
 
-// batchJob is the launcher of an MPIJob, as people wait for it. Its managedBy keeps
-// Kubernetes' Job controller away: Trireme creates the pod, restarts it and writes
-// the status.
+// batchJob is the launcher's Job of an MPIJob, for users and tools that watch it. Its
+// managedBy keeps Kubernetes' Job controller away: Trireme creates the pod, restarts it
+// and writes the status.
 func batchJob(j *job.Job) *batchv1.Job {
 	template := *j.Launcher.Template.DeepCopy()
 	template.Spec.RestartPolicy = corev1.RestartPolicyNever
 	return &batchv1.Job{
-		ObjectMeta: object(j, NamesOf(j).Workload),
+		ObjectMeta: objectMeta(j, NamesOf(j).Workload),
 		Spec: batchv1.JobSpec{
 			ManagedBy: new(training.ManagedByTrireme), BackoffLimit: new(j.Lifetime.BackoffLimit), Template: template,
 		},
 	}
 }
 
-// joinBatchJob gives a pod the labels that the Job's selector asks for.
+// joinBatchJob makes the Job the pod's controller, and sets the labels that the Job's
+// selector requires.
 func (s start) joinBatchJob(pod *corev1.Pod) {
 	name := NamesOf(s.job).Workload
 	pod.Labels[batchv1.JobNameLabel], pod.Labels[batchv1.ControllerUidLabel] = name, string(s.state.Workload)
 	pod.OwnerReferences = []metav1.OwnerReference{
-		controller(batchv1.SchemeGroupVersion.String(), string(job.WorkloadBatchJob), name, s.state.Workload),
+		controllerRef(batchv1.SchemeGroupVersion.String(), string(job.WorkloadBatchJob), name, s.state.Workload),
 	}
 }

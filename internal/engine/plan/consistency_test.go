@@ -67,7 +67,7 @@ func inconsistencies(pod *corev1.PodSpec) (faults []string) {
 }
 
 // A test that overlooks what it looks for would find nothing.
-func TestInconsistenciesAreSeen(t *testing.T) {
+func TestInconsistenciesAreFound(t *testing.T) {
 	tests := map[string]func(*corev1.PodSpec){
 		"a volume": func(pod *corev1.PodSpec) { pod.Volumes = append(pod.Volumes, pod.Volumes[0]) },
 		"a container": func(pod *corev1.PodSpec) {

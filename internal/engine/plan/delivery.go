@@ -13,34 +13,34 @@ import (
 	"github.com/trireme-mpi/trireme/internal/engine/job"
 )
 
-// Delivery is how the agent gets into pods.
+// Delivery is how pods get the agent.
 type Delivery struct {
 	Method Method
 	// Image of the agent.
 	Image string
-	// PullSecrets are for this image and the initializer's.
+	// PullSecrets are the image pull secrets for this image and the initializer's.
 	PullSecrets []string
 }
 
-// Method is a way into a pod.
+// Method is a way to deliver the agent to a pod.
 type Method string
 
 const (
-	// ImageVolume mounts the agent's image. It costs next to nothing.
+	// ImageVolume mounts the agent's image. It is the cheaper method.
 	ImageVolume Method = "ImageVolume"
 	// InitContainer copies the agent before the pod's containers start.
 	InitContainer Method = "InitContainer"
 )
 
 var (
-	// imageVolumes are on by default in Kubernetes since this version.
+	// imageVolumes is the first Kubernetes that enables image volumes by default.
 	imageVolumes = version.MustParseSemantic("1.35.0")
-	// containerdImageVolumes is the first containerd that has them.
+	// containerdImageVolumes is the first containerd that supports image volumes.
 	containerdImageVolumes = version.MustParseSemantic("2.1.0")
 )
 
-// BestMethod is an image volume where the API server and every node are known to
-// have them.
+// BestMethod is an image volume if the API server and every node are known to support
+// them.
 func BestMethod(server string, nodes []corev1.Node) Method {
 	if !atLeast(server, imageVolumes) || len(nodes) == 0 {
 		return InitContainer
@@ -55,16 +55,16 @@ func BestMethod(server string, nodes []corev1.Node) Method {
 	return ImageVolume
 }
 
-func atLeast(text string, least *version.Version) bool {
+func atLeast(text string, minimum *version.Version) bool {
 	parsed, err := version.ParseGeneric(text)
-	return err == nil && parsed.AtLeast(least)
+	return err == nil && parsed.AtLeast(minimum)
 }
 
-// agentVolume is the volume that the agent is found in.
+// agentVolume is the volume with the agent.
 const agentVolume = "trireme-agent"
 
-// AddAgent puts the agent at its path into the first container of a pod, and
-// touches nothing else.
+// AddAgent makes the agent available in the first container of a pod and changes
+// nothing else.
 func AddAgent(pod *corev1.PodSpec, delivery Delivery) {
 	directory := job.AgentDirectory
 	volume := corev1.Volume{Name: agentVolume}
@@ -96,9 +96,9 @@ func addPullSecrets(pod *corev1.PodSpec, names []string) {
 func agentContainer(name string, pod *corev1.PodSpec, image string, arguments ...string) corev1.Container {
 	limits := corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("100m"), corev1.ResourceMemory: resource.MustParse("64Mi")}
 	resources := corev1.ResourceRequirements{Requests: limits, Limits: limits.DeepCopy()}
-	if whole := pod.Resources; whole != nil && len(whole.Requests)+len(whole.Limits) > 0 {
-		// What the pod asks for as a whole must suffice for each of its containers, and
-		// may be less than ours would ask for.
+	if podResources := pod.Resources; podResources != nil && len(podResources.Requests)+len(podResources.Limits) > 0 {
+		// A container may not request more than its pod does, and the pod may request less
+		// than the agent would.
 		resources = corev1.ResourceRequirements{}
 	}
 	context := &corev1.SecurityContext{

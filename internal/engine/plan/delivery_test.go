@@ -105,7 +105,7 @@ func TestHostfile(t *testing.T) {
 
 // What a pod asks for as a whole must suffice for each of its containers, and a
 // launcher may ask for less than ours would.
-func TestAddedContainersShareWhatAPodHasAsAWhole(t *testing.T) {
+func TestAddedContainersWithPodLevelResources(t *testing.T) {
 	small := func(template *corev1.PodTemplateSpec) {
 		template.Spec.Containers[0].Resources = corev1.ResourceRequirements{}
 		template.Spec.Resources = new(resources("50m", "32Mi"))

@@ -21,7 +21,7 @@ func asSent(t testing.TB, plan Plan) []byte {
 	return text
 }
 
-func TestTheSameJobGivesTheSamePlan(t *testing.T) {
+func TestPlanIsDeterministic(t *testing.T) {
 	for name, tc := range plans {
 		t.Run(name, func(t *testing.T) {
 			want := asSent(t, tc.plan(t))
@@ -36,12 +36,12 @@ func TestTheSameJobGivesTheSamePlan(t *testing.T) {
 
 // A client writes what the API server answers into the objects that it was
 // given, and nothing of that may reach the job, its pods or the next plan.
-func TestNothingThatWasHandedInIsChanged(t *testing.T) {
+func TestInputsAreNotChanged(t *testing.T) {
 	for name, tc := range plans {
 		t.Run(name, func(t *testing.T) {
 			j, state := tc.job(), tc.stateOf()
-			in := surroundings(t, j, tc.has, tc.method)
-			plan := Of(j, state, in)
+			env := environment(t, j, tc.has, tc.method)
+			plan := Of(j, state, env)
 			before := asSent(t, plan)
 			for _, object := range slices.Concat(plan.Ensure, podObjects(plan)) {
 				clean := object.DeepCopyObject()
@@ -55,7 +55,7 @@ func TestNothingThatWasHandedInIsChanged(t *testing.T) {
 			if diff := cmp.Diff(tc.state.Workers, state.Workers); diff != "" {
 				t.Errorf("the workers (-want +got):\n%s", diff)
 			}
-			if after := asSent(t, Of(j, state, in)); !bytes.Equal(before, after) {
+			if after := asSent(t, Of(j, state, env)); !bytes.Equal(before, after) {
 				t.Errorf("the next plan (-want +got):\n%s", cmp.Diff(string(before), string(after)))
 			}
 		})

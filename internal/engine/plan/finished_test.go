@@ -13,7 +13,7 @@ import (
 
 // What is deleted in each stage. Keys of finished jobs always are, pods as the user
 // says, and the rest goes with the job.
-func TestWhatIsRemoved(t *testing.T) {
+func TestRemovedObjects(t *testing.T) {
 	const (
 		keys, workload, launcher = "Secret resnet-ssh-key", "Job resnet-launcher", "Pod resnet-launcher-r0"
 		first, second, third     = "Pod resnet-worker-0", "Pod resnet-worker-1", "Pod resnet-worker-2"
@@ -123,7 +123,7 @@ func wantUID(t *testing.T, name, described, uid string) {
 }
 
 // What is being deleted need not be deleted again.
-func TestPodsThatAreBeingDeletedAreNotRemoved(t *testing.T) {
+func TestDeletedPodsAreNotRemovedAgain(t *testing.T) {
 	for _, stage := range []Stage{Suspended, Held, Restarting, Finished} {
 		state := State{Stage: stage, Launchers: existing(trainJob(), training.RoleLauncher, 0, corev1.PodRunning), Workers: existing(trainJob(), training.RoleWorker, 0, corev1.PodRunning)}
 		for _, pod := range slices.Concat(state.Launchers, state.Workers) {

@@ -16,16 +16,16 @@ import (
 
 const (
 	workspaceVolume = "trireme-workspace"
-	claimScheme     = "pvc://"
-	// sourceDirectory is where the initializer finds a claim that it copies from.
+	pvcScheme       = "pvc://"
+	// sourceDirectory is where the initializer mounts a PVC that it copies from.
 	sourceDirectory = "/source"
 )
 
-// initializing are the objects of a job that fetches what it starts from.
-func initializing(j *job.Job, in Surroundings) []gang.Object {
+// initializerObjects are the objects that the initializer's pod needs.
+func initializerObjects(j *job.Job, env Environment) []gang.Object {
 	var objects []gang.Object
 	if j.NetworkPolicy != "" {
-		objects = append(objects, NetworkPolicy(j, in.EgressPorts))
+		objects = append(objects, NetworkPolicy(j, env.EgressPorts))
 	}
 	if j.Initializer.ClaimName == "" {
 		objects = append(objects, workspace(j))
@@ -33,14 +33,14 @@ func initializing(j *job.Job, in Surroundings) []gang.Object {
 	return objects
 }
 
-// workspace is a claim that goes with the job.
+// workspace is the PVC that the initializer fetches to. It is deleted with the job.
 func workspace(j *job.Job) *corev1.PersistentVolumeClaim {
 	mode := corev1.ReadWriteOnce
 	if j.Worker.Replicas > 1 {
 		mode = corev1.ReadWriteMany
 	}
 	claim := &corev1.PersistentVolumeClaim{
-		ObjectMeta: object(j, NamesOf(j).Workspace),
+		ObjectMeta: objectMeta(j, NamesOf(j).Workspace),
 		Spec: corev1.PersistentVolumeClaimSpec{
 			AccessModes: []corev1.PersistentVolumeAccessMode{mode},
 			Resources:   corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: j.Initializer.Size.DeepCopy()}},
@@ -52,10 +52,9 @@ func workspace(j *job.Job) *corev1.PersistentVolumeClaim {
 	return claim
 }
 
-// initializerPod fetches model and dataset at the same time, as two containers of
-// one pod. The kubelet restarts a container that fails; how often is the
-// diagnosis's to say.
-func initializerPod(j *job.Job, restart int32, in Surroundings) *corev1.Pod {
+// initializerPod fetches model and dataset at the same time, in two containers of one
+// pod. The kubelet restarts a container that fails; package diagnosis limits how often.
+func initializerPod(j *job.Job, restart int32, env Environment) *corev1.Pod {
 	names := NamesOf(j)
 	worker := j.Worker.Template.Spec.DeepCopy()
 	pod := corev1.PodSpec{
@@ -65,19 +64,19 @@ func initializerPod(j *job.Job, restart int32, in Surroundings) *corev1.Pod {
 		ImagePullSecrets:             worker.ImagePullSecrets,
 		Tolerations:                  worker.Tolerations,
 		SecurityContext:              worker.SecurityContext,
-		Volumes:                      []corev1.Volume{claimVolume(workspaceVolume, names.Workspace, false)},
+		Volumes:                      []corev1.Volume{pvcVolume(workspaceVolume, names.Workspace, false)},
 	}
-	ownVolumes(&pod)
-	addPullSecrets(&pod, in.Delivery.PullSecrets)
+	setFSGroup(&pod)
+	addPullSecrets(&pod, env.Delivery.PullSecrets)
 	for _, source := range []struct {
 		kind string
 		*job.Source
 	}{{"dataset", j.Initializer.Dataset}, {"model", j.Initializer.Model}} {
 		if source.Source != nil {
-			addFetch(&pod, in.InitializerImage, source.kind, source.Source)
+			addFetchContainer(&pod, env.InitializerImage, source.kind, source.Source)
 		}
 	}
-	metadata := object(j, PodName(j, training.RoleInitializer, 0, restart))
+	metadata := objectMeta(j, PodName(j, training.RoleInitializer, 0, restart))
 	metadata.Labels = PodLabels(j, training.RoleInitializer)
 	metadata.Labels[training.LabelRestart] = strconv.Itoa(int(restart))
 	metadata.Annotations = map[string]string{training.IstioInject: "false"}
@@ -85,15 +84,15 @@ func initializerPod(j *job.Job, restart int32, in Surroundings) *corev1.Pod {
 	return &corev1.Pod{ObjectMeta: metadata, Spec: pod}
 }
 
-// ownVolumes lets a pod that runs as another user than root write to its volumes.
-func ownVolumes(pod *corev1.PodSpec) {
+// setFSGroup lets a pod that does not run as root write to its volumes.
+func setFSGroup(pod *corev1.PodSpec) {
 	if context := pod.SecurityContext; context != nil && context.FSGroup == nil && context.RunAsUser != nil && *context.RunAsUser != 0 {
 		context.FSGroup = new(*context.RunAsUser)
 	}
 }
 
 // addFetch adds a container that fetches one source.
-func addFetch(pod *corev1.PodSpec, image, kind string, source *job.Source) {
+func addFetchContainer(pod *corev1.PodSpec, image, kind string, source *job.Source) {
 	container := corev1.Container{
 		Name: kind, Image: image, ImagePullPolicy: corev1.PullIfNotPresent,
 		Command: []string{"/initializer", "fetch", "--kind", kind},
@@ -110,9 +109,9 @@ func addFetch(pod *corev1.PodSpec, image, kind string, source *job.Source) {
 	if source.Secret != "" {
 		container.EnvFrom = []corev1.EnvFromSource{{SecretRef: &corev1.SecretEnvSource{LocalObjectReference: corev1.LocalObjectReference{Name: source.Secret}}}}
 	}
-	if claim, isClaim := strings.CutPrefix(source.URI, claimScheme); isClaim {
+	if claim, isPVC := strings.CutPrefix(source.URI, pvcScheme); isPVC {
 		claim, _, _ = strings.Cut(claim, "/")
-		pod.Volumes = append(pod.Volumes, claimVolume("trireme-from-"+kind, claim, false))
+		pod.Volumes = append(pod.Volumes, pvcVolume("trireme-from-"+kind, claim, false))
 		container.VolumeMounts = append(container.VolumeMounts, corev1.VolumeMount{Name: "trireme-from-" + kind, MountPath: sourceDirectory, ReadOnly: true})
 		container.Command = append(container.Command, "--from", sourceDirectory)
 	}

@@ -164,7 +164,7 @@ func claimsOf(pod *corev1.PodSpec) (names []string) {
 }
 
 // It runs as the job's pods do, in their place, and never as root for itself.
-func TestTheInitializerRunsAsWorkersDo(t *testing.T) {
+func TestInitializerSecurity(t *testing.T) {
 	likeWorkers := func(template *corev1.PodTemplateSpec) {
 		ownEverything(template)
 		template.Spec.SecurityContext = &corev1.PodSecurityContext{RunAsUser: new(int64(4711)), SupplementalGroups: []int64{7}}
@@ -191,7 +191,7 @@ func TestTheInitializerRunsAsWorkersDo(t *testing.T) {
 	}
 }
 
-func TestWhoOwnsVolumes(t *testing.T) {
+func TestFSGroup(t *testing.T) {
 	tests := map[string]struct {
 		context *corev1.PodSecurityContext
 		want    *int64

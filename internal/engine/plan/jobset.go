@@ -14,20 +14,20 @@ import (
 )
 
 const (
-	// groupName is the group that JobSet puts replicated jobs into that name none.
+	// groupName is JobSet's default group for replicated jobs that set none.
 	groupName = "default"
 	// restartAttempt is JobSet's label for the number of restarts.
 	restartAttempt = "jobset.sigs.k8s.io/restart-attempt"
-	// completionIndexVariable is what pods of an Indexed Job know their index by.
+	// completionIndexVariable holds the index in pods of an Indexed Job.
 	completionIndexVariable = "JOB_COMPLETION_INDEX"
 )
 
-// jobSet is launcher and workers of a TrainJob, as Kueue, tools and people look at
-// them. Its managedBy keeps JobSet's own controller away: Trireme creates the pods.
+// jobSet is the JobSet of a TrainJob's launcher and workers, for Kueue, tools and
+// users. Its managedBy keeps JobSet's own controller away: Trireme creates the pods.
 func jobSet(j *job.Job) *jobset.JobSet {
 	names := NamesOf(j)
-	metadata := object(j, names.Workload)
-	metadata.Labels = with(metadata.Labels, j.QueueLabels)
+	metadata := objectMeta(j, names.Workload)
+	metadata.Labels = merged(metadata.Labels, j.QueueLabels)
 	if j.RuntimeDigest != "" {
 		metadata.Annotations = map[string]string{training.AnnotationRuntimeDigest: j.RuntimeDigest}
 	}
@@ -58,32 +58,33 @@ func replicatedJob(name string, role *job.Role) jobset.ReplicatedJob {
 	}
 }
 
-// joinJobSet gives a pod what JobSet and the Job controller would: tools find pods
-// by these labels, and Kueue's topology-aware scheduling ranks them by the index.
+// joinJobSet sets the labels, annotations and variables that JobSet and the Job
+// controller would set: tools find pods by these labels, and Kueue's topology-aware
+// scheduling orders pods by the index.
 func (s start) joinJobSet(pod *corev1.Pod, role string, index int32) {
 	names := NamesOf(s.job)
-	number := strconv.Itoa(int(index))
-	contract := map[string]string{
+	completionIndex := strconv.Itoa(int(index))
+	metadata := map[string]string{
 		jobset.JobSetNameKey: names.Workload, jobset.JobSetUIDKey: string(s.state.Workload),
 		jobset.ReplicatedJobNameKey: role, jobset.ReplicatedJobReplicas: "1", jobset.GlobalReplicasKey: "2",
 		jobset.JobIndexKey: "0", jobset.JobGlobalIndexKey: globalIndex(role),
 		jobset.GroupNameKey: groupName, jobset.GroupReplicasKey: "2", jobset.JobGroupIndexKey: globalIndex(role),
-		restartAttempt: strconv.Itoa(int(s.state.Restart)), batchv1.JobCompletionIndexAnnotation: number,
+		restartAttempt: strconv.Itoa(int(s.state.Restart)), batchv1.JobCompletionIndexAnnotation: completionIndex,
 	}
-	maps.Copy(pod.Labels, contract)
-	pod.Annotations = with(pod.Annotations, contract)
+	maps.Copy(pod.Labels, metadata)
+	pod.Annotations = merged(pod.Annotations, metadata)
 	pod.Labels[batchv1.JobNameLabel] = names.Workload + "-" + role + "-0"
 	for _, containers := range [][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
 		for i := range containers {
-			setVariable(&containers[i], completionIndexVariable, number)
+			setVariable(&containers[i], completionIndexVariable, completionIndex)
 		}
 	}
 	pod.OwnerReferences = []metav1.OwnerReference{
-		controller(jobset.GroupVersion.String(), string(job.WorkloadJobSet), names.Workload, s.state.Workload),
+		controllerRef(jobset.GroupVersion.String(), string(job.WorkloadJobSet), names.Workload, s.state.Workload),
 	}
 }
 
-// globalIndex is the number of a role's child Job among all of the JobSet.
+// globalIndex is the index of a role's child Job among all child Jobs of the JobSet.
 func globalIndex(role string) string {
 	if role == training.RoleLauncher {
 		return "0"

@@ -7,7 +7,7 @@ import (
 	"github.com/trireme-mpi/trireme/internal/engine/job"
 )
 
-// Selector finds everything that belongs to a job. The kind is in it, because a
+// Selector selects everything that belongs to a job. It includes the kind, because a
 // job of the other kind may have had the same name.
 func Selector(j *job.Job) map[string]string {
 	return map[string]string{
@@ -16,14 +16,14 @@ func Selector(j *job.Job) map[string]string {
 	}
 }
 
-// RoleSelector finds the pods of one role.
+// RoleSelector selects the pods of one role.
 func RoleSelector(j *job.Job, role string) map[string]string {
 	selector := Selector(j)
 	selector[training.LabelReplicaType] = role
 	return selector
 }
 
-// PodLabels are on every pod of a role, besides those of its template.
+// PodLabels are set on every pod of a role, in addition to those of its template.
 func PodLabels(j *job.Job, role string) map[string]string {
 	labels := RoleSelector(j, role)
 	labels[training.LabelJobRole] = role
@@ -32,12 +32,12 @@ func PodLabels(j *job.Job, role string) map[string]string {
 	return labels
 }
 
-// with is a copy of a map with more in it.
-func with(base, more map[string]string) map[string]string {
-	merged := maps.Clone(base)
-	if merged == nil {
-		merged = map[string]string{}
+// merged is a copy of base with the entries of more.
+func merged(base, more map[string]string) map[string]string {
+	result := maps.Clone(base)
+	if result == nil {
+		result = map[string]string{}
 	}
-	maps.Copy(merged, more)
-	return merged
+	maps.Copy(result, more)
+	return result
 }

@@ -7,10 +7,10 @@ import (
 	"github.com/trireme-mpi/trireme/internal/engine/job"
 )
 
-// Names of the objects that a job is made of. They differ by kind, as users of
-// either know them.
+// Names of the objects of a job. They depend on the kind: users know them from
+// mpi-operator and JobSet.
 type Names struct {
-	// Service is also the subdomain that hosts are found under.
+	// Service is also the subdomain of the host names.
 	Service       string
 	Hostfile      string
 	Secret        string
@@ -19,7 +19,7 @@ type Names struct {
 	Workload string
 	// LauncherHost is the launcher's host name.
 	LauncherHost string
-	// Workspace is the claim that the initializer fetches to.
+	// Workspace is the PVC that the initializer fetches to.
 	Workspace string
 }
 
@@ -60,8 +60,8 @@ func Hosts(j *job.Job) []string {
 	return hosts
 }
 
-// PodName is the name of a pod. It is fixed by role, index and restart, so that no
-// pod can exist twice.
+// PodName is the name of a pod. It is derived from role, index and restart, so that the
+// same pod cannot be created twice.
 func PodName(j *job.Job, role string, index, restart int32) string {
 	switch role {
 	case training.RoleLauncher:

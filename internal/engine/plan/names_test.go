@@ -68,7 +68,7 @@ func longest(t *testing.T, judge func(rules *validation.Rules, in *validation.Su
 
 // Whatever name admission accepts, every name that is made of it is one that
 // Kubernetes and DNS accept.
-func TestTheLongestNamesFit(t *testing.T) {
+func TestLongestNamesFit(t *testing.T) {
 	ofMPIJobNamed := longest(t, func(rules *validation.Rules, in *validation.Surroundings, name string) *validation.Findings {
 		return rules.CreateMPIJob(mpiJobObject(named(name), replicas(100)), in)
 	})
@@ -174,7 +174,7 @@ func namesMadeOf(object gang.Object) []string {
 }
 
 // What is in the hostfile is what pods are called.
-func TestHostsAreWhatPodsAreCalled(t *testing.T) {
+func TestHostsMatchPods(t *testing.T) {
 	tests := map[string]struct {
 		whole
 		want []string

@@ -10,23 +10,23 @@ import (
 	"github.com/trireme-mpi/trireme/internal/engine/job"
 )
 
-// dnsPorts are where nameservers listen. Policies are applied behind Services,
-// and those of OpenShift lead to 5353.
+// dnsPorts are the ports of nameservers. Policies apply to the pods behind a Service,
+// and OpenShift's nameserver pods listen on 5353.
 var dnsPorts = []int32{53, 5353}
 
-// NetworkPolicy keeps a job that asks for it to itself. egressPorts are the TCP
-// ports that Restricted leaves open, of any destination: those of pods, where a
-// Service leads to other ports than its own.
+// NetworkPolicy isolates the job's pods. egressPorts are the TCP ports that the template
+// Restricted leaves open to any destination. If a Service maps ports, these are the
+// ports of its pods.
 //
-// What comes in is the same for both templates: what the job's own pods send.
-// Kubelets reach the pods of their node whatever a policy says.
+// Both templates allow ingress from the job's own pods only. Kubelets can reach the pods
+// of their node in spite of any policy.
 func NetworkPolicy(j *job.Job, egressPorts []int32) *networkingv1.NetworkPolicy {
 	policy := &networkingv1.NetworkPolicy{
-		ObjectMeta: object(j, NamesOf(j).NetworkPolicy),
+		ObjectMeta: objectMeta(j, NamesOf(j).NetworkPolicy),
 		Spec: networkingv1.NetworkPolicySpec{
 			PodSelector: metav1.LabelSelector{MatchLabels: Selector(j)},
-			// Default says nothing about the way out: a rule that opens it would also
-			// open it where the namespace has a policy that closes it.
+			// Default has no egress rule: one that allows egress would override a policy of
+			// the namespace that denies it.
 			PolicyTypes: []networkingv1.PolicyType{networkingv1.PolicyTypeIngress},
 			Ingress:     []networkingv1.NetworkPolicyIngressRule{{From: ownPods(j)}},
 		},
@@ -38,16 +38,16 @@ func NetworkPolicy(j *job.Job, egressPorts []int32) *networkingv1.NetworkPolicy 
 	return policy
 }
 
-// restrictedEgress is all that Restricted lets out. A rule without destinations
-// is one for every destination, in the cluster and outside: addresses do not do
-// for that, because some networks do not look for pods among them.
+// restrictedEgress are the egress rules of Restricted. A rule without destinations
+// allows every destination inside and outside the cluster. An IP block would not: some
+// network plugins do not match pods by it.
 func restrictedEgress(j *job.Job, ports []int32) []networkingv1.NetworkPolicyEgressRule {
 	rules := []networkingv1.NetworkPolicyEgressRule{
 		{To: ownPods(j)},
-		// To any destination, because nothing tells a nameserver apart: it is a pod of
-		// kube-system or openshift-dns, a cache at an address of the node, or one of
-		// the pod's own dnsConfig. Who may ask any nameserver gets what is asked
-		// passed on anyway.
+		// DNS to any destination, because no selector matches all nameservers: they are
+		// pods of kube-system or openshift-dns, a cache at an address of the node, or set
+		// in the pod's own dnsConfig. A narrower rule would protect little, because every
+		// nameserver forwards queries.
 		{Ports: append(portsOf(corev1.ProtocolUDP, dnsPorts), portsOf(corev1.ProtocolTCP, dnsPorts)...)},
 	}
 	// A rule with an empty list of ports would open them all.
@@ -57,11 +57,10 @@ func restrictedEgress(j *job.Job, ports []int32) []networkingv1.NetworkPolicyEgr
 	return rules
 }
 
-// ownPods are all pods of the job: launcher, workers and initializer. Rules with
-// it leave every port open. The launcher logs in to workers on the port of the
-// agent or of the image's own sshd, Hydra's proxies and Open MPI's daemons call
-// back on ports that the system chooses, and libraries such as UCX and NCCL have
-// protocols of their own.
+// ownPods selects all pods of the job: launcher, workers and initializer. The rules with
+// it allow every port: the launcher connects to the port of the agent or of the image's
+// own sshd, Hydra's proxies and Open MPI's daemons connect back on ports that the system
+// chooses, and libraries such as UCX and NCCL have their own protocols.
 func ownPods(j *job.Job) []networkingv1.NetworkPolicyPeer {
 	return []networkingv1.NetworkPolicyPeer{{PodSelector: &metav1.LabelSelector{MatchLabels: Selector(j)}}}
 }

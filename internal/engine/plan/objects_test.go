@@ -36,7 +36,7 @@ func everyPlan(t *testing.T, check func(t *testing.T, tc whole, plan Plan)) {
 	}
 }
 
-func TestEverythingBelongsToTheJob(t *testing.T) {
+func TestOwners(t *testing.T) {
 	everyPlan(t, func(t *testing.T, tc whole, plan Plan) {
 		j := tc.job()
 		want := []metav1.OwnerReference{{
@@ -64,7 +64,7 @@ func TestEverythingBelongsToTheJob(t *testing.T) {
 }
 
 // A job of the other kind may have had the same name a moment ago.
-func TestEverySelectorKnowsTheKind(t *testing.T) {
+func TestSelectorsIncludeKind(t *testing.T) {
 	found := 0
 	everyPlan(t, func(t *testing.T, tc whole, plan Plan) {
 		want := map[string]any{training.LabelJobName: tc.job().Name, training.LabelJobType: tc.job().Kind.Type()}
@@ -177,7 +177,7 @@ func TestWorldSizes(t *testing.T) {
 }
 
 // These bytes are read by programs that are not ours.
-func TestFilesOfTheLauncher(t *testing.T) {
+func TestLauncherFiles(t *testing.T) {
 	tests := map[string]struct {
 		whole
 		want string
@@ -214,7 +214,7 @@ func numbered(form string, count int) string {
 }
 
 // Keys are made where there is randomness, and only if there are none yet.
-func TestASecretHasItsNameAndNoData(t *testing.T) {
+func TestSecretHasNoData(t *testing.T) {
 	for kind, tc := range map[string]struct {
 		whole
 		want string
@@ -238,7 +238,7 @@ func TestASecretHasItsNameAndNoData(t *testing.T) {
 }
 
 // Kueue suspends and resumes a workload. Whatever we said would be one word too many.
-func TestWorkloadsAreNeverSuspendedByUs(t *testing.T) {
+func TestWorkloadsAreNotSuspended(t *testing.T) {
 	everyPlan(t, func(t *testing.T, tc whole, plan Plan) {
 		for _, object := range plan.Ensure {
 			switch object := object.(type) {
@@ -263,7 +263,7 @@ func TestWorkloadsAreNeverSuspendedByUs(t *testing.T) {
 
 func TestQueueLabelsReachTheJobSet(t *testing.T) {
 	plan := whole{job: ofTrainJob(inQueue)}.plan(t)
-	want := with(Selector(trainJob()), map[string]string{
+	want := merged(Selector(trainJob()), map[string]string{
 		"kueue.x-k8s.io/queue-name": "research", "kueue.x-k8s.io/priority-class": "urgent", "kueue.x-k8s.io/max-exec-time-seconds": "3600",
 	})
 	set := one[*jobset.JobSet](t, plan.Ensure)

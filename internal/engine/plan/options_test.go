@@ -65,8 +65,8 @@ func hostNetwork(template *corev1.PodTemplateSpec) { template.Spec.HostNetwork =
 
 // ownNames are words of the user's in the places of ours.
 func ownNames(template *corev1.PodTemplateSpec) {
-	template.Labels = with(template.Labels, map[string]string{training.LabelJobName: "another", training.IstioInject: "true", training.LabelReplicaIndex: "7"})
-	template.Annotations = with(template.Annotations, map[string]string{training.IstioInject: "true", "note": "ours"})
+	template.Labels = merged(template.Labels, map[string]string{training.LabelJobName: "another", training.IstioInject: "true", training.LabelReplicaIndex: "7"})
+	template.Annotations = merged(template.Annotations, map[string]string{training.IstioInject: "true", "note": "ours"})
 	template.Spec.DNSConfig = &corev1.PodDNSConfig{Nameservers: []string{"192.0.2.53"}, Searches: []string{"example.com"}}
 	template.Spec.Hostname, template.Spec.Subdomain = "theirs", "theirs"
 	template.Spec.AutomountServiceAccountToken = new(true)

@@ -14,37 +14,41 @@ import (
 	"github.com/trireme-mpi/trireme/internal/engine/job"
 )
 
-// Stage is where a job stands, as far as its objects are concerned.
+// Stage decides which objects a job must have.
 type Stage string
 
 const (
-	// Initializing: data is fetched, and no node is requested yet.
+	// Initializing: the initializer fetches data; there are no launcher and workers yet.
 	Initializing Stage = "Initializing"
-	// Suspended: nothing of the job may run, and its workload is deleted.
+	// Suspended: the job has no pods, and its workload is deleted.
 	Suspended Stage = "Suspended"
-	// Held: a queue or a quota holds the job back. There must be no pods; the
+	// Held: the job waits for a queue or a quota. It has no launcher and workers; its
 	// workload stays.
 	Held Stage = "Held"
-	// Restarting: the pods of the last start must be gone before the next.
+	// Restarting: the pods of the last start are deleted before the next start.
 	Restarting Stage = "Restarting"
 	// Active: launcher and workers run, or wait to be scheduled.
 	Active Stage = "Active"
-	// Finished: what is no longer needed is deleted.
+	// Finished: objects that are no longer needed are deleted.
 	Finished Stage = "Finished"
 )
 
-// Surroundings are what the plan must know of the cluster and of the operator.
-type Surroundings struct {
+// Environment is what the plan depends on in the cluster and in the operator's
+// configuration.
+type Environment struct {
 	Delivery         Delivery
 	InitializerImage string
-	// ClusterDomain is what names of Services end in, such as cluster.local.
+	// ClusterDomain is the cluster's DNS domain, such as cluster.local.
 	ClusterDomain string
 	Gang          gang.Backend
 	// EgressPorts stay open under a Restricted NetworkPolicy.
 	EgressPorts []int32
 }
 
-// State is what the plan must know of the job's pods.
+// Surroundings is the former name of Environment.
+type Surroundings = Environment
+
+// State is the observed state of the job's objects.
 type State struct {
 	Stage Stage
 	// Restart is how often the job was restarted.
@@ -61,71 +65,74 @@ type State struct {
 	Addresses []*discoveryv1.EndpointSlice
 }
 
-// Plan is what must exist and what must not. What exists is never changed:
-// templates are immutable, Kueue edits them, and a newer operator must not touch
-// running work.
+// Plan is what must exist and what must be deleted. Existing objects are never changed:
+// templates are immutable, Kueue edits them, and a newer operator must not disturb
+// running jobs.
 type Plan struct {
-	// Ensure is created first, in any order; Pods once that exists.
+	// Ensure is created first, in any order; Pods are created after it.
 	Ensure []gang.Object
 	Pods   []*corev1.Pod
 	Remove []gang.Object
 }
 
 // Of is the plan of a job.
-func Of(j *job.Job, state State, in Surroundings) Plan {
+func Of(j *job.Job, state State, env Environment) Plan {
 	var plan Plan
 	switch state.Stage {
 	case Initializing:
 		if j.Initializer != nil {
-			plan.Ensure = own(j, initializing(j, in))
-			plan.Pods = []*corev1.Pod{initializerPod(j, state.Restart, in)}
+			plan.Ensure = setOwner(j, initializerObjects(j, env))
+			plan.Pods = []*corev1.Pod{initializerPod(j, state.Restart, env)}
 		}
 	case Suspended:
-		plan.Remove = slices.Concat(workloadKey(j, state), keys(j, allPods(state)), groupKeys(j, in), addressKeys(j, state))
+		plan.Remove = slices.Concat(workloadKey(j, state), keys(j, allPods(state)), groupKeys(j, env), addressKeys(j, state))
 	case Held:
 		plan.Remove = slices.Concat(keys(j, slices.Concat(state.Launchers, state.Workers)), addressKeys(j, state))
 	case Restarting:
-		plan.Remove = keys(j, replaced(j, state))
+		plan.Remove = keys(j, podsToReplace(j, state))
 		if j.Kind.Traits().RestartsAsWhole {
 			plan.Remove = append(plan.Remove, addressKeys(j, state)...)
 		}
 	case Finished:
-		plan.Remove = finished(j, state, in)
+		plan.Remove = removedWhenFinished(j, state, env)
 	default:
-		plan.Ensure = own(j, active(j, in))
-		plan.Pods = startPods(j, state, in)
+		plan.Ensure = setOwner(j, activeObjects(j, env))
+		plan.Pods = startPods(j, state, env)
 	}
 	return plan
 }
 
-// active is all that pods of a job refer to, and what stands for them.
-func active(j *job.Job, in Surroundings) []gang.Object {
-	objects := support(j, in)
-	if group := in.Gang.Group(j, Selector(j)); group != nil {
+// activeObjects are the objects that the job's pods refer to, its PodGroup and its
+// workload.
+func activeObjects(j *job.Job, env Environment) []gang.Object {
+	objects := supportObjects(j, env)
+	if group := env.Gang.Group(j, Selector(j)); group != nil {
 		objects = append(objects, group)
 	}
 	return append(objects, workload(j))
 }
 
-// HoldsLauncherBack tells whether the launcher comes only after its workers. A gang is
-// scheduled as a whole or not at all: there the gate alone holds the launcher back.
-func HoldsLauncherBack(j *job.Job, state State, in Surroundings) bool {
-	return j.LauncherWaits && in.Gang.Name() == gang.None && !state.WorkersReady
+// HoldsLauncherBack reports whether the launcher must not be created before its workers
+// are ready. A gang needs all of its pods to be scheduled; there only the gate makes the
+// launcher wait.
+func HoldsLauncherBack(j *job.Job, state State, env Environment) bool {
+	return j.LauncherWaits && env.Gang.Name() == gang.None && !state.WorkersReady
 }
 
-// replaced are the pods that must be gone before a restart. An initializer that has
-// finished is kept for its log, and so is a launcher where the workers stay.
-func replaced(j *job.Job, state State) []*corev1.Pod {
+// podsToReplace are the pods that must be deleted before a restart. A finished
+// initializer is kept for its log, and so is a finished launcher if the workers stay.
+func podsToReplace(j *job.Job, state State) []*corev1.Pod {
 	if j.Kind.Traits().RestartsAsWhole {
-		initializers := slices.DeleteFunc(slices.Clone(state.Initializers), isOver)
+		initializers := slices.DeleteFunc(slices.Clone(state.Initializers), isFinished)
 		return slices.Concat(state.Launchers, state.Workers, initializers)
 	}
-	return slices.DeleteFunc(slices.Concat(state.Launchers, state.Initializers), isOver)
+	return slices.DeleteFunc(slices.Concat(state.Launchers, state.Initializers), isFinished)
 }
 
-// finished is what a finished job does not need. Keys always go.
-func finished(j *job.Job, state State, in Surroundings) []gang.Object {
-	remove := append(groupKeys(j, in), &corev1.Secret{ObjectMeta: key(j, NamesOf(j).Secret)})
+// removedWhenFinished are the objects that a finished job does not need. The Secret with
+// the SSH keys is always deleted.
+func removedWhenFinished(j *job.Job, state State, env Environment) []gang.Object {
+	remove := append(groupKeys(j, env), &corev1.Secret{ObjectMeta: keyMeta(j, NamesOf(j).Secret)})
 	remove = append(remove, addressKeys(j, state)...)
 	if j.Lifetime.CleanPodPolicy == cleanAll {
 		return slices.Concat(remove, workloadKey(j, state), keys(j, allPods(state)))
@@ -138,19 +145,19 @@ func finished(j *job.Job, state State, in Surroundings) []gang.Object {
 		pods = append(pods, state.Workers...)
 	}
 	pods = append(pods, state.Initializers...)
-	return append(remove, keys(j, slices.DeleteFunc(pods, isOver))...)
+	return append(remove, keys(j, slices.DeleteFunc(pods, isFinished))...)
 }
 
-// Released are the launchers whose end is known, so that they need their finalizer
-// no longer.
-func Released(state State) (pods []*corev1.Pod) {
+// Released are the launchers that no longer need their finalizer, because the operator
+// knows how they terminated.
+func Released(state State) (released []*corev1.Pod) {
 	for _, pod := range state.Launchers {
-		known := state.Stage != Active && state.Stage != Initializing || RestartOf(pod) < state.Restart
-		if known && slices.Contains(pod.Finalizers, training.FinalizerLauncher) {
-			pods = append(pods, pod)
+		isEndKnown := state.Stage != Active && state.Stage != Initializing || RestartOf(pod) < state.Restart
+		if isEndKnown && slices.Contains(pod.Finalizers, training.FinalizerLauncher) {
+			released = append(released, pod)
 		}
 	}
-	return pods
+	return released
 }
 
 // RestartOf is the number of the restart that a pod was created for.
@@ -162,10 +169,10 @@ func RestartOf(pod *corev1.Pod) int32 {
 	return int32(number)
 }
 
-// isOver tells whether a pod has finished, or has nothing left that runs: the kubelet
-// tells of its containers' end a moment before it tells of the pod's, and whoever
-// deletes the pod in between deletes its log.
-func isOver(pod *corev1.Pod) bool {
+// isFinished reports whether a pod has finished, or all of its containers have
+// terminated for good. The kubelet reports the containers shortly before the pod, and a
+// pod that is deleted in between loses its log.
+func isFinished(pod *corev1.Pod) bool {
 	if pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {
 		return true
 	}
@@ -178,38 +185,38 @@ func allPods(state State) []*corev1.Pod {
 	return slices.Concat(state.Launchers, state.Workers, state.Initializers)
 }
 
-// keys name pods to delete, and no others of their names.
+// keys identify pods for deletion. The UID protects newer pods of the same name.
 func keys(j *job.Job, pods []*corev1.Pod) (keys []gang.Object) {
 	for _, pod := range pods {
 		if pod.DeletionTimestamp != nil {
 			continue
 		}
-		one := &corev1.Pod{ObjectMeta: key(j, pod.Name)}
-		one.UID = pod.UID
-		keys = append(keys, one)
+		reference := &corev1.Pod{ObjectMeta: keyMeta(j, pod.Name)}
+		reference.UID = pod.UID
+		keys = append(keys, reference)
 	}
 	return keys
 }
 
-func groupKeys(j *job.Job, in Surroundings) []gang.Object {
-	if group := in.Gang.Group(j, nil); group != nil {
+func groupKeys(j *job.Job, env Environment) []gang.Object {
+	if group := env.Gang.Group(j, nil); group != nil {
 		return []gang.Object{group}
 	}
 	return nil
 }
 
-func key(j *job.Job, name string) metav1.ObjectMeta {
+func keyMeta(j *job.Job, name string) metav1.ObjectMeta {
 	return metav1.ObjectMeta{Namespace: j.Namespace, Name: name}
 }
 
-// object is the metadata of something that belongs to a job.
-func object(j *job.Job, name string) metav1.ObjectMeta {
+// objectMeta is the metadata of an object that belongs to a job.
+func objectMeta(j *job.Job, name string) metav1.ObjectMeta {
 	return metav1.ObjectMeta{Namespace: j.Namespace, Name: name, Labels: Selector(j)}
 }
 
-// own makes the job the owner of objects: they go with it, and a job that is
-// deleted in the foreground waits for them.
-func own(j *job.Job, objects []gang.Object) []gang.Object {
+// setOwner makes the job the owner of objects: they are deleted with it, and a
+// foreground deletion of the job waits for them.
+func setOwner(j *job.Job, objects []gang.Object) []gang.Object {
 	owner := OwnerOf(j)
 	for _, object := range objects {
 		object.SetOwnerReferences([]metav1.OwnerReference{owner})
@@ -217,12 +224,12 @@ func own(j *job.Job, objects []gang.Object) []gang.Object {
 	return objects
 }
 
-// OwnerOf is the reference by which objects belong to a job.
+// OwnerOf is the owner reference to a job.
 func OwnerOf(j *job.Job) metav1.OwnerReference {
-	return controller(j.Kind.Traits().APIVersion, string(j.Kind), j.Name, j.UID)
+	return controllerRef(j.Kind.Traits().APIVersion, string(j.Kind), j.Name, j.UID)
 }
 
-func controller(version, kind, name string, uid types.UID) metav1.OwnerReference {
+func controllerRef(version, kind, name string, uid types.UID) metav1.OwnerReference {
 	return metav1.OwnerReference{
 		APIVersion: version, Kind: kind, Name: name, UID: uid, Controller: new(true), BlockOwnerDeletion: new(true),
 	}

@@ -74,7 +74,7 @@ func TestPlans(t *testing.T) {
 
 // What others refer to comes first: a pod whose Secret or group is not there
 // waits for it without need.
-func TestWhatExistsAndInWhichOrder(t *testing.T) {
+func TestObjectsInOrder(t *testing.T) {
 	support := []string{"Service resnet-worker", "ConfigMap resnet-hostfile", "Secret resnet-ssh-key"}
 	twoWorkers := []string{"Pod resnet-worker-0", "Pod resnet-worker-1"}
 	withLauncher := append(slices.Clone(twoWorkers), "Pod resnet-launcher-r0")

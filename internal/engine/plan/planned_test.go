@@ -52,7 +52,7 @@ type whole struct {
 func (tc whole) plan(t testing.TB) Plan {
 	t.Helper()
 	j := tc.job()
-	return Of(j, tc.stateOf(), surroundings(t, j, tc.has, tc.method))
+	return Of(j, tc.stateOf(), environment(t, j, tc.has, tc.method))
 }
 
 // stateOf is the state with what tests need not say: the workload exists.
@@ -68,7 +68,7 @@ func (tc whole) stateOf() State {
 }
 
 // surroundings are a cluster whose Services do not end in what most do.
-func surroundings(t testing.TB, j *job.Job, has gang.Available, method Method) Surroundings {
+func environment(t testing.TB, j *job.Job, has gang.Available, method Method) Environment {
 	t.Helper()
 	backend, _, err := gang.Choose(j, has)
 	if err != nil {
@@ -77,7 +77,7 @@ func surroundings(t testing.TB, j *job.Job, has gang.Available, method Method) S
 	if method == "" {
 		method = ImageVolume
 	}
-	return Surroundings{
+	return Environment{
 		Delivery:         Delivery{Method: method, Image: agentImage},
 		InitializerImage: initializerImage, ClusterDomain: "cluster.example", Gang: backend, EgressPorts: []int32{443},
 	}

@@ -1,5 +1,5 @@
-// Package plan is what must exist for a job, as a pure function of the model:
-// the same job gives the same objects, byte for byte.
+// Package plan computes the objects that must exist for a job. It is a pure function of
+// the model: the same job gives the same objects, byte for byte.
 package plan
 
 import (
@@ -18,23 +18,23 @@ import (
 	"github.com/trireme-mpi/trireme/internal/engine/mpi"
 )
 
-// RunningAnnotation is set on a launcher's pod to the time since when all workers
-// run; the agent's patience starts there.
+// RunningAnnotation is set on a launcher's pod to the time since when all workers have
+// been running. The timeout of the agent's gate starts then.
 const RunningAnnotation = "training.kubeflow.org/workers-running-at"
 
-// GateContainer is the init container that holds a launcher back which runs its
-// image's entrypoint.
+// GateContainer is the init container that waits for the workers in a launcher that runs
+// its image's entrypoint.
 const GateContainer = "trireme-gate"
 
 const (
-	hostfileFile    = "hostfile"
-	discoverFile    = "discover_hosts.sh"
-	keysVolume      = "trireme-keys"
-	hostfileVolume  = "trireme-hostfile"
-	clockVolume     = "trireme-clock"
-	sharedVolume    = "trireme-shm"
-	temporaryVolume = "trireme-tmp"
-	sshPort         = "trireme-ssh"
+	hostfileFile       = "hostfile"
+	discoverHostsFile  = "discover_hosts.sh"
+	keysVolume         = "trireme-keys"
+	hostfileVolume     = "trireme-hostfile"
+	clockVolume        = "trireme-clock"
+	sharedMemoryVolume = "trireme-shm"
+	tmpVolume          = "trireme-tmp"
+	sshPort            = "trireme-ssh"
 )
 
 // Parts are the objects that pods refer to by name.
@@ -57,12 +57,13 @@ func WorkerPod(j *job.Job, parts Parts) corev1.PodTemplateSpec {
 	container.Command = []string{protocol.Path, "worker"}
 	addKeys(pod, parts.Secret, protocol.HostKey, protocol.AuthorizedKeys)
 	setVariable(container, protocol.GraceVariable, workerGrace(pod).String())
-	answersOnPort(container)
+	addReadiness(container)
 	AddAgent(pod, parts.Delivery)
 	return template
 }
 
-// workerGrace leaves the agent some of the time that Kubernetes gives the pod.
+// workerGrace is how long the agent lets its processes shut down. It is shorter than the
+// pod's grace period, so that the agent can still kill them.
 func workerGrace(pod *corev1.PodSpec) time.Duration {
 	seconds := int64(30)
 	if pod.TerminationGracePeriodSeconds != nil {
@@ -85,8 +86,8 @@ func LauncherPod(j *job.Job, parts Parts) corev1.PodTemplateSpec {
 		setVariable(container, protocol.ReportVariable, path)
 	}
 	if len(container.Command) == 0 {
-		// The image's entrypoint stays in charge, with or without args; the gate
-		// goes before it.
+		// Without a command the container runs the image's entrypoint, which the agent
+		// cannot wrap. The gate is then an init container.
 		addGate(pod, j, parts)
 		if j.WorkersRunAgent() {
 			AddAgent(pod, parts.Delivery)
@@ -95,12 +96,12 @@ func LauncherPod(j *job.Job, parts Parts) corev1.PodTemplateSpec {
 	}
 	container.Command = slices.Concat([]string{protocol.Path, "launch", "--"}, container.Command, container.Args)
 	container.Args = nil
-	answersOnPort(container)
+	addReadiness(container)
 	AddAgent(pod, parts.Delivery)
 	return template
 }
 
-// addLauncherFiles mounts the hostfile, the keys and the clock of the gate.
+// addLauncherFiles mounts the hostfile, the keys and the file with RunningAnnotation.
 func addLauncherFiles(pod *corev1.PodSpec, j *job.Job, parts Parts) {
 	container := &pod.Containers[0]
 	pod.Volumes = append(pod.Volumes,
@@ -122,18 +123,18 @@ func addLauncherFiles(pod *corev1.PodSpec, j *job.Job, parts Parts) {
 	}
 }
 
-// addGate holds a launcher back that runs its image's entrypoint.
+// addGate adds the gate as an init container.
 func addGate(pod *corev1.PodSpec, j *job.Job, parts Parts) {
-	// The arguments of mpirun may say which ports it uses.
+	// The arguments of mpirun may set the ports that it uses.
 	gate := agentContainer(GateContainer, pod, parts.Delivery.Image, append([]string{"gate"}, pod.Containers[0].Args...)...)
 	for _, mounted := range pod.Containers[0].VolumeMounts {
-		// An image's own ssh logs in by itself; its gate needs no key.
+		// If workers run their image's sshd, the gate does not log in and needs no key.
 		needsKeys := mounted.Name == keysVolume && j.WorkersRunAgent()
 		if mounted.Name == hostfileVolume || mounted.Name == clockVolume || needsKeys {
 			gate.VolumeMounts = append(gate.VolumeMounts, mounted)
 		}
 	}
-	// With what the user says about it.
+	// The user may configure the gate with variables of the main container.
 	for _, variable := range pod.Containers[0].Env {
 		if strings.HasPrefix(variable.Name, protocol.VariablePrefix) || mpi.SetsPorts(variable.Name) {
 			gate.Env = append(gate.Env, variable)
@@ -145,11 +146,12 @@ func addGate(pod *corev1.PodSpec, j *job.Job, parts Parts) {
 	addPullSecrets(pod, parts.Delivery.PullSecrets)
 }
 
-// launcherVariables are what mpirun and the agent are told.
+// launcherVariables configure mpirun and the agent.
 func launcherVariables(j *job.Job) []corev1.EnvVar {
 	launch := mpi.Launch{Hostfile: path.Join(job.HostfileDirectory, hostfileFile), Slots: int(j.Slots), Agent: protocol.Path}
 	if !j.WorkersRunAgent() {
-		// As mpi-operator has it; the gate has passed, so this is for the last moment.
+		// The same option as mpi-operator's. The gate has reached all hosts already, so ssh
+		// retries only if a worker becomes unreachable after that.
 		launch.Agent, launch.SSHOptions = "", "-o ConnectionAttempts=10"
 	}
 	variables := agentVariables(j)
@@ -171,20 +173,19 @@ func agentVariables(j *job.Job) []corev1.EnvVar {
 	}
 }
 
-// setVariable sets a variable unless the user has: it is theirs to overrule.
+// setVariable sets a variable unless the user has set it.
 func setVariable(container *corev1.Container, name, value string) {
 	addVariable(container, corev1.EnvVar{Name: name, Value: value})
 }
 
 func addVariable(container *corev1.Container, variable corev1.EnvVar) {
-	if !slices.ContainsFunc(container.Env, func(own corev1.EnvVar) bool { return own.Name == variable.Name }) {
+	if !slices.ContainsFunc(container.Env, func(existing corev1.EnvVar) bool { return existing.Name == variable.Name }) {
 		container.Env = append(container.Env, variable)
 	}
 }
 
-// addKeys mounts the halves of the job's keys that a role needs. They are
-// readable for any user, because the pod's is not known, and nobody else is in
-// the container.
+// addKeys mounts those of the job's key files that a role needs. Any user can read them,
+// because the user of the container is not known, and the container has no other users.
 func addKeys(pod *corev1.PodSpec, secret string, files ...string) {
 	source := &corev1.SecretVolumeSource{SecretName: secret, DefaultMode: new(int32(0o444))}
 	for _, file := range files {
@@ -194,9 +195,9 @@ func addKeys(pod *corev1.PodSpec, secret string, files ...string) {
 	mount(&pod.Containers[0], keysVolume, job.KeyDirectory)
 }
 
-// addImageKeys mounts the client's pair where an image with an sshd of its own
-// looks for it. OpenSSH refuses a key of the user's own that others can read, and
-// root owns the files of a Secret.
+// addImageKeys mounts the client's key pair where an image with its own sshd expects it.
+// Root owns the files of a Secret, and OpenSSH refuses a private key of the user that
+// others can read: root needs 0600, and other users need read permission.
 func addImageKeys(pod *corev1.PodSpec, j *job.Job, secret string) {
 	mode := int32(0o644)
 	if path.Clean(j.SSHDirectory) == job.RootSSHDirectory || job.MainRunsAsRoot(pod) {
@@ -210,11 +211,11 @@ func addImageKeys(pod *corev1.PodSpec, j *job.Job, secret string) {
 	mount(&pod.Containers[0], keysVolume, j.SSHDirectory)
 }
 
-// answersOnPort makes a container ready once the agent's port is open.
-func answersOnPort(container *corev1.Container) {
+// addReadiness makes a container ready once the agent's port is open.
+func addReadiness(container *corev1.Container) {
 	port := intstr.FromString(sshPort)
 	if slices.ContainsFunc(container.Ports, isAgentPort) {
-		// A user who knows the port may have listed it, under another name.
+		// The user may have listed the port under another name.
 		port = intstr.FromInt32(protocol.Port)
 	} else {
 		container.Ports = append(container.Ports, corev1.ContainerPort{Name: sshPort, ContainerPort: protocol.Port, Protocol: corev1.ProtocolTCP})
@@ -231,26 +232,27 @@ func isAgentPort(port corev1.ContainerPort) bool {
 	return port.ContainerPort == protocol.Port && (port.Protocol == "" || port.Protocol == corev1.ProtocolTCP)
 }
 
-// addScratch gives MPI room: the 64 MiB of /dev/shm that containers have are too
-// little for several ranks, and a read-only root has no /tmp.
+// addScratch adds /dev/shm and /tmp for MPI: the 64 MiB of /dev/shm that containers have
+// by default are too little for several ranks, and /tmp is not writable with a read-only
+// root filesystem.
 func addScratch(pod *corev1.PodSpec) {
 	container := &pod.Containers[0]
-	if !mounted(container, "/dev/shm") {
-		pod.Volumes = append(pod.Volumes, corev1.Volume{Name: sharedVolume,
+	if !isMounted(container, "/dev/shm") {
+		pod.Volumes = append(pod.Volumes, corev1.Volume{Name: sharedMemoryVolume,
 			VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{Medium: corev1.StorageMediumMemory}}})
-		container.VolumeMounts = append(container.VolumeMounts, corev1.VolumeMount{Name: sharedVolume, MountPath: "/dev/shm"})
+		container.VolumeMounts = append(container.VolumeMounts, corev1.VolumeMount{Name: sharedMemoryVolume, MountPath: "/dev/shm"})
 	}
-	if context := container.SecurityContext; context != nil && context.ReadOnlyRootFilesystem != nil && *context.ReadOnlyRootFilesystem && !mounted(container, "/tmp") {
-		pod.Volumes = append(pod.Volumes, corev1.Volume{Name: temporaryVolume, VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}})
-		container.VolumeMounts = append(container.VolumeMounts, corev1.VolumeMount{Name: temporaryVolume, MountPath: "/tmp"})
+	if context := container.SecurityContext; context != nil && context.ReadOnlyRootFilesystem != nil && *context.ReadOnlyRootFilesystem && !isMounted(container, "/tmp") {
+		pod.Volumes = append(pod.Volumes, corev1.Volume{Name: tmpVolume, VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}})
+		container.VolumeMounts = append(container.VolumeMounts, corev1.VolumeMount{Name: tmpVolume, MountPath: "/tmp"})
 	}
 }
 
-func mounted(container *corev1.Container, directory string) bool {
+func isMounted(container *corev1.Container, directory string) bool {
 	return slices.ContainsFunc(container.VolumeMounts, func(mount corev1.VolumeMount) bool { return path.Clean(mount.MountPath) == directory })
 }
 
-// Hostfile lists hosts, in the form that the job's MPI reads.
+// Hostfile lists hosts in the format of the job's MPI.
 func Hostfile(j *job.Job, hosts []string) string {
 	lines := make([]mpi.Host, len(hosts))
 	for i, host := range hosts {

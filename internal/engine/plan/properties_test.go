@@ -84,7 +84,7 @@ func traitsOf(chosen int) (names []string, options []option) {
 	return names, options
 }
 
-func TestNothingElseOfATemplateIsTouched(t *testing.T) {
+func TestTemplatesKeepOtherFields(t *testing.T) {
 	everyJob(t, func(t *testing.T, tc planned) {
 		for _, pod := range pods(tc.job(), tc.method) {
 			want := pod.model
@@ -133,7 +133,7 @@ func withoutOurs(pod rolePod) corev1.PodTemplateSpec {
 }
 
 // A test that takes away too much would find nothing.
-func TestWhatIsNotOursIsFound(t *testing.T) {
+func TestChangedFieldsAreFound(t *testing.T) {
 	tests := map[string]func(*corev1.PodSpec){
 		"a variable": func(pod *corev1.PodSpec) {
 			pod.Containers[0].Env = append(pod.Containers[0].Env, corev1.EnvVar{Name: "HOME"})
@@ -161,7 +161,7 @@ func TestWhatIsNotOursIsFound(t *testing.T) {
 	}
 }
 
-func TestTheJobIsNeverChanged(t *testing.T) {
+func TestJobIsNotChanged(t *testing.T) {
 	everyJob(t, func(t *testing.T, tc planned) {
 		j := tc.job()
 		for _, pod := range pods(j, tc.method) {
@@ -216,7 +216,7 @@ func scribble(template *corev1.PodTemplateSpec) {
 	}
 }
 
-func TestTheSameJobGivesTheSameBytes(t *testing.T) {
+func TestTemplatesAreDeterministic(t *testing.T) {
 	for name, tc := range goldens {
 		t.Run(name, func(t *testing.T) {
 			want := render(t, tc)
@@ -296,7 +296,7 @@ func TestAddedContainersByJob(t *testing.T) {
 }
 
 // The gate checks the ports that MPI will use, wherever the user has set them.
-func TestGateKnowsThePortsOfMPI(t *testing.T) {
+func TestGatePorts(t *testing.T) {
 	setsPorts := both(func(template *corev1.PodTemplateSpec) {
 		template.Spec.Containers[0].Env = append(template.Spec.Containers[0].Env, corev1.EnvVar{Name: "I_MPI_PORT_RANGE", Value: "50000:50500"}, corev1.EnvVar{Name: "NCCL_DEBUG", Value: "INFO"})
 	})

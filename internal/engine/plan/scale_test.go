@@ -15,7 +15,7 @@ func large(workers int32) whole {
 }
 
 // Time depends on the machine; what is made does not.
-func TestAThousandWorkers(t *testing.T) {
+func TestThousandWorkers(t *testing.T) {
 	plan := large(1000).plan(t)
 	counts := map[string]int{}
 	for _, object := range slices.Concat(plan.Ensure, podObjects(plan)) {
@@ -40,11 +40,11 @@ func TestAThousandWorkers(t *testing.T) {
 }
 
 // Each worker costs the same: twice as many must not cost four times as much.
-func TestCostGrowsWithWorkersAndNotFaster(t *testing.T) {
+func TestCostIsLinear(t *testing.T) {
 	allocations := func(workers int32) float64 {
 		j := large(workers).job()
-		in := surroundings(t, j, hasCoscheduling, ImageVolume)
-		return testing.AllocsPerRun(3, func() { Of(j, State{Stage: Active, Workload: workloadUID}, in) })
+		env := environment(t, j, hasCoscheduling, ImageVolume)
+		return testing.AllocsPerRun(3, func() { Of(j, State{Stage: Active, Workload: workloadUID}, env) })
 	}
 	few, many := allocations(500), allocations(1000)
 	if many > 2.1*few {
@@ -62,9 +62,9 @@ var planned1000 Plan
 // BenchmarkPlan1000 is the plan of an MPIJob with 1,000 workers.
 func BenchmarkPlan1000(b *testing.B) {
 	j := large(1000).job()
-	in := surroundings(b, j, hasCoscheduling, ImageVolume)
+	env := environment(b, j, hasCoscheduling, ImageVolume)
 	b.ReportAllocs()
 	for b.Loop() {
-		planned1000 = Of(j, State{Stage: Active, Workload: workloadUID}, in)
+		planned1000 = Of(j, State{Stage: Active, Workload: workloadUID}, env)
 	}
 }

@@ -50,7 +50,7 @@ func TestPodsAreAsRestrictedAsTheirTemplates(t *testing.T) {
 
 // Who says nothing of security gets all of it, with every scheduler and every
 // way for the agent into the pod.
-func TestPodsAreRestrictedUnlessTheUserSaysOtherwise(t *testing.T) {
+func TestPodsAreRestrictedByDefault(t *testing.T) {
 	violations := violations(t)
 	silent := map[string]whole{
 		"an MPIJob":                    {job: ofMPIJob()},

@@ -16,11 +16,11 @@ const snapshotPrefix = "trireme-runtime-"
 // SnapshotName is the name of the snapshot of a runtime.
 func SnapshotName(digest string) string { return snapshotPrefix + job.ShortDigest(digest) }
 
-// IsSnapshotName tells whether a name may be that of a snapshot.
+// IsSnapshotName reports whether a name may be that of a snapshot.
 func IsSnapshotName(name string) bool { return strings.HasPrefix(name, snapshotPrefix) }
 
-// Snapshot is a runtime as the TrainJobs of a namespace were created from it. They
-// share it, so it has no owner; the operator deletes it after the last of them.
+// Snapshot is the copy of a runtime that TrainJobs of a namespace were created from.
+// They share it, so it has no owner; the operator deletes it after the last of them.
 func Snapshot(namespace, digest string, content []byte) *appsv1.ControllerRevision {
 	return &appsv1.ControllerRevision{
 		ObjectMeta: metav1.ObjectMeta{

@@ -50,7 +50,7 @@ func shapesOf(t *testing.T, plan Plan) map[string]shape {
 
 // The JobSet owns every pod of a TrainJob, and the pods carry what JobSet and the
 // Job controller promise: tools and Kueue read it.
-func TestPodsOfATrainJob(t *testing.T) {
+func TestTrainJobPods(t *testing.T) {
 	tc := whole{job: ofTrainJob(nodes(2)), method: InitContainer, state: State{Restart: 3}}
 	owner := metav1.OwnerReference{
 		APIVersion: "jobset.x-k8s.io/v1alpha2", Kind: "JobSet", Name: "bert", UID: workloadUID, Controller: new(true), BlockOwnerDeletion: new(true),
@@ -95,7 +95,7 @@ func TestPodsOfATrainJob(t *testing.T) {
 
 // The MPIJob owns its workers, which are never restarted, and the launcher's Job
 // owns the launcher.
-func TestPodsOfAnMPIJob(t *testing.T) {
+func TestMPIJobPods(t *testing.T) {
 	tc := whole{job: ofMPIJob(), state: State{Restart: 3}}
 	job := metav1.OwnerReference{
 		APIVersion: "kubeflow.org/v2beta1", Kind: "MPIJob", Name: "resnet", UID: "1234", Controller: new(true), BlockOwnerDeletion: new(true),
@@ -160,7 +160,7 @@ func TestCompletionIndexIsInEveryContainer(t *testing.T) {
 
 // Names are fixed: a second pod of the same role, index and restart is refused by
 // the API server.
-func TestNoTwoPodsHaveTheSameName(t *testing.T) {
+func TestPodNamesAreUnique(t *testing.T) {
 	for _, tc := range []whole{{job: ofMPIJob(replicas(12), launcherRunsRanks)}, {job: ofTrainJob(nodes(12))}} {
 		seen := map[string]bool{}
 		for _, tc.state.Restart = range []int32{0, 1, 2} {

@@ -14,28 +14,28 @@ const (
 	cleanRunning = training.CleanPodPolicyRunning
 )
 
-// discoverHosts prints the workers that can be reached, as elastic programs
-// written for mpi-operator expect it.
+// discoverHosts prints the reachable workers. Elastic programs that were written for
+// mpi-operator run it.
 const discoverHosts = "#!/bin/sh\nexec " + protocol.Path + " hosts\n"
 
-// support are the objects that the pods of a job refer to. The Secret has no
-// data yet: keys are the one thing that is not derived from the job.
-func support(j *job.Job, in Surroundings) []gang.Object {
+// supportObjects are the objects that the pods of a job refer to. The Secret has no data
+// here, because keys are random and this package is pure; the operator adds them.
+func supportObjects(j *job.Job, env Environment) []gang.Object {
 	names := NamesOf(j)
 	objects := []gang.Object{}
 	if j.NetworkPolicy != "" {
-		objects = append(objects, NetworkPolicy(j, in.EgressPorts))
+		objects = append(objects, NetworkPolicy(j, env.EgressPorts))
 	}
 	return append(objects,
 		&corev1.Service{
-			ObjectMeta: object(j, names.Service),
-			// It selects no pods: Trireme writes its Addresses. Hosts are called before they
-			// are ready: that is what the gate is for.
+			ObjectMeta: objectMeta(j, names.Service),
+			// No selector: Trireme writes its EndpointSlices, see Addresses. Not-ready pods
+			// are published, because the gate connects to workers until they are ready.
 			Spec: corev1.ServiceSpec{ClusterIP: corev1.ClusterIPNone, PublishNotReadyAddresses: true},
 		},
 		&corev1.ConfigMap{
-			ObjectMeta: object(j, names.Hostfile),
-			Data:       map[string]string{hostfileFile: Hostfile(j, Hosts(j)), discoverFile: discoverHosts},
+			ObjectMeta: objectMeta(j, names.Hostfile),
+			Data:       map[string]string{hostfileFile: Hostfile(j, Hosts(j)), discoverHostsFile: discoverHosts},
 		},
-		&corev1.Secret{ObjectMeta: object(j, names.Secret), Type: corev1.SecretTypeOpaque})
+		&corev1.Secret{ObjectMeta: objectMeta(j, names.Secret), Type: corev1.SecretTypeOpaque})
 }

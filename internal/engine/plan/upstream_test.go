@@ -17,7 +17,7 @@ import (
 
 // People's scripts, Kueue and what runs in the pods know an MPIJob as
 // mpi-operator makes it. What its builder of v0.8.2 promises by name stays.
-func TestWhatMPIOperatorPromises(t *testing.T) {
+func TestMPIOperatorCompatibility(t *testing.T) {
 	tests := map[string]struct {
 		options []option
 		// wantIndexes are the numbers of pods, by their names.
@@ -90,7 +90,7 @@ func wantUpstreamLabels(t *testing.T, name string, pod *corev1.Pod) {
 
 // What mpirun of an image with an sshd of its own reads is what mpi-operator
 // tells it.
-func TestWhatMPIOperatorTellsMPI(t *testing.T) {
+func TestMPIOperatorVariables(t *testing.T) {
 	slots := "4"
 	tests := map[v2beta1.MPIImplementation]map[string]string{
 		v2beta1.MPIImplementationOpenMPI: {
@@ -116,7 +116,7 @@ func TestWhatMPIOperatorTellsMPI(t *testing.T) {
 }
 
 // Every worker of mpi-operator's is a pod by this name, of this host name.
-func TestWorkersAreCalledAsBefore(t *testing.T) {
+func TestMPIOperatorWorkerNames(t *testing.T) {
 	found := sets.New[string]()
 	for _, pod := range (whole{job: ofMPIJob(replicas(12))}).plan(t).Pods {
 		if pod.Labels[training.LabelReplicaType] != training.RoleWorker {

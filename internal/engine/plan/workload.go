@@ -18,60 +18,60 @@ const (
 	roleVariable      = "MPIJOB_ROLE"
 	indexVariable     = "MPIJOB_WORKER_INDEX"
 	worldSizeVariable = "MPIJOB_WORLD_SIZE"
-	// upstreamRoleVariable is mpi-operator's.
+	// upstreamRoleVariable is mpi-operator's name for roleVariable.
 	upstreamRoleVariable = "K_MPI_JOB_ROLE"
 )
 
 // launcherTemplate is the complete template of the launcher.
-func launcherTemplate(j *job.Job, in Surroundings) corev1.PodTemplateSpec {
+func launcherTemplate(j *job.Job, env Environment) corev1.PodTemplateSpec {
 	if len(j.Launcher.Template.Spec.Containers) == 0 {
-		return impossible(j, &j.Launcher, training.RoleLauncher)
+		return templateWithoutContainers(j, &j.Launcher, training.RoleLauncher)
 	}
-	template := LauncherPod(j, partsOf(j, in))
-	complete(j, &template, training.RoleLauncher, in)
+	template := LauncherPod(j, partsOf(j, env))
+	completeTemplate(j, &template, training.RoleLauncher, env)
 	if !j.LauncherRunsRanks {
-		// Else NVIDIA's runtime shows it the GPUs that its node has.
+		// Without these, NVIDIA's container runtime exposes all GPUs of the node.
 		setVariable(&template.Spec.Containers[0], "NVIDIA_VISIBLE_DEVICES", "")
 		setVariable(&template.Spec.Containers[0], "NVIDIA_DRIVER_CAPABILITIES", "")
 	}
 	return template
 }
 
-func workerTemplate(j *job.Job, in Surroundings) corev1.PodTemplateSpec {
+func workerTemplate(j *job.Job, env Environment) corev1.PodTemplateSpec {
 	if len(j.Worker.Template.Spec.Containers) == 0 {
-		return impossible(j, &j.Worker, training.RoleWorker)
+		return templateWithoutContainers(j, &j.Worker, training.RoleWorker)
 	}
-	template := WorkerPod(j, partsOf(j, in))
-	complete(j, &template, training.RoleWorker, in)
+	template := WorkerPod(j, partsOf(j, env))
+	completeTemplate(j, &template, training.RoleWorker, env)
 	return template
 }
 
-// impossible is a template without containers, as it was written. Admission
-// refuses it; where admission was not asked, the API server refuses its pods, and
-// the job's owner reads why.
-func impossible(j *job.Job, role *job.Role, name string) corev1.PodTemplateSpec {
+// templateWithoutContainers is an invalid template, unchanged except for its labels.
+// Admission refuses it. If the webhook was bypassed, the API server refuses the pods,
+// and the job's status shows why.
+func templateWithoutContainers(j *job.Job, role *job.Role, name string) corev1.PodTemplateSpec {
 	template := *role.Template.DeepCopy()
-	template.Labels = with(template.Labels, PodLabels(j, name))
+	template.Labels = merged(template.Labels, PodLabels(j, name))
 	return template
 }
 
-func partsOf(j *job.Job, in Surroundings) Parts {
+func partsOf(j *job.Job, env Environment) Parts {
 	names := NamesOf(j)
-	return Parts{Secret: names.Secret, Hostfile: names.Hostfile, Delivery: in.Delivery}
+	return Parts{Secret: names.Secret, Hostfile: names.Hostfile, Delivery: env.Delivery}
 }
 
-// complete adds what the pods of both roles have.
-func complete(j *job.Job, template *corev1.PodTemplateSpec, role string, in Surroundings) {
-	template.Labels = with(template.Labels, PodLabels(j, role))
-	// A number that all pods of a template share is none; those that have one get it
-	// later.
+// completeTemplate adds what the pods of both roles have in common.
+func completeTemplate(j *job.Job, template *corev1.PodTemplateSpec, role string, env Environment) {
+	template.Labels = merged(template.Labels, PodLabels(j, role))
+	// All pods of the template would share this index. Pods that have an index get their
+	// own later.
 	delete(template.Labels, training.LabelReplicaIndex)
-	template.Annotations = with(template.Annotations, map[string]string{training.IstioInject: "false"})
+	template.Annotations = merged(template.Annotations, map[string]string{training.IstioInject: "false"})
 	pod := &template.Spec
 	if pod.AutomountServiceAccountToken == nil {
 		pod.AutomountServiceAccountToken = new(false)
 	}
-	addSearchDomain(pod, fmt.Sprintf("%s.%s.svc.%s", NamesOf(j).Service, j.Namespace, in.ClusterDomain))
+	addSearchDomain(pod, fmt.Sprintf("%s.%s.svc.%s", NamesOf(j).Service, j.Namespace, env.ClusterDomain))
 	container := &pod.Containers[0]
 	setVariable(container, nameVariable, j.Name)
 	setVariable(container, roleVariable, role)
@@ -80,55 +80,55 @@ func complete(j *job.Job, template *corev1.PodTemplateSpec, role string, in Surr
 	if j.Initializer != nil {
 		addWorkspace(pod, NamesOf(j).Workspace)
 	}
-	in.Gang.Join(j, template)
+	env.Gang.Join(j, template)
 }
 
-// addSearchDomain makes hosts known by their short names: Hydra's proxies call
-// the launcher back by it.
+// addSearchDomain makes short host names resolvable: Hydra's proxies connect back to the
+// launcher by its short name.
 func addSearchDomain(pod *corev1.PodSpec, domain string) {
 	if pod.DNSConfig == nil {
 		pod.DNSConfig = &corev1.PodDNSConfig{}
 	}
 	pod.DNSConfig.Searches = append(pod.DNSConfig.Searches, domain)
-	// ClusterFirst is what Kubernetes fills in, and no choice: with the host's
-	// network it does not ask the cluster at all.
+	// ClusterFirst is Kubernetes' default, so it is not the user's choice. With the host's
+	// network it would not use the cluster's DNS at all.
 	if pod.HostNetwork && (pod.DNSPolicy == "" || pod.DNSPolicy == corev1.DNSClusterFirst) {
 		pod.DNSPolicy = corev1.DNSClusterFirstWithHostNet
 	}
 }
 
 func addWorkspace(pod *corev1.PodSpec, claim string) {
-	if mounted(&pod.Containers[0], job.WorkspaceDirectory) {
+	if isMounted(&pod.Containers[0], job.WorkspaceDirectory) {
 		return
 	}
-	ownVolumes(pod)
-	pod.Volumes = append(pod.Volumes, claimVolume(workspaceVolume, claim, false))
+	setFSGroup(pod)
+	pod.Volumes = append(pod.Volumes, pvcVolume(workspaceVolume, claim, false))
 	pod.Containers[0].VolumeMounts = append(pod.Containers[0].VolumeMounts,
 		corev1.VolumeMount{Name: workspaceVolume, MountPath: job.WorkspaceDirectory})
 }
 
-func claimVolume(name, claim string, readOnly bool) corev1.Volume {
+func pvcVolume(name, claim string, readOnly bool) corev1.Volume {
 	return corev1.Volume{Name: name, VolumeSource: corev1.VolumeSource{
 		PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: claim, ReadOnly: readOnly},
 	}}
 }
 
 // startPods are the pods of one start of a job, once its workload exists.
-func startPods(j *job.Job, state State, in Surroundings) []*corev1.Pod {
+func startPods(j *job.Job, state State, env Environment) []*corev1.Pod {
 	if state.Workload == "" {
 		return nil
 	}
 	start := start{job: j, state: state}
 	pods := make([]*corev1.Pod, 0, j.Pods())
-	// A launcher that does the work itself has no workers, and no template of one.
+	// A job that runs on its launcher alone has no template for workers.
 	if j.Worker.Replicas > 0 {
-		template := workerTemplate(j, in)
+		template := workerTemplate(j, env)
 		for index := range j.Worker.Replicas {
 			pods = append(pods, start.worker(template.DeepCopy(), index))
 		}
 	}
-	if !HoldsLauncherBack(j, state, in) {
-		pods = append(pods, start.launcher(launcherTemplate(j, in)))
+	if !HoldsLauncherBack(j, state, env) {
+		pods = append(pods, start.launcher(launcherTemplate(j, env)))
 	}
 	return pods
 }
@@ -140,11 +140,11 @@ type start struct {
 }
 
 func (s start) worker(template *corev1.PodTemplateSpec, index int32) *corev1.Pod {
-	number := index
+	replicaIndex := index
 	if s.job.Kind.Traits().NumbersFromLauncher && s.job.LauncherRunsRanks {
-		number++
+		replicaIndex++
 	}
-	template.Labels[training.LabelReplicaIndex] = strconv.Itoa(int(number))
+	template.Labels[training.LabelReplicaIndex] = strconv.Itoa(int(replicaIndex))
 	if len(template.Spec.Containers) > 0 {
 		setVariable(&template.Spec.Containers[0], indexVariable, strconv.Itoa(int(index)))
 	}
@@ -162,7 +162,8 @@ func (s start) launcher(template corev1.PodTemplateSpec) *corev1.Pod {
 	if s.job.Kind.Traits().NumbersFromLauncher && s.job.LauncherRunsRanks {
 		template.Labels[training.LabelReplicaIndex] = "0"
 	}
-	// Restarts are ours: the kubelet would restart it before the failure is known.
+	// The operator restarts the launcher: the kubelet would do so before the operator can
+	// read the failure.
 	template.Spec.RestartPolicy = corev1.RestartPolicyNever
 	template.Spec.Hostname = NamesOf(s.job).LauncherHost
 	pod := s.pod(&template, training.RoleLauncher, 0)
@@ -183,8 +184,8 @@ func (s start) pod(template *corev1.PodTemplateSpec, role string, index int32) *
 	}
 }
 
-// join makes the workload the controller of a pod, and gives the pod what the
-// workload's own controller would.
+// join makes the workload the controller of a pod, and sets what the workload's own
+// controller would set.
 func (s start) join(pod *corev1.Pod, role string, index int32) {
 	pod.Labels[training.LabelJobUID] = string(s.job.UID)
 	if s.job.Kind.Traits().Workload == job.WorkloadJobSet {
@@ -194,9 +195,9 @@ func (s start) join(pod *corev1.Pod, role string, index int32) {
 	s.joinBatchJob(pod)
 }
 
-// workload is what stands for the pods of a job. Its templates are those of the
-// model: what starts MPI is added when pods are created, so that what Kueue edits
-// is what users know.
+// workload is the JobSet or batch Job of a job. Its templates are those of the model,
+// so that Kueue edits what the user wrote; what starts MPI is added when pods are
+// created.
 func workload(j *job.Job) gang.Object {
 	if j.Kind.Traits().Workload == job.WorkloadJobSet {
 		return jobSet(j)
@@ -204,7 +205,7 @@ func workload(j *job.Job) gang.Object {
 	return batchJob(j)
 }
 
-// workloadKey names the workload, if there is one to delete.
+// workloadKey identifies the workload for deletion, if it exists.
 func workloadKey(j *job.Job, state State) []gang.Object {
 	if state.Workload == "" {
 		return nil

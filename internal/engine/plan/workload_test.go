@@ -62,7 +62,7 @@ func TestLauncherIsNeverRestartedByTheKubelet(t *testing.T) {
 }
 
 // One Indexed Job a role, as JobSet's users know them.
-func TestTheShapeOfAJobSet(t *testing.T) {
+func TestJobSet(t *testing.T) {
 	set := one[*jobset.JobSet](t, whole{job: ofTrainJob(nodes(3), restarts(2))}.plan(t).Ensure)
 	// JobSet's own controller leaves it alone.
 	if got := set.Spec.ManagedBy; got == nil || *got != "training.kubeflow.org/trireme" {
@@ -98,7 +98,7 @@ func TestTheShapeOfAJobSet(t *testing.T) {
 }
 
 // Kubernetes' Job controller leaves the launcher's Job alone.
-func TestTheShapeOfALauncherJob(t *testing.T) {
+func TestLauncherJob(t *testing.T) {
 	launcher := one[*batchv1.Job](t, whole{job: ofMPIJob()}.plan(t).Ensure)
 	want := batchv1.JobSpec{
 		ManagedBy: new("training.kubeflow.org/trireme"), BackoffLimit: new(int32(6)), Template: launcher.Spec.Template,
@@ -110,7 +110,7 @@ func TestTheShapeOfALauncherJob(t *testing.T) {
 
 // What starts MPI is added to pods, so that what Kueue and people see in a workload
 // is what users wrote.
-func TestTemplatesOfWorkloadsAreTheModels(t *testing.T) {
+func TestWorkloadTemplates(t *testing.T) {
 	for name, tc := range plans {
 		if tc.state.Stage != "" {
 			continue
@@ -146,7 +146,7 @@ func TestPriorityAndQueueReachThePods(t *testing.T) {
 
 // On the host's network, pods ask the host's nameservers unless they are told
 // otherwise, and those do not know the hosts of a job.
-func TestNamesAreFoundOnTheHostsNetwork(t *testing.T) {
+func TestDNSPolicyOnHostNetwork(t *testing.T) {
 	policy := func(policy corev1.DNSPolicy) func(*corev1.PodTemplateSpec) {
 		return func(template *corev1.PodTemplateSpec) { template.Spec.DNSPolicy = policy }
 	}
@@ -182,7 +182,7 @@ func TestNamesAreFoundOnTheHostsNetwork(t *testing.T) {
 }
 
 // One who knows the agent's port lists it. The API server takes no port twice.
-func TestAPortThatIsListedIsNotListedAgain(t *testing.T) {
+func TestListedPortIsNotRepeated(t *testing.T) {
 	ssh := corev1.ContainerPort{Name: "ssh", ContainerPort: 2222}
 	other := corev1.ContainerPort{Name: "metrics", ContainerPort: 2222, Protocol: corev1.ProtocolUDP}
 	ours := corev1.ContainerPort{Name: "trireme-ssh", ContainerPort: 2222, Protocol: corev1.ProtocolTCP}
@@ -235,7 +235,7 @@ func TestReplicaIndexes(t *testing.T) {
 
 // Where admission was not asked, the API server says what is wrong: it must be
 // asked, and the operator must live to ask it.
-func TestTemplatesThatAdmissionRefuses(t *testing.T) {
+func TestInvalidTemplates(t *testing.T) {
 	noContainers := func(template *corev1.PodTemplateSpec) { template.Spec.Containers = nil }
 	for name, tc := range map[string]struct {
 		job  func() *job.Job
@@ -272,7 +272,7 @@ func TestTemplatesThatAdmissionRefuses(t *testing.T) {
 	}
 }
 
-func TestWorkersKnowTheirNumber(t *testing.T) {
+func TestWorkerIndexVariable(t *testing.T) {
 	want := map[string]string{"resnet-worker-0": "0", "resnet-worker-1": "1", "bert-worker-0-0-r0": "0", "bert-worker-0-1-r0": "1"}
 	got := map[string]string{}
 	for _, j := range []func() *job.Job{ofMPIJob(launcherRunsRanks), ofTrainJob(nodes(2))} {

@@ -3,30 +3,31 @@ package redact
 import "strings"
 
 const (
-	// longestBlockLine is how long a BEGIN or END line may be.
-	longestBlockLine = 128
-	// A block whose END does not come is given up after so many lines or bytes, ...
-	mostBlockLines = 1024
-	mostBlockBytes = 128 << 10
-	// ... or sooner, after so many lines in a row that have nothing of a key.
-	mostPlainLines = 32
-	// keyRun is how many bytes of base64 a line of a key has; the last may have fewer.
-	keyRun = 40
+	// maxBlockLineLength is how long a BEGIN or END line may be.
+	maxBlockLineLength = 128
+	// A block without an END line ends after so many lines or bytes, ...
+	maxBlockLines = 1024
+	maxBlockBytes = 128 << 10
+	// ... or sooner, after so many lines in a row that do not look like a key.
+	maxPlainLines = 32
+	// minKeyRun is how many bytes of base64 a line of a key has at least, except the last.
+	minKeyRun = 40
 )
 
-// blockLimit is how far a key goes that has no end yet.
+// blockLimit counts the lines of a key block whose END line was not read yet. plain
+// counts those in a row that do not look like a key.
 type blockLimit struct{ lines, plain, bytes int }
 
-// line counts one more, and leaves the block if that is one too many.
-func (limit *blockLimit) line(text string, inside *ending) {
-	limit.lines++
-	limit.bytes += len(text)
-	limit.plain++
-	if longestRun(text) >= keyRun {
-		limit.plain = 0
+// add counts a line, and closes the block if a limit is exceeded.
+func (l *blockLimit) add(text string, open *ending) {
+	l.lines++
+	l.bytes += len(text)
+	l.plain++
+	if longestRun(text) >= minKeyRun {
+		l.plain = 0
 	}
-	if limit.lines > mostBlockLines || limit.bytes > mostBlockBytes || limit.plain > mostPlainLines {
-		*inside = nowhere
+	if l.lines > maxBlockLines || l.bytes > maxBlockBytes || l.plain > maxPlainLines {
+		*open = notOpen
 	}
 }
 
@@ -40,8 +41,8 @@ func longestRun(text string) int {
 	return longest
 }
 
-// keyBlock is the key whose BEGIN is at this place: -----BEGIN RSA PRIVATE KEY-----
-// and all of its relatives, on one line or on many.
+// keyBlock is the private key whose BEGIN is at this position, such as
+// -----BEGIN RSA PRIVATE KEY-----, on one line or on many.
 func keyBlock(text string, at int) (secret, bool) {
 	if !strings.HasPrefix(text[at:], "BEGIN ") || at == 0 || text[at-1] != '-' && text[at-1] != ' ' {
 		return secret{}, false
@@ -52,10 +53,10 @@ func keyBlock(text string, at int) (secret, bool) {
 	}
 	start := at + len("BEGIN ") + header
 	length, _ := endOf(atBlockEnd, text[start:], true)
-	return secret{context: at, start: start, end: start + length, goesOn: atBlockEnd}, length > 0 || start == len(text)
+	return secret{context: at, start: start, end: start + length, ending: atBlockEnd}, length > 0 || start == len(text)
 }
 
-// blockEnd is where the END of a key begins.
+// blockEnd is the position of the key's END line.
 func blockEnd(text string) (int, bool) {
 	for from := 0; ; {
 		at := strings.Index(text[from:], "END ")
@@ -70,10 +71,10 @@ func blockEnd(text string) (int, bool) {
 	}
 }
 
-// keyLine is how long the words of a BEGIN or END line are, with the dashes after
-// them, if they are those of a private key.
+// keyLine is the length of the words and the dashes of a BEGIN or END line, if it is
+// that of a private key.
 func keyLine(text string) (int, bool) {
-	text = text[:min(len(text), longestBlockLine)]
+	text = text[:min(len(text), maxBlockLineLength)]
 	words := span(text, func(char byte) bool { return char >= 'A' && char <= 'Z' || char >= '0' && char <= '9' || char == ' ' })
 	if !strings.Contains(text[:words], "PRIVATE KEY") {
 		return 0, false
@@ -82,9 +83,9 @@ func keyLine(text string) (int, bool) {
 	return words + dashes, dashes > 0
 }
 
-// strayKeyLine is where a line of a key begins whose BEGIN was not read, because the
-// log was read from its middle: base64 to the end of the line, exactly as long as the
-// programs that write keys make it.
+// strayKeyLine is the start of a line of a key whose BEGIN line was not read, because
+// the log was read from the middle: base64 to the end of the line, with exactly one of
+// the lengths that programs use for keys.
 func strayKeyLine(text string) (int, bool) {
 	text = strings.TrimSuffix(text, "\r")
 	run := 0
@@ -95,6 +96,6 @@ func strayKeyLine(text string) (int, bool) {
 		return 0, false
 	}
 	begin := len(text) - run
-	// Hashes have no capitals, and paths have more slashes.
+	// Hashes have no capital letters, and paths have more slashes.
 	return begin, isMixed(text[begin:]) && strings.Count(text[begin:], "/") <= 4
 }

@@ -2,11 +2,11 @@ package redact
 
 import "strings"
 
-// mostBlanks is how many blanks may be between a name and its value.
-const mostBlanks = 64
+// maxBlanks is how many blanks may be between a name and its value.
+const maxBlanks = 64
 
-// begins are the bytes at which a secret may be known. All others are passed over.
-var begins = func() (begins [256]bool) {
+// mayBegin are the bytes at which a secret can be recognized. All others are skipped.
+var mayBegin = func() (begins [256]bool) {
 	for first := range tokensBy {
 		begins[first] = len(tokensBy[first]) > 0
 	}
@@ -16,20 +16,20 @@ var begins = func() (begins [256]bool) {
 	return begins
 }()
 
-// next is the first secret at or after a place.
-func next(text string, from int) (secret, bool) {
+// nextSecret is the first secret at or after a position.
+func nextSecret(text string, from int) (secret, bool) {
 	for at := from; at < len(text); at++ {
-		if !begins[text[at]] {
+		if !mayBegin[text[at]] {
 			continue
 		}
-		if found, any := secretAt(text, at); any && found.start >= from {
+		if found, ok := secretAt(text, at); ok && found.start >= from {
 			return found, true
 		}
 	}
 	return secret{}, false
 }
 
-// secretAt is the secret that is known by what is at this place.
+// secretAt is the secret that is recognized by the text at this position.
 func secretAt(text string, at int) (secret, bool) {
 	switch text[at] {
 	case ':':
@@ -42,7 +42,7 @@ func secretAt(text string, at int) (secret, bool) {
 	case '-':
 		return flagValue(text, at)
 	case 'B':
-		if found, any := keyBlock(text, at); any {
+		if found, ok := keyBlock(text, at); ok {
 			return found, true
 		}
 		return bearer(text, at)
@@ -52,19 +52,19 @@ func secretAt(text string, at int) (secret, bool) {
 	return tokenAt(text, at)
 }
 
-// longestUserInfo is how long name and password in an address may be in all.
-const longestUserInfo = 4 << 10
+// maxUserInfoLength is how long user name and password in a URL may be together.
+const maxUserInfoLength = 4 << 10
 
-// passwordInURL is the password in scheme://user:password@host. A lone name of that
-// place is taken for a token if it is as long as one.
+// passwordInURL is the password in scheme://user:password@host. A user name without a
+// password is taken for a token if it is long enough.
 func passwordInURL(text string, at int) (secret, bool) {
 	begin := at + len("://")
-	rest := text[begin:min(len(text), begin+longestUserInfo)]
-	if another := strings.Index(rest, "://"); another >= 0 {
-		rest = rest[:another]
+	rest := text[begin:min(len(text), begin+maxUserInfoLength)]
+	if nextScheme := strings.Index(rest, "://"); nextScheme >= 0 {
+		rest = rest[:nextScheme]
 	}
 	rest = rest[:span(rest, func(char byte) bool { return char > ' ' && char != '"' && char != '\'' && char != '<' && char != '>' })]
-	host := strings.LastIndexByte(rest[:authority(rest)], '@')
+	host := strings.LastIndexByte(rest[:pathStart(rest)], '@')
 	if host < 0 {
 		host = strings.LastIndexByte(rest, '@')
 	}
@@ -73,14 +73,14 @@ func passwordInURL(text string, at int) (secret, bool) {
 	}
 	colon := strings.IndexByte(rest[:host], ':')
 	if colon < 0 {
-		lone := rest[:host]
-		return secret{context: at, start: begin, end: begin + host}, len(lone) >= 20 && hasDigit(lone) && span(lone, isTokenByte) == len(lone) && !strings.Contains(lone, "/")
+		userName := rest[:host]
+		return secret{context: at, start: begin, end: begin + host}, len(userName) >= 20 && hasDigit(userName) && span(userName, isTokenByte) == len(userName) && !strings.Contains(userName, "/")
 	}
 	if slash := strings.IndexByte(rest[:colon], '/'); slash >= 0 {
 		return secret{}, false
 	}
 	password := rest[colon+1 : host]
-	// A port, and an @ somewhere in the path.
+	// This is a port, and the @ is in the path.
 	port := span(password, func(char byte) bool { return char >= '0' && char <= '9' })
 	if password == "" || password == Mark || port < len(password) && strings.IndexByte("/?#", password[port]) >= 0 {
 		return secret{}, false
@@ -88,8 +88,8 @@ func passwordInURL(text string, at int) (secret, bool) {
 	return secret{context: at, start: begin + colon + 1, end: begin + host}, true
 }
 
-// authority is where the path of an address begins.
-func authority(rest string) int {
+// pathStart is where the path of a URL begins.
+func pathStart(rest string) int {
 	if path := strings.IndexAny(rest, "/?#"); path >= 0 {
 		return path
 	}

@@ -16,7 +16,7 @@ func keyLines(kind string, lines int) []string {
 }
 
 // A key that an environment's variable begins with, or a tag of mpirun.
-func TestKeysBehindSomething(t *testing.T) {
+func TestPrefixedKeys(t *testing.T) {
 	for _, before := range []string{"PRIVATE_KEY=\"", "private_key: ", "[1,3]<stdout>:", "    "} {
 		filter := New()
 		for _, line := range keyLines("RSA PRIVATE KEY", 20) {
@@ -38,11 +38,11 @@ func TestKeysBehindSomething(t *testing.T) {
 }
 
 // A key without an end does not hide the log for ever.
-func TestAKeyWithoutEnd(t *testing.T) {
+func TestKeyWithoutEnd(t *testing.T) {
 	for name, test := range map[string]struct {
 		line string
 		most int
-	}{"ordinary lines": {"loss 0.1", mostPlainLines + 1}, "lines like keys": {keyLines("", 1)[1], mostBlockLines + 1}, "long lines": {strings.Repeat("aB3/", 1<<13), 6}} {
+	}{"ordinary lines": {"loss 0.1", maxPlainLines + 1}, "lines like keys": {keyLines("", 1)[1], maxBlockLines + 1}, "long lines": {strings.Repeat("aB3/", 1<<13), 6}} {
 		filter := New()
 		filter.Line("pod", "-----BEGIN PRIVATE KEY-----", false)
 		hidden := 0
@@ -61,7 +61,7 @@ func TestAKeyWithoutEnd(t *testing.T) {
 func TestMemoryIsBounded(t *testing.T) {
 	filter := New()
 	piece := strings.Repeat("x", 20<<10)
-	for source := range 3 * mostSources {
+	for source := range 3 * maxSources {
 		filter.Line(fmt.Sprint(source), piece, true)
 		filter.Line(fmt.Sprint("key ", source), "-----BEGIN PRIVATE KEY-----", false)
 	}
@@ -69,7 +69,7 @@ func TestMemoryIsBounded(t *testing.T) {
 	for _, state := range filter.sources {
 		held += len(state.held)
 	}
-	if len(filter.sources) > mostSources+1 || held > (mostSources+1)*window {
+	if len(filter.sources) > maxSources+1 || held > (maxSources+1)*window {
 		t.Errorf("%d sources hold %d bytes", len(filter.sources), held)
 	}
 	filter = New()

@@ -1,66 +1,65 @@
-// Package redact takes secrets out of log lines, and out of what is told of failures,
-// before anybody else reads them: private keys, tokens, passwords in addresses, keys of
-// clouds.
+// Package redact removes secrets from log lines and failure messages: private keys,
+// tokens, passwords in URLs, keys of cloud providers.
 //
-// It is a net, not a wall. It knows what secrets look like and what they are called;
-// a password that is printed like any other word goes through. What it finds is
-// replaced by a mark, and the rest of the line stays.
+// It cannot find every secret. It recognizes secrets by their form and by their names; a
+// password that is printed without a name stays. It replaces each secret by a mark and
+// keeps the rest of the line.
 package redact
 
 import "strings"
 
-// Mark stands where a secret was.
+// Mark replaces a secret.
 const Mark = "[redacted]"
 
-// mostSources is how many sources may be in the middle of something. Those beyond
-// share one state, so that nobody can fill the memory with names of sources.
-const mostSources = 1024
+// maxSources is how many sources may have a state. Further ones share one state, so that
+// many sources cannot fill the memory.
+const maxSources = 1024
 
-// Filter takes secrets out of the lines of several sources. It remembers of each only
-// what goes on in its next line. It is not for use by several goroutines.
+// Filter removes secrets from the lines of several sources. It keeps a state only for
+// sources with a secret or a line that continues. It is not safe for concurrent use.
 type Filter struct {
 	sources map[string]*state
-	// spare is a state that nobody uses.
+	// spare is an unused state, which saves an allocation for every line.
 	spare *state
 }
 
-// New is a filter that has read nothing.
+// New returns a filter without any state.
 func New() *Filter { return &Filter{sources: map[string]*state{}, spare: &state{}} }
 
-// Line is what may be shown of a line. Where a line continues, its end is held back
-// until the next piece tells whether a secret is cut in two.
-func (filter *Filter) Line(source, text string, continues bool) string {
-	known, kept := filter.sources[source]
-	if !kept {
-		if len(filter.sources) >= mostSources {
+// Line returns a line, or a part of one, without secrets. If the line continues, its end
+// is held back until the next part, because a secret may be split between both.
+func (f *Filter) Line(source, text string, continues bool) string {
+	st, exists := f.sources[source]
+	if !exists {
+		if len(f.sources) >= maxSources {
 			source = ""
-			known = filter.sources[source]
+			st = f.sources[source]
 		}
-		if known == nil {
-			known = filter.spare
+		if st == nil {
+			st = f.spare
 		}
 	}
-	shown := known.take(text, !continues)
+	shown := st.take(text, !continues)
 	switch {
-	case known == filter.spare && !known.idle():
-		filter.sources[source], filter.spare = known, &state{}
-	case known != filter.spare && known.idle():
-		delete(filter.sources, source)
+	case st == f.spare && !st.idle():
+		f.sources[source], f.spare = st, &state{}
+	case st != f.spare && st.idle():
+		delete(f.sources, source)
 	}
 	return shown
 }
 
-// Flush is what was held back of a source whose line ends without an end.
-func (filter *Filter) Flush(source string) string {
-	known, kept := filter.sources[source]
-	if !kept {
+// Flush returns what was held back of a source whose last line is incomplete.
+func (f *Filter) Flush(source string) string {
+	st, exists := f.sources[source]
+	if !exists {
 		return ""
 	}
-	delete(filter.sources, source)
-	return known.take("", true)
+	delete(f.sources, source)
+	return st.take("", true)
 }
 
-// Text is what may be shown of a text of one line or of several.
+// Text returns a text of one or more lines without secrets.
 func Text(text string) string {
 	filter := New()
 	lines := strings.Split(text, "\n")

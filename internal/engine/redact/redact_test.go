@@ -100,7 +100,7 @@ func secretsIn(marked string) (line, shown string, secrets []string) {
 	}
 }
 
-func TestSecretsAreTakenOut(t *testing.T) {
+func TestSecretsAreRedacted(t *testing.T) {
 	for name, marked := range known {
 		t.Run(name, func(t *testing.T) {
 			line, want, _ := secretsIn(marked)
@@ -124,7 +124,7 @@ func inPieces(filter *Filter, source string, pieces ...string) string {
 }
 
 // Wherever a line is cut in two, and if every byte comes alone, the same is shown.
-func TestLinesAreCutAnywhere(t *testing.T) {
+func TestSplitLines(t *testing.T) {
 	for name, marked := range known {
 		t.Run(name, func(t *testing.T) {
 			line, want, _ := secretsIn(marked)
@@ -142,7 +142,7 @@ func TestLinesAreCutAnywhere(t *testing.T) {
 
 // In a line that is longer than what is held back, too: the border of pieces is
 // anywhere near the secret, and what is shown never has it.
-func TestLongLinesAreCutAnywhere(t *testing.T) {
+func TestSplitLongLines(t *testing.T) {
 	for name, marked := range known {
 		if name == "line of a key, begin not read" {
 			continue // It is the line's whole end.
@@ -163,7 +163,7 @@ func TestLongLinesAreCutAnywhere(t *testing.T) {
 }
 
 // A secret that is longer than all that is held back does not show, wherever it is cut.
-func TestEndlessSecrets(t *testing.T) {
+func TestLongSecrets(t *testing.T) {
 	long := strings.Repeat("aB3/", 5*window)
 	for name, test := range map[string]struct{ line, want string }{
 		"token":         {"x eyJ" + long + " y", "x [redacted] y"},
@@ -218,7 +218,7 @@ func TestOrdinaryLinesStay(t *testing.T) {
 }
 
 // No line takes longer than its length: a tenant could stop the server with others.
-func TestLinesOfBeginnings(t *testing.T) {
+func TestManyPrefixes(t *testing.T) {
 	for _, beginning := range []string{
 		"token=<", "password=[redacted", "password=-BEGIN", "secret=/etc/", "sk-a.", "://", "://a:b", "a://b:c/", "eyJ", "AKIAIOSFODNN7EXAMPLE/", "ghp_", "hf_", "=", "token='<", `token="`, `token=\"`,
 		"--token ", "-----BEGIN ", "-BEGIN PRIVATE KEY", "END ", "Bearer ", "Authorization: Basic ", "password=,a", "password=,a=", "password=a,", "password=a;b", "password=a ", "token=a1,", "\"", " ", "\\", "pwd=/", "pass=1", "token: ", "key",
@@ -234,7 +234,7 @@ func TestLinesOfBeginnings(t *testing.T) {
 }
 
 // The letters by which names are passed over are those of the names.
-func TestNamesAreNotPassedOver(t *testing.T) {
+func TestNamesOfSecrets(t *testing.T) {
 	for _, name := range certainNames {
 		if strengthOf(name) != certain || strengthOf(strings.ToUpper("MY_"+name)) != certain {
 			t.Errorf("%s is not certain", name)

@@ -5,105 +5,106 @@ import (
 	"unicode/utf8"
 )
 
-// window is how much of the end of a line that continues is held back. Whatever a
-// rule needs to see before it knows a secret is shorter.
+// window is how many bytes at the end of a line that continues are held back. No rule
+// needs more to recognize a secret.
 const window = 8 << 10
 
-// ending is how a secret ends that has not ended yet.
+// ending is how a secret ends that continues beyond the text.
 type ending int
 
 const (
-	// nowhere: no secret goes on.
-	nowhere ending = iota
-	// atWordEnd: with the first byte that is not of a token.
+	// notOpen: no secret continues.
+	notOpen ending = iota
+	// atWordEnd: at the first byte that cannot be in a token.
 	atWordEnd
-	// atSpace: with the first space or quote.
+	// atSpace: at the first space or quote.
 	atSpace
-	// atQuote and atApostrophe: with the first of them that is not escaped.
+	// atQuote and atApostrophe: at the first unescaped one.
 	atQuote
 	atApostrophe
-	// atBlockEnd: with the END line of a key, which may be many lines away.
+	// atBlockEnd: at the END line of a key, which may be many lines away.
 	atBlockEnd
 )
 
-// secret is where one is in a text.
+// secret is the position of a secret in a text.
 type secret struct {
-	// context is where that begins by which the secret is known, such as its name.
+	// context is the start of the text by which the secret is recognized, such as its
+	// name.
 	context int
 	// The secret is text[start:end].
 	start, end int
-	// goesOn says how it ends, if the text ends before it does.
-	goesOn ending
+	// ending is how the secret ends if it continues beyond the text.
+	ending ending
 }
 
-// state is what is remembered of a source from line to line.
+// state is the state of a source between lines.
 type state struct {
 	// held is the end of a line that continues. It was not shown yet.
 	held string
-	// inside: what comes next is still secret.
-	inside ending
-	// begun: a part of the line was shown already.
-	begun bool
-	// marked: the mark of the secret that goes on was shown in this line.
+	// open is the ending of a secret that continues.
+	open ending
+	// partlyShown: a part of the line was shown already.
+	partlyShown bool
+	// marked: the line already has a mark for the secret that continues.
 	marked bool
 	block  blockLimit
 }
 
-func (state *state) idle() bool { return state.held == "" && state.inside == nowhere && !state.begun }
+func (s *state) idle() bool { return s.held == "" && s.open == notOpen && !s.partlyShown }
 
-// take is what may be shown, now that more of a line is known. complete: the line
+// take reads the next part of a line, and returns what may be shown. complete: the line
 // ends here.
-func (state *state) take(more string, complete bool) string {
+func (s *state) take(more string, complete bool) string {
 	text := more
-	if state.held != "" {
-		text = state.held + more
-		state.held = ""
+	if s.held != "" {
+		text = s.held + more
+		s.held = ""
 	}
 	stray := ""
-	if complete && !state.begun && state.inside == nowhere {
+	if complete && !s.partlyShown && s.open == notOpen {
 		if begin, found := strayKeyLine(text); found {
 			text, stray = text[:begin], Mark
 		}
 	}
-	shown, rest := state.show(text, complete)
+	shown, rest := s.show(text, complete)
 	if !complete {
-		// A copy, so that the piece it was cut from can go.
-		state.held = strings.Clone(rest)
-		state.begun = state.begun || shown != ""
+		// A copy, so that the memory of the whole part can be freed.
+		s.held = strings.Clone(rest)
+		s.partlyShown = s.partlyShown || shown != ""
 		return shown
 	}
-	if state.inside == atBlockEnd {
-		state.block.line(text, &state.inside)
+	if s.open == atBlockEnd {
+		s.block.add(text, &s.open)
 	} else {
-		state.inside = nowhere
+		s.open = notOpen
 	}
-	state.begun, state.marked = false, false
+	s.partlyShown, s.marked = false, false
 	return shown + stray
 }
 
-// show is what of the text may be shown, and the rest that cannot be judged yet.
-func (state *state) show(text string, complete bool) (shown, rest string) {
+// show returns the text without secrets, and the rest that must be held back.
+func (s *state) show(text string, complete bool) (shown, rest string) {
 	at := 0
 	var out strings.Builder
-	if state.inside != nowhere {
-		length, over := endOf(state.inside, text, complete)
-		if at = length; at > 0 && !state.marked {
+	if s.open != notOpen {
+		length, ended := endOf(s.open, text, complete)
+		if at = length; at > 0 && !s.marked {
 			out.WriteString(Mark)
-			state.marked = true
+			s.marked = true
 		}
-		if !over {
+		if !ended {
 			return out.String(), text[at:]
 		}
-		state.inside = nowhere
+		s.open = notOpen
 	}
-	// What begins after the limit is judged again when more is known.
+	// Secrets that begin after the limit are checked again with the next part.
 	limit := len(text)
 	if !complete {
 		limit = max(at, len(text)-window)
 	}
 	for {
-		found, any := next(text, at)
-		if !any || !complete && found.context >= limit {
+		found, ok := nextSecret(text, at)
+		if !ok || !complete && found.context >= limit {
 			break
 		}
 		out.WriteString(text[at:found.start])
@@ -111,8 +112,8 @@ func (state *state) show(text string, complete bool) (shown, rest string) {
 			out.WriteString(Mark)
 		}
 		at = found.end
-		if on, rest := found.openEnd(text, complete); on {
-			state.inside, state.marked, state.block = found.goesOn, found.start < found.end, blockLimit{}
+		if isOpen, rest := found.openEnd(text, complete); isOpen {
+			s.open, s.marked, s.block = found.ending, found.start < found.end, blockLimit{}
 			return out.String(), rest
 		}
 	}
@@ -128,24 +129,25 @@ func (state *state) show(text string, complete bool) (shown, rest string) {
 	return out.String(), text[cut:]
 }
 
-// openEnd: the secret goes on beyond the text. rest is what belongs to its end, maybe.
-func (found secret) openEnd(text string, complete bool) (on bool, rest string) {
-	if found.goesOn == nowhere || complete && found.goesOn != atBlockEnd {
+// openEnd reports whether the secret continues beyond the text. rest may be the
+// beginning of its end.
+func (s secret) openEnd(text string, complete bool) (isOpen bool, rest string) {
+	if s.ending == notOpen || complete && s.ending != atBlockEnd {
 		return false, ""
 	}
-	from := found.end
-	if found.goesOn == atBlockEnd {
-		from = found.start
+	from := s.end
+	if s.ending == atBlockEnd {
+		from = s.start
 	}
-	length, over := endOf(found.goesOn, text[from:], complete)
-	return !over, text[from+length:]
+	length, ended := endOf(s.ending, text[from:], complete)
+	return !ended, text[from+length:]
 }
 
-// endOf is how much of the text belongs to a secret that goes on in it, and whether
-// the secret ends there. What may be the beginning of its end is left over, if more is
-// to come.
-func endOf(how ending, text string, complete bool) (length int, over bool) {
-	switch how {
+// endOf is how much of the text belongs to a secret that began before it, and whether
+// the secret ends there. If the text is not complete, the length leaves out what may be
+// the beginning of the end.
+func endOf(ending ending, text string, complete bool) (length int, ended bool) {
+	switch ending {
 	case atWordEnd:
 		length = span(text, isTokenByte)
 	case atSpace:
@@ -157,16 +159,16 @@ func endOf(how ending, text string, complete bool) (length int, over bool) {
 	case atBlockEnd:
 		end, found := blockEnd(text)
 		if !found && !complete {
-			end = max(0, len(text)-longestBlockLine)
+			end = max(0, len(text)-maxBlockLineLength)
 		}
 		return end, found
 	}
 	return length, length < len(text)
 }
 
-// quotedEnd is where the quote is closed, or the end of the text. A backslash that it
-// ends with belongs to what comes next.
-func quotedEnd(text string, quote byte, complete bool) (length int, over bool) {
+// quotedEnd is the position of the closing quote, or the end of the text. A backslash at
+// the end escapes the first byte of the next part.
+func quotedEnd(text string, quote byte, complete bool) (length int, ended bool) {
 	for at := 0; at < len(text); at++ {
 		switch text[at] {
 		case '\\':
@@ -180,17 +182,17 @@ func quotedEnd(text string, quote byte, complete bool) (length int, over bool) {
 	return len(text), false
 }
 
-// runeStart is the last place that is not in the middle of a character.
-func runeStart(text string, at, least int) int {
-	for back := at; back > least && back > at-utf8.UTFMax && back < len(text); back-- {
-		if utf8.RuneStart(text[back]) {
-			return back
+// runeStart is the last position that does not split a character.
+func runeStart(text string, at, minimum int) int {
+	for position := at; position > minimum && position > at-utf8.UTFMax && position < len(text); position-- {
+		if utf8.RuneStart(text[position]) {
+			return position
 		}
 	}
 	return at
 }
 
-// span is how many bytes the text begins with that are of a kind.
+// span is how many bytes at the start of the text satisfy the condition.
 func span(text string, is func(byte) bool) int {
 	for at := range len(text) {
 		if !is(text[at]) {

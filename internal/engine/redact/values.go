@@ -6,18 +6,18 @@ import (
 	"strings"
 )
 
-// shortestValue is the shortest value that is looked for by itself: a shorter one is
-// also a piece of other words.
-const shortestValue = 6
+// minValueLength is the length of the shortest value that is redacted without its name.
+// Shorter values also occur in ordinary words.
+const minValueLength = 6
 
-// SecretValues are the values of an environment whose names are those of secrets, the
-// longest first.
+// SecretValues are the values of an environment's variables that have the name of a
+// secret, the longest first.
 func SecretValues(environment []string) []string {
 	var values []string
 	for _, variable := range environment {
 		name, value, _ := strings.Cut(variable, "=")
 		strength := strengthOf(name)
-		if strength == harmless || len(value) < shortestValue || isPlain(value) || beginsPlain(name, value, strength) || strength == likely && !looksSecret(name, value) {
+		if strength == harmless || len(value) < minValueLength || isEmptyValue(value) || hasHarmlessPrefix(name, value, strength) || strength == likely && !looksSecret(name, value) {
 			continue
 		}
 		values = append(values, value)
@@ -26,7 +26,7 @@ func SecretValues(environment []string) []string {
 	return slices.Compact(values)
 }
 
-// Values takes values out of a text, wherever they are.
+// Values removes the values from a text.
 func Values(text string, values []string) string {
 	for _, value := range values {
 		text = strings.ReplaceAll(text, value, Mark)

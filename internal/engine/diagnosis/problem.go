@@ -11,31 +11,30 @@ import (
 	"github.com/trireme-mpi/trireme/api/training"
 )
 
-// crashLoop is Kubernetes' word for a container that ends again and again.
+// crashLoop is the kubelet's reason for a container that crashes repeatedly.
 const crashLoop = "CrashLoopBackOff"
 
-// trouble is what is wrong with one pod.
-type trouble struct {
+// podProblem is what is wrong with one pod.
+type podProblem struct {
 	pod *corev1.Pod
-	// reason in one word, as Kubernetes has it.
+	// reason is a CamelCase word, where possible Kubernetes' own.
 	reason string
-	// cause completes a sentence that begins with the pod; advice is one of its own.
+	// cause completes a sentence that begins with the pod; advice is a sentence.
 	cause, advice string
 	at            time.Time
-	// ended: the pod will not run again by itself.
+	// ended: the pod has terminated and will not be restarted by the kubelet.
 	ended bool
-	// forGood: waiting does not help.
-	forGood bool
-	// exit is how a container ended, where that is what is wrong.
+	// final: the problem does not resolve by itself.
+	final bool
+	// exit is the termination of the container that is the problem, if there is one.
 	exit      *corev1.ContainerStateTerminated
 	container string
 }
 
-// troubleWith finds what is wrong with a pod; nil is nothing.
-func troubleWith(pod *corev1.Pod) *trouble {
-	ended, interrupted := failed(pod), disrupted(pod)
-	// Whoever takes a pod off its node ends its containers: what they then exit
-	// with says nothing.
+// problemOf is the problem of a pod; nil if there is none.
+func problemOf(pod *corev1.Pod) *podProblem {
+	ended, interrupted := terminationProblem(pod), disruptionProblem(pod)
+	// A disruption terminates the pod's containers, so their exit codes are not the cause.
 	if interrupted != nil && (ended == nil || pod.Status.Reason == "" && (ended.exit == nil || ended.at.Unix() >= interrupted.at.Unix())) {
 		return interrupted
 	}
@@ -43,67 +42,69 @@ func troubleWith(pod *corev1.Pod) *trouble {
 		return ended
 	}
 	for _, status := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
-		if found := waiting(pod, &status); found != nil {
-			return found
+		if problem := startProblem(pod, &status); problem != nil {
+			return problem
 		}
 	}
 	return nil
 }
 
-// failed is the trouble of a pod that has ended, other than well.
-func failed(pod *corev1.Pod) *trouble {
+// terminationProblem is the problem of a pod that has failed.
+func terminationProblem(pod *corev1.Pod) *podProblem {
 	main := mainStatus(pod)
 	mainFailed := main != nil && main.State.Terminated != nil && main.State.Terminated.ExitCode != 0 && pod.Spec.RestartPolicy == corev1.RestartPolicyNever
 	if pod.Status.Phase != corev1.PodFailed && !mainFailed {
 		return nil
 	}
-	found := &trouble{pod: pod, ended: true, at: endOf(pod)}
+	problem := &podProblem{pod: pod, ended: true, at: endOf(pod)}
 	if pod.Status.Reason != "" {
-		found.reason = pod.Status.Reason
-		found.cause, found.advice = lostPlace(pod)
-		return found
+		problem.reason = pod.Status.Reason
+		problem.cause, problem.advice = explainPodReason(pod)
+		return problem
 	}
 	for _, status := range containerStatuses(pod) {
 		if ended := status.State.Terminated; ended != nil && ended.ExitCode != 0 {
-			found.at, found.exit, found.container = ended.FinishedAt.Time, ended, status.Name
-			found.reason = ended.Reason
-			found.cause, found.advice = exited(pod, status.Name, ended)
-			return found
+			problem.at, problem.exit, problem.container = ended.FinishedAt.Time, ended, status.Name
+			problem.reason = ended.Reason
+			problem.cause, problem.advice = explainExit(pod, status.Name, ended)
+			return problem
 		}
 	}
 	if pod.DeletionTimestamp != nil && pod.Status.Message == "" {
-		// It never ran.
-		return deletion(pod)
+		// The pod was deleted before it ran.
+		return deletionProblem(pod)
 	}
-	found.reason, found.cause = "Failed", "failed: "+orElse(pod.Status.Message, "Kubernetes does not say why")
-	found.advice = describeAdvice(pod)
-	return found
+	problem.reason, problem.cause = "Failed", "failed: "+orElse(pod.Status.Message, "Kubernetes does not say why")
+	problem.advice = describeAdvice(pod)
+	return problem
 }
 
-// reasonDeleted is the trouble of a pod that somebody deleted.
+// reasonDeleted is the reason of the problem of a deleted pod.
 const reasonDeleted = "Deleted"
 
-// deletion is the trouble of a pod that somebody deletes.
-func deletion(pod *corev1.Pod) *trouble {
-	return &trouble{
+// deletionProblem is the problem of a pod that a user or a controller deletes.
+func deletionProblem(pod *corev1.Pod) *podProblem {
+	return &podProblem{
 		pod: pod, reason: reasonDeleted, ended: true, at: deletedAt(pod),
 		cause: "was deleted while the job ran", advice: "Start the job again.",
 	}
 }
 
-// isAftermath tells whether it is its deletion that ended a pod. What runs out
-// of memory, or is evicted, is not ended by being deleted. Of a container that had
-// not begun when its pod was deleted the kubelet says an end without a time.
-func (t *trouble) isAftermath() bool {
-	return t.ended && t.reason != "OOMKilled" && t.pod.Status.Reason == "" && !holds(t.pod, corev1.DisruptionTarget) &&
-		(wasDeletedBy(t.pod, t.at) || t.pod.DeletionTimestamp != nil && t.at.IsZero())
+// isDueToDeletion reports whether the pod terminated because it was deleted, and not
+// because it was evicted or out of memory. The kubelet reports no finish time for a
+// container that had not started when its pod was deleted.
+func (p *podProblem) isDueToDeletion() bool {
+	return p.ended && p.reason != "OOMKilled" && p.pod.Status.Reason == "" && !hasCondition(p.pod, corev1.DisruptionTarget) &&
+		(wasDeletedBy(p.pod, p.at) || p.pod.DeletionTimestamp != nil && p.at.IsZero())
 }
 
-// wasDeletedBy tells whether a pod was already being deleted at a time.
+// wasDeletedBy reports whether the pod's deletion had been requested by that time.
 func wasDeletedBy(pod *corev1.Pod, at time.Time) bool {
 	return pod.DeletionTimestamp != nil && at.Unix() >= deletedAt(pod).Unix()
 }
 
+// deletedAt is when the deletion was requested. The deletion timestamp is later, by the
+// grace period.
 func deletedAt(pod *corev1.Pod) time.Time {
 	grace := int64(0)
 	if pod.DeletionGracePeriodSeconds != nil {
@@ -112,8 +113,8 @@ func deletedAt(pod *corev1.Pod) time.Time {
 	return pod.DeletionTimestamp.Add(-time.Duration(grace) * time.Second)
 }
 
-// lostPlace explains a pod that Kubernetes ended, and not its own command.
-func lostPlace(pod *corev1.Pod) (cause, advice string) {
+// explainPodReason explains a pod that Kubernetes has terminated, by the pod's reason.
+func explainPodReason(pod *corev1.Pod) (cause, advice string) {
 	message := strings.TrimSpace(pod.Status.Message)
 	switch pod.Status.Reason {
 	case "Evicted":
@@ -134,8 +135,8 @@ func lostPlace(pod *corev1.Pod) (cause, advice string) {
 	}
 }
 
-// exited explains a container that ended with an error.
-func exited(pod *corev1.Pod, name string, ended *corev1.ContainerStateTerminated, logFlags ...string) (cause, advice string) {
+// explainExit explains a container that terminated with an error.
+func explainExit(pod *corev1.Pod, name string, ended *corev1.ContainerStateTerminated, logFlags ...string) (cause, advice string) {
 	container := ""
 	if len(pod.Spec.Containers) == 0 || name != pod.Spec.Containers[0].Name {
 		container = fmt.Sprintf(" in its container %s", name)
@@ -151,7 +152,7 @@ func exited(pod *corev1.Pod, name string, ended *corev1.ContainerStateTerminated
 	case ended.Reason == "StartError" || ended.Reason == "ContainerCannotRun":
 		return fmt.Sprintf("could not be started%s: %s", container, strings.TrimSpace(ended.Message)),
 			startAdvice(pod, ended.Message)
-	case isExitLost(ended):
+	case isExitUnknown(ended):
 		return fmt.Sprintf("terminated%s while the container runtime of its node was not running; its exit code is not known (%s, exit code %d)", container, ended.Reason, ended.ExitCode),
 			logAdvice(pod, name, logFlags...)
 	case ended.ExitCode > 128 && ended.ExitCode < 160:
@@ -195,84 +196,87 @@ func memoryLimit(pod *corev1.Pod, name string) string {
 	return ""
 }
 
-// disrupted is the trouble of a pod that is being taken away.
-func disrupted(pod *corev1.Pod) *trouble {
-	interruption := condition(pod, corev1.DisruptionTarget)
+// disruptionProblem is the problem of a pod that is preempted, evicted or removed from
+// its node.
+func disruptionProblem(pod *corev1.Pod) *podProblem {
+	interruption := podCondition(pod, corev1.DisruptionTarget)
 	if interruption == nil || interruption.Status != corev1.ConditionTrue {
 		return nil
 	}
-	found := &trouble{pod: pod, reason: interruption.Reason, at: interruption.LastTransitionTime.Time, ended: true}
-	found.cause = "is being removed from its node: " + interruption.Message
-	found.advice = "Start the job again."
+	problem := &podProblem{pod: pod, reason: interruption.Reason, at: interruption.LastTransitionTime.Time, ended: true}
+	problem.cause = "is being removed from its node: " + interruption.Message
+	problem.advice = "Start the job again."
 	switch interruption.Reason {
 	case "PreemptionByScheduler":
-		found.advice = "Give the job a higher priority class, or start it again when there is room."
+		problem.advice = "Give the job a higher priority class, or start it again when there is room."
 	case "DeletionByTaintManager":
-		found.advice = "Its node has a taint that the job does not tolerate, or is lost. Start the job again."
+		problem.advice = "Its node has a taint that the job does not tolerate, or is lost. Start the job again."
 	case "EvictionByEvictionAPI":
-		found.advice = "Its node is being drained. Start the job again."
+		problem.advice = "Its node is being drained. Start the job again."
 	}
-	return found
+	return problem
 }
 
-// Causes that Kubernetes reports for an image that cannot be pulled. Some pass.
+// Causes that Kubernetes reports for an image that cannot be pulled. The final ones do
+// not resolve by themselves.
 var (
 	imageCauses      = []string{"ImagePullBackOff", "ErrImagePull", "ImageInspectError", "RegistryUnavailable"}
 	finalImageCauses = []string{"InvalidImageName", "ErrImageNeverPull"}
 )
 
-// IsImageCause tells whether a failureCause is about an image that cannot be pulled.
+// IsImageCause reports whether a failureCause is about an image that cannot be pulled.
 func IsImageCause(cause string) bool {
 	return slices.Contains(imageCauses, cause) || slices.Contains(finalImageCauses, cause)
 }
 
-// waiting is the trouble of a container that cannot start.
-func waiting(pod *corev1.Pod, status *corev1.ContainerStatus) *trouble {
-	if again := status.State.Terminated; again != nil && again.ExitCode != 0 && status.RestartCount > 0 && pod.Spec.RestartPolicy != corev1.RestartPolicyNever {
-		// Kubelet calls it a loop only at its next look, if that comes before the next
-		// start.
-		found := &trouble{pod: pod, reason: crashLoop, at: stalledAt(pod), container: status.Name, exit: again}
-		found.cause, found.advice = crashing(pod, status, again)
-		return found
+// startProblem is the problem of a container that cannot start; nil if it has none.
+func startProblem(pod *corev1.Pod, status *corev1.ContainerStatus) *podProblem {
+	if crashed := status.State.Terminated; crashed != nil && crashed.ExitCode != 0 && status.RestartCount > 0 && pod.Spec.RestartPolicy != corev1.RestartPolicyNever {
+		// The kubelet sets CrashLoopBackOff only later, and not at all if it restarts the
+		// container before that.
+		problem := &podProblem{pod: pod, reason: crashLoop, at: stalledAt(pod), container: status.Name, exit: crashed}
+		problem.cause, problem.advice = explainCrashLoop(pod, status, crashed)
+		return problem
 	}
 	state := status.State.Waiting
 	if state == nil {
 		return nil
 	}
-	found := &trouble{pod: pod, reason: state.Reason, at: stalledAt(pod), container: status.Name}
+	problem := &podProblem{pod: pod, reason: state.Reason, at: stalledAt(pod), container: status.Name}
 	switch {
 	case slices.Contains(imageCauses, state.Reason):
-		found.cause = fmt.Sprintf("cannot pull its image %s: %s", status.Image, strings.TrimSpace(state.Message))
-		found.advice = "Check the image's name and tag, that the node reaches the registry, and imagePullSecrets."
+		problem.cause = fmt.Sprintf("cannot pull its image %s: %s", status.Image, strings.TrimSpace(state.Message))
+		problem.advice = "Check the image's name and tag, that the node reaches the registry, and imagePullSecrets."
 	case slices.Contains(finalImageCauses, state.Reason):
-		found.forGood = true
-		found.cause = fmt.Sprintf("cannot pull its image %s: %s", status.Image, strings.TrimSpace(state.Message))
-		found.advice = "Correct the image's name, or its imagePullPolicy."
+		problem.final = true
+		problem.cause = fmt.Sprintf("cannot pull its image %s: %s", status.Image, strings.TrimSpace(state.Message))
+		problem.advice = "Correct the image's name, or its imagePullPolicy."
 	case slices.Contains([]string{"CreateContainerConfigError", "CreateContainerError", "RunContainerError"}, state.Reason):
-		found.cause = "cannot be started: " + strings.TrimSpace(state.Message)
-		found.advice = startAdvice(pod, state.Message)
+		problem.cause = "cannot be started: " + strings.TrimSpace(state.Message)
+		problem.advice = startAdvice(pod, state.Message)
 	case state.Reason == crashLoop:
-		found.exit = status.LastTerminationState.Terminated
-		found.cause, found.advice = crashing(pod, status, found.exit)
+		problem.exit = status.LastTerminationState.Terminated
+		problem.cause, problem.advice = explainCrashLoop(pod, status, problem.exit)
 	default:
 		return nil
 	}
-	return found
+	return problem
 }
 
-// crashing explains a container that ends again and again, the last time as told.
-func crashing(pod *corev1.Pod, status *corev1.ContainerStatus, last *corev1.ContainerStateTerminated) (cause, advice string) {
+// explainCrashLoop explains a container that crashes repeatedly, by its last
+// termination.
+func explainCrashLoop(pod *corev1.Pod, status *corev1.ContainerStatus, last *corev1.ContainerStateTerminated) (cause, advice string) {
 	if last == nil {
 		return "crashes repeatedly (CrashLoopBackOff)", logAdvice(pod, status.Name)
 	}
-	cause, advice = exited(pod, status.Name, last, "--previous")
+	cause, advice = explainExit(pod, status.Name, last, "--previous")
 	return fmt.Sprintf("%s, %d times so far (CrashLoopBackOff)", cause, status.RestartCount), advice
 }
 
-// stalledAt is when a container that cannot start could have: once its pod had a
-// place, and what ran in the pod before had ended.
+// stalledAt is when a container that cannot start should have started: after its pod
+// was scheduled and the containers before it had terminated.
 func stalledAt(pod *corev1.Pod) time.Time {
-	stalled := placedAt(pod)
+	stalled := scheduledAt(pod)
 	for _, status := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
 		if ended := lastEnd(&status); ended != nil && ended.FinishedAt.After(stalled) {
 			stalled = ended.FinishedAt.Time
@@ -281,7 +285,7 @@ func stalledAt(pod *corev1.Pod) time.Time {
 	return stalled
 }
 
-// lastEnd is how a container ended, now or the last time.
+// lastEnd is the latest termination of a container; nil if there is none.
 func lastEnd(status *corev1.ContainerStatus) *corev1.ContainerStateTerminated {
 	if status.State.Terminated != nil {
 		return status.State.Terminated
@@ -289,14 +293,14 @@ func lastEnd(status *corev1.ContainerStatus) *corev1.ContainerStateTerminated {
 	return status.LastTerminationState.Terminated
 }
 
-func placedAt(pod *corev1.Pod) time.Time {
-	if placed := condition(pod, corev1.PodScheduled); placed != nil && placed.Status == corev1.ConditionTrue {
-		return placed.LastTransitionTime.Time
+func scheduledAt(pod *corev1.Pod) time.Time {
+	if scheduled := podCondition(pod, corev1.PodScheduled); scheduled != nil && scheduled.Status == corev1.ConditionTrue {
+		return scheduled.LastTransitionTime.Time
 	}
 	return pod.CreationTimestamp.Time
 }
 
-// endOf is when a pod ended, as far as it says.
+// endOf is when a pod terminated, as far as its status shows it.
 func endOf(pod *corev1.Pod) time.Time {
 	var end time.Time
 	for _, status := range pod.Status.ContainerStatuses {
@@ -304,7 +308,7 @@ func endOf(pod *corev1.Pod) time.Time {
 			end = ended.FinishedAt.Time
 		}
 	}
-	if ready := condition(pod, corev1.PodReady); end.IsZero() && ready != nil {
+	if ready := podCondition(pod, corev1.PodReady); end.IsZero() && ready != nil {
 		end = ready.LastTransitionTime.Time
 	}
 	return end

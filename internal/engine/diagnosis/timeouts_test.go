@@ -68,7 +68,7 @@ func afterInit(second float64) podOption {
 }
 
 // Patience is over when it is over, and not before.
-func TestPatience(t *testing.T) {
+func TestImageTimeout(t *testing.T) {
 	for name, tc := range map[string]struct {
 		happen podOption
 		since  float64
@@ -161,7 +161,7 @@ func TestNoGangTimeout(t *testing.T) {
 
 // Workers that are scheduleds are no gang that waits, even if the launcher
 // comes only when they are ready.
-func TestALauncherThatComesLaterIsNotWaitedFor(t *testing.T) {
+func TestGangTimeoutIgnoresLaterLauncher(t *testing.T) {
 	for workers, happen := range map[int32]func(*scene){
 		2: func(scene *scene) {
 			scene.addPods(places)
@@ -186,7 +186,7 @@ func TestALauncherThatComesLaterIsNotWaitedFor(t *testing.T) {
 }
 
 // A job that is suspended, or held by a queue, has no clock that runs.
-func TestNoClockRunsWhileSuspended(t *testing.T) {
+func TestNoTimeoutsWhileSuspended(t *testing.T) {
 	for _, kind := range kinds {
 		scene := startedScene(t, kind, withoutPlace(noGPUs), deadline(10))
 		scene.job.Suspended = true

@@ -21,7 +21,7 @@ func rankDiedOn(scene *scene, worker int32) string {
 }
 
 // Whatever is seen at the same time, what happened first is the cause.
-func TestTheFirstCauseWins(t *testing.T) {
+func TestRootCause(t *testing.T) {
 	for name, tc := range map[string]struct {
 		happen func(*scene)
 		phase  training.Phase
@@ -173,7 +173,7 @@ func TestTheFirstCauseWins(t *testing.T) {
 }
 
 // A worker that crashes now did not cause what happened a while ago.
-func TestACrashHappensWhenItHappens(t *testing.T) {
+func TestLaterCrashIsNotRootCause(t *testing.T) {
 	scene := runningScene(t, job.KindMPIJob, restartPolicies(corev1.RestartPolicyNever, corev1.RestartPolicyOnFailure))
 	scene.launcher(exits(1, "Error", rankDied, 40))
 	scene.worker(0, crashes(2, 1, 50))
@@ -224,7 +224,7 @@ func TestCompletionTime(t *testing.T) {
 }
 
 // A launcher that lost a worker waits a moment for what the worker's pod says.
-func TestALostWorkerMayExplainItself(t *testing.T) {
+func TestLostWorkerStatus(t *testing.T) {
 	lost := func(scene *scene, second float64) {
 		report := protocol.Report{Reason: protocol.ReasonWorker, Message: "lost worker 1", Host: plan.WorkerHost(scene.job, 1)}
 		scene.launcher(exits(71, "Error", reportText(t, report), second))
