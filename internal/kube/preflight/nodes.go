@@ -20,8 +20,8 @@ type fit struct {
 	// taking is how many nodes would take one worker, room how many workers have
 	// room on all of them together.
 	taking, room int
-	// hindrances are why the others would not, and on how many.
-	hindrances map[string]int
+	// reasons are why the other nodes would not take a worker, with their numbers.
+	reasons map[nodes.Reason]int
 	// ever: some node would take a worker if it were empty.
 	ever bool
 }
@@ -68,13 +68,13 @@ func (facts *Facts) workersToPlace() (*corev1.Pod, int) {
 }
 
 func (facts *Facts) fitOf(worker *corev1.Pod, wanted int) fit {
-	found := fit{nodes: len(facts.Nodes.Value), hindrances: map[string]int{}}
+	found := fit{nodes: len(facts.Nodes.Value), reasons: map[nodes.Reason]int{}}
 	for i := range facts.Nodes.Value {
 		node := &facts.Nodes.Value[i]
 		used := map[string]corev1.ResourceList{node.Name: maps.Clone(facts.Used.Value[node.Name])}
 		found.ever = found.ever || nodes.Takes(node, worker, nil)
-		if hindrance := nodes.Hindrance(node, worker, used[node.Name]); hindrance != "" {
-			found.hindrances[hindrance]++
+		if reason := nodes.Check(node, worker, used[node.Name]); reason != (nodes.Reason{}) {
+			found.reasons[reason]++
 			continue
 		}
 		found.taking++
@@ -102,8 +102,8 @@ func (facts *Facts) tooFewNodes(worker *corev1.Pod, wanted int, found fit) Findi
 			found.taking, count(found.nodes, "node"), asked(worker), min(found.room, wanted), wanted),
 		Object: "nodes", Documentation: pageFailures,
 	}
-	if words := found.words(); words != "" {
-		finding.Cause += " What hinders on the others: " + words + "."
+	if text := found.reasonText(); text != "" {
+		finding.Cause += " What hinders on the others: " + text + "."
 	}
 	if facts.Autoscaled {
 		finding.Cause += " The cluster may make nodes for them."
@@ -129,36 +129,39 @@ func asked(pod *corev1.Pod) string {
 	return strings.Join(words, ", ")
 }
 
-// words are the hindrances, the most frequent first.
-func (found *fit) words() string {
-	names := slices.SortedFunc(maps.Keys(found.hindrances), func(a, b string) int {
-		if byNumber := cmp.Compare(found.hindrances[b], found.hindrances[a]); byNumber != 0 {
-			return byNumber
-		}
-		return strings.Compare(a, b)
+// sortedReasons are the reasons, the most frequent first.
+func (found *fit) sortedReasons() []nodes.Reason {
+	return slices.SortedFunc(maps.Keys(found.reasons), func(a, b nodes.Reason) int {
+		return cmp.Or(cmp.Compare(found.reasons[b], found.reasons[a]), cmp.Compare(a.String(), b.String()))
 	})
-	var words []string
-	for _, name := range names {
-		words = append(words, fmt.Sprintf("%s (%s)", name, count(found.hindrances[name], "node")))
-	}
-	return strings.Join(words, "; ")
 }
 
-// nodesFix begins with what most nodes have against the job.
-func (facts *Facts) nodesFix(found fit) string {
-	first, _, _ := strings.Cut(found.words(), "; ")
-	switch {
-	case strings.Contains(first, "cordoned"):
-		return "kubectl uncordon NODE; see kubectl get nodes"
-	case strings.Contains(first, "taint"):
-		return "Add a toleration for the taint to the pods of the job or of its runtime"
-	case strings.Contains(first, "selector"), strings.Contains(first, "affinity"):
-		return "Correct the nodeSelector of the job or of its runtime; see kubectl get nodes --show-labels"
-	case !found.ever:
-		return "Let a worker ask for no more than one node has; see kubectl describe nodes"
-	default:
-		return "Ask for fewer or smaller workers, or wait for other jobs to end; see kubectl describe nodes"
+func (found *fit) reasonText() string {
+	var parts []string
+	for _, reason := range found.sortedReasons() {
+		parts = append(parts, fmt.Sprintf("%s (%s)", reason, count(found.reasons[reason], "node")))
 	}
+	return strings.Join(parts, "; ")
+}
+
+// nodesFix is what to do about the most frequent reason.
+func (facts *Facts) nodesFix(found fit) string {
+	var first nodes.Reason
+	if reasons := found.sortedReasons(); len(reasons) > 0 {
+		first = reasons[0]
+	}
+	switch first.Kind {
+	case nodes.Cordoned:
+		return "kubectl uncordon NODE; see kubectl get nodes"
+	case nodes.TaintNotTolerated:
+		return "Add a toleration for the taint to the pods of the job or of its runtime"
+	case nodes.SelectorMismatch, nodes.AffinityMismatch:
+		return "Correct the nodeSelector of the job or of its runtime; see kubectl get nodes --show-labels"
+	}
+	if !found.ever {
+		return "Let a worker ask for no more than one node has; see kubectl describe nodes"
+	}
+	return "Ask for fewer or smaller workers, or wait for other jobs to end; see kubectl describe nodes"
 }
 
 // gpuTypes finds GPUs that no node has at all.

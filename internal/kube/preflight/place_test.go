@@ -65,14 +65,17 @@ func TestNodes(t *testing.T) {
 		node.Spec.Taints = []corev1.Taint{{Key: "gpu", Effect: corev1.TaintEffectNoSchedule}}
 	}
 	table(t, nodesThatFit, pending, map[string]tableCase{
-		"two nodes with room":          {},
-		"one node with room for both":  {change: inCluster(node("a"))},
-		"no node":                      {change: inCluster(), want: []string{"certain: " + few}},
-		"nodes that are too small":     {change: workersAsk("cpu", "17"), want: []string{"certain: " + few}, fix: "no more than one node has"},
-		"nodes that are cordoned":      {change: inCluster(node("a", cordoned), node("b", cordoned)), want: []string{"certain: " + few}, fix: "kubectl uncordon"},
-		"nodes with a taint":           {change: inCluster(node("a", tainted)), want: []string{"certain: " + few}, fix: "toleration"},
-		"nodes of another kind":        {change: func(facts *Facts) { facts.Pods.Value[1].Spec.NodeSelector = map[string]string{"zone": "a"} }, want: []string{"certain: " + few}, fix: "nodeSelector"},
-		"a node that is full":          {change: all(inCluster(node("a")), func(facts *Facts) { facts.Used.Value["a"] = amounts("cpu", "10") }), want: []string{"likely: " + few}, fix: "wait for other jobs"},
+		"two nodes with room":         {},
+		"one node with room for both": {change: inCluster(node("a"))},
+		"no node":                     {change: inCluster(), want: []string{"certain: " + few}},
+		"nodes that are too small":    {change: workersAsk("cpu", "17"), want: []string{"certain: " + few}, fix: "no more than one node has"},
+		"nodes that are cordoned":     {change: inCluster(node("a", cordoned), node("b", cordoned)), want: []string{"certain: " + few}, fix: "kubectl uncordon"},
+		"nodes with a taint":          {change: inCluster(node("a", tainted)), want: []string{"certain: " + few}, fix: "toleration"},
+		"nodes of another kind":       {change: func(facts *Facts) { facts.Pods.Value[1].Spec.NodeSelector = map[string]string{"zone": "a"} }, want: []string{"certain: " + few}, fix: "nodeSelector"},
+		"a node that is full":         {change: all(inCluster(node("a")), func(facts *Facts) { facts.Used.Value["a"] = amounts("cpu", "10") }), want: []string{"likely: " + few}, fix: "wait for other jobs"},
+		// Labels, taints and resources may have any name.
+		"a selector like a taint":      {change: func(facts *Facts) { facts.Pods.Value[1].Spec.NodeSelector = map[string]string{"taint": "cordoned"} }, want: []string{"certain: " + few}, fix: "nodeSelector"},
+		"a resource like a taint":      {change: workersAsk("example.com/taint", "1"), want: []string{"certain: " + few}, fix: "no more than one node has"},
 		"room for one":                 {change: all(inCluster(node("a"), node("b", cordoned)), workersAsk("cpu", "12")), want: []string{"likely: " + few}},
 		"a cluster that makes nodes":   {change: all(inCluster(), func(facts *Facts) { facts.Autoscaled = true }), want: []string{"possible: " + few}},
 		"workers that have their node": {change: all(inCluster(), func(facts *Facts) { facts.Pods.Value[1].Spec.NodeName, facts.Pods.Value[2].Spec.NodeName = "a", "b" })},
