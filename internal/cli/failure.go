@@ -178,7 +178,7 @@ func explainStatus(err error, status metav1.Status, calledAs string) *failure {
 	case apierrors.IsNotFound(err):
 		return &failure{code: exitNotFound, message: what + " not found", reason: "NotFound", details: []string{status.Message},
 			suggestions: []string{"See what there is, in every namespace: " + calledAs + " training list --all-namespaces"}}
-	case apierrors.IsForbidden(err) && quota.IsRefusal(status.Message):
+	case apierrors.IsForbidden(err) && quota.IsExceeded(status):
 		return &failure{code: exitQuota, message: "the namespace's quota has no room", reason: "ResourceQuotaExceeded", details: []string{status.Message},
 			page: "failures.md", suggestions: []string{"See what the quota leaves: kubectl describe resourcequota", "Ask for less, wait for other jobs to end, or ask for a larger quota"}}
 	case apierrors.IsForbidden(err):
@@ -200,22 +200,18 @@ func explainStatus(err error, status metav1.Status, calledAs string) *failure {
 func invalid(what string, status metav1.Status) *failure {
 	refused := &failure{code: exitError, message: what + " was refused; nothing was created", reason: "Invalid", page: "jobs.md",
 		suggestions: []string{"Correct what the details name, and try again"}}
-	quotas := 0
 	if status.Details != nil {
 		for _, cause := range status.Details.Causes {
 			if cause.Field == "<nil>" {
 				continue // Rules that were not tried, because of the other faults.
 			}
 			refused.details = append(refused.details, strings.TrimPrefix(cause.Field+": "+cause.Message, ": "))
-			if quota.IsRefusal(cause.Message) {
-				quotas++
-			}
 		}
 	}
 	if len(refused.details) == 0 {
 		refused.details = []string{status.Message}
 	}
-	if quotas > 0 && quotas == len(refused.details) {
+	if quota.IsExceeded(status) {
 		refused.code, refused.reason, refused.page = exitQuota, "ResourceQuotaExceeded", "failures.md"
 	}
 	return refused

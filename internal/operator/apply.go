@@ -24,6 +24,7 @@ import (
 	"github.com/trireme-mpi/trireme/internal/engine/gang"
 	"github.com/trireme-mpi/trireme/internal/engine/job"
 	"github.com/trireme-mpi/trireme/internal/engine/plan"
+	"github.com/trireme-mpi/trireme/internal/engine/quota"
 	"github.com/trireme-mpi/trireme/internal/operator/sshkey"
 )
 
@@ -254,7 +255,7 @@ func (reconciler *Reconciler) create(ctx context.Context, scope *scope, object c
 	if reason, passes := passesByItself(err.Error()); passes {
 		return nil, &notYet{reason, fmt.Sprintf("%s could not be created: %s. It is tried again", what, err)}
 	}
-	name, isQuota := quotaOf(err.Error())
+	name, isQuota := quota.ParseExceeded(err.Error())
 	return &diagnosis.Refusal{
 		Role: object.GetLabels()[training.LabelReplicaType], Object: what, Message: err.Error(), Quota: isQuota, QuotaName: name,
 	}, nil

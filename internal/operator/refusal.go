@@ -1,20 +1,6 @@
 package operator
 
-import (
-	"regexp"
-	"strings"
-)
-
-// exceededQuota is how the API server says that a quota is exceeded, and which.
-var exceededQuota = regexp.MustCompile(`exceeded quota: ([^,\s]+)`)
-
-// quotaOf reads which quota refuses an object, if one does.
-func quotaOf(message string) (name string, isQuota bool) {
-	if found := exceededQuota.FindStringSubmatch(message); found != nil {
-		return found[1], true
-	}
-	return "", false
-}
+import "strings"
 
 // passesByItself says why a refusal needs no remedy: a new namespace has its service
 // account a moment later, a new quota is counted a moment later, and the API server's

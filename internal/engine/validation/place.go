@@ -122,15 +122,19 @@ func (place *place) quota() {
 	}
 	requested, available := quota.Brief(shortages)
 	if place.in.HidesQuota {
-		place.findings.refuse(field.Forbidden(place.workers, place.quotaHeadline(requested, "")+"\n"+quota.ExplainWithoutFigures(demand, shortages)))
+		place.exceedsQuota(place.quotaHeadline(requested, "") + "\n" + quota.ExplainWithoutFigures(demand, shortages))
 		return
 	}
 	running := 0
 	if place.in.RunningJobs != nil {
 		running = place.in.RunningJobs()
 	}
-	place.findings.refuse(field.Forbidden(place.workers, place.quotaHeadline(requested, available)+"\n"+
-		quota.Explain(demand, shortages, quota.FittingWorkers(demand, quotas), running)))
+	place.exceedsQuota(place.quotaHeadline(requested, available) + "\n" +
+		quota.Explain(demand, shortages, quota.FittingWorkers(demand, quotas), running))
+}
+
+func (place *place) exceedsQuota(message string) {
+	place.findings.refuse(field.Forbidden(place.workers, message).WithOrigin(string(quota.CauseExceeded)))
 }
 
 // waits says why a job has no pods yet.

@@ -9,11 +9,14 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/trireme-mpi/trireme/api/v2alpha1"
 	"github.com/trireme-mpi/trireme/internal/engine/config"
 	"github.com/trireme-mpi/trireme/internal/engine/job"
+	"github.com/trireme-mpi/trireme/internal/engine/quota"
 )
 
 // Rules are what objects are judged by.
@@ -72,6 +75,18 @@ type Surroundings struct {
 type Findings struct {
 	Errors   field.ErrorList
 	Warnings []string
+}
+
+// Invalid returns the findings as an API error. A quota fault has its own type of
+// cause, so that clients need not read its message.
+func (findings *Findings) Invalid(kind schema.GroupKind, name string) *apierrors.StatusError {
+	invalid := apierrors.NewInvalid(kind, name, findings.Errors)
+	for i, fault := range findings.Errors {
+		if fault.Origin == string(quota.CauseExceeded) {
+			invalid.ErrStatus.Details.Causes[i].Type = quota.CauseExceeded
+		}
+	}
+	return invalid
 }
 
 // maxWarning is how much of a warning an API server passes on.

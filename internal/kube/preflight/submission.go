@@ -112,18 +112,10 @@ func words(refusal error) string {
 	return strings.Join(causes, "; ")
 }
 
-// isQuotaRefusal tells whether a quota is all that the API server has against a job.
+// isQuotaRefusal reports whether the API server refuses a job because of a quota alone.
 func isQuotaRefusal(refusal error) bool {
 	var status apierrors.APIStatus
-	if !errors.As(refusal, &status) || status.Status().Details == nil || len(status.Status().Details.Causes) == 0 {
-		return quota.IsRefusal(refusal.Error())
-	}
-	for _, cause := range status.Status().Details.Causes {
-		if !quota.IsRefusal(cause.Message) {
-			return false
-		}
-	}
-	return true
+	return errors.As(refusal, &status) && quota.IsExceeded(status.Status())
 }
 
 // rights are what the user may not do.

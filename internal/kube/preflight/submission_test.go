@@ -9,16 +9,17 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/trireme-mpi/trireme/internal/engine/quota"
 	"github.com/trireme-mpi/trireme/internal/engine/validation"
 )
 
 var (
-	quotaRefusal = apierrors.NewInvalid(schema.GroupKind{Kind: "MPIJob"}, "job", field.ErrorList{field.Forbidden(field.NewPath("spec"), "Error: Quota exceeded\nDetails: x")})
-	bothRefusal  = apierrors.NewInvalid(schema.GroupKind{Kind: "MPIJob"}, "job", field.ErrorList{
-		field.Forbidden(field.NewPath("spec"), "Insufficient namespace quota: x"), field.Invalid(field.NewPath("spec", "a"), 1, "wrong"),
-	})
-	taken  = apierrors.NewAlreadyExists(schema.GroupResource{Resource: "mpijobs"}, "job")
-	mayNot = apierrors.NewForbidden(schema.GroupResource{Resource: "mpijobs"}, "job", errors.New("no"))
+	quotaFault   = field.Forbidden(field.NewPath("spec"), "too large").WithOrigin(string(quota.CauseExceeded))
+	otherFault   = field.Invalid(field.NewPath("spec", "a"), 1, "wrong")
+	quotaRefusal = (&validation.Findings{Errors: field.ErrorList{quotaFault}}).Invalid(schema.GroupKind{Kind: "MPIJob"}, "job")
+	bothRefusal  = (&validation.Findings{Errors: field.ErrorList{quotaFault, otherFault}}).Invalid(schema.GroupKind{Kind: "MPIJob"}, "job")
+	taken        = apierrors.NewAlreadyExists(schema.GroupResource{Resource: "mpijobs"}, "job")
+	mayNot       = apierrors.NewForbidden(schema.GroupResource{Resource: "mpijobs"}, "job", errors.New("no"))
 )
 
 // byAdmission is a refusal by this cluster's own admission.
@@ -60,7 +61,7 @@ func TestDryRun(t *testing.T) {
 		"an API server that is down": {change: refused(errors.New("no answer")), want: []string{"certain: The API server refuses the job"}},
 		"not asked":                  {change: all(refused(bothRefusal), func(facts *Facts) { facts.Submission.DryRun = false })},
 	})
-	if got, want := words(bothRefusal), "spec: Forbidden: Insufficient namespace quota: x; spec.a: Invalid value: 1: wrong"; got != want {
+	if got, want := words(bothRefusal), "spec: Forbidden: too large; spec.a: Invalid value: 1: wrong"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
 }

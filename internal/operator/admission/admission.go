@@ -12,7 +12,6 @@ import (
 
 	admissionv1 "k8s.io/api/admission/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -173,7 +172,7 @@ func respond(request *admission.Request, name string, findings *validation.Findi
 		return admission.Allowed("").WithWarnings(findings.Warnings...)
 	}
 	kind := schema.GroupKind{Group: request.Kind.Group, Kind: request.Kind.Kind}
-	status := apierrors.NewInvalid(kind, name, findings.Errors).Status()
+	status := findings.Invalid(kind, name).Status()
 	return admission.Response{
 		AdmissionResponse: admissionv1.AdmissionResponse{Allowed: false, Result: &status, Warnings: findings.Warnings},
 	}

@@ -20,6 +20,7 @@ import (
 	"github.com/trireme-mpi/trireme/api/training"
 	"github.com/trireme-mpi/trireme/api/v2alpha1"
 	"github.com/trireme-mpi/trireme/api/v2beta1"
+	"github.com/trireme-mpi/trireme/internal/engine/quota"
 )
 
 // inBrief is the part of an answer that these tests are about: its code, and
@@ -228,6 +229,15 @@ func TestWhatTheNamespaceHas(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			wantAnswer(t, create(t, holding(append(tc.cache, place())...), holding(), mpiJob()), tc.wantCode, tc.want)
 		})
+	}
+}
+
+// Clients tell a quota by the type of the cause.
+func TestQuotaRefusalIsTyped(t *testing.T) {
+	response := create(t, holding(place(), quotaOf("pods", "2")), holding(), mpiJob())
+	causes := response.Result.Details.Causes
+	if len(causes) != 1 || causes[0].Type != quota.CauseExceeded || !quota.IsExceeded(*response.Result) {
+		t.Errorf("the causes are %+v", causes)
 	}
 }
 
