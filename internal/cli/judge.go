@@ -65,5 +65,5 @@ func faultsOf(typed client.Object, configuration *config.Config) (faults, warnin
 			faults = append(faults, fault.Error())
 		}
 	}
-	return faults, found.Warnings
+	return faults, found.WarningTexts()
 }

@@ -133,7 +133,7 @@ func withTemplates(mpiJob *v2beta1.MPIJob, made *job.Job) *v2beta1.MPIJob {
 }
 
 func texts(findings *Findings) []string {
-	lines := append([]string{}, findings.Warnings...)
+	lines := findings.WarningTexts()
 	for _, fault := range findings.Errors {
 		lines = append(lines, fault.Error())
 	}

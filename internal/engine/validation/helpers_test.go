@@ -151,7 +151,7 @@ func wantFindings(t *testing.T, got *Findings, wantFaults, wantWarnings []string
 	if diff := cmp.Diff(wantFaults, faults); diff != "" {
 		t.Errorf("faults (-want +got):\n%s", diff)
 	}
-	if diff := cmp.Diff(wantWarnings, got.Warnings); diff != "" {
+	if diff := cmp.Diff(wantWarnings, got.WarningTexts()); diff != "" {
 		t.Errorf("warnings (-want +got):\n%s", diff)
 	}
 }

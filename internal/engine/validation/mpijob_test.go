@@ -311,7 +311,7 @@ func TestSSHDirectoryThatNobodyReads(t *testing.T) {
 		"spec.sshAuthMountPath: has no effect: the workers have no command of their own, so Trireme's agent answers in the place of an SSH server",
 	})
 	for _, warning := range rules().CreateMPIJob(mpiJob(named, runsSSHD), anywhere()).Warnings {
-		if strings.Contains(warning, "sshAuthMountPath") {
+		if strings.Contains(warning.Field, "sshAuthMountPath") {
 			t.Errorf("an image's own sshd reads the keys: %s", warning)
 		}
 	}

@@ -35,10 +35,10 @@ func TestWarningsAreCut(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var findings Findings
 			findings.warn(field.NewPath("spec"), "%s", tc.text)
-			if diff := cmp.Diff([]string{tc.want}, findings.Warnings); diff != "" {
+			if diff := cmp.Diff([]string{tc.want}, findings.WarningTexts()); diff != "" {
 				t.Errorf("warnings (-want +got):\n%s", diff)
 			}
-			if length := utf8.RuneCountInString(findings.Warnings[0]); length > 256 {
+			if length := utf8.RuneCountInString(findings.WarningTexts()[0]); length > 256 {
 				t.Errorf("%d characters", length)
 			}
 		})

@@ -74,7 +74,33 @@ type Surroundings struct {
 // Findings are everything that was found in an object.
 type Findings struct {
 	Errors   field.ErrorList
-	Warnings []string
+	Warnings []Warning
+}
+
+// Warning is about one field of an object that is accepted.
+type Warning struct {
+	// Field is a path, as in field.Error.
+	Field, Message string
+}
+
+// maxWarning is how many characters of a warning an API server passes on.
+const maxWarning = 256
+
+// String is the warning as the webhook sends it.
+func (w Warning) String() string {
+	text := w.Field + ": " + w.Message
+	if runes := []rune(text); len(runes) > maxWarning {
+		text = string(runes[:maxWarning-1]) + "…"
+	}
+	return text
+}
+
+// WarningTexts are the warnings as the webhook sends them.
+func (findings *Findings) WarningTexts() (texts []string) {
+	for _, warning := range findings.Warnings {
+		texts = append(texts, warning.String())
+	}
+	return texts
 }
 
 // Invalid returns the findings as an API error. A quota fault has its own type of
@@ -89,19 +115,12 @@ func (findings *Findings) Invalid(kind schema.GroupKind, name string) *apierrors
 	return invalid
 }
 
-// maxWarning is how much of a warning an API server passes on.
-const maxWarning = 256
-
 func (findings *Findings) refuse(faults ...*field.Error) {
 	findings.Errors = append(findings.Errors, faults...)
 }
 
 func (findings *Findings) warn(path *field.Path, format string, arguments ...any) {
-	text := fmt.Sprintf("%s: %s", path, fmt.Sprintf(format, arguments...))
-	if runes := []rune(text); len(runes) > maxWarning {
-		text = string(runes[:maxWarning-1]) + "…"
-	}
-	findings.Warnings = append(findings.Warnings, text)
+	findings.Warnings = append(findings.Warnings, Warning{Field: path.String(), Message: fmt.Sprintf(format, arguments...)})
 }
 
 // atLeast refuses a number that is below its least value; unset is fine.

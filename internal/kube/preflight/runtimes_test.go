@@ -68,8 +68,8 @@ func TestRuntime(t *testing.T) {
 				t.Fatalf("the warnings are %q, want %q", findings.Warnings, test.warnings)
 			}
 			for i, want := range test.warnings {
-				if !strings.Contains(findings.Warnings[i], want) {
-					t.Errorf("no word of %q in %q", want, findings.Warnings[i])
+				if !strings.Contains(findings.Warnings[i].String(), want) {
+					t.Errorf("no word of %q in %q", want, findings.Warnings[i].String())
 				}
 			}
 		})

@@ -69,9 +69,8 @@ func rules(facts *Facts) (findings []Finding) {
 			})
 		}
 	}
-	for _, text := range known.Value.Warnings {
-		path, words, _ := strings.Cut(text, ": ")
-		findings = append(findings, Finding{Rank: Note, Title: path, Cause: words, Documentation: pageJobs})
+	for _, warning := range known.Value.Warnings {
+		findings = append(findings, Finding{Rank: Note, Title: warning.Field, Cause: warning.Message, Documentation: pageJobs})
 	}
 	return findings
 }

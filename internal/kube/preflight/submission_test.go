@@ -36,7 +36,7 @@ func refused(err error) func(*Facts) {
 func TestRules(t *testing.T) {
 	found := func(facts *Facts) {
 		facts.Submission.Rules.Value = &validation.Findings{
-			Errors: field.ErrorList{field.Invalid(field.NewPath("spec", "slots"), 99, "too many")}, Warnings: []string{"spec.trainer: odd"},
+			Errors: field.ErrorList{field.Invalid(field.NewPath("spec", "slots"), 99, "too many")}, Warnings: []validation.Warning{{Field: "spec.trainer", Message: "odd"}},
 		}
 	}
 	table(t, rules, submitted, map[string]tableCase{
@@ -47,7 +47,10 @@ func TestRules(t *testing.T) {
 		"faults of one that the cluster takes":     {change: found, want: []string{"note: spec.trainer"}},
 		"faults without a cluster's word":          {change: all(found, func(facts *Facts) { facts.Submission.DryRun = false }), want: []string{"certain: spec.slots", "note: spec.trainer"}},
 		"faults of one whose name is taken":        {change: all(found, refused(taken)), want: []string{"note: spec.trainer"}},
-		"not known":                                {change: func(facts *Facts) { facts.Submission.Rules.Unknown = "may not" }, want: []string{"not known: Rules"}},
+		"a warning about a key with a colon": {change: func(facts *Facts) {
+			facts.Submission.Rules.Value = &validation.Findings{Warnings: []validation.Warning{{Field: "metadata.annotations[a: b]", Message: "odd"}}}
+		}, want: []string{"note: metadata.annotations[a: b]"}},
+		"not known": {change: func(facts *Facts) { facts.Submission.Rules.Unknown = "may not" }, want: []string{"not known: Rules"}},
 	})
 }
 

@@ -169,11 +169,11 @@ func size(request *admission.Request, object client.Object) int {
 // respond gives every fault with its path, in the form that kubectl knows how to show.
 func respond(request *admission.Request, name string, findings *validation.Findings) admission.Response {
 	if len(findings.Errors) == 0 {
-		return admission.Allowed("").WithWarnings(findings.Warnings...)
+		return admission.Allowed("").WithWarnings(findings.WarningTexts()...)
 	}
 	kind := schema.GroupKind{Group: request.Kind.Group, Kind: request.Kind.Kind}
 	status := findings.Invalid(kind, name).Status()
 	return admission.Response{
-		AdmissionResponse: admissionv1.AdmissionResponse{Allowed: false, Result: &status, Warnings: findings.Warnings},
+		AdmissionResponse: admissionv1.AdmissionResponse{Allowed: false, Result: &status, Warnings: findings.WarningTexts()},
 	}
 }
