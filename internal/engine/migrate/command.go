@@ -28,10 +28,9 @@ func (migration *migration) command(launcher *role) {
 	}
 	if program := migration.plain(line); program != nil {
 		trainer.Command = program
-		why := fmt.Sprintf("without %s: the operator writes it, for every slot of every node, and the job fails if a node is not used",
-			strings.Join(line[:len(line)-len(program)], " "))
-		if migration.old.Spec.RequireAllHosts != nil {
-			why, _, _ = strings.Cut(why, ", and the job fails")
+		why := fmt.Sprintf("without %s: the operator writes it, for every slot of every node", strings.Join(line[:len(line)-len(program)], " "))
+		if migration.old.Spec.RequireAllHosts == nil {
+			why += ", and the job fails if a node is not used"
 		}
 		migration.rewrite(launcher.main("command"), Mapped, to, why)
 		migration.rewrite(launcher.main("args"), Mapped, to, why)

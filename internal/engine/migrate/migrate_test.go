@@ -126,6 +126,19 @@ const (
 	needs        = "worker.main resources: {limits: {cpu: 1, memory: 1Gi}}"
 )
 
+// A TrainJob requires all hosts unless it says otherwise, so only a job without the
+// field is warned.
+func TestPlainCommandAndRequireAllHosts(t *testing.T) {
+	const consequence = "the job fails if a node is not used"
+	for field, want := range map[string]bool{"job #": true, "job requireAllHosts: true": false, "job requireAllHosts: false": false} {
+		result := convert(t, jobWith(ranks, needs, field), Options{})
+		at := slices.IndexFunc(result.Report.Entries, func(entry Entry) bool { return entry.Path == launcherMain+"command" })
+		if at < 0 || strings.Contains(result.Report.Entries[at].Why, consequence) != want || !strings.Contains(result.Report.Entries[at].Why, "mpirun -np 2") {
+			t.Errorf("%s: %+v", field, result.Report.Entries)
+		}
+	}
+}
+
 func TestEntries(t *testing.T) {
 	for name, test := range map[string]struct {
 		job     string
