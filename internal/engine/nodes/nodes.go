@@ -127,6 +127,14 @@ func missingResources(node *corev1.Node, pod *corev1.Pod, used corev1.ResourceLi
 	}
 }
 
+// AnyHas reports whether any node has a resource.
+func AnyHas(nodes []corev1.Node, name corev1.ResourceName) bool {
+	return slices.ContainsFunc(nodes, func(node corev1.Node) bool {
+		quantity := node.Status.Allocatable[name]
+		return !quantity.IsZero()
+	})
+}
+
 // Use adds what a pod requests to what is used on its node. A pod that has no
 // node, or has finished, uses nothing.
 func Use(used map[string]corev1.ResourceList, pod *corev1.Pod) {

@@ -145,9 +145,19 @@ func (check *podCheck) image(at *field.Path, image string) {
 		check.findings.refuse(field.Required(at, "must name an image"))
 		return
 	}
-	if _, err := reference.ParseNormalizedNamed(image); err != nil {
-		check.findings.refuse(field.Invalid(at, image, fmt.Sprintf("is not the name of an image (%v); write registry/name:tag", err)))
+	if _, err := ParseImage(image); err != nil {
+		check.findings.refuse(field.Invalid(at, image, err.Error()))
 	}
+}
+
+// ParseImage reads the name of an image. Its error says what is wrong, and what to
+// write.
+func ParseImage(image string) (reference.Named, error) {
+	name, err := reference.ParseNormalizedNamed(image)
+	if err != nil {
+		return nil, fmt.Errorf("is not a valid image name (%w); write registry/name:tag", err)
+	}
+	return name, nil
 }
 
 func (check *podCheck) environment(at *field.Path, variables []corev1.EnvVar) {

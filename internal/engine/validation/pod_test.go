@@ -211,7 +211,7 @@ func TestContainers(t *testing.T) {
 		spec + `.containers[1].volumeMounts[2].mountPath: Required value: must say where the volume is mounted`,
 		spec + `.containers[1].volumeMounts[3].name: Not found: "none"`,
 		spec + `.initContainers[0].name: Invalid value: "Not_A_Name": a lowercase RFC 1123 label`,
-		spec + `.initContainers[0].image: Invalid value: "a b": is not the name of an image (invalid reference format); write registry/name:tag`,
+		spec + `.initContainers[0].image: Invalid value: "a b": is not a valid image name (invalid reference format); write registry/name:tag`,
 		spec + `.initContainers[0].env[1].name: Invalid value: "": environment variable name must be non-empty`,
 		spec + `.initContainers[0].securityContext.privileged: Forbidden: a job cannot run as privileged`,
 		spec + `.initContainers[1].name: Duplicate value: "worker"`,

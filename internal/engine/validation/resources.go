@@ -108,11 +108,19 @@ func (rules *Rules) workerResources(findings *Findings, worker pods, in *Surroun
 	if in.AnyNodeHas == nil || elsewhere {
 		return
 	}
-	for _, name := range job.ResourceNames(asked) {
-		if job.IsGPU(name) && !in.AnyNodeHas(name) {
-			findings.warn(worker.resources, "no node of this cluster has %s now; the job will wait until one has", name)
+	for _, name := range MissingGPUs(asked, in.AnyNodeHas) {
+		findings.warn(worker.resources, "no node of this cluster has %s now; the job will wait until one has", name)
+	}
+}
+
+// MissingGPUs are the requested GPU resources that no node has.
+func MissingGPUs(requests corev1.ResourceList, anyNodeHas func(corev1.ResourceName) bool) (missing []corev1.ResourceName) {
+	for _, name := range job.ResourceNames(requests) {
+		if quantity := requests[name]; job.IsGPU(name) && !quantity.IsZero() && !anyNodeHas(name) {
+			missing = append(missing, name)
 		}
 	}
+	return missing
 }
 
 func nonZero(list corev1.ResourceList) corev1.ResourceList {
@@ -136,8 +144,17 @@ func onlyGPUs(list corev1.ResourceList) bool {
 
 // slotsMatchGPUs warns where MPI processes and GPUs do not come in pairs.
 func slotsMatchGPUs(findings *Findings, at *field.Path, slots int32, worker *corev1.PodSpec) {
-	gpus := job.GPUs(job.Requests(worker))
-	if !gpus.IsZero() && gpus.CmpInt64(int64(slots)) != 0 {
+	if gpus, order := CompareSlots(slots, worker); order != 0 {
 		findings.warn(at, "%d slots and %s GPUs a worker; usually one MPI process runs on each GPU", slots, gpus)
 	}
+}
+
+// CompareSlots compares the slots of a worker with its GPUs: order is positive if it
+// has more slots, negative if it has more GPUs, and 0 if it has no GPUs at all.
+func CompareSlots(slots int32, worker *corev1.PodSpec) (gpus *resource.Quantity, order int) {
+	gpus = job.GPUs(job.Requests(worker))
+	if gpus.IsZero() {
+		return gpus, 0
+	}
+	return gpus, -gpus.CmpInt64(int64(slots))
 }

@@ -56,12 +56,12 @@ func TestRuntime(t *testing.T) {
 			},
 			want: []string{
 				replicatedJobs + "[0].template.spec.initContainers[0].image: Required value: must name an image",
-				replicatedJobs + `[1].template.spec.containers[1].image: Invalid value: "?": is not the name of an image (invalid reference format); write registry/name:tag`,
+				replicatedJobs + `[1].template.spec.containers[1].image: Invalid value: "?": is not a valid image name (invalid reference format); write registry/name:tag`,
 			},
 		},
 		"an image that the job will replace must still be one": {
 			change: func(runtime runtime) { runtimeWorker(runtime).Spec.Containers[0].Image = "?" },
-			want:   []string{replicatedJobs + `[1].template.spec.containers[0].image: Invalid value: "?": is not the name of an image (invalid reference format); write registry/name:tag`},
+			want:   []string{replicatedJobs + `[1].template.spec.containers[0].image: Invalid value: "?": is not a valid image name (invalid reference format); write registry/name:tag`},
 		},
 		"a role without containers": {
 			change: func(runtime runtime) { runtimeWorker(runtime).Spec.Containers = nil },

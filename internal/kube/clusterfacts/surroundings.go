@@ -16,6 +16,7 @@ import (
 	"github.com/trireme-mpi/trireme/api/v2alpha1"
 	"github.com/trireme-mpi/trireme/api/v2beta1"
 	"github.com/trireme-mpi/trireme/internal/engine/job"
+	"github.com/trireme-mpi/trireme/internal/engine/nodes"
 	"github.com/trireme-mpi/trireme/internal/engine/validation"
 	"github.com/trireme-mpi/trireme/internal/kube/partial"
 )
@@ -128,16 +129,11 @@ func (reader *Reader) Runtime(ctx context.Context, namespace string, ref *v2alph
 
 // anyNodeHas gives the benefit of the doubt when nodes cannot be read.
 func (reader *Reader) anyNodeHas(ctx context.Context, name corev1.ResourceName) bool {
-	var nodes corev1.NodeList
-	if err := reader.Cache.List(ctx, &nodes, shared); err != nil {
+	var list corev1.NodeList
+	if err := reader.Cache.List(ctx, &list, shared); err != nil {
 		return true
 	}
-	for i := range nodes.Items {
-		if quantity := nodes.Items[i].Status.Allocatable[name]; !quantity.IsZero() {
-			return true
-		}
-	}
-	return false
+	return nodes.AnyHas(list.Items, name)
 }
 
 // runningJobs counts the jobs of a namespace that have pods, of both kinds.

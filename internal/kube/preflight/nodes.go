@@ -12,6 +12,7 @@ import (
 	"github.com/trireme-mpi/trireme/api/training"
 	"github.com/trireme-mpi/trireme/internal/engine/job"
 	"github.com/trireme-mpi/trireme/internal/engine/nodes"
+	"github.com/trireme-mpi/trireme/internal/engine/validation"
 )
 
 // fit is how the nodes of a cluster suit the workers of a job.
@@ -164,7 +165,7 @@ func (facts *Facts) nodesFix(found fit) string {
 	return "Ask for fewer or smaller workers, or wait for other jobs to end; see kubectl describe nodes"
 }
 
-// gpuTypes finds GPUs that no node has at all.
+// gpuTypes finds GPUs that no node has.
 func gpuTypes(facts *Facts) (findings []Finding) {
 	worker := facts.example(training.RoleWorker)
 	if worker == nil || job.GPUs(job.Requests(&worker.Spec)).IsZero() {
@@ -173,23 +174,16 @@ func gpuTypes(facts *Facts) (findings []Finding) {
 	if facts.Nodes.Unknown != "" {
 		return unknown("GPU type", facts.Nodes.Unknown)
 	}
-	requests := job.Requests(&worker.Spec)
-	for _, name := range job.ResourceNames(requests) {
-		wanted := requests[name]
-		has := slices.ContainsFunc(facts.Nodes.Value, func(node corev1.Node) bool {
-			quantity := node.Status.Allocatable[name]
-			return !quantity.IsZero()
+	rank := Certain
+	if facts.Autoscaled {
+		rank = Possible
+	}
+	anyNodeHas := func(name corev1.ResourceName) bool { return nodes.AnyHas(facts.Nodes.Value, name) }
+	for _, name := range validation.MissingGPUs(job.Requests(&worker.Spec), anyNodeHas) {
+		findings = append(findings, Finding{
+			Rank: rank, Title: "No node has " + string(name), Cause: "The workers ask for it, and wait until a node has it.", Object: "nodes",
+			Fix: "Ask for a GPU that a node has; see kubectl describe nodes", Documentation: pageJobs,
 		})
-		if job.IsGPU(name) && !wanted.IsZero() && !has {
-			rank := Certain
-			if facts.Autoscaled {
-				rank = Possible
-			}
-			findings = append(findings, Finding{
-				Rank: rank, Title: "No node has " + string(name), Cause: "The workers ask for it, and wait until a node has it.", Object: "nodes",
-				Fix: "Ask for a GPU that a node has; see kubectl describe nodes", Documentation: pageJobs,
-			})
-		}
 	}
 	return findings
 }

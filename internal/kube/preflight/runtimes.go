@@ -69,8 +69,8 @@ func oddWorker(runtime *v2alpha1.TrainingRuntimeSpec, pod *corev1.PodSpec, at *f
 	if runtime.MLPolicy.SlotsPerWorker != nil {
 		slots = *runtime.MLPolicy.SlotsPerWorker
 	}
-	gpus := job.GPUs(job.Requests(pod))
-	if !gpus.IsZero() && gpus.CmpInt64(int64(slots)) < 0 {
+	gpus, order := validation.CompareSlots(slots, pod)
+	if order > 0 {
 		warn(at.Child("containers"), "%d slots share %s; usually each MPI process has its own", slots, count(int(gpus.Value()), "GPU"))
 	}
 	if key, found := gpuLabel(pod); found && gpus.IsZero() {

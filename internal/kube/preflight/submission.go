@@ -11,7 +11,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/trireme-mpi/trireme/internal/engine/job"
 	"github.com/trireme-mpi/trireme/internal/engine/quota"
 	"github.com/trireme-mpi/trireme/internal/engine/validation"
 )
@@ -183,10 +182,10 @@ func imageReachable(facts *Facts) (findings []Finding) {
 }
 
 func (facts *Facts) imageOnNodes(container *corev1.Container) []Finding {
-	name, err := reference.ParseNormalizedNamed(container.Image)
+	name, err := validation.ParseImage(container.Image)
 	if err != nil {
 		return []Finding{{
-			Rank: Certain, Title: "Image " + container.Image + " is not the name of an image", Cause: err.Error(), Fix: "Write registry/name:tag", Documentation: pageJobs,
+			Rank: Certain, Title: "Image " + container.Image + " is invalid", Cause: "It " + err.Error() + ".", Fix: "Correct the image name", Documentation: pageJobs,
 		}}
 	}
 	if facts.Nodes.Unknown != "" {
@@ -214,8 +213,8 @@ func slots(facts *Facts) []Finding {
 	if facts.Job == nil {
 		return nil
 	}
-	gpus := job.GPUs(job.Requests(&facts.Job.Worker.Template.Spec))
-	if gpus.IsZero() || gpus.CmpInt64(int64(facts.Job.Slots)) >= 0 {
+	gpus, order := validation.CompareSlots(facts.Job.Slots, &facts.Job.Worker.Template.Spec)
+	if order <= 0 {
 		return nil
 	}
 	return []Finding{{

@@ -117,7 +117,7 @@ func TestImageReachable(t *testing.T) {
 		"an image on no node":           {change: images("x.example/a:1", "x.example/a:1", ""), want: []string{"not known: Image x.example/a:1"}},
 		"two images":                    {change: images("x.example/a:1", "x.example/b:1", ""), want: []string{"not known: Image x.example/a:1", "not known: Image x.example/b:1"}},
 		"one that nobody fetches":       {change: images("x.example/a:1", "x.example/a:1", corev1.PullNever), want: []string{"likely: Image x.example/a:1 is on no node"}, fix: "IfNotPresent"},
-		"no name of an image":           {change: images("A B", "A B", ""), want: []string{"certain: Image A B is not the name of an image"}, fix: "registry/name:tag"},
+		"no name of an image":           {change: images("A B", "A B", ""), want: []string{"certain: Image A B is invalid"}, fix: "Correct the image name"},
 		"nodes that may not be listed":  {change: func(facts *Facts) { facts.Nodes = Known[[]corev1.Node]{Unknown: "may not list nodes"} }, want: []string{"not known: Image registry.example/train:1"}},
 		"a login that is missing":       {change: pullSecret("login", Known[bool]{}), want: []string{"possible: imagePullSecret login is missing"}},
 		"a job without a known runtime": {change: func(facts *Facts) { facts.Job = nil }},

@@ -201,7 +201,7 @@ var mpiJobCases = map[string]struct {
 			job.Spec.MPIReplicaSpecs["Launcher"].Template.Spec.Volumes = []corev1.Volume{{Name: "own"}}
 		},
 		want: []wantCause{
-			{launcherAt + ".template.spec.containers[0].image", "is not the name of an image"},
+			{launcherAt + ".template.spec.containers[0].image", "is not a valid image name"},
 			{workerAt + ".template.spec.containers[0].volumeMounts[0].name", `Not found: "data"`},
 			{launcherAt + ".template.spec.containers[0].volumeMounts[0].mountPath", "/etc/mpi is taken by the operator, for what MPI needs"},
 		},

@@ -71,7 +71,7 @@ var trainJobCases = map[string]struct {
 	},
 	"an image that cannot be": {
 		change: func(job *v2alpha1.TrainJob) { job.Spec.Trainer.Image = "registry.example/UPPER" },
-		want:   []wantCause{{"spec.trainer.image", "is not the name of an image"}},
+		want:   []wantCause{{"spec.trainer.image", "is not a valid image name"}},
 	},
 	"no image": {
 		change: func(job *v2alpha1.TrainJob) { job.Spec.Trainer.Image = "" },
