@@ -94,7 +94,7 @@ func TestDiagnoseAJobThatRuns(t *testing.T) {
 			t.Fatal(err)
 		}
 		stdout, _ = odh(t, 0, namespace, job.kindName(), "diagnose", "train")
-		contains(t, stdout, "Worth knowing:", "NetworkPolicies keep the job's pods from each other", "deny-all", "port 2222", "does not enforce them", "from DNS")
+		contains(t, stdout, "Worth knowing:", "NetworkPolicies block traffic between the job's pods", "deny-all", "port 2222", "does not enforce them", "block DNS")
 	})
 }
 
@@ -105,7 +105,7 @@ func TestDiagnoseAWrongImage(t *testing.T) {
 			return len(progress.WorkerPodStatuses) > 0 && strings.Contains(progress.WorkerPodStatuses[0].Reason, "Pull")
 		})
 		stdout, _ := odh(t, 1, job.namespace, "diagnose", "train")
-		contains(t, stdout, "Pending", "1. [certain] ", "cannot get image trireme.local/nothing:1", "Fix: Correct the image's name")
+		contains(t, stdout, "Pending", "1. [certain] ", "cannot pull image trireme.local/nothing:1", "Fix: Correct the image's name")
 		stdout, _ = odh(t, 1, job.namespace, "diagnose", "train", "-o", "json")
 		var told struct {
 			Hindered bool
@@ -122,7 +122,7 @@ func TestDiagnoseAJobThatIsTooLarge(t *testing.T) {
 		job := submit(t, changed(object, localImage, "1000"))
 		job.until("its pods are there", time.Minute, func(progress training.Progress) bool { return len(progress.WorkerPodStatuses) == 2 })
 		stdout, _ := odh(t, 1, job.namespace, "diagnose", "train")
-		contains(t, stdout, "[certain] Too few nodes would take the workers", "0 of ", "would take a worker, which asks for 1k cpu", "too small: cpu", "Fix: Let a worker ask for no more than one node has")
+		contains(t, stdout, "[certain] Too few nodes fit the workers", "0 of ", "can run a worker, which requests 1k cpu", "too small: cpu", "Fix: Request no more for a worker than one node has")
 	})
 }
 
@@ -166,7 +166,7 @@ func TestDiagnoseWithFewRights(t *testing.T) {
 		return err
 	})
 	stdout, _ := odh(t, 1, job.namespace, "diagnose", "trainjob/train", "--as", "alice")
-	contains(t, stdout, "cannot get image trireme.local/nothing:1", "Not known:", "NetworkPolicies: may not list networkpolicies", "The operator: may not get deployment")
+	contains(t, stdout, "cannot pull image trireme.local/nothing:1", "Not known:", "NetworkPolicies: may not list networkpolicies", "The operator: may not get deployment")
 	odh(t, 4, job.namespace, "diagnose", "trainjob/train", "--as", "mallory")
 	odh(t, 3, job.namespace, "diagnose", "nothing")
 }

@@ -113,11 +113,11 @@ func podOf(made *job.Job, role, name string) corev1.Pod {
 func pending(made *job.Job, change ...func(*Facts)) *Facts {
 	facts := &Facts{
 		Now: now, Namespace: namespace, Kind: made.Kind, Name: "job", Stored: true, Job: made, OperatorNamespace: DefaultOperatorNamespace,
-		Previous: diagnosis.Previous{Progress: training.Progress{Phase: training.PhasePending}, Submitted: ago(60)},
-		Place:    Known[*corev1.Namespace]{Value: &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace, Labels: map[string]string{corev1.LabelMetadataName: namespace}}}},
-		Nodes:    Known[[]corev1.Node]{Value: []corev1.Node{node("a"), node("b")}},
-		Used:     Known[map[string]corev1.ResourceList]{Value: map[string]corev1.ResourceList{}},
-		Service:  Known[*corev1.Service]{Value: &corev1.Service{}},
+		Previous:        diagnosis.Previous{Progress: training.Progress{Phase: training.PhasePending}, Submitted: ago(60)},
+		NamespaceObject: Known[*corev1.Namespace]{Value: &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace, Labels: map[string]string{corev1.LabelMetadataName: namespace}}}},
+		Nodes:           Known[[]corev1.Node]{Value: []corev1.Node{node("a"), node("b")}},
+		Used:            Known[map[string]corev1.ResourceList]{Value: map[string]corev1.ResourceList{}},
+		Service:         Known[*corev1.Service]{Value: &corev1.Service{}},
 		Endpoints: Known[[]discoveryv1.EndpointSlice]{Value: []discoveryv1.EndpointSlice{
 			{Endpoints: []discoveryv1.Endpoint{{Addresses: []string{"10.0.0.1"}}}},
 		}},

@@ -35,13 +35,13 @@ func TestHealthyJobs(t *testing.T) {
 func TestNothingIsKnown(t *testing.T) {
 	forget := func(facts *Facts) {
 		for _, unknown := range []*string{
-			&facts.Place.Unknown, &facts.Pods.Unknown, &facts.Events.Unknown, &facts.Quotas.Unknown, &facts.Policies.Unknown, &facts.Nodes.Unknown, &facts.Used.Unknown,
+			&facts.NamespaceObject.Unknown, &facts.Pods.Unknown, &facts.Events.Unknown, &facts.Quotas.Unknown, &facts.Policies.Unknown, &facts.Nodes.Unknown, &facts.Used.Unknown,
 			&facts.Service.Unknown, &facts.Endpoints.Unknown, &facts.Deployment.Unknown, &facts.Lease.Unknown, &facts.PodGroups.Unknown,
-			&facts.Submission.Rules.Unknown, &facts.Submission.Rights.Unknown,
+			&facts.Submission.Rules.Unknown, &facts.Submission.Permissions.Unknown,
 		} {
 			*unknown = "may not list anything"
 		}
-		facts.Place.Value, facts.Pods.Value, facts.Nodes.Value, facts.Service.Value, facts.Endpoints.Value, facts.Deployment.Value, facts.Lease.Value = nil, nil, nil, nil, nil, nil, nil
+		facts.NamespaceObject.Value, facts.Pods.Value, facts.Nodes.Value, facts.Service.Value, facts.Endpoints.Value, facts.Deployment.Value, facts.Lease.Value = nil, nil, nil, nil, nil, nil, nil
 	}
 	for kind, made := range kinds() {
 		findings := Diagnose(pending(made, forget))
@@ -75,7 +75,7 @@ func TestRanksAreWords(t *testing.T) {
 			t.Errorf("%s becomes %s, %v", rank, read, err)
 		}
 	}
-	if err := json.Unmarshal([]byte(`"sure"`), new(Rank)); err == nil || !contains(err.Error(), "there are cause, certain") {
+	if err := json.Unmarshal([]byte(`"sure"`), new(Rank)); err == nil || !contains(err.Error(), "the ranks are cause, certain") {
 		t.Errorf("%v", err)
 	}
 }
@@ -104,7 +104,7 @@ func TestJobsOfAnotherCluster(t *testing.T) {
 	for kind, made := range kinds() {
 		made.ManagedBy = training.ManagedByMultiKueue
 		findings := Diagnose(pending(made, inCluster(), func(facts *Facts) { facts.Previous.Phase = "" }))
-		if diff := cmp.Diff([]string{"note: The job is run by another"}, inBrief(findings)); diff != "" {
+		if diff := cmp.Diff([]string{"note: Another controller manages the job"}, inBrief(findings)); diff != "" {
 			t.Errorf("%s: %s", kind, diff)
 		}
 		if report := Preflight(submitted(made, inCluster())); report.Number(Fail) > 0 || report.Number(Unknown) != 8 {

@@ -115,7 +115,7 @@ func TestGather(t *testing.T) {
 	}
 	if !facts.PullSecrets["login"].Value || facts.PullSecrets["gone"].Value || facts.Claims["data"].Value == nil || facts.Service.Value == nil ||
 		len(facts.Endpoints.Value) != 1 || len(facts.Nameservers.Value) != 1 || facts.Deployment.Value == nil || facts.Lease.Value == nil || !facts.Autoscaled ||
-		len(facts.Quotas.Value) != 1 || len(facts.Nodes.Value) != 1 || facts.Place.Value.Labels["a"] != "b" || facts.Job.Worker.Replicas != 2 || facts.KueueServed {
+		len(facts.Quotas.Value) != 1 || len(facts.Nodes.Value) != 1 || facts.NamespaceObject.Value.Labels["a"] != "b" || facts.Job.Worker.Replicas != 2 || facts.KueueServed {
 		t.Errorf("the facts are %+v", facts)
 	}
 	if answer := facts.waitsFor(); answer == nil || answer.Message != "words" {
@@ -128,13 +128,13 @@ func TestGatherWithoutRights(t *testing.T) {
 	api := forbidding(holding())
 	for _, object := range []client.Object{mpiJob(), trainJob()} {
 		facts := gathererOf(api).OfJob(t.Context(), object)
-		for _, unknown := range []string{facts.Pods.Unknown, facts.Events.Unknown, facts.Quotas.Unknown, facts.Nodes.Unknown, facts.Policies.Unknown, facts.Place.Unknown, facts.Service.Unknown, facts.Deployment.Unknown} {
+		for _, unknown := range []string{facts.Pods.Unknown, facts.Events.Unknown, facts.Quotas.Unknown, facts.Nodes.Unknown, facts.Policies.Unknown, facts.NamespaceObject.Unknown, facts.Service.Unknown, facts.Deployment.Unknown} {
 			if !strings.HasPrefix(unknown, "may not ") {
 				t.Errorf("%T: %q", object, unknown)
 			}
 		}
 		for _, finding := range Diagnose(facts) {
-			if finding.Rank != NotKnown && finding.Title != "The operator has not looked at the job" {
+			if finding.Rank != NotKnown && finding.Title != "The operator has not processed the job" {
 				t.Errorf("%T: %+v", object, finding)
 			}
 		}
@@ -232,21 +232,21 @@ func TestGatherBeforeSubmission(t *testing.T) {
 	api := notServing(holding(clusterRuntime(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}))
 	for _, object := range []client.Object{mpiJob(), trainJob()} {
 		facts := gathererOf(api).BeforeSubmission(t.Context(), judging(api, true, nil), object)
-		if !facts.Submission.DryRun || facts.Submission.Refusal != nil || facts.Submission.Rules.Value == nil || len(facts.Submission.Rules.Value.Errors) > 0 || len(facts.Submission.Rights.Value) != 4 || facts.Stored {
+		if !facts.Submission.DryRun || facts.Submission.Refusal != nil || facts.Submission.Rules.Value == nil || len(facts.Submission.Rules.Value.Errors) > 0 || len(facts.Submission.Permissions.Value) != 4 || facts.Stored {
 			t.Errorf("%T: %+v", object, facts.Submission)
 		}
 		facts = gathererOf(api).BeforeSubmission(t.Context(), judging(api, false, mayNot), object)
-		if needed := facts.Submission.Rights.Value[0]; needed.Allowed || !needed.Needed || facts.Submission.Refusal == nil {
+		if needed := facts.Submission.Permissions.Value[0]; needed.Allowed || !needed.Needed || facts.Submission.Refusal == nil {
 			t.Errorf("%T: %+v", object, facts.Submission)
 		}
 	}
 	facts := gathererOf(api).BeforeSubmission(t.Context(), judging(api, true, nil), trainJob(func(made *v2alpha1.TrainJob) { made.Spec.RuntimeRef.Name = "none" }))
-	if !facts.RuntimeMissing || facts.Submission.Rules.Unknown != "ClusterTrainingRuntime none is not there" {
+	if !facts.RuntimeMissing || facts.Submission.Rules.Unknown != "ClusterTrainingRuntime none does not exist" {
 		t.Errorf("%+v", facts.Submission.Rules)
 	}
 	place := gathererOf(api).OfNamespace(t.Context(), judging(api, true, nil), namespace)
-	if len(place.Submission.Rights.Value) != 5 || place.Place.Value == nil {
-		t.Errorf("%+v", place.Submission.Rights)
+	if len(place.Submission.Permissions.Value) != 5 || place.NamespaceObject.Value == nil {
+		t.Errorf("%+v", place.Submission.Permissions)
 	}
 }
 

@@ -14,15 +14,16 @@ import (
 	"github.com/trireme-mpi/trireme/internal/engine/validation"
 )
 
-// implementations are what the schema accepts of mpiImplementation, besides nothing.
+// implementations are the values of mpiImplementation that the schema accepts, besides
+// the empty one.
 var implementations = []v2alpha1.MPIImplementation{v2alpha1.MPIImplementationOpenMPI, v2alpha1.MPIImplementationIntelMPI, v2alpha1.MPIImplementationMPICH}
 
-// Runtime judges a runtime of either scope as admission does, with the limits that
-// the operator has by default, and warns of what works but is seldom meant.
+// Runtime validates a runtime of either scope as admission does, with the operator's
+// default limits, and warns of settings that work but are rarely intended.
 func Runtime(runtime *v2alpha1.TrainingRuntimeSpec, bytes int) *validation.Findings {
 	findings := validation.NewRules(config.Default(), false).Runtime(runtime, bytes)
 	spec := field.NewPath("spec")
-	// An enum of the schema, which only an API server looks at.
+	// An enum of the schema, which only an API server checks.
 	if mpi := runtime.MLPolicy.MPIImplementation; mpi != "" && !slices.Contains(implementations, mpi) {
 		findings.Errors = append(findings.Errors, field.NotSupported(spec.Child("mlPolicy", "mpiImplementation"), mpi, implementations))
 	}
@@ -47,23 +48,23 @@ type warnFunc func(path *field.Path, format string, arguments ...any)
 // muchForLauncher is more CPU than mpirun ever needs.
 const muchForLauncher = 16
 
-// oddLauncher warns of what a launcher that runs no ranks does not need.
+// oddLauncher warns of resources that a launcher without ranks does not need.
 func oddLauncher(pod *corev1.PodSpec, at *field.Path, warn warnFunc) {
 	requests := job.Requests(pod)
 	if gpus := job.GPUs(requests); !gpus.IsZero() {
-		warn(at.Child("containers"), "the launcher asks for %s; it runs mpirun and no ranks, and takes them from the workers", count(int(gpus.Value()), "GPU"))
+		warn(at.Child("containers"), "the launcher requests %s, which workers then cannot use; it only runs mpirun", count(int(gpus.Value()), "GPU"))
 	} else if key, found := gpuLabel(pod); found {
-		warn(at.Child("nodeSelector"), "the launcher asks for no GPU, and %s puts it on a node with GPUs", key)
+		warn(at.Child("nodeSelector"), "the launcher requests no GPU, but %s schedules it on a node with GPUs", key)
 	}
 	if cpu := requests[corev1.ResourceCPU]; cpu.CmpInt64(muchForLauncher) > 0 {
-		warn(at.Child("containers"), "the launcher asks for %s CPUs; it runs mpirun and no ranks", cpu.String())
+		warn(at.Child("containers"), "the launcher requests %s CPUs; it only runs mpirun", cpu.String())
 	}
 }
 
 func oddWorker(runtime *v2alpha1.TrainingRuntimeSpec, pod *corev1.PodSpec, at *field.Path, warn warnFunc) {
 	if len(pod.Containers) > 0 && len(pod.Containers[0].Command)+len(pod.Containers[0].Args) > 0 {
 		warn(at.Child("containers").Index(0).Child("command"),
-			"the worker has a command of its own, and must start an sshd on port 2222 or 22; without one the agent answers, and the image needs no sshd")
+			"the worker has its own command, which must start an sshd on port 2222 or 22; without a command the operator's agent accepts connections and the image needs no sshd")
 	}
 	slots := int32(1)
 	if runtime.MLPolicy.SlotsPerWorker != nil {
@@ -71,27 +72,27 @@ func oddWorker(runtime *v2alpha1.TrainingRuntimeSpec, pod *corev1.PodSpec, at *f
 	}
 	gpus, order := validation.CompareSlots(slots, pod)
 	if order > 0 {
-		warn(at.Child("containers"), "%d slots share %s; usually each MPI process has its own", slots, count(int(gpus.Value()), "GPU"))
+		warn(at.Child("containers"), "%d slots share %s; usually each MPI process has its own GPU", slots, count(int(gpus.Value()), "GPU"))
 	}
 	if key, found := gpuLabel(pod); found && gpus.IsZero() {
-		warn(at.Child("nodeSelector"), "workers ask for no GPU, and %s puts them on nodes with GPUs", key)
+		warn(at.Child("nodeSelector"), "workers request no GPU, but %s schedules them on nodes with GPUs", key)
 	}
 	if host, found := pod.NodeSelector[corev1.LabelHostname]; found {
-		warn(at.Child("nodeSelector"), "%s puts every worker on node %s", corev1.LabelHostname, host)
+		warn(at.Child("nodeSelector"), "%s schedules every worker on node %s", corev1.LabelHostname, host)
 	}
 }
 
-// gpuLabel is a label in a node selector that only nodes with GPUs have.
+// gpuLabel returns a label of the node selector that only nodes with GPUs have.
 func gpuLabel(pod *corev1.PodSpec) (string, bool) {
-	var found []string
+	var keys []string
 	for key := range pod.NodeSelector {
 		if strings.HasPrefix(key, "nvidia.com/") || strings.HasPrefix(key, "amd.com/gpu") || strings.HasPrefix(key, "gpu.intel.com/") {
-			found = append(found, key)
+			keys = append(keys, key)
 		}
 	}
-	slices.Sort(found)
-	if len(found) == 0 {
+	slices.Sort(keys)
+	if len(keys) == 0 {
 		return "", false
 	}
-	return found[0], true
+	return keys[0], true
 }
