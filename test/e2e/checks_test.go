@@ -144,7 +144,7 @@ func TestDiagnoseAJobOverQuota(t *testing.T) {
 		ended := job.fails(training.FailureResourceQuota, "exceeded quota: small", "kubectl describe quota")
 		t.Log(ended.FailureMessage)
 		stdout, _ = odh(t, 6, job.namespace, "diagnose", "train")
-		contains(t, stdout, "[cause] The job failed: ResourceQuotaExceeded", "Fix: kubectl describe resourcequota", "[likely] The namespace's quota is too small", "quota small leaves")
+		contains(t, stdout, "[cause] The job failed: ResourceQuotaExceeded", "Fix: kubectl describe resourcequota", "[likely] The namespace's quota is too small", "quota small has")
 	})
 }
 
@@ -219,9 +219,9 @@ func TestPreflight(t *testing.T) {
 		file := fileOf(t, object)
 		untilOnANode(t, api, localImage)
 		stdout, _ := odh(t, 0, namespace, "preflight", "-f", file)
-		contains(t, stdout, "train in namespace "+namespace+": 16/16 checks passed", "ok         Rights", "ok         Dry run", "ok         Image", "ok         Nodes")
+		contains(t, stdout, "train in namespace "+namespace+": 16/16 checks passed", "ok         Permissions", "ok         Dry run", "ok         Image", "ok         Nodes")
 		stdout, _ = odh(t, 4, namespace, "preflight", "-f", file, "--as", "mallory")
-		contains(t, stdout, "fail       Rights", "You may not create")
+		contains(t, stdout, "fail       Permissions", "You may not create")
 
 		createQuota(t, api, quotaOfPods(namespace, "2"))
 		eventually(t, "admission knows the quota", func() error {
@@ -229,11 +229,11 @@ func TestPreflight(t *testing.T) {
 			return err
 		})
 		stdout, _ = odh(t, 5, namespace, "preflight", "-f", file)
-		contains(t, stdout, "fail       Quota", "quota small leaves 2 pods")
+		contains(t, stdout, "fail       Quota", "quota small has 2 pods available")
 
 		bad := fileOf(t, changed(object, "trireme.local/nothing:1", "1000"))
 		stdout, _ = odh(t, 1, namespace, "preflight", "-f", bad)
-		contains(t, stdout, "fail       Quota", "not known  Image", "it is on no node yet", "fail       Nodes", "too small: cpu")
+		contains(t, stdout, "fail       Quota", "not known  Image", "no node has it yet", "fail       Nodes", "too small: cpu")
 		var jobs v2beta1.MPIJobList
 		var trainJobs v2alpha1.TrainJobList
 		if api.List(t.Context(), &jobs, client.InNamespace(namespace)) != nil || api.List(t.Context(), &trainJobs, client.InNamespace(namespace)) != nil || len(jobs.Items)+len(trainJobs.Items) > 0 {

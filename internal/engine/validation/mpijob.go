@@ -16,7 +16,7 @@ import (
 	"github.com/trireme-mpi/trireme/internal/engine/job"
 )
 
-// mpiJobCheck judges a new MPIJob.
+// mpiJobCheck validates a new MPIJob.
 type mpiJobCheck struct {
 	*Findings
 	rules  *Rules
@@ -26,7 +26,7 @@ type mpiJobCheck struct {
 	spec   *field.Path
 }
 
-// CreateMPIJob judges an MPIJob that is new.
+// CreateMPIJob validates a new MPIJob.
 func (rules *Rules) CreateMPIJob(mpiJob *v2beta1.MPIJob, in *Surroundings) *Findings {
 	check := &mpiJobCheck{
 		Findings: &Findings{},
@@ -61,9 +61,9 @@ func (rules *Rules) CreateMPIJob(mpiJob *v2beta1.MPIJob, in *Surroundings) *Find
 func (check *mpiJobCheck) deprecation() {
 	switch check.rules.MPIJobDeprecation {
 	case config.DeprecationWarn:
-		check.warn(field.NewPath("apiVersion"), "MPIJob is deprecated: write a TrainJob of kubeflow.org/v2alpha1 instead")
+		check.warn(field.NewPath("apiVersion"), "MPIJob is deprecated: use a TrainJob of kubeflow.org/v2alpha1 instead")
 	case config.DeprecationRefuse:
-		check.refuse(field.Forbidden(field.NewPath("apiVersion"), "new MPIJobs are not accepted here any more: write a TrainJob of kubeflow.org/v2alpha1 instead"))
+		check.refuse(field.Forbidden(field.NewPath("apiVersion"), "this cluster does not accept new MPIJobs: use a TrainJob of kubeflow.org/v2alpha1 instead"))
 	}
 }
 
@@ -98,7 +98,7 @@ func (check *mpiJobCheck) replicas() {
 
 func (check *mpiJobCheck) workers() {
 	limits := &check.rules.Limits
-	least, at := check.leastWorkers(), check.role(v2beta1.MPIReplicaTypeWorker)
+	least, at := check.minWorkers(), check.role(v2beta1.MPIReplicaTypeWorker)
 	if check.mpiJob.Spec.MPIReplicaSpecs[v2beta1.MPIReplicaTypeWorker] == nil {
 		if least > 0 {
 			check.refuse(field.Required(at, "Worker replica spec is required"))
@@ -109,15 +109,14 @@ func (check *mpiJobCheck) workers() {
 	if replicas := check.job.Worker.Replicas; replicas < least || replicas > limits.MaxWorkers {
 		check.refuse(field.Invalid(at.Child("replicas"), replicas, fmt.Sprintf("Worker replicas must be between %d and %d", least, limits.MaxWorkers)))
 	}
-	// What the pod asks for is bounded by the kind; TrainJob's runtimes have
-	// constraints for it.
+	// The limit is for MPIJobs; TrainJobs have the constraints of their runtimes.
 	if gpus := job.GPUs(job.Requests(&check.job.Worker.Template.Spec)); gpus.CmpInt64(int64(limits.MaxGPUs)) > 0 {
 		check.refuse(field.Invalid(at.Child("template", "spec", "containers"), gpus.String(), fmt.Sprintf("a worker must have at most %d GPUs", limits.MaxGPUs)))
 	}
 }
 
-// leastWorkers counts a launcher that runs ranks as a worker.
-func (check *mpiJobCheck) leastWorkers() int32 {
+// minWorkers is one less if the launcher runs ranks, because it counts as a worker.
+func (check *mpiJobCheck) minWorkers() int32 {
 	if check.job.LauncherRunsRanks {
 		return max(check.rules.Limits.MinWorkers-1, 0)
 	}
@@ -147,8 +146,7 @@ func (check *mpiJobCheck) runPolicy() {
 	}
 }
 
-// managedBy accepts the names of those that run such jobs; a job of anybody else's
-// would be run by nobody.
+// managedBy only accepts known controllers, because no other would run the job.
 func managedBy(findings *Findings, at *field.Path, value *string, known ...string) {
 	if value != nil && !slices.Contains(known, *value) {
 		findings.refuse(field.NotSupported(at, *value, known))
@@ -163,7 +161,7 @@ func (check *mpiJobCheck) schedulingPolicy() {
 	queueName(check.Findings, at.Child("queue"), policy.Queue)
 	atLeast(check.Findings, at.Child("scheduleTimeoutSeconds"), policy.ScheduleTimeoutSeconds, 0)
 	if seconds := policy.ScheduleTimeoutSeconds; seconds != nil && *seconds > 0 && *seconds < check.rules.Limits.MinScheduleTimeoutSeconds {
-		check.warn(at.Child("scheduleTimeoutSeconds"), "%d is raised to %d, the least on this cluster", *seconds, check.rules.Limits.MinScheduleTimeoutSeconds)
+		check.warn(at.Child("scheduleTimeoutSeconds"), "%d is raised to %d, the minimum of this cluster", *seconds, check.rules.Limits.MinScheduleTimeoutSeconds)
 	}
 	if policy.MinResources != nil {
 		resources := podCheck{rules: check.rules, findings: check.Findings}
@@ -171,20 +169,20 @@ func (check *mpiJobCheck) schedulingPolicy() {
 			resources.quantity(at.Child("minResources").Key(string(name)), name, (*policy.MinResources)[name])
 		}
 		if len(*policy.MinResources) > 0 && !check.namesGangScheduler() {
-			check.warn(at.Child("minResources"), "is read by Volcano and the coscheduling plugin only; it has no effect with another scheduler")
+			check.warn(at.Child("minResources"), "is only used by Volcano and the coscheduling plugin; it has no effect with another scheduler")
 		}
 	}
 	if pods := max(check.job.Pods(), 1); policy.MinAvailable != nil {
 		between(check.Findings, at.Child("minAvailable"), "minAvailable", policy.MinAvailable, 1, pods)
 		if *policy.MinAvailable < pods {
-			check.warn(at.Child("minAvailable"), "%d of %d pods are scheduled together, but the job starts only once all of them are ready; leave it out to schedule all pods together",
+			check.warn(at.Child("minAvailable"), "%d of %d pods are scheduled together, but the job only starts once all of them are ready; remove it to schedule all pods together",
 				*policy.MinAvailable, pods)
 		}
 	}
 }
 
-// namesGangScheduler tells whether the job itself asks for a scheduler that knows
-// groups of pods, by its name or by a queue, which only Volcano has.
+// namesGangScheduler reports whether the job itself requests a gang scheduler, by its
+// name or by a queue, which only Volcano has.
 func (check *mpiJobCheck) namesGangScheduler() bool {
 	if check.job.Pods() <= 1 {
 		return false
@@ -212,8 +210,8 @@ func (check *mpiJobCheck) containers() {
 	}
 }
 
-// taken are the directories of a role that the operator needs.
-func (check *mpiJobCheck) taken(role v2beta1.MPIReplicaType) map[string]string {
+// taken returns the directories of a role that the operator needs.
+func (check *mpiJobCheck) taken(role v2beta1.MPIReplicaType) map[string]mountOwner {
 	directories := []string{job.AgentDirectory, job.KeyDirectory}
 	if role == v2beta1.MPIReplicaTypeLauncher {
 		directories = append(directories, job.HostfileDirectory, job.ClockDirectory)
@@ -224,7 +222,7 @@ func (check *mpiJobCheck) taken(role v2beta1.MPIReplicaType) map[string]string {
 	return byOperator(directories...)
 }
 
-// agentListens tells whether pods of a role answer on the agent's port.
+// agentListens reports whether the agent listens in the pods of a role.
 func (check *mpiJobCheck) agentListens(role v2beta1.MPIReplicaType) bool {
 	if role == v2beta1.MPIReplicaTypeWorker {
 		return check.job.WorkersRunAgent()
@@ -236,37 +234,37 @@ func (check *mpiJobCheck) agentListens(role v2beta1.MPIReplicaType) bool {
 func (check *mpiJobCheck) network() {
 	hostNetwork := check.job.Launcher.Template.Spec.HostNetwork || check.job.Worker.Template.Spec.HostNetwork
 	if check.job.NetworkPolicy != "" && hostNetwork {
-		check.warn(check.spec.Child("networkPolicy"), "does not reach pods with hostNetwork")
+		check.warn(check.spec.Child("networkPolicy"), "has no effect on pods with hostNetwork")
 	}
 }
 
-// notForKeys are where pods have something else.
+// notForKeys are directories that pods use for something else.
 var notForKeys = []string{"/", "/tmp", "/dev/shm", job.HostfileDirectory, job.AgentDirectory, job.KeyDirectory, job.ClockDirectory}
 
 func (check *mpiJobCheck) sshDirectory() {
 	if directory := check.mpiJob.Spec.SSHAuthMountPath; directory != "" && !path.IsAbs(directory) {
 		check.refuse(field.Invalid(check.spec.Child("sshAuthMountPath"), directory, "must be an absolute path"))
 	} else if slices.Contains(notForKeys, path.Clean(directory)) {
-		check.refuse(field.Invalid(check.spec.Child("sshAuthMountPath"), directory, "must be a directory of its own"))
+		check.refuse(field.Invalid(check.spec.Child("sshAuthMountPath"), directory, "must be a directory that is used for nothing else"))
 	} else if directory != "" && check.job.WorkersRunAgent() {
-		check.warn(check.spec.Child("sshAuthMountPath"), "has no effect: the workers have no command of their own, so Trireme's agent answers in the place of an SSH server")
+		check.warn(check.spec.Child("sshAuthMountPath"), "has no effect: the workers have no command, so the operator's agent accepts connections instead of an SSH server")
 	}
 }
 
-// multiKueue copies a job to another cluster through mpi-operator's type, which
-// does not have our own fields.
+// multiKueue refuses fields that MultiKueue drops: it copies a job to another cluster
+// with mpi-operator's type, which does not have them.
 func (check *mpiJobCheck) multiKueue() {
 	if check.job.ManagedBy != training.ManagedByMultiKueue {
 		return
 	}
 	if check.mpiJob.Spec.NetworkPolicy != nil {
-		check.refuse(field.Forbidden(check.spec.Child("networkPolicy"), "MultiKueue does not pass it on, so the job would run without; write the NetworkPolicy yourself"))
+		check.refuse(field.Forbidden(check.spec.Child("networkPolicy"), "MultiKueue drops this field, so the job would run without a NetworkPolicy; create the NetworkPolicy yourself"))
 	}
 	if check.mpiJob.Spec.CleanPodPolicy != nil && check.mpiJob.Spec.RunPolicy.CleanPodPolicy == nil {
-		check.warn(check.spec.Child("cleanPodPolicy"), "MultiKueue does not pass it on; write runPolicy.cleanPodPolicy")
+		check.warn(check.spec.Child("cleanPodPolicy"), "MultiKueue drops this field; use runPolicy.cleanPodPolicy")
 	}
 	if check.mpiJob.Spec.RequireAllHosts != nil {
-		check.warn(check.spec.Child("requireAllHosts"), "MultiKueue does not pass it on")
+		check.warn(check.spec.Child("requireAllHosts"), "MultiKueue drops this field")
 	}
 }
 
@@ -281,7 +279,7 @@ func (check *mpiJobCheck) place() {
 			resources:     at.Child("spec", "containers").Index(0).Child("resources"),
 			priorityClass: at.Child("spec", "priorityClassName")}
 	}
-	place := &place{
+	placement := &placeCheck{
 		rules:         check.rules,
 		findings:      check.Findings,
 		job:           check.job,
@@ -292,8 +290,8 @@ func (check *mpiJobCheck) place() {
 		workers:       check.role(v2beta1.MPIReplicaTypeWorker).Child("replicas"),
 		slots:         check.spec.Child("slotsPerWorker"),
 		priorityClass: check.spec.Child("runPolicy", "schedulingPolicy", "priorityClass"),
-		minWorkers:    int64(check.leastWorkers()),
+		minWorkers:    int64(check.minWorkers()),
 		quotaHeadline: func(string, string) string { return "Error: Quota exceeded" },
 	}
-	place.check()
+	placement.check()
 }

@@ -12,25 +12,24 @@ import (
 	"github.com/trireme-mpi/trireme/internal/engine/quota"
 )
 
-// place is a job and the place it shall run in: what only the cluster knows.
-// Both kinds are asked the same questions.
-type place struct {
+// placeCheck validates a job of either kind against its cluster and namespace.
+type placeCheck struct {
 	rules            *Rules
 	findings         *Findings
 	job              *job.Job
 	in               *Surroundings
 	launcher, worker pods
-	// Where faults of the job as a whole stand.
+	// Paths for errors about the whole job.
 	name, workers, slots, priorityClass *field.Path
 	minWorkers                          int64
-	// quotaHeadline is the first line of a quota fault; available may be empty.
+	// quotaHeadline is the first line of a quota error; available may be empty.
 	quotaHeadline func(requested, available string) string
 }
 
-func (place *place) check() {
+func (place *placeCheck) check() {
 	place.nameIsFree()
 	place.priorityClassExists()
-	// What this cluster's namespace allows says nothing about another's.
+	// The namespace of another cluster may have other rules.
 	elsewhere := place.job.ManagedBy != ""
 	place.rules.workerResources(place.findings, place.worker, place.in, elsewhere)
 	slotsMatchGPUs(place.findings, place.slots, place.job.Slots, &place.job.Worker.Template.Spec)
@@ -41,11 +40,12 @@ func (place *place) check() {
 	}
 }
 
-// nameIsFree: the children of both kinds have the same names.
-func (place *place) nameIsFree() {
+// nameIsFree refuses the name of a job of the other kind: the pods of both kinds have
+// the same names.
+func (place *placeCheck) nameIsFree() {
 	if other := place.in.OtherKind; other != "" {
 		place.findings.refuse(field.Invalid(place.name, place.job.Name,
-			fmt.Sprintf("there is %s %s of this name in the namespace; their pods would have the same names", article(other), other)))
+			fmt.Sprintf("%s %s of this name already exists in the namespace, and their pods would have the same names; choose another name", article(other), other)))
 	}
 }
 
@@ -56,9 +56,9 @@ func article(kind job.Kind) string {
 	return "a"
 }
 
-func (place *place) priorityClassExists() {
+func (place *placeCheck) priorityClassExists() {
 	missing := func(at *field.Path, name string) {
-		place.findings.refuse(field.Invalid(at, name, "there is no PriorityClass of this name; kubectl get priorityclasses lists those there are"))
+		place.findings.refuse(field.Invalid(at, name, "PriorityClass does not exist; list them with kubectl get priorityclasses"))
 	}
 	own := place.job.Gang.PriorityClass
 	if own != "" && !place.in.HasPriorityClass(own) {
@@ -71,8 +71,8 @@ func (place *place) priorityClassExists() {
 	}
 }
 
-// stored is a pod as Kubernetes will store it, as far as quotas look at it.
-func stored(pod *corev1.PodSpec, in *Surroundings) *corev1.PodSpec {
+// asStored returns a pod as Kubernetes stores it, with the fields that quotas count.
+func asStored(pod *corev1.PodSpec, in *Surroundings) *corev1.PodSpec {
 	pod = quota.WithLimitRanges(pod, in.LimitRanges)
 	if pod.PriorityClassName == "" {
 		pod.PriorityClassName = in.DefaultPriorityClass
@@ -80,7 +80,7 @@ func stored(pod *corev1.PodSpec, in *Surroundings) *corev1.PodSpec {
 	return pod
 }
 
-func (place *place) limitRanges() {
+func (place *placeCheck) limitRanges() {
 	if len(place.in.LimitRanges) == 0 {
 		return
 	}
@@ -88,18 +88,18 @@ func (place *place) limitRanges() {
 		if pods.Replicas < 1 {
 			continue
 		}
-		for _, complaint := range quota.OutOfRange(stored(&pods.Template.Spec, place.in), place.in.LimitRanges) {
-			place.findings.refuse(field.Forbidden(pods.resources, complaint))
+		for _, violation := range quota.OutOfRange(asStored(&pods.Template.Spec, place.in), place.in.LimitRanges) {
+			place.findings.refuse(field.Forbidden(pods.resources, violation))
 		}
 	}
 }
 
-func (place *place) quota() {
+func (place *placeCheck) quota() {
 	if len(place.in.Quotas) == 0 || place.job.Launcher.Replicas < 0 || place.job.Worker.Replicas < 0 {
 		return
 	}
 	if reason := place.waits(); reason != "" {
-		place.findings.warn(place.workers, "%s, so the namespace's quota is looked at when its pods are created", reason)
+		place.findings.warn(place.workers, "%s, so the quota of the namespace is only checked when its pods are created", reason)
 		return
 	}
 	demand := Demand(place.job, place.in, place.minWorkers)
@@ -113,7 +113,7 @@ func (place *place) quota() {
 		}
 		for _, unstated := range quota.UnstatedResources(pods.spec, quotas) {
 			place.findings.refuse(field.Required(pods.resources, fmt.Sprintf(
-				"container %s must state %s, because the quota %s of the namespace counts it", unstated.Container, unstated.Resource, unstated.Quota)))
+				"container %s must set %s, because ResourceQuota %s of the namespace counts it", unstated.Container, unstated.Resource, unstated.Quota)))
 		}
 	}
 	shortages := quota.Shortages(demand, quotas)
@@ -133,35 +133,35 @@ func (place *place) quota() {
 		quota.Explain(demand, shortages, quota.FittingWorkers(demand, quotas), running))
 }
 
-func (place *place) exceedsQuota(message string) {
+func (place *placeCheck) exceedsQuota(message string) {
 	place.findings.refuse(field.Forbidden(place.workers, message).WithOrigin(string(quota.CauseExceeded)))
 }
 
-// waits says why a job has no pods yet.
-func (place *place) waits() string {
+// waits returns why the pods of a job are not created yet.
+func (place *placeCheck) waits() string {
 	switch {
 	case place.job.Suspended:
 		return "the job is suspended"
 	case place.job.Queue != "":
 		return fmt.Sprintf("the job waits in queue %s", place.job.Queue)
 	case place.job.ManagedBy != "":
-		return fmt.Sprintf("the job is run by %s", place.job.ManagedBy)
+		return fmt.Sprintf("the job is managed by %s", place.job.ManagedBy)
 	}
 	return ""
 }
 
-// Demand is what a job asks of its namespace, as Kubernetes will count it.
-func Demand(made *job.Job, in *Surroundings, minWorkers int64) *quota.Demand {
+// Demand returns what a job requests from its namespace, as Kubernetes counts it.
+func Demand(model *job.Job, in *Surroundings, minWorkers int64) *quota.Demand {
 	return &quota.Demand{
-		Launcher:   quota.Pods{Count: int64(made.Launcher.Replicas), Spec: stored(&made.Launcher.Template.Spec, in)},
-		Workers:    quota.Pods{Count: int64(made.Worker.Replicas), Spec: stored(&made.Worker.Template.Spec, in)},
-		Objects:    made.Objects(),
+		Launcher:   quota.Pods{Count: int64(model.Launcher.Replicas), Spec: asStored(&model.Launcher.Template.Spec, in)},
+		Workers:    quota.Pods{Count: int64(model.Worker.Replicas), Spec: asStored(&model.Worker.Template.Spec, in)},
+		Objects:    model.Objects(),
 		MinWorkers: minWorkers,
 	}
 }
 
 var (
-	// podSecurity is the code that decides about pods in the API server itself.
+	// podSecurity is the evaluator that the API server uses for pods.
 	podSecurity = func() psapolicy.Evaluator {
 		evaluator, err := psapolicy.NewEvaluator(psapolicy.DefaultChecks(), nil)
 		if err != nil {
@@ -170,13 +170,13 @@ var (
 		return evaluator
 	}()
 	restricted = psaapi.LevelVersion{Level: psaapi.LevelRestricted, Version: psaapi.LatestVersion()}
-	// unlabelled is what holds where a namespace says nothing.
+	// unlabelled is the policy of a namespace without labels.
 	unlabelled = psaapi.Policy{Enforce: psaapi.LevelVersion{Level: psaapi.LevelPrivileged, Version: psaapi.LatestVersion()}}
 )
 
-// podSecurity tells at once what would be told by pods that never come. What the
-// namespace allows but "restricted" does not is worth a warning.
-func (place *place) podSecurity() {
+// podSecurity refuses pods that the API server would refuse later. It warns of pods
+// that the namespace allows but the level "restricted" does not.
+func (place *placeCheck) podSecurity() {
 	enforced := enforcedLevel(place.in.NamespaceLabels)
 	for _, pods := range []pods{place.launcher, place.worker} {
 		if len(pods.Template.Spec.Containers) == 0 {
@@ -195,22 +195,22 @@ func (place *place) podSecurity() {
 	}
 }
 
-// enforcedLevel is what the labels of a namespace say. One that cannot be read
-// counts as restricted, as in the API server.
+// enforcedLevel returns the level in the labels of a namespace. An invalid one counts
+// as restricted, as in the API server.
 func enforcedLevel(labels map[string]string) psaapi.LevelVersion {
 	policy, _ := psaapi.PolicyToEvaluate(labels, unlabelled)
 	return policy.Enforce
 }
 
-// PodSecurity is the level that a namespace holds pods to, and what a template
-// violates of it; nothing if it is in order.
+// PodSecurity returns the level that a namespace enforces, and how a template violates
+// it; empty if it does not.
 func PodSecurity(namespaceLabels map[string]string, template *corev1.PodTemplateSpec) (level, violated string) {
 	enforced := enforcedLevel(namespaceLabels)
 	return enforced.String(), violation(enforced, withVolumeSources(template))
 }
 
-// withVolumeSources is the template as Kubernetes stores it: a volume that does not
-// say what it is, is an emptyDir.
+// withVolumeSources returns the template as Kubernetes stores it: a volume without a
+// source is an emptyDir.
 func withVolumeSources(template *corev1.PodTemplateSpec) *corev1.PodTemplateSpec {
 	template = template.DeepCopy()
 	for i := range template.Spec.Volumes {

@@ -14,26 +14,25 @@ import (
 	"github.com/trireme-mpi/trireme/internal/engine/job"
 )
 
-// podCheck is what is asked of a pod template beyond its schema: what would keep
-// its pods from being created, found before anything is.
+// podCheck validates a pod template beyond its schema: it finds what would keep pods
+// from being created.
 type podCheck struct {
 	rules    *Rules
 	findings *Findings
-	// imageGiven: the first container gets its image from elsewhere.
+	// imageGiven: the first container gets its image from the TrainJob.
 	imageGiven bool
-	// taken are directories of the first container where something is mounted
-	// already, and by whom.
-	taken map[string]string
-	// agentListens: the first container answers on the agent's port.
+	// taken are directories of the first container that already have a mount.
+	taken map[string]mountOwner
+	// agentListens: the agent in the first container listens on its port.
 	agentListens bool
 }
 
 const (
-	// ownPrefix begins the names of all volumes, containers and ports that the
-	// operator adds to pods.
+	// ownPrefix is the prefix of all volumes, containers and ports that the operator adds
+	// to pods.
 	ownPrefix = "trireme-"
-	// maxSearches is how many search domains a pod may have, less the one that the
-	// operator adds.
+	// maxSearches is Kubernetes' limit of search domains, minus the one that the operator
+	// adds.
 	maxSearches = 32 - 1
 )
 
@@ -75,7 +74,7 @@ func (check *podCheck) template(at *field.Path, template *corev1.PodTemplateSpec
 	}
 }
 
-// volumes judges the names of volumes, and returns them.
+// volumes validates the names of volumes, and returns them.
 func (check *podCheck) volumes(at *field.Path, volumes []corev1.Volume) sets.Set[string] {
 	for i := range volumes {
 		for _, fault := range utilvalidation.IsDNS1123Label(volumes[i].Name) {
@@ -105,10 +104,10 @@ func (check *podCheck) containerName(at *field.Path, name string, names sets.Set
 	names.Insert(name)
 }
 
-// notOurs refuses a name that the operator may give to something of its own.
+// notOurs refuses a name with the operator's prefix.
 func (check *podCheck) notOurs(at *field.Path, name string) {
 	if strings.HasPrefix(name, ownPrefix) {
-		check.findings.refuse(field.Forbidden(at, fmt.Sprintf("%s: names that begin with %s are the operator's; choose another", name, ownPrefix)))
+		check.findings.refuse(field.Forbidden(at, fmt.Sprintf("%s: the prefix %s is reserved for the operator; choose another name", name, ownPrefix)))
 	}
 }
 
@@ -124,7 +123,7 @@ func (check *podCheck) ports(at *field.Path, ports []corev1.ContainerPort, first
 		isTCP := port.Protocol == "" || port.Protocol == corev1.ProtocolTCP
 		if check.agentListens && !first && isTCP && port.ContainerPort == job.AgentPort {
 			check.findings.refuse(field.Forbidden(at.Child("containerPort"), fmt.Sprintf(
-				"%d is taken by the operator's agent in the first container, and a pod has each port once; use another", job.AgentPort)))
+				"the operator's agent in the first container uses port %d, and containers of a pod share their ports; use another port", job.AgentPort)))
 		}
 	}
 }
@@ -136,13 +135,13 @@ func (check *podCheck) container(at *field.Path, container *corev1.Container, im
 	check.environment(at.Child("env"), container.Env)
 	check.resources(at.Child("resources"), &container.Resources)
 	if context := container.SecurityContext; context != nil && context.Privileged != nil && *context.Privileged {
-		check.findings.refuse(field.Forbidden(at.Child("securityContext", "privileged"), "a job cannot run as privileged"))
+		check.findings.refuse(field.Forbidden(at.Child("securityContext", "privileged"), "privileged containers are not allowed"))
 	}
 }
 
 func (check *podCheck) image(at *field.Path, image string) {
 	if image == "" {
-		check.findings.refuse(field.Required(at, "must name an image"))
+		check.findings.refuse(field.Required(at, "must be set to an image"))
 		return
 	}
 	if _, err := ParseImage(image); err != nil {
@@ -150,8 +149,7 @@ func (check *podCheck) image(at *field.Path, image string) {
 	}
 }
 
-// ParseImage reads the name of an image. Its error says what is wrong, and what to
-// write.
+// ParseImage parses an image name. Its error says what is wrong and how to write it.
 func ParseImage(image string) (reference.Named, error) {
 	name, err := reference.ParseNormalizedNamed(image)
 	if err != nil {
@@ -166,15 +164,15 @@ func (check *podCheck) environment(at *field.Path, variables []corev1.EnvVar) {
 		return
 	}
 	for i := range variables {
-		// As pods have it since Kubernetes 1.30.
+		// The rule for pods since Kubernetes 1.30.
 		for _, fault := range utilvalidation.IsRelaxedEnvVarName(variables[i].Name) {
 			check.findings.refuse(field.Invalid(at.Index(i).Child("name"), variables[i].Name, fault))
 		}
 	}
 }
 
-func (check *podCheck) mounts(at *field.Path, mounts []corev1.VolumeMount, volumes sets.Set[string], taken map[string]string) {
-	seen := sets.New[string]()
+func (check *podCheck) mounts(at *field.Path, mounts []corev1.VolumeMount, volumes sets.Set[string], taken map[string]mountOwner) {
+	mounted := sets.New[string]()
 	for i := range mounts {
 		mount, at := &mounts[i], at.Index(i)
 		if !volumes.Has(mount.Name) {
@@ -182,32 +180,41 @@ func (check *podCheck) mounts(at *field.Path, mounts []corev1.VolumeMount, volum
 		}
 		switch directory := path.Clean(mount.MountPath); {
 		case mount.MountPath == "":
-			check.findings.refuse(field.Required(at.Child("mountPath"), "must say where the volume is mounted"))
-		case seen.Has(directory):
+			check.findings.refuse(field.Required(at.Child("mountPath"), "must be a directory of the container"))
+		case mounted.Has(directory):
 			check.findings.refuse(field.Duplicate(at.Child("mountPath"), mount.MountPath))
 		case taken[directory] != "":
-			check.findings.refuse(field.Forbidden(at.Child("mountPath"), fmt.Sprintf("%s is taken by %s; mount your volume elsewhere", directory, taken[directory])))
+			check.findings.refuse(field.Forbidden(at.Child("mountPath"), fmt.Sprintf("%s is used by %s; use another mountPath", directory, taken[directory])))
 		default:
-			seen.Insert(directory)
+			mounted.Insert(directory)
 		}
 	}
 }
 
-// byOperator are directories where the operator mounts something.
-func byOperator(directories ...string) map[string]string {
-	taken := map[string]string{}
+// mountOwner is who mounts a volume.
+type mountOwner string
+
+const (
+	mountedByOperator    mountOwner = "the operator, for files that MPI needs"
+	mountedByInitializer mountOwner = "the initializer"
+	mountedByRuntime     mountOwner = "the runtime"
+)
+
+// byOperator returns directories where the operator mounts a volume.
+func byOperator(directories ...string) map[string]mountOwner {
+	taken := map[string]mountOwner{}
 	for _, directory := range directories {
-		taken[path.Clean(directory)] = "the operator, for what MPI needs"
+		taken[path.Clean(directory)] = mountedByOperator
 	}
 	return taken
 }
 
-// queueName accepts what Volcano accepts as the name of a queue.
+// queueName validates the name of a Volcano queue.
 func queueName(findings *Findings, at *field.Path, name string) {
 	if name == "" {
 		return
 	}
 	if faults := utilvalidation.IsDNS1123Label(name); len(faults) > 0 {
-		findings.refuse(field.Invalid(at, name, "is not the name of a queue: "+strings.Join(faults, "; ")))
+		findings.refuse(field.Invalid(at, name, "is not a valid queue name: "+strings.Join(faults, "; ")))
 	}
 }

@@ -14,9 +14,8 @@ import (
 	"github.com/trireme-mpi/trireme/internal/engine/job"
 )
 
-// Reference is a Secret or a ServiceAccount that the author of a job names in it.
-// The pods of the job would use it with the kubelet's permissions, whatever the
-// author's own are.
+// Reference is a Secret or a ServiceAccount that a job refers to. The kubelet gives it
+// to the pods of the job, whatever the permissions of the job's author.
 type Reference struct {
 	Kind ReferenceKind
 	Name string
@@ -31,8 +30,8 @@ const (
 	ReferenceServiceAccount ReferenceKind = "ServiceAccount"
 )
 
-// Permission is the verb and the resource that a user needs in order to use such an
-// object without a job.
+// Permission returns the verb and the resource that a user needs to use such an object
+// without a job.
 func (kind ReferenceKind) Permission() (verb, resource string) {
 	if kind == ReferenceServiceAccount {
 		return "impersonate", "serviceaccounts"
@@ -40,7 +39,7 @@ func (kind ReferenceKind) Permission() (verb, resource string) {
 	return "get", "secrets"
 }
 
-// Forbidden says that a user may not use the object.
+// Forbidden returns the error that a user may not use the object.
 func (reference Reference) Forbidden(user, namespace string) *field.Error {
 	verb, resource := reference.Kind.Permission()
 	return field.Forbidden(reference.Path, fmt.Sprintf(
@@ -52,15 +51,14 @@ func (reference Reference) Forbidden(user, namespace string) *field.Error {
 // MaxReferences is how many Secrets and ServiceAccounts are checked for one job.
 const MaxReferences = 64
 
-// TooManyReferences says that a job names more objects than are checked.
+// TooManyReferences returns the error that a job has more references than are checked.
 func TooManyReferences(user, namespace string, count int) *field.Error {
 	return field.Forbidden(field.NewPath("spec"), fmt.Sprintf(
-		"names %d Secrets and ServiceAccounts; at most %d are possible for user %q, who may not create pods in namespace %q",
-		count, MaxReferences, user, namespace))
+		"refers to %d Secrets and ServiceAccounts; user %q may refer to at most %d, because they may not create pods in namespace %q",
+		count, user, MaxReferences, namespace))
 }
 
-// MPIJobReferences are the Secrets and ServiceAccounts that an MPIJob names, each
-// once.
+// MPIJobReferences returns the Secrets and ServiceAccounts of an MPIJob, each once.
 func MPIJobReferences(mpiJob *v2beta1.MPIJob) []Reference {
 	var found references
 	for _, role := range slices.Sorted(maps.Keys(mpiJob.Spec.MPIReplicaSpecs)) {
@@ -71,8 +69,8 @@ func MPIJobReferences(mpiJob *v2beta1.MPIJob) []Reference {
 	return found
 }
 
-// TrainJobReferences are the Secrets that a TrainJob names, each once. What its
-// runtime names is not among them: the author of the runtime decided about that.
+// TrainJobReferences returns the Secrets of a TrainJob, each once. Those of its runtime
+// are not included: the author of the runtime chose them.
 func TrainJobReferences(trainJob *v2alpha1.TrainJob) []Reference {
 	var found references
 	spec, trainer := field.NewPath("spec"), &trainJob.Spec.Trainer
@@ -85,10 +83,10 @@ func TrainJobReferences(trainJob *v2alpha1.TrainJob) []Reference {
 	return found
 }
 
-// references are in the order of the object, so that messages do not vary.
+// references are in the order of the object, so that messages are stable.
 type references []Reference
 
-// add leaves out names that are empty, and the ServiceAccount that every pod has.
+// add skips empty names and the default ServiceAccount.
 func (found *references) add(kind ReferenceKind, name string, at *field.Path) {
 	if name == "" || kind == ReferenceServiceAccount && name == "default" {
 		return
@@ -100,7 +98,7 @@ func (found *references) add(kind ReferenceKind, name string, at *field.Path) {
 
 func (found *references) secret(name string, at *field.Path) { found.add(ReferenceSecret, name, at) }
 
-// local adds the Secret of a reference that may be missing.
+// local adds the Secret of a reference that may be nil.
 func (found *references) local(reference *corev1.LocalObjectReference, at *field.Path) {
 	if reference != nil {
 		found.secret(reference.Name, at.Child("name"))
@@ -150,8 +148,8 @@ func (found *references) volumes(at *field.Path, volumes []corev1.Volume) {
 	}
 }
 
-// volume knows every source that can name a Secret. A volume has one source: the API
-// server refuses pods with more.
+// volume adds the Secret of every source that can have one. A volume has one source:
+// the API server refuses pods with more.
 func (found *references) volume(at *field.Path, volume *corev1.VolumeSource) {
 	switch {
 	case volume.Secret != nil:
@@ -187,8 +185,8 @@ func (found *references) projected(at *field.Path, sources []corev1.VolumeProjec
 	}
 }
 
-// foreignKeys refuses the key of another job, whoever asks: with it, the pods of this
-// job could log in to the workers of the other.
+// foreignKeys refuses the SSH key of another job for every user: with it, the pods of
+// this job could log in to the workers of the other.
 func foreignKeys(findings *Findings, in *Surroundings, kind job.Kind, name string, named []Reference) {
 	for _, reference := range named {
 		owner, ownerName := keyOwner(reference)
@@ -200,7 +198,8 @@ func foreignKeys(findings *Findings, in *Surroundings, kind job.Kind, name strin
 	}
 }
 
-// keyOwner is the job whose key a Secret of that name would be; without a kind, none.
+// keyOwner returns the job that a key Secret belongs to by its name; the kind is empty
+// for other Secrets.
 func keyOwner(reference Reference) (job.Kind, string) {
 	if reference.Kind != ReferenceSecret {
 		return "", ""

@@ -49,10 +49,10 @@ func TestDeprecationOfMPIJob(t *testing.T) {
 	tests := map[config.Deprecation]struct{ want, wantWarnings []string }{
 		config.DeprecationOff: {},
 		config.DeprecationWarn: {wantWarnings: []string{
-			"apiVersion: MPIJob is deprecated: write a TrainJob of kubeflow.org/v2alpha1 instead",
+			"apiVersion: MPIJob is deprecated: use a TrainJob of kubeflow.org/v2alpha1 instead",
 		}},
 		config.DeprecationRefuse: {want: []string{
-			"apiVersion: Forbidden: new MPIJobs are not accepted here any more: write a TrainJob of kubeflow.org/v2alpha1 instead",
+			"apiVersion: Forbidden: this cluster does not accept new MPIJobs: use a TrainJob of kubeflow.org/v2alpha1 instead",
 		}},
 	}
 	for deprecation, tc := range tests {
@@ -140,8 +140,8 @@ func TestConfiguredLimitsOfMPIJob(t *testing.T) {
 			},
 			change: func(mpiJob *v2beta1.MPIJob) { workerOf(mpiJob).Resources = limitsOf("cpu", "249m", "memory", "63Mi") },
 			want: []string{
-				workerContainer + `.resources.requests[cpu]: Invalid value: "249m": a worker must ask for at least 250m cpu`,
-				workerContainer + `.resources.requests[memory]: Invalid value: "63Mi": a worker must ask for at least 64Mi memory`,
+				workerContainer + `.resources.requests[cpu]: Invalid value: "249m": a worker must request at least 250m cpu`,
+				workerContainer + `.resources.requests[memory]: Invalid value: "63Mi": a worker must request at least 64Mi memory`,
 			},
 		},
 		"workers of any size": {
@@ -193,7 +193,7 @@ func TestConfiguredLimitsOfTrainJobAndRuntimes(t *testing.T) {
 			"spec.trainer.numNodes: Invalid value: 9: numNodes must be between 1 and 8",
 			"spec.trainer.slotsPerWorker: Invalid value: 5: slotsPerWorker must be between 1 and 4",
 			"spec.trainer.env: Too many: 2: must have at most 1 item",
-		}, []string{"spec.trainer.resourcesPerNode: 5 GPUs a node; most machines have at most 2"})
+		}, []string{"spec.trainer.resourcesPerNode: 5 GPUs per node; most machines have at most 2"})
 	})
 	t.Run("a job as large as may be", func(t *testing.T) {
 		job := trainJob(func(trainJob *v2alpha1.TrainJob) {
@@ -224,7 +224,7 @@ func TestConfiguredLimitsOfTrainJobAndRuntimes(t *testing.T) {
 			"spec.mlPolicy.slotsPerWorker: Invalid value: 5: slotsPerWorker must be between 1 and 4",
 			"spec.podGroupPolicy.volcano.scheduleTimeoutSeconds: Invalid value: 21: scheduleTimeoutSeconds must be at most 20",
 			replicatedJobs + "[1].replicas: Invalid value: 9: replicas must be between 1 and 8",
-		}, []string{replicatedJobs + "[1].template: 3 GPUs a node; most machines have at most 2"})
+		}, []string{replicatedJobs + "[1].template: 3 GPUs per node; most machines have at most 2"})
 	})
 	// Judging what is too large might be what it was made so large for.
 	t.Run("objects that are too large are not looked into", func(t *testing.T) {
@@ -275,8 +275,8 @@ func TestEmptyLabelsOfANewJob(t *testing.T) {
 		mpiJob.Labels = map[string]string{training.LabelJobName: "", training.LabelJobType: "", training.IstioInject: ""}
 	})
 	wantFindings(t, rules().CreateMPIJob(job, anywhere()), []string{
-		`metadata.labels[training.kubeflow.org/job-name]: Invalid value: "": must be "resnet"; the operator sets it where it is left out`,
-		`metadata.labels[training.kubeflow.org/job-type]: Invalid value: "": must be "mpijob"; the operator sets it where it is left out`,
+		`metadata.labels[training.kubeflow.org/job-name]: Invalid value: "": must be "resnet"; the operator sets it if it is missing`,
+		`metadata.labels[training.kubeflow.org/job-type]: Invalid value: "": must be "mpijob"; the operator sets it if it is missing`,
 		`metadata.labels[sidecar.istio.io/inject]: Unsupported value: "": supported values: "true", "false"`,
 	}, nil)
 }

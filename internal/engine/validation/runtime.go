@@ -13,7 +13,7 @@ import (
 	"github.com/trireme-mpi/trireme/internal/engine/job"
 )
 
-// runtimeCheck judges a runtime of either scope.
+// runtimeCheck validates a runtime of either scope.
 type runtimeCheck struct {
 	*Findings
 	rules   *Rules
@@ -21,8 +21,8 @@ type runtimeCheck struct {
 	spec    *field.Path
 }
 
-// Runtime judges a runtime of either scope, new or changed: a change touches
-// only jobs that come later.
+// Runtime validates a new or changed runtime of either scope. A change only affects
+// later jobs.
 func (rules *Rules) Runtime(runtime *v2alpha1.TrainingRuntimeSpec, bytes int) *Findings {
 	check := &runtimeCheck{Findings: &Findings{}, rules: rules, runtime: runtime, spec: field.NewPath("spec")}
 	if rules.size(check.Findings, bytes); len(check.Errors) > 0 {
@@ -62,7 +62,7 @@ func (check *runtimeCheck) podGroupPolicy() {
 	}
 	names := slices.Sorted(maps.Keys(chosen))
 	if len(chosen) > 1 {
-		check.refuse(field.Invalid(at, names, "must name at most one of coscheduling, volcano and native"))
+		check.refuse(field.Invalid(at, names, "must have at most one of coscheduling, volcano and native"))
 	}
 	for _, name := range names {
 		check.timeout(at.Child(name, "scheduleTimeoutSeconds"), chosen[name].ScheduleTimeoutSeconds)
@@ -115,7 +115,7 @@ func (check *runtimeCheck) replicatedJob(at *field.Path, replicated *v2alpha1.Re
 	if replicated.Name == v2alpha1.ReplicatedJobLauncher {
 		directories = append(directories, job.HostfileDirectory, job.ClockDirectory)
 	}
-	// Of a job that says nothing itself.
+	// The model of a job without any settings of its own.
 	model := job.FromTrainJob(&v2alpha1.TrainJob{}, check.runtime, check.rules.Defaults)
 	if !model.WorkersRunAgent() {
 		directories = append(directories, model.SSHDirectory)
@@ -126,11 +126,11 @@ func (check *runtimeCheck) replicatedJob(at *field.Path, replicated *v2alpha1.Re
 	pods.template(template, &replicated.Template)
 	istio(check.Findings, template.Child("metadata"), &metav1.ObjectMeta{}, &replicated.Template.ObjectMeta)
 	if _, found := replicated.Template.Annotations[training.IstioInject]; !found {
-		check.warn(template.Child("metadata", "annotations"), "lacks %s: \"false\"; the operator sets it, but a reader of the runtime does not see it", training.IstioInject)
+		check.warn(template.Child("metadata", "annotations"), "does not contain %s: \"false\"; the operator sets it, but add it so that readers of the runtime see it", training.IstioInject)
 	}
 	if replicated.Name == v2alpha1.ReplicatedJobLauncher {
 		if replicated.Replicas != nil && *replicated.Replicas != 1 {
-			check.refuse(field.Invalid(at.Child("replicas"), *replicated.Replicas, "there is exactly 1 launcher"))
+			check.refuse(field.Invalid(at.Child("replicas"), *replicated.Replicas, "must be 1"))
 		}
 		return
 	}
@@ -139,7 +139,7 @@ func (check *runtimeCheck) replicatedJob(at *field.Path, replicated *v2alpha1.Re
 	check.contradictions(template.Child("spec", "nodeSelector"), replicated)
 }
 
-// contradictions finds labels that constraints and template ask for differently.
+// contradictions refuses a nodeSelector that differs from requiredNodeLabels.
 func (check *runtimeCheck) contradictions(at *field.Path, worker *v2alpha1.ReplicatedJob) {
 	if check.runtime.Constraints == nil {
 		return
@@ -147,7 +147,7 @@ func (check *runtimeCheck) contradictions(at *field.Path, worker *v2alpha1.Repli
 	for _, key := range slices.Sorted(maps.Keys(check.runtime.Constraints.RequiredNodeLabels)) {
 		required := check.runtime.Constraints.RequiredNodeLabels[key]
 		if value, found := worker.Template.Spec.NodeSelector[key]; found && value != required {
-			check.refuse(field.Invalid(at.Key(key), value, fmt.Sprintf("contradicts constraints.requiredNodeLabels, where it is %q", required)))
+			check.refuse(field.Invalid(at.Key(key), value, fmt.Sprintf("differs from constraints.requiredNodeLabels, where it is %q", required)))
 		}
 	}
 }

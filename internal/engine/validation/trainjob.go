@@ -16,7 +16,7 @@ import (
 	"github.com/trireme-mpi/trireme/internal/engine/job"
 )
 
-// trainJobCheck judges a new TrainJob.
+// trainJobCheck validates a new TrainJob.
 type trainJobCheck struct {
 	*Findings
 	rules    *Rules
@@ -26,7 +26,7 @@ type trainJobCheck struct {
 	pods     podCheck
 }
 
-// CreateTrainJob judges a TrainJob that is new.
+// CreateTrainJob validates a new TrainJob.
 func (rules *Rules) CreateTrainJob(trainJob *v2alpha1.TrainJob, in *Surroundings) *Findings {
 	findings := &Findings{}
 	check := &trainJobCheck{
@@ -95,8 +95,7 @@ func (check *trainJobCheck) lifetime() {
 	deadline(check.Findings, check.spec.Child("activeDeadlineSeconds"), spec.ActiveDeadlineSeconds, 1)
 	atLeast(check.Findings, check.spec.Child("ttlSecondsAfterFinished"), spec.TTLSecondsAfterFinished, 0)
 	atLeast(check.Findings, check.spec.Child("backoffLimit"), spec.BackoffLimit, 0)
-	// MultiKueue does not know TrainJobs of this group, so no other cluster would run
-	// them.
+	// MultiKueue does not support TrainJobs of this group.
 	managedBy(check.Findings, check.spec.Child("managedBy"), spec.ManagedBy, v2alpha1.ManagedByTrainJobController)
 }
 
@@ -110,12 +109,12 @@ func (check *trainJobCheck) initializer() {
 	storage, at := initializer.Storage, at.Child("storage")
 	if storage == nil {
 		if initializer.Dataset != nil || initializer.Model != nil {
-			check.refuse(field.Required(at, "say where to put what is fetched: claimName of a PersistentVolumeClaim, or the size of a new one"))
+			check.refuse(field.Required(at, "set claimName to an existing PVC for the data, or size to create one"))
 		}
 		return
 	}
 	if initializer.Dataset == nil && initializer.Model == nil {
-		check.refuse(field.Forbidden(at, "is where a dataset or a model is put; name one of them, or mount a PersistentVolumeClaim with trainer.volumes"))
+		check.refuse(field.Forbidden(at, "is only for a dataset or a model; set one of them, or mount a PVC with trainer.volumes"))
 		return
 	}
 	if (storage.ClaimName == "") == (storage.Size == nil) {
@@ -127,34 +126,34 @@ func (check *trainJobCheck) initializer() {
 	if storage.ClaimName != "" {
 		check.subdomain(at.Child("claimName"), storage.ClaimName)
 		if storage.StorageClassName != nil {
-			check.refuse(field.Forbidden(at.Child("storageClassName"), "belongs to a new claim; claimName names one that is there"))
+			check.refuse(field.Forbidden(at.Child("storageClassName"), "is only for a new PVC; claimName is an existing one"))
 		}
 	}
 }
 
-// schemes that a source can be fetched by.
+// schemes of sources.
 var schemes = []string{"s3", "hf", "pvc"}
 
 func (check *trainJobCheck) source(at *field.Path, source *v2alpha1.Source) {
 	if source == nil {
 		return
 	}
-	// Looked for before anything is parsed, and never shown: it holds a password.
-	if mayHoldCredentials(source.StorageURI) {
-		check.refuse(field.Forbidden(at.Child("storageUri"), "must not hold credentials or parameters; put them into a Secret and name it in secretRef"))
+	// Checked before parsing, and never shown: the URI may contain a password.
+	if mayContainCredentials(source.StorageURI) {
+		check.refuse(field.Forbidden(at.Child("storageUri"), "must not contain credentials or parameters; put them into a Secret and set secretRef"))
 	} else if uri, err := url.Parse(source.StorageURI); err != nil || !slices.Contains(schemes, uri.Scheme) || uri.Host == "" {
 		check.refuse(field.Invalid(at.Child("storageUri"), source.StorageURI, "must be s3://bucket/path, hf://owner/name, hf://owner/name@revision or pvc://claim/path"))
 	} else if uri.Scheme == "pvc" && len(utilvalidation.IsDNS1123Subdomain(uri.Host)) > 0 {
-		check.refuse(field.Invalid(at.Child("storageUri"), source.StorageURI, fmt.Sprintf("%q cannot be the name of a PersistentVolumeClaim; write pvc://claim/path", uri.Host)))
+		check.refuse(field.Invalid(at.Child("storageUri"), source.StorageURI, fmt.Sprintf("%q is not a valid name of a PVC; write pvc://claim/path", uri.Host)))
 	}
 	if source.SecretRef != nil {
 		check.subdomain(at.Child("secretRef", "name"), source.SecretRef.Name)
 	}
 }
 
-// mayHoldCredentials: an @ is for passwords, except behind the name of a
-// repository, where it is for a revision.
-func mayHoldCredentials(uri string) bool {
+// mayContainCredentials reports whether a URI has a user part or parameters. An @ after
+// the name of a repository is a revision.
+func mayContainCredentials(uri string) bool {
 	if repository, isHub := strings.CutPrefix(uri, "hf://"); isHub {
 		owner, name, _ := strings.Cut(repository, "/")
 		return strings.ContainsAny(owner, "@?") || strings.Contains(name, "?")
@@ -168,35 +167,35 @@ func (check *trainJobCheck) subdomain(at *field.Path, name string) {
 	}
 }
 
-// withRuntime judges what becomes of the job and its runtime together.
-func (check *trainJobCheck) withRuntime(made *job.Job) {
+// withRuntime validates the job together with its runtime.
+func (check *trainJobCheck) withRuntime(model *job.Job) {
 	trainer := check.spec.Child("trainer")
-	check.numNodes(made)
-	check.volumes(trainer, made)
-	check.gpus(made)
+	check.numNodes(model)
+	check.volumes(trainer, model)
+	check.gpus(model)
 	if check.trainJob.Spec.Trainer.SlotsPerWorker == nil {
-		between(check.Findings, trainer.Child("slotsPerWorker"), "slotsPerWorker", &made.Slots, 1, check.rules.Limits.MaxSlots.TrainJob)
+		between(check.Findings, trainer.Child("slotsPerWorker"), "slotsPerWorker", &model.Slots, 1, check.rules.Limits.MaxSlots.TrainJob)
 	}
-	launcher := made.Launcher.Template.Spec.Containers
+	launcher := model.Launcher.Template.Spec.Containers
 	if len(launcher) > 0 && len(launcher[0].Command) == 0 && len(launcher[0].Args) == 0 {
 		check.warn(trainer.Child("command"), "neither the job nor its runtime has a command, so the entrypoint of the image must start MPI")
 	}
 	runtime := check.spec.Child("runtimeRef", "name")
-	// A runtime may have been stored before this was refused.
-	for _, role := range []*job.Role{&made.Launcher, &made.Worker} {
+	// An older runtime may still have the annotation.
+	for _, role := range []*job.Role{&model.Launcher, &model.Worker} {
 		if _, found := role.Template.Annotations[training.AnnotationExclusiveTopology]; found {
 			check.refuse(field.Invalid(runtime, check.trainJob.Spec.RuntimeRef.Name,
 				fmt.Sprintf("its template has the annotation %s, which %s", training.AnnotationExclusiveTopology, notExclusive)))
 			break
 		}
 	}
-	place := &place{
+	placement := &placeCheck{
 		rules:         check.rules,
 		findings:      check.Findings,
-		job:           made,
+		job:           model,
 		in:            check.in,
-		launcher:      pods{role: "launcher", Role: made.Launcher, at: runtime, resources: check.spec.Child("launcher", "resources"), priorityClass: runtime},
-		worker:        pods{role: "worker", Role: made.Worker, at: runtime, resources: trainer.Child("resourcesPerNode"), priorityClass: runtime},
+		launcher:      pods{role: "launcher", Role: model.Launcher, at: runtime, resources: check.spec.Child("launcher", "resources"), priorityClass: runtime},
+		worker:        pods{role: "worker", Role: model.Worker, at: runtime, resources: trainer.Child("resourcesPerNode"), priorityClass: runtime},
 		name:          metadata.Child("name"),
 		workers:       trainer.Child("numNodes"),
 		slots:         trainer.Child("slotsPerWorker"),
@@ -209,11 +208,11 @@ func (check *trainJobCheck) withRuntime(made *job.Job) {
 			return fmt.Sprintf("Insufficient namespace quota: requested %s, available %s", requested, available)
 		},
 	}
-	place.check()
+	placement.check()
 }
 
-func (check *trainJobCheck) numNodes(made *job.Job) {
-	at, nodes := check.spec.Child("trainer", "numNodes"), made.Worker.Replicas
+func (check *trainJobCheck) numNodes(model *job.Job) {
+	at, nodes := check.spec.Child("trainer", "numNodes"), model.Worker.Replicas
 	if check.trainJob.Spec.Trainer.NumNodes == nil {
 		between(check.Findings, at, "numNodes", &nodes, 1, check.rules.Limits.MaxNodes)
 	}
@@ -222,9 +221,9 @@ func (check *trainJobCheck) numNodes(made *job.Job) {
 	}
 }
 
-func (check *trainJobCheck) gpus(made *job.Job) {
+func (check *trainJobCheck) gpus(model *job.Job) {
 	at := check.spec.Child("trainer", "resourcesPerNode")
-	gpus := job.GPUs(job.Requests(&made.Worker.Template.Spec))
+	gpus := job.GPUs(job.Requests(&model.Worker.Template.Spec))
 	if constraints := check.in.Runtime.Constraints; constraints != nil && constraints.MaxGPUsPerNode != nil && gpus.CmpInt64(int64(*constraints.MaxGPUsPerNode)) > 0 {
 		check.refuse(field.Invalid(at, gpus.String(), fmt.Sprintf("a node must have at most %d GPUs with runtime %s", *constraints.MaxGPUsPerNode, check.trainJob.Spec.RuntimeRef.Name)))
 	}
@@ -232,28 +231,28 @@ func (check *trainJobCheck) gpus(made *job.Job) {
 	dropped := job.DroppedGPUs(check.trainJob, check.in.Runtime)
 	for _, name := range job.ResourceNames(dropped) {
 		amount := dropped[name]
-		check.warn(at, "replaces all resources of runtime %s, so workers do not get its %s %s; name %s too, or set it to 0",
+		check.warn(at, "replaces all resources of runtime %s, so workers do not get its %s %s; add %s, or set it to 0",
 			check.trainJob.Spec.RuntimeRef.Name, amount.String(), name, name)
 	}
 }
 
-// manyGPUs warns of nodes that hardly any machine can be.
+// manyGPUs warns of more GPUs than most machines have.
 func (rules *Rules) manyGPUs(findings *Findings, at *field.Path, gpus int64) {
 	if gpus > int64(rules.Limits.ManyGPUs) {
-		findings.warn(at, "%d GPUs a node; most machines have at most %d", gpus, rules.Limits.ManyGPUs)
+		findings.warn(at, "%d GPUs per node; most machines have at most %d", gpus, rules.Limits.ManyGPUs)
 	}
 }
 
-// volumes judges the job's mounts together with the volumes of both roles.
-func (check *trainJobCheck) volumes(at *field.Path, made *job.Job) {
+// volumes validates the job's mounts together with the volumes of both roles.
+func (check *trainJobCheck) volumes(at *field.Path, model *job.Job) {
 	trainer := &check.trainJob.Spec.Trainer
 	directories := []string{job.HostfileDirectory, job.AgentDirectory, job.KeyDirectory, job.ClockDirectory}
-	if !made.WorkersRunAgent() {
-		directories = append(directories, made.SSHDirectory)
+	if !model.WorkersRunAgent() {
+		directories = append(directories, model.SSHDirectory)
 	}
 	taken := byOperator(directories...)
 	if check.trainJob.Spec.Initializer != nil {
-		taken[job.WorkspaceDirectory] = "the initializer"
+		taken[job.WorkspaceDirectory] = mountedByInitializer
 	}
 	for i := range check.in.Runtime.Template.Spec.ReplicatedJobs {
 		role := &check.in.Runtime.Template.Spec.ReplicatedJobs[i]
@@ -263,11 +262,11 @@ func (check *trainJobCheck) volumes(at *field.Path, made *job.Job) {
 		}
 		for _, mount := range role.Template.Spec.Containers[0].VolumeMounts {
 			directory := path.Clean(mount.MountPath)
-			if taken[directory] == "the initializer" {
-				check.refuse(field.Forbidden(check.spec.Child("initializer"), fmt.Sprintf("the %s of runtime %s has a volume at %s, where the initializer puts what it fetches",
+			if taken[directory] == mountedByInitializer {
+				check.refuse(field.Forbidden(check.spec.Child("initializer"), fmt.Sprintf("the %s of runtime %s mounts a volume at %s, where the initializer writes its data",
 					role.Name, check.trainJob.Spec.RuntimeRef.Name, directory)))
 			}
-			taken[directory] = "the runtime"
+			taken[directory] = mountedByRuntime
 		}
 	}
 	check.pods.volumes(at.Child("volumes"), trainer.Volumes)
@@ -279,12 +278,12 @@ func (check *trainJobCheck) doubleVolumes(at *field.Path, role *v2alpha1.Replica
 	for i, volume := range check.trainJob.Spec.Trainer.Volumes {
 		if taken.Has(volume.Name) {
 			check.refuse(field.Invalid(at.Child("volumes").Index(i).Child("name"), volume.Name,
-				fmt.Sprintf("the %s of runtime %s has a volume of this name", role.Name, check.trainJob.Spec.RuntimeRef.Name)))
+				fmt.Sprintf("the %s of runtime %s already has a volume of this name", role.Name, check.trainJob.Spec.RuntimeRef.Name)))
 		}
 	}
 }
 
-// commonVolumes are those that launcher and workers both have.
+// commonVolumes returns the volumes that both launcher and workers have.
 func (check *trainJobCheck) commonVolumes() sets.Set[string] {
 	names := sets.New[string]()
 	for i, role := range check.in.Runtime.Template.Spec.ReplicatedJobs {

@@ -19,7 +19,7 @@ import (
 func immutable(paths ...string) []string {
 	var faults []string
 	for _, path := range paths {
-		faults = append(faults, path+": Forbidden: field is immutable; delete the job and create it anew, or create one under another name")
+		faults = append(faults, path+": Forbidden: field is immutable; delete and recreate the job, or create one with another name")
 	}
 	return faults
 }
@@ -216,7 +216,7 @@ func TestUpdateMPIJob(t *testing.T) {
 			old:    func(mpiJob *v2beta1.MPIJob) { mpiJob.Labels = map[string]string{training.LabelJobType: "trainjob"} },
 			change: func(mpiJob *v2beta1.MPIJob) { mpiJob.Labels = map[string]string{training.LabelJobType: "job"} },
 			want: []string{
-				`metadata.labels[training.kubeflow.org/job-type]: Invalid value: "job": must be "mpijob"; the operator sets it where it is left out`,
+				`metadata.labels[training.kubeflow.org/job-type]: Invalid value: "job": must be "mpijob"; the operator sets it if it is missing`,
 			},
 		},
 		"everything, of a job that is being deleted": {
@@ -313,7 +313,7 @@ func TestUpdateTrainJob(t *testing.T) {
 			change: func(trainJob *v2alpha1.TrainJob) {
 				trainJob.Labels = map[string]string{training.LabelJobType: "mpijob"}
 			},
-			want: []string{`metadata.labels[training.kubeflow.org/job-type]: Invalid value: "mpijob": must be "trainjob"; the operator sets it where it is left out`},
+			want: []string{`metadata.labels[training.kubeflow.org/job-type]: Invalid value: "mpijob": must be "trainjob"; the operator sets it if it is missing`},
 		},
 	}
 	for name, tc := range tests {
