@@ -7,9 +7,9 @@ import (
 	"github.com/trireme-mpi/trireme/api/v2alpha1"
 )
 
-// Existing are runtimes of single namespaces: those that a cluster has, and those
-// that were made for other jobs. A job that needs the same takes it, and no runtime
-// is written over by another of its name.
+// Existing are runtimes of namespaces: those of the cluster, and those created for other
+// jobs. A job that needs the same spec uses an existing one, and a new runtime never has
+// the name of another.
 type Existing struct {
 	names map[[2]string]bool
 	specs map[[2]string]string
@@ -26,7 +26,7 @@ func (existing *Existing) Add(runtime *v2alpha1.TrainingRuntime) {
 	}
 }
 
-// same is the name of a runtime that says the same; empty if there is none.
+// same returns the name of a runtime with the same spec; empty if there is none.
 func (existing *Existing) same(runtime *v2alpha1.TrainingRuntime) string {
 	if existing == nil {
 		return ""
@@ -34,7 +34,7 @@ func (existing *Existing) same(runtime *v2alpha1.TrainingRuntime) string {
 	return existing.specs[[2]string{runtime.Namespace, textOf(runtime)}]
 }
 
-// freeName is the name of a runtime, or the next that is free.
+// freeName returns the name of a runtime, with a number if it is in use.
 func (existing *Existing) freeName(runtime *v2alpha1.TrainingRuntime) string {
 	name := runtime.Name
 	for number := 2; existing != nil && existing.names[[2]string{runtime.Namespace, name}]; number++ {
@@ -46,7 +46,7 @@ func (existing *Existing) freeName(runtime *v2alpha1.TrainingRuntime) string {
 func textOf(runtime *v2alpha1.TrainingRuntime) string {
 	text, err := json.Marshal(runtime.Spec)
 	if err != nil {
-		panic(err) // The type has nothing that JSON cannot say.
+		panic(err) // The type can always be encoded.
 	}
 	return string(text)
 }

@@ -14,25 +14,24 @@ import (
 	"github.com/trireme-mpi/trireme/api/v2beta1"
 )
 
-// role is launcher or workers: where their pods were described, and where they
-// are now.
+// role is the launcher or the workers, with their template before and after.
 type role struct {
 	// from and to are the paths of the templates.
 	from, to string
-	// template is what becomes of it in the runtime.
+	// template is the one in the runtime.
 	template *corev1.PodTemplateSpec
 }
 
 func (role *role) pod() *corev1.PodSpec         { return &role.template.Spec }
 func (role *role) container() *corev1.Container { return &role.template.Spec.Containers[0] }
 
-// main is a field of the container that runs MPI.
+// main returns the path of a field of the container that runs MPI.
 func (role *role) main(field string) string { return role.from + ".spec.containers[0]." + field }
 
 func replicaPath(role v2beta1.MPIReplicaType) string { return "spec.mpiReplicaSpecs." + string(role) }
 
-// pods splits the templates: what is particular to one training goes into the
-// TrainJob, the rest into the runtime.
+// pods splits the templates: settings of one training are in the TrainJob, the rest in
+// the runtime.
 func (migration *migration) pods() {
 	jobs := []v2alpha1.ReplicatedJob{{Name: v2alpha1.ReplicatedJobLauncher}, {Name: v2alpha1.ReplicatedJobWorker}}
 	migration.runtime.Spec.Template.Spec.ReplicatedJobs = jobs
@@ -50,64 +49,64 @@ func (migration *migration) pods() {
 	migration.environment(launcher, worker)
 	migration.volumes(launcher, worker)
 	for _, role := range []*role{launcher, worker} {
-		migration.placedByKueue(role)
+		migration.changedByKueue(role)
 		migration.moveTemplate(role)
 	}
 }
 
 func (migration *migration) newRole(kind v2beta1.MPIReplicaType, replicated *v2alpha1.ReplicatedJob, index int) *role {
-	made := &role{
+	converted := &role{
 		from:     replicaPath(kind) + ".template",
 		to:       inRuntime(fmt.Sprintf("spec.template.spec.replicatedJobs[%d].template", index)),
 		template: &replicated.Template,
 	}
 	if replica := migration.old.Spec.MPIReplicaSpecs[kind]; replica != nil {
-		migration.template(made, &replica.Template)
+		migration.template(converted, &replica.Template)
 	}
-	return made
+	return converted
 }
 
-// template copies what a template of a runtime can have.
-func (migration *migration) template(made *role, old *corev1.PodTemplateSpec) {
-	*made.template = *old.DeepCopy()
-	made.template.ObjectMeta = metav1.ObjectMeta{Labels: made.template.Labels, Annotations: made.template.Annotations, Finalizers: made.template.Finalizers}
-	made.pod().RestartPolicy = ""
-	migration.note(made.from+".spec.restartPolicy", Dropped, "", "never counted: that of the role does, and the pods of a TrainJob have Never")
-	if _, said := made.template.Annotations[training.IstioInject]; !said {
-		// The operator sets it anyway; here a reader of the runtime sees it.
-		if made.template.Annotations == nil {
-			made.template.Annotations = map[string]string{}
+// template copies the fields that a template of a runtime can have.
+func (migration *migration) template(converted *role, old *corev1.PodTemplateSpec) {
+	*converted.template = *old.DeepCopy()
+	converted.template.ObjectMeta = metav1.ObjectMeta{Labels: converted.template.Labels, Annotations: converted.template.Annotations, Finalizers: converted.template.Finalizers}
+	converted.pod().RestartPolicy = ""
+	migration.note(converted.from+".spec.restartPolicy", Dropped, "", "has no effect in an MPIJob: the role's restartPolicy applies. Pods of a TrainJob have Never")
+	if _, set := converted.template.Annotations[training.IstioInject]; !set {
+		// The operator sets it anyway; this shows it to readers of the runtime.
+		if converted.template.Annotations == nil {
+			converted.template.Annotations = map[string]string{}
 		}
-		made.template.Annotations[training.IstioInject] = "false"
+		converted.template.Annotations[training.IstioInject] = "false"
 	}
 }
 
 func (migration *migration) replicas() {
 	at := replicaPath(v2beta1.MPIReplicaTypeLauncher) + ".replicas"
 	if migration.before.Launcher.Replicas == 1 {
-		migration.note(at, Dropped, "", "a TrainJob has one launcher, always")
+		migration.note(at, Dropped, "", "a TrainJob always has one launcher")
 	} else {
-		migration.note(at, Look, "", "a TrainJob has one launcher, always")
+		migration.note(at, Look, "", "a TrainJob always has one launcher")
 	}
 	workers := migration.before.Worker.Replicas
 	migration.trainJob.Spec.Trainer.NumNodes = &workers
 	at = replicaPath(v2beta1.MPIReplicaTypeWorker) + ".replicas"
 	migration.note(at, Mapped, inTrainJob("spec.trainer.numNodes"), "")
 	if worker := migration.old.Spec.MPIReplicaSpecs[v2beta1.MPIReplicaTypeWorker]; worker != nil && worker.Replicas == nil {
-		migration.upstreamDefault(at, "mpi-operator makes no worker where it is not said how many; here it is one, of either kind")
+		migration.upstreamDefault(at, "by default mpi-operator creates no worker; here the default is one, for MPIJobs and TrainJobs")
 	}
 }
 
-// workersOfLauncher: a launcher that does the work itself needs a worker now.
+// workersOfLauncher adds a worker to a job whose launcher does the work itself.
 func (migration *migration) workersOfLauncher(launcher, worker *role) {
 	migration.trainJob.Spec.Trainer.NumNodes = new(int32(1))
 	*worker.template = *launcher.template.DeepCopy()
 	worker.container().Command, worker.container().Args = nil, nil
 	migration.add(Entry{Path: replicaPath(v2beta1.MPIReplicaTypeWorker), Outcome: Look, To: worker.to,
-		Why: "is not there: the launcher did the work itself. The TrainJob has one worker, made from the launcher's template, and the launcher besides it; correct what either of them asks for"})
+		Why: "is missing: the launcher did the work itself. The TrainJob has a launcher and one worker, a copy of the launcher's template; correct the resources of both"})
 }
 
-// image: launcher and workers of a TrainJob have the same.
+// image converts the images: launcher and workers of a TrainJob have the same.
 func (migration *migration) image(launcher, worker *role) {
 	trainer := &migration.trainJob.Spec.Trainer
 	trainer.Image = worker.container().Image
@@ -117,40 +116,40 @@ func (migration *migration) image(launcher, worker *role) {
 		migration.note(launcher.main("image"), Mapped, to, "")
 	} else {
 		migration.note(launcher.main("image"), Look, "", fmt.Sprintf(
-			"launcher and workers of a TrainJob have the same image; the workers' was taken. See that %s has what the launcher needs, mpirun above all", trainer.Image))
+			"launcher and workers of a TrainJob have the same image; that of the workers is used. Make sure that %s has what the launcher needs, especially mpirun", trainer.Image))
 	}
 	launcher.container().Image, worker.container().Image = "", ""
 }
 
-// resources go into the TrainJob, unless the pod as a whole has some: the
-// TrainJob's words would replace those.
+// resources moves resources to the TrainJob, unless the pod has pod-level resources:
+// those of the TrainJob would replace them.
 func (migration *migration) resources(launcher, worker *role) {
-	if asks(worker) {
+	if hasResources(worker) {
 		migration.trainJob.Spec.Trainer.ResourcesPerNode = worker.container().Resources.DeepCopy()
 		worker.container().Resources = corev1.ResourceRequirements{}
 		migration.note(worker.main("resources"), Mapped, inTrainJob("spec.trainer.resourcesPerNode"), "")
 	}
-	if asks(launcher) {
+	if hasResources(launcher) {
 		migration.trainJob.Spec.Launcher = &v2alpha1.Launcher{Resources: launcher.container().Resources.DeepCopy()}
 		launcher.container().Resources = corev1.ResourceRequirements{}
 		migration.note(launcher.main("resources"), Mapped, inTrainJob("spec.launcher.resources"), "")
-	} else if states := launcher.container().Resources; len(states.Requests)+len(states.Limits) == 0 && podIsSilent(launcher.pod()) {
+	} else if own := launcher.container().Resources; len(own.Requests)+len(own.Limits) == 0 && noPodResources(launcher.pod()) {
 		defaults := migration.rules.Defaults.LauncherResources
 		migration.add(Entry{Path: launcher.main("resources"), Outcome: Default, To: inTrainJob("spec.launcher.resources"),
-			Why: fmt.Sprintf("the launcher of an MPIJob that does not say it asks for nothing; that of a TrainJob gets %s CPUs and %s of memory", defaults.Cpu(), defaults.Memory())})
+			Why: fmt.Sprintf("by default the launcher of an MPIJob requests nothing; that of a TrainJob requests %s CPUs and %s of memory", defaults.Cpu(), defaults.Memory())})
 	}
 }
 
-func asks(role *role) bool {
-	stated := role.container().Resources
-	return len(stated.Requests)+len(stated.Limits) > 0 && role.pod().Resources == nil
+func hasResources(role *role) bool {
+	own := role.container().Resources
+	return len(own.Requests)+len(own.Limits) > 0 && role.pod().Resources == nil
 }
 
-func podIsSilent(pod *corev1.PodSpec) bool {
+func noPodResources(pod *corev1.PodSpec) bool {
 	return pod.Resources == nil || len(pod.Resources.Requests)+len(pod.Resources.Limits) == 0
 }
 
-// environment goes into the TrainJob where both roles have the same.
+// environment moves variables to the TrainJob if both roles have the same.
 func (migration *migration) environment(launcher, worker *role) {
 	shared := launcher.container().Env
 	if len(shared) == 0 || !equality.Semantic.DeepEqual(shared, worker.container().Env) ||
@@ -164,8 +163,8 @@ func (migration *migration) environment(launcher, worker *role) {
 	}
 }
 
-// volumes go into the TrainJob where both roles have the same, and nobody but the
-// main containers uses them.
+// volumes moves volumes to the TrainJob if both roles have the same, and only the main
+// containers mount them.
 func (migration *migration) volumes(launcher, worker *role) {
 	volumes, mounts := launcher.pod().Volumes, launcher.container().VolumeMounts
 	same := equality.Semantic.DeepEqual(volumes, worker.pod().Volumes) && equality.Semantic.DeepEqual(mounts, worker.container().VolumeMounts)
@@ -183,8 +182,8 @@ func (migration *migration) volumes(launcher, worker *role) {
 	}
 }
 
-// othersMount tells whether a volume is used elsewhere than by the mounts of the
-// main container.
+// othersMount reports whether a volume is used other than by volumeMounts of the main
+// container.
 func othersMount(pod *corev1.PodSpec) bool {
 	uses := func(container corev1.Container) bool {
 		return len(container.VolumeMounts) > 0 || len(container.VolumeDevices) > 0
@@ -192,7 +191,7 @@ func othersMount(pod *corev1.PodSpec) bool {
 	return slices.ContainsFunc(pod.InitContainers, uses) || slices.ContainsFunc(pod.Containers[1:], uses) || len(pod.Containers[0].VolumeDevices) > 0
 }
 
-// repeats tells whether a list has a key twice, which a TrainJob's cannot.
+// repeats reports whether a list has a key twice, which a TrainJob does not allow.
 func repeats[T any](list []T, key func(T) string) bool {
 	seen := map[string]bool{}
 	for _, item := range list {
@@ -204,13 +203,13 @@ func repeats[T any](list []T, key func(T) string) bool {
 	return false
 }
 
-// placedByKueue: while a job is admitted, its templates also have what Kueue's
-// flavor says. It cannot be told from what the user wrote.
-func (migration *migration) placedByKueue(role *role) {
+// changedByKueue reports fields that Kueue changes: templates of an admitted job contain
+// the settings of its flavor, which cannot be told from the user's.
+func (migration *migration) changedByKueue(role *role) {
 	if !migration.options.Accepted || migration.before.Queue == "" || migration.before.Suspended {
 		return
 	}
-	const why = "is kept, but Kueue adds to it while a job is admitted: take out what is the flavor's and not yours"
+	const why = "is kept, but Kueue adds to it while a job is admitted: remove the settings of the flavor"
 	for _, field := range []string{"spec.nodeSelector", "spec.tolerations", "spec.schedulingGates"} {
 		migration.note(role.from+"."+field, Look, role.to+"."+field, why)
 	}
@@ -223,8 +222,7 @@ func (migration *migration) placedByKueue(role *role) {
 	}
 }
 
-// moveTemplate reports all that stays in a template: field by field, as a reader
-// looks for it.
+// moveTemplate reports every field that stays in a template.
 func (migration *migration) moveTemplate(role *role) {
 	for _, field := range []string{"labels", "annotations", "finalizers"} {
 		at := role.from + ".metadata." + field
@@ -232,7 +230,7 @@ func (migration *migration) moveTemplate(role *role) {
 	}
 	for _, at := range children(migration.raw, role.from+".metadata") {
 		if noted, below := migration.entriesAt(at); !noted && !below {
-			migration.note(at, Dropped, "", "the pods of a job get their own; the API server does not keep it in a template")
+			migration.note(at, Dropped, "", "the pods of a job get their own; the API server does not store it in a template")
 		}
 	}
 	spec := role.from + ".spec"

@@ -91,7 +91,7 @@ func accounted(raw map[string]any, outputs map[string]map[string]any, report *Re
 	switch {
 	case nearest == nil:
 		return "is not in the report"
-	case strings.Contains(nearest.Why, "no field of an MPIJob") || strings.Contains(nearest.Why, "that this command knows of"):
+	case strings.Contains(nearest.Why, notAField) || strings.Contains(nearest.Why, noRule):
 		return nearest.Why
 	case nearest.Outcome != Mapped && nearest.Outcome != Moved:
 		if nearest.Why == "" {
@@ -107,7 +107,7 @@ func accounted(raw map[string]any, outputs map[string]map[string]any, report *Re
 	kind, place, _ := strings.Cut(nearest.To, " ")
 	found, there := lookup(outputs[kind], place+path[len(nearest.Path):])
 	want, _ := lookup(raw, path)
-	if !there && !saysNothing(want) {
+	if !there && !isZero(want) {
 		return fmt.Sprintf("is not at %s%s", nearest.To, path[len(nearest.Path):])
 	}
 	if there && !equality.Semantic.DeepEqual(want, found) {
@@ -297,7 +297,7 @@ func TestWhatWasAcceptedIsAccepted(t *testing.T) {
 		for _, entry := range result.Report.Of(Look) {
 			// A TrainJob has no deadline of 0, and where an sshd was, the agent listens.
 			known := entry.Path == "spec.runPolicy.activeDeadlineSeconds" || strings.Contains(entry.Why, "the operator's agent in the first container uses port 2222")
-			if strings.Contains(entry.Why, "refused like this") && !known {
+			if strings.Contains(entry.Why, refusedPrefix) && !known {
 				t.Fatalf("seed %d: %+v", seed, entry)
 			}
 		}

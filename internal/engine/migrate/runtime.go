@@ -14,13 +14,13 @@ import (
 	"github.com/trireme-mpi/trireme/internal/engine/validation"
 )
 
-// sameRuntime is a runtime that is there and makes the same of the TrainJob as
-// its own would; nil if there is none.
+// sameRuntime returns an existing runtime with which the TrainJob is the same as with
+// its own; nil if there is none.
 func (migration *migration) sameRuntime() *v2alpha1.ClusterTrainingRuntime {
 	want := modelOf(migration.trainJob, &migration.runtime.Spec, migration.rules.Defaults)
 	for i := range migration.options.Runtimes {
 		runtime := &migration.options.Runtimes[i]
-		// Its limits would hold for the job from now on.
+		// Its constraints would apply to the job.
 		if runtime.Spec.Constraints != nil {
 			continue
 		}
@@ -31,8 +31,8 @@ func (migration *migration) sameRuntime() *v2alpha1.ClusterTrainingRuntime {
 	return nil
 }
 
-// modelOf is what a TrainJob and a runtime make together, without what has no
-// meaning: how the main containers are called, and who says that Istio stays out.
+// modelOf returns the model of a TrainJob with a runtime, without what does not matter:
+// the names of the main containers, and the annotation that disables Istio.
 func modelOf(trainJob *v2alpha1.TrainJob, runtime *v2alpha1.TrainingRuntimeSpec, defaults job.Defaults) *job.Job {
 	model := job.FromTrainJob(trainJob, runtime, defaults)
 	for _, role := range []*job.Role{&model.Launcher, &model.Worker} {
@@ -48,8 +48,8 @@ func modelOf(trainJob *v2alpha1.TrainJob, runtime *v2alpha1.TrainingRuntimeSpec,
 	return model
 }
 
-// inRuntime has the report name the runtime that was found instead of one that is
-// not made.
+// inRuntime changes the report to the existing runtime that is used instead of a new
+// one.
 func (migration *migration) inRuntime(ref *v2alpha1.RuntimeRef) {
 	for i := range migration.report.Entries {
 		entry := &migration.report.Entries[i]
@@ -63,8 +63,8 @@ func (migration *migration) inRuntime(ref *v2alpha1.RuntimeRef) {
 	}
 }
 
-// refusals asks admission's own rules about the result. What they refuse, a
-// person must look at.
+// refusals applies the admission rules to the result, and reports errors for the user to
+// review.
 func (migration *migration) refusals() {
 	for _, fault := range migration.rules.Runtime(&migration.runtime.Spec, 0).Errors {
 		migration.refuse("TrainingRuntime", fault)
@@ -73,7 +73,7 @@ func (migration *migration) refusals() {
 	in.Runtime = &migration.runtime.Spec
 	trainJob := migration.trainJob.DeepCopy()
 	if trainJob.Name == "" {
-		// As the API server makes it.
+		// As long as the name that the API server generates.
 		trainJob.Name = trainJob.GenerateName + "xxxxx"
 	}
 	before := migration.faultsBefore()
@@ -84,14 +84,12 @@ func (migration *migration) refusals() {
 	}
 }
 
-// anywhere is a place that has nothing against a job: of the one that it will run
-// in, nothing is known here.
+// anywhere returns a cluster without restrictions, because the real one is not known.
 func (migration *migration) anywhere() *validation.Surroundings {
 	return &validation.Surroundings{HasPriorityClass: func(string) bool { return true }, AnyNodeHas: func(corev1.ResourceName) bool { return true }}
 }
 
-// faultsBefore are what the rules have against the MPIJob, although the cluster has
-// accepted it.
+// faultsBefore returns the errors of the MPIJob, although the cluster has accepted it.
 func (migration *migration) faultsBefore() map[string]bool {
 	faults := map[string]bool{}
 	if migration.options.Accepted {
@@ -102,9 +100,9 @@ func (migration *migration) faultsBefore() map[string]bool {
 	return faults
 }
 
-// refuse has a person look at the field that caused a fault.
+// refuse reports an error at the field that caused it.
 func (migration *migration) refuse(kind string, fault *field.Error) {
-	why := "is refused like this: " + fault.ErrorBody()
+	why := refusedPrefix + fault.ErrorBody()
 	at := kind + " " + fault.Field
 	for i := range migration.report.Entries {
 		entry := &migration.report.Entries[i]
