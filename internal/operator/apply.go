@@ -24,6 +24,7 @@ import (
 	"github.com/trireme-mpi/trireme/internal/engine/gang"
 	"github.com/trireme-mpi/trireme/internal/engine/job"
 	"github.com/trireme-mpi/trireme/internal/engine/plan"
+	"github.com/trireme-mpi/trireme/internal/engine/quota"
 	"github.com/trireme-mpi/trireme/internal/operator/sshkey"
 )
 
@@ -256,7 +257,7 @@ func (r *Reconciler) create(ctx context.Context, scope *scope, object client.Obj
 	if reason, temporary := isTemporary(err.Error()); temporary {
 		return nil, &temporaryObstacle{reason, fmt.Sprintf("%s could not be created: %s. The operator retries", what, err)}
 	}
-	name, isQuota := quotaOf(err.Error())
+	name, isQuota := quota.ParseExceeded(err.Error())
 	return &diagnosis.Refusal{
 		Role: object.GetLabels()[training.LabelReplicaType], Object: what, Message: err.Error(), Quota: isQuota, QuotaName: name,
 	}, nil

@@ -1,20 +1,6 @@
 package operator
 
-import (
-	"regexp"
-	"strings"
-)
-
-// exceededQuota matches the API server's message about an exceeded quota.
-var exceededQuota = regexp.MustCompile(`exceeded quota: ([^,\s]+)`)
-
-// quotaOf returns the name of the quota that an object exceeds, if it exceeds one.
-func quotaOf(message string) (name string, isQuota bool) {
-	if found := exceededQuota.FindStringSubmatch(message); found != nil {
-		return found[1], true
-	}
-	return "", false
-}
+import "strings"
 
 // isTemporary reports whether a refusal needs no remedy, and returns its reason: a new
 // namespace gets its service account a little later, a new quota its first count, and the

@@ -1,6 +1,10 @@
 package operator
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/trireme-mpi/trireme/internal/engine/quota"
+)
 
 // refusals are messages of the API server about objects that it rejects.
 var refusals = map[string]struct {
@@ -61,8 +65,8 @@ var refusals = map[string]struct {
 
 func TestRefusals(t *testing.T) {
 	for name, test := range refusals {
-		if quota, isQuota := quotaOf(test.message); quota != test.quota || isQuota != test.isQuota {
-			t.Errorf("%s: quota %q, %t", name, quota, isQuota)
+		if exceeded, isQuota := quota.ParseExceeded(test.message); exceeded != test.quota || isQuota != test.isQuota {
+			t.Errorf("%s: quota %q, %t", name, exceeded, isQuota)
 		}
 		if reason, passes := isTemporary(test.message); reason != test.passes || passes != (test.passes != "") {
 			t.Errorf("%s: passes by itself for %q, %t", name, reason, passes)

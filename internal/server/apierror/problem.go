@@ -13,6 +13,8 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/trireme-mpi/trireme/internal/engine/quota"
 )
 
 // Error is what went wrong, with what, and what to do.
@@ -123,7 +125,7 @@ func suggestionsFor(found *Error, details *metav1.StatusDetails) []string {
 		return []string{"Get a new token, and send it as Authorization: Bearer TOKEN"}
 	case http.StatusForbidden:
 		// Admission refuses with the same code as missing rights do.
-		if strings.Contains(found.Message, "exceeded quota") {
+		if _, exceeded := quota.ParseExceeded(found.Message); exceeded {
 			return []string{"Ask for less, or wait until other jobs of the namespace have ended"}
 		}
 		if strings.Contains(found.Message, " cannot ") {
