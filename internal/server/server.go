@@ -3,8 +3,6 @@
 package server
 
 import (
-	"context"
-	"iter"
 	"net/http"
 	"time"
 
@@ -19,7 +17,6 @@ import (
 	"github.com/trireme-mpi/trireme/internal/server/jobservice"
 	"github.com/trireme-mpi/trireme/internal/server/jobwatch"
 	"github.com/trireme-mpi/trireme/internal/server/rest"
-	"github.com/trireme-mpi/trireme/internal/server/stream"
 )
 
 const (
@@ -41,16 +38,12 @@ type Parts struct {
 // Join adds all that can be asked to a server that is about to be made. Its guard,
 // origins and version are set already.
 func Join(options *httpserver.Options, parts Parts) error {
-	origins := options.Origins
 	answers := jobservice.New(jobservice.Options{
 		Guard: options.Guard, Jobs: parts.Jobs, OperatorNamespace: parts.OperatorNamespace, Clock: clock.RealClock{},
 		Usage: func(reader client.Reader) usage.Source { return usage.Choose(parts.Prometheus, reader) },
 	})
 	api, err := rest.New(answers, rest.Options{
-		CallTimeout: callTimeout, LogTimeout: logTimeout, Clock: clock.RealClock{}, Version: options.Version, Log: options.Log,
-		Stream: func(writer http.ResponseWriter, request *http.Request, messages func(context.Context) iter.Seq2[stream.Message, error]) {
-			stream.Serve(writer, request, stream.Options{AllowedOrigins: origins}, messages)
-		},
+		CallTimeout: callTimeout, LogTimeout: logTimeout, AllowedOrigins: options.Origins, Clock: clock.RealClock{}, Version: options.Version, Log: options.Log,
 	})
 	if err != nil {
 		return err

@@ -47,12 +47,12 @@ func jobMessage(object client.Object) (*wire.Job, error) {
 }
 
 // change changes the job that a request is about.
-func change(ctx context.Context, verb string, request ofKind, make func(jobservice.JobRef) (client.Object, error)) (*wire.Job, error) {
+func change(ctx context.Context, request ofKind, make func(jobservice.JobRef) (client.Object, error)) (*wire.Job, error) {
 	ref, err := referenceOf(request)
 	if err != nil {
 		return nil, err
 	}
-	record(ctx, verb, ref, false)
+	record(ctx, ref, false)
 	object, err := make(ref)
 	if err != nil {
 		return nil, err
@@ -62,19 +62,19 @@ func change(ctx context.Context, verb string, request ofKind, make func(jobservi
 
 // Suspend takes a job from its nodes.
 func (jobs *jobs) Suspend(ctx context.Context, request *wire.SuspendRequest) (*wire.SuspendResponse, error) {
-	changed, err := change(ctx, "patch", request, func(ref jobservice.JobRef) (client.Object, error) { return jobs.service.Suspend(ctx, ref, true) })
+	changed, err := change(ctx, request, func(ref jobservice.JobRef) (client.Object, error) { return jobs.service.Suspend(ctx, ref, true) })
 	return &wire.SuspendResponse{Job: changed}, err
 }
 
 // Resume gives a job back to its nodes.
 func (jobs *jobs) Resume(ctx context.Context, request *wire.ResumeRequest) (*wire.ResumeResponse, error) {
-	changed, err := change(ctx, "patch", request, func(ref jobservice.JobRef) (client.Object, error) { return jobs.service.Suspend(ctx, ref, false) })
+	changed, err := change(ctx, request, func(ref jobservice.JobRef) (client.Object, error) { return jobs.service.Suspend(ctx, ref, false) })
 	return &wire.ResumeResponse{Job: changed}, err
 }
 
 // Restart creates a job like one that has ended.
 func (jobs *jobs) Restart(ctx context.Context, request *wire.RestartRequest) (*wire.RestartResponse, error) {
-	created, err := change(ctx, "create", request, func(ref jobservice.JobRef) (client.Object, error) { return jobs.service.Restart(ctx, ref) })
+	created, err := change(ctx, request, func(ref jobservice.JobRef) (client.Object, error) { return jobs.service.Restart(ctx, ref) })
 	return &wire.RestartResponse{Job: created}, err
 }
 

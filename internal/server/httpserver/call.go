@@ -6,12 +6,12 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
-	"strings"
 	"sync/atomic"
 	"time"
 
 	"github.com/trireme-mpi/trireme/internal/server/apierror"
 	"github.com/trireme-mpi/trireme/internal/server/auth"
+	"github.com/trireme-mpi/trireme/internal/server/operation"
 )
 
 // call is what is known of a call while it is made.
@@ -45,22 +45,31 @@ func callFrom(ctx context.Context) *call { return ctx.Value(callKey{}).(*call) }
 // newID is a name that no other call has.
 func newID() string { return rand.Text() }
 
-// verbs are what methods of HTTP are for, as rights are named.
+// verbs are the audit verbs of requests that no route matches. They are answered with
+// 404 or 405, and are in the audit log if their HTTP method is one that changes things.
 var verbs = map[string]string{http.MethodPost: "create", http.MethodPut: "update", http.MethodPatch: "patch", http.MethodDelete: "delete"}
 
 // alwaysOpen are the paths that the server answers by itself.
 var alwaysOpen = []string{"/healthz", "/readyz", "/version"}
 
-// newCall is what a request shows before anybody looks closer. What is to be changed
-// is only a guess by method and path, for the audit of calls that are refused before
-// their handler knows better.
+// newCall is a call whose request has not been authenticated yet.
 func (server *Server) newCall(request *http.Request) *call {
+	match := operation.Find(request)
 	return &call{
 		id: newID(), begun: time.Now(), leave: func() {}, source: auth.SourceOf(request, server.Proxy), route: func() string { return request.Pattern },
 		open:   server.isOpen(request),
-		stream: isStream(request),
-		record: guess(request),
+		stream: match.IsStream(request),
+		record: newRecord(match, request.Method),
 	}
+}
+
+func newRecord(match operation.Match, method string) *auth.Record {
+	record := &auth.Record{Verb: verbs[method]}
+	if match.Operation != nil {
+		record = match.Record()
+	}
+	record.Kind, record.Namespace, record.Name = match.Kind, match.Namespace, match.Name
+	return record
 }
 
 // isOwn tells whether a path is answered by the server itself, and not by the API.
@@ -70,37 +79,6 @@ func (server *Server) isOwn(path string) bool {
 
 func (server *Server) isOpen(request *http.Request) bool {
 	return server.isOwn(request.URL.Path) && (request.Method == http.MethodGet || request.Method == http.MethodHead)
-}
-
-// isStream says whether a path is one that lasts: what else a client says of it changes
-// nothing, or every answer could be held for as long as somebody likes.
-func isStream(request *http.Request) bool {
-	path := request.URL.Path
-	follows := strings.Contains(path, "/logs") && request.URL.Query().Get("follow") == "true"
-	return request.Method == http.MethodGet && (strings.HasPrefix(path, "/api/v1/watch/") || follows)
-}
-
-// guess reads a path such as /api/v1/namespaces/team/mpijobs/name/restart. An action
-// that is no right of its own changes the object or makes one like it.
-func guess(request *http.Request) *auth.Record {
-	record := &auth.Record{Verb: verbs[request.Method]}
-	parts := strings.Split(strings.TrimPrefix(request.URL.Path, "/api/v1/"), "/")
-	if len(parts) > 2 && parts[0] == "namespaces" {
-		record.Namespace, parts = parts[1], parts[2:]
-	} else {
-		record.Namespace = request.URL.Query().Get("namespace")
-	}
-	record.Kind = parts[0]
-	if len(parts) > 1 {
-		record.Name = parts[1]
-	}
-	switch parts[len(parts)-1] {
-	case "suspend", "resume":
-		record.Verb = "patch"
-	case "preflight":
-		record.Verb = ""
-	}
-	return record
 }
 
 // admit lets a call in, or says why not. It returns the context that the call is made

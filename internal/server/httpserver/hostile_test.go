@@ -184,7 +184,7 @@ func TestRPCThatIsNotRead(t *testing.T) {
 	running := start(t, api(), func(options *Options) {
 		options.RPC = func(server *grpc.Server) {
 			server.RegisterService(&grpc.ServiceDesc{ServiceName: "training.MPIJobService", HandlerType: (*any)(nil), Streams: []grpc.StreamDesc{{
-				StreamName: "Talk", ServerStreams: true, Handler: func(_ any, stream grpc.ServerStream) error {
+				StreamName: "GetMPIJobLogs", ServerStreams: true, Handler: func(_ any, stream grpc.ServerStream) error {
 					for {
 						if err := stream.SendMsg(wrapperspb.String(strings.Repeat("x", 1<<20))); err != nil {
 							return err
@@ -195,7 +195,7 @@ func TestRPCThatIsNotRead(t *testing.T) {
 		}
 	})
 	running.writeTimeout = 200 * time.Millisecond
-	stream, err := running.dial(t).NewStream(as(t, "jane"), &grpc.StreamDesc{ServerStreams: true}, "/training.MPIJobService/Talk")
+	stream, err := running.dial(t).NewStream(as(t, "jane"), &grpc.StreamDesc{ServerStreams: true}, "/training.MPIJobService/GetMPIJobLogs")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -334,12 +334,12 @@ func TestRPCStreamThatPanics(t *testing.T) {
 	running := start(t, api(), func(options *Options) {
 		options.RPC = func(server *grpc.Server) {
 			server.RegisterService(&grpc.ServiceDesc{ServiceName: "training.MPIJobService", HandlerType: (*any)(nil), Streams: []grpc.StreamDesc{{
-				StreamName: "Talk", ServerStreams: true, Handler: func(any, grpc.ServerStream) error { panic("a mistake") },
+				StreamName: "GetMPIJobLogs", ServerStreams: true, Handler: func(any, grpc.ServerStream) error { panic("a mistake") },
 			}}}, nil)
 		}
 	})
 	for range 2 {
-		stream, err := running.dial(t).NewStream(as(t, "jane"), &grpc.StreamDesc{ServerStreams: true}, "/training.MPIJobService/Talk")
+		stream, err := running.dial(t).NewStream(as(t, "jane"), &grpc.StreamDesc{ServerStreams: true}, "/training.MPIJobService/GetMPIJobLogs")
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -161,12 +161,12 @@ func TestAudit(t *testing.T) {
 		got = append(got, fmt.Sprintf("%s %s %s %s %s %v %s", line["user"], line["verb"], line["kind"], line["namespace"], line["name"], line["code"], line["result"]))
 	}
 	want := []string{
-		"jane create mpijobs team-cv made 201 done",
-		"jane delete mpijobs team-cv hello 500 failed",
-		"jane create mpijobs team-cv  429 refused",
-		" create mpijobs team-cv  401 refused",
-		"max patch mpijobs team-cv hello 404 refused",
-		" create mpijobs team-cv  413 refused",
+		"jane create MPIJob team-cv made 201 done",
+		"jane delete MPIJob team-cv hello 500 failed",
+		"jane create MPIJob team-cv  429 refused",
+		" create MPIJob team-cv  401 refused",
+		"max patch MPIJob team-cv hello 404 refused",
+		" create MPIJob team-cv  413 refused",
 	}
 	if difference := cmp.Diff(want, got); difference != "" {
 		t.Error(difference)

@@ -123,10 +123,8 @@ type Server struct {
 	sources *sources
 	// answers bounds the memory that answers take.
 	answers *budget.Budget
-	// rpc has the services, methods what is known of their methods; refusing answers
-	// calls that are not let in.
+	// rpc has the services; refusing answers calls that are refused.
 	rpc, refusing *grpc.Server
-	methods       map[string]rpcMethod
 	protection    *http.CrossOriginProtection
 	health        *health
 	// stopping ends when streams shall.
@@ -169,7 +167,9 @@ func New(options Options) (*Server, error) {
 		}
 	}
 	if options.RPC != nil {
-		server.newRPC()
+		if err := server.newRPC(); err != nil {
+			return nil, err
+		}
 	}
 	return server, nil
 }

@@ -3,7 +3,6 @@ package httpserver
 import (
 	"io"
 	"net/http"
-	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
@@ -56,26 +55,5 @@ func TestStreamThatIsNotRead(t *testing.T) {
 				t.Error("the server still waits")
 			}
 		})
-	}
-}
-
-func TestIsStream(t *testing.T) {
-	for target, want := range map[string]bool{
-		"GET /api/v1/watch/namespaces/n/mpijobs":                           true,
-		"GET /api/v1/namespaces/n/mpijobs/hello/logs?follow=true":          true,
-		"GET /api/v1/namespaces/n/mpijobs/hello/logs/launcher?follow=true": true,
-		"GET /api/v1/namespaces/n/mpijobs/hello/logs":                      false,
-		"GET /api/v1/namespaces/n/mpijobs":                                 false,
-		"GET /openapi.json?follow=true":                                    false,
-		"POST /api/v1/namespaces/n/mpijobs?follow=true":                    false,
-		"POST /api/v1/watch/namespaces/n/mpijobs":                          false,
-	} {
-		method, path, _ := strings.Cut(target, " ")
-		request := httptest.NewRequest(method, path, nil)
-		request.Header.Set("Accept", "text/event-stream")
-		request.Header.Set("Upgrade", "websocket")
-		if got := isStream(request); got != want {
-			t.Errorf("%s: %v", target, got)
-		}
 	}
 }

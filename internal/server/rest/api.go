@@ -5,6 +5,7 @@ package rest
 
 import (
 	"context"
+	"fmt"
 	"iter"
 	"log/slog"
 	"net/http"
@@ -15,8 +16,8 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/trireme-mpi/trireme/internal/server/apierror"
-	"github.com/trireme-mpi/trireme/internal/server/auth"
 	"github.com/trireme-mpi/trireme/internal/server/jobservice"
+	"github.com/trireme-mpi/trireme/internal/server/operation"
 	"github.com/trireme-mpi/trireme/internal/server/stream"
 )
 
@@ -25,9 +26,9 @@ type Options struct {
 	// CallTimeout bounds every call, LogTimeout one that reads logs without following
 	// them. Streams end with their clients.
 	CallTimeout, LogTimeout time.Duration
-	// Stream carries messages to a client, over WebSocket or server-sent events.
-	Stream func(http.ResponseWriter, *http.Request, func(context.Context) iter.Seq2[stream.Message, error])
-	Clock  clock.PassiveClock
+	// AllowedOrigins are the other origins whose pages may open WebSockets.
+	AllowedOrigins []string
+	Clock          clock.PassiveClock
 	// Version of the server, for the document.
 	Version string
 	// Log is told of what is no fault of the clients'; nil is nobody.
@@ -59,7 +60,13 @@ func New(service jobservice.Interface, options Options) (*API, error) {
 	}
 	api.document = document
 	for _, route := range routes {
-		api.mux.Handle(route.method+" "+route.path, api.serve(route))
+		pattern := route.method + " " + route.path
+		row, known := operation.Lookup(pattern)
+		if !known {
+			return nil, fmt.Errorf("the route %s has no row in the table of operations", pattern)
+		}
+		route.operation = row
+		api.mux.Handle(pattern, api.serve(route))
 	}
 	return api, nil
 }
@@ -125,11 +132,6 @@ func (in *input) context() context.Context { return in.Context() }
 // serve is the handler of a route.
 func (api *API) serve(route *route) http.Handler {
 	return http.HandlerFunc(func(writer http.ResponseWriter, request *http.Request) {
-		record := auth.RecordFrom(request.Context())
-		record.Verb, record.Namespace, record.Name = route.verb, request.PathValue("namespace"), request.PathValue("name")
-		if route.kind != nil {
-			record.Kind = string(route.kind.Kind)
-		}
 		in := &input{Request: request, route: route, query: newQuery(request)}
 		if err := in.check(); err != nil {
 			api.fail(writer, request, err)
@@ -160,13 +162,18 @@ func (api *API) serve(route *route) http.Handler {
 // timeout of a request; 0 for none.
 func (api *API) timeout(route *route, in *input) time.Duration {
 	switch {
-	case route.class == watches, route.class == logs && in.query.flag("follow"):
-		return 0
-	case route.class == logs:
+	case route.operation.Stream == operation.NoStream:
+		return api.CallTimeout
+	case route.operation.Stream == operation.StreamOnFollow && !in.query.flag("follow"):
 		return api.LogTimeout
 	default:
-		return api.CallTimeout
+		return 0
 	}
+}
+
+// sendStream sends messages to a client, over WebSocket or server-sent events.
+func (api *API) sendStream(writer http.ResponseWriter, in *input, messages func(context.Context) iter.Seq2[stream.Message, error]) {
+	stream.Serve(writer, in.Request, stream.Options{AllowedOrigins: api.AllowedOrigins}, messages)
 }
 
 // check refuses parameters that the route does not have, or not like this.

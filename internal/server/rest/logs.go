@@ -36,7 +36,7 @@ func (api *API) readLogs(writer http.ResponseWriter, in *input) {
 	_, isText := in.route.found.(plainText)
 	switch {
 	case options.Follow && stream.IsWanted(in.Request):
-		api.Stream(writer, in.Request, endingWith(stop, logMessages(lines)))
+		api.sendStream(writer, in, endingWith(stop, logMessages(lines)))
 	case isText:
 		api.writeLines(writer, in, "text/plain; charset=utf-8", lines, asText)
 	case options.Follow:

@@ -9,15 +9,7 @@ import (
 	"github.com/trireme-mpi/trireme/internal/kube/preflight"
 	"github.com/trireme-mpi/trireme/internal/kube/usage"
 	"github.com/trireme-mpi/trireme/internal/server/jobservice"
-)
-
-// class is how long a route may take.
-type class int
-
-const (
-	calls class = iota
-	logs
-	watches
+	"github.com/trireme-mpi/trireme/internal/server/operation"
 )
 
 // route is something that can be asked.
@@ -35,12 +27,11 @@ type route struct {
 	found   any
 	// errors are the codes that this route may answer with besides those of all.
 	errors []int
-	class  class
-	// verb is what the audit calls it; empty where nothing is changed.
-	verb   string
 	answer func(*API, *input) (any, error)
 	// stream writes the answer itself.
 	stream func(*API, http.ResponseWriter, *input)
+	// operation is the route's row in the table of operations.
+	operation *operation.Operation
 }
 
 const (
@@ -66,18 +57,18 @@ func jobRoutes(kind *jobview.Kind, base string) []*route {
 	one := all + "/{name}"
 	name := string(kind.Kind)
 	routes := []*route{
-		{method: http.MethodPost, path: all, id: "create" + name, summary: "Create a job", verb: "create", body: submission{kind}, success: http.StatusCreated, found: jobBody{kind},
+		{method: http.MethodPost, path: all, id: "create" + name, summary: "Create a job", body: submission{kind}, success: http.StatusCreated, found: jobBody{kind},
 			parameters: createParameters(kind), errors: []int{404, 408, 409, 415, 422}, answer: (*API).create},
 		{method: http.MethodGet, path: all, id: "list" + name + "s", summary: "List jobs, page by page", success: http.StatusOK, found: listOf(kind),
 			parameters: listParameters(kind), answer: (*API).list},
 		{method: http.MethodGet, path: one, id: "get" + name, summary: "Show a job", success: http.StatusOK, found: jobBody{kind}, errors: []int{404}, answer: (*API).get},
-		{method: http.MethodDelete, path: one, id: "delete" + name, summary: "Delete a job and all that belongs to it", verb: "delete", success: http.StatusNoContent,
+		{method: http.MethodDelete, path: one, id: "delete" + name, summary: "Delete a job and all that belongs to it", success: http.StatusNoContent,
 			parameters: deleteParameters, errors: []int{404, 409}, answer: (*API).delete},
 		{method: http.MethodGet, path: one + "/status", id: "get" + name + "Status", summary: "Show how a job stands", success: http.StatusOK, found: statusBody{kind}, errors: []int{404}, answer: (*API).status},
-		{method: http.MethodPost, path: one + "/restart", id: "restart" + name, summary: "Create a failed job anew under another name, and delete the failed one", verb: "create",
+		{method: http.MethodPost, path: one + "/restart", id: "restart" + name, summary: "Create a failed job anew under another name, and delete the failed one",
 			success: http.StatusCreated, found: jobBody{kind}, errors: []int{404, 409, 422}, answer: (*API).restart},
-		{method: http.MethodPost, path: one + "/suspend", id: "suspend" + name, summary: "Take a job from its nodes", verb: "patch", success: http.StatusOK, found: jobBody{kind}, errors: []int{404, 409, 422}, answer: suspension(true)},
-		{method: http.MethodPost, path: one + "/resume", id: "resume" + name, summary: "Start a suspended job", verb: "patch", success: http.StatusOK, found: jobBody{kind}, errors: []int{404, 409, 422}, answer: suspension(false)},
+		{method: http.MethodPost, path: one + "/suspend", id: "suspend" + name, summary: "Take a job from its nodes", success: http.StatusOK, found: jobBody{kind}, errors: []int{404, 409, 422}, answer: suspension(true)},
+		{method: http.MethodPost, path: one + "/resume", id: "resume" + name, summary: "Start a suspended job", success: http.StatusOK, found: jobBody{kind}, errors: []int{404, 409, 422}, answer: suspension(false)},
 		{method: http.MethodGet, path: one + "/events", id: "list" + name + "Events", summary: "What was noted of a job and its pods", success: http.StatusOK, found: eventList{}, errors: []int{404}, answer: (*API).events},
 		{method: http.MethodGet, path: one + "/metrics", id: "get" + name + "Metrics", summary: "What the pods of a job use, and have used", success: http.StatusOK, found: usage.Report{}, parameters: metricParameters, errors: []int{404}, answer: (*API).metrics},
 		{method: http.MethodGet, path: one + "/diagnose", id: "diagnose" + name, summary: "What keeps a job from running, or why it failed", success: http.StatusOK, found: preflight.Diagnosis{}, errors: []int{404}, answer: (*API).diagnose},
@@ -112,7 +103,7 @@ func aliases(kind *jobview.Kind) []*route {
 // logRoutes are the ways to read what a job prints.
 func logRoutes(name, one string) []*route {
 	read := func(path, id, summary string, found any, parameters []parameter) *route {
-		return &route{method: http.MethodGet, path: one + path, id: id, summary: summary, success: http.StatusOK, found: found, class: logs, errors: []int{404}, parameters: parameters, stream: (*API).readLogs}
+		return &route{method: http.MethodGet, path: one + path, id: id, summary: summary, success: http.StatusOK, found: found, errors: []int{404}, parameters: parameters, stream: (*API).readLogs}
 	}
 	return []*route{
 		read("/logs", "get"+name+"Logs", "What all pods of a job print, merged by time", logList{}, slices.Concat(podParameters, logParameters)),
@@ -148,7 +139,7 @@ func watchRoutes() []*route {
 	var routes []*route
 	for _, kind := range jobview.Kinds {
 		routes = append(routes, &route{
-			method: http.MethodGet, path: flat + "/watch/namespaces/{namespace}/" + kind.Plural, id: "watch" + string(kind.Kind) + "s", kind: kind, class: watches, success: http.StatusOK, found: eventStream{},
+			method: http.MethodGet, path: flat + "/watch/namespaces/{namespace}/" + kind.Plural, id: "watch" + string(kind.Kind) + "s", kind: kind, success: http.StatusOK, found: eventStream{},
 			summary:    "What becomes of the jobs of a namespace: as server-sent events, or as a WebSocket. First every job that there is (ADDED), then SYNCED, then changes in their order",
 			parameters: watchParameters, errors: []int{406, 410}, stream: (*API).watch,
 		})

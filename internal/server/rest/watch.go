@@ -32,7 +32,7 @@ func (api *API) watch(writer http.ResponseWriter, in *input) {
 		api.fail(writer, in.Request, apierror.New(http.StatusNotAcceptable, "NotAcceptable", "A watch is a WebSocket, or server-sent events", "Send Accept: text/event-stream, or Upgrade: websocket"))
 		return
 	}
-	api.Stream(writer, in.Request, endingWith(stop, eventMessages(events)))
+	api.sendStream(writer, in, endingWith(stop, eventMessages(events)))
 }
 
 // endingWith are messages that are no longer made once nobody listens.

@@ -3,10 +3,10 @@ package httpserver
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"slices"
 	"strconv"
-	"strings"
 	"sync"
 	"time"
 
@@ -17,12 +17,14 @@ import (
 
 	"github.com/trireme-mpi/trireme/internal/server/apierror"
 	"github.com/trireme-mpi/trireme/internal/server/auth"
+	"github.com/trireme-mpi/trireme/internal/server/operation"
 )
 
 // messagePrefix is what gRPC puts before each message.
 const messagePrefix = 5
 
-func (server *Server) newRPC() {
+// newRPC sets up gRPC. Each method needs a row in the table of operations.
+func (server *Server) newRPC() error {
 	server.rpc = grpc.NewServer(slices.Concat(server.tracing.rpc(), server.RPCOptions, []grpc.ServerOption{
 		grpc.MaxRecvMsgSize(maxBody),
 		grpc.UnaryInterceptor(server.unary),
@@ -32,16 +34,20 @@ func (server *Server) newRPC() {
 	// A server without services: every call is one that it does not know, and needs no
 	// message to be refused.
 	server.refusing = grpc.NewServer(append(server.tracing.rpc(), grpc.UnknownServiceHandler(server.refuseRPC))...)
-	server.methods = map[string]rpcMethod{}
 	for service, info := range server.rpc.GetServiceInfo() {
 		for _, method := range info.Methods {
-			server.methods["/"+service+"/"+method.Name] = rpcMethod{stream: method.IsClientStream || method.IsServerStream}
+			name := "/" + service + "/" + method.Name
+			row, known := operation.Lookup(name)
+			if !known {
+				return fmt.Errorf("the gRPC method %s has no row in the table of operations", name)
+			}
+			if isStream := method.IsClientStream || method.IsServerStream; isStream != (row.Stream == operation.AlwaysStream) {
+				return fmt.Errorf("the table of operations is wrong about gRPC method %s: stream is %t", name, isStream)
+			}
 		}
 	}
+	return nil
 }
-
-// rpcMethod is what the server knows of a method before it is called.
-type rpcMethod struct{ stream bool }
 
 // serveRPC lets a call in before anything of its message is read, and notes how it
 // ended if nobody else does: gRPC refuses some by itself, such as a message that is
@@ -230,30 +236,19 @@ func (server *Server) around(call *call, make func() error) (err error) {
 	return make()
 }
 
-// changing are the beginnings of the names of methods that change something.
-var changing = map[string]string{"Create": "create", "Delete": "delete", "Suspend": "patch", "Resume": "patch", "Restart": "create"}
-
 // healthCheck is for everybody, as /healthz is.
 const healthCheck = "/grpc.health.v1.Health/Check"
 
-// newRPCCall is what is known of a call by its method.
+// newRPCCall is a gRPC call whose caller has not been authenticated yet.
 func (server *Server) newRPCCall(request *http.Request) *call {
 	path := request.URL.Path
-	method, known := server.methods[path]
 	made := &call{
-		id: newID(), begun: time.Now(), source: auth.SourceOf(request, server.Proxy), stream: method.stream, record: &auth.Record{},
-		open: path == healthCheck, route: func() string { return path }, leave: func() {},
+		id: newID(), begun: time.Now(), source: auth.SourceOf(request, server.Proxy), record: &auth.Record{},
+		// A client can send any number of method names that do not exist.
+		open: path == healthCheck, route: func() string { return "" }, leave: func() {},
 	}
-	if !known {
-		// A client can invent as many as it likes.
-		made.route = func() string { return "" }
-		return made
-	}
-	name := path[strings.LastIndex(path, "/")+1:]
-	for beginning, verb := range changing {
-		if kind, is := strings.CutPrefix(name, beginning); is {
-			made.record.Verb, made.record.Kind = verb, kind
-		}
+	if row, known := operation.Lookup(path); known {
+		made.route, made.stream, made.record = func() string { return path }, row.Stream == operation.AlwaysStream, row.Record()
 	}
 	return made
 }

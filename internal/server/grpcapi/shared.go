@@ -13,13 +13,13 @@ import (
 	"github.com/trireme-mpi/trireme/internal/server/jobwatch"
 )
 
-// record notes what a call is to change, which is nothing if it is only tried.
-func record(ctx context.Context, verb string, ref jobservice.JobRef, dryRun bool) {
+// record tells the audit which job a call changes. A dry run changes nothing.
+func record(ctx context.Context, ref jobservice.JobRef, dryRun bool) {
+	r := auth.RecordFrom(ctx)
+	r.Kind, r.Namespace, r.Name = string(ref.Kind.Kind), ref.Namespace, ref.Name
 	if dryRun {
-		verb = ""
+		r.Verb = ""
 	}
-	noted := auth.RecordFrom(ctx)
-	noted.Verb, noted.Kind, noted.Namespace, noted.Name = verb, string(ref.Kind.Kind), ref.Namespace, ref.Name
 }
 
 // ofChange is a request to create or to delete a job, or to try that.
@@ -31,7 +31,7 @@ type ofChange interface {
 // create stores a job that a message tells, and fills another with what was stored.
 func (edge *edge) create(ctx context.Context, kind *jobview.Kind, request ofChange, hasSpec bool, message, stored proto.Message) error {
 	ref := jobservice.JobRef{Kind: kind, Namespace: request.GetNamespace(), Name: request.GetName()}
-	record(ctx, "create", ref, request.GetDryRun())
+	record(ctx, ref, request.GetDryRun())
 	if err := checkNames(named{field: "namespace", value: ref.Namespace}, named{field: "name", value: ref.Name, optional: true}); err != nil {
 		return err
 	}
@@ -65,7 +65,7 @@ func (edge *edge) get(ctx context.Context, kind *jobview.Kind, request ofJob) (c
 // delete deletes a job, and says so.
 func (edge *edge) delete(ctx context.Context, kind *jobview.Kind, request ofChange, gracePeriodSeconds *int64) (string, error) {
 	ref := jobservice.JobRef{Kind: kind, Namespace: request.GetNamespace(), Name: request.GetName()}
-	record(ctx, "delete", ref, request.GetDryRun())
+	record(ctx, ref, request.GetDryRun())
 	if _, err := reference(kind, request); err != nil {
 		return "", err
 	}

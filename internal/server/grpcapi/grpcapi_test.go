@@ -26,6 +26,7 @@ import (
 	"github.com/trireme-mpi/trireme/internal/server/auth"
 	"github.com/trireme-mpi/trireme/internal/server/jobservice"
 	"github.com/trireme-mpi/trireme/internal/server/jobwatch"
+	"github.com/trireme-mpi/trireme/internal/server/operation"
 )
 
 // scripted is a service that notes what it is asked, and answers as it is told. The
@@ -205,8 +206,13 @@ func serve(t testing.TB, asked jobservice.Interface) *clients {
 	found := &clients{}
 	listener := bufconn.Listen(1 << 20)
 	server := grpc.NewServer(append(Options(),
-		grpc.UnaryInterceptor(func(ctx context.Context, message any, _ *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (any, error) {
-			record := &auth.Record{}
+		grpc.UnaryInterceptor(func(ctx context.Context, message any, info *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (any, error) {
+			row, known := operation.Lookup(info.FullMethod)
+			if !known {
+				t.Errorf("%s has no row in the table of operations", info.FullMethod)
+				row = &operation.Operation{}
+			}
+			record := row.Record()
 			found.records = append(found.records, record)
 			answer, err := handle(auth.WithRecord(ctx, record), message)
 			if err != nil {
