@@ -71,14 +71,14 @@ type prometheus struct{ address, tokenFile, authorityFile string }
 type words []string
 
 // String is what the flag says.
-func (words *words) String() string { return strings.Join(*words, ",") }
+func (w *words) String() string { return strings.Join(*w, ",") }
 
 // Set is called with what somebody wrote.
-func (words *words) Set(written string) error {
-	*words = nil
+func (w *words) Set(written string) error {
+	*w = nil
 	for word := range strings.SplitSeq(written, ",") {
 		if word = strings.TrimSpace(word); word != "" {
-			*words = append(*words, word)
+			*w = append(*w, word)
 		}
 	}
 	return nil
@@ -120,19 +120,19 @@ func parse(arguments []string) (*settings, error) {
 	return settings, settings.check()
 }
 
-func (settings *settings) check() error {
+func (s *settings) check() error {
 	switch {
-	case (settings.certificateFile == "") != (settings.keyFile == ""):
+	case (s.certificateFile == "") != (s.keyFile == ""):
 		return fmt.Errorf("--tls-cert-file and --tls-key-file belong together")
-	case settings.proxy.AuthorityFile == "" && (len(settings.proxy.Names) > 0 || settings.proxy.Impersonate || settings.proxy.GroupsHeader != ""):
+	case s.proxy.AuthorityFile == "" && (len(s.proxy.Names) > 0 || s.proxy.Impersonate || s.proxy.GroupsHeader != ""):
 		return fmt.Errorf("--proxy-names, --proxy-groups-header and --impersonate need --proxy-ca-file: a proxy is trusted by its certificate")
-	case settings.prometheus.tokenFile != "" && !strings.HasPrefix(settings.prometheus.address, "https://"):
+	case s.prometheus.tokenFile != "" && !strings.HasPrefix(s.prometheus.address, "https://"):
 		return fmt.Errorf("--prometheus-token-file needs a --prometheus-url with https: everybody on the way would read the token")
-	case settings.limits.Rate <= 0 || settings.limits.Burst <= 0 || settings.limits.Streams <= 0:
+	case s.limits.Rate <= 0 || s.limits.Burst <= 0 || s.limits.Streams <= 0:
 		return fmt.Errorf("--requests-per-second, --burst and --streams must be more than nothing")
-	case settings.limits.UnauthenticatedRate <= 0 || settings.limits.UnauthenticatedBurst <= 0:
+	case s.limits.UnauthenticatedRate <= 0 || s.limits.UnauthenticatedBurst <= 0:
 		return fmt.Errorf("--unauthenticated-requests-per-second and --unauthenticated-burst must be greater than 0")
-	case settings.limits.ConnectionsPerSource <= 0 || settings.limits.Connections < settings.limits.ConnectionsPerSource:
+	case s.limits.ConnectionsPerSource <= 0 || s.limits.Connections < s.limits.ConnectionsPerSource:
 		return fmt.Errorf("--connections-per-source must be greater than 0, and not greater than --connections")
 	}
 	return nil

@@ -109,15 +109,15 @@ func optionsOf(cluster *rest.Config, settings *settings, cache *jobwatch.Cache) 
 }
 
 // open is the way to Prometheus; nil if there is none.
-func (prometheus *prometheus) open() (*usage.Prometheus, error) {
-	if prometheus.address == "" {
+func (p *prometheus) open() (*usage.Prometheus, error) {
+	if p.address == "" {
 		return nil, nil
 	}
 	through, err := rest.HTTPClientFor(&rest.Config{
-		BearerTokenFile: prometheus.tokenFile, TLSClientConfig: rest.TLSClientConfig{CAFile: prometheus.authorityFile},
+		BearerTokenFile: p.tokenFile, TLSClientConfig: rest.TLSClientConfig{CAFile: p.authorityFile},
 	})
 	if err != nil {
 		return nil, fmt.Errorf("reach Prometheus: %w", err)
 	}
-	return usage.NewPrometheus(prometheus.address, through)
+	return usage.NewPrometheus(p.address, through)
 }

@@ -26,8 +26,8 @@ const (
 	crc64NVME
 )
 
-func (algorithm algorithm) String() string {
-	return [...]string{"no checksum", "git object", "MD5", "SHA-1", "SHA-256", "CRC-32", "CRC-32C", "CRC-64/NVME"}[algorithm]
+func (a algorithm) String() string {
+	return [...]string{"no checksum", "git object", "MD5", "SHA-1", "SHA-256", "CRC-32", "CRC-32C", "CRC-64/NVME"}[a]
 }
 
 // checksum is what the content of a file must add up to.
@@ -38,8 +38,8 @@ type checksum struct {
 }
 
 // newHash begins a sum; nil if there is nothing to compare with.
-func (checksum checksum) newHash(size int64) hash.Hash {
-	switch checksum.algorithm {
+func (c checksum) newHash(size int64) hash.Hash {
+	switch c.algorithm {
 	case gitBlob:
 		sum := sha1.New()
 		fmt.Fprintf(sum, "blob %d\x00", size)
@@ -61,6 +61,6 @@ func (checksum checksum) newHash(size int64) hash.Hash {
 }
 
 // fits says whether a sum is the expected one.
-func (checksum checksum) fits(sum hash.Hash) bool {
-	return sum == nil || hex.EncodeToString(sum.Sum(nil)) == checksum.sum
+func (c checksum) fits(sum hash.Hash) bool {
+	return sum == nil || hex.EncodeToString(sum.Sum(nil)) == c.sum
 }

@@ -55,8 +55,8 @@ func newClaim(at location, directory string, say func(string, ...any)) (*claim, 
 
 // isIn says whether the source is the destination itself, seen through another
 // mount of the same volume, or a file that is in it already.
-func (claim *claim) isIn(destination string) bool {
-	base, err := claim.root.Stat(claim.base)
+func (c *claim) isIn(destination string) bool {
+	base, err := c.root.Stat(c.base)
 	if err != nil {
 		return false
 	}
@@ -66,11 +66,11 @@ func (claim *claim) isIn(destination string) bool {
 
 // apartFrom refuses a destination above the source. One below it is found while
 // the source is listed.
-func (claim *claim) apartFrom(destination fs.FileInfo) error {
-	claim.destination = destination
-	for directory := claim.base; ; directory = path.Dir(directory) {
-		if info, err := claim.root.Stat(directory); err == nil && os.SameFile(info, destination) {
-			return claim.overlap()
+func (c *claim) apartFrom(destination fs.FileInfo) error {
+	c.destination = destination
+	for directory := c.base; ; directory = path.Dir(directory) {
+		if info, err := c.root.Stat(directory); err == nil && os.SameFile(info, destination) {
+			return c.overlap()
 		}
 		if directory == "." {
 			return nil
@@ -78,28 +78,28 @@ func (claim *claim) apartFrom(destination fs.FileInfo) error {
 	}
 }
 
-func (claim *claim) overlap() error {
+func (c *claim) overlap() error {
 	return &Failure{
-		What:   fmt.Sprintf("%s and the place it is copied to are one inside the other on the same claim", claim.location),
+		What:   fmt.Sprintf("%s and the place it is copied to are one inside the other on the same claim", c.location),
 		Advice: "use another claim in storage, or a path of its own in storageUri",
 	}
 }
 
-func (claim *claim) revision() string { return "" }
+func (c *claim) revision() string { return "" }
 
-func (claim *claim) listed() int64 { return 0 }
+func (c *claim) listed() int64 { return 0 }
 
-func (claim *claim) list(ctx context.Context) ([]entry, error) {
-	if claim.single != "" {
-		info, err := claim.root.Stat(path.Join(claim.base, claim.single))
+func (c *claim) list(ctx context.Context) ([]entry, error) {
+	if c.single != "" {
+		info, err := c.root.Stat(path.Join(c.base, c.single))
 		if err != nil {
-			return nil, claim.unreadable(claim.single, err)
+			return nil, c.unreadable(c.single, err)
 		}
-		return []entry{copiedFile(claim.single, info)}, nil
+		return []entry{copiedFile(c.single, info)}, nil
 	}
-	tree, err := claim.root.OpenRoot(claim.base)
+	tree, err := c.root.OpenRoot(c.base)
 	if err != nil {
-		return nil, claim.unreadable(".", err)
+		return nil, c.unreadable(".", err)
 	}
 	defer tree.Close()
 	var entries []entry
@@ -112,32 +112,32 @@ func (claim *claim) list(ctx context.Context) ([]entry, error) {
 			return fs.SkipDir
 		}
 		if err != nil {
-			return claim.unreadable(name, err)
+			return c.unreadable(name, err)
 		}
 		if name == "." || isOwn(name) {
 			return nil
 		}
-		made, err := claim.entry(tree, name, found)
+		made, err := c.entry(tree, name, found)
 		if err == nil && made != nil {
 			entries = append(entries, *made)
 		}
 		return err
 	})
 	if err == nil && len(entries) == 0 {
-		err = &Failure{What: fmt.Sprintf("%q on claim %s is empty", claim.path, claim.container), Advice: "check the path in storageUri"}
+		err = &Failure{What: fmt.Sprintf("%q on claim %s is empty", c.path, c.container), Advice: "check the path in storageUri"}
 	}
 	return entries, err
 }
 
-func (claim *claim) entry(tree *os.Root, name string, found fs.DirEntry) (*entry, error) {
+func (c *claim) entry(tree *os.Root, name string, found fs.DirEntry) (*entry, error) {
 	info, err := found.Info()
 	if err != nil {
-		return nil, claim.unreadable(name, err)
+		return nil, c.unreadable(name, err)
 	}
 	switch {
 	case info.IsDir():
-		if claim.destination != nil && os.SameFile(info, claim.destination) {
-			return nil, claim.overlap()
+		if c.destination != nil && os.SameFile(info, c.destination) {
+			return nil, c.overlap()
 		}
 		// Whoever owns a directory must be able to fill it.
 		return &entry{kind: directoryEntry, path: name, mode: info.Mode().Perm() | 0o700}, nil
@@ -145,29 +145,29 @@ func (claim *claim) entry(tree *os.Root, name string, found fs.DirEntry) (*entry
 		made := copiedFile(name, info)
 		return &made, nil
 	case info.Mode().Type() == fs.ModeSymlink:
-		return claim.link(tree, name)
+		return c.link(tree, name)
 	}
-	claim.say("%q on claim %s is no file, no directory and no link; it is left out", name, claim.container)
+	c.say("%q on claim %s is no file, no directory and no link; it is left out", name, c.container)
 	return nil, nil
 }
 
 // link copies a link that stays inside of what is copied as a link. One that
 // leads elsewhere on the claim becomes what it leads to, if that is a file: the
 // cache of the Hugging Face libraries looks like that.
-func (claim *claim) link(tree *os.Root, name string) (*entry, error) {
+func (c *claim) link(tree *os.Root, name string) (*entry, error) {
 	if _, err := tree.Stat(name); err == nil {
 		target, err := tree.Readlink(name)
 		if err != nil {
-			return nil, claim.unreadable(name, err)
+			return nil, c.unreadable(name, err)
 		}
 		return &entry{kind: linkEntry, path: name, version: target}, nil
 	}
-	if info, err := claim.root.Stat(path.Join(claim.base, name)); err == nil && info.Mode().IsRegular() {
+	if info, err := c.root.Stat(path.Join(c.base, name)); err == nil && info.Mode().IsRegular() {
 		made := copiedFile(name, info)
 		return &made, nil
 	}
 	return nil, &Failure{
-		What:   fmt.Sprintf("the link %q on claim %s leads nowhere, or out of what is copied", name, claim.container),
+		What:   fmt.Sprintf("the link %q on claim %s leads nowhere, or out of what is copied", name, c.container),
 		Advice: "replace it by what it stands for, or by a relative link",
 	}
 }
@@ -180,32 +180,32 @@ func copiedFile(name string, info fs.FileInfo) entry {
 	}
 }
 
-func (claim *claim) open(_ context.Context, entry entry, offset int64) (*content, error) {
-	file, err := claim.root.Open(path.Join(claim.base, entry.path))
+func (c *claim) open(_ context.Context, entry entry, offset int64) (*content, error) {
+	file, err := c.root.Open(path.Join(c.base, entry.path))
 	if err != nil {
-		return nil, claim.unreadable(entry.path, err)
+		return nil, c.unreadable(entry.path, err)
 	}
 	info, err := file.Stat()
 	if err == nil && (info.Size() != entry.size || info.ModTime().UnixNano() != entry.modified) {
-		err = &Failure{What: fmt.Sprintf("%q on claim %s changed while it was copied", entry.path, claim.container), Advice: "start the job again when nobody writes to it"}
+		err = &Failure{What: fmt.Sprintf("%q on claim %s changed while it was copied", entry.path, c.container), Advice: "start the job again when nobody writes to it"}
 	}
 	if err == nil {
 		_, err = file.Seek(offset, io.SeekStart)
 	}
 	if err != nil {
 		file.Close()
-		return nil, claim.unreadable(entry.path, err)
+		return nil, c.unreadable(entry.path, err)
 	}
 	return &content{ReadCloser: file, offset: offset}, nil
 }
 
-func (claim *claim) interrupted(_ context.Context, entry entry, err error) error {
-	return claim.unreadable(entry.path, err)
+func (c *claim) interrupted(_ context.Context, entry entry, err error) error {
+	return c.unreadable(entry.path, err)
 }
 
-func (claim *claim) unreadable(name string, err error) error {
+func (c *claim) unreadable(name string, err error) error {
 	if errors.Is(err, fs.ErrNotExist) {
-		return &Failure{What: fmt.Sprintf("%q on claim %s is not there any more", name, claim.container), Advice: "start the job again when nobody writes to it", cause: err}
+		return &Failure{What: fmt.Sprintf("%q on claim %s is not there any more", name, c.container), Advice: "start the job again when nobody writes to it", cause: err}
 	}
-	return onDisk(err, strings.TrimSpace(fmt.Sprintf("read %q on claim %s", name, claim.container)))
+	return onDisk(err, strings.TrimSpace(fmt.Sprintf("read %q on claim %s", name, c.container)))
 }

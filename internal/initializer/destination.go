@@ -89,15 +89,15 @@ func lock(ctx context.Context, file *os.File, waiting func()) error {
 	}
 }
 
-func (destination *destination) close() {
-	if destination.journal != nil {
-		destination.journal.file.Close()
+func (d *destination) close() {
+	if d.journal != nil {
+		d.journal.file.Close()
 	}
-	destination.root.Close()
+	d.root.Close()
 }
 
-func (destination *destination) info() (fs.FileInfo, error) {
-	return destination.root.Stat(".")
+func (d *destination) info() (fs.FileInfo, error) {
+	return d.root.Stat(".")
 }
 
 // marker is the last file that is written: where it is, everything is.
@@ -108,25 +108,25 @@ type marker struct {
 	Bytes    int64  `json:"bytes"`
 }
 
-func (destination *destination) marker() (found marker, complete bool) {
-	text, err := destination.root.ReadFile(markerFile)
+func (d *destination) marker() (found marker, complete bool) {
+	text, err := d.root.ReadFile(markerFile)
 	if err != nil || json.Unmarshal(text, &found) != nil {
 		return marker{}, false
 	}
 	return found, true
 }
 
-func (destination *destination) unmark() error {
-	if err := destination.root.Remove(markerFile); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return onDisk(err, "write to "+destination.name)
+func (d *destination) unmark() error {
+	if err := d.root.Remove(markerFile); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return onDisk(err, "write to "+d.name)
 	}
 	return nil
 }
 
 // mark says that everything is there, once it is safe on the volume.
-func (destination *destination) mark(made marker) error {
-	doing := "complete " + destination.name
-	if err := unix.Syncfs(int(destination.journal.file.Fd())); err != nil && !errors.Is(err, syscall.ENOSYS) {
+func (d *destination) mark(made marker) error {
+	doing := "complete " + d.name
+	if err := unix.Syncfs(int(d.journal.file.Fd())); err != nil && !errors.Is(err, syscall.ENOSYS) {
 		return onDisk(err, doing)
 	}
 	text, err := json.MarshalIndent(made, "", "  ")
@@ -134,38 +134,38 @@ func (destination *destination) mark(made marker) error {
 		return err
 	}
 	temporary := markerFile + partSuffix
-	if err := destination.root.WriteFile(temporary, append(text, '\n'), 0o666); err != nil {
+	if err := d.root.WriteFile(temporary, append(text, '\n'), 0o666); err != nil {
 		return onDisk(err, doing)
 	}
-	return onDisk(destination.root.Rename(temporary, markerFile), doing)
+	return onDisk(d.root.Rename(temporary, markerFile), doing)
 }
 
 // claimFor decides what becomes of what is there already: what another source
 // left complete may be in use, and is not touched; what it left incomplete goes.
-func (destination *destination) claimFor(uri string) error {
-	if found, complete := destination.marker(); complete && found.URI != uri {
+func (d *destination) claimFor(uri string) error {
+	if found, complete := d.marker(); complete && found.URI != uri {
 		return &Failure{
-			What:   fmt.Sprintf("%s holds %s already", destination.name, found.URI),
+			What:   fmt.Sprintf("%s holds %s already", d.name, found.URI),
 			Advice: "use a claim of its own for this job, or empty that directory first",
 		}
 	}
-	if destination.journal.uri == uri {
+	if d.journal.uri == uri {
 		return nil
 	}
-	for _, line := range destination.journal.lines {
-		if err := destination.forget(*line); err != nil {
+	for _, line := range d.journal.lines {
+		if err := d.forget(*line); err != nil {
 			return err
 		}
 	}
-	if err := destination.removeParts(nil); err != nil {
+	if err := d.removeParts(nil); err != nil {
 		return err
 	}
-	return onDisk(destination.journal.begin(uri), "write to "+destination.name)
+	return onDisk(d.journal.begin(uri), "write to "+d.name)
 }
 
 // has says whether an entry is there and unchanged since it was fetched.
-func (destination *destination) has(entry entry) bool {
-	info, err := destination.root.Lstat(entry.path)
+func (d *destination) has(entry entry) bool {
+	info, err := d.root.Lstat(entry.path)
 	if err != nil {
 		return false
 	}
@@ -173,26 +173,26 @@ func (destination *destination) has(entry entry) bool {
 	case directoryEntry:
 		return info.IsDir()
 	case linkEntry:
-		target, err := destination.root.Readlink(entry.path)
+		target, err := d.root.Readlink(entry.path)
 		return err == nil && target == entry.version
 	}
-	line, known := destination.journal.lines[entry.path]
+	line, known := d.journal.lines[entry.path]
 	return known && line.Size == entry.size && line.Version == entry.version && line.describes(info)
 }
 
 // forget removes a file that was fetched and is no longer wanted, unless
 // somebody has changed it since.
-func (destination *destination) forget(line journalLine) error {
-	info, err := destination.root.Lstat(line.Path)
+func (d *destination) forget(line journalLine) error {
+	info, err := d.root.Lstat(line.Path)
 	if err != nil || !line.describes(info) {
 		return nil
 	}
-	return onDisk(destination.root.Remove(line.Path), fmt.Sprintf("remove %q", line.Path))
+	return onDisk(d.root.Remove(line.Path), fmt.Sprintf("remove %q", line.Path))
 }
 
 // removeParts removes what is left of downloads that nobody will go on with.
-func (destination *destination) removeParts(wanted []*entry) error {
-	names, err := fs.Glob(destination.root.FS(), ownPrefix+"*"+partSuffix)
+func (d *destination) removeParts(wanted []*entry) error {
+	names, err := fs.Glob(d.root.FS(), ownPrefix+"*"+partSuffix)
 	if err != nil || len(names) == 0 {
 		return err
 	}
@@ -201,7 +201,7 @@ func (destination *destination) removeParts(wanted []*entry) error {
 		names = slices.DeleteFunc(names, func(name string) bool { return name == part })
 	}
 	for _, name := range names {
-		if err := destination.root.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if err := d.root.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return onDisk(err, fmt.Sprintf("remove %q", name))
 		}
 	}
@@ -216,8 +216,8 @@ func partOf(entry entry) string {
 }
 
 // partSize is how much of an entry is there already.
-func (destination *destination) partSize(entry entry) int64 {
-	info, err := destination.root.Lstat(partOf(entry))
+func (d *destination) partSize(entry entry) int64 {
+	info, err := d.root.Lstat(partOf(entry))
 	if err != nil || !info.Mode().IsRegular() {
 		return 0
 	}
@@ -225,7 +225,7 @@ func (destination *destination) partSize(entry entry) int64 {
 }
 
 // makeDirectories makes the directories that entries need.
-func (destination *destination) makeDirectories(entries []entry) error {
+func (d *destination) makeDirectories(entries []entry) error {
 	made := map[string]bool{".": true}
 	for _, entry := range entries {
 		directory := path.Dir(entry.path)
@@ -235,7 +235,7 @@ func (destination *destination) makeDirectories(entries []entry) error {
 		if made[directory] {
 			continue
 		}
-		if err := destination.root.MkdirAll(directory, 0o777); err != nil {
+		if err := d.root.MkdirAll(directory, 0o777); err != nil {
 			return onDisk(err, fmt.Sprintf("make the directory %q", directory))
 		}
 		made[directory] = true
@@ -244,20 +244,20 @@ func (destination *destination) makeDirectories(entries []entry) error {
 }
 
 // finish makes links, and gives directories their modes, the innermost first.
-func (destination *destination) finish(entries []entry) error {
+func (d *destination) finish(entries []entry) error {
 	for index := len(entries) - 1; index >= 0; index-- {
 		entry := entries[index]
 		switch {
 		case entry.kind == directoryEntry:
-			info, err := destination.root.Stat(entry.path)
+			info, err := d.root.Stat(entry.path)
 			if err == nil && info.Mode().Perm() != entry.mode {
-				err = destination.root.Chmod(entry.path, entry.mode)
+				err = d.root.Chmod(entry.path, entry.mode)
 			}
 			if err != nil {
 				return onDisk(err, fmt.Sprintf("set the mode of %q", entry.path))
 			}
-		case entry.kind == linkEntry && !destination.has(entry):
-			if err := destination.link(entry); err != nil {
+		case entry.kind == linkEntry && !d.has(entry):
+			if err := d.link(entry); err != nil {
 				return onDisk(err, fmt.Sprintf("make the link %q", entry.path))
 			}
 		}
@@ -265,21 +265,21 @@ func (destination *destination) finish(entries []entry) error {
 	return nil
 }
 
-func (destination *destination) link(entry entry) error {
+func (d *destination) link(entry entry) error {
 	part := partOf(entry)
-	if err := destination.root.Remove(part); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := d.root.Remove(part); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	if err := destination.root.Symlink(entry.version, part); err != nil {
+	if err := d.root.Symlink(entry.version, part); err != nil {
 		return err
 	}
-	return destination.root.Rename(part, entry.path)
+	return d.root.Rename(part, entry.path)
 }
 
 // space of the volume in bytes; ok is false if it does not say.
-func (destination *destination) space() (free, total int64, ok bool) {
+func (d *destination) space() (free, total int64, ok bool) {
 	var volume unix.Statfs_t
-	if err := unix.Fstatfs(int(destination.journal.file.Fd()), &volume); err != nil || volume.Blocks == 0 {
+	if err := unix.Fstatfs(int(d.journal.file.Fd()), &volume); err != nil || volume.Blocks == 0 {
 		return 0, 0, false
 	}
 	block := int64(volume.Bsize) // Not of this type on every machine.

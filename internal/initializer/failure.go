@@ -24,14 +24,14 @@ type Failure struct {
 	cause   error
 }
 
-func (failure *Failure) Error() string {
-	if failure.Advice == "" {
-		return failure.What
+func (f *Failure) Error() string {
+	if f.Advice == "" {
+		return f.What
 	}
-	return failure.What + "; " + failure.Advice
+	return f.What + "; " + f.Advice
 }
 
-func (failure *Failure) Unwrap() error { return failure.cause }
+func (f *Failure) Unwrap() error { return f.cause }
 
 func asFailure(err error) (*Failure, bool) {
 	var failure *Failure
@@ -41,7 +41,7 @@ func asFailure(err error) (*Failure, bool) {
 // UsageError is a mistake in what the initializer was asked for.
 type UsageError struct{ message string }
 
-func (err *UsageError) Error() string { return err.message }
+func (u *UsageError) Error() string { return u.message }
 
 func usage(format string, arguments ...any) error {
 	return &UsageError{message: fmt.Sprintf(format, arguments...)}

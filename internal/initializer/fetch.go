@@ -60,48 +60,48 @@ func fetchOrder(ctx context.Context, order order) error {
 }
 
 // copyClaim copies from a claim, unless what it is asked for is in its place.
-func (fetch *fetch) copyClaim(ctx context.Context, at location) error {
-	claim, err := newClaim(at, fetch.from, fetch.progress.say)
+func (f *fetch) copyClaim(ctx context.Context, at location) error {
+	claim, err := newClaim(at, f.from, f.progress.say)
 	if err != nil {
 		return err
 	}
 	defer claim.root.Close()
-	if claim.isIn(fetch.directory) {
-		fetch.progress.say("%s is in its place already: the job has the same claim; nothing is copied", fetch.uri)
+	if claim.isIn(f.directory) {
+		f.progress.say("%s is in its place already: the job has the same claim; nothing is copied", f.uri)
 		return nil
 	}
-	fetch.origin = claim
-	return fetch.into(ctx, at, claim)
+	f.origin = claim
+	return f.into(ctx, at, claim)
 }
 
 // into fills the directory.
-func (fetch *fetch) into(ctx context.Context, at location, claim *claim) (err error) {
-	if fetch.destination, err = openDestination(ctx, fetch.directory, fetch.progress.say); err != nil {
+func (f *fetch) into(ctx context.Context, at location, claim *claim) (err error) {
+	if f.destination, err = openDestination(ctx, f.directory, f.progress.say); err != nil {
 		return err
 	}
-	defer fetch.destination.close()
+	defer f.destination.close()
 	if claim != nil {
-		info, err := fetch.destination.info()
+		info, err := f.destination.info()
 		if err == nil {
 			err = claim.apartFrom(info)
 		}
 		if err != nil {
-			return onDisk(err, "read "+fetch.directory)
+			return onDisk(err, "read "+f.directory)
 		}
 	}
-	if err := fetch.destination.claimFor(at.String()); err != nil {
+	if err := f.destination.claimFor(at.String()); err != nil {
 		return err
 	}
-	entries, err := fetch.list(ctx)
+	entries, err := f.list(ctx)
 	if err != nil {
 		return err
 	}
-	return fetch.withSpace(fetch.fill(ctx, at, entries), entries)
+	return f.withSpace(f.fill(ctx, at, entries), entries)
 }
 
-func (fetch *fetch) list(ctx context.Context) (entries []entry, err error) {
-	err = persist(ctx, fetch.timing, fetch.timing.firstPatience, fetch.progress.notice, fetch.origin.listed, func() error {
-		entries, err = fetch.origin.list(ctx)
+func (f *fetch) list(ctx context.Context) (entries []entry, err error) {
+	err = persist(ctx, f.timing, f.timing.firstPatience, f.progress.notice, f.origin.listed, func() error {
+		entries, err = f.origin.list(ctx)
 		return err
 	})
 	if err != nil {
@@ -113,10 +113,10 @@ func (fetch *fetch) list(ctx context.Context) (entries []entry, err error) {
 	return entries, nil
 }
 
-func (fetch *fetch) fill(ctx context.Context, at location, entries []entry) error {
+func (f *fetch) fill(ctx context.Context, at location, entries []entry) error {
 	started := time.Now()
-	missing, gone := fetch.compare(entries)
-	made := marker{URI: at.String(), Revision: fetch.origin.revision()}
+	missing, gone := f.compare(entries)
+	made := marker{URI: at.String(), Revision: f.origin.revision()}
 	var missingBytes int64
 	for _, entry := range entries {
 		if entry.kind == fileEntry {
@@ -125,43 +125,43 @@ func (fetch *fetch) fill(ctx context.Context, at location, entries []entry) erro
 		}
 	}
 	for _, entry := range missing {
-		missingBytes += entry.size - fetch.destination.partSize(*entry)
+		missingBytes += entry.size - f.destination.partSize(*entry)
 	}
-	fetch.progress.expect(made.Files, made.Files-len(missing), made.Bytes, made.Bytes-missingBytes)
-	fetch.progress.say("%s: %d files, %s; %d files and %s of it are to be fetched", fetch.uri, made.Files, size(made.Bytes), len(missing), size(missingBytes))
-	if err := fetch.prepare(entries, missing, missingBytes, gone, made); err != nil {
+	f.progress.expect(made.Files, made.Files-len(missing), made.Bytes, made.Bytes-missingBytes)
+	f.progress.say("%s: %d files, %s; %d files and %s of it are to be fetched", f.uri, made.Files, size(made.Bytes), len(missing), size(missingBytes))
+	if err := f.prepare(entries, missing, missingBytes, gone, made); err != nil {
 		return err
 	}
-	if err := fetch.downloadAll(ctx, missing); err != nil {
+	if err := f.downloadAll(ctx, missing); err != nil {
 		return err
 	}
 	for _, line := range gone {
-		if err := fetch.destination.forget(line); err != nil {
+		if err := f.destination.forget(line); err != nil {
 			return err
 		}
 	}
-	if err := fetch.destination.finish(entries); err != nil {
+	if err := f.destination.finish(entries); err != nil {
 		return err
 	}
-	if err := fetch.destination.mark(made); err != nil {
+	if err := f.destination.mark(made); err != nil {
 		return err
 	}
 	took := time.Since(started)
-	fetch.progress.say("%s is complete in %s: %d files, %s; fetched %s in %s, %s/s", fetch.uri, fetch.directory, made.Files, size(made.Bytes),
-		size(fetch.progress.received), took.Round(time.Second/10), size(int64(float64(fetch.progress.received)/max(took.Seconds(), 0.001))))
+	f.progress.say("%s is complete in %s: %d files, %s; fetched %s in %s, %s/s", f.uri, f.directory, made.Files, size(made.Bytes),
+		size(f.progress.received), took.Round(time.Second/10), size(int64(float64(f.progress.received)/max(took.Seconds(), 0.001))))
 	return nil
 }
 
 // compare finds what is missing, the largest first, and what was fetched before
 // and is no longer there.
-func (fetch *fetch) compare(entries []entry) (missing []*entry, gone []journalLine) {
-	lines := fetch.destination.journal.lines
+func (f *fetch) compare(entries []entry) (missing []*entry, gone []journalLine) {
+	lines := f.destination.journal.lines
 	for i := range entries {
 		entry := &entries[i]
 		if line := lines[entry.path]; line != nil {
 			line.wanted = true
 		}
-		if entry.kind == fileEntry && !fetch.destination.has(*entry) {
+		if entry.kind == fileEntry && !f.destination.has(*entry) {
 			missing = append(missing, entry)
 		}
 	}
@@ -175,37 +175,37 @@ func (fetch *fetch) compare(entries []entry) (missing []*entry, gone []journalLi
 }
 
 // prepare makes room. From here on the directory is not what the marker says.
-func (fetch *fetch) prepare(entries []entry, missing []*entry, bytes int64, gone []journalLine, wanted marker) error {
-	if found, complete := fetch.destination.marker(); complete && (len(missing) > 0 || len(gone) > 0 || found != wanted) {
-		if err := fetch.destination.unmark(); err != nil {
+func (f *fetch) prepare(entries []entry, missing []*entry, bytes int64, gone []journalLine, wanted marker) error {
+	if found, complete := f.destination.marker(); complete && (len(missing) > 0 || len(gone) > 0 || found != wanted) {
+		if err := f.destination.unmark(); err != nil {
 			return err
 		}
 	}
-	if err := fetch.destination.removeParts(missing); err != nil {
+	if err := f.destination.removeParts(missing); err != nil {
 		return err
 	}
-	if free, total, known := fetch.destination.space(); known && bytes > free {
+	if free, total, known := f.destination.space(); known && bytes > free {
 		return &Failure{
-			What:   fmt.Sprintf("it needs %s more than is there, and the volume of %s has only %s free of %s", size(bytes), fetch.directory, size(free), size(total)),
+			What:   fmt.Sprintf("it needs %s more than is there, and the volume of %s has only %s free of %s", size(bytes), f.directory, size(free), size(total)),
 			Advice: "use a larger claim: storage.size, or another claimName",
 		}
 	}
-	return fetch.destination.makeDirectories(entries)
+	return f.destination.makeDirectories(entries)
 }
 
 // downloadAll fetches many files at once, and stops at the first that cannot be.
-func (fetch *fetch) downloadAll(ctx context.Context, missing []*entry) error {
+func (f *fetch) downloadAll(ctx context.Context, missing []*entry) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	stop := fetch.progress.report()
+	stop := f.progress.report()
 	defer stop()
 	queue := make(chan *entry)
 	var group sync.WaitGroup
-	for range max(1, min(fetch.parallel, len(missing))) {
+	for range max(1, min(f.parallel, len(missing))) {
 		group.Go(func() {
 			buffer := make([]byte, bufferSize)
 			for entry := range queue {
-				if err := fetch.one(ctx, *entry, buffer); err != nil {
+				if err := f.one(ctx, *entry, buffer); err != nil {
 					cancel(err)
 					return
 				}
@@ -229,23 +229,23 @@ func (fetch *fetch) downloadAll(ctx context.Context, missing []*entry) error {
 	return nil
 }
 
-func (fetch *fetch) one(ctx context.Context, entry entry, buffer []byte) error {
-	if adopted, err := fetch.adopt(ctx, entry, buffer); adopted || err != nil {
+func (f *fetch) one(ctx context.Context, entry entry, buffer []byte) error {
+	if adopted, err := f.adopt(ctx, entry, buffer); adopted || err != nil {
 		return err
 	}
-	return fetch.download(ctx, entry, buffer)
+	return f.download(ctx, entry, buffer)
 }
 
 // withSpace adds to a full volume how large it is, and how large it should be.
-func (fetch *fetch) withSpace(err error, entries []entry) error {
+func (f *fetch) withSpace(err error, entries []entry) error {
 	full := errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
-	_, total, known := fetch.destination.space()
+	_, total, known := f.destination.space()
 	if failure, explained := asFailure(err); full && explained && known {
 		var bytes int64
 		for _, entry := range entries {
 			bytes += entry.size
 		}
-		failure.Advice = fmt.Sprintf("the volume has %s in all, and %s alone is %s: use a larger claim (storage.size, or another claimName)", size(total), fetch.uri, size(bytes))
+		failure.Advice = fmt.Sprintf("the volume has %s in all, and %s alone is %s: use a larger claim (storage.size, or another claimName)", size(total), f.uri, size(bytes))
 	}
 	return err
 }

@@ -71,50 +71,50 @@ type authorized struct {
 	next     http.RoundTripper
 }
 
-func (authorized *authorized) RoundTrip(request *http.Request) (*http.Response, error) {
+func (a *authorized) RoundTrip(request *http.Request) (*http.Response, error) {
 	request = request.Clone(request.Context())
 	request.Header.Set("User-Agent", "trireme-initializer/1")
 	request.Header.Del("Referer")
-	if authorized.token != "" && request.URL.Scheme == authorized.endpoint.Scheme && request.URL.Host == authorized.endpoint.Host {
-		request.Header.Set("Authorization", "Bearer "+authorized.token)
+	if a.token != "" && request.URL.Scheme == a.endpoint.Scheme && request.URL.Host == a.endpoint.Host {
+		request.Header.Set("Authorization", "Bearer "+a.token)
 	}
-	return authorized.next.RoundTrip(request)
+	return a.next.RoundTrip(request)
 }
 
-func (hub *hub) revision() string { return hub.commit }
+func (h *hub) revision() string { return h.commit }
 
 var commitID = regexp.MustCompile(`^[0-9a-f]{40,64}$`)
 
-func (hub *hub) listed() int64 { return int64(len(hub.found)) }
+func (h *hub) listed() int64 { return int64(len(h.found)) }
 
-func (hub *hub) list(ctx context.Context) ([]entry, error) {
-	if hub.commit == "" {
+func (h *hub) list(ctx context.Context) ([]entry, error) {
+	if h.commit == "" {
 		var repository struct {
 			SHA string `json:"sha"`
 		}
-		if _, err := hub.get(ctx, hub.api("revision", hub.location.revision), &repository); err != nil {
+		if _, err := h.get(ctx, h.api("revision", h.location.revision), &repository); err != nil {
 			return nil, err
 		}
 		if !commitID.MatchString(repository.SHA) {
-			return nil, hub.notAHub()
+			return nil, h.notAHub()
 		}
-		hub.commit = repository.SHA
-		hub.next = hub.api("tree", hub.commit) + "?recursive=true"
+		h.commit = repository.SHA
+		h.next = h.api("tree", h.commit) + "?recursive=true"
 	}
-	for hub.next != "" {
-		if err := hub.listPage(ctx); err != nil {
+	for h.next != "" {
+		if err := h.listPage(ctx); err != nil {
 			return nil, err
 		}
 	}
-	if len(hub.found) == 0 {
-		return nil, &Failure{What: fmt.Sprintf("%s has no files", hub.describe()), Advice: "check the name and the revision in storageUri"}
+	if len(h.found) == 0 {
+		return nil, &Failure{What: fmt.Sprintf("%s has no files", h.describe()), Advice: "check the name and the revision in storageUri"}
 	}
-	return hub.found, nil
+	return h.found, nil
 }
 
-func (hub *hub) listPage(ctx context.Context) error {
+func (h *hub) listPage(ctx context.Context) error {
 	var files []hubFile
-	header, err := hub.get(ctx, hub.next, &files)
+	header, err := h.get(ctx, h.next, &files)
 	if err != nil {
 		return err
 	}
@@ -126,13 +126,13 @@ func (hub *hub) listPage(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		hub.found = append(hub.found, made)
+		h.found = append(h.found, made)
 	}
 	// A list without an end is none.
-	if hub.pages++; hub.pages > mostPages {
-		return hub.notAHub()
+	if h.pages++; h.pages > mostPages {
+		return h.notAHub()
 	}
-	hub.next = nextPage(header, hub.next)
+	h.next = nextPage(header, h.next)
 	return nil
 }
 
@@ -149,38 +149,38 @@ type hubFile struct {
 	} `json:"lfs"`
 }
 
-func (file *hubFile) entry() (entry, error) {
-	if err := checkPath(file.Path); err != nil {
-		return entry{}, &Failure{What: fmt.Sprintf("the file %q cannot be stored: %v", file.Path, err), Advice: "rename or remove it in the repository"}
+func (h *hubFile) entry() (entry, error) {
+	if err := checkPath(h.Path); err != nil {
+		return entry{}, &Failure{What: fmt.Sprintf("the file %q cannot be stored: %v", h.Path, err), Advice: "rename or remove it in the repository"}
 	}
-	if file.Size < 0 || file.LFS != nil && file.LFS.Size < 0 {
-		return entry{}, &Failure{What: fmt.Sprintf("the file %q has a size below zero", file.Path), Advice: fmt.Sprintf("check %s in the Secret", hubEndpointVariable)}
+	if h.Size < 0 || h.LFS != nil && h.LFS.Size < 0 {
+		return entry{}, &Failure{What: fmt.Sprintf("the file %q has a size below zero", h.Path), Advice: fmt.Sprintf("check %s in the Secret", hubEndpointVariable)}
 	}
-	if lfs := file.LFS; lfs != nil {
-		return entry{path: file.Path, size: lfs.Size, version: lfs.OID, checksum: checksum{algorithm: sha256Sum, sum: strings.ToLower(lfs.OID)}}, nil
+	if lfs := h.LFS; lfs != nil {
+		return entry{path: h.Path, size: lfs.Size, version: lfs.OID, checksum: checksum{algorithm: sha256Sum, sum: strings.ToLower(lfs.OID)}}, nil
 	}
-	return entry{path: file.Path, size: file.Size, version: file.OID, checksum: checksum{algorithm: gitBlob, sum: file.OID}}, nil
+	return entry{path: h.Path, size: h.Size, version: h.OID, checksum: checksum{algorithm: gitBlob, sum: h.OID}}, nil
 }
 
-func (hub *hub) open(ctx context.Context, entry entry, offset int64) (*content, error) {
+func (h *hub) open(ctx context.Context, entry entry, offset int64) (*content, error) {
 	var path strings.Builder
-	if hub.repositories == Dataset {
+	if h.repositories == Dataset {
 		path.WriteString("/datasets")
 	}
-	path.WriteString("/" + hub.container + "/resolve/" + hub.commit)
+	path.WriteString("/" + h.container + "/resolve/" + h.commit)
 	for part := range strings.SplitSeq(entry.path, "/") {
 		path.WriteString("/" + url.PathEscape(part))
 	}
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, hub.endpoint.String()+path.String(), nil)
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, h.endpoint.String()+path.String(), nil)
 	if err != nil {
 		return nil, err
 	}
 	if offset > 0 {
 		request.Header.Set("Range", fmt.Sprintf("bytes=%d-", offset))
 	}
-	response, err := hub.client.Do(request)
+	response, err := h.client.Do(request)
 	if err != nil {
-		return nil, hub.unreachable(ctx, err)
+		return nil, h.unreachable(ctx, err)
 	}
 	switch response.StatusCode {
 	case http.StatusOK:
@@ -189,37 +189,37 @@ func (hub *hub) open(ctx context.Context, entry entry, offset int64) (*content, 
 		return &content{ReadCloser: response.Body, offset: beginning(response.Header, offset), checksum: entry.checksum}, nil
 	}
 	defer response.Body.Close()
-	return nil, hub.explain(response, entry.path)
+	return nil, h.explain(response, entry.path)
 }
 
-func (hub *hub) interrupted(ctx context.Context, _ entry, err error) error {
-	return hub.unreachable(ctx, err)
+func (h *hub) interrupted(ctx context.Context, _ entry, err error) error {
+	return h.unreachable(ctx, err)
 }
 
 // api is the address of something about the repository.
-func (hub *hub) api(what, revision string) string {
-	return fmt.Sprintf("%s/api/%ss/%s/%s/%s", hub.endpoint, hub.repositories, hub.container, what, url.PathEscape(revision))
+func (h *hub) api(what, revision string) string {
+	return fmt.Sprintf("%s/api/%ss/%s/%s/%s", h.endpoint, h.repositories, h.container, what, url.PathEscape(revision))
 }
 
-func (hub *hub) get(ctx context.Context, address string, into any) (http.Header, error) {
+func (h *hub) get(ctx context.Context, address string, into any) (http.Header, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
 	if err != nil {
-		return nil, hub.notAHub()
+		return nil, h.notAHub()
 	}
-	response, err := hub.client.Do(request)
+	response, err := h.client.Do(request)
 	if err != nil {
-		return nil, hub.unreachable(ctx, err)
+		return nil, h.unreachable(ctx, err)
 	}
 	defer response.Body.Close()
 	if response.StatusCode != http.StatusOK {
-		return nil, hub.explain(response, "")
+		return nil, h.explain(response, "")
 	}
 	body, err := io.ReadAll(io.LimitReader(response.Body, longestAnswer))
 	if err != nil {
-		return nil, hub.unreachable(ctx, err)
+		return nil, h.unreachable(ctx, err)
 	}
 	if err := json.Unmarshal(body, into); err != nil {
-		return nil, hub.notAHub()
+		return nil, h.notAHub()
 	}
 	return response.Header, nil
 }

@@ -34,22 +34,22 @@ type journalLine struct {
 }
 
 // describes says whether a file is still the one that the line is about.
-func (line journalLine) describes(info fs.FileInfo) bool {
-	return info.Mode().IsRegular() && info.Size() == line.Size && info.ModTime().UnixNano() == line.Modified
+func (j journalLine) describes(info fs.FileInfo) bool {
+	return info.Mode().IsRegular() && info.Size() == j.Size && info.ModTime().UnixNano() == j.Modified
 }
 
 // read takes in what is there. A line that was cut off by a crash is as good as
 // none: its file is fetched, or checked, again.
-func (journal *journal) read() error {
-	journal.lines = map[string]*journalLine{}
-	if _, err := journal.file.Seek(0, io.SeekStart); err != nil {
+func (j *journal) read() error {
+	j.lines = map[string]*journalLine{}
+	if _, err := j.file.Seek(0, io.SeekStart); err != nil {
 		return err
 	}
-	reader := bufio.NewReader(journal.file)
+	reader := bufio.NewReader(j.file)
 	for {
 		text, err := reader.ReadBytes('\n')
 		if err == io.EOF {
-			journal.torn = len(text) > 0
+			j.torn = len(text) > 0
 			return nil
 		}
 		if err != nil {
@@ -59,39 +59,39 @@ func (journal *journal) read() error {
 		switch {
 		case json.Unmarshal(text, line) != nil:
 		case line.URI != "":
-			journal.uri = line.URI
-			journal.lines = map[string]*journalLine{}
+			j.uri = line.URI
+			j.lines = map[string]*journalLine{}
 		case checkPath(line.Path) == nil:
-			journal.lines[line.Path] = line
+			j.lines[line.Path] = line
 		}
 	}
 }
 
 // begin forgets everything, and is about another source from now on.
-func (journal *journal) begin(uri string) error {
-	if err := journal.file.Truncate(0); err != nil {
+func (j *journal) begin(uri string) error {
+	if err := j.file.Truncate(0); err != nil {
 		return err
 	}
-	journal.uri, journal.torn, journal.lines = uri, false, map[string]*journalLine{}
-	return journal.append(journalLine{URI: uri})
+	j.uri, j.torn, j.lines = uri, false, map[string]*journalLine{}
+	return j.append(journalLine{URI: uri})
 }
 
 // add notes that a file is complete.
-func (journal *journal) add(line journalLine) error {
-	journal.mutex.Lock()
-	defer journal.mutex.Unlock()
-	return journal.append(line)
+func (j *journal) add(line journalLine) error {
+	j.mutex.Lock()
+	defer j.mutex.Unlock()
+	return j.append(line)
 }
 
-func (journal *journal) append(line journalLine) error {
+func (j *journal) append(line journalLine) error {
 	text, err := json.Marshal(line)
 	if err != nil {
 		return err
 	}
-	if journal.torn {
+	if j.torn {
 		text = append([]byte("\n"), text...)
-		journal.torn = false
+		j.torn = false
 	}
-	_, err = journal.file.Write(append(text, '\n'))
+	_, err = j.file.Write(append(text, '\n'))
 	return err
 }

@@ -71,11 +71,11 @@ type impatient struct {
 	stall time.Duration
 }
 
-func (impatient *impatient) Read(buffer []byte) (int, error) {
-	if err := impatient.SetReadDeadline(time.Now().Add(impatient.stall)); err != nil {
+func (i *impatient) Read(buffer []byte) (int, error) {
+	if err := i.SetReadDeadline(time.Now().Add(i.stall)); err != nil {
 		return 0, err
 	}
-	return impatient.Conn.Read(buffer)
+	return i.Conn.Read(buffer)
 }
 
 func withBundle(bundle string) (*x509.CertPool, error) {

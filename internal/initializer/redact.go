@@ -12,9 +12,9 @@ type Environment func(name string) string
 
 // value of the first variable that is set, and its name. Secrets often end with
 // a line feed that nobody meant.
-func (environment Environment) value(names ...string) (value, name string) {
+func (e Environment) value(names ...string) (value, name string) {
 	for _, name := range names {
-		if value := strings.TrimSpace(environment(name)); value != "" {
+		if value := strings.TrimSpace(e(name)); value != "" {
 			return value, name
 		}
 	}
@@ -74,8 +74,8 @@ var (
 )
 
 // text without credentials.
-func (redactor redactor) text(text string) string {
-	text = redactor.replace.Replace(text)
+func (r redactor) text(text string) string {
+	text = r.replace.Replace(text)
 	text = query.ReplaceAllString(text, "$1")
 	return userinfo.ReplaceAllString(text, "$1")
 }

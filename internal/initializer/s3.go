@@ -81,9 +81,9 @@ func newBucket(at location, environment Environment, stall time.Duration) (*buck
 	return made, nil
 }
 
-func (bucket *bucket) chooseEndpoint(environment Environment) (secure bool, err error) {
+func (b *bucket) chooseEndpoint(environment Environment) (secure bool, err error) {
 	value, name := environment.value(endpointVariables...)
-	bucket.endpointVariable = name
+	b.endpointVariable = name
 	if value == "" {
 		return true, nil
 	}
@@ -95,17 +95,17 @@ func (bucket *bucket) chooseEndpoint(environment Environment) (secure bool, err 
 		// Not shown: it may hold a password.
 		return false, misconfigured("%s in the Secret must be the address of an S3 server, such as https://host:9000, without a user or a path", name)
 	}
-	bucket.endpoint = address.Host
+	b.endpoint = address.Host
 	return address.Scheme == "https", nil
 }
 
-func (bucket *bucket) chooseCredentials(environment Environment) (*credentials.Credentials, error) {
+func (b *bucket) chooseCredentials(environment Environment) (*credentials.Credentials, error) {
 	key, _ := environment.value(accessKeyVariable)
 	secret, _ := environment.value(secretKeyVariable)
 	token, _ := environment.value(sessionTokenVariable)
 	switch {
 	case key == "" && secret == "":
-		bucket.anonymous = true
+		b.anonymous = true
 	case key == "":
 		return nil, misconfigured("the Secret has %s but no %s", secretKeyVariable, accessKeyVariable)
 	case secret == "":
@@ -129,49 +129,49 @@ func addressingStyle(environment Environment) (minio.BucketLookupType, error) {
 	return 0, misconfigured("%s in the Secret must be path, virtual or auto", addressingVariable)
 }
 
-func (bucket *bucket) revision() string { return "" }
+func (b *bucket) revision() string { return "" }
 
-func (bucket *bucket) listed() int64 { return int64(len(bucket.found)) }
+func (b *bucket) listed() int64 { return int64(len(b.found)) }
 
 // list finds everything below path/, or else the object that is called path.
 // That data does not mean data2/x is what tells a folder from a prefix.
-func (bucket *bucket) list(ctx context.Context) ([]entry, error) {
-	bucket.prefix = ""
-	if bucket.path != "" {
-		bucket.prefix = bucket.path + "/"
+func (b *bucket) list(ctx context.Context) ([]entry, error) {
+	b.prefix = ""
+	if b.path != "" {
+		b.prefix = b.path + "/"
 	}
-	denied := bucket.listBelow(ctx)
-	if denied != nil && !isDenied(denied) || len(bucket.found) > 0 {
-		return bucket.found, denied
+	denied := b.listBelow(ctx)
+	if denied != nil && !isDenied(denied) || len(b.found) > 0 {
+		return b.found, denied
 	}
-	if bucket.path == "" {
+	if b.path == "" {
 		if denied != nil {
 			return nil, denied
 		}
-		return nil, bucket.nothingFound()
+		return nil, b.nothingFound()
 	}
-	return bucket.single(ctx, denied)
+	return b.single(ctx, denied)
 }
 
-func (bucket *bucket) listBelow(ctx context.Context) error {
+func (b *bucket) listBelow(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	noOwner := false
-	options := minio.ListObjectsOptions{Prefix: bucket.prefix, Recursive: true, FetchOwner: &noOwner, StartAfter: bucket.last}
-	for object := range bucket.client.ListObjectsIter(ctx, bucket.container, options) {
+	options := minio.ListObjectsOptions{Prefix: b.prefix, Recursive: true, FetchOwner: &noOwner, StartAfter: b.last}
+	for object := range b.client.ListObjectsIter(ctx, b.container, options) {
 		if object.Err != nil {
-			return bucket.explain(ctx, object.Err, "")
+			return b.explain(ctx, object.Err, "")
 		}
-		bucket.last = object.Key
+		b.last = object.Key
 		if strings.HasSuffix(object.Key, "/") && object.Size == 0 {
 			continue // What consoles store for a folder.
 		}
-		name, err := pathOfKey(bucket.prefix, object.Key)
+		name, err := pathOfKey(b.prefix, object.Key)
 		if err != nil {
 			return &Failure{What: err.Error(), Advice: "rename or remove the object, or fetch a prefix that it is not below"}
 		}
 		if !isOwn(name) {
-			bucket.found = append(bucket.found, objectEntry(name, object))
+			b.found = append(b.found, objectEntry(name, object))
 		}
 	}
 	return ctx.Err()
@@ -187,35 +187,35 @@ func objectEntry(name string, object minio.ObjectInfo) entry {
 
 // single is the object whose key is the path itself. It can be fetched even with
 // a key that may not list the bucket.
-func (bucket *bucket) single(ctx context.Context, denied error) ([]entry, error) {
-	object, err := bucket.client.StatObject(ctx, bucket.container, bucket.path, minio.StatObjectOptions{})
+func (b *bucket) single(ctx context.Context, denied error) ([]entry, error) {
+	object, err := b.client.StatObject(ctx, b.container, b.path, minio.StatObjectOptions{})
 	if err != nil {
-		explained := bucket.explain(ctx, err, bucket.path)
+		explained := b.explain(ctx, err, b.path)
 		switch {
 		case isNotFound(err):
-			return nil, bucket.nothingFound()
+			return nil, b.nothingFound()
 		case denied != nil && isDenied(explained):
 			return nil, denied
 		}
 		return nil, explained
 	}
-	name := path.Base(bucket.path)
-	bucket.prefix = strings.TrimSuffix(bucket.path, name)
+	name := path.Base(b.path)
+	b.prefix = strings.TrimSuffix(b.path, name)
 	if err := checkPath(name); err != nil {
-		return nil, &Failure{What: fmt.Sprintf("the object %q cannot be a file: %v", bucket.path, err), Advice: "rename the object"}
+		return nil, &Failure{What: fmt.Sprintf("the object %q cannot be a file: %v", b.path, err), Advice: "rename the object"}
 	}
 	return []entry{objectEntry(name, object)}, nil
 }
 
-func (bucket *bucket) nothingFound() error {
+func (b *bucket) nothingFound() error {
 	return &Failure{
-		What:   fmt.Sprintf("there is no object %q in bucket %q at %s, and nothing below it", bucket.path, bucket.container, bucket.endpoint),
+		What:   fmt.Sprintf("there is no object %q in bucket %q at %s, and nothing below it", b.path, b.container, b.endpoint),
 		Advice: "check the path in storageUri",
 	}
 }
 
-func (bucket *bucket) open(ctx context.Context, entry entry, offset int64) (*content, error) {
-	key := bucket.prefix + entry.path
+func (b *bucket) open(ctx context.Context, entry entry, offset int64) (*content, error) {
+	key := b.prefix + entry.path
 	options := minio.GetObjectOptions{Checksum: true}
 	if entry.version != "" {
 		// An object that is replaced in the meantime must not become half old, half new.
@@ -226,18 +226,18 @@ func (bucket *bucket) open(ctx context.Context, entry entry, offset int64) (*con
 	sum := checksum{}
 	if offset > 0 {
 		// Answers to a part do not tell the checksum of the whole.
-		object, err := bucket.client.StatObject(ctx, bucket.container, key, minio.StatObjectOptions(options))
+		object, err := b.client.StatObject(ctx, b.container, key, minio.StatObjectOptions(options))
 		if err != nil {
-			return nil, bucket.explain(ctx, err, key)
+			return nil, b.explain(ctx, err, key)
 		}
 		sum = checksumOf(object, object.Headers)
 		if err := options.SetRange(offset, 0); err != nil {
 			return nil, err
 		}
 	}
-	body, object, header, err := bucket.client.GetObject(ctx, bucket.container, key, options)
+	body, object, header, err := b.client.GetObject(ctx, b.container, key, options)
 	if err != nil {
-		return nil, bucket.explain(ctx, err, key)
+		return nil, b.explain(ctx, err, key)
 	}
 	if offset == 0 {
 		sum = checksumOf(object, header)
@@ -245,8 +245,8 @@ func (bucket *bucket) open(ctx context.Context, entry entry, offset int64) (*con
 	return &content{ReadCloser: body, offset: beginning(header, offset), checksum: sum}, nil
 }
 
-func (bucket *bucket) interrupted(ctx context.Context, _ entry, err error) error {
-	return bucket.explain(ctx, err, "")
+func (b *bucket) interrupted(ctx context.Context, _ entry, err error) error {
+	return b.explain(ctx, err, "")
 }
 
 // beginning is the offset that an answer really begins at.

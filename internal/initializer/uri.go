@@ -40,13 +40,13 @@ type location struct {
 
 // String is the URI with everything in it that was left to a default. It names
 // what a directory holds, so that equal sources have equal names.
-func (location location) String() string {
-	text := location.scheme + "://" + location.container
+func (l location) String() string {
+	text := l.scheme + "://" + l.container
 	switch {
-	case location.scheme == schemeHub:
-		return fmt.Sprintf("%s://%ss/%s@%s", location.scheme, location.repositories, location.container, location.revision)
-	case location.path != "":
-		text += "/" + location.path
+	case l.scheme == schemeHub:
+		return fmt.Sprintf("%s://%ss/%s@%s", l.scheme, l.repositories, l.container, l.revision)
+	case l.path != "":
+		text += "/" + l.path
 	}
 	return text
 }

@@ -34,13 +34,13 @@ type Detail struct {
 	Reason string `json:"reason"`
 }
 
-func (err *Error) Error() string { return err.Message }
+func (e *Error) Error() string { return e.Message }
 
 // MarshalJSON writes lists that are there even if they are empty, and the message
 // once more as "error", where older clients look for it.
-func (err *Error) MarshalJSON() ([]byte, error) {
+func (e *Error) MarshalJSON() ([]byte, error) {
 	type bare Error
-	told := bare(*err)
+	told := bare(*e)
 	if told.Details == nil {
 		told.Details = []Detail{}
 	}
@@ -50,7 +50,7 @@ func (err *Error) MarshalJSON() ([]byte, error) {
 	return json.Marshal(struct {
 		bare
 		Again string `json:"error"`
-	}{told, err.Message})
+	}{told, e.Message})
 }
 
 // New is an error with a message that is already whole.

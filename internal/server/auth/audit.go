@@ -29,7 +29,7 @@ type Outcome struct {
 }
 
 // Write writes the line of a call; nothing, if the call was to change nothing.
-func (audit *Audit) Write(outcome Outcome) {
+func (a *Audit) Write(outcome Outcome) {
 	if outcome.Verb == "" {
 		return
 	}
@@ -37,7 +37,7 @@ func (audit *Audit) Write(outcome Outcome) {
 	if caller == nil {
 		caller = &Caller{}
 	}
-	audit.logger.Info("audit",
+	a.logger.Info("audit",
 		"user", caller.User,
 		"groups", caller.Groups,
 		"verb", outcome.Verb,

@@ -64,24 +64,24 @@ func newKept[Answer any](clock clock.PassiveClock, most int) *kept[Answer] {
 }
 
 // get is the answer that is kept, or else the one that is asked for now.
-func (kept *kept[Answer]) get(ctx context.Context, question fingerprint, ask func(context.Context) (Answer, error)) (Answer, error) {
-	if found, is := kept.find(question); is {
+func (k *kept[Answer]) get(ctx context.Context, question fingerprint, ask func(context.Context) (Answer, error)) (Answer, error) {
+	if found, is := k.find(question); is {
 		return found.answer, found.err
 	}
-	asked := kept.asking.DoChan(string(question[:]), func() (any, error) {
+	asked := k.asking.DoChan(string(question[:]), func() (any, error) {
 		// Whoever asked first may go away while others wait.
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), askTimeout)
 		defer cancel()
 		select {
-		case kept.turns <- struct{}{}:
-			defer func() { <-kept.turns }()
+		case k.turns <- struct{}{}:
+			defer func() { <-k.turns }()
 		case <-ctx.Done():
 			return nil, cannotAsk("wait for a turn to ask", ctx.Err())
 		}
 		// An answer is as old as its question: it may have been true only then.
-		asked := kept.clock.Now()
+		asked := k.clock.Now()
 		answer, err := ask(ctx)
-		kept.keep(question, answer, err, asked)
+		k.keep(question, answer, err, asked)
 		return answer, err
 	})
 	var none Answer
@@ -96,49 +96,49 @@ func (kept *kept[Answer]) get(ctx context.Context, question fingerprint, ask fun
 	}
 }
 
-func (kept *kept[Answer]) find(question fingerprint) (answered[Answer], bool) {
-	kept.mutex.Lock()
-	defer kept.mutex.Unlock()
-	now := kept.clock.Now()
-	if found, is := kept.granted.answers[question]; is && now.Before(found.until) {
+func (k *kept[Answer]) find(question fingerprint) (answered[Answer], bool) {
+	k.mutex.Lock()
+	defer k.mutex.Unlock()
+	now := k.clock.Now()
+	if found, is := k.granted.answers[question]; is && now.Before(found.until) {
 		return found, true
 	}
-	found, is := kept.refused.answers[question]
+	found, is := k.refused.answers[question]
 	return found, is && now.Before(found.until)
 }
 
 // keep does so with what was answered. An error that is no answer is asked again.
-func (kept *kept[Answer]) keep(question fingerprint, answer Answer, err error, asked time.Time) {
-	kept.mutex.Lock()
-	defer kept.mutex.Unlock()
+func (k *kept[Answer]) keep(question fingerprint, answer Answer, err error, asked time.Time) {
+	k.mutex.Lock()
+	defer k.mutex.Unlock()
 	if err == nil {
-		kept.granted.put(question, answered[Answer]{answer: answer, until: asked.Add(keepGranted)}, asked)
-		delete(kept.refused.answers, question)
+		k.granted.put(question, answered[Answer]{answer: answer, until: asked.Add(keepGranted)}, asked)
+		delete(k.refused.answers, question)
 		return
 	}
 	if code := apierror.From(err).Code; code == http.StatusUnauthorized || code == http.StatusForbidden {
-		kept.refused.put(question, answered[Answer]{err: err, until: asked.Add(keepRefused)}, asked)
-		delete(kept.granted.answers, question)
+		k.refused.put(question, answered[Answer]{err: err, until: asked.Add(keepRefused)}, asked)
+		delete(k.granted.answers, question)
 	}
 }
 
 // put forgets what is too old, and if that is not enough, some that is not.
-func (shelf *shelf[Answer]) put(question fingerprint, put answered[Answer], now time.Time) {
-	full := len(shelf.answers) >= shelf.most
-	if full || now.Sub(shelf.swept) >= keepGranted {
-		shelf.swept = now
-		for question, found := range shelf.answers {
+func (s *shelf[Answer]) put(question fingerprint, put answered[Answer], now time.Time) {
+	full := len(s.answers) >= s.most
+	if full || now.Sub(s.swept) >= keepGranted {
+		s.swept = now
+		for question, found := range s.answers {
 			if !now.Before(found.until) {
-				delete(shelf.answers, question)
+				delete(s.answers, question)
 			}
 		}
 	}
-	for question := range shelf.answers {
+	for question := range s.answers {
 		// Some more than one go, so that the next does not look through all of them again.
-		if !full || len(shelf.answers) < shelf.most-shelf.most/10 {
+		if !full || len(s.answers) < s.most-s.most/10 {
 			break
 		}
-		delete(shelf.answers, question)
+		delete(s.answers, question)
 	}
-	shelf.answers[question] = put
+	s.answers[question] = put
 }

@@ -39,16 +39,16 @@ type apiServer struct {
 	reviewed []authorizationv1.SubjectAccessReviewSpec
 }
 
-func (server *apiServer) ServeHTTP(writer http.ResponseWriter, request *http.Request) {
-	server.mutex.Lock()
-	defer server.mutex.Unlock()
+func (a *apiServer) ServeHTTP(writer http.ResponseWriter, request *http.Request) {
+	a.mutex.Lock()
+	defer a.mutex.Unlock()
 	token := strings.TrimPrefix(request.Header.Get("Authorization"), "Bearer ")
 	as := token
 	if impersonated := request.Header.Get("Impersonate-User"); impersonated != "" {
 		as += " as " + impersonated
 	}
-	server.asked = append(server.asked, as+" "+request.URL.Path)
-	if server.broken {
+	a.asked = append(a.asked, as+" "+request.URL.Path)
+	if a.broken {
 		http.Error(writer, "etcd is away", http.StatusInternalServerError)
 		return
 	}
@@ -57,38 +57,38 @@ func (server *apiServer) ServeHTTP(writer http.ResponseWriter, request *http.Req
 	case strings.HasSuffix(request.URL.Path, "/tokenreviews"):
 		var review authenticationv1.TokenReview
 		_ = json.NewDecoder(request.Body).Decode(&review)
-		review.Status.User, review.Status.Authenticated = server.users[review.Spec.Token], server.users[review.Spec.Token].Username != ""
+		review.Status.User, review.Status.Authenticated = a.users[review.Spec.Token], a.users[review.Spec.Token].Username != ""
 		_ = json.NewEncoder(writer).Encode(review)
 	case strings.HasSuffix(request.URL.Path, "/subjectaccessreviews"):
 		var review authorizationv1.SubjectAccessReview
 		_ = json.NewDecoder(request.Body).Decode(&review)
-		server.reviewed = append(server.reviewed, review.Spec)
+		a.reviewed = append(a.reviewed, review.Spec)
 		about := review.Spec.ResourceAttributes
-		review.Status.Allowed = server.allowed[strings.Join([]string{review.Spec.User, about.Verb, about.Resource, about.Namespace}, " ")] &&
-			(server.byGroup == "" || slices.Contains(review.Spec.Groups, server.byGroup))
+		review.Status.Allowed = a.allowed[strings.Join([]string{review.Spec.User, about.Verb, about.Resource, about.Namespace}, " ")] &&
+			(a.byGroup == "" || slices.Contains(review.Spec.Groups, a.byGroup))
 		_ = json.NewEncoder(writer).Encode(review)
 	case strings.HasSuffix(request.URL.Path, "/selfsubjectreviews"):
-		if server.users[token].Username == "" {
+		if a.users[token].Username == "" {
 			writer.WriteHeader(http.StatusUnauthorized)
 			_, _ = writer.Write([]byte(`{"kind":"Status","apiVersion":"v1","status":"Failure","code":401,"reason":"Unauthorized","message":"Unauthorized"}`))
 			return
 		}
-		_ = json.NewEncoder(writer).Encode(authenticationv1.SelfSubjectReview{Status: authenticationv1.SelfSubjectReviewStatus{UserInfo: server.users[token]}})
+		_ = json.NewEncoder(writer).Encode(authenticationv1.SelfSubjectReview{Status: authenticationv1.SelfSubjectReviewStatus{UserInfo: a.users[token]}})
 	default:
 		_, _ = writer.Write([]byte(`{"kind":"Pod","apiVersion":"v1","metadata":{"name":"p"}}`))
 	}
 }
 
 // change is what becomes of the cluster while a guard remembers how it was.
-func (server *apiServer) change(change func()) {
-	server.mutex.Lock()
-	defer server.mutex.Unlock()
+func (a *apiServer) change(change func()) {
+	a.mutex.Lock()
+	defer a.mutex.Unlock()
 	change()
 }
 
-func (server *apiServer) start(t *testing.T) *rest.Config {
+func (a *apiServer) start(t *testing.T) *rest.Config {
 	t.Helper()
-	listening := httptest.NewServer(server)
+	listening := httptest.NewServer(a)
 	t.Cleanup(listening.Close)
 	// Without this client-go speaks protobuf.
 	content := rest.ContentConfig{ContentType: "application/json"}

@@ -23,10 +23,10 @@ type identity struct {
 }
 
 // caller is the identity as it calls from somewhere. again asks again who it is.
-func (identity *identity) caller(source string, again func(context.Context) (*identity, error)) *Caller {
+func (i *identity) caller(source string, again func(context.Context) (*identity, error)) *Caller {
 	return &Caller{
-		User: identity.user.Username, UID: identity.user.UID, Groups: identity.user.Groups, extra: identity.user.Extra,
-		Source: source, Client: identity.client, Cluster: identity.cluster, again: again,
+		User: i.user.Username, UID: i.user.UID, Groups: i.user.Groups, extra: i.user.Extra,
+		Source: source, Client: i.client, Cluster: i.cluster, again: again,
 	}
 }
 
@@ -47,21 +47,21 @@ func newClients(server *rest.Config) *clients {
 
 // withToken has nothing of the server's identity, only its way to the API server.
 // client-go shares the connections of all who differ by their token alone.
-func (clients *clients) withToken(token string) *rest.Config {
-	config := rest.AnonymousClientConfig(clients.server)
+func (c *clients) withToken(token string) *rest.Config {
+	config := rest.AnonymousClientConfig(c.server)
 	config.BearerToken = token
 	return config
 }
 
 // as is the server's identity that acts as a user, with that user's rights alone.
-func (clients *clients) as(user authenticationv1.UserInfo) *rest.Config {
-	config := rest.CopyConfig(clients.server)
+func (c *clients) as(user authenticationv1.UserInfo) *rest.Config {
+	config := rest.CopyConfig(c.server)
 	config.Impersonate = rest.ImpersonationConfig{UserName: user.Username, Groups: user.Groups}
 	return config
 }
 
 // identity is a user who reaches the cluster by a connection.
-func (clients *clients) identity(config *rest.Config, user authenticationv1.UserInfo) (*identity, error) {
+func (c *clients) identity(config *rest.Config, user authenticationv1.UserInfo) (*identity, error) {
 	through, err := rest.HTTPClientFor(config)
 	if err != nil {
 		return nil, err
@@ -70,7 +70,7 @@ func (clients *clients) identity(config *rest.Config, user authenticationv1.User
 	if err != nil {
 		return nil, err
 	}
-	objects, err := clients.maker.Client(config, through)
+	objects, err := c.maker.Client(config, through)
 	if err != nil {
 		return nil, err
 	}

@@ -49,67 +49,67 @@ func NewInCluster(server *rest.Config, proxy *Proxy, clock clock.PassiveClock) (
 }
 
 // Identify is who a request is from: by its token, or by what a trusted proxy says.
-func (guard *InCluster) Identify(ctx context.Context, request *http.Request) (*Caller, error) {
-	source := SourceOf(request, guard.proxy)
-	by, err := guard.credentials(request)
+func (i *InCluster) Identify(ctx context.Context, request *http.Request) (*Caller, error) {
+	source := SourceOf(request, i.proxy)
+	by, err := i.credentials(request)
 	if err != nil {
 		return nil, err
 	}
 	if by.token == "" && by.user != "" {
-		return guard.impersonate(ctx, by, source)
+		return i.impersonate(ctx, by, source)
 	}
 	token := by.token
 	if token == "" {
 		return nil, noToken("Send a token of the cluster as Authorization: Bearer TOKEN; kubectl create token NAME or oc whoami -t makes one")
 	}
-	found, err := guard.byToken(ctx, token)
+	found, err := i.byToken(ctx, token)
 	if err != nil {
 		return nil, err
 	}
-	return found.caller(source, func(ctx context.Context) (*identity, error) { return guard.byToken(ctx, token) }), nil
+	return found.caller(source, func(ctx context.Context) (*identity, error) { return i.byToken(ctx, token) }), nil
 }
 
 // credentials are the token of a request, or what a trusted proxy says of its user.
-func (guard *InCluster) credentials(request *http.Request) (signedIn, error) {
+func (i *InCluster) credentials(request *http.Request) (signedIn, error) {
 	token, err := tokenOf(request)
-	if err != nil || token != "" || !guard.proxy.Trusts(request) {
+	if err != nil || token != "" || !i.proxy.Trusts(request) {
 		return signedIn{token: token}, err
 	}
-	return guard.proxy.said(request)
+	return i.proxy.said(request)
 }
 
 // Knows says whether the token was valid when it was last reviewed. A user whom a
 // trusted proxy names needs no review.
-func (guard *InCluster) Knows(request *http.Request) bool {
-	by, err := guard.credentials(request)
+func (i *InCluster) Knows(request *http.Request) bool {
+	by, err := i.credentials(request)
 	if err != nil {
 		return false
 	}
 	if by.token == "" {
-		return by.user != "" && guard.proxy.Impersonate
+		return by.user != "" && i.proxy.Impersonate
 	}
-	return guard.known.has(by.token)
+	return i.known.has(by.token)
 }
 
-func (guard *InCluster) byToken(ctx context.Context, token string) (*identity, error) {
-	return guard.identities.get(ctx, fingerprintOf([]byte(token)), func(ctx context.Context) (*identity, error) {
-		review, err := guard.own.AuthenticationV1().TokenReviews().Create(ctx,
+func (i *InCluster) byToken(ctx context.Context, token string) (*identity, error) {
+	return i.identities.get(ctx, fingerprintOf([]byte(token)), func(ctx context.Context) (*identity, error) {
+		review, err := i.own.AuthenticationV1().TokenReviews().Create(ctx,
 			&authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: token}}, metav1.CreateOptions{})
 		if err != nil {
 			return nil, cannotAsk("review the token", err)
 		}
 		if !review.Status.Authenticated {
-			guard.known.remove(token)
+			i.known.remove(token)
 			return nil, invalidToken()
 		}
-		guard.known.add(token)
-		return guard.clients.identity(guard.clients.withToken(token), review.Status.User)
+		i.known.add(token)
+		return i.clients.identity(i.clients.withToken(token), review.Status.User)
 	})
 }
 
 // impersonate is a user whom a trusted proxy names without a token.
-func (guard *InCluster) impersonate(ctx context.Context, by signedIn, source string) (*Caller, error) {
-	if !guard.proxy.Impersonate {
+func (i *InCluster) impersonate(ctx context.Context, by signedIn, source string) (*Caller, error) {
+	if !i.proxy.Impersonate {
 		return nil, unauthorized(fmt.Sprintf("The proxy says that %q is signed in, but sends no token of theirs", by.user),
 			"Let the proxy send X-Forwarded-Access-Token (OAuth proxy: --pass-access-token), or start the server with --impersonate")
 	}
@@ -122,8 +122,8 @@ func (guard *InCluster) impersonate(ctx context.Context, by signedIn, source str
 	if err != nil {
 		return nil, err
 	}
-	found, err := guard.impersonated.get(ctx, fingerprintOf(question), func(context.Context) (*identity, error) {
-		return guard.clients.identity(guard.clients.as(user), user)
+	found, err := i.impersonated.get(ctx, fingerprintOf(question), func(context.Context) (*identity, error) {
+		return i.clients.identity(i.clients.as(user), user)
 	})
 	if err != nil {
 		return nil, err
@@ -133,14 +133,14 @@ func (guard *InCluster) impersonate(ctx context.Context, by signedIn, source str
 }
 
 // Allow asks the API server, unless it has said so lately.
-func (guard *InCluster) Allow(ctx context.Context, caller *Caller, rights Rights) error {
+func (i *InCluster) Allow(ctx context.Context, caller *Caller, rights Rights) error {
 	spec := reviewOf(caller, rights)
 	question, err := json.Marshal(spec)
 	if err != nil {
 		return err
 	}
-	_, err = guard.reviews.get(ctx, fingerprintOf(question), func(ctx context.Context) (bool, error) {
-		review, err := guard.own.AuthorizationV1().SubjectAccessReviews().Create(ctx, &authorizationv1.SubjectAccessReview{Spec: spec}, metav1.CreateOptions{})
+	_, err = i.reviews.get(ctx, fingerprintOf(question), func(ctx context.Context) (bool, error) {
+		review, err := i.own.AuthorizationV1().SubjectAccessReviews().Create(ctx, &authorizationv1.SubjectAccessReview{Spec: spec}, metav1.CreateOptions{})
 		if err != nil {
 			return false, cannotAsk("review the rights", err)
 		}
@@ -156,19 +156,19 @@ func (guard *InCluster) Allow(ctx context.Context, caller *Caller, rights Rights
 }
 
 // grant notes that the call was allowed by a right.
-func (caller *Caller) grant(rights Rights) {
-	caller.mutex.Lock()
-	defer caller.mutex.Unlock()
-	if caller.granted == nil {
-		caller.granted = map[Rights]bool{}
+func (c *Caller) grant(rights Rights) {
+	c.mutex.Lock()
+	defer c.mutex.Unlock()
+	if c.granted == nil {
+		c.granted = map[Rights]bool{}
 	}
-	caller.granted[rights] = true
+	c.granted[rights] = true
 }
 
-func (caller *Caller) rights() []Rights {
-	caller.mutex.Lock()
-	defer caller.mutex.Unlock()
-	return slices.Collect(maps.Keys(caller.granted))
+func (c *Caller) rights() []Rights {
+	c.mutex.Lock()
+	defer c.mutex.Unlock()
+	return slices.Collect(maps.Keys(c.granted))
 }
 
 func reviewOf(caller *Caller, rights Rights) authorizationv1.SubjectAccessReviewSpec {
@@ -189,7 +189,7 @@ func reviewOf(caller *Caller, rights Rights) authorizationv1.SubjectAccessReview
 
 // StillValid reviews the caller's token again, and the rights that were used, unless
 // that was done lately.
-func (guard *InCluster) StillValid(ctx context.Context, caller *Caller) error {
+func (i *InCluster) StillValid(ctx context.Context, caller *Caller) error {
 	found, err := caller.holds(ctx)
 	if err != nil {
 		return err
@@ -197,7 +197,7 @@ func (guard *InCluster) StillValid(ctx context.Context, caller *Caller) error {
 	// Whoever has left a group has lost its rights.
 	now := found.caller(caller.Source, caller.again)
 	for _, rights := range caller.rights() {
-		if err := guard.Allow(ctx, now, rights); err != nil {
+		if err := i.Allow(ctx, now, rights); err != nil {
 			return err
 		}
 	}
@@ -206,12 +206,12 @@ func (guard *InCluster) StillValid(ctx context.Context, caller *Caller) error {
 
 // holds is who has the caller's credentials now; an error if that is nobody, or
 // somebody else.
-func (caller *Caller) holds(ctx context.Context) (*identity, error) {
-	found, err := caller.again(ctx)
+func (c *Caller) holds(ctx context.Context) (*identity, error) {
+	found, err := c.again(ctx)
 	if err != nil {
 		return nil, err
 	}
-	if found.user.Username != caller.User || found.user.UID != caller.UID {
+	if found.user.Username != c.User || found.user.UID != c.UID {
 		return nil, invalidToken()
 	}
 	return found, nil

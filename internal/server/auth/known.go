@@ -27,22 +27,22 @@ func newKnown(clock clock.PassiveClock) *known {
 	return &known{clock: clock, tokens: &shelf[struct{}]{most: mostKnown, answers: map[fingerprint]answered[struct{}]{}}}
 }
 
-func (known *known) has(token string) bool {
-	known.mutex.Lock()
-	defer known.mutex.Unlock()
-	found, is := known.tokens.answers[fingerprintOf([]byte(token))]
-	return is && known.clock.Now().Before(found.until)
+func (k *known) has(token string) bool {
+	k.mutex.Lock()
+	defer k.mutex.Unlock()
+	found, is := k.tokens.answers[fingerprintOf([]byte(token))]
+	return is && k.clock.Now().Before(found.until)
 }
 
-func (known *known) add(token string) {
-	known.mutex.Lock()
-	defer known.mutex.Unlock()
-	now := known.clock.Now()
-	known.tokens.put(fingerprintOf([]byte(token)), answered[struct{}]{until: now.Add(keepKnown)}, now)
+func (k *known) add(token string) {
+	k.mutex.Lock()
+	defer k.mutex.Unlock()
+	now := k.clock.Now()
+	k.tokens.put(fingerprintOf([]byte(token)), answered[struct{}]{until: now.Add(keepKnown)}, now)
 }
 
-func (known *known) remove(token string) {
-	known.mutex.Lock()
-	defer known.mutex.Unlock()
-	delete(known.tokens.answers, fingerprintOf([]byte(token)))
+func (k *known) remove(token string) {
+	k.mutex.Lock()
+	defer k.mutex.Unlock()
+	delete(k.tokens.answers, fingerprintOf([]byte(token)))
 }

@@ -61,16 +61,16 @@ func NewProxy(options ProxyOptions) (*Proxy, error) {
 
 // Authorities are those that a server should ask certificates of; nil without a
 // trusted proxy.
-func (proxy *Proxy) Authorities() *x509.CertPool {
-	if proxy == nil {
+func (p *Proxy) Authorities() *x509.CertPool {
+	if p == nil {
 		return nil
 	}
-	return proxy.authorities
+	return p.authorities
 }
 
 // Trusts says whether what a request's headers say of its user can be believed.
-func (proxy *Proxy) Trusts(request *http.Request) bool {
-	if proxy == nil || request.TLS == nil || len(request.TLS.PeerCertificates) == 0 {
+func (p *Proxy) Trusts(request *http.Request) bool {
+	if p == nil || request.TLS == nil || len(request.TLS.PeerCertificates) == 0 {
 		return false
 	}
 	shown := request.TLS.PeerCertificates
@@ -79,17 +79,17 @@ func (proxy *Proxy) Trusts(request *http.Request) bool {
 		intermediates.AddCert(certificate)
 	}
 	_, err := shown[0].Verify(x509.VerifyOptions{
-		Roots: proxy.authorities, Intermediates: intermediates, CurrentTime: time.Now(), KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
+		Roots: p.authorities, Intermediates: intermediates, CurrentTime: time.Now(), KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
 	})
-	return err == nil && proxy.hasName(shown[0])
+	return err == nil && p.hasName(shown[0])
 }
 
-func (proxy *Proxy) hasName(certificate *x509.Certificate) bool {
+func (p *Proxy) hasName(certificate *x509.Certificate) bool {
 	names := append([]string{certificate.Subject.CommonName}, certificate.DNSNames...)
 	for _, uri := range certificate.URIs {
 		names = append(names, uri.String())
 	}
-	return slices.ContainsFunc(names, func(name string) bool { return slices.Contains(proxy.Names, name) })
+	return slices.ContainsFunc(names, func(name string) bool { return slices.Contains(p.Names, name) })
 }
 
 // signedIn is whom a proxy says that it has signed in.
@@ -101,8 +101,8 @@ type signedIn struct {
 
 // said is what the headers of a trusted proxy say. One that is there twice says
 // nothing for certain: one of them may be the client's.
-func (proxy *Proxy) said(request *http.Request) (by signedIn, err error) {
-	for header, to := range map[string]*string{tokenHeader: &by.token, proxy.UserHeader: &by.user} {
+func (p *Proxy) said(request *http.Request) (by signedIn, err error) {
+	for header, to := range map[string]*string{tokenHeader: &by.token, p.UserHeader: &by.user} {
 		values := request.Header.Values(header)
 		if len(values) > 1 {
 			return signedIn{}, unauthorized(fmt.Sprintf("The proxy says more than one thing in %s", header), "Let the proxy overwrite the header that clients send")
@@ -113,10 +113,10 @@ func (proxy *Proxy) said(request *http.Request) (by signedIn, err error) {
 		by.token, err = checked(by.token)
 		return by, err
 	}
-	if proxy.GroupsHeader == "" {
+	if p.GroupsHeader == "" {
 		return by, nil
 	}
-	for word := range strings.SplitSeq(strings.Join(request.Header.Values(proxy.GroupsHeader), ","), ",") {
+	for word := range strings.SplitSeq(strings.Join(request.Header.Values(p.GroupsHeader), ","), ",") {
 		if word = strings.TrimSpace(word); word != "" {
 			by.groups = append(by.groups, word)
 		}

@@ -63,9 +63,9 @@ type accountKey struct{}
 
 // Handler gives every call an account. What a call has taken is given back when its
 // answer has been written.
-func (budget *Budget) Handler(next http.Handler) http.Handler {
+func (b *Budget) Handler(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(writer http.ResponseWriter, request *http.Request) {
-		opened := &account{budget: budget}
+		opened := &account{budget: b}
 		defer opened.close()
 		next.ServeHTTP(writer, request.WithContext(context.WithValue(request.Context(), accountKey{}, opened)))
 	})
@@ -89,25 +89,25 @@ func Take(ctx context.Context, bytes int) error {
 
 // take waits for the user's own share first, so that whoever asks for much waits for
 // themselves and holds nothing of others.
-func (budget *Budget) take(ctx context.Context, user string, bytes int64) (give func(), err error) {
+func (b *Budget) take(ctx context.Context, user string, bytes int64) (give func(), err error) {
 	// What is larger than the budget gets all of it.
-	bytes = min(bytes, budget.perUser)
-	own := budget.enter(user)
-	waiting, stop := context.WithTimeout(ctx, budget.patience)
+	bytes = min(bytes, b.perUser)
+	own := b.enter(user)
+	waiting, stop := context.WithTimeout(ctx, b.patience)
 	defer stop()
 	if err := own.Acquire(waiting, bytes); err != nil {
-		budget.leave(user)
-		return nil, refusal(ctx, err, fmt.Sprintf("Answers of more than %d MiB for user %q are still being sent", budget.perUser>>20, user))
+		b.leave(user)
+		return nil, refusal(ctx, err, fmt.Sprintf("Answers of more than %d MiB for user %q are still being sent", b.perUser>>20, user))
 	}
-	if err := budget.overall.Acquire(waiting, bytes); err != nil {
+	if err := b.overall.Acquire(waiting, bytes); err != nil {
 		own.Release(bytes)
-		budget.leave(user)
+		b.leave(user)
 		return nil, refusal(ctx, err, "The server is sending as many large answers as fit into its memory")
 	}
 	return func() {
-		budget.overall.Release(bytes)
+		b.overall.Release(bytes)
 		own.Release(bytes)
-		budget.leave(user)
+		b.leave(user)
 	}, nil
 }
 
@@ -120,43 +120,43 @@ func refusal(ctx context.Context, err error, message string) error {
 		"Read the answers that are on their way", "Ask for smaller pages: limit", "Try again in a moment")
 }
 
-func (budget *Budget) enter(user string) *share {
-	budget.mutex.Lock()
-	defer budget.mutex.Unlock()
-	own := budget.users[user]
+func (b *Budget) enter(user string) *share {
+	b.mutex.Lock()
+	defer b.mutex.Unlock()
+	own := b.users[user]
 	if own == nil {
-		own = &share{Weighted: semaphore.NewWeighted(budget.perUser)}
-		budget.users[user] = own
+		own = &share{Weighted: semaphore.NewWeighted(b.perUser)}
+		b.users[user] = own
 	}
 	own.calls++
 	return own
 }
 
-func (budget *Budget) leave(user string) {
-	budget.mutex.Lock()
-	defer budget.mutex.Unlock()
-	own := budget.users[user]
+func (b *Budget) leave(user string) {
+	b.mutex.Lock()
+	defer b.mutex.Unlock()
+	own := b.users[user]
 	if own.calls--; own.calls == 0 {
-		delete(budget.users, user)
+		delete(b.users, user)
 	}
 }
 
 // add notes what the call has taken. The call may have ended while it waited.
-func (account *account) add(give func()) {
-	account.mutex.Lock()
-	defer account.mutex.Unlock()
-	if account.ended {
+func (a *account) add(give func()) {
+	a.mutex.Lock()
+	defer a.mutex.Unlock()
+	if a.ended {
 		give()
 		return
 	}
-	account.give = append(account.give, give)
+	a.give = append(a.give, give)
 }
 
-func (account *account) close() {
-	account.mutex.Lock()
-	defer account.mutex.Unlock()
-	account.ended = true
-	for _, give := range account.give {
+func (a *account) close() {
+	a.mutex.Lock()
+	defer a.mutex.Unlock()
+	a.ended = true
+	for _, give := range a.give {
 		give()
 	}
 }

@@ -61,30 +61,30 @@ func change(ctx context.Context, request ofKind, make func(jobservice.JobRef) (c
 }
 
 // Suspend takes a job from its nodes.
-func (jobs *jobs) Suspend(ctx context.Context, request *wire.SuspendRequest) (*wire.SuspendResponse, error) {
-	changed, err := change(ctx, request, func(ref jobservice.JobRef) (client.Object, error) { return jobs.service.Suspend(ctx, ref, true) })
+func (j *jobs) Suspend(ctx context.Context, request *wire.SuspendRequest) (*wire.SuspendResponse, error) {
+	changed, err := change(ctx, request, func(ref jobservice.JobRef) (client.Object, error) { return j.service.Suspend(ctx, ref, true) })
 	return &wire.SuspendResponse{Job: changed}, err
 }
 
 // Resume gives a job back to its nodes.
-func (jobs *jobs) Resume(ctx context.Context, request *wire.ResumeRequest) (*wire.ResumeResponse, error) {
-	changed, err := change(ctx, request, func(ref jobservice.JobRef) (client.Object, error) { return jobs.service.Suspend(ctx, ref, false) })
+func (j *jobs) Resume(ctx context.Context, request *wire.ResumeRequest) (*wire.ResumeResponse, error) {
+	changed, err := change(ctx, request, func(ref jobservice.JobRef) (client.Object, error) { return j.service.Suspend(ctx, ref, false) })
 	return &wire.ResumeResponse{Job: changed}, err
 }
 
 // Restart creates a job like one that has ended.
-func (jobs *jobs) Restart(ctx context.Context, request *wire.RestartRequest) (*wire.RestartResponse, error) {
-	created, err := change(ctx, request, func(ref jobservice.JobRef) (client.Object, error) { return jobs.service.Restart(ctx, ref) })
+func (j *jobs) Restart(ctx context.Context, request *wire.RestartRequest) (*wire.RestartResponse, error) {
+	created, err := change(ctx, request, func(ref jobservice.JobRef) (client.Object, error) { return j.service.Restart(ctx, ref) })
 	return &wire.RestartResponse{Job: created}, err
 }
 
 // ListEvents are what was noted of a job and its pods.
-func (jobs *jobs) ListEvents(ctx context.Context, request *wire.ListEventsRequest) (*wire.ListEventsResponse, error) {
+func (j *jobs) ListEvents(ctx context.Context, request *wire.ListEventsRequest) (*wire.ListEventsResponse, error) {
 	ref, err := referenceOf(request)
 	if err != nil {
 		return nil, err
 	}
-	events, err := jobs.service.Events(ctx, ref)
+	events, err := j.service.Events(ctx, ref)
 	return answer(struct {
 		Events []jobservice.Event `json:"events"`
 	}{events}, err, &wire.ListEventsResponse{})
@@ -96,7 +96,7 @@ const (
 )
 
 // GetUsage is what a job's pods use and have used.
-func (jobs *jobs) GetUsage(ctx context.Context, request *wire.GetUsageRequest) (*wire.GetUsageResponse, error) {
+func (j *jobs) GetUsage(ctx context.Context, request *wire.GetUsageRequest) (*wire.GetUsageResponse, error) {
 	ref, err := referenceOf(request)
 	if err != nil {
 		return nil, err
@@ -108,7 +108,7 @@ func (jobs *jobs) GetUsage(ctx context.Context, request *wire.GetUsageRequest) (
 			return nil, apierror.Invalid("window", "must be more than nothing and at most seven days")
 		}
 	}
-	report, err := jobs.service.Usage(ctx, ref, window)
+	report, err := j.service.Usage(ctx, ref, window)
 	return answer(report, err, &wire.GetUsageResponse{})
 }
 
@@ -121,17 +121,17 @@ func answer[Message proto.Message](found any, err error, message Message) (Messa
 }
 
 // Diagnose finds what keeps a job from running.
-func (jobs *jobs) Diagnose(ctx context.Context, request *wire.DiagnoseRequest) (*wire.DiagnoseResponse, error) {
+func (j *jobs) Diagnose(ctx context.Context, request *wire.DiagnoseRequest) (*wire.DiagnoseResponse, error) {
 	ref, err := referenceOf(request)
 	if err != nil {
 		return nil, err
 	}
-	diagnosis, err := jobs.service.Diagnose(ctx, ref)
+	diagnosis, err := j.service.Diagnose(ctx, ref)
 	return answer(diagnosis, err, &wire.DiagnoseResponse{})
 }
 
 // Preflight finds what would keep a job from running.
-func (jobs *jobs) Preflight(ctx context.Context, request *wire.PreflightRequest) (*wire.PreflightResponse, error) {
+func (j *jobs) Preflight(ctx context.Context, request *wire.PreflightRequest) (*wire.PreflightResponse, error) {
 	if err := checkNames(named{field: "namespace", value: request.GetNamespace()}); err != nil {
 		return nil, err
 	}
@@ -139,7 +139,7 @@ func (jobs *jobs) Preflight(ctx context.Context, request *wire.PreflightRequest)
 	if err != nil {
 		return nil, err
 	}
-	checked, err := jobs.service.Preflight(ctx, kind, request.GetNamespace(), object)
+	checked, err := j.service.Preflight(ctx, kind, request.GetNamespace(), object)
 	return answer(checked, err, &wire.PreflightResponse{})
 }
 
@@ -159,31 +159,31 @@ func submission(submitted *wire.Job) (*jobview.Kind, client.Object, error) {
 }
 
 // GetQuota is what a namespace may use and uses.
-func (jobs *jobs) GetQuota(ctx context.Context, request *wire.GetQuotaRequest) (*wire.GetQuotaResponse, error) {
+func (j *jobs) GetQuota(ctx context.Context, request *wire.GetQuotaRequest) (*wire.GetQuotaResponse, error) {
 	if err := checkNames(named{field: "namespace", value: request.GetNamespace()}); err != nil {
 		return nil, err
 	}
-	quota, err := jobs.service.Quota(ctx, request.GetNamespace())
+	quota, err := j.service.Quota(ctx, request.GetNamespace())
 	return answer(quota, err, &wire.GetQuotaResponse{})
 }
 
 // ListRuntimes are what TrainJobs are made from.
-func (jobs *jobs) ListRuntimes(ctx context.Context, request *wire.ListRuntimesRequest) (*wire.ListRuntimesResponse, error) {
+func (j *jobs) ListRuntimes(ctx context.Context, request *wire.ListRuntimesRequest) (*wire.ListRuntimesResponse, error) {
 	if err := checkNames(named{field: "namespace", value: request.GetNamespace(), optional: true}); err != nil {
 		return nil, err
 	}
-	runtimes, err := jobs.service.Runtimes(ctx, jobservice.RuntimeQuery{Namespace: request.GetNamespace(), Framework: request.GetFramework()})
+	runtimes, err := j.service.Runtimes(ctx, jobservice.RuntimeQuery{Namespace: request.GetNamespace(), Framework: request.GetFramework()})
 	return answer(struct {
 		Items []jobservice.Runtime `json:"items"`
 	}{runtimes}, err, &wire.ListRuntimesResponse{})
 }
 
 // GetRuntime is one of them, as a whole.
-func (jobs *jobs) GetRuntime(ctx context.Context, request *wire.GetRuntimeRequest) (*wire.GetRuntimeResponse, error) {
+func (j *jobs) GetRuntime(ctx context.Context, request *wire.GetRuntimeRequest) (*wire.GetRuntimeResponse, error) {
 	if err := checkNames(named{field: "namespace", value: request.GetNamespace(), optional: true}, named{field: "name", value: request.GetName()}); err != nil {
 		return nil, err
 	}
-	found, err := jobs.service.Runtime(ctx, request.GetNamespace(), request.GetName())
+	found, err := j.service.Runtime(ctx, request.GetNamespace(), request.GetName())
 	if err != nil {
 		return nil, err
 	}
@@ -196,7 +196,7 @@ func (jobs *jobs) GetRuntime(ctx context.Context, request *wire.GetRuntimeReques
 }
 
 // WatchJobs tells what becomes of the jobs of a namespace.
-func (jobs *jobs) WatchJobs(request *wire.WatchJobsRequest, stream grpc.ServerStreamingServer[wire.JobEvent]) error {
+func (j *jobs) WatchJobs(request *wire.WatchJobsRequest, stream grpc.ServerStreamingServer[wire.JobEvent]) error {
 	kind, err := kindOf(request.GetKind())
 	if err != nil {
 		return err
@@ -204,7 +204,7 @@ func (jobs *jobs) WatchJobs(request *wire.WatchJobsRequest, stream grpc.ServerSt
 	if err := checkNames(named{field: "namespace", value: request.GetNamespace()}, named{field: "name", value: request.GetName(), optional: true}); err != nil {
 		return err
 	}
-	events, err := jobs.service.Watch(stream.Context(), kind, jobwatch.Watch{Namespace: request.GetNamespace(), Name: request.GetName(), Since: request.GetResourceVersion()})
+	events, err := j.service.Watch(stream.Context(), kind, jobwatch.Watch{Namespace: request.GetNamespace(), Name: request.GetName(), Since: request.GetResourceVersion()})
 	if err != nil {
 		return err
 	}

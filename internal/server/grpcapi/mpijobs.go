@@ -20,18 +20,18 @@ type mpiJobs struct {
 }
 
 // CreateMPIJob stores a job.
-func (jobs *mpiJobs) CreateMPIJob(ctx context.Context, request *wire.CreateMPIJobRequest) (*wire.CreateMPIJobResponse, error) {
+func (m *mpiJobs) CreateMPIJob(ctx context.Context, request *wire.CreateMPIJobRequest) (*wire.CreateMPIJobResponse, error) {
 	job := &wire.MPIJob{Namespace: request.GetNamespace(), Name: request.GetName(), Labels: request.GetLabels(), Annotations: request.GetAnnotations(), Spec: request.GetSpec()}
 	stored := &wire.MPIJob{}
-	if err := jobs.create(ctx, jobview.MPIJobs, request, request.GetSpec() != nil, job, stored); err != nil {
+	if err := m.create(ctx, jobview.MPIJobs, request, request.GetSpec() != nil, job, stored); err != nil {
 		return nil, err
 	}
 	return &wire.CreateMPIJobResponse{Name: stored.GetName(), Namespace: stored.GetNamespace(), Uid: stored.GetUid(), CreatedAt: stored.GetCreatedAt(), Mpijob: stored}, nil
 }
 
 // GetMPIJob is a job.
-func (jobs *mpiJobs) GetMPIJob(ctx context.Context, request *wire.GetMPIJobRequest) (*wire.GetMPIJobResponse, error) {
-	object, err := jobs.get(ctx, jobview.MPIJobs, request)
+func (m *mpiJobs) GetMPIJob(ctx context.Context, request *wire.GetMPIJobRequest) (*wire.GetMPIJobResponse, error) {
+	object, err := m.get(ctx, jobview.MPIJobs, request)
 	if err != nil {
 		return nil, err
 	}
@@ -40,12 +40,12 @@ func (jobs *mpiJobs) GetMPIJob(ctx context.Context, request *wire.GetMPIJobReque
 }
 
 // ListMPIJobs is a page of jobs.
-func (jobs *mpiJobs) ListMPIJobs(ctx context.Context, request *wire.ListMPIJobsRequest) (*wire.ListMPIJobsResponse, error) {
+func (m *mpiJobs) ListMPIJobs(ctx context.Context, request *wire.ListMPIJobsRequest) (*wire.ListMPIJobsResponse, error) {
 	query, err := queryOf(request)
 	if err != nil {
 		return nil, err
 	}
-	page, err := jobs.service.List(ctx, jobview.MPIJobs, query)
+	page, err := m.service.List(ctx, jobview.MPIJobs, query)
 	if err != nil {
 		return nil, err
 	}
@@ -54,14 +54,14 @@ func (jobs *mpiJobs) ListMPIJobs(ctx context.Context, request *wire.ListMPIJobsR
 }
 
 // DeleteMPIJob deletes a job.
-func (jobs *mpiJobs) DeleteMPIJob(ctx context.Context, request *wire.DeleteMPIJobRequest) (*wire.DeleteMPIJobResponse, error) {
-	message, err := jobs.delete(ctx, jobview.MPIJobs, request, request.GracePeriodSeconds)
+func (m *mpiJobs) DeleteMPIJob(ctx context.Context, request *wire.DeleteMPIJobRequest) (*wire.DeleteMPIJobResponse, error) {
+	message, err := m.delete(ctx, jobview.MPIJobs, request, request.GracePeriodSeconds)
 	return &wire.DeleteMPIJobResponse{Message: message}, err
 }
 
 // GetMPIJobStatus is what has come of a job.
-func (jobs *mpiJobs) GetMPIJobStatus(ctx context.Context, request *wire.GetMPIJobStatusRequest) (*wire.GetMPIJobStatusResponse, error) {
-	object, err := jobs.get(ctx, jobview.MPIJobs, request)
+func (m *mpiJobs) GetMPIJobStatus(ctx context.Context, request *wire.GetMPIJobStatusRequest) (*wire.GetMPIJobStatusResponse, error) {
+	object, err := m.get(ctx, jobview.MPIJobs, request)
 	if err != nil {
 		return nil, err
 	}
@@ -70,9 +70,9 @@ func (jobs *mpiJobs) GetMPIJobStatus(ctx context.Context, request *wire.GetMPIJo
 }
 
 // WatchMPIJobStatus tells the status of a job whenever it changes.
-func (jobs *mpiJobs) WatchMPIJobStatus(request *wire.WatchMPIJobStatusRequest, stream grpc.ServerStreamingServer[wire.MPIJobStatusEvent]) error {
-	return jobs.watchStatus(stream, jobview.MPIJobs, request, func(event *jobwatch.Event, resourceVersion string) error {
-		message := &wire.MPIJobStatusEvent{EventType: string(event.Type), Status: &wire.MPIJobStatus{}, Timestamp: timestamppb.New(jobs.now()), ResourceVersion: resourceVersion}
+func (m *mpiJobs) WatchMPIJobStatus(request *wire.WatchMPIJobStatusRequest, stream grpc.ServerStreamingServer[wire.MPIJobStatusEvent]) error {
+	return m.watchStatus(stream, jobview.MPIJobs, request, func(event *jobwatch.Event, resourceVersion string) error {
+		message := &wire.MPIJobStatusEvent{EventType: string(event.Type), Status: &wire.MPIJobStatus{}, Timestamp: timestamppb.New(m.now()), ResourceVersion: resourceVersion}
 		if err := objects.ToMessage(&event.Object.(*v2beta1.MPIJob).Status, message.GetStatus()); err != nil {
 			return err
 		}
@@ -81,6 +81,6 @@ func (jobs *mpiJobs) WatchMPIJobStatus(request *wire.WatchMPIJobStatusRequest, s
 }
 
 // GetMPIJobLogs are the lines that a job's pods print.
-func (jobs *mpiJobs) GetMPIJobLogs(request *wire.GetMPIJobLogsRequest, stream grpc.ServerStreamingServer[wire.LogMessage]) error {
-	return jobs.logs(stream, jobview.MPIJobs, request, request.PodIndex, request.TailLines)
+func (m *mpiJobs) GetMPIJobLogs(request *wire.GetMPIJobLogsRequest, stream grpc.ServerStreamingServer[wire.LogMessage]) error {
+	return m.logs(stream, jobview.MPIJobs, request, request.PodIndex, request.TailLines)
 }

@@ -31,12 +31,12 @@ type reading struct {
 type codec struct{ encoding.CodecV2 }
 
 // Unmarshal reads a message.
-func (codec codec) Unmarshal(data mem.BufferSlice, message any) error {
+func (c codec) Unmarshal(data mem.BufferSlice, message any) error {
 	if reading, is := message.(*reading); is {
-		reading.err = codec.CodecV2.Unmarshal(data, reading.Message)
+		reading.err = c.CodecV2.Unmarshal(data, reading.Message)
 		return nil
 	}
-	return codec.CodecV2.Unmarshal(data, message)
+	return c.CodecV2.Unmarshal(data, message)
 }
 
 // read reads a message with what gRPC reads with.
@@ -76,6 +76,6 @@ func readable(description grpc.ServiceDesc) *grpc.ServiceDesc {
 type readableStream struct{ grpc.ServerStream }
 
 // RecvMsg reads a message.
-func (stream *readableStream) RecvMsg(message any) error {
-	return read(message, stream.ServerStream.RecvMsg)
+func (r *readableStream) RecvMsg(message any) error {
+	return read(message, r.ServerStream.RecvMsg)
 }

@@ -29,7 +29,7 @@ type ofChange interface {
 }
 
 // create stores a job that a message tells, and fills another with what was stored.
-func (edge *edge) create(ctx context.Context, kind *jobview.Kind, request ofChange, hasSpec bool, message, stored proto.Message) error {
+func (e *edge) create(ctx context.Context, kind *jobview.Kind, request ofChange, hasSpec bool, message, stored proto.Message) error {
 	ref := jobservice.JobRef{Kind: kind, Namespace: request.GetNamespace(), Name: request.GetName()}
 	record(ctx, ref, request.GetDryRun())
 	if err := checkNames(named{field: "namespace", value: ref.Namespace}, named{field: "name", value: ref.Name, optional: true}); err != nil {
@@ -46,7 +46,7 @@ func (edge *edge) create(ctx context.Context, kind *jobview.Kind, request ofChan
 	if ref.Name == "" {
 		object.SetGenerateName(kind.Command + "-")
 	}
-	created, err := edge.service.Create(ctx, kind, ref.Namespace, object, request.GetDryRun())
+	created, err := e.service.Create(ctx, kind, ref.Namespace, object, request.GetDryRun())
 	if err != nil {
 		return err
 	}
@@ -54,16 +54,16 @@ func (edge *edge) create(ctx context.Context, kind *jobview.Kind, request ofChan
 }
 
 // get reads a job.
-func (edge *edge) get(ctx context.Context, kind *jobview.Kind, request ofJob) (client.Object, error) {
+func (e *edge) get(ctx context.Context, kind *jobview.Kind, request ofJob) (client.Object, error) {
 	ref, err := reference(kind, request)
 	if err != nil {
 		return nil, err
 	}
-	return edge.service.Get(ctx, ref)
+	return e.service.Get(ctx, ref)
 }
 
 // delete deletes a job, and says so.
-func (edge *edge) delete(ctx context.Context, kind *jobview.Kind, request ofChange, gracePeriodSeconds *int64) (string, error) {
+func (e *edge) delete(ctx context.Context, kind *jobview.Kind, request ofChange, gracePeriodSeconds *int64) (string, error) {
 	ref := jobservice.JobRef{Kind: kind, Namespace: request.GetNamespace(), Name: request.GetName()}
 	record(ctx, ref, request.GetDryRun())
 	if _, err := reference(kind, request); err != nil {
@@ -72,7 +72,7 @@ func (edge *edge) delete(ctx context.Context, kind *jobview.Kind, request ofChan
 	if gracePeriodSeconds != nil && *gracePeriodSeconds < 0 {
 		return "", invalid("grace_period_seconds", "grace_period_seconds must not be negative")
 	}
-	if err := edge.service.Delete(ctx, ref, jobservice.DeleteOptions{GracePeriodSeconds: gracePeriodSeconds, DryRun: request.GetDryRun()}); err != nil {
+	if err := e.service.Delete(ctx, ref, jobservice.DeleteOptions{GracePeriodSeconds: gracePeriodSeconds, DryRun: request.GetDryRun()}); err != nil {
 		return "", err
 	}
 	done := " deleted successfully"

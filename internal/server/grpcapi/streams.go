@@ -33,12 +33,12 @@ type ofWatch interface {
 //
 // The job as it is comes with no version to resume with: that has only the event
 // after it, which says that this was all. So the job waits for it.
-func (edge *edge) watchStatus(stream grpc.ServerStream, kind *jobview.Kind, request ofWatch, send func(event *jobwatch.Event, resourceVersion string) error) error {
+func (e *edge) watchStatus(stream grpc.ServerStream, kind *jobview.Kind, request ofWatch, send func(event *jobwatch.Event, resourceVersion string) error) error {
 	ref, err := reference(kind, request)
 	if err != nil {
 		return err
 	}
-	events, err := edge.service.Watch(stream.Context(), kind, jobwatch.Watch{Namespace: ref.Namespace, Name: ref.Name, Since: request.GetResourceVersion()})
+	events, err := e.service.Watch(stream.Context(), kind, jobwatch.Watch{Namespace: ref.Namespace, Name: ref.Name, Since: request.GetResourceVersion()})
 	if err != nil {
 		return err
 	}
@@ -85,7 +85,7 @@ const (
 )
 
 // logs sends the lines of a job's pods.
-func (edge *edge) logs(stream grpc.ServerStreamingServer[wire.LogMessage], kind *jobview.Kind, request ofLogs, podIndex *int32, tailLines *int64) error {
+func (e *edge) logs(stream grpc.ServerStreamingServer[wire.LogMessage], kind *jobview.Kind, request ofLogs, podIndex *int32, tailLines *int64) error {
 	ref, err := reference(kind, request)
 	if err != nil {
 		return err
@@ -100,7 +100,7 @@ func (edge *edge) logs(stream grpc.ServerStreamingServer[wire.LogMessage], kind 
 		ctx, stop = context.WithTimeout(ctx, onceTimeout)
 		defer stop()
 	}
-	lines, err := edge.service.Logs(ctx, ref, options)
+	lines, err := e.service.Logs(ctx, ref, options)
 	if err != nil {
 		return err
 	}

@@ -20,18 +20,18 @@ type trainJobs struct {
 }
 
 // CreateTrainJob stores a job.
-func (jobs *trainJobs) CreateTrainJob(ctx context.Context, request *wire.CreateTrainJobRequest) (*wire.CreateTrainJobResponse, error) {
+func (t *trainJobs) CreateTrainJob(ctx context.Context, request *wire.CreateTrainJobRequest) (*wire.CreateTrainJobResponse, error) {
 	job := &wire.TrainJob{Namespace: request.GetNamespace(), Name: request.GetName(), Labels: request.GetLabels(), Annotations: request.GetAnnotations(), Spec: request.GetSpec()}
 	stored := &wire.TrainJob{}
-	if err := jobs.create(ctx, jobview.TrainJobs, request, request.GetSpec() != nil, job, stored); err != nil {
+	if err := t.create(ctx, jobview.TrainJobs, request, request.GetSpec() != nil, job, stored); err != nil {
 		return nil, err
 	}
 	return &wire.CreateTrainJobResponse{Name: stored.GetName(), Namespace: stored.GetNamespace(), Uid: stored.GetUid(), CreatedAt: stored.GetCreatedAt(), Trainjob: stored}, nil
 }
 
 // GetTrainJob is a job.
-func (jobs *trainJobs) GetTrainJob(ctx context.Context, request *wire.GetTrainJobRequest) (*wire.GetTrainJobResponse, error) {
-	object, err := jobs.get(ctx, jobview.TrainJobs, request)
+func (t *trainJobs) GetTrainJob(ctx context.Context, request *wire.GetTrainJobRequest) (*wire.GetTrainJobResponse, error) {
+	object, err := t.get(ctx, jobview.TrainJobs, request)
 	if err != nil {
 		return nil, err
 	}
@@ -40,13 +40,13 @@ func (jobs *trainJobs) GetTrainJob(ctx context.Context, request *wire.GetTrainJo
 }
 
 // ListTrainJobs is a page of jobs.
-func (jobs *trainJobs) ListTrainJobs(ctx context.Context, request *wire.ListTrainJobsRequest) (*wire.ListTrainJobsResponse, error) {
+func (t *trainJobs) ListTrainJobs(ctx context.Context, request *wire.ListTrainJobsRequest) (*wire.ListTrainJobsResponse, error) {
 	query, err := queryOf(request)
 	if err != nil {
 		return nil, err
 	}
 	query.Runtime = request.GetRuntime()
-	page, err := jobs.service.List(ctx, jobview.TrainJobs, query)
+	page, err := t.service.List(ctx, jobview.TrainJobs, query)
 	if err != nil {
 		return nil, err
 	}
@@ -55,14 +55,14 @@ func (jobs *trainJobs) ListTrainJobs(ctx context.Context, request *wire.ListTrai
 }
 
 // DeleteTrainJob deletes a job.
-func (jobs *trainJobs) DeleteTrainJob(ctx context.Context, request *wire.DeleteTrainJobRequest) (*wire.DeleteTrainJobResponse, error) {
-	message, err := jobs.delete(ctx, jobview.TrainJobs, request, request.GracePeriodSeconds)
+func (t *trainJobs) DeleteTrainJob(ctx context.Context, request *wire.DeleteTrainJobRequest) (*wire.DeleteTrainJobResponse, error) {
+	message, err := t.delete(ctx, jobview.TrainJobs, request, request.GracePeriodSeconds)
 	return &wire.DeleteTrainJobResponse{Message: message}, err
 }
 
 // GetTrainJobStatus is what has come of a job.
-func (jobs *trainJobs) GetTrainJobStatus(ctx context.Context, request *wire.GetTrainJobStatusRequest) (*wire.GetTrainJobStatusResponse, error) {
-	object, err := jobs.get(ctx, jobview.TrainJobs, request)
+func (t *trainJobs) GetTrainJobStatus(ctx context.Context, request *wire.GetTrainJobStatusRequest) (*wire.GetTrainJobStatusResponse, error) {
+	object, err := t.get(ctx, jobview.TrainJobs, request)
 	if err != nil {
 		return nil, err
 	}
@@ -71,9 +71,9 @@ func (jobs *trainJobs) GetTrainJobStatus(ctx context.Context, request *wire.GetT
 }
 
 // WatchTrainJobStatus tells the status of a job whenever it changes.
-func (jobs *trainJobs) WatchTrainJobStatus(request *wire.WatchTrainJobStatusRequest, stream grpc.ServerStreamingServer[wire.TrainJobStatusEvent]) error {
-	return jobs.watchStatus(stream, jobview.TrainJobs, request, func(event *jobwatch.Event, resourceVersion string) error {
-		message := &wire.TrainJobStatusEvent{EventType: string(event.Type), Status: &wire.TrainJobStatus{}, Timestamp: timestamppb.New(jobs.now()), ResourceVersion: resourceVersion}
+func (t *trainJobs) WatchTrainJobStatus(request *wire.WatchTrainJobStatusRequest, stream grpc.ServerStreamingServer[wire.TrainJobStatusEvent]) error {
+	return t.watchStatus(stream, jobview.TrainJobs, request, func(event *jobwatch.Event, resourceVersion string) error {
+		message := &wire.TrainJobStatusEvent{EventType: string(event.Type), Status: &wire.TrainJobStatus{}, Timestamp: timestamppb.New(t.now()), ResourceVersion: resourceVersion}
 		if err := objects.ToMessage(&event.Object.(*v2alpha1.TrainJob).Status, message.GetStatus()); err != nil {
 			return err
 		}
@@ -82,6 +82,6 @@ func (jobs *trainJobs) WatchTrainJobStatus(request *wire.WatchTrainJobStatusRequ
 }
 
 // GetTrainJobLogs are the lines that a job's pods print.
-func (jobs *trainJobs) GetTrainJobLogs(request *wire.GetTrainJobLogsRequest, stream grpc.ServerStreamingServer[wire.LogMessage]) error {
-	return jobs.logs(stream, jobview.TrainJobs, request, request.PodIndex, request.TailLines)
+func (t *trainJobs) GetTrainJobLogs(request *wire.GetTrainJobLogsRequest, stream grpc.ServerStreamingServer[wire.LogMessage]) error {
+	return t.logs(stream, jobview.TrainJobs, request, request.PodIndex, request.TailLines)
 }

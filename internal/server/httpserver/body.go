@@ -21,10 +21,10 @@ const (
 
 // enterLarge lets a body of a user in that is not small. What it returns is called when
 // the call has ended.
-func (fair *fair) enterLarge(user string) (leave func(), err error) {
-	fair.mutex.Lock()
-	defer fair.mutex.Unlock()
-	share := fair.share(user)
+func (f *fair) enterLarge(user string) (leave func(), err error) {
+	f.mutex.Lock()
+	defer f.mutex.Unlock()
+	share := f.share(user)
 	if share.large >= mostLarge {
 		return nil, &tooMany{cause: causeBodies, after: time.Second, told: apierror.New(http.StatusTooManyRequests, "TooManyRequests",
 			fmt.Sprintf("User %q sends %d bodies of more than %d KiB, which is as many as one may send at a time", user, share.large, smallBody>>10),
@@ -32,19 +32,19 @@ func (fair *fair) enterLarge(user string) (leave func(), err error) {
 	}
 	share.large++
 	return sync.OnceFunc(func() {
-		fair.mutex.Lock()
-		defer fair.mutex.Unlock()
+		f.mutex.Lock()
+		defer f.mutex.Unlock()
 		share.large--
 	}), nil
 }
 
 // boundLarge lets the body of an admitted request in, by what the request says of its
 // length.
-func (server *Server) boundLarge(request *http.Request, call *call) error {
+func (s *Server) boundLarge(request *http.Request, call *call) error {
 	if call.caller == nil || request.ContentLength >= 0 && request.ContentLength <= smallBody {
 		return nil
 	}
-	leave, err := server.fair.enterLarge(call.caller.User)
+	leave, err := s.fair.enterLarge(call.caller.User)
 	if err != nil {
 		return err
 	}
@@ -68,30 +68,30 @@ type countedBody struct {
 var errEnded = errors.New("the call has ended")
 
 // Read reads as long as the user may send more.
-func (body *countedBody) Read(to []byte) (int, error) {
-	count, err := body.ReadCloser.Read(to)
-	body.mutex.Lock()
-	defer body.mutex.Unlock()
-	body.read += count
+func (c *countedBody) Read(to []byte) (int, error) {
+	count, err := c.ReadCloser.Read(to)
+	c.mutex.Lock()
+	defer c.mutex.Unlock()
+	c.read += count
 	switch {
-	case body.ended:
+	case c.ended:
 		return 0, errEnded
-	case body.read > smallBody && body.leave == nil:
-		leave, refused := body.enter()
+	case c.read > smallBody && c.leave == nil:
+		leave, refused := c.enter()
 		if refused != nil {
 			return 0, refused
 		}
-		body.leave = leave
+		c.leave = leave
 	}
 	return count, err
 }
 
 // end forgets the body.
-func (body *countedBody) end() {
-	body.mutex.Lock()
-	defer body.mutex.Unlock()
-	body.ended = true
-	if body.leave != nil {
-		body.leave()
+func (c *countedBody) end() {
+	c.mutex.Lock()
+	defer c.mutex.Unlock()
+	c.ended = true
+	if c.leave != nil {
+		c.leave()
 	}
 }

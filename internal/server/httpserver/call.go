@@ -36,7 +36,7 @@ type call struct {
 
 // take says whether it is on whoever asks to note how the call ends. It is on one
 // alone: the handlers of gRPC may outlive the request that brought the call.
-func (call *call) take() bool { return call.taken.CompareAndSwap(false, true) }
+func (c *call) take() bool { return c.taken.CompareAndSwap(false, true) }
 
 type callKey struct{}
 
@@ -53,11 +53,11 @@ var verbs = map[string]string{http.MethodPost: "create", http.MethodPut: "update
 var alwaysOpen = []string{"/healthz", "/readyz", "/version"}
 
 // newCall is a call whose request has not been authenticated yet.
-func (server *Server) newCall(request *http.Request) *call {
+func (s *Server) newCall(request *http.Request) *call {
 	match := operation.Find(request)
 	return &call{
-		id: newID(), begun: time.Now(), leave: func() {}, source: auth.SourceOf(request, server.Proxy), route: func() string { return request.Pattern },
-		open:   server.isOpen(request),
+		id: newID(), begun: time.Now(), leave: func() {}, source: auth.SourceOf(request, s.Proxy), route: func() string { return request.Pattern },
+		open:   s.isOpen(request),
 		stream: match.IsStream(request),
 		record: newRecord(match, request.Method),
 	}
@@ -73,35 +73,35 @@ func newRecord(match operation.Match, method string) *auth.Record {
 }
 
 // isOwn tells whether a path is answered by the server itself, and not by the API.
-func (server *Server) isOwn(path string) bool {
-	return server.Public[path] != nil || slices.Contains(alwaysOpen, path)
+func (s *Server) isOwn(path string) bool {
+	return s.Public[path] != nil || slices.Contains(alwaysOpen, path)
 }
 
-func (server *Server) isOpen(request *http.Request) bool {
-	return server.isOwn(request.URL.Path) && (request.Method == http.MethodGet || request.Method == http.MethodHead)
+func (s *Server) isOpen(request *http.Request) bool {
+	return s.isOwn(request.URL.Path) && (request.Method == http.MethodGet || request.Method == http.MethodHead)
 }
 
 // admit lets a call in, or says why not. It returns the context that the call is made
 // with. The call must leave when it has ended.
-func (server *Server) admit(ctx context.Context, request *http.Request, call *call) (context.Context, error) {
+func (s *Server) admit(ctx context.Context, request *http.Request, call *call) (context.Context, error) {
 	ctx = auth.WithRecord(ctx, call.record)
 	if call.open {
-		return ctx, server.admitOpen(request.URL.Path, call)
+		return ctx, s.admitOpen(request.URL.Path, call)
 	}
-	caller, err := server.identify(ctx, request, call)
+	caller, err := s.identify(ctx, request, call)
 	if err != nil {
 		return nil, err
 	}
 	call.caller = caller
-	leave, err := server.fair.enter(caller.User, call.stream)
+	leave, err := s.fair.enter(caller.User, call.stream)
 	if err != nil {
 		return nil, err
 	}
 	call.leave = leave
 	if call.stream {
-		server.metrics.streams.Inc()
-		server.openStreams.Add(1)
-		call.leave = func() { leave(); server.metrics.streams.Dec(); server.openStreams.Done() }
+		s.metrics.streams.Inc()
+		s.openStreams.Add(1)
+		call.leave = func() { leave(); s.metrics.streams.Dec(); s.openStreams.Done() }
 	}
 	return auth.WithCaller(ctx, caller), nil
 }
@@ -110,27 +110,27 @@ func (server *Server) admit(ctx context.Context, request *http.Request, call *ca
 // the server out of service because of others behind it.
 var neverLimited = []string{"/healthz", "/readyz", healthCheck}
 
-func (server *Server) admitOpen(path string, call *call) error {
+func (s *Server) admitOpen(path string, call *call) error {
 	if slices.Contains(neverLimited, path) {
 		return nil
 	}
-	return server.sources.take(call.source)
+	return s.sources.take(call.source)
 }
 
 // identify is who calls. A caller who is not known takes from the budget of their
 // source before the cluster is asked, and gives it back if they are found valid: so
 // nobody has more invalid tokens reviewed than the budget allows, and whoever has a
 // valid one is limited as a user alone.
-func (server *Server) identify(ctx context.Context, request *http.Request, call *call) (*auth.Caller, error) {
-	known := server.Guard.Knows(request)
+func (s *Server) identify(ctx context.Context, request *http.Request, call *call) (*auth.Caller, error) {
+	known := s.Guard.Knows(request)
 	if !known {
-		if err := server.sources.take(call.source); err != nil {
+		if err := s.sources.take(call.source); err != nil {
 			return nil, err
 		}
 	}
-	caller, err := server.Guard.Identify(ctx, request)
+	caller, err := s.Guard.Identify(ctx, request)
 	if err == nil && !known {
-		server.sources.giveBack(call.source)
+		s.sources.giveBack(call.source)
 	}
 	return caller, err
 }
@@ -142,24 +142,24 @@ var errStopping = fmt.Errorf("%w: %w", context.Canceled, apierror.New(http.Statu
 
 // supervise ends a stream when its caller's token or rights no longer hold, or the
 // server ends. The cause of the context's end says which (context.Cause).
-func (server *Server) supervise(ctx context.Context, caller *auth.Caller) (context.Context, func()) {
+func (s *Server) supervise(ctx context.Context, caller *auth.Caller) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
-	stopped := context.AfterFunc(server.stopping, func() { cancel(errStopping) })
+	stopped := context.AfterFunc(s.stopping, func() { cancel(errStopping) })
 	// A timer costs a stream that says nothing less than a goroutine would.
 	var timer *time.Timer
 	begun := make(chan struct{})
 	valid := time.Now()
-	timer = time.AfterFunc(server.checkEvery, func() {
+	timer = time.AfterFunc(s.checkEvery, func() {
 		<-begun
-		err := server.Guard.StillValid(ctx, caller)
+		err := s.Guard.StillValid(ctx, caller)
 		if err == nil {
 			valid = time.Now()
 		}
-		if err != nil && (isRefusal(err) || time.Since(valid) > server.longestDoubt) {
+		if err != nil && (isRefusal(err) || time.Since(valid) > s.longestDoubt) {
 			cancel(err)
 		}
 		if ctx.Err() == nil {
-			timer.Reset(server.checkEvery)
+			timer.Reset(s.checkEvery)
 		}
 	})
 	close(begun)
@@ -174,7 +174,7 @@ func isRefusal(err error) bool {
 }
 
 // end notes how a call ended.
-func (server *Server) end(call *call, method string, code int) {
-	server.audit.Write(auth.Outcome{Record: *call.record, Caller: call.caller, Source: call.source, Code: code, RequestID: call.id})
-	server.metrics.observe(call, method, code, time.Since(call.begun))
+func (s *Server) end(call *call, method string, code int) {
+	s.audit.Write(auth.Outcome{Record: *call.record, Caller: call.caller, Source: call.source, Code: code, RequestID: call.id})
+	s.metrics.observe(call, method, code, time.Since(call.begun))
 }

@@ -55,8 +55,8 @@ func newCertificates(settings TLS, log *slog.Logger) (*certificates, error) {
 	return certificates, nil
 }
 
-func (certificates *certificates) makeOwn() error {
-	names := append([]string{"localhost"}, certificates.Names...)
+func (c *certificates) makeOwn() error {
+	names := append([]string{"localhost"}, c.Names...)
 	certificate, key, err := cert.GenerateSelfSignedCertKey(names[len(names)-1], nil, names)
 	if err != nil {
 		return fmt.Errorf("make a certificate: %w", err)
@@ -65,14 +65,14 @@ func (certificates *certificates) makeOwn() error {
 	if err != nil {
 		return fmt.Errorf("make a certificate: %w", err)
 	}
-	certificates.own.Store(&pair)
+	c.own.Store(&pair)
 	return nil
 }
 
 // run keeps the certificate fresh until the server ends.
-func (certificates *certificates) run(ctx context.Context) error {
-	if certificates.watcher != nil {
-		return certificates.watcher.Start(ctx)
+func (c *certificates) run(ctx context.Context) error {
+	if c.watcher != nil {
+		return c.watcher.Start(ctx)
 	}
 	tick := time.NewTicker(lookEvery)
 	defer tick.Stop()
@@ -85,7 +85,7 @@ func (certificates *certificates) run(ctx context.Context) error {
 		if time.Since(made) < renewAfter {
 			continue
 		}
-		if err := certificates.makeOwn(); err != nil {
+		if err := c.makeOwn(); err != nil {
 			return err
 		}
 		made = time.Now()
@@ -93,11 +93,11 @@ func (certificates *certificates) run(ctx context.Context) error {
 }
 
 // get is the certificate to show to a client.
-func (certificates *certificates) get(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
-	if certificates.watcher != nil {
-		return certificates.watcher.GetCertificate(hello)
+func (c *certificates) get(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
+	if c.watcher != nil {
+		return c.watcher.GetCertificate(hello)
 	}
-	return certificates.own.Load(), nil
+	return c.own.Load(), nil
 }
 
 // suites are those of TLS 1.2 that FIPS 140 and HTTP/2 both allow. TLS 1.3 chooses its
@@ -107,12 +107,12 @@ var suites = []uint16{
 	tls.TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256, tls.TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384,
 }
 
-func (certificates *certificates) config() *tls.Config {
-	config := &tls.Config{MinVersion: tls.VersionTLS12, CipherSuites: suites, GetCertificate: certificates.get, NextProtos: []string{"h2", "http/1.1"}}
-	if certificates.ClientAuthorities != nil {
+func (c *certificates) config() *tls.Config {
+	config := &tls.Config{MinVersion: tls.VersionTLS12, CipherSuites: suites, GetCertificate: c.get, NextProtos: []string{"h2", "http/1.1"}}
+	if c.ClientAuthorities != nil {
 		// One that cannot be verified is no reason to refuse a client: its headers count
 		// for nothing then, and its token may still be good.
-		config.ClientAuth, config.ClientCAs = tls.RequestClientCert, certificates.ClientAuthorities
+		config.ClientAuth, config.ClientCAs = tls.RequestClientCert, c.ClientAuthorities
 	}
 	return config
 }

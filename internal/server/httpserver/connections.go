@@ -8,8 +8,8 @@ import (
 // limitConnections is a listener that closes connections at once that are too many, of
 // one source or of all. It does not wait for room: who holds connections would keep
 // everybody else waiting.
-func (server *Server) limitConnections(listener net.Listener) net.Listener {
-	return &limitedListener{Listener: listener, limits: server.Limits, metrics: server.metrics, bySource: map[string]int{}}
+func (s *Server) limitConnections(listener net.Listener) net.Listener {
+	return &limitedListener{Listener: listener, limits: s.Limits, metrics: s.metrics, bySource: map[string]int{}}
 }
 
 // limitedListener counts the connections that are open.
@@ -24,9 +24,9 @@ type limitedListener struct {
 }
 
 // Accept waits for a connection that is not too many.
-func (listener *limitedListener) Accept() (net.Conn, error) {
+func (l *limitedListener) Accept() (net.Conn, error) {
 	for {
-		connection, err := listener.Listener.Accept()
+		connection, err := l.Listener.Accept()
 		if err != nil {
 			return nil, err
 		}
@@ -34,39 +34,39 @@ func (listener *limitedListener) Accept() (net.Conn, error) {
 		if host, _, err := net.SplitHostPort(source); err == nil {
 			source = sourceOf(host)
 		}
-		if cause := listener.enter(source); cause != "" {
-			listener.metrics.refusals.WithLabelValues(cause).Inc()
+		if cause := l.enter(source); cause != "" {
+			l.metrics.refusals.WithLabelValues(cause).Inc()
 			_ = connection.Close()
 			continue
 		}
-		return &countedConnection{Conn: connection, leave: sync.OnceFunc(func() { listener.leave(source) })}, nil
+		return &countedConnection{Conn: connection, leave: sync.OnceFunc(func() { l.leave(source) })}, nil
 	}
 }
 
 // enter counts a connection, or says why there is no room for it.
-func (listener *limitedListener) enter(source string) (cause string) {
-	listener.mutex.Lock()
-	defer listener.mutex.Unlock()
+func (l *limitedListener) enter(source string) (cause string) {
+	l.mutex.Lock()
+	defer l.mutex.Unlock()
 	switch {
-	case listener.limits.ConnectionsPerSource > 0 && listener.bySource[source] >= listener.limits.ConnectionsPerSource:
+	case l.limits.ConnectionsPerSource > 0 && l.bySource[source] >= l.limits.ConnectionsPerSource:
 		return causeConnectionsPerSource
-	case listener.limits.Connections > 0 && listener.open >= listener.limits.Connections:
+	case l.limits.Connections > 0 && l.open >= l.limits.Connections:
 		return causeConnections
 	}
-	listener.open++
-	listener.bySource[source]++
-	listener.metrics.open.Inc()
+	l.open++
+	l.bySource[source]++
+	l.metrics.open.Inc()
 	return ""
 }
 
-func (listener *limitedListener) leave(source string) {
-	listener.mutex.Lock()
-	defer listener.mutex.Unlock()
-	listener.open--
-	if listener.bySource[source]--; listener.bySource[source] == 0 {
-		delete(listener.bySource, source)
+func (l *limitedListener) leave(source string) {
+	l.mutex.Lock()
+	defer l.mutex.Unlock()
+	l.open--
+	if l.bySource[source]--; l.bySource[source] == 0 {
+		delete(l.bySource, source)
 	}
-	listener.metrics.open.Dec()
+	l.metrics.open.Dec()
 }
 
 // countedConnection is counted until it is closed.
@@ -76,15 +76,15 @@ type countedConnection struct {
 }
 
 // Close closes the connection, and makes room for another.
-func (connection *countedConnection) Close() error {
-	defer connection.leave()
-	return connection.Conn.Close()
+func (c *countedConnection) Close() error {
+	defer c.leave()
+	return c.Conn.Close()
 }
 
 // CloseWrite lets the HTTP server end an answer before it closes a connection without
 // TLS, so that the client reads all of it.
-func (connection *countedConnection) CloseWrite() error {
-	if half, is := connection.Conn.(interface{ CloseWrite() error }); is {
+func (c *countedConnection) CloseWrite() error {
+	if half, is := c.Conn.(interface{ CloseWrite() error }); is {
 		return half.CloseWrite()
 	}
 	return nil

@@ -14,10 +14,10 @@ import (
 
 // connect opens a connection from an address of this machine, which is closed with the
 // test.
-func (running *running) connect(t *testing.T, from string) net.Conn {
+func (r *running) connect(t *testing.T, from string) net.Conn {
 	t.Helper()
 	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}, Timeout: time.Minute}
-	connection, err := dialer.DialContext(t.Context(), "tcp", running.address)
+	connection, err := dialer.DialContext(t.Context(), "tcp", r.address)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -44,10 +44,10 @@ func isServed(t *testing.T, connection net.Conn) bool {
 }
 
 // metric is what the server tells of itself, as in "trireme_server_connections 2".
-func (running *running) metric(t *testing.T, name string) string {
+func (r *running) metric(t *testing.T, name string) string {
 	t.Helper()
 	answer := httptest.NewRecorder()
-	running.metrics.handler().ServeHTTP(answer, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+	r.metrics.handler().ServeHTTP(answer, httptest.NewRequest(http.MethodGet, "/metrics", nil))
 	for line := range strings.Lines(answer.Body.String()) {
 		if value, is := strings.CutPrefix(line, name+" "); is {
 			return strings.TrimSpace(value)
@@ -57,9 +57,9 @@ func (running *running) metric(t *testing.T, name string) string {
 	return ""
 }
 
-func (running *running) refusals(t *testing.T, cause string) string {
+func (r *running) refusals(t *testing.T, cause string) string {
 	t.Helper()
-	return running.metric(t, fmt.Sprintf("trireme_server_refusals_total{cause=%q}", cause))
+	return r.metric(t, fmt.Sprintf("trireme_server_refusals_total{cause=%q}", cause))
 }
 
 func TestConnectionsOfOneSource(t *testing.T) {

@@ -24,17 +24,17 @@ import (
 const messagePrefix = 5
 
 // newRPC sets up gRPC. Each method needs a row in the table of operations.
-func (server *Server) newRPC() error {
-	server.rpc = grpc.NewServer(slices.Concat(server.tracing.rpc(), server.RPCOptions, []grpc.ServerOption{
+func (s *Server) newRPC() error {
+	s.rpc = grpc.NewServer(slices.Concat(s.tracing.rpc(), s.RPCOptions, []grpc.ServerOption{
 		grpc.MaxRecvMsgSize(maxBody),
-		grpc.UnaryInterceptor(server.unary),
-		grpc.StreamInterceptor(server.streaming),
+		grpc.UnaryInterceptor(s.unary),
+		grpc.StreamInterceptor(s.streaming),
 	})...)
-	server.RPC(server.rpc)
+	s.RPC(s.rpc)
 	// A server without services: every call is one that it does not know, and needs no
 	// message to be refused.
-	server.refusing = grpc.NewServer(append(server.tracing.rpc(), grpc.UnknownServiceHandler(server.refuseRPC))...)
-	for service, info := range server.rpc.GetServiceInfo() {
+	s.refusing = grpc.NewServer(append(s.tracing.rpc(), grpc.UnknownServiceHandler(s.refuseRPC))...)
+	for service, info := range s.rpc.GetServiceInfo() {
 		for _, method := range info.Methods {
 			name := "/" + service + "/" + method.Name
 			row, known := operation.Lookup(name)
@@ -52,49 +52,49 @@ func (server *Server) newRPC() error {
 // serveRPC lets a call in before anything of its message is read, and notes how it
 // ended if nobody else does: gRPC refuses some by itself, such as a message that is
 // too large.
-func (server *Server) serveRPC(writer http.ResponseWriter, request *http.Request) {
-	call := server.newRPCCall(request)
-	server.metrics.inFlight.Inc()
-	defer server.metrics.inFlight.Dec()
+func (s *Server) serveRPC(writer http.ResponseWriter, request *http.Request) {
+	call := s.newRPCCall(request)
+	s.metrics.inFlight.Inc()
+	defer s.metrics.inFlight.Dec()
 	writer.Header().Set("X-Request-Id", call.id)
-	server.sayGoodbye(writer)
+	s.sayGoodbye(writer)
 	// What a client sends is gathered in memory, read or not. Nobody sends more than one
 	// message, and nobody for long.
 	request.Body = http.MaxBytesReader(writer, request.Body, maxBody+messagePrefix)
 	control := http.NewResponseController(writer)
-	_ = control.SetReadDeadline(time.Now().Add(server.messageTimeout))
+	_ = control.SetReadDeadline(time.Now().Add(s.messageTimeout))
 	call.answer = &rpcAnswer{control: control}
 	defer call.answer.end()
 	ctx := context.WithValue(request.Context(), callKey{}, call)
-	admitted, err := server.admitRPC(ctx, request, call)
+	admitted, err := s.admitRPC(ctx, request, call)
 	if err != nil {
 		call.refused = err
-		server.refusing.ServeHTTP(writer, request.WithContext(ctx))
+		s.refusing.ServeHTTP(writer, request.WithContext(ctx))
 	} else {
 		request = request.WithContext(admitted)
-		server.countBody(request, call)
-		server.rpc.ServeHTTP(writer, request)
+		s.countBody(request, call)
+		s.rpc.ServeHTTP(writer, request)
 	}
 	if call.take() {
 		call.leave()
-		server.end(call, http.MethodPost, answeredCode(call, writer.Header()))
+		s.end(call, http.MethodPost, answeredCode(call, writer.Header()))
 	}
 }
 
-func (server *Server) countBody(request *http.Request, call *call) {
+func (s *Server) countBody(request *http.Request, call *call) {
 	if call.caller == nil {
 		return
 	}
-	body := &countedBody{ReadCloser: request.Body, enter: func() (func(), error) { return server.fair.enterLarge(call.caller.User) }}
+	body := &countedBody{ReadCloser: request.Body, enter: func() (func(), error) { return s.fair.enterLarge(call.caller.User) }}
 	before := call.leave
 	request.Body, call.leave = body, func() { body.end(); before() }
 }
 
-func (server *Server) admitRPC(ctx context.Context, request *http.Request, call *call) (context.Context, error) {
-	if err := server.knownPage(request); err != nil {
+func (s *Server) admitRPC(ctx context.Context, request *http.Request, call *call) (context.Context, error) {
+	if err := s.knownPage(request); err != nil {
 		return nil, err
 	}
-	return server.admit(ctx, request, call)
+	return s.admit(ctx, request, call)
 }
 
 // answeredCode is HTTP's code of what gRPC answered by itself.
@@ -114,26 +114,26 @@ func answeredCode(call *call, header http.Header) int {
 }
 
 // refuseRPC tells a client why it is not let in.
-func (server *Server) refuseRPC(_ any, stream grpc.ServerStream) error {
+func (s *Server) refuseRPC(_ any, stream grpc.ServerStream) error {
 	call := callFrom(stream.Context())
 	if limited, is := errors.AsType[*tooMany](call.refused); is {
-		server.metrics.refusals.WithLabelValues(limited.cause).Inc()
+		s.metrics.refusals.WithLabelValues(limited.cause).Inc()
 		_ = stream.SetHeader(metadata.Pairs("retry-after", limited.retryAfter()))
 	}
-	server.logFailure(call, call.refused)
-	return server.RPCStatus(call.refused)
+	s.logFailure(call, call.refused)
+	return s.RPCStatus(call.refused)
 }
 
-func (server *Server) logFailure(call *call, err error) {
+func (s *Server) logFailure(call *call, err error) {
 	if code := codeOf(err); code >= http.StatusInternalServerError && !errors.Is(err, errStopping) {
-		server.Log.Error("call failed", "error", err.Error(), "code", code, "method", call.route(), "requestID", call.id)
+		s.Log.Error("call failed", "error", err.Error(), "code", code, "method", call.route(), "requestID", call.id)
 	}
 }
 
 // unary does for a call with one answer what the handlers of HTTP do.
-func (server *Server) unary(ctx context.Context, message any, _ *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (answer any, err error) {
+func (s *Server) unary(ctx context.Context, message any, _ *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (answer any, err error) {
 	call := callFrom(ctx)
-	err = server.around(call, func() error {
+	err = s.around(call, func() error {
 		fillFrom(call.record, message)
 		ctx, cancel := context.WithTimeout(ctx, callTimeout)
 		defer cancel()
@@ -148,13 +148,13 @@ func (server *Server) unary(ctx context.Context, message any, _ *grpc.UnaryServe
 }
 
 // streaming does the same for a stream.
-func (server *Server) streaming(service any, stream grpc.ServerStream, _ *grpc.StreamServerInfo, handle grpc.StreamHandler) error {
+func (s *Server) streaming(service any, stream grpc.ServerStream, _ *grpc.StreamServerInfo, handle grpc.StreamHandler) error {
 	call := callFrom(stream.Context())
-	return server.around(call, func() error {
+	return s.around(call, func() error {
 		// Not the request's context, with which the way to the client would end.
-		ctx, stop := server.supervise(stream.Context(), call.caller)
+		ctx, stop := s.supervise(stream.Context(), call.caller)
 		defer stop()
-		err := handle(service, &supervised{ServerStream: stream, ctx: ctx, answer: call.answer, writeTimeout: server.writeTimeout})
+		err := handle(service, &supervised{ServerStream: stream, ctx: ctx, answer: call.answer, writeTimeout: s.writeTimeout})
 		if cause := context.Cause(ctx); isProblem(cause) {
 			return cause
 		}
@@ -177,12 +177,12 @@ type supervised struct {
 }
 
 // Context of the call.
-func (stream *supervised) Context() context.Context { return stream.ctx }
+func (s *supervised) Context() context.Context { return s.ctx }
 
 // SendMsg waits for the message before to be on its way, and not for ever.
-func (stream *supervised) SendMsg(message any) error {
-	defer stream.answer.cutAfter(stream.writeTimeout)()
-	return stream.ServerStream.SendMsg(message)
+func (s *supervised) SendMsg(message any) error {
+	defer s.answer.cutAfter(s.writeTimeout)()
+	return s.ServerStream.SendMsg(message)
 }
 
 // rpcAnswer is the answer to a call over gRPC, while it is written.
@@ -195,43 +195,43 @@ type rpcAnswer struct {
 // cutAfter gives the answer up after some time, unless the returned function is called
 // before: what is written can wait for a client that does not read for as long as it
 // is connected.
-func (answer *rpcAnswer) cutAfter(limit time.Duration) (stop func()) {
+func (r *rpcAnswer) cutAfter(limit time.Duration) (stop func()) {
 	timer := time.AfterFunc(limit, func() {
-		answer.mutex.Lock()
-		defer answer.mutex.Unlock()
-		if answer.control != nil {
-			_ = answer.control.SetWriteDeadline(time.Unix(1, 0))
+		r.mutex.Lock()
+		defer r.mutex.Unlock()
+		if r.control != nil {
+			_ = r.control.SetWriteDeadline(time.Unix(1, 0))
 		}
 	})
 	return func() { timer.Stop() }
 }
 
 // end is called before the answer's writer is gone.
-func (answer *rpcAnswer) end() {
-	answer.mutex.Lock()
-	defer answer.mutex.Unlock()
-	answer.control = nil
+func (r *rpcAnswer) end() {
+	r.mutex.Lock()
+	defer r.mutex.Unlock()
+	r.control = nil
 }
 
 // around makes a call, and notes how it ended. Errors become what clients of gRPC see.
-func (server *Server) around(call *call, make func() error) (err error) {
+func (s *Server) around(call *call, make func() error) (err error) {
 	if !call.take() {
 		// The client has gone before the call began, and that was noted.
 		return status.FromContextError(context.Canceled).Err()
 	}
 	defer func() {
 		if panicked := recover(); panicked != nil {
-			err = server.panicked(call, panicked)
+			err = s.panicked(call, panicked)
 		}
-		server.logFailure(call, err)
+		s.logFailure(call, err)
 		code := codeOf(err)
 		if _, told := status.FromError(err); !told {
-			err = server.RPCStatus(err)
+			err = s.RPCStatus(err)
 		}
 		call.leave()
-		server.end(call, http.MethodPost, code)
+		s.end(call, http.MethodPost, code)
 		// What is left is to tell the client.
-		call.answer.cutAfter(server.messageTimeout)
+		call.answer.cutAfter(s.messageTimeout)
 	}()
 	return make()
 }
@@ -240,10 +240,10 @@ func (server *Server) around(call *call, make func() error) (err error) {
 const healthCheck = "/grpc.health.v1.Health/Check"
 
 // newRPCCall is a gRPC call whose caller has not been authenticated yet.
-func (server *Server) newRPCCall(request *http.Request) *call {
+func (s *Server) newRPCCall(request *http.Request) *call {
 	path := request.URL.Path
 	made := &call{
-		id: newID(), begun: time.Now(), source: auth.SourceOf(request, server.Proxy), record: &auth.Record{},
+		id: newID(), begun: time.Now(), source: auth.SourceOf(request, s.Proxy), record: &auth.Record{},
 		// A client can send any number of method names that do not exist.
 		open: path == healthCheck, route: func() string { return "" }, leave: func() {},
 	}

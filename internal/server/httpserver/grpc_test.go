@@ -74,9 +74,9 @@ func registerJobs(server *grpc.Server) {
 	}, nil)
 }
 
-func (running *running) dial(t *testing.T) *grpc.ClientConn {
+func (r *running) dial(t *testing.T) *grpc.ClientConn {
 	t.Helper()
-	connection, err := grpc.NewClient(running.address, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	connection, err := grpc.NewClient(r.address, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
 		t.Fatal(err)
 	}

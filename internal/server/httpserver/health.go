@@ -39,10 +39,10 @@ func newHealth(checks map[string]func(context.Context) error, log *slog.Logger) 
 	return &health{checks: checks, log: log}
 }
 
-func (health *health) register(mux *http.ServeMux) {
+func (h *health) register(mux *http.ServeMux) {
 	mux.HandleFunc("GET /healthz", func(writer http.ResponseWriter, _ *http.Request) { fmt.Fprintln(writer, "ok") })
 	mux.HandleFunc("GET /readyz", func(writer http.ResponseWriter, request *http.Request) {
-		if failed := health.notReady(context.WithoutCancel(request.Context())); len(failed) > 0 {
+		if failed := h.notReady(context.WithoutCancel(request.Context())); len(failed) > 0 {
 			http.Error(writer, "not ready: "+strings.Join(failed, ", "), http.StatusServiceUnavailable)
 			return
 		}
@@ -52,26 +52,26 @@ func (health *health) register(mux *http.ServeMux) {
 
 // notReady are the names of what keeps requests away. Why is for the log: it may tell
 // of the cluster's inside.
-func (health *health) notReady(ctx context.Context) []string {
-	if health.ending.Load() {
+func (h *health) notReady(ctx context.Context) []string {
+	if h.ending.Load() {
 		return []string{"the server ends"}
 	}
-	health.mutex.Lock()
-	defer health.mutex.Unlock()
-	if time.Since(health.looked) < lookAgain {
-		return health.failed
+	h.mutex.Lock()
+	defer h.mutex.Unlock()
+	if time.Since(h.looked) < lookAgain {
+		return h.failed
 	}
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
-	health.failed = nil
-	for _, name := range slices.Sorted(maps.Keys(health.checks)) {
-		if err := health.checks[name](ctx); err != nil {
-			health.failed = append(health.failed, name)
-			health.log.Warn("not ready", "check", name, "error", err.Error())
+	h.failed = nil
+	for _, name := range slices.Sorted(maps.Keys(h.checks)) {
+		if err := h.checks[name](ctx); err != nil {
+			h.failed = append(h.failed, name)
+			h.log.Warn("not ready", "check", name, "error", err.Error())
 		}
 	}
-	health.looked = time.Now()
-	return health.failed
+	h.looked = time.Now()
+	return h.failed
 }
 
 // APIServerAnswers is a check of readiness: whoever cannot reach the API server can

@@ -15,38 +15,38 @@ import (
 
 // handler answers everything that comes to the one port. gRPC has its own way, which
 // does the same with interceptors.
-func (server *Server) handler() http.Handler {
+func (s *Server) handler() http.Handler {
 	mux := http.NewServeMux()
-	server.health.register(mux)
+	s.health.register(mux)
 	mux.HandleFunc("GET /version", func(writer http.ResponseWriter, _ *http.Request) {
 		writer.Header().Set("Content-Type", "application/json")
-		fmt.Fprintf(writer, "{\"version\":%q}\n", server.Version)
+		fmt.Fprintf(writer, "{\"version\":%q}\n", s.Version)
 	})
-	for path, handler := range server.Public {
+	for path, handler := range s.Public {
 		mux.Handle("GET "+path, handler)
 	}
 	// The mux would send clients elsewhere whose path is not tidy, such as a/../b.
 	plain := http.Handler(http.HandlerFunc(func(writer http.ResponseWriter, request *http.Request) {
-		if server.isOwn(request.URL.Path) {
+		if s.isOwn(request.URL.Path) {
 			mux.ServeHTTP(writer, request)
 			return
 		}
-		server.API.ServeHTTP(writer, request)
+		s.API.ServeHTTP(writer, request)
 	}))
 	// The first is the outermost.
 	for _, wrap := range slices.Backward([]func(http.Handler) http.Handler{
-		server.tracing.http,
-		server.recorded,
-		server.fromKnownPages,
-		server.bounded,
-		server.admitted,
+		s.tracing.http,
+		s.recorded,
+		s.fromKnownPages,
+		s.bounded,
+		s.admitted,
 	}) {
 		plain = wrap(plain)
 	}
 	// What an answer took is given back when it has been written, also over gRPC.
-	return server.answers.Handler(http.HandlerFunc(func(writer http.ResponseWriter, request *http.Request) {
-		if server.rpc != nil && request.ProtoMajor == 2 && strings.HasPrefix(request.Header.Get("Content-Type"), "application/grpc") {
-			server.serveRPC(writer, request)
+	return s.answers.Handler(http.HandlerFunc(func(writer http.ResponseWriter, request *http.Request) {
+		if s.rpc != nil && request.ProtoMajor == 2 && strings.HasPrefix(request.Header.Get("Content-Type"), "application/grpc") {
+			s.serveRPC(writer, request)
 			return
 		}
 		plain.ServeHTTP(writer, request)
@@ -55,12 +55,12 @@ func (server *Server) handler() http.Handler {
 
 // recorded gives each request a name, and notes how it ended, also if it ended in a
 // panic. It is the only one that writes audit lines and metrics of HTTP.
-func (server *Server) recorded(next http.Handler) http.Handler {
+func (s *Server) recorded(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(writer http.ResponseWriter, request *http.Request) {
-		call := server.newCall(request)
+		call := s.newCall(request)
 		recorder := &recorder{ResponseWriter: writer}
 		if call.stream {
-			recorder.writeTimeout = server.writeTimeout
+			recorder.writeTimeout = s.writeTimeout
 		}
 		header := recorder.Header()
 		header.Set("X-Request-Id", call.id)
@@ -70,11 +70,11 @@ func (server *Server) recorded(next http.Handler) http.Handler {
 		if request.TLS != nil {
 			header.Set("Strict-Transport-Security", "max-age=31536000")
 		}
-		server.sayGoodbye(writer)
-		server.metrics.inFlight.Inc()
+		s.sayGoodbye(writer)
+		s.metrics.inFlight.Inc()
 		defer func() {
-			server.metrics.inFlight.Dec()
-			cut := server.rescue(recorder, request, call, recover())
+			s.metrics.inFlight.Dec()
+			cut := s.rescue(recorder, request, call, recover())
 			recorder.finish()
 			call.leave()
 			// Those who work on a copy know it; tracing names spans by it.
@@ -84,7 +84,7 @@ func (server *Server) recorded(next http.Handler) http.Handler {
 				// Whatever was said, it was not said to the end.
 				code = http.StatusInternalServerError
 			}
-			server.end(call, request.Method, code)
+			s.end(call, request.Method, code)
 			if cut {
 				panic(http.ErrAbortHandler)
 			}
@@ -95,15 +95,15 @@ func (server *Server) recorded(next http.Handler) http.Handler {
 
 // sayGoodbye lets clients find another server while this one still answers: after this
 // call they connect anew, and nothing is on its way when the connection is closed.
-func (server *Server) sayGoodbye(writer http.ResponseWriter) {
-	if server.health.ending.Load() {
+func (s *Server) sayGoodbye(writer http.ResponseWriter) {
+	if s.health.ending.Load() {
 		writer.Header().Set("Connection", "close")
 	}
 }
 
 // rescue answers for a handler that panicked. If a part of the answer is on its way,
 // the connection must be cut: a client would take it for the whole.
-func (server *Server) rescue(recorder *recorder, request *http.Request, call *call, panicked any) (cut bool) {
+func (s *Server) rescue(recorder *recorder, request *http.Request, call *call, panicked any) (cut bool) {
 	if panicked == nil {
 		return false
 	}
@@ -111,37 +111,37 @@ func (server *Server) rescue(recorder *recorder, request *http.Request, call *ca
 		return true
 	}
 	cut = recorder.code != 0
-	server.refuse(recorder, request, server.panicked(call, panicked))
+	s.refuse(recorder, request, s.panicked(call, panicked))
 	return cut
 }
 
 // panicked logs a mistake of the server's, of which clients learn nothing more.
-func (server *Server) panicked(call *call, panicked any) error {
-	server.Log.Error("panic", "error", fmt.Sprint(panicked), "requestID", call.id, "stack", string(debug.Stack()))
+func (s *Server) panicked(call *call, panicked any) error {
+	s.Log.Error("panic", "error", fmt.Sprint(panicked), "requestID", call.id, "stack", string(debug.Stack()))
 	return fmt.Errorf("panic: %v", panicked)
 }
 
 // refuse answers with an error, unless something was answered already.
-func (server *Server) refuse(recorder *recorder, request *http.Request, err error) {
+func (s *Server) refuse(recorder *recorder, request *http.Request, err error) {
 	told := apierror.From(err)
 	if told.Code >= http.StatusInternalServerError {
-		server.Log.ErrorContext(request.Context(), "request failed", "error", err.Error(), "code", told.Code, "path", request.URL.Path, "requestID", recorder.Header().Get("X-Request-Id"))
+		s.Log.ErrorContext(request.Context(), "request failed", "error", err.Error(), "code", told.Code, "path", request.URL.Path, "requestID", recorder.Header().Get("X-Request-Id"))
 	}
 	if recorder.code != 0 {
 		return
 	}
 	if limited, is := errors.AsType[*tooMany](err); is {
-		server.metrics.refusals.WithLabelValues(limited.cause).Inc()
+		s.metrics.refusals.WithLabelValues(limited.cause).Inc()
 		recorder.Header().Set("Retry-After", limited.retryAfter())
 	}
 	send(recorder, told)
 }
 
 // bounded sets limits to how much a client sends, and how slowly it sends and reads.
-func (server *Server) bounded(next http.Handler) http.Handler {
+func (s *Server) bounded(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(writer http.ResponseWriter, request *http.Request) {
 		if request.ContentLength > maxBody {
-			server.refuse(writer.(*recorder), request, apierror.New(http.StatusRequestEntityTooLarge, "RequestEntityTooLarge",
+			s.refuse(writer.(*recorder), request, apierror.New(http.StatusRequestEntityTooLarge, "RequestEntityTooLarge",
 				fmt.Sprintf("The body has %d bytes, and may have %d", request.ContentLength, maxBody), "Leave out what is not part of the job"))
 			return
 		}
@@ -154,7 +154,7 @@ func (server *Server) bounded(next http.Handler) http.Handler {
 			read = write
 		}
 		if request.ContentLength != 0 {
-			read = time.Now().Add(server.bodyTimeout)
+			read = time.Now().Add(s.bodyTimeout)
 		}
 		_ = controller.SetReadDeadline(read)
 		_ = controller.SetWriteDeadline(write)
@@ -163,20 +163,20 @@ func (server *Server) bounded(next http.Handler) http.Handler {
 }
 
 // admitted lets in who is known and asks for no more than their share.
-func (server *Server) admitted(next http.Handler) http.Handler {
+func (s *Server) admitted(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(writer http.ResponseWriter, request *http.Request) {
 		call := callFrom(request.Context())
-		ctx, err := server.admit(request.Context(), request, call)
+		ctx, err := s.admit(request.Context(), request, call)
 		if err == nil {
-			err = server.boundLarge(request, call)
+			err = s.boundLarge(request, call)
 		}
 		if err != nil {
-			server.refuse(writer.(*recorder), request, err)
+			s.refuse(writer.(*recorder), request, err)
 			return
 		}
 		if call.stream && !call.open {
 			var stop func()
-			ctx, stop = server.supervise(ctx, call.caller)
+			ctx, stop = s.supervise(ctx, call.caller)
 			defer stop()
 		}
 		request = request.WithContext(ctx)

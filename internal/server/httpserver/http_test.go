@@ -198,9 +198,9 @@ func TestTooManyRequests(t *testing.T) {
 }
 
 // open begins a watch, and returns its lines.
-func (running *running) open(t *testing.T, user string) (int, *bufio.Reader) {
+func (r *running) open(t *testing.T, user string) (int, *bufio.Reader) {
 	t.Helper()
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+running.address+"/api/v1/watch/namespaces/n/mpijobs", nil)
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+r.address+"/api/v1/watch/namespaces/n/mpijobs", nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -33,7 +33,7 @@ type share struct {
 	underWay, streams, large int
 }
 
-func (share *share) idle() bool { return share.underWay == 0 && share.streams == 0 && share.large == 0 }
+func (s *share) idle() bool { return s.underWay == 0 && s.streams == 0 && s.large == 0 }
 
 func newFair(limits Limits, most int) *fair {
 	return &fair{limits: limits, most: most, users: map[string]*share{}}
@@ -58,25 +58,25 @@ const (
 	causeConnectionsPerSource = "source-connections"
 )
 
-func (err *tooMany) Error() string { return err.told.Message }
+func (t *tooMany) Error() string { return t.told.Message }
 
 // Unwrap is what clients are told.
-func (err *tooMany) Unwrap() error { return err.told }
+func (t *tooMany) Unwrap() error { return t.told }
 
 // retryAfter is when to try again, in whole seconds.
-func (err *tooMany) retryAfter() string { return strconv.Itoa(int(math.Ceil(err.after.Seconds()))) }
+func (t *tooMany) retryAfter() string { return strconv.Itoa(int(math.Ceil(t.after.Seconds()))) }
 
 // enter lets a user's call in. What it returns is called when the call has ended.
-func (fair *fair) enter(user string, stream bool) (leave func(), err error) {
-	fair.mutex.Lock()
-	defer fair.mutex.Unlock()
-	share := fair.share(user)
-	if stream && share.streams >= fair.limits.Streams {
+func (f *fair) enter(user string, stream bool) (leave func(), err error) {
+	f.mutex.Lock()
+	defer f.mutex.Unlock()
+	share := f.share(user)
+	if stream && share.streams >= f.limits.Streams {
 		return nil, &tooMany{cause: causeStreams, after: 10 * time.Second, told: apierror.New(http.StatusTooManyRequests, "TooManyRequests",
 			fmt.Sprintf("User %q has %d streams open, which is as many as one may have", user, share.streams),
 			"Close streams that nobody reads; one stream can watch a whole namespace")}
 	}
-	if !stream && share.underWay >= fair.limits.Burst {
+	if !stream && share.underWay >= f.limits.Burst {
 		return nil, &tooMany{cause: causeCalls, after: time.Second, told: apierror.New(http.StatusTooManyRequests, "TooManyRequests",
 			fmt.Sprintf("User %q has %d calls under way, which is as many as one may have", user, share.underWay),
 			"Wait for the answers before you ask for more")}
@@ -85,7 +85,7 @@ func (fair *fair) enter(user string, stream bool) (leave func(), err error) {
 		after := turn.Delay()
 		turn.Cancel()
 		return nil, &tooMany{cause: causeRate, after: after, told: apierror.New(http.StatusTooManyRequests, "TooManyRequests",
-			fmt.Sprintf("User %q sends more than %g requests a second", user, fair.limits.Rate),
+			fmt.Sprintf("User %q sends more than %g requests a second", user, f.limits.Rate),
 			"Wait as long as Retry-After says; watch instead of asking again and again")}
 	}
 	count := &share.underWay
@@ -94,40 +94,40 @@ func (fair *fair) enter(user string, stream bool) (leave func(), err error) {
 	}
 	*count++
 	return sync.OnceFunc(func() {
-		fair.mutex.Lock()
-		defer fair.mutex.Unlock()
+		f.mutex.Lock()
+		defer f.mutex.Unlock()
 		*count--
 	}), nil
 }
 
 // share is what a user has, which is all of it for one who was not here lately.
-func (fair *fair) share(user string) *share {
-	if known, is := fair.users[user]; is {
+func (f *fair) share(user string) *share {
+	if known, is := f.users[user]; is {
 		return known
 	}
-	if len(fair.users) >= fair.most {
-		fair.forget()
+	if len(f.users) >= f.most {
+		f.forget()
 	}
-	fresh := &share{calls: rate.NewLimiter(rate.Limit(fair.limits.Rate), fair.limits.Burst)}
-	fair.users[user] = fresh
+	fresh := &share{calls: rate.NewLimiter(rate.Limit(f.limits.Rate), f.limits.Burst)}
+	f.users[user] = fresh
 	return fresh
 }
 
 // forget drops those who have their whole share left, and a tenth of all if nobody has,
 // so that the next does not look through all of them again. Those with something under
 // way stay: what they have is counted.
-func (fair *fair) forget() {
-	for user, share := range fair.users {
-		if share.idle() && share.calls.Tokens() >= float64(fair.limits.Burst) {
-			delete(fair.users, user)
+func (f *fair) forget() {
+	for user, share := range f.users {
+		if share.idle() && share.calls.Tokens() >= float64(f.limits.Burst) {
+			delete(f.users, user)
 		}
 	}
-	for user, share := range fair.users {
-		if len(fair.users) < fair.most-fair.most/10 {
+	for user, share := range f.users {
+		if len(f.users) < f.most-f.most/10 {
 			return
 		}
 		if share.idle() {
-			delete(fair.users, user)
+			delete(f.users, user)
 		}
 	}
 }

@@ -110,10 +110,10 @@ func newBalancer(t *testing.T) *balancer {
 	return made
 }
 
-func (balancer *balancer) forward(client net.Conn) {
+func (b *balancer) forward(client net.Conn) {
 	defer client.Close()
-	for range balancer.servers {
-		chosen := balancer.servers[int(balancer.next.Add(1))%len(balancer.servers)].Load()
+	for range b.servers {
+		chosen := b.servers[int(b.next.Add(1))%len(b.servers)].Load()
 		if chosen == nil || chosen.health.ending.Load() {
 			continue
 		}

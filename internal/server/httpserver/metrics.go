@@ -48,7 +48,7 @@ func newMetrics(registry *prometheus.Registry) *metrics {
 	return made
 }
 
-func (metrics *metrics) observe(call *call, method string, code int, took time.Duration) {
+func (m *metrics) observe(call *call, method string, code int, took time.Duration) {
 	route := call.route()
 	if route == "" {
 		route = "none"
@@ -57,12 +57,12 @@ func (metrics *metrics) observe(call *call, method string, code int, took time.D
 		// A client can invent as many as it likes.
 		method = "other"
 	}
-	metrics.requests.WithLabelValues(route, method, strconv.Itoa(code)).Inc()
+	m.requests.WithLabelValues(route, method, strconv.Itoa(code)).Inc()
 	if !call.stream {
-		metrics.duration.WithLabelValues(route, method).Observe(took.Seconds())
+		m.duration.WithLabelValues(route, method).Observe(took.Seconds())
 	}
 }
 
-func (metrics *metrics) handler() http.Handler {
-	return promhttp.HandlerFor(metrics.registry, promhttp.HandlerOpts{})
+func (m *metrics) handler() http.Handler {
+	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{})
 }

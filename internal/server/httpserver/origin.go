@@ -13,13 +13,13 @@ import (
 // fromKnownPages keeps out what web pages of others make a browser send: those whose
 // name was made to point here, and those that would use a session of a proxy's. Pages
 // that are allowed may read the answers.
-func (server *Server) fromKnownPages(next http.Handler) http.Handler {
+func (s *Server) fromKnownPages(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(writer http.ResponseWriter, request *http.Request) {
-		if err := server.knownPage(request); err != nil {
-			server.refuse(writer.(*recorder), request, err)
+		if err := s.knownPage(request); err != nil {
+			s.refuse(writer.(*recorder), request, err)
 			return
 		}
-		if server.letRead(writer.Header(), request) && request.Method == http.MethodOptions {
+		if s.letRead(writer.Header(), request) && request.Method == http.MethodOptions {
 			writer.WriteHeader(http.StatusNoContent)
 			return
 		}
@@ -29,10 +29,10 @@ func (server *Server) fromKnownPages(next http.Handler) http.Handler {
 
 // letRead lets a browser give the answer to a page of another server, if that is
 // allowed. Credentials of the browser's own are not: a page sends a token.
-func (server *Server) letRead(header http.Header, request *http.Request) bool {
+func (s *Server) letRead(header http.Header, request *http.Request) bool {
 	header.Add("Vary", "Origin")
 	origin := request.Header.Get("Origin")
-	if !slices.Contains(server.Origins, origin) {
+	if !slices.Contains(s.Origins, origin) {
 		return false
 	}
 	header.Set("Access-Control-Allow-Origin", origin)
@@ -44,25 +44,25 @@ func (server *Server) letRead(header http.Header, request *http.Request) bool {
 }
 
 // knownPage refuses what a page sends that may not.
-func (server *Server) knownPage(request *http.Request) error {
-	if err := server.knownHost(request); err != nil {
+func (s *Server) knownPage(request *http.Request) error {
+	if err := s.knownHost(request); err != nil {
 		return err
 	}
-	if err := server.protection.Check(request); err != nil {
+	if err := s.protection.Check(request); err != nil {
 		return apierror.New(http.StatusForbidden, "Forbidden",
 			fmt.Sprintf("A page of %q may not send requests here", request.Header.Get("Origin")), "Let the administrator allow the origin")
 	}
 	return nil
 }
 
-func (server *Server) knownHost(request *http.Request) error {
+func (s *Server) knownHost(request *http.Request) error {
 	host := request.Host
 	if name, _, err := net.SplitHostPort(host); err == nil {
 		host = name
 	}
-	if len(server.Hosts) == 0 || slices.Contains(server.Hosts, strings.ToLower(strings.Trim(host, "[]"))) {
+	if len(s.Hosts) == 0 || slices.Contains(s.Hosts, strings.ToLower(strings.Trim(host, "[]"))) {
 		return nil
 	}
 	return apierror.New(http.StatusMisdirectedRequest, "MisdirectedRequest", fmt.Sprintf("This server is not called %q", request.Host),
-		"Use one of its names: "+strings.Join(server.Hosts, ", "))
+		"Use one of its names: "+strings.Join(s.Hosts, ", "))
 }

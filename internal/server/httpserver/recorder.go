@@ -23,64 +23,64 @@ type recorder struct {
 }
 
 // Unwrap lets http.ResponseController reach what is below.
-func (recorder *recorder) Unwrap() http.ResponseWriter { return recorder.ResponseWriter }
+func (r *recorder) Unwrap() http.ResponseWriter { return r.ResponseWriter }
 
 // Flush sends what was written so far.
-func (recorder *recorder) Flush() { _ = recorder.FlushError() }
+func (r *recorder) Flush() { _ = r.FlushError() }
 
 // FlushError does so, and says whether it could.
-func (recorder *recorder) FlushError() error {
-	defer recorder.inTime()()
-	return http.NewResponseController(recorder.ResponseWriter).Flush()
+func (r *recorder) FlushError() error {
+	defer r.inTime()()
+	return http.NewResponseController(r.ResponseWriter).Flush()
 }
 
 // inTime cuts a client off that does not read, until the returned function is called.
-func (recorder *recorder) inTime() func() {
-	if recorder.writeTimeout == 0 {
+func (r *recorder) inTime() func() {
+	if r.writeTimeout == 0 {
 		return func() {}
 	}
-	control := http.NewResponseController(recorder.ResponseWriter)
-	_ = control.SetWriteDeadline(time.Now().Add(recorder.writeTimeout))
+	control := http.NewResponseController(r.ResponseWriter)
+	_ = control.SetWriteDeadline(time.Now().Add(r.writeTimeout))
 	return func() { _ = control.SetWriteDeadline(time.Time{}) }
 }
 
 // WriteHeader notes the code.
-func (recorder *recorder) WriteHeader(code int) {
-	if recorder.code != 0 {
+func (r *recorder) WriteHeader(code int) {
+	if r.code != 0 {
 		return
 	}
 	if code >= http.StatusOK || code == http.StatusSwitchingProtocols {
-		recorder.code = code
+		r.code = code
 	}
-	if code >= http.StatusBadRequest && strings.HasPrefix(recorder.Header().Get("Content-Type"), "text/plain") {
-		recorder.plain = &bytes.Buffer{}
+	if code >= http.StatusBadRequest && strings.HasPrefix(r.Header().Get("Content-Type"), "text/plain") {
+		r.plain = &bytes.Buffer{}
 		return
 	}
-	recorder.ResponseWriter.WriteHeader(code)
+	r.ResponseWriter.WriteHeader(code)
 }
 
 // Write sends a part of the answer.
-func (recorder *recorder) Write(content []byte) (int, error) {
-	if recorder.code == 0 {
-		recorder.WriteHeader(http.StatusOK)
+func (r *recorder) Write(content []byte) (int, error) {
+	if r.code == 0 {
+		r.WriteHeader(http.StatusOK)
 	}
-	if recorder.plain != nil {
-		return recorder.plain.Write(content)
+	if r.plain != nil {
+		return r.plain.Write(content)
 	}
-	defer recorder.inTime()()
-	return recorder.ResponseWriter.Write(content)
+	defer r.inTime()()
+	return r.ResponseWriter.Write(content)
 }
 
 // finish sends what was held back.
-func (recorder *recorder) finish() {
-	if recorder.plain == nil {
+func (r *recorder) finish() {
+	if r.plain == nil {
 		return
 	}
-	message := strings.TrimSpace(recorder.plain.String())
+	message := strings.TrimSpace(r.plain.String())
 	if message == "" {
-		message = http.StatusText(recorder.code)
+		message = http.StatusText(r.code)
 	}
-	send(recorder.ResponseWriter, apierror.New(recorder.code, strings.ReplaceAll(http.StatusText(recorder.code), " ", ""), message, "See what there is: GET /openapi.json"))
+	send(r.ResponseWriter, apierror.New(r.code, strings.ReplaceAll(http.StatusText(r.code), " ", ""), message, "See what there is: GET /openapi.json"))
 }
 
 // send answers with an error.

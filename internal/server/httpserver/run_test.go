@@ -20,13 +20,13 @@ import (
 // pair is a certificate for a name, with its key, in files.
 type pair struct{ certificate, key string }
 
-func (pair pair) write(t *testing.T, name string) {
+func (p pair) write(t *testing.T, name string) {
 	t.Helper()
 	certificate, key, err := cert.GenerateSelfSignedCertKey(name, []net.IP{net.IPv4(127, 0, 0, 1)}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for file, content := range map[string][]byte{pair.key: key, pair.certificate: certificate} {
+	for file, content := range map[string][]byte{p.key: key, p.certificate: certificate} {
 		if err := os.WriteFile(file, content, 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -40,9 +40,9 @@ func newPair(t *testing.T) pair {
 
 // shown is the certificate that a server shows to a new client, and the protocol that
 // they agree on.
-func (running *running) shown(t *testing.T, protocols ...string) (*x509.Certificate, string) {
+func (r *running) shown(t *testing.T, protocols ...string) (*x509.Certificate, string) {
 	t.Helper()
-	connection, err := tls.Dial("tcp", running.address, &tls.Config{InsecureSkipVerify: true, NextProtos: protocols})
+	connection, err := tls.Dial("tcp", r.address, &tls.Config{InsecureSkipVerify: true, NextProtos: protocols})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -62,18 +62,18 @@ func sourceOf(address string) string {
 }
 
 // take lets a call of an address in, or says when the next one may come.
-func (sources *sources) take(address string) error {
-	if sources.burst == 0 {
+func (s *sources) take(address string) error {
+	if s.burst == 0 {
 		return nil
 	}
-	sources.mutex.Lock()
-	defer sources.mutex.Unlock()
-	account := sources.allowanceOf(sourceOf(address))
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	account := s.allowanceOf(sourceOf(address))
 	if account.left < 1 {
 		return &tooMany{
-			cause: causeUnauthenticated, after: time.Duration((1 - account.left) / sources.rate * float64(time.Second)),
+			cause: causeUnauthenticated, after: time.Duration((1 - account.left) / s.rate * float64(time.Second)),
 			told: apierror.New(http.StatusTooManyRequests, "TooManyRequests",
-				fmt.Sprintf("Your address has sent more than %g requests a second without a valid token", sources.rate),
+				fmt.Sprintf("Your address has sent more than %g requests a second without a valid token", s.rate),
 				"Wait as long as Retry-After says, and send a valid token as Authorization: Bearer TOKEN"),
 		}
 	}
@@ -82,31 +82,31 @@ func (sources *sources) take(address string) error {
 }
 
 // giveBack undoes take: the caller was found valid.
-func (sources *sources) giveBack(address string) {
-	if sources.burst == 0 {
+func (s *sources) giveBack(address string) {
+	if s.burst == 0 {
 		return
 	}
-	sources.mutex.Lock()
-	defer sources.mutex.Unlock()
-	account := sources.allowanceOf(sourceOf(address))
-	account.left = min(account.left+1, sources.burst)
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	account := s.allowanceOf(sourceOf(address))
+	account.left = min(account.left+1, s.burst)
 }
 
 // allowanceOf is what a source has left now. The source that was not seen for the longest time is
 // forgotten if there are too many: it has most likely its whole budget again.
-func (sources *sources) allowanceOf(source string) *allowance {
-	now := sources.clock.Now()
-	if found, is := sources.byName[source]; is {
-		sources.recent.MoveToFront(found)
+func (s *sources) allowanceOf(source string) *allowance {
+	now := s.clock.Now()
+	if found, is := s.byName[source]; is {
+		s.recent.MoveToFront(found)
 		known := found.Value.(*allowance)
-		known.left = min(known.left+sources.rate*now.Sub(known.at).Seconds(), sources.burst)
+		known.left = min(known.left+s.rate*now.Sub(known.at).Seconds(), s.burst)
 		known.at = now
 		return known
 	}
-	if oldest := sources.recent.Back(); len(sources.byName) >= sources.most {
-		delete(sources.byName, sources.recent.Remove(oldest).(*allowance).source)
+	if oldest := s.recent.Back(); len(s.byName) >= s.most {
+		delete(s.byName, s.recent.Remove(oldest).(*allowance).source)
 	}
-	fresh := &allowance{source: source, left: sources.burst, at: now}
-	sources.byName[source] = sources.recent.PushFront(fresh)
+	fresh := &allowance{source: source, left: s.burst, at: now}
+	s.byName[source] = s.recent.PushFront(fresh)
 	return fresh
 }

@@ -34,18 +34,18 @@ type guard struct {
 // unauthorized is what those get who are not known.
 var unauthorized = apierror.New(http.StatusUnauthorized, "Unauthorized", "who are you?", "say it")
 
-func (guard *guard) Identify(ctx context.Context, request *http.Request) (*auth.Caller, error) {
+func (g *guard) Identify(ctx context.Context, request *http.Request) (*auth.Caller, error) {
 	caller := &auth.Caller{User: userOf(request), Source: "192.0.2.1"}
-	err := guard.StillValid(ctx, caller)
-	guard.mutex.Lock()
-	defer guard.mutex.Unlock()
-	if !guard.known[caller.User] && caller.User != "" {
-		guard.reviews++
+	err := g.StillValid(ctx, caller)
+	g.mutex.Lock()
+	defer g.mutex.Unlock()
+	if !g.known[caller.User] && caller.User != "" {
+		g.reviews++
 	}
-	if guard.known == nil {
-		guard.known = map[string]bool{}
+	if g.known == nil {
+		g.known = map[string]bool{}
 	}
-	guard.known[caller.User] = err == nil
+	g.known[caller.User] = err == nil
 	return caller, err
 }
 
@@ -53,36 +53,36 @@ func userOf(request *http.Request) string {
 	return strings.TrimPrefix(request.Header.Get("Authorization"), "Bearer ")
 }
 
-func (guard *guard) Knows(request *http.Request) bool {
-	guard.mutex.Lock()
-	defer guard.mutex.Unlock()
-	return guard.known[userOf(request)]
+func (g *guard) Knows(request *http.Request) bool {
+	g.mutex.Lock()
+	defer g.mutex.Unlock()
+	return g.known[userOf(request)]
 }
 
-func (guard *guard) reviewed() int {
-	guard.mutex.Lock()
-	defer guard.mutex.Unlock()
-	return guard.reviews
+func (g *guard) reviewed() int {
+	g.mutex.Lock()
+	defer g.mutex.Unlock()
+	return g.reviews
 }
 
-func (guard *guard) Allow(context.Context, *auth.Caller, auth.Rights) error { return nil }
+func (g *guard) Allow(context.Context, *auth.Caller, auth.Rights) error { return nil }
 
-func (guard *guard) StillValid(_ context.Context, caller *auth.Caller) error {
-	guard.mutex.Lock()
-	defer guard.mutex.Unlock()
+func (g *guard) StillValid(_ context.Context, caller *auth.Caller) error {
+	g.mutex.Lock()
+	defer g.mutex.Unlock()
 	if caller.User == "" || strings.HasPrefix(caller.User, "guess-") {
 		return unauthorized
 	}
-	return guard.refused[caller.User]
+	return g.refused[caller.User]
 }
 
-func (guard *guard) revoke(user string) { guard.refuse(user, unauthorized) }
+func (g *guard) revoke(user string) { g.refuse(user, unauthorized) }
 
 // refuse answers with an error from now on.
-func (guard *guard) refuse(user string, err error) {
-	guard.mutex.Lock()
-	defer guard.mutex.Unlock()
-	guard.refused = map[string]error{user: err}
+func (g *guard) refuse(user string, err error) {
+	g.mutex.Lock()
+	defer g.mutex.Unlock()
+	g.refused = map[string]error{user: err}
 }
 
 // buffer is written to and read side by side.
@@ -91,16 +91,16 @@ type buffer struct {
 	content bytes.Buffer
 }
 
-func (buffer *buffer) Write(content []byte) (int, error) {
-	buffer.mutex.Lock()
-	defer buffer.mutex.Unlock()
-	return buffer.content.Write(content)
+func (b *buffer) Write(content []byte) (int, error) {
+	b.mutex.Lock()
+	defer b.mutex.Unlock()
+	return b.content.Write(content)
 }
 
-func (buffer *buffer) String() string {
-	buffer.mutex.Lock()
-	defer buffer.mutex.Unlock()
-	return buffer.content.String()
+func (b *buffer) String() string {
+	b.mutex.Lock()
+	defer b.mutex.Unlock()
+	return b.content.String()
 }
 
 // running is a server that a test talks to.
@@ -160,11 +160,11 @@ func start(t *testing.T, api http.Handler, configure func(*Options)) *running {
 }
 
 // await ends the server, for tests that look at how it ends.
-func (running *running) await(t *testing.T) {
+func (r *running) await(t *testing.T) {
 	t.Helper()
 	select {
-	case err := <-running.ended:
-		running.ended <- err
+	case err := <-r.ended:
+		r.ended <- err
 	case <-time.After(time.Minute):
 		t.Fatal("the server does not end")
 	}
@@ -190,9 +190,9 @@ type answer struct {
 	told   apierror.Error
 }
 
-func (running *running) do(t *testing.T, method, path, user string, body io.Reader, headers ...string) answer {
+func (r *running) do(t *testing.T, method, path, user string, body io.Reader, headers ...string) answer {
 	t.Helper()
-	request, err := http.NewRequestWithContext(t.Context(), method, "http://"+running.address+path, body)
+	request, err := http.NewRequestWithContext(t.Context(), method, "http://"+r.address+path, body)
 	if err != nil {
 		t.Fatal(err)
 	}

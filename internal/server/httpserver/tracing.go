@@ -44,25 +44,25 @@ func newTracing(ctx context.Context, version string) (*tracing, error) {
 }
 
 // http traces requests.
-func (tracing *tracing) http(next http.Handler) http.Handler {
-	if tracing == nil {
+func (t *tracing) http(next http.Handler) http.Handler {
+	if t == nil {
 		return next
 	}
-	return otelhttp.NewHandler(next, "request", otelhttp.WithTracerProvider(tracing.provider), otelhttp.WithPropagators(tracing.propagate))
+	return otelhttp.NewHandler(next, "request", otelhttp.WithTracerProvider(t.provider), otelhttp.WithPropagators(t.propagate))
 }
 
 // rpc are the options that trace calls over gRPC.
-func (tracing *tracing) rpc() []grpc.ServerOption {
-	if tracing == nil {
+func (t *tracing) rpc() []grpc.ServerOption {
+	if t == nil {
 		return nil
 	}
-	return []grpc.ServerOption{grpc.StatsHandler(otelgrpc.NewServerHandler(otelgrpc.WithTracerProvider(tracing.provider), otelgrpc.WithPropagators(tracing.propagate)))}
+	return []grpc.ServerOption{grpc.StatsHandler(otelgrpc.NewServerHandler(otelgrpc.WithTracerProvider(t.provider), otelgrpc.WithPropagators(t.propagate)))}
 }
 
 // end sends what was not sent yet.
-func (tracing *tracing) end(ctx context.Context) error {
-	if tracing == nil {
+func (t *tracing) end(ctx context.Context) error {
+	if t == nil {
 		return nil
 	}
-	return tracing.provider.Shutdown(ctx)
+	return t.provider.Shutdown(ctx)
 }

@@ -21,13 +21,13 @@ type traces struct {
 }
 
 // Export is called by the server under test.
-func (traces *traces) Export(_ context.Context, request *collector.ExportTraceServiceRequest) (*collector.ExportTraceServiceResponse, error) {
-	traces.mutex.Lock()
-	defer traces.mutex.Unlock()
+func (t *traces) Export(_ context.Context, request *collector.ExportTraceServiceRequest) (*collector.ExportTraceServiceResponse, error) {
+	t.mutex.Lock()
+	defer t.mutex.Unlock()
 	for _, resource := range request.ResourceSpans {
 		for _, scope := range resource.ScopeSpans {
 			for _, span := range scope.Spans {
-				traces.names = append(traces.names, span.Name)
+				t.names = append(t.names, span.Name)
 			}
 		}
 	}

@@ -22,7 +22,7 @@ import (
 const fieldOwner = client.FieldOwner("trireme-server")
 
 // Create stores a job with the caller's own rights.
-func (service *Service) Create(ctx context.Context, kind *jobview.Kind, namespace string, object client.Object, dryRun bool) (client.Object, error) {
+func (s *Service) Create(ctx context.Context, kind *jobview.Kind, namespace string, object client.Object, dryRun bool) (client.Object, error) {
 	if given := object.GetNamespace(); given != "" && given != namespace {
 		return nil, apierror.Invalid("metadata.namespace", "is %q, but the job is created in namespace %q; leave it out, or make both the same", given, namespace)
 	}
@@ -55,7 +55,7 @@ func presentable(kind *jobview.Kind, object client.Object) client.Object {
 // Kubernetes does not pass a grace period on from a job to its pods, so the pods are
 // deleted with it first, with the caller's own rights. A job that may not be deleted
 // keeps them.
-func (service *Service) Delete(ctx context.Context, ref JobRef, options DeleteOptions) error {
+func (s *Service) Delete(ctx context.Context, ref JobRef, options DeleteOptions) error {
 	from := auth.CallerFrom(ctx).Client
 	object := ref.Kind.NewObject()
 	object.SetNamespace(ref.Namespace)
@@ -99,7 +99,7 @@ func readLive(ctx context.Context, job JobRef) (*jobview.View, error) {
 }
 
 // Suspend takes a job from its nodes, or gives it back.
-func (service *Service) Suspend(ctx context.Context, job JobRef, suspend bool) (client.Object, error) {
+func (s *Service) Suspend(ctx context.Context, job JobRef, suspend bool) (client.Object, error) {
 	caller := auth.CallerFrom(ctx)
 	seen, err := readLive(ctx, job)
 	if err != nil {
@@ -123,7 +123,7 @@ const finishTimeout = 10 * time.Second
 
 // Restart creates a job like one that has failed, and deletes that one afterwards:
 // whatever goes wrong, one of them is there.
-func (service *Service) Restart(ctx context.Context, job JobRef) (client.Object, error) {
+func (s *Service) Restart(ctx context.Context, job JobRef) (client.Object, error) {
 	caller := auth.CallerFrom(ctx)
 	seen, err := readLive(ctx, job)
 	if err != nil {
@@ -138,7 +138,7 @@ func (service *Service) Restart(ctx context.Context, job JobRef) (client.Object,
 	if err := caller.Client.Delete(ctx, seen.Object, append(deletion(true), same)...); err != nil {
 		return nil, err
 	}
-	again := service.again(seen)
+	again := s.again(seen)
 	if err := caller.Client.Create(ctx, again, fieldOwner); err != nil {
 		return nil, err
 	}
@@ -156,7 +156,7 @@ func (service *Service) Restart(ctx context.Context, job JobRef) (client.Object,
 }
 
 // again is a job to be created like one that has ended.
-func (service *Service) again(seen *jobview.View) client.Object {
+func (s *Service) again(seen *jobview.View) client.Object {
 	object := seen.Kind.NewObject()
 	copyInto(seen.Object, object)
 	labels, annotations := object.GetLabels(), object.GetAnnotations()
@@ -169,7 +169,7 @@ func (service *Service) again(seen *jobview.View) client.Object {
 	}
 	object.SetNamespace(seen.GetNamespace())
 	made := seen.Identity()
-	object.SetName(made.Kind.RetryName(made.Name, made.Worker.Replicas, service.Clock.Now().Unix()))
+	object.SetName(made.Kind.RetryName(made.Name, made.Worker.Replicas, s.Clock.Now().Unix()))
 	object.SetLabels(labels)
 	object.SetAnnotations(annotations)
 	return object

@@ -60,8 +60,8 @@ func inPages[List client.ObjectList](ctx context.Context, from client.Reader, bl
 }
 
 // Usage is what the pods of a job use and have used.
-func (service *Service) Usage(ctx context.Context, ref JobRef, window time.Duration) (*usage.Report, error) {
-	seen, err := service.view(ctx, ref)
+func (s *Service) Usage(ctx context.Context, ref JobRef, window time.Duration) (*usage.Report, error) {
+	seen, err := s.view(ctx, ref)
 	if err != nil {
 		return nil, err
 	}
@@ -70,33 +70,33 @@ func (service *Service) Usage(ctx context.Context, ref JobRef, window time.Durat
 	if err != nil {
 		return nil, err
 	}
-	return service.Options.Usage(from).Of(ctx, pods, window)
+	return s.Options.Usage(from).Of(ctx, pods, window)
 }
 
-func (service *Service) gatherer(ctx context.Context) *preflight.Gatherer {
-	return &preflight.Gatherer{Reader: auth.CallerFrom(ctx).Client, Now: service.Clock.Now(), OperatorNamespace: service.OperatorNamespace}
+func (s *Service) gatherer(ctx context.Context) *preflight.Gatherer {
+	return &preflight.Gatherer{Reader: auth.CallerFrom(ctx).Client, Now: s.Clock.Now(), OperatorNamespace: s.OperatorNamespace}
 }
 
 // Diagnose finds what keeps a job from running, or why it failed.
-func (service *Service) Diagnose(ctx context.Context, ref JobRef) (*preflight.Diagnosis, error) {
-	seen, err := service.view(ctx, ref)
+func (s *Service) Diagnose(ctx context.Context, ref JobRef) (*preflight.Diagnosis, error) {
+	seen, err := s.view(ctx, ref)
 	if err == nil {
 		err = budget.Take(ctx, pageWeight)
 	}
 	if err != nil {
 		return nil, err
 	}
-	found := preflight.DiagnosisOf(ctx, service.gatherer(ctx), seen)
+	found := preflight.DiagnosisOf(ctx, s.gatherer(ctx), seen)
 	return found, ctx.Err()
 }
 
 // Preflight finds what would keep a job from running, or all jobs of a namespace.
-func (service *Service) Preflight(ctx context.Context, kind *jobview.Kind, namespace string, object client.Object) (*preflight.Prechecked, error) {
+func (s *Service) Preflight(ctx context.Context, kind *jobview.Kind, namespace string, object client.Object) (*preflight.Prechecked, error) {
 	if err := budget.Take(ctx, pageWeight); err != nil {
 		return nil, err
 	}
 	writer := auth.CallerFrom(ctx).Client
-	gatherer := service.gatherer(ctx)
+	gatherer := s.gatherer(ctx)
 	if object == nil {
 		found := preflight.PrecheckedBy(gatherer.OfNamespace(ctx, writer, namespace))
 		return found, ctx.Err()
@@ -115,7 +115,7 @@ func (service *Service) Preflight(ctx context.Context, kind *jobview.Kind, names
 }
 
 // Quota is what a namespace may use and uses.
-func (service *Service) Quota(ctx context.Context, namespace string) (*Quota, error) {
+func (s *Service) Quota(ctx context.Context, namespace string) (*Quota, error) {
 	var quotas corev1.ResourceQuotaList
 	if err := auth.CallerFrom(ctx).Client.List(ctx, &quotas, client.InNamespace(namespace)); err != nil {
 		return nil, err
@@ -126,7 +126,7 @@ func (service *Service) Quota(ctx context.Context, namespace string) (*Quota, er
 		found.Quotas = append(found.Quotas, QuotaUsage{Name: quota.Name, Hard: orEmpty(quota.Spec.Hard), Used: orEmpty(quota.Status.Used)})
 	}
 	for _, kind := range jobview.Kinds {
-		active, err := service.active(ctx, kind, namespace)
+		active, err := s.active(ctx, kind, namespace)
 		if err != nil {
 			return nil, err
 		}
@@ -145,9 +145,9 @@ func orEmpty(list corev1.ResourceList) corev1.ResourceList {
 
 // active is how many jobs of a namespace have not ended, also those that nobody has
 // looked at yet.
-func (service *Service) active(ctx context.Context, kind *jobview.Kind, namespace string) (count int, err error) {
+func (s *Service) active(ctx context.Context, kind *jobview.Kind, namespace string) (count int, err error) {
 	for status, counts := range map[training.Phase]int{"": 1, training.PhaseSucceeded: -1, training.PhaseFailed: -1} {
-		page, err := service.List(ctx, kind, jobwatch.Query{Namespace: namespace, Status: string(status), Limit: 1})
+		page, err := s.List(ctx, kind, jobwatch.Query{Namespace: namespace, Status: string(status), Limit: 1})
 		if err != nil {
 			return 0, err
 		}
@@ -157,7 +157,7 @@ func (service *Service) active(ctx context.Context, kind *jobview.Kind, namespac
 }
 
 // Runtimes are those of the cluster and of a namespace.
-func (service *Service) Runtimes(ctx context.Context, query RuntimeQuery) ([]Runtime, error) {
+func (s *Service) Runtimes(ctx context.Context, query RuntimeQuery) ([]Runtime, error) {
 	if err := budget.Take(ctx, pageWeight); err != nil {
 		return nil, err
 	}
@@ -195,7 +195,7 @@ func (service *Service) Runtimes(ctx context.Context, query RuntimeQuery) ([]Run
 }
 
 // Runtime is one of them: a namespace's own or, without one, the cluster's.
-func (service *Service) Runtime(ctx context.Context, namespace, name string) (*Runtime, error) {
+func (s *Service) Runtime(ctx context.Context, namespace, name string) (*Runtime, error) {
 	from, key := auth.CallerFrom(ctx).Client, client.ObjectKey{Namespace: namespace, Name: name}
 	if namespace == "" {
 		var everywhere v2alpha1.ClusterTrainingRuntime

@@ -20,14 +20,14 @@ import (
 )
 
 // Logs are the lines of a job's pods in the order of their time, without secrets.
-func (service *Service) Logs(ctx context.Context, job JobRef, options LogOptions) (iter.Seq2[joblog.Line, error], error) {
-	seen, err := service.view(ctx, job)
+func (s *Service) Logs(ctx context.Context, job JobRef, options LogOptions) (iter.Seq2[joblog.Line, error], error) {
+	seen, err := s.view(ctx, job)
 	if err != nil {
 		return nil, err
 	}
 	// Kubernetes says it anew for each pod; a stream that is not allowed shall not begin.
 	caller := auth.CallerFrom(ctx)
-	if err := service.Guard.Allow(ctx, caller, auth.Rights{Verb: "get", Resource: "pods", Subresource: "log", Namespace: job.Namespace}); err != nil {
+	if err := s.Guard.Allow(ctx, caller, auth.Rights{Verb: "get", Resource: "pods", Subresource: "log", Namespace: job.Namespace}); err != nil {
 		return nil, err
 	}
 	made := seen.Identity()
@@ -39,7 +39,7 @@ func (service *Service) Logs(ctx context.Context, job JobRef, options LogOptions
 		defer stop()
 		reading := joblog.Options{Follow: options.Follow, Previous: options.Previous, Tail: options.Tail, Since: options.Since}
 		if options.Follow {
-			reading.Ended = service.ended(ctx, job)
+			reading.Ended = s.ended(ctx, job)
 		}
 		for line, err := range redacted(joblog.Stream(ctx, source, chosen, reading)) {
 			if !yield(line, explained(seen, err)) || err != nil {
@@ -65,18 +65,18 @@ func selection(ctx context.Context, seen *jobview.View, options LogOptions) jobl
 }
 
 // ended is closed when a job has ended, or is gone, or can no longer be watched.
-func (service *Service) ended(ctx context.Context, job JobRef) <-chan struct{} {
+func (s *Service) ended(ctx context.Context, job JobRef) <-chan struct{} {
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
 		watching, found := jobwatch.Watch{Namespace: job.Namespace, Name: job.Name}, false
-		for event, err := range service.Jobs(auth.CallerFrom(ctx)).Watch(ctx, job.Kind, watching) {
+		for event, err := range s.Jobs(auth.CallerFrom(ctx)).Watch(ctx, job.Kind, watching) {
 			switch {
 			case err != nil, event.Type == jobwatch.Deleted:
 				return
 			case event.Object != nil && jobview.Of(event.Object).Finished():
 				return
-			case event.Type == jobwatch.Synced && !found && service.isGone(ctx, job):
+			case event.Type == jobwatch.Synced && !found && s.isGone(ctx, job):
 				return
 			}
 			found = true
@@ -87,7 +87,7 @@ func (service *Service) ended(ctx context.Context, job JobRef) <-chan struct{} {
 
 // isGone tells whether a job was deleted before anybody watched it. One that was just
 // created may not be in the memory yet.
-func (service *Service) isGone(ctx context.Context, job JobRef) bool {
+func (s *Service) isGone(ctx context.Context, job JobRef) bool {
 	_, err := job.Kind.Get(ctx, auth.CallerFrom(ctx).Client, job.Namespace, job.Name)
 	return apierrors.IsNotFound(err)
 }

@@ -17,20 +17,20 @@ import (
 
 // may asks whether the caller has a right to jobs of a kind. Most have it for all jobs
 // of a namespace, and then nobody has to be asked about each of them.
-func (service *Service) may(ctx context.Context, verb string, kind *jobview.Kind, namespace, name string) error {
+func (s *Service) may(ctx context.Context, verb string, kind *jobview.Kind, namespace, name string) error {
 	rights := auth.Rights{Verb: verb, Group: kind.GVK.Group, Resource: kind.Plural, Namespace: namespace}
-	err := service.Guard.Allow(ctx, auth.CallerFrom(ctx), rights)
+	err := s.Guard.Allow(ctx, auth.CallerFrom(ctx), rights)
 	if err == nil || name == "" || apierror.From(err).Code != http.StatusForbidden {
 		return err
 	}
 	rights.Name = name
-	return service.Guard.Allow(ctx, auth.CallerFrom(ctx), rights)
+	return s.Guard.Allow(ctx, auth.CallerFrom(ctx), rights)
 }
 
 // Get is a job. What was created a moment ago may not be in the memory yet: it is
 // asked for before it is said not to be there.
-func (service *Service) Get(ctx context.Context, job JobRef) (client.Object, error) {
-	seen, err := service.view(ctx, job)
+func (s *Service) Get(ctx context.Context, job JobRef) (client.Object, error) {
+	seen, err := s.view(ctx, job)
 	if err != nil {
 		return nil, err
 	}
@@ -38,12 +38,12 @@ func (service *Service) Get(ctx context.Context, job JobRef) (client.Object, err
 }
 
 // view is a job that the caller may read, as a copy.
-func (service *Service) view(ctx context.Context, job JobRef) (*jobview.View, error) {
-	if err := service.may(ctx, "get", job.Kind, job.Namespace, job.Name); err != nil {
+func (s *Service) view(ctx context.Context, job JobRef) (*jobview.View, error) {
+	if err := s.may(ctx, "get", job.Kind, job.Namespace, job.Name); err != nil {
 		return nil, err
 	}
 	caller := auth.CallerFrom(ctx)
-	found, err := service.Jobs(caller).Get(ctx, job.Kind, job.Namespace, job.Name)
+	found, err := s.Jobs(caller).Get(ctx, job.Kind, job.Namespace, job.Name)
 	if err != nil && apierror.From(err).Code == http.StatusNotFound {
 		seen, err := readLive(ctx, job)
 		if err != nil {
@@ -58,20 +58,20 @@ func (service *Service) view(ctx context.Context, job JobRef) (*jobview.View, er
 }
 
 // List is the jobs of a namespace or, without one, of all that the caller may list.
-func (service *Service) List(ctx context.Context, kind *jobview.Kind, query jobwatch.Query) (*jobwatch.Page, error) {
-	err := service.may(ctx, "list", kind, query.Namespace, "")
+func (s *Service) List(ctx context.Context, kind *jobview.Kind, query jobwatch.Query) (*jobwatch.Page, error) {
+	err := s.may(ctx, "list", kind, query.Namespace, "")
 	if err != nil && (query.Namespace != "" || apierror.From(err).Code != http.StatusForbidden) {
 		return nil, err
 	}
 	if err != nil {
-		return service.listAllowed(ctx, kind, query)
+		return s.listAllowed(ctx, kind, query)
 	}
-	return service.Jobs(auth.CallerFrom(ctx)).List(ctx, kind, query)
+	return s.Jobs(auth.CallerFrom(ctx)).List(ctx, kind, query)
 }
 
 // listAllowed is the jobs of the namespaces that the caller may list. The source only
 // says which there are: while it is read nobody can be asked, for others wait for it.
-func (service *Service) listAllowed(ctx context.Context, kind *jobview.Kind, query jobwatch.Query) (*jobwatch.Page, error) {
+func (s *Service) listAllowed(ctx context.Context, kind *jobview.Kind, query jobwatch.Query) (*jobwatch.Page, error) {
 	allowed := map[string]bool{}
 	for {
 		var unknown []string
@@ -81,11 +81,11 @@ func (service *Service) listAllowed(ctx context.Context, kind *jobview.Kind, que
 			}
 			return allowed[namespace]
 		}
-		page, err := service.Jobs(auth.CallerFrom(ctx)).List(ctx, kind, query)
+		page, err := s.Jobs(auth.CallerFrom(ctx)).List(ctx, kind, query)
 		if err != nil || len(unknown) == 0 {
 			return page, err
 		}
-		if err := service.askEach(ctx, kind, unknown, allowed); err != nil {
+		if err := s.askEach(ctx, kind, unknown, allowed); err != nil {
 			return nil, err
 		}
 	}
@@ -96,13 +96,13 @@ const askAtOnce = 10
 
 // askEach notes in which namespaces the caller may list jobs. An answer that cannot be
 // had is no answer: a list must not lack something without a word.
-func (service *Service) askEach(ctx context.Context, kind *jobview.Kind, namespaces []string, allowed map[string]bool) error {
+func (s *Service) askEach(ctx context.Context, kind *jobview.Kind, namespaces []string, allowed map[string]bool) error {
 	answers := make([]error, len(namespaces))
 	var asking errgroup.Group
 	asking.SetLimit(askAtOnce)
 	for i, namespace := range namespaces {
 		asking.Go(func() error {
-			answers[i] = service.may(ctx, "list", kind, namespace, "")
+			answers[i] = s.may(ctx, "list", kind, namespace, "")
 			if answers[i] != nil && apierror.From(answers[i]).Code != http.StatusForbidden {
 				return answers[i]
 			}
@@ -117,19 +117,19 @@ func (service *Service) askEach(ctx context.Context, kind *jobview.Kind, namespa
 }
 
 // Watch is what becomes of the jobs of a namespace, or of one job.
-func (service *Service) Watch(ctx context.Context, kind *jobview.Kind, watch jobwatch.Watch) (iter.Seq2[*jobwatch.Event, error], error) {
-	if err := service.may(ctx, "watch", kind, watch.Namespace, watch.Name); err != nil {
+func (s *Service) Watch(ctx context.Context, kind *jobview.Kind, watch jobwatch.Watch) (iter.Seq2[*jobwatch.Event, error], error) {
+	if err := s.may(ctx, "watch", kind, watch.Namespace, watch.Name); err != nil {
 		return nil, err
 	}
 	if err := watch.Validate(); err != nil {
 		return nil, err
 	}
-	return service.Jobs(auth.CallerFrom(ctx)).Watch(ctx, kind, watch), nil
+	return s.Jobs(auth.CallerFrom(ctx)).Watch(ctx, kind, watch), nil
 }
 
 // Events are those of a job, and the warnings of its pods, oldest first.
-func (service *Service) Events(ctx context.Context, job JobRef) ([]Event, error) {
-	seen, err := service.view(ctx, job)
+func (s *Service) Events(ctx context.Context, job JobRef) ([]Event, error) {
+	seen, err := s.view(ctx, job)
 	if err != nil {
 		return nil, err
 	}

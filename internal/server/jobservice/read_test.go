@@ -29,13 +29,13 @@ type gate struct {
 	broken  atomic.Bool
 }
 
-func (gate *gate) Allow(_ context.Context, _ *auth.Caller, rights auth.Rights) error {
-	if !gate.reading.TryRLock() {
-		gate.broken.Store(true)
+func (g *gate) Allow(_ context.Context, _ *auth.Caller, rights auth.Rights) error {
+	if !g.reading.TryRLock() {
+		g.broken.Store(true)
 	} else {
-		defer gate.reading.RUnlock()
+		defer g.reading.RUnlock()
 	}
-	return gate.answers[rights.Namespace]
+	return g.answers[rights.Namespace]
 }
 
 // places is a source of a job in each of some namespaces.
@@ -45,11 +45,11 @@ type places struct {
 	reading    *sync.RWMutex
 }
 
-func (places *places) List(_ context.Context, _ *jobview.Kind, query jobwatch.Query) (*jobwatch.Page, error) {
-	places.reading.Lock()
-	defer places.reading.Unlock()
+func (p *places) List(_ context.Context, _ *jobview.Kind, query jobwatch.Query) (*jobwatch.Page, error) {
+	p.reading.Lock()
+	defer p.reading.Unlock()
 	page := &jobwatch.Page{}
-	for _, namespace := range places.namespaces {
+	for _, namespace := range p.namespaces {
 		if query.Allowed == nil || query.Allowed(namespace) {
 			page.Entries = append(page.Entries, jobwatch.Entry{Row: &jobview.Row{Namespace: namespace}})
 		}

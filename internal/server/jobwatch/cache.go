@@ -68,17 +68,17 @@ func NewCache(cluster client.WithWatch, options Options) *Cache {
 }
 
 // Run keeps the cache until the context ends.
-func (cache *Cache) Run(ctx context.Context) {
+func (c *Cache) Run(ctx context.Context) {
 	var running sync.WaitGroup
-	for _, cached := range cache.kinds {
+	for _, cached := range c.kinds {
 		running.Go(func() { cached.keeper.run(ctx) })
 	}
 	running.Wait()
 }
 
 // HasSynced is true once every job has been read.
-func (cache *Cache) HasSynced() bool {
-	for _, cached := range cache.kinds {
+func (c *Cache) HasSynced() bool {
+	for _, cached := range c.kinds {
 		if !cached.hasSynced() {
 			return false
 		}
@@ -87,8 +87,8 @@ func (cache *Cache) HasSynced() bool {
 }
 
 // WaitForSync returns when every job has been read, or the context has ended.
-func (cache *Cache) WaitForSync(ctx context.Context) error {
-	for _, cached := range cache.kinds {
+func (c *Cache) WaitForSync(ctx context.Context) error {
+	for _, cached := range c.kinds {
 		for {
 			synced, moved := cached.state()
 			if synced {
@@ -106,30 +106,30 @@ func (cache *Cache) WaitForSync(ctx context.Context) error {
 
 // Broken is how long the cache has heard nothing, because the API server does not let
 // it watch: 0 as long as all is well. What it knows gets old meanwhile.
-func (cache *Cache) Broken() time.Duration {
+func (c *Cache) Broken() time.Duration {
 	longest := time.Duration(0)
 	now := time.Now()
-	for _, cached := range cache.kinds {
+	for _, cached := range c.kinds {
 		longest = max(longest, cached.keeper.brokenFor(now))
 	}
 	return longest
 }
 
-func (store *store) hasSynced() bool {
-	synced, _ := store.state()
+func (s *store) hasSynced() bool {
+	synced, _ := s.state()
 	return synced
 }
 
 // state is whether every job has been read, and what to wait for if not.
-func (store *store) state() (bool, <-chan struct{}) {
-	store.lock.RLock()
-	defer store.lock.RUnlock()
-	return store.synced, store.moved
+func (s *store) state() (bool, <-chan struct{}) {
+	s.lock.RLock()
+	defer s.lock.RUnlock()
+	return s.synced, s.moved
 }
 
 // ready is what is known of a kind.
-func (cache *Cache) ready(kind *jobview.Kind) (*cached, error) {
-	cached := cache.kinds[kind]
+func (c *Cache) ready(kind *jobview.Kind) (*cached, error) {
+	cached := c.kinds[kind]
 	if !cached.hasSynced() {
 		return nil, apierror.New(http.StatusServiceUnavailable, "ServiceUnavailable", "The server has just started and has not read the jobs yet", "Try again in a moment")
 	}
@@ -137,8 +137,8 @@ func (cache *Cache) ready(kind *jobview.Kind) (*cached, error) {
 }
 
 // Get is one job.
-func (cache *Cache) Get(ctx context.Context, kind *jobview.Kind, namespace, name string) (client.Object, error) {
-	cached, err := cache.ready(kind)
+func (c *Cache) Get(ctx context.Context, kind *jobview.Kind, namespace, name string) (client.Object, error) {
+	cached, err := c.ready(kind)
 	if err != nil {
 		return nil, err
 	}
@@ -157,21 +157,21 @@ func (cache *Cache) Get(ctx context.Context, kind *jobview.Kind, namespace, name
 }
 
 // entry is nil if there is no such job.
-func (store *store) entry(key types.NamespacedName) *entry {
-	store.lock.RLock()
-	defer store.lock.RUnlock()
-	return store.entries[key]
+func (s *store) entry(key types.NamespacedName) *entry {
+	s.lock.RLock()
+	defer s.lock.RUnlock()
+	return s.entries[key]
 }
 
-func (cached *cached) remote() remote { return cached.keeper.remote }
+func (c *cached) remote() remote { return c.keeper.remote }
 
 // List is a page of jobs.
-func (cache *Cache) List(ctx context.Context, kind *jobview.Kind, query Query) (*Page, error) {
+func (c *Cache) List(ctx context.Context, kind *jobview.Kind, query Query) (*Page, error) {
 	prepared, err := prepare(query)
 	if err != nil {
 		return nil, err
 	}
-	cached, err := cache.ready(kind)
+	cached, err := c.ready(kind)
 	if err != nil {
 		return nil, err
 	}
@@ -184,18 +184,18 @@ func (cache *Cache) List(ctx context.Context, kind *jobview.Kind, query Query) (
 }
 
 // matching is the entries that a query wants, by namespace and name.
-func (store *store) matching(query *prepared) ([]*entry, uint64) {
-	store.lock.RLock()
-	defer store.lock.RUnlock()
-	return query.filter(store.inNamespace(query.Namespace)), store.newest
+func (s *store) matching(query *prepared) ([]*entry, uint64) {
+	s.lock.RLock()
+	defer s.lock.RUnlock()
+	return query.filter(s.inNamespace(query.Namespace)), s.newest
 }
 
 // Watch tells what becomes of jobs. A reader has nothing but a number in the store's
 // history, so it costs nothing while it is slow; when its number is forgotten it must
 // start over.
-func (cache *Cache) Watch(ctx context.Context, kind *jobview.Kind, watch Watch) iter.Seq2[*Event, error] {
+func (c *Cache) Watch(ctx context.Context, kind *jobview.Kind, watch Watch) iter.Seq2[*Event, error] {
 	return func(yield func(*Event, error) bool) {
-		cached, err := cache.ready(kind)
+		cached, err := c.ready(kind)
 		if err != nil {
 			yield(nil, err)
 			return

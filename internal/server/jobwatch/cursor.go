@@ -27,8 +27,8 @@ func newCursor(order order, last *placed) cursor {
 }
 
 // String is how clients get it. They must not look into it.
-func (cursor cursor) String() string {
-	return base64.RawURLEncoding.EncodeToString(encode(cursor))
+func (c cursor) String() string {
+	return base64.RawURLEncoding.EncodeToString(encode(c))
 }
 
 // longestCursor is more than the longest names need.

@@ -44,20 +44,20 @@ func newEntry(kind *jobview.Kind, object client.Object, seen time.Time) (*entry,
 	return &entry{Entry: Entry{Object: kept, Row: row}, version: version, size: size, seen: seen}, nil
 }
 
-func (entry *entry) key() types.NamespacedName {
-	return types.NamespacedName{Namespace: entry.Row.Namespace, Name: entry.Row.Name}
+func (e *entry) key() types.NamespacedName {
+	return types.NamespacedName{Namespace: e.Row.Namespace, Name: e.Row.Name}
 }
 
 // sameJob: not another one of the same name.
-func (entry *entry) sameJob(other *entry) bool { return entry.Row.UID == other.Row.UID }
+func (e *entry) sameJob(other *entry) bool { return e.Row.UID == other.Row.UID }
 
 // shareSpec lets two versions of a job share what they have in common: most changes
 // are of the status alone, and then the generation stays.
-func (entry *entry) shareSpec(before *entry) {
-	if !entry.sameJob(before) || entry.Object.GetGeneration() != before.Object.GetGeneration() || partial.Is(entry.Object) || partial.Is(before.Object) {
+func (e *entry) shareSpec(before *entry) {
+	if !e.sameJob(before) || e.Object.GetGeneration() != before.Object.GetGeneration() || partial.Is(e.Object) || partial.Is(before.Object) {
 		return
 	}
-	switch object := entry.Object.(type) {
+	switch object := e.Object.(type) {
 	case *v2alpha1.TrainJob:
 		object.Spec = before.Object.(*v2alpha1.TrainJob).Spec
 	case *v2beta1.MPIJob:
@@ -66,12 +66,12 @@ func (entry *entry) shareSpec(before *entry) {
 }
 
 // asAdded is the entry as an event for those who begin to watch.
-func (entry *entry) asAdded() *Event {
-	if made := entry.snapshot.Load(); made != nil {
+func (e *entry) asAdded() *Event {
+	if made := e.snapshot.Load(); made != nil {
 		return made
 	}
-	made := newEvent(Added, nil, entry, "")
-	entry.snapshot.Store(made)
+	made := newEvent(Added, nil, e, "")
+	e.snapshot.Store(made)
 	return made
 }
 

@@ -32,26 +32,26 @@ func newFiller(store *store, remote remote) *filler {
 }
 
 // fill lets the store know every change since a version, if anybody does.
-func (filler *filler) fill(ctx context.Context, version uint64) error {
-	filler.wait(version)
-	defer filler.leave(version)
+func (f *filler) fill(ctx context.Context, version uint64) error {
+	f.wait(version)
+	defer f.leave(version)
 	select {
-	case filler.turn <- struct{}{}:
-		defer func() { <-filler.turn }()
+	case f.turn <- struct{}{}:
+		defer func() { <-f.turn }()
 	case <-ctx.Done():
 		return ctx.Err()
 	}
 	for {
-		if _, now := filler.store.resume(at(version)); now != older {
+		if _, now := f.store.resume(at(version)); now != older {
 			return nil
 		}
-		oldest, known := filler.oldest(version)
+		oldest, known := f.oldest(version)
 		if !known {
 			return tooOld()
 		}
-		err := filler.ask(ctx, oldest)
+		err := f.ask(ctx, oldest)
 		if isExpired(err) {
-			filler.expire(oldest)
+			f.expire(oldest)
 			continue
 		}
 		if err != nil {
@@ -60,39 +60,39 @@ func (filler *filler) fill(ctx context.Context, version uint64) error {
 	}
 }
 
-func (filler *filler) wait(version uint64) {
-	filler.lock.Lock()
-	defer filler.lock.Unlock()
-	filler.waiting = append(filler.waiting, version)
+func (f *filler) wait(version uint64) {
+	f.lock.Lock()
+	defer f.lock.Unlock()
+	f.waiting = append(f.waiting, version)
 }
 
-func (filler *filler) leave(version uint64) {
-	filler.lock.Lock()
-	defer filler.lock.Unlock()
-	index := slices.Index(filler.waiting, version)
-	filler.waiting = slices.Delete(filler.waiting, index, index+1)
+func (f *filler) leave(version uint64) {
+	f.lock.Lock()
+	defer f.lock.Unlock()
+	index := slices.Index(f.waiting, version)
+	f.waiting = slices.Delete(f.waiting, index, index+1)
 }
 
 // oldest is the oldest version that anybody wants and that may be known yet. It is
 // false if the version itself is not.
-func (filler *filler) oldest(version uint64) (uint64, bool) {
-	filler.lock.Lock()
-	defer filler.lock.Unlock()
-	if version <= filler.expired {
+func (f *filler) oldest(version uint64) (uint64, bool) {
+	f.lock.Lock()
+	defer f.lock.Unlock()
+	if version <= f.expired {
 		return 0, false
 	}
-	for _, other := range filler.waiting {
-		if other > filler.expired {
+	for _, other := range f.waiting {
+		if other > f.expired {
 			version = min(version, other)
 		}
 	}
 	return version, true
 }
 
-func (filler *filler) expire(version uint64) {
-	filler.lock.Lock()
-	defer filler.lock.Unlock()
-	filler.expired = max(filler.expired, version)
+func (f *filler) expire(version uint64) {
+	f.lock.Lock()
+	defer f.lock.Unlock()
+	f.expired = max(f.expired, version)
 }
 
 // A watch tells what has happened at once, but not when that is all. The API server
@@ -104,21 +104,21 @@ const (
 )
 
 // ask reads the changes from a version on until they meet those that the store has.
-func (filler *filler) ask(ctx context.Context, since uint64) error {
-	if filler.store.full() {
+func (f *filler) ask(ctx context.Context, since uint64) error {
+	if f.store.full() {
 		return tooOld()
 	}
-	found := &found{store: filler.store, jobs: map[types.NamespacedName]*entry{}}
+	found := &found{store: f.store, jobs: map[types.NamespacedName]*entry{}}
 	for length, reached := firstFill, since; length <= lastFill; length *= 2 {
 		seconds := int64(length / time.Second)
-		err := filler.remote.follow(ctx, scope{}, reached, following{seconds: &seconds, tell: func(what watch.EventType, object client.Object, version uint64) error {
+		err := f.remote.follow(ctx, scope{}, reached, following{seconds: &seconds, tell: func(what watch.EventType, object client.Object, version uint64) error {
 			reached = version
 			if object != nil {
 				if err := found.add(what, object); err != nil {
 					return err
 				}
 			}
-			met, err := filler.store.prepend(found.changes, since, reached)
+			met, err := f.store.prepend(found.changes, since, reached)
 			if met {
 				return errStopped
 			}
@@ -141,44 +141,44 @@ type found struct {
 	changes []change
 }
 
-func (found *found) add(what watch.EventType, object client.Object) error {
-	after, err := newEntry(found.store.kind, object, time.Now())
+func (f *found) add(what watch.EventType, object client.Object) error {
+	after, err := newEntry(f.store.kind, object, time.Now())
 	if err != nil {
 		return err
 	}
-	if len(found.changes) >= found.store.capacity {
+	if len(f.changes) >= f.store.capacity {
 		return tooOld()
 	}
 	key := after.key()
-	found.changes = append(found.changes, change{after.version, newEvent(EventType(what), found.jobs[key], after, at(after.version).String())})
-	found.jobs[key] = after
+	f.changes = append(f.changes, change{after.version, newEvent(EventType(what), f.jobs[key], after, at(after.version).String())})
+	f.jobs[key] = after
 	if what == watch.Deleted {
-		delete(found.jobs, key)
+		delete(f.jobs, key)
 	}
 	return nil
 }
 
 // full: what is forgotten has been forgotten for want of room.
-func (store *store) full() bool {
-	store.lock.RLock()
-	defer store.lock.RUnlock()
-	return len(store.changes) >= store.capacity
+func (s *store) full() bool {
+	s.lock.RLock()
+	defer s.lock.RUnlock()
+	return len(s.changes) >= s.capacity
 }
 
 // prepend puts changes since a version before those that the store has. It is false
 // if they do not reach so far yet.
-func (store *store) prepend(changes []change, since, reached uint64) (bool, error) {
-	store.lock.Lock()
-	defer store.lock.Unlock()
-	if reached < store.floor {
+func (s *store) prepend(changes []change, since, reached uint64) (bool, error) {
+	s.lock.Lock()
+	defer s.lock.Unlock()
+	if reached < s.floor {
 		return false, nil
 	}
-	missing := slices.DeleteFunc(changes, func(change change) bool { return change.version > store.floor })
-	if len(missing)+len(store.changes) > store.capacity {
+	missing := slices.DeleteFunc(changes, func(change change) bool { return change.version > s.floor })
+	if len(missing)+len(s.changes) > s.capacity {
 		return false, tooOld()
 	}
-	store.changes = append(missing, store.changes...)
-	store.first -= uint64(len(missing))
-	store.floor = min(store.floor, since)
+	s.changes = append(missing, s.changes...)
+	s.first -= uint64(len(missing))
+	s.floor = min(s.floor, since)
 	return true, nil
 }

@@ -43,11 +43,11 @@ const (
 )
 
 // run returns when the context ends.
-func (keeper *keeper) run(ctx context.Context) {
+func (k *keeper) run(ctx context.Context) {
 	pause := firstPause
 	for {
 		began := time.Now()
-		err := keeper.goOn(ctx)
+		err := k.goOn(ctx)
 		if ctx.Err() != nil {
 			return
 		}
@@ -55,7 +55,7 @@ func (keeper *keeper) run(ctx context.Context) {
 			pause = firstPause
 		}
 		if err != nil {
-			keeper.log.ErrorContext(ctx, "jobs cannot be read or watched; trying again", "error", err)
+			k.log.ErrorContext(ctx, "jobs cannot be read or watched; trying again", "error", err)
 		}
 		if sleep(ctx, pause/2+rand.N(pause)) != nil {
 			return
@@ -65,69 +65,69 @@ func (keeper *keeper) run(ctx context.Context) {
 }
 
 // goOn follows the cluster from where the store is, or from a new list on.
-func (keeper *keeper) goOn(ctx context.Context) error {
-	version, synced := keeper.store.reached()
+func (k *keeper) goOn(ctx context.Context) error {
+	version, synced := k.store.reached()
 	if !synced {
-		if err := keeper.list(ctx); err != nil {
+		if err := k.list(ctx); err != nil {
 			return err
 		}
-		version, _ = keeper.store.reached()
+		version, _ = k.store.reached()
 	}
 	// A cluster that was set back would leave us waiting for a version that comes in
 	// days, or never.
-	err := keeper.remote.confirm(ctx, scope{}, version)
+	err := k.remote.confirm(ctx, scope{}, version)
 	if err == nil {
-		err = keeper.follow(ctx, version)
+		err = k.follow(ctx, version)
 	}
 	if isExpired(err) || isInvalid(err) {
-		return keeper.list(ctx)
+		return k.list(ctx)
 	}
 	return err
 }
 
 // list reads all jobs.
-func (keeper *keeper) list(ctx context.Context) error {
-	entries, version, err := keeper.remote.entries(ctx, scope{}, partial.PageSize)
+func (k *keeper) list(ctx context.Context) error {
+	entries, version, err := k.remote.entries(ctx, scope{}, partial.PageSize)
 	if err != nil {
 		return err
 	}
-	return keeper.store.replace(entries, version)
+	return k.store.replace(entries, version)
 }
 
 // follow reads changes as long as the API server likes.
-func (keeper *keeper) follow(ctx context.Context, version uint64) error {
+func (k *keeper) follow(ctx context.Context, version uint64) error {
 	// Not all watches of all replicas end at once.
 	seconds := int64(300 + rand.IntN(300))
-	defer func() { keeper.setBroken(time.Now()) }()
-	return keeper.remote.follow(ctx, scope{}, version, following{
+	defer func() { k.setBroken(time.Now()) }()
+	return k.remote.follow(ctx, scope{}, version, following{
 		seconds: &seconds,
-		begun:   func() { keeper.setBroken(time.Time{}) },
+		begun:   func() { k.setBroken(time.Time{}) },
 		tell: func(what watch.EventType, object client.Object, version uint64) error {
 			switch {
 			case object == nil:
-				keeper.store.bookmark(version)
+				k.store.bookmark(version)
 				return nil
 			case what == watch.Deleted:
-				return keeper.store.remove(object)
+				return k.store.remove(object)
 			default:
-				return keeper.store.put(object)
+				return k.store.put(object)
 			}
 		},
 	})
 }
 
-func (keeper *keeper) setBroken(since time.Time) {
-	keeper.lock.Lock()
-	defer keeper.lock.Unlock()
-	keeper.broken = since
+func (k *keeper) setBroken(since time.Time) {
+	k.lock.Lock()
+	defer k.lock.Unlock()
+	k.broken = since
 }
 
 // brokenFor is how long there has been no watch.
-func (keeper *keeper) brokenFor(now time.Time) time.Duration {
-	keeper.lock.Lock()
-	defer keeper.lock.Unlock()
-	if keeper.broken.IsZero() {
+func (k *keeper) brokenFor(now time.Time) time.Duration {
+	k.lock.Lock()
+	defer k.lock.Unlock()
+	if k.broken.IsZero() {
 		return 0
 	}
-	return now.Sub(keeper.broken)
+	return now.Sub(k.broken)
 }

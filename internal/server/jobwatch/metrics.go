@@ -48,18 +48,18 @@ type kindMetrics struct {
 	resumes   *prometheus.CounterVec
 }
 
-func (metrics *metrics) of(kind *jobview.Kind) *kindMetrics {
+func (m *metrics) of(kind *jobview.Kind) *kindMetrics {
 	label := prometheus.Labels{"kind": string(kind.Kind)}
 	return &kindMetrics{
-		watchers: metrics.watchers.With(label), lastHeard: metrics.lastHeard.With(label),
-		events: metrics.events.MustCurryWith(label), resumes: metrics.resumes.MustCurryWith(label),
+		watchers: m.watchers.With(label), lastHeard: m.lastHeard.With(label),
+		events: m.events.MustCurryWith(label), resumes: m.resumes.MustCurryWith(label),
 	}
 }
 
-func (metrics *kindMetrics) event(what EventType) { metrics.events.WithLabelValues(string(what)).Inc() }
+func (k *kindMetrics) event(what EventType) { k.events.WithLabelValues(string(what)).Inc() }
 
-func (metrics *kindMetrics) resumed(result string) { metrics.resumes.WithLabelValues(result).Inc() }
+func (k *kindMetrics) resumed(result string) { k.resumes.WithLabelValues(result).Inc() }
 
-func (metrics *kindMetrics) heard() {
-	metrics.lastHeard.Set(float64(time.Now().UnixNano()) / float64(time.Second))
+func (k *kindMetrics) heard() {
+	k.lastHeard.Set(float64(time.Now().UnixNano()) / float64(time.Second))
 }

@@ -28,11 +28,11 @@ func orderOf(sort string) (order, error) {
 	return order{field: field, backwards: backwards}, nil
 }
 
-func (order order) String() string {
-	if order.backwards {
-		return "-" + order.field
+func (o order) String() string {
+	if o.backwards {
+		return "-" + o.field
 	}
-	return order.field
+	return o.field
 }
 
 // place is where a job stands in an order.
@@ -45,9 +45,9 @@ type place struct {
 }
 
 // place is where a row stands that is the index-th by namespace and name.
-func (order order) place(row *jobview.Row, index int) place {
+func (o order) place(row *jobview.Row, index int) place {
 	at := place{index: 2 * index}
-	switch order.field {
+	switch o.field {
 	case "creationTime":
 		at.time = row.CreationTime.Unix()
 	case "startTime":
@@ -64,7 +64,7 @@ func (order order) place(row *jobview.Row, index int) place {
 	return at
 }
 
-func (order order) compare(left, right *place) int {
+func (o order) compare(left, right *place) int {
 	result := cmp.Compare(left.time, right.time)
 	if result == 0 {
 		result = strings.Compare(left.text, right.text)
@@ -72,14 +72,14 @@ func (order order) compare(left, right *place) int {
 	if result == 0 {
 		result = cmp.Compare(left.index, right.index)
 	}
-	if order.backwards {
+	if o.backwards {
 		return -result
 	}
 	return result
 }
 
 // placeOf is where a cursor stands among jobs that are by namespace and name.
-func (order order) placeOf(cursor *cursor, entries []*entry) *place {
+func (o order) placeOf(cursor *cursor, entries []*entry) *place {
 	key := types.NamespacedName{Namespace: cursor.Namespace, Name: cursor.Name}
 	index, found := slices.BinarySearchFunc(entries, key, func(entry *entry, key types.NamespacedName) int { return compareNames(entry.Row, key) })
 	at := &place{time: cursor.Time, text: cursor.Text, index: 2 * index}
@@ -98,17 +98,17 @@ type placed struct {
 // first is the first entries in this order after a place, of some that are by
 // namespace and name, and how many there are after it in all. Most are on other
 // pages: what comes after enough others is not sorted any further.
-func (order order) first(entries []*entry, after *place, count int) (found []placed, left int) {
-	compare := func(left, right placed) int { return order.compare(&left.place, &right.place) }
+func (o order) first(entries []*entry, after *place, count int) (found []placed, left int) {
+	compare := func(left, right placed) int { return o.compare(&left.place, &right.place) }
 	kept := make([]placed, 0, 2*count)
 	full := false
 	for index, entry := range entries {
-		one := placed{order.place(entry.Row, index), entry}
-		if after != nil && order.compare(&one.place, after) <= 0 {
+		one := placed{o.place(entry.Row, index), entry}
+		if after != nil && o.compare(&one.place, after) <= 0 {
 			continue
 		}
 		left++
-		if full && order.compare(&one.place, &kept[count-1].place) > 0 {
+		if full && o.compare(&one.place, &kept[count-1].place) > 0 {
 			continue
 		}
 		if kept = append(kept, one); len(kept) == 2*count {

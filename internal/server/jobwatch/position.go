@@ -30,11 +30,11 @@ type position struct {
 
 func at(version uint64) position { return position{version: version} }
 
-func (position position) String() string {
-	if position.told == 0 {
-		return strconv.FormatUint(position.version, 10)
+func (p position) String() string {
+	if p.told == 0 {
+		return strconv.FormatUint(p.version, 10)
 	}
-	return fmt.Sprintf("%d-%d-%d", position.from, position.version, position.told)
+	return fmt.Sprintf("%d-%d-%d", p.from, p.version, p.told)
 }
 
 // parsePosition reads what String wrote. Everything else is a mistake of the client's.
@@ -64,11 +64,11 @@ func parsePosition(text string) (position, error) {
 // Validate is an error if no source could begin such a watch, so that it can be
 // refused before it begins. Whether the version is too old or too new is found out
 // then.
-func (watch *Watch) Validate() error {
-	if watch.Since == "" {
+func (w *Watch) Validate() error {
+	if w.Since == "" {
 		return nil
 	}
-	_, err := parsePosition(watch.Since)
+	_, err := parsePosition(w.Since)
 	return err
 }
 

@@ -45,74 +45,74 @@ type viewer struct {
 	gone int
 }
 
-func (viewer *viewer) startOver() {
-	viewer.jobs, viewer.synced, viewer.version, viewer.told = map[string]any{}, false, "", nil
+func (v *viewer) startOver() {
+	v.jobs, v.synced, v.version, v.told = map[string]any{}, false, "", nil
 }
 
-func (viewer *viewer) see(event *Event) {
+func (v *viewer) see(event *Event) {
 	var read struct {
 		message
 		Job     json.RawMessage `json:"job"`
 		Changes json.RawMessage `json:"changes"`
 	}
 	if err := json.Unmarshal(event.JSON, &read); err != nil {
-		viewer.t.Errorf("%s: %v", event.JSON, err)
+		v.t.Errorf("%s: %v", event.JSON, err)
 	}
-	_, exists := viewer.jobs[read.Name]
+	_, exists := v.jobs[read.Name]
 	switch read.Type {
 	case Synced:
-		viewer.synced, viewer.since = true, read.ResourceVersion
+		v.synced, v.since = true, read.ResourceVersion
 	case Added:
 		if exists {
-			viewer.t.Errorf("%s was added twice", read.Name)
+			v.t.Errorf("%s was added twice", read.Name)
 		}
-		viewer.jobs[read.Name] = asMap(read.Job)
+		v.jobs[read.Name] = asMap(read.Job)
 	case Modified:
 		if !exists {
-			viewer.t.Errorf("%s was changed, and never added", read.Name)
+			v.t.Errorf("%s was changed, and never added", read.Name)
 			return
 		}
-		row := viewer.jobs[read.Name].(map[string]any)
+		row := v.jobs[read.Name].(map[string]any)
 		patch := map[string]any{}
 		if err := json.Unmarshal(read.Changes, &patch); err != nil {
-			viewer.t.Error(err)
+			v.t.Error(err)
 		}
 		maps.Copy(row, patch)
 		maps.DeleteFunc(row, func(_ string, value any) bool { return value == nil })
 	case Deleted:
 		if !exists {
-			viewer.t.Errorf("%s was deleted, and never added", read.Name)
+			v.t.Errorf("%s was deleted, and never added", read.Name)
 		}
-		delete(viewer.jobs, read.Name)
+		delete(v.jobs, read.Name)
 	}
-	if viewer.synced && read.Type != Synced {
-		viewer.told = append(viewer.told, fmt.Sprintf("%s %s %s", read.Type, read.Name, read.ResourceVersion))
+	if v.synced && read.Type != Synced {
+		v.told = append(v.told, fmt.Sprintf("%s %s %s", read.Type, read.Name, read.ResourceVersion))
 	}
-	if !viewer.synced && event.ResourceVersion != "" || viewer.synced && event.ResourceVersion == "" || read.ResourceVersion != event.ResourceVersion {
-		viewer.t.Errorf("a reader that is synced=%t cannot use version %q: %s", viewer.synced, event.ResourceVersion, event.JSON)
+	if !v.synced && event.ResourceVersion != "" || v.synced && event.ResourceVersion == "" || read.ResourceVersion != event.ResourceVersion {
+		v.t.Errorf("a reader that is synced=%t cannot use version %q: %s", v.synced, event.ResourceVersion, event.JSON)
 	}
-	viewer.version = event.ResourceVersion
+	v.version = event.ResourceVersion
 }
 
 // connect watches until the context ends, or as long as it likes.
-func (viewer *viewer) connect(ctx context.Context, source Source, random *rand.Rand) {
-	if viewer.version == "" {
-		viewer.startOver()
+func (v *viewer) connect(ctx context.Context, source Source, random *rand.Rand) {
+	if v.version == "" {
+		v.startOver()
 	}
-	for event, err := range source.Watch(ctx, jobview.MPIJobs, Watch{Namespace: viewer.namespace, Since: viewer.version}) {
+	for event, err := range source.Watch(ctx, jobview.MPIJobs, Watch{Namespace: v.namespace, Since: v.version}) {
 		if isExpired(err) {
-			viewer.gone++
-			viewer.startOver()
+			v.gone++
+			v.startOver()
 			return
 		}
 		if err != nil {
 			if code := codeOf(err); code != 503 {
-				viewer.t.Errorf("since %s: %v", viewer.version, err)
+				v.t.Errorf("since %s: %v", v.version, err)
 			}
 			time.Sleep(time.Second)
 			return
 		}
-		viewer.see(event)
+		v.see(event)
 		switch random.IntN(20) {
 		case 0:
 			return
@@ -132,15 +132,15 @@ type replicas struct {
 	done    sync.WaitGroup
 }
 
-func (replicas *replicas) restart(index int) {
-	if replicas.stop[index] != nil {
-		replicas.stop[index]()
+func (r *replicas) restart(index int) {
+	if r.stop[index] != nil {
+		r.stop[index]()
 	}
-	ctx, stop := context.WithCancel(replicas.ctx)
-	cache := NewCache(replicas.cluster, quietly(Options{History: replicas.history}))
-	replicas.done.Go(func() { cache.Run(ctx) })
-	replicas.running[index].Store(cache)
-	replicas.stop[index] = stop
+	ctx, stop := context.WithCancel(r.ctx)
+	cache := NewCache(r.cluster, quietly(Options{History: r.history}))
+	r.done.Go(func() { cache.Run(ctx) })
+	r.running[index].Store(cache)
+	r.stop[index] = stop
 }
 
 // TestWatchersSeeTheTruth: whatever happens to jobs, connections, servers and the

@@ -57,17 +57,17 @@ func prepare(query Query) (*prepared, error) {
 }
 
 // filter is the entries that the query wants, in the order that they have.
-func (query *prepared) filter(entries []*entry) []*entry {
+func (p *prepared) filter(entries []*entry) []*entry {
 	// Entries of one namespace follow each other, so each is asked for once.
-	namespace, allowed := "", query.Allowed == nil
-	all := query.Labels.Empty()
+	namespace, allowed := "", p.Allowed == nil
+	all := p.Labels.Empty()
 	matching := make([]*entry, 0, len(entries))
 	for _, entry := range entries {
-		if query.Allowed != nil && entry.Row.Namespace != namespace {
+		if p.Allowed != nil && entry.Row.Namespace != namespace {
 			namespace = entry.Row.Namespace
-			allowed = query.Allowed(namespace)
+			allowed = p.Allowed(namespace)
 		}
-		if allowed && query.wants(entry.Row) && (all || query.Labels.Matches(labels.Set(entry.Object.GetLabels()))) {
+		if allowed && p.wants(entry.Row) && (all || p.Labels.Matches(labels.Set(entry.Object.GetLabels()))) {
 			matching = append(matching, entry)
 		}
 	}
@@ -75,29 +75,29 @@ func (query *prepared) filter(entries []*entry) []*entry {
 }
 
 // wants: status and framework are written in capitals or not, as users do.
-func (query *prepared) wants(row *jobview.Row) bool {
-	return (query.Status == "" || strings.EqualFold(query.Status, row.Status) || strings.EqualFold(query.Status, row.Phase)) &&
-		(query.Runtime == "" || query.Runtime == row.Runtime || strings.EqualFold(query.Runtime, row.Framework)) &&
-		(query.Name == "" || strings.Contains(row.Name, query.Name)) && (query.ExactName == "" || query.ExactName == row.Name)
+func (p *prepared) wants(row *jobview.Row) bool {
+	return (p.Status == "" || strings.EqualFold(p.Status, row.Status) || strings.EqualFold(p.Status, row.Phase)) &&
+		(p.Runtime == "" || p.Runtime == row.Runtime || strings.EqualFold(p.Runtime, row.Framework)) &&
+		(p.Name == "" || strings.Contains(row.Name, p.Name)) && (p.ExactName == "" || p.ExactName == row.Name)
 }
 
 // page is the part of the entries that is asked for. They come by namespace and name.
-func (query *prepared) page(ctx context.Context, matching []*entry, resourceVersion string, remote remote) (*Page, error) {
+func (p *prepared) page(ctx context.Context, matching []*entry, resourceVersion string, remote remote) (*Page, error) {
 	page := &Page{Total: len(matching), ResourceVersion: resourceVersion, Entries: []Entry{}}
 	var after *place
-	if query.after != nil {
-		after = query.order.placeOf(query.after, matching)
+	if p.after != nil {
+		after = p.order.placeOf(p.after, matching)
 	}
-	found, left := query.order.first(matching, after, query.Limit)
-	found, size := query.thatFit(found)
+	found, left := p.order.first(matching, after, p.Limit)
+	found, size := p.thatFit(found)
 	if page.Remaining = left - len(found); page.Remaining > 0 {
-		page.Continue = newCursor(query.order, &found[len(found)-1]).String()
+		page.Continue = newCursor(p.order, &found[len(found)-1]).String()
 	}
 	if err := takeBytes(ctx, size); err != nil {
 		return nil, err
 	}
 	for i := range found {
-		one, err := query.entry(ctx, found[i].entry, remote)
+		one, err := p.entry(ctx, found[i].entry, remote)
 		if err != nil {
 			return nil, err
 		}
@@ -109,14 +109,14 @@ func (query *prepared) page(ctx context.Context, matching []*entry, resourceVers
 }
 
 // thatFit is the first entries that together are not too large, and their size.
-func (query *prepared) thatFit(found []placed) ([]placed, int) {
+func (p *prepared) thatFit(found []placed) ([]placed, int) {
 	sum := 0
 	for i := range found {
 		size := rowSize(found[i].entry.Row)
-		if query.Whole {
+		if p.Whole {
 			size = found[i].entry.size
 		}
-		if sum+size > query.Bytes && i > 0 {
+		if sum+size > p.Bytes && i > 0 {
 			return found[:i], sum
 		}
 		sum += size
@@ -139,8 +139,8 @@ func takeBytes(ctx context.Context, size int) error {
 }
 
 // entry is a job as the query wants it. It is nil if the job does not exist any more.
-func (query *prepared) entry(ctx context.Context, kept *entry, remote remote) (*Entry, error) {
-	if !query.Whole {
+func (p *prepared) entry(ctx context.Context, kept *entry, remote remote) (*Entry, error) {
+	if !p.Whole {
 		return &Entry{Row: kept.Row}, nil
 	}
 	whole, err := remote.whole(ctx, kept.Object)

@@ -32,10 +32,10 @@ type scope struct {
 	labels          labels.Selector
 }
 
-func (scope scope) options(raw metav1.ListOptions) *client.ListOptions {
-	options := &client.ListOptions{Namespace: scope.namespace, LabelSelector: scope.labels, Limit: raw.Limit, Continue: raw.Continue, Raw: &raw}
-	if scope.name != "" {
-		options.FieldSelector = fields.OneTermEqualSelector("metadata.name", scope.name)
+func (s scope) options(raw metav1.ListOptions) *client.ListOptions {
+	options := &client.ListOptions{Namespace: s.namespace, LabelSelector: s.labels, Limit: raw.Limit, Continue: raw.Continue, Raw: &raw}
+	if s.name != "" {
+		options.FieldSelector = fields.OneTermEqualSelector("metadata.name", s.name)
 	}
 	return options
 }
@@ -46,10 +46,10 @@ const directPage = 500
 
 // each reads all jobs of a scope in pages, so that no more than one page of large jobs
 // is in memory. The version is that of all of them.
-func (remote remote) each(ctx context.Context, scope scope, pageSize int64, visit func(client.Object) error) (version string, err error) {
+func (r remote) each(ctx context.Context, scope scope, pageSize int64, visit func(client.Object) error) (version string, err error) {
 	options := metav1.ListOptions{Limit: pageSize}
 	for {
-		page, err := remote.list(ctx, scope, options)
+		page, err := r.list(ctx, scope, options)
 		if err != nil {
 			return "", err
 		}
@@ -64,11 +64,11 @@ func (remote remote) each(ctx context.Context, scope scope, pageSize int64, visi
 
 // whole is a job of which only a part is in memory, read from the API server. One that
 // is in memory is returned as it is, and is shared.
-func (remote remote) whole(ctx context.Context, kept client.Object) (client.Object, error) {
+func (r remote) whole(ctx context.Context, kept client.Object) (client.Object, error) {
 	if !partial.Is(kept) {
 		return kept, nil
 	}
-	read, err := remote.kind.Get(ctx, remote.client, kept.GetNamespace(), kept.GetName())
+	read, err := r.kind.Get(ctx, r.client, kept.GetNamespace(), kept.GetName())
 	if err != nil {
 		return nil, err
 	}
@@ -76,18 +76,18 @@ func (remote remote) whole(ctx context.Context, kept client.Object) (client.Obje
 	return read.Object, nil
 }
 
-func (remote remote) list(ctx context.Context, scope scope, raw metav1.ListOptions) (client.ObjectList, error) {
-	list := remote.kind.NewList()
-	return list, remote.client.List(ctx, list, scope.options(raw))
+func (r remote) list(ctx context.Context, scope scope, raw metav1.ListOptions) (client.ObjectList, error) {
+	list := r.kind.NewList()
+	return list, r.client.List(ctx, list, scope.options(raw))
 }
 
-func (remote remote) watch(ctx context.Context, scope scope, raw metav1.ListOptions) (watch.Interface, error) {
-	return remote.client.Watch(ctx, remote.kind.NewList(), scope.options(raw))
+func (r remote) watch(ctx context.Context, scope scope, raw metav1.ListOptions) (watch.Interface, error) {
+	return r.client.Watch(ctx, r.kind.NewList(), scope.options(raw))
 }
 
 // confirm is nil if a version is one that the cluster has reached.
-func (remote remote) confirm(ctx context.Context, scope scope, version uint64) error {
-	list, err := remote.list(ctx, scope, metav1.ListOptions{Limit: 1})
+func (r remote) confirm(ctx context.Context, scope scope, version uint64) error {
+	list, err := r.list(ctx, scope, metav1.ListOptions{Limit: 1})
 	if err != nil {
 		return err
 	}
@@ -117,8 +117,8 @@ type following struct {
 
 // follow tells what the API server's watch says after a version. It ends without an
 // error when the API server ends the watch, as it does after some time.
-func (remote remote) follow(ctx context.Context, scope scope, version uint64, following following) error {
-	watching, err := remote.watch(ctx, scope, metav1.ListOptions{ResourceVersion: at(version).String(), AllowWatchBookmarks: true, TimeoutSeconds: following.seconds})
+func (r remote) follow(ctx context.Context, scope scope, version uint64, following following) error {
+	watching, err := r.watch(ctx, scope, metav1.ListOptions{ResourceVersion: at(version).String(), AllowWatchBookmarks: true, TimeoutSeconds: following.seconds})
 	if err != nil {
 		return asExpired(err)
 	}

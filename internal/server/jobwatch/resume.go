@@ -20,35 +20,35 @@ const (
 )
 
 // resume is the number of the first change after a position.
-func (store *store) resume(seen position) (uint64, standing) {
-	store.lock.RLock()
-	defer store.lock.RUnlock()
+func (s *store) resume(seen position) (uint64, standing) {
+	s.lock.RLock()
+	defer s.lock.RUnlock()
 	if seen.told > 0 {
-		for _, gap := range store.gaps {
+		for _, gap := range s.gaps {
 			if gap.from == seen.from && gap.to == seen.version && seen.told < gap.count {
 				return gap.first + uint64(seen.told), known
 			}
 		}
 		return 0, lost
 	}
-	if seen.version > store.newest {
+	if seen.version > s.newest {
 		return 0, ahead
 	}
-	if seen.version < store.floor {
+	if seen.version < s.floor {
 		return 0, older
 	}
-	for _, gap := range store.gaps {
+	for _, gap := range s.gaps {
 		if gap.from < seen.version && seen.version < gap.to {
 			return 0, lost
 		}
 	}
-	index, _ := slices.BinarySearchFunc(store.changes, seen.version, func(change change, version uint64) int {
+	index, _ := slices.BinarySearchFunc(s.changes, seen.version, func(change change, version uint64) int {
 		if change.version <= version {
 			return -1
 		}
 		return 1
 	})
-	return store.first + uint64(index), known
+	return s.first + uint64(index), known
 }
 
 // readAtOnce is how many events a reader takes without letting others go on.
@@ -56,48 +56,48 @@ const readAtOnce = 64
 
 // read is the events that a reader waits for, from a number on, and the number to go
 // on with. With none it is what to wait for. It is false if the reader was too slow.
-func (store *store) read(from uint64, watch Watch) (events []*Event, next uint64, wait <-chan struct{}, kept bool) {
-	store.lock.RLock()
-	defer store.lock.RUnlock()
-	if from < store.first {
+func (s *store) read(from uint64, watch Watch) (events []*Event, next uint64, wait <-chan struct{}, kept bool) {
+	s.lock.RLock()
+	defer s.lock.RUnlock()
+	if from < s.first {
 		return nil, 0, nil, false
 	}
-	for next = from; next < store.next() && len(events) < readAtOnce; next++ {
-		if event := store.changes[next-store.first].event; watch.wants(event) {
+	for next = from; next < s.next() && len(events) < readAtOnce; next++ {
+		if event := s.changes[next-s.first].event; watch.wants(event) {
 			events = append(events, event)
 		}
 	}
-	return events, next, store.moved, true
+	return events, next, s.moved, true
 }
 
-func (watch *Watch) wants(event *Event) bool {
-	return cmp.Or(watch.Namespace, event.Row.Namespace) == event.Row.Namespace && cmp.Or(watch.Name, event.Row.Name) == event.Row.Name
+func (w *Watch) wants(event *Event) bool {
+	return cmp.Or(w.Namespace, event.Row.Namespace) == event.Row.Namespace && cmp.Or(w.Name, event.Row.Name) == event.Row.Name
 }
 
 // snapshot is the jobs as they are, and the number of the first change after it.
-func (store *store) snapshot(watch Watch) (jobs []*entry, version, next uint64) {
-	store.lock.RLock()
-	defer store.lock.RUnlock()
-	for _, entry := range store.inNamespace(watch.Namespace) {
+func (s *store) snapshot(watch Watch) (jobs []*entry, version, next uint64) {
+	s.lock.RLock()
+	defer s.lock.RUnlock()
+	for _, entry := range s.inNamespace(watch.Namespace) {
 		if cmp.Or(watch.Name, entry.Row.Name) == entry.Row.Name {
 			jobs = append(jobs, entry)
 		}
 	}
-	return jobs, store.newest, store.next()
+	return jobs, s.newest, s.next()
 }
 
 // inNamespace is the sorted entries of one namespace, or all. It is valid as long as
 // the lock is held.
-func (store *store) inNamespace(namespace string) []*entry {
+func (s *store) inNamespace(namespace string) []*entry {
 	if namespace == "" {
-		return store.sorted
+		return s.sorted
 	}
-	begin, _ := slices.BinarySearchFunc(store.sorted, namespace, func(entry *entry, namespace string) int { return cmp.Compare(entry.Row.Namespace, namespace) })
-	length, _ := slices.BinarySearchFunc(store.sorted[begin:], namespace, func(entry *entry, namespace string) int {
+	begin, _ := slices.BinarySearchFunc(s.sorted, namespace, func(entry *entry, namespace string) int { return cmp.Compare(entry.Row.Namespace, namespace) })
+	length, _ := slices.BinarySearchFunc(s.sorted[begin:], namespace, func(entry *entry, namespace string) int {
 		if entry.Row.Namespace == namespace {
 			return -1
 		}
 		return 1
 	})
-	return store.sorted[begin : begin+length]
+	return s.sorted[begin : begin+length]
 }

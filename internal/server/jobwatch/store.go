@@ -65,90 +65,90 @@ func newStore(kind *jobview.Kind, capacity int, metrics *kindMetrics) *store {
 
 // put takes a job in as it is now. It, remove, bookmark and replace are called by one
 // keeper only, so they may read without the lock what nobody else writes.
-func (store *store) put(object client.Object) error {
-	after, err := newEntry(store.kind, object, time.Now())
-	if err != nil || after.version <= store.newest {
+func (s *store) put(object client.Object) error {
+	after, err := newEntry(s.kind, object, time.Now())
+	if err != nil || after.version <= s.newest {
 		return err
 	}
-	what, before := Added, store.entries[after.key()]
+	what, before := Added, s.entries[after.key()]
 	if before != nil {
 		what = Modified
 		after.shareSpec(before)
 	}
-	store.publish(after, change{after.version, newEvent(what, before, after, at(after.version).String())})
+	s.publish(after, change{after.version, newEvent(what, before, after, at(after.version).String())})
 	return nil
 }
 
 // remove takes a job out.
-func (store *store) remove(object client.Object) error {
-	last, err := newEntry(store.kind, object, time.Now())
-	if err != nil || last.version <= store.newest {
+func (s *store) remove(object client.Object) error {
+	last, err := newEntry(s.kind, object, time.Now())
+	if err != nil || last.version <= s.newest {
 		return err
 	}
-	store.publish(nil, change{last.version, newEvent(Deleted, nil, last, at(last.version).String())})
+	s.publish(nil, change{last.version, newEvent(Deleted, nil, last, at(last.version).String())})
 	return nil
 }
 
 // publish makes one change visible; after is nil if the job is gone.
-func (store *store) publish(after *entry, what change) {
-	store.lock.Lock()
-	defer store.lock.Unlock()
+func (s *store) publish(after *entry, what change) {
+	s.lock.Lock()
+	defer s.lock.Unlock()
 	key := types.NamespacedName{Namespace: what.event.Row.Namespace, Name: what.event.Row.Name}
-	index, found := slices.BinarySearchFunc(store.sorted, key, func(entry *entry, key types.NamespacedName) int { return compareNames(entry.Row, key) })
+	index, found := slices.BinarySearchFunc(s.sorted, key, func(entry *entry, key types.NamespacedName) int { return compareNames(entry.Row, key) })
 	switch {
 	case after == nil && found:
-		store.sorted = slices.Delete(store.sorted, index, index+1)
-		delete(store.entries, key)
+		s.sorted = slices.Delete(s.sorted, index, index+1)
+		delete(s.entries, key)
 	case after != nil && found:
-		store.sorted[index], store.entries[key] = after, after
+		s.sorted[index], s.entries[key] = after, after
 	case after != nil:
-		store.sorted = slices.Insert(store.sorted, index, after)
-		store.entries[key] = after
+		s.sorted = slices.Insert(s.sorted, index, after)
+		s.entries[key] = after
 	}
-	store.remember(what)
-	store.advance(what.version)
+	s.remember(what)
+	s.advance(what.version)
 }
 
 // bookmark is how far the cluster's history has been read, though nothing happened.
-func (store *store) bookmark(version uint64) {
-	store.lock.Lock()
-	defer store.lock.Unlock()
-	store.advance(max(version, store.newest))
+func (s *store) bookmark(version uint64) {
+	s.lock.Lock()
+	defer s.lock.Unlock()
+	s.advance(max(version, s.newest))
 }
 
 // reached is how far the store has come, once it has begun.
-func (store *store) reached() (uint64, bool) {
-	store.lock.RLock()
-	defer store.lock.RUnlock()
-	return store.newest, store.synced
+func (s *store) reached() (uint64, bool) {
+	s.lock.RLock()
+	defer s.lock.RUnlock()
+	return s.newest, s.synced
 }
 
 // advance tells everybody that everything is known up to a version.
-func (store *store) advance(version uint64) {
-	store.newest = version
-	store.metrics.heard()
-	close(store.moved)
-	store.moved = make(chan struct{})
+func (s *store) advance(version uint64) {
+	s.newest = version
+	s.metrics.heard()
+	close(s.moved)
+	s.moved = make(chan struct{})
 }
 
 // remember keeps changes, and forgets the oldest if there are too many. Changes that
 // were told together are forgotten together: with only some of them nobody could
 // go on.
-func (store *store) remember(changes ...change) {
+func (s *store) remember(changes ...change) {
 	for _, what := range changes {
-		store.metrics.event(what.event.Type)
+		s.metrics.event(what.event.Type)
 	}
-	store.changes = append(store.changes, changes...)
-	for len(store.changes) > store.capacity {
-		store.floor = store.changes[0].version
-		for len(store.changes) > 0 && store.changes[0].version == store.floor {
-			store.changes[0] = change{}
-			store.changes = store.changes[1:]
-			store.first++
+	s.changes = append(s.changes, changes...)
+	for len(s.changes) > s.capacity {
+		s.floor = s.changes[0].version
+		for len(s.changes) > 0 && s.changes[0].version == s.floor {
+			s.changes[0] = change{}
+			s.changes = s.changes[1:]
+			s.first++
 		}
 	}
-	store.gaps = slices.DeleteFunc(store.gaps, func(gap gap) bool { return gap.to <= store.floor })
+	s.gaps = slices.DeleteFunc(s.gaps, func(gap gap) bool { return gap.to <= s.floor })
 }
 
 // next is the number of the change that will come next.
-func (store *store) next() uint64 { return store.first + uint64(len(store.changes)) }
+func (s *store) next() uint64 { return s.first + uint64(len(s.changes)) }

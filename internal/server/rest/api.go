@@ -72,16 +72,16 @@ func New(service jobservice.Interface, options Options) (*API, error) {
 }
 
 // ServeHTTP answers one request.
-func (api *API) ServeHTTP(writer http.ResponseWriter, request *http.Request) {
+func (a *API) ServeHTTP(writer http.ResponseWriter, request *http.Request) {
 	if !isPlain(request.URL.EscapedPath()) {
-		api.fail(writer, request, apierror.Invalid("path", "it has empty parts, . or .. in it"))
+		a.fail(writer, request, apierror.Invalid("path", "it has empty parts, . or .. in it"))
 		return
 	}
-	if _, pattern := api.mux.Handler(request); pattern == "" {
-		api.unknown(writer, request)
+	if _, pattern := a.mux.Handler(request); pattern == "" {
+		a.unknown(writer, request)
 		return
 	}
-	api.mux.ServeHTTP(writer, request)
+	a.mux.ServeHTTP(writer, request)
 }
 
 // isPlain tells whether a path is as short as it can be. The mux would send clients to
@@ -92,19 +92,19 @@ func isPlain(escaped string) bool {
 }
 
 // Document is the OpenAPI document, which anybody may read.
-func (api *API) Document() http.Handler {
-	return http.HandlerFunc(func(writer http.ResponseWriter, _ *http.Request) { send(writer, http.StatusOK, api.document) })
+func (a *API) Document() http.Handler {
+	return http.HandlerFunc(func(writer http.ResponseWriter, _ *http.Request) { send(writer, http.StatusOK, a.document) })
 }
 
 // unknown answers what is in no row of the table.
-func (api *API) unknown(writer http.ResponseWriter, request *http.Request) {
-	allowed := allowedMethods(request, api.mux)
+func (a *API) unknown(writer http.ResponseWriter, request *http.Request) {
+	allowed := allowedMethods(request, a.mux)
 	if len(allowed) == 0 {
-		api.fail(writer, request, apierror.New(http.StatusNotFound, "NotFound", "There is nothing at "+request.URL.Path, "See what there is: GET /openapi.json"))
+		a.fail(writer, request, apierror.New(http.StatusNotFound, "NotFound", "There is nothing at "+request.URL.Path, "See what there is: GET /openapi.json"))
 		return
 	}
 	writer.Header().Set("Allow", strings.Join(allowed, ", "))
-	api.fail(writer, request, apierror.New(http.StatusMethodNotAllowed, "MethodNotAllowed", request.Method+" is not possible at "+request.URL.Path, "See what is: GET /openapi.json"))
+	a.fail(writer, request, apierror.New(http.StatusMethodNotAllowed, "MethodNotAllowed", request.Method+" is not possible at "+request.URL.Path, "See what is: GET /openapi.json"))
 }
 
 // allowedMethods are those that a path has.
@@ -130,50 +130,50 @@ type input struct {
 func (in *input) context() context.Context { return in.Context() }
 
 // serve is the handler of a route.
-func (api *API) serve(route *route) http.Handler {
+func (a *API) serve(route *route) http.Handler {
 	return http.HandlerFunc(func(writer http.ResponseWriter, request *http.Request) {
 		in := &input{Request: request, route: route, query: newQuery(request)}
 		if err := in.check(); err != nil {
-			api.fail(writer, request, err)
+			a.fail(writer, request, err)
 			return
 		}
-		if limit := api.timeout(route, in); limit > 0 {
+		if limit := a.timeout(route, in); limit > 0 {
 			ctx, stop := context.WithTimeout(request.Context(), limit)
 			defer stop()
 			in.Request = request.WithContext(ctx)
 		}
 		if route.body != nil {
 			// Reading does not end with the context. A call that has its body ends by it.
-			_ = http.NewResponseController(writer).SetReadDeadline(time.Now().Add(api.CallTimeout + api.bodyGrace))
+			_ = http.NewResponseController(writer).SetReadDeadline(time.Now().Add(a.CallTimeout + a.bodyGrace))
 		}
 		if route.stream != nil {
-			route.stream(api, writer, in)
+			route.stream(a, writer, in)
 			return
 		}
-		found, err := route.answer(api, in)
+		found, err := route.answer(a, in)
 		if err != nil {
-			api.fail(writer, request, err)
+			a.fail(writer, request, err)
 			return
 		}
-		api.reply(writer, request, route.success, found)
+		a.reply(writer, request, route.success, found)
 	})
 }
 
 // timeout of a request; 0 for none.
-func (api *API) timeout(route *route, in *input) time.Duration {
+func (a *API) timeout(route *route, in *input) time.Duration {
 	switch {
 	case route.operation.Stream == operation.NoStream:
-		return api.CallTimeout
+		return a.CallTimeout
 	case route.operation.Stream == operation.StreamOnFollow && !in.query.flag("follow"):
-		return api.LogTimeout
+		return a.LogTimeout
 	default:
 		return 0
 	}
 }
 
 // sendStream sends messages to a client, over WebSocket or server-sent events.
-func (api *API) sendStream(writer http.ResponseWriter, in *input, messages func(context.Context) iter.Seq2[stream.Message, error]) {
-	stream.Serve(writer, in.Request, stream.Options{AllowedOrigins: api.AllowedOrigins}, messages)
+func (a *API) sendStream(writer http.ResponseWriter, in *input, messages func(context.Context) iter.Seq2[stream.Message, error]) {
+	stream.Serve(writer, in.Request, stream.Options{AllowedOrigins: a.AllowedOrigins}, messages)
 }
 
 // check refuses parameters that the route does not have, or not like this.

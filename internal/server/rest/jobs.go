@@ -34,7 +34,7 @@ func (in *input) job() jobservice.JobRef {
 	return jobservice.JobRef{Kind: in.route.kind, Namespace: in.namespace(), Name: in.PathValue("name")}
 }
 
-func (api *API) create(in *input) (any, error) {
+func (a *API) create(in *input) (any, error) {
 	record, dryRun := auth.RecordFrom(in.context()), in.query.text("dryRun") != ""
 	if dryRun {
 		record.Verb = ""
@@ -51,7 +51,7 @@ func (api *API) create(in *input) (any, error) {
 	if checkName("name", object.GetName()) == nil {
 		record.Name = object.GetName()
 	}
-	return api.service.Create(in.context(), in.route.kind, in.namespace(), object, dryRun)
+	return a.service.Create(in.context(), in.route.kind, in.namespace(), object, dryRun)
 }
 
 // readSubmission is the job in a body, which of a TrainJob may be its spec alone.
@@ -75,18 +75,18 @@ func readSubmission(content []byte, in *input) (client.Object, error) {
 	return object, nil
 }
 
-func (api *API) get(in *input) (any, error) { return api.service.Get(in.context(), in.job()) }
+func (a *API) get(in *input) (any, error) { return a.service.Get(in.context(), in.job()) }
 
-func (api *API) delete(in *input) (any, error) {
+func (a *API) delete(in *input) (any, error) {
 	options := jobservice.DeleteOptions{GracePeriodSeconds: in.query.number("gracePeriodSeconds"), DryRun: in.query.text("dryRun") != ""}
 	if options.DryRun {
 		auth.RecordFrom(in.context()).Verb = ""
 	}
-	return nil, api.service.Delete(in.context(), in.job(), options)
+	return nil, a.service.Delete(in.context(), in.job(), options)
 }
 
-func (api *API) status(in *input) (any, error) {
-	object, err := api.service.Get(in.context(), in.job())
+func (a *API) status(in *input) (any, error) {
+	object, err := a.service.Get(in.context(), in.job())
 	if err != nil {
 		return nil, err
 	}
@@ -100,41 +100,41 @@ func (api *API) status(in *input) (any, error) {
 	}
 }
 
-func (api *API) restart(in *input) (any, error) { return api.service.Restart(in.context(), in.job()) }
+func (a *API) restart(in *input) (any, error) { return a.service.Restart(in.context(), in.job()) }
 
 func suspension(suspend bool) func(*API, *input) (any, error) {
 	return func(api *API, in *input) (any, error) { return api.service.Suspend(in.context(), in.job(), suspend) }
 }
 
-func (api *API) events(in *input) (any, error) {
-	found, err := api.service.Events(in.context(), in.job())
+func (a *API) events(in *input) (any, error) {
+	found, err := a.service.Events(in.context(), in.job())
 	return eventList{found}, err
 }
 
 // windows are how far back metrics go.
 var windows = map[string]time.Duration{"": time.Hour, "1h": time.Hour, "6h": 6 * time.Hour, "24h": 24 * time.Hour, "7d": 7 * 24 * time.Hour}
 
-func (api *API) metrics(in *input) (any, error) {
-	return api.service.Usage(in.context(), in.job(), windows[in.query.text("timeRange")])
+func (a *API) metrics(in *input) (any, error) {
+	return a.service.Usage(in.context(), in.job(), windows[in.query.text("timeRange")])
 }
 
-func (api *API) diagnose(in *input) (any, error) { return api.service.Diagnose(in.context(), in.job()) }
+func (a *API) diagnose(in *input) (any, error) { return a.service.Diagnose(in.context(), in.job()) }
 
-func (api *API) list(in *input) (any, error) {
+func (a *API) list(in *input) (any, error) {
 	query, err := in.listQuery()
 	if err != nil {
 		return nil, err
 	}
 	// MPIJobs are listed as Kubernetes lists them, TrainJobs as rows of a table.
 	query.Whole = in.route.kind.Kind == job.KindMPIJob
-	page, err := api.service.List(in.context(), in.route.kind, query)
+	page, err := a.service.List(in.context(), in.route.kind, query)
 	if err != nil {
 		return nil, err
 	}
 	if query.Whole {
 		return listOfObjects(in.route.kind, page), nil
 	}
-	return api.listOfRows(page), nil
+	return a.listOfRows(page), nil
 }
 
 func (in *input) listQuery() (jobwatch.Query, error) {
@@ -188,24 +188,24 @@ func listOfObjects(kind *jobview.Kind, page *jobwatch.Page) any {
 	return list
 }
 
-func (api *API) listOfRows(page *jobwatch.Page) any {
+func (a *API) listOfRows(page *jobwatch.Page) any {
 	list := rowList{Items: make([]row, 0, len(page.Entries)), Continue: page.Continue, Total: page.Total, ResourceVersion: page.ResourceVersion}
-	now := api.Clock.Now()
+	now := a.Clock.Now()
 	for _, entry := range page.Entries {
 		list.Items = append(list.Items, row{Row: entry.Row, Duration: entry.Row.Duration(now)})
 	}
 	return list
 }
 
-func (api *API) quota(in *input) (any, error) {
-	return api.service.Quota(in.context(), in.namespace())
+func (a *API) quota(in *input) (any, error) {
+	return a.service.Quota(in.context(), in.namespace())
 }
 
-func (api *API) checkPlace(in *input) (any, error) {
-	return api.service.Preflight(in.context(), nil, in.namespace(), nil)
+func (a *API) checkPlace(in *input) (any, error) {
+	return a.service.Preflight(in.context(), nil, in.namespace(), nil)
 }
 
-func (api *API) checkJob(in *input) (any, error) {
+func (a *API) checkJob(in *input) (any, error) {
 	content, err := document(in.Request)
 	if err != nil {
 		return nil, err
@@ -222,25 +222,25 @@ func (api *API) checkJob(in *input) (any, error) {
 			if err != nil {
 				return nil, err
 			}
-			return api.service.Preflight(in.context(), kind, in.namespace(), object)
+			return a.service.Preflight(in.context(), kind, in.namespace(), object)
 		}
 	}
 	return nil, apierror.Invalid("kind", "%q is no kind of job; there are TrainJob and MPIJob", is.Kind)
 }
 
 // runtimes are those of the cluster and, where the path has a namespace, those of it.
-func (api *API) runtimes(in *input) (any, error) {
-	found, err := api.service.Runtimes(in.context(), jobservice.RuntimeQuery{Namespace: in.namespace(), Framework: in.query.text("framework")})
+func (a *API) runtimes(in *input) (any, error) {
+	found, err := a.service.Runtimes(in.context(), jobservice.RuntimeQuery{Namespace: in.namespace(), Framework: in.query.text("framework")})
 	return runtimeList{found}, err
 }
 
-func (api *API) ownRuntimes(in *input) (any, error) {
-	found, err := api.service.Runtimes(in.context(), jobservice.RuntimeQuery{Namespace: in.namespace(), OnlyOwn: true, Framework: in.query.text("framework")})
+func (a *API) ownRuntimes(in *input) (any, error) {
+	found, err := a.service.Runtimes(in.context(), jobservice.RuntimeQuery{Namespace: in.namespace(), OnlyOwn: true, Framework: in.query.text("framework")})
 	return runtimeList{found}, err
 }
 
-func (api *API) runtime(in *input) (any, error) {
-	found, err := api.service.Runtime(in.context(), in.namespace(), in.PathValue("name"))
+func (a *API) runtime(in *input) (any, error) {
+	found, err := a.service.Runtime(in.context(), in.namespace(), in.PathValue("name"))
 	if err != nil {
 		return nil, err
 	}

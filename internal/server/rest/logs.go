@@ -20,40 +20,40 @@ import (
 
 // readLogs writes what pods print, in the form that the client takes: messages of a
 // stream, lines of text, or one document.
-func (api *API) readLogs(writer http.ResponseWriter, in *input) {
-	options, err := api.logOptions(in)
+func (a *API) readLogs(writer http.ResponseWriter, in *input) {
+	options, err := a.logOptions(in)
 	if err != nil {
-		api.fail(writer, in.Request, err)
+		a.fail(writer, in.Request, err)
 		return
 	}
 	ctx, stop := context.WithCancel(in.context())
 	defer stop()
-	lines, err := api.service.Logs(ctx, in.job(), options)
+	lines, err := a.service.Logs(ctx, in.job(), options)
 	if err != nil {
-		api.fail(writer, in.Request, err)
+		a.fail(writer, in.Request, err)
 		return
 	}
 	_, isText := in.route.found.(plainText)
 	switch {
 	case options.Follow && stream.IsWanted(in.Request):
-		api.sendStream(writer, in, endingWith(stop, logMessages(lines)))
+		a.sendStream(writer, in, endingWith(stop, logMessages(lines)))
 	case isText:
-		api.writeLines(writer, in, "text/plain; charset=utf-8", lines, asText)
+		a.writeLines(writer, in, "text/plain; charset=utf-8", lines, asText)
 	case options.Follow:
-		api.writeLines(writer, in, "application/x-ndjson", lines, func(line joblog.Line) []byte { return append(encodeLine(line), '\n') })
+		a.writeLines(writer, in, "application/x-ndjson", lines, func(line joblog.Line) []byte { return append(encodeLine(line), '\n') })
 	default:
-		api.collectLines(writer, in, lines)
+		a.collectLines(writer, in, lines)
 	}
 }
 
 // logOptions are which lines a request is about.
-func (api *API) logOptions(in *input) (jobservice.LogOptions, error) {
+func (a *API) logOptions(in *input) (jobservice.LogOptions, error) {
 	options := jobservice.LogOptions{
 		Container: in.query.text("container"), Follow: in.query.flag("follow"), Previous: in.query.flag("previous"),
 		Tail: new(in.query.numberOr("tailLines", usualTail)), Since: in.query.moment("since"),
 	}
 	if seconds := in.query.number("sinceSeconds"); seconds != nil {
-		options.Since = api.Clock.Now().Add(-time.Duration(*seconds) * time.Second)
+		options.Since = a.Clock.Now().Add(-time.Duration(*seconds) * time.Second)
 	}
 	if in.query.text("since") != "" && in.query.text("sinceSeconds") != "" {
 		return options, apierror.Invalid("sinceSeconds", "since is given as well, and only one can count")
@@ -135,7 +135,7 @@ func logMessages(lines iter.Seq2[joblog.Line, error]) iter.Seq2[stream.Message, 
 
 // writeLines sends lines as they come. An error before the first is an answer of its
 // own; one after it can only be told in the text.
-func (api *API) writeLines(writer http.ResponseWriter, in *input, contentType string, lines iter.Seq2[joblog.Line, error], encode func(joblog.Line) []byte) {
+func (a *API) writeLines(writer http.ResponseWriter, in *input, contentType string, lines iter.Seq2[joblog.Line, error], encode func(joblog.Line) []byte) {
 	begun, waiting := false, in.query.flag("follow")
 	control := http.NewResponseController(writer)
 	begin := func() {
@@ -147,7 +147,7 @@ func (api *API) writeLines(writer http.ResponseWriter, in *input, contentType st
 	}
 	for line, err := range lines {
 		if err != nil && !begun {
-			api.fail(writer, in.Request, err)
+			a.fail(writer, in.Request, err)
 			return
 		}
 		if err != nil {
@@ -181,24 +181,24 @@ const (
 const aroundLine = 256
 
 // collectLines sends all lines in one document.
-func (api *API) collectLines(writer http.ResponseWriter, in *input, lines iter.Seq2[joblog.Line, error]) {
+func (a *API) collectLines(writer http.ResponseWriter, in *input, lines iter.Seq2[joblog.Line, error]) {
 	list, size, taken := logList{Logs: []logLine{}}, 0, freeLogBytes
 	for line, err := range lines {
 		if err != nil {
-			api.fail(writer, in.Request, err)
+			a.fail(writer, in.Request, err)
 			return
 		}
 		if size += len(line.Text) + aroundLine; size > mostLogBytes {
-			api.fail(writer, in.Request, apierror.Invalid("tailLines", "these are more than %d MB of lines; ask for fewer, or follow=true to get them as they come", mostLogBytes>>20))
+			a.fail(writer, in.Request, apierror.Invalid("tailLines", "these are more than %d MB of lines; ask for fewer, or follow=true to get them as they come", mostLogBytes>>20))
 			return
 		}
 		for ; size > taken; taken += logStep {
 			if err := budget.Take(in.context(), logStep); err != nil {
-				api.fail(writer, in.Request, err)
+				a.fail(writer, in.Request, err)
 				return
 			}
 		}
 		list.Logs = append(list.Logs, asLogLine(line))
 	}
-	api.reply(writer, in.Request, http.StatusOK, list)
+	a.reply(writer, in.Request, http.StatusOK, list)
 }

@@ -29,16 +29,16 @@ type printing struct {
 	asked jobservice.LogOptions
 }
 
-func (printing *printing) Logs(_ context.Context, _ jobservice.JobRef, options jobservice.LogOptions) (iter.Seq2[joblog.Line, error], error) {
-	printing.asked = options
+func (p *printing) Logs(_ context.Context, _ jobservice.JobRef, options jobservice.LogOptions) (iter.Seq2[joblog.Line, error], error) {
+	p.asked = options
 	return func(yield func(joblog.Line, error) bool) {
-		for _, line := range printing.lines {
+		for _, line := range p.lines {
 			if !yield(line, nil) {
 				return
 			}
 		}
-		if printing.err != nil {
-			yield(joblog.Line{}, printing.err)
+		if p.err != nil {
+			yield(joblog.Line{}, p.err)
 		}
 	}, nil
 }

@@ -51,7 +51,7 @@ func newDocument(routes []*route, version string) ([]byte, error) {
 }
 
 // addKinds are the schemas of jobs and runtimes, by their kinds.
-func (schemas schemas) addKinds() error {
+func (s schemas) addKinds() error {
 	for _, content := range crd.All() {
 		var definition struct {
 			Spec struct {
@@ -67,17 +67,17 @@ func (schemas schemas) addKinds() error {
 			return fmt.Errorf("read a CRD: %w", err)
 		}
 		kind := definition.Spec.Names.Kind
-		schemas[kind] = definition.Spec.Versions[0].Schema.OpenAPIV3Schema
+		s[kind] = definition.Spec.Versions[0].Schema.OpenAPIV3Schema
 		for part, name := range map[string]string{"spec": kind + "Spec", "status": kind + "Status"} {
-			schemas[name] = schema{"type": "object"}
-			if found, has := schemas[kind]["properties"].(map[string]any)[part].(map[string]any); has {
-				schemas[name] = found
+			s[name] = schema{"type": "object"}
+			if found, has := s[kind]["properties"].(map[string]any)[part].(map[string]any); has {
+				s[name] = found
 			}
 		}
 	}
 	for _, kind := range jobview.Kinds {
-		schemas[string(kind.Kind)+"List"] = schema{"type": "object", "required": []string{"apiVersion", "kind", "metadata", "items"}, "properties": schema{
-			"apiVersion": schema{"type": "string"}, "kind": schema{"type": "string"}, "metadata": schemas.of(reflect.TypeFor[listMeta]()),
+		s[string(kind.Kind)+"List"] = schema{"type": "object", "required": []string{"apiVersion", "kind", "metadata", "items"}, "properties": schema{
+			"apiVersion": schema{"type": "string"}, "kind": schema{"type": "string"}, "metadata": s.of(reflect.TypeFor[listMeta]()),
 			"items": schema{"type": "array", "items": reference(string(kind.Kind))},
 		}}
 	}
@@ -92,8 +92,8 @@ func errorSchema(found schemas) schema {
 }
 
 // operation is one route.
-func (schemas schemas) operation(route *route) schema {
-	made := schema{"operationId": route.id, "summary": route.summary, "responses": schemas.responses(route)}
+func (s schemas) operation(route *route) schema {
+	made := schema{"operationId": route.id, "summary": route.summary, "responses": s.responses(route)}
 	if parameters := parametersOf(route); len(parameters) > 0 {
 		made["parameters"] = parameters
 	}
@@ -101,14 +101,14 @@ func (schemas schemas) operation(route *route) schema {
 		made["tags"] = []string{string(route.kind.Kind)}
 	}
 	if route.body != nil {
-		made["requestBody"] = schema{"required": true, "content": schema{"application/json": schema{"schema": schemas.shape(route.body)}, "application/yaml": schema{"schema": schemas.shape(route.body)}}}
+		made["requestBody"] = schema{"required": true, "content": schema{"application/json": schema{"schema": s.shape(route.body)}, "application/yaml": schema{"schema": s.shape(route.body)}}}
 	}
 	return made
 }
 
-func (schemas schemas) responses(route *route) schema {
+func (s schemas) responses(route *route) schema {
 	success := schema{"description": route.summary}
-	if content := schemas.content(route); len(content) > 0 {
+	if content := s.content(route); len(content) > 0 {
 		success["content"] = content
 	}
 	responses := schema{strconv.Itoa(route.success): success}
@@ -122,7 +122,7 @@ func (schemas schemas) responses(route *route) schema {
 }
 
 // content are the forms that an answer can have.
-func (schemas schemas) content(route *route) schema {
+func (s schemas) content(route *route) schema {
 	made, text := schema{}, schema{"schema": schema{"type": "string"}}
 	switch found := route.found.(type) {
 	case nil:
@@ -130,11 +130,11 @@ func (schemas schemas) content(route *route) schema {
 		made["text/plain"] = text
 	case eventStream:
 	case logList:
-		made["application/json"] = schema{"schema": schemas.shape(found)}
+		made["application/json"] = schema{"schema": s.shape(found)}
 		// Followed, it is lines of which each is an object.
-		made["application/x-ndjson"] = schema{"schema": schemas.shape(logLine{})}
+		made["application/x-ndjson"] = schema{"schema": s.shape(logLine{})}
 	default:
-		made["application/json"] = schema{"schema": schemas.shape(found)}
+		made["application/json"] = schema{"schema": s.shape(found)}
 	}
 	if route.stream != nil {
 		made["text/event-stream"] = text
@@ -143,7 +143,7 @@ func (schemas schemas) content(route *route) schema {
 }
 
 // shape is the schema of what goes in or out.
-func (schemas schemas) shape(value any) schema {
+func (s schemas) shape(value any) schema {
 	switch value := value.(type) {
 	case jobBody:
 		return reference(string(value.kind.Kind))
@@ -161,7 +161,7 @@ func (schemas schemas) shape(value any) schema {
 	case anyJob:
 		return schema{"anyOf": []any{reference("TrainJob"), reference("MPIJob")}}
 	default:
-		return schemas.of(reflect.TypeOf(value))
+		return s.of(reflect.TypeOf(value))
 	}
 }
 
@@ -182,20 +182,20 @@ func parametersOf(route *route) (found []schema) {
 	return found
 }
 
-func (parameter *parameter) schema() schema {
-	kind := schema{"type": parameter.kind}
+func (p *parameter) schema() schema {
+	kind := schema{"type": p.kind}
 	switch {
-	case parameter.kind == "date-time":
+	case p.kind == "date-time":
 		kind = schema{"type": "string", "format": "date-time"}
-	case parameter.kind == "integer":
-		kind["minimum"], kind["maximum"] = parameter.least, parameter.most
-	case len(parameter.words) > 0:
-		kind["enum"] = parameter.words
+	case p.kind == "integer":
+		kind["minimum"], kind["maximum"] = p.least, p.most
+	case len(p.words) > 0:
+		kind["enum"] = p.words
 	}
-	if number, err := strconv.Atoi(parameter.usual); err == nil {
+	if number, err := strconv.Atoi(p.usual); err == nil {
 		kind["default"] = number
-	} else if parameter.usual != "" && parameter.kind != "boolean" {
-		kind["default"] = parameter.usual
+	} else if p.usual != "" && p.kind != "boolean" {
+		kind["default"] = p.usual
 	}
-	return schema{"name": parameter.name, "in": "query", "required": parameter.required, "description": parameter.description, "schema": kind}
+	return schema{"name": p.name, "in": "query", "required": p.required, "description": p.description, "schema": kind}
 }

@@ -41,11 +41,11 @@ func newQuery(request *http.Request) *query {
 
 // check refuses what is not in the table, so that a misspelt filter is not taken for
 // none.
-func (query *query) check(known []parameter) error {
-	if query.err != nil {
-		return apierror.Invalid("query", "it cannot be read: %v", query.err)
+func (q *query) check(known []parameter) error {
+	if q.err != nil {
+		return apierror.Invalid("query", "it cannot be read: %v", q.err)
 	}
-	for name, values := range query.values {
+	for name, values := range q.values {
 		index := slices.IndexFunc(known, func(one parameter) bool { return one.name == name })
 		if index < 0 {
 			return apierror.Invalid(name, "there is no such parameter here; there are %s", orNone(namesOf(known)))
@@ -58,7 +58,7 @@ func (query *query) check(known []parameter) error {
 		}
 	}
 	for i := range known {
-		if known[i].required && query.values.Get(known[i].name) == "" {
+		if known[i].required && q.values.Get(known[i].name) == "" {
 			return apierror.Invalid(known[i].name, "is required: %s", known[i].description)
 		}
 	}
@@ -80,56 +80,56 @@ func orNone(names []string) string {
 }
 
 // check refuses a value that is not of the parameter's kind.
-func (parameter *parameter) check(value string) error {
+func (p *parameter) check(value string) error {
 	if !utf8.ValidString(value) {
-		return apierror.Invalid(parameter.name, "it is not UTF-8")
+		return apierror.Invalid(p.name, "it is not UTF-8")
 	}
 	if strings.ContainsRune(value, 0) {
-		return apierror.Invalid(parameter.name, "it has a zero byte in it")
+		return apierror.Invalid(p.name, "it has a zero byte in it")
 	}
-	switch parameter.kind {
+	switch p.kind {
 	case "integer":
 		number, err := strconv.ParseInt(value, 10, 64)
-		if err != nil || number < parameter.least || number > parameter.most {
-			return apierror.Invalid(parameter.name, "%q is no whole number from %d to %d", value, parameter.least, parameter.most)
+		if err != nil || number < p.least || number > p.most {
+			return apierror.Invalid(p.name, "%q is no whole number from %d to %d", value, p.least, p.most)
 		}
 	case "boolean":
 		if value != "true" && value != "false" {
-			return apierror.Invalid(parameter.name, "%q is neither true nor false", value)
+			return apierror.Invalid(p.name, "%q is neither true nor false", value)
 		}
 	case "date-time":
 		if _, err := time.Parse(time.RFC3339, value); err != nil {
-			return apierror.Invalid(parameter.name, "%q is no time such as 2026-01-31T12:00:00Z", value)
+			return apierror.Invalid(p.name, "%q is no time such as 2026-01-31T12:00:00Z", value)
 		}
 	}
-	if len(parameter.words) > 0 && !slices.Contains(parameter.words, value) {
-		return apierror.Invalid(parameter.name, "%q is none of %s", value, strings.Join(parameter.words, ", "))
+	if len(p.words) > 0 && !slices.Contains(p.words, value) {
+		return apierror.Invalid(p.name, "%q is none of %s", value, strings.Join(p.words, ", "))
 	}
 	return nil
 }
 
 // text, flag, number and moment read values that were checked before.
-func (query *query) text(name string) string { return query.values.Get(name) }
+func (q *query) text(name string) string { return q.values.Get(name) }
 
-func (query *query) flag(name string) bool { return query.values.Get(name) == "true" }
+func (q *query) flag(name string) bool { return q.values.Get(name) == "true" }
 
-func (query *query) number(name string) *int64 {
-	number, err := strconv.ParseInt(query.values.Get(name), 10, 64)
+func (q *query) number(name string) *int64 {
+	number, err := strconv.ParseInt(q.values.Get(name), 10, 64)
 	if err != nil {
 		return nil
 	}
 	return &number
 }
 
-func (query *query) numberOr(name string, usual int64) int64 {
-	if number := query.number(name); number != nil {
+func (q *query) numberOr(name string, usual int64) int64 {
+	if number := q.number(name); number != nil {
 		return *number
 	}
 	return usual
 }
 
-func (query *query) moment(name string) time.Time {
-	moment, err := time.Parse(time.RFC3339, query.values.Get(name))
+func (q *query) moment(name string) time.Time {
+	moment, err := time.Parse(time.RFC3339, q.values.Get(name))
 	if err != nil {
 		return time.Time{}
 	}

@@ -11,14 +11,14 @@ import (
 )
 
 // reply answers with a value as JSON; nil is an answer without a body.
-func (api *API) reply(writer http.ResponseWriter, request *http.Request, code int, value any) {
+func (a *API) reply(writer http.ResponseWriter, request *http.Request, code int, value any) {
 	if value == nil {
 		writer.WriteHeader(code)
 		return
 	}
 	body, err := json.Marshal(value)
 	if err != nil {
-		api.fail(writer, request, err)
+		a.fail(writer, request, err)
 		return
 	}
 	send(writer, code, body)
@@ -40,10 +40,10 @@ func send(writer http.ResponseWriter, code int, body []byte) {
 
 // fail answers with an error in the one shape that errors have. What is no fault of
 // the client's is logged: what it is told may be less.
-func (api *API) fail(writer http.ResponseWriter, request *http.Request, err error) {
+func (a *API) fail(writer http.ResponseWriter, request *http.Request, err error) {
 	told := apierror.From(err)
 	if told.Code >= http.StatusInternalServerError {
-		api.Log.ErrorContext(request.Context(), "request failed", "error", err.Error(), "code", told.Code, "path", request.URL.Path, "requestID", writer.Header().Get("X-Request-Id"))
+		a.Log.ErrorContext(request.Context(), "request failed", "error", err.Error(), "code", told.Code, "path", request.URL.Path, "requestID", writer.Header().Get("X-Request-Id"))
 	}
 	if told.Code == http.StatusTooManyRequests {
 		writer.Header().Set("Retry-After", "1")

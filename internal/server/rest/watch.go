@@ -11,28 +11,28 @@ import (
 )
 
 // watch streams what becomes of jobs.
-func (api *API) watch(writer http.ResponseWriter, in *input) {
+func (a *API) watch(writer http.ResponseWriter, in *input) {
 	watch := jobwatch.Watch{Namespace: in.namespace(), Name: in.query.text("name"), Since: in.query.text("resourceVersion")}
 	// Browsers resume server-sent events by themselves.
 	if last := in.Header.Get("Last-Event-ID"); last != "" {
 		watch.Since = last
 	}
 	if err := checkName("name", watch.Name); err != nil {
-		api.fail(writer, in.Request, err)
+		a.fail(writer, in.Request, err)
 		return
 	}
 	ctx, stop := context.WithCancel(in.context())
 	defer stop()
-	events, err := api.service.Watch(ctx, in.route.kind, watch)
+	events, err := a.service.Watch(ctx, in.route.kind, watch)
 	if err != nil {
-		api.fail(writer, in.Request, err)
+		a.fail(writer, in.Request, err)
 		return
 	}
 	if !stream.IsWanted(in.Request) {
-		api.fail(writer, in.Request, apierror.New(http.StatusNotAcceptable, "NotAcceptable", "A watch is a WebSocket, or server-sent events", "Send Accept: text/event-stream, or Upgrade: websocket"))
+		a.fail(writer, in.Request, apierror.New(http.StatusNotAcceptable, "NotAcceptable", "A watch is a WebSocket, or server-sent events", "Send Accept: text/event-stream, or Upgrade: websocket"))
 		return
 	}
-	api.sendStream(writer, in, endingWith(stop, eventMessages(events)))
+	a.sendStream(writer, in, endingWith(stop, eventMessages(events)))
 }
 
 // endingWith are messages that are no longer made once nobody listens.

@@ -17,10 +17,10 @@ type connection struct {
 }
 
 // tell sends messages until there are no more.
-func (connection *connection) tell(messages iter.Seq2[Message, error]) error {
+func (c *connection) tell(messages iter.Seq2[Message, error]) error {
 	for message, err := range messages {
 		if err == nil {
-			err = connection.sink.send(message)
+			err = c.sink.send(message)
 		}
 		if err != nil {
 			return err
@@ -31,13 +31,13 @@ func (connection *connection) tell(messages iter.Seq2[Message, error]) error {
 
 // keep shows the client that the connection stands. It returns why it does not any
 // more, or nil with the context.
-func (connection *connection) keep(ctx context.Context) error {
-	heartbeat := time.NewTicker(connection.options.Heartbeat)
+func (c *connection) keep(ctx context.Context) error {
+	heartbeat := time.NewTicker(c.options.Heartbeat)
 	defer heartbeat.Stop()
 	for {
 		select {
 		case now := <-heartbeat.C:
-			if err := connection.sink.aside(heartbeatMessage(now)); err != nil {
+			if err := c.sink.aside(heartbeatMessage(now)); err != nil {
 				return err
 			}
 		case <-ctx.Done():

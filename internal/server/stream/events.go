@@ -40,27 +40,27 @@ func beginEvents(writer http.ResponseWriter, options Options) (sink, *apierror.E
 	return made, nil
 }
 
-func (events *events) send(message Message) error {
+func (e *events) send(message Message) error {
 	// An id that is empty takes away the one before.
 	id := strings.NewReplacer("\n", "", "\r", "", "\x00", "").Replace(message.ID)
-	return events.write(event("id: "+id+"\n", message.JSON))
+	return e.write(event("id: "+id+"\n", message.JSON))
 }
 
-func (events *events) aside(text json.RawMessage) error { return events.write(event("", text)) }
+func (e *events) aside(text json.RawMessage) error { return e.write(event("", text)) }
 
-func (events *events) end(err error) {
+func (e *events) end(err error) {
 	code, failed := closeCode(err)
 	switch {
 	case failed == nil || failed == errGone:
 	case code == startOver:
-		_ = events.send(Message{JSON: errorMessage(failed)})
+		_ = e.send(Message{JSON: errorMessage(failed)})
 	default:
-		_ = events.aside(errorMessage(failed))
+		_ = e.aside(errorMessage(failed))
 	}
 	// The response is not ours any more.
-	events.lock.Lock()
-	defer events.lock.Unlock()
-	events.failed = errGone
+	e.lock.Lock()
+	defer e.lock.Unlock()
+	e.failed = errGone
 }
 
 func event(id string, text json.RawMessage) []byte {
@@ -68,25 +68,25 @@ func event(id string, text json.RawMessage) []byte {
 	return append(append([]byte(id+"data: "), text...), "\n\n"...)
 }
 
-func (events *events) write(text []byte) error {
-	events.lock.Lock()
-	defer events.lock.Unlock()
-	if events.failed == nil && events.writeNow(text) != nil {
-		events.failed = errGone
+func (e *events) write(text []byte) error {
+	e.lock.Lock()
+	defer e.lock.Unlock()
+	if e.failed == nil && e.writeNow(text) != nil {
+		e.failed = errGone
 	}
-	return events.failed
+	return e.failed
 }
 
-func (events *events) writeNow(text []byte) error {
-	if err := events.controller.SetWriteDeadline(time.Now().Add(events.options.WriteTimeout)); err != nil {
+func (e *events) writeNow(text []byte) error {
+	if err := e.controller.SetWriteDeadline(time.Now().Add(e.options.WriteTimeout)); err != nil {
 		return err
 	}
-	if _, err := events.writer.Write(text); err != nil {
+	if _, err := e.writer.Write(text); err != nil {
 		return err
 	}
-	if err := events.controller.Flush(); err != nil {
+	if err := e.controller.Flush(); err != nil {
 		return err
 	}
 	// HTTP/2 ends a response whose deadline passes also while nothing is written.
-	return events.controller.SetWriteDeadline(time.Time{})
+	return e.controller.SetWriteDeadline(time.Time{})
 }

@@ -51,8 +51,8 @@ type Options struct {
 	AllowedOrigins []string
 }
 
-func (options *Options) setDefaults() {
-	for value, preset := range map[*time.Duration]time.Duration{&options.Heartbeat: 15 * time.Second, &options.WriteTimeout: 10 * time.Second} {
+func (o *Options) setDefaults() {
+	for value, preset := range map[*time.Duration]time.Duration{&o.Heartbeat: 15 * time.Second, &o.WriteTimeout: 10 * time.Second} {
 		if *value == 0 {
 			*value = preset
 		}

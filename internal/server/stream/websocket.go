@@ -77,55 +77,55 @@ type handshake struct {
 	refused int
 }
 
-func (handshake *handshake) WriteHeader(code int) {
+func (h *handshake) WriteHeader(code int) {
 	if code < http.StatusBadRequest {
-		handshake.ResponseWriter.WriteHeader(code)
+		h.ResponseWriter.WriteHeader(code)
 		return
 	}
-	handshake.refused = code
+	h.refused = code
 }
 
-func (handshake *handshake) Write(text []byte) (int, error) {
-	if handshake.refused != 0 {
+func (h *handshake) Write(text []byte) (int, error) {
+	if h.refused != 0 {
 		return len(text), nil
 	}
-	return handshake.ResponseWriter.Write(text)
+	return h.ResponseWriter.Write(text)
 }
 
 // Unwrap leads to the connection.
-func (handshake *handshake) Unwrap() http.ResponseWriter { return handshake.ResponseWriter }
+func (h *handshake) Unwrap() http.ResponseWriter { return h.ResponseWriter }
 
-func (handshake *handshake) code() int {
-	if handshake.refused == 0 {
+func (h *handshake) code() int {
+	if h.refused == 0 {
 		return http.StatusBadRequest
 	}
-	return handshake.refused
+	return h.refused
 }
 
-func (socket *webSocket) send(message Message) error { return socket.aside(message.JSON) }
+func (w *webSocket) send(message Message) error { return w.aside(message.JSON) }
 
-func (socket *webSocket) aside(text json.RawMessage) error {
-	ctx, cancel := context.WithTimeout(context.Background(), socket.options.WriteTimeout)
+func (w *webSocket) aside(text json.RawMessage) error {
+	ctx, cancel := context.WithTimeout(context.Background(), w.options.WriteTimeout)
 	defer cancel()
-	if socket.connection.Write(ctx, websocket.MessageText, text) != nil {
+	if w.connection.Write(ctx, websocket.MessageText, text) != nil {
 		return errGone
 	}
 	return nil
 }
 
-func (socket *webSocket) end(err error) {
+func (w *webSocket) end(err error) {
 	code, failed := closeCode(err)
 	if failed == errGone {
-		_ = socket.connection.CloseNow()
+		_ = w.connection.CloseNow()
 		return
 	}
 	reason := ""
 	if failed != nil {
 		reason = failed.Reason
-		_ = socket.aside(errorMessage(failed))
+		_ = w.aside(errorMessage(failed))
 	}
 	// A client that does not answer is none any more.
-	_ = socket.connection.Close(code, reason)
+	_ = w.connection.Close(code, reason)
 }
 
 // startOver is the code of a stream that cannot be resumed.

@@ -40,49 +40,49 @@ func contentOf(message protoreflect.Message, at string) (map[string]any, error) 
 }
 
 // write puts a field's value into JSON, where nothing may be yet.
-func (field *field) write(content map[string]any, value protoreflect.Value, at string) error {
-	if field.holder != "" {
-		at = join(at, field.holder)
-		if content[field.holder] == nil {
-			content[field.holder] = map[string]any{}
+func (f *field) write(content map[string]any, value protoreflect.Value, at string) error {
+	if f.holder != "" {
+		at = join(at, f.holder)
+		if content[f.holder] == nil {
+			content[f.holder] = map[string]any{}
 		}
-		inner, is := content[field.holder].(map[string]any)
+		inner, is := content[f.holder].(map[string]any)
 		if !is {
 			return apierror.Invalid(at, "it must be an object")
 		}
 		content = inner
 	}
-	at = join(at, field.name)
-	if _, twice := content[field.name]; twice {
-		return apierror.Invalid(at, "it is said twice: by the field %s and in other_fields", field.Name())
+	at = join(at, f.name)
+	if _, twice := content[f.name]; twice {
+		return apierror.Invalid(at, "it is said twice: by the field %s and in other_fields", f.Name())
 	}
-	read, err := field.read(value, at)
-	content[field.name] = read
+	read, err := f.read(value, at)
+	content[f.name] = read
 	return err
 }
 
 // read is a field's value as JSON has it.
-func (field *field) read(value protoreflect.Value, at string) (any, error) {
+func (f *field) read(value protoreflect.Value, at string) (any, error) {
 	switch {
-	case field.IsMap():
+	case f.IsMap():
 		entries := map[string]any{}
 		var err error
 		value.Map().Range(func(key protoreflect.MapKey, entry protoreflect.Value) bool {
-			entries[key.String()], err = plain(field.MapValue(), entry, join(at, key.String()))
+			entries[key.String()], err = plain(f.MapValue(), entry, join(at, key.String()))
 			return err == nil
 		})
 		return entries, err
-	case field.IsList():
+	case f.IsList():
 		elements := make([]any, value.List().Len())
 		for i := range elements {
 			var err error
-			if elements[i], err = plain(field.FieldDescriptor, value.List().Get(i), index(at, i)); err != nil {
+			if elements[i], err = plain(f.FieldDescriptor, value.List().Get(i), index(at, i)); err != nil {
 				return nil, err
 			}
 		}
 		return elements, nil
 	default:
-		return plain(field.FieldDescriptor, value, at)
+		return plain(f.FieldDescriptor, value, at)
 	}
 }
 

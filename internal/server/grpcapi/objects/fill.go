@@ -53,49 +53,49 @@ func withoutNulls(content map[string]any) map[string]any {
 
 // put sets a field if a value fits it. An empty list or map does not: in a message
 // it would be none at all.
-func (field *field) put(message protoreflect.Message, value any) bool {
-	if choice := field.ContainingOneof(); choice != nil && message.WhichOneof(choice) != nil {
+func (f *field) put(message protoreflect.Message, value any) bool {
+	if choice := f.ContainingOneof(); choice != nil && message.WhichOneof(choice) != nil {
 		return false
 	}
 	switch {
-	case field.IsMap():
+	case f.IsMap():
 		entries, is := value.(map[string]any)
-		return is && len(entries) > 0 && field.putMap(message, entries)
-	case field.IsList():
+		return is && len(entries) > 0 && f.putMap(message, entries)
+	case f.IsList():
 		elements, is := value.([]any)
-		return is && len(elements) > 0 && field.putList(message, elements)
+		return is && len(elements) > 0 && f.putList(message, elements)
 	default:
-		made, fits := fitting(field.FieldDescriptor, func() protoreflect.Value { return message.NewField(field.FieldDescriptor) }, value)
+		made, fits := fitting(f.FieldDescriptor, func() protoreflect.Value { return message.NewField(f.FieldDescriptor) }, value)
 		if fits {
-			message.Set(field.FieldDescriptor, made)
+			message.Set(f.FieldDescriptor, made)
 		}
 		return fits
 	}
 }
 
-func (field *field) putMap(message protoreflect.Message, entries map[string]any) bool {
-	made := message.NewField(field.FieldDescriptor)
+func (f *field) putMap(message protoreflect.Message, entries map[string]any) bool {
+	made := message.NewField(f.FieldDescriptor)
 	for key, entry := range entries {
-		value, fits := fitting(field.MapValue(), made.Map().NewValue, entry)
+		value, fits := fitting(f.MapValue(), made.Map().NewValue, entry)
 		if !fits {
 			return false
 		}
 		made.Map().Set(protoreflect.ValueOfString(key).MapKey(), value)
 	}
-	message.Set(field.FieldDescriptor, made)
+	message.Set(f.FieldDescriptor, made)
 	return true
 }
 
-func (field *field) putList(message protoreflect.Message, elements []any) bool {
-	made := message.NewField(field.FieldDescriptor)
+func (f *field) putList(message protoreflect.Message, elements []any) bool {
+	made := message.NewField(f.FieldDescriptor)
 	for _, element := range elements {
-		value, fits := fitting(field.FieldDescriptor, made.List().NewElement, element)
+		value, fits := fitting(f.FieldDescriptor, made.List().NewElement, element)
 		if !fits {
 			return false
 		}
 		made.List().Append(value)
 	}
-	message.Set(field.FieldDescriptor, made)
+	message.Set(f.FieldDescriptor, made)
 	return true
 }
 
