@@ -76,14 +76,14 @@ func From(err error) *Error {
 	}
 	switch {
 	case errors.Is(err, context.DeadlineExceeded):
-		return New(http.StatusGatewayTimeout, "Timeout", "The cluster did not answer in time", "Try again; narrow the question if it is a large one")
+		return New(http.StatusGatewayTimeout, "Timeout", "The API server did not respond in time", "Retry; use filters or a smaller limit if the list is large")
 	case errors.Is(err, context.Canceled):
-		return New(statusClientClosed, "Canceled", "The client went away")
+		return New(statusClientClosed, "Canceled", "The client closed the connection")
 	}
 	if _, is := errors.AsType[*url.Error](err); is {
-		return New(http.StatusServiceUnavailable, "ServiceUnavailable", "The cluster's API server cannot be reached", "Try again in a moment")
+		return New(http.StatusServiceUnavailable, "ServiceUnavailable", "The Kubernetes API server cannot be reached", "Retry in a few seconds")
 	}
-	return New(http.StatusInternalServerError, "InternalError", "The server failed; its log says why", "Try again, and tell the administrator if it stays")
+	return New(http.StatusInternalServerError, "InternalError", "Internal server error; the server log has the cause", "Retry, and report it to the cluster administrator if it persists")
 }
 
 // statusClientClosed is what proxies log when nobody waits for the answer.
@@ -96,8 +96,8 @@ func fromStatus(status metav1.Status) *Error {
 		found.Code = http.StatusInternalServerError
 	}
 	if found.Code == http.StatusInternalServerError && isTooLarge(status.Message) {
-		return New(http.StatusRequestEntityTooLarge, string(metav1.StatusReasonRequestEntityTooLarge), "The job is larger than what the cluster can store",
-			"Leave out what is not part of the job; keep data in a ConfigMap or a volume")
+		return New(http.StatusRequestEntityTooLarge, string(metav1.StatusReasonRequestEntityTooLarge), "The job is too large for the cluster to store",
+			"Remove what is not part of the job; keep data in a ConfigMap or a volume")
 	}
 	if found.Reason == "" {
 		found.Reason = strings.ReplaceAll(http.StatusText(found.Code), " ", "")
@@ -124,22 +124,22 @@ func suggestionsFor(found *Error, details *metav1.StatusDetails) []string {
 	case http.StatusForbidden:
 		// Admission refuses with the same code as missing rights do.
 		if strings.Contains(found.Message, "exceeded quota") {
-			return []string{"Ask for less, or wait until other jobs of the namespace have ended"}
+			return []string{"Request fewer resources, or wait until other jobs in the namespace finish"}
 		}
 		if strings.Contains(found.Message, " cannot ") {
-			return []string{"Ask an administrator of the namespace for the right"}
+			return []string{"Ask a namespace admin for the permission"}
 		}
 	case http.StatusNotFound:
 		if details != nil && details.Name != "" {
-			return []string{fmt.Sprintf("See which %s there are: list them", details.Kind)}
+			return []string{fmt.Sprintf("List the existing %s", details.Kind)}
 		}
 	case http.StatusConflict:
 		if found.Reason == string(metav1.StatusReasonAlreadyExists) {
-			return []string{"Choose another name, or delete what has it"}
+			return []string{"Choose another name, or delete the existing object"}
 		}
-		return []string{"Somebody else changed it meanwhile: read it again, and try again"}
+		return []string{"Another client changed the object: read it again and retry"}
 	case http.StatusTooManyRequests:
-		return []string{"Wait a moment, and try again"}
+		return []string{"Wait a moment and retry"}
 	}
 	return nil
 }

@@ -76,7 +76,7 @@ func (k *kept[Answer]) get(ctx context.Context, question fingerprint, ask func(c
 		case k.turns <- struct{}{}:
 			defer func() { <-k.turns }()
 		case <-ctx.Done():
-			return nil, cannotAsk("wait for a turn to ask", ctx.Err())
+			return nil, cannotAsk("wait for a free review slot", ctx.Err())
 		}
 		// An answer is as old as its question: it may have been true only then.
 		asked := k.clock.Now()

@@ -25,7 +25,7 @@ func tokenOf(request *http.Request) (string, error) {
 		}
 	default:
 		// Whoever is on the way may have looked at another of them.
-		return "", unauthorized("There is more than one Authorization header", "Send one token, as Authorization: Bearer TOKEN")
+		return "", unauthorized("The request has more than one Authorization header", "Send one token, as Authorization: Bearer TOKEN")
 	}
 	for _, header := range request.Header.Values("Sec-WebSocket-Protocol") {
 		for protocol := range strings.SplitSeq(header, ",") {
@@ -47,7 +47,7 @@ func tokenOf(request *http.Request) (string, error) {
 // checked refuses what no header could carry, and no authority gives out.
 func checked(token string) (string, error) {
 	if strings.ContainsFunc(token, func(letter rune) bool { return letter <= ' ' || letter > '~' }) {
-		return "", unauthorized("The token has letters that no token has", "Send a token of the cluster as Authorization: Bearer TOKEN")
+		return "", unauthorized("The token has invalid characters", "Send a token of the cluster as Authorization: Bearer TOKEN")
 	}
 	return token, nil
 }
@@ -58,12 +58,12 @@ func unauthorized(message string, suggestions ...string) *apierror.Error {
 
 // noToken is the error for a request without credentials.
 func noToken(suggestion string) *apierror.Error {
-	return unauthorized("No token came with the request, and without one nobody is let in", suggestion)
+	return unauthorized("Authentication failed: the request has no token", suggestion)
 }
 
 // invalidToken is the error for credentials that do not hold.
 func invalidToken() *apierror.Error {
-	return unauthorized("The token is not valid, or not any more", "Get a new token, and send it as Authorization: Bearer TOKEN")
+	return unauthorized("Authentication failed: the token is invalid or expired", "Get a new token, and send it as Authorization: Bearer TOKEN")
 }
 
 // SourceOf is the address that a request came from. What a proxy says of it counts

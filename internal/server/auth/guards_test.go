@@ -196,21 +196,21 @@ func TestInClusterRefuses(t *testing.T) {
 		// user is who is let in.
 		user string
 	}{
-		"nobody":                              {code: 401, message: "No token came with the request"},
-		"a token that nobody has":             {headers: map[string]string{"Authorization": "Bearer no"}, code: 401, message: "The token is not valid, or not any more"},
-		"an API server that fails":            {headers: map[string]string{"Authorization": "Bearer abc"}, broken: true, code: 503, message: "The cluster cannot be asked"},
-		"headers without a certificate":       {proxy: believing, headers: map[string]string{"X-Forwarded-User": "jane", "X-Forwarded-Access-Token": "abc"}, code: 401, message: "No token came"},
-		"headers where no proxy is trusted":   {tls: peer, headers: map[string]string{"X-Forwarded-User": "jane", "X-Forwarded-Access-Token": "abc"}, code: 401, message: "No token came"},
+		"nobody":                              {code: 401, message: "the request has no token"},
+		"a token that nobody has":             {headers: map[string]string{"Authorization": "Bearer no"}, code: 401, message: "Authentication failed: the token is invalid or expired"},
+		"an API server that fails":            {headers: map[string]string{"Authorization": "Bearer abc"}, broken: true, code: 503, message: "The API server cannot check"},
+		"headers without a certificate":       {proxy: believing, headers: map[string]string{"X-Forwarded-User": "jane", "X-Forwarded-Access-Token": "abc"}, code: 401, message: "the request has no token"},
+		"headers where no proxy is trusted":   {tls: peer, headers: map[string]string{"X-Forwarded-User": "jane", "X-Forwarded-Access-Token": "abc"}, code: 401, message: "the request has no token"},
 		"a proxy with a token":                {proxy: doubting, tls: peer, headers: map[string]string{"X-Forwarded-User": "max", "X-Forwarded-Access-Token": "abc"}, user: "jane"},
-		"a proxy with a bad token":            {proxy: believing, tls: peer, headers: map[string]string{"X-Forwarded-User": "jane", "X-Forwarded-Access-Token": "no"}, code: 401, message: "The token is not valid"},
-		"a proxy without a token":             {proxy: doubting, tls: peer, headers: map[string]string{"X-Forwarded-User": "jane"}, code: 401, message: `The proxy says that "jane" is signed in, but sends no token of theirs`},
+		"a proxy with a bad token":            {proxy: believing, tls: peer, headers: map[string]string{"X-Forwarded-User": "jane", "X-Forwarded-Access-Token": "no"}, code: 401, message: "the token is invalid"},
+		"a proxy without a token":             {proxy: doubting, tls: peer, headers: map[string]string{"X-Forwarded-User": "jane"}, code: 401, message: `The proxy names user "jane" but sends no token for that user`},
 		"a proxy that is believed":            {proxy: believing, tls: peer, headers: map[string]string{"X-Forwarded-User": "max", "X-Forwarded-Groups": "team-nlp"}, user: "max"},
-		"a proxy that names the cluster":      {proxy: believing, tls: peer, headers: map[string]string{"X-Forwarded-User": "system:admin"}, code: 401, message: "names that begin with system:"},
-		"a proxy that names masters":          {proxy: believing, tls: peer, headers: map[string]string{"X-Forwarded-User": "max", "X-Forwarded-Groups": "a,system:masters"}, code: 401, message: "names that begin with system:"},
+		"a proxy that names the cluster":      {proxy: believing, tls: peer, headers: map[string]string{"X-Forwarded-User": "system:admin"}, code: 401, message: "names that start with system:"},
+		"a proxy that names masters":          {proxy: believing, tls: peer, headers: map[string]string{"X-Forwarded-User": "max", "X-Forwarded-Groups": "a,system:masters"}, code: 401, message: "names that start with system:"},
 		"groups that no header is for":        {proxy: withoutGroups, tls: peer, headers: map[string]string{"X-Forwarded-User": "max", "X-Forwarded-Groups": "system:masters"}, user: "max"},
-		"a proxy that says nothing":           {proxy: believing, tls: peer, code: 401, message: "No token came"},
+		"a proxy that says nothing":           {proxy: believing, tls: peer, code: 401, message: "the request has no token"},
 		"a token of one's own counts first":   {proxy: believing, tls: peer, headers: map[string]string{"X-Forwarded-User": "max", "Authorization": "Bearer abc"}, user: "jane"},
-		"a bad one is not helped by a header": {proxy: believing, tls: peer, headers: map[string]string{"X-Forwarded-User": "max", "Authorization": "Bearer no"}, code: 401, message: "The token is not valid"},
+		"a bad one is not helped by a header": {proxy: believing, tls: peer, headers: map[string]string{"X-Forwarded-User": "max", "Authorization": "Bearer no"}, code: 401, message: "the token is invalid"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			server := &apiServer{users: map[string]authenticationv1.UserInfo{"abc": jane}, broken: test.broken}
@@ -351,7 +351,7 @@ func TestForbiddenNamesEverything(t *testing.T) {
 	for want, rights := range map[string]Rights{
 		`User "jane" may not create mpijobs.kubeflow.org in namespace "team-cv"`:        {Verb: "create", Group: "kubeflow.org", Resource: "mpijobs", Namespace: "team-cv"},
 		`User "jane" may not get pods/log "worker-0" in namespace "team-cv"`:            {Verb: "get", Resource: "pods", Subresource: "log", Namespace: "team-cv", Name: "worker-0"},
-		`User "jane" may not list trainjobs.kubeflow.org in the whole cluster`:          {Verb: "list", Group: "kubeflow.org", Resource: "trainjobs"},
+		`User "jane" may not list trainjobs.kubeflow.org at the cluster scope`:          {Verb: "list", Group: "kubeflow.org", Resource: "trainjobs"},
 		`User "jane" may not get trainjobs.kubeflow.org "hello" in namespace "team-cv"`: {Verb: "get", Group: "kubeflow.org", Resource: "trainjobs", Namespace: "team-cv", Name: "hello"},
 	} {
 		t.Run(want, func(t *testing.T) {

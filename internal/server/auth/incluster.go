@@ -60,7 +60,7 @@ func (i *InCluster) Identify(ctx context.Context, request *http.Request) (*Calle
 	}
 	token := by.token
 	if token == "" {
-		return nil, noToken("Send a token of the cluster as Authorization: Bearer TOKEN; kubectl create token NAME or oc whoami -t makes one")
+		return nil, noToken("Send a token of the cluster as Authorization: Bearer TOKEN; create one with kubectl create token NAME or oc whoami -t")
 	}
 	found, err := i.byToken(ctx, token)
 	if err != nil {
@@ -110,12 +110,12 @@ func (i *InCluster) byToken(ctx context.Context, token string) (*identity, error
 // impersonate is a user whom a trusted proxy names without a token.
 func (i *InCluster) impersonate(ctx context.Context, by signedIn, source string) (*Caller, error) {
 	if !i.proxy.Impersonate {
-		return nil, unauthorized(fmt.Sprintf("The proxy says that %q is signed in, but sends no token of theirs", by.user),
-			"Let the proxy send X-Forwarded-Access-Token (OAuth proxy: --pass-access-token), or start the server with --impersonate")
+		return nil, unauthorized(fmt.Sprintf("The proxy names user %q but sends no token for that user", by.user),
+			"Configure the proxy to send X-Forwarded-Access-Token (OAuth proxy: --pass-access-token), or start the server with --impersonate")
 	}
 	if reserved(by.user) || slices.ContainsFunc(by.groups, reserved) {
-		return nil, unauthorized(fmt.Sprintf("The proxy says that %q of the groups %q is signed in; names that begin with system: are the cluster's own", by.user, by.groups),
-			"Sign in as a person")
+		return nil, unauthorized(fmt.Sprintf("The proxy names user %q with groups %q; names that start with system: are reserved for Kubernetes", by.user, by.groups),
+			"Sign in as a user whose name and groups do not start with system:")
 	}
 	user := authenticationv1.UserInfo{Username: by.user, Groups: append(slices.Clone(by.groups), "system:authenticated")}
 	question, err := json.Marshal(user)
@@ -142,7 +142,7 @@ func (i *InCluster) Allow(ctx context.Context, caller *Caller, rights Rights) er
 	_, err = i.reviews.get(ctx, fingerprintOf(question), func(ctx context.Context) (bool, error) {
 		review, err := i.own.AuthorizationV1().SubjectAccessReviews().Create(ctx, &authorizationv1.SubjectAccessReview{Spec: spec}, metav1.CreateOptions{})
 		if err != nil {
-			return false, cannotAsk("review the rights", err)
+			return false, cannotAsk("review the permissions", err)
 		}
 		if !review.Status.Allowed {
 			return false, forbidden(caller, rights)
@@ -221,7 +221,7 @@ func (c *Caller) holds(ctx context.Context) (*identity, error) {
 // server's log: it may be about the server's own rights.
 func cannotAsk(what string, err error) error {
 	return fmt.Errorf("%s: %w (%v)", what, apierror.New(http.StatusServiceUnavailable, "ServiceUnavailable",
-		"The cluster cannot be asked who you are and what you may do", "Try again in a moment, and tell the administrator if it stays"), err)
+		"The API server cannot check your token and permissions right now", "Retry in a few seconds, and report it to the cluster administrator if it persists"), err)
 }
 
 // forbidden names who may not do what, where.
@@ -238,10 +238,10 @@ func forbidden(caller *Caller, rights Rights) *apierror.Error {
 	}
 	message := fmt.Sprintf("User %q may not %s %s", caller.User, rights.Verb, resource)
 	if rights.Namespace == "" {
-		return apierror.New(http.StatusForbidden, "Forbidden", message+" in the whole cluster",
-			"Name a namespace in which you have the right, or ask an administrator of the cluster for it")
+		return apierror.New(http.StatusForbidden, "Forbidden", message+" at the cluster scope",
+			"Name a namespace in which you have the permission, or ask a cluster administrator for it")
 	}
 	return apierror.New(http.StatusForbidden, "Forbidden", fmt.Sprintf("%s in namespace %q", message, rights.Namespace),
-		fmt.Sprintf("Ask an administrator of namespace %q for the right", rights.Namespace),
-		"See what you may do there: kubectl auth can-i --list --namespace "+rights.Namespace)
+		fmt.Sprintf("Ask an admin of namespace %q for the permission", rights.Namespace),
+		"List your permissions: kubectl auth can-i --list --namespace "+rights.Namespace)
 }

@@ -75,7 +75,7 @@ func (p *PassThrough) byToken(ctx context.Context, token string) (*identity, err
 			return nil, invalidToken()
 		}
 		if err != nil {
-			return nil, cannotAsk("ask who has the token", err)
+			return nil, cannotAsk("look up the user of the token", err)
 		}
 		p.known.add(token)
 		found.user = review.Status.UserInfo

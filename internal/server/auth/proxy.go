@@ -44,14 +44,14 @@ const DefaultUserHeader = "X-Forwarded-User"
 func NewProxy(options ProxyOptions) (*Proxy, error) {
 	content, err := os.ReadFile(options.AuthorityFile)
 	if err != nil {
-		return nil, fmt.Errorf("read the authority of trusted proxies: %w", err)
+		return nil, fmt.Errorf("read the CA of trusted proxies: %w", err)
 	}
 	authorities := x509.NewCertPool()
 	if !authorities.AppendCertsFromPEM(content) {
-		return nil, fmt.Errorf("%s has no certificate in PEM", options.AuthorityFile)
+		return nil, fmt.Errorf("%s has no PEM certificate", options.AuthorityFile)
 	}
 	if len(options.Names) == 0 {
-		return nil, fmt.Errorf("name the proxies that are trusted: every certificate of %s would be, else", options.AuthorityFile)
+		return nil, fmt.Errorf("list the names of the trusted proxies: without them every certificate signed by %s would be trusted", options.AuthorityFile)
 	}
 	if options.UserHeader == "" {
 		options.UserHeader = DefaultUserHeader
@@ -105,7 +105,7 @@ func (p *Proxy) said(request *http.Request) (by signedIn, err error) {
 	for header, to := range map[string]*string{tokenHeader: &by.token, p.UserHeader: &by.user} {
 		values := request.Header.Values(header)
 		if len(values) > 1 {
-			return signedIn{}, unauthorized(fmt.Sprintf("The proxy says more than one thing in %s", header), "Let the proxy overwrite the header that clients send")
+			return signedIn{}, unauthorized(fmt.Sprintf("The proxy sent more than one %s header", header), "Configure the proxy to overwrite the header that clients send")
 		}
 		*to = strings.TrimSpace(strings.Join(values, ""))
 	}

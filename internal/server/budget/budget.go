@@ -97,12 +97,12 @@ func (b *Budget) take(ctx context.Context, user string, bytes int64) (give func(
 	defer stop()
 	if err := own.Acquire(waiting, bytes); err != nil {
 		b.leave(user)
-		return nil, refusal(ctx, err, fmt.Sprintf("Answers of more than %d MiB for user %q are still being sent", b.perUser>>20, user))
+		return nil, refusal(ctx, err, fmt.Sprintf("Responses of more than %d MiB for user %q are still being sent", b.perUser>>20, user))
 	}
 	if err := b.overall.Acquire(waiting, bytes); err != nil {
 		own.Release(bytes)
 		b.leave(user)
-		return nil, refusal(ctx, err, "The server is sending as many large answers as fit into its memory")
+		return nil, refusal(ctx, err, "The server has no memory left for more large responses")
 	}
 	return func() {
 		b.overall.Release(bytes)
@@ -117,7 +117,7 @@ func refusal(ctx context.Context, err error, message string) error {
 		return err
 	}
 	return apierror.New(http.StatusTooManyRequests, "TooManyRequests", message,
-		"Read the answers that are on their way", "Ask for smaller pages: limit", "Try again in a moment")
+		"Read the responses that are being sent", "Request smaller pages (limit)", "Retry in a few seconds")
 }
 
 func (b *Budget) enter(user string) *share {

@@ -105,7 +105,7 @@ func (j *jobs) GetUsage(ctx context.Context, request *wire.GetUsageRequest) (*wi
 	if asked := request.GetWindow(); asked != nil {
 		window = asked.AsDuration()
 		if !asked.IsValid() || window <= 0 || window > longestWindow {
-			return nil, apierror.Invalid("window", "must be more than nothing and at most seven days")
+			return nil, apierror.Invalid("window", "must be greater than 0 and at most seven days")
 		}
 	}
 	report, err := j.service.Usage(ctx, ref, window)

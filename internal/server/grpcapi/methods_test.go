@@ -111,7 +111,7 @@ var unaries = map[string]unary{
 		},
 		wantAsked:    `delete MPIJob team/pi grace=-1 dryRun=true`,
 		wantRecorded: auth.Record{Kind: "MPIJob", Namespace: "team", Name: "pi"},
-		want:         &wire.DeleteMPIJobResponse{Message: "MPIJob pi can be deleted; nothing was done"},
+		want:         &wire.DeleteMPIJobResponse{Message: "MPIJob pi can be deleted; dry run, nothing was deleted"},
 	},
 	"GetMPIJobStatus": {
 		make: func(ctx context.Context, server *clients) (proto.Message, error) {
@@ -210,7 +210,7 @@ var unaries = map[string]unary{
 		},
 		wantAsked:    `delete TrainJob team/pi grace=-1 dryRun=true`,
 		wantRecorded: auth.Record{Kind: "TrainJob", Namespace: "team", Name: "pi"},
-		want:         &wire.DeleteTrainJobResponse{Message: "TrainJob pi can be deleted; nothing was done"},
+		want:         &wire.DeleteTrainJobResponse{Message: "TrainJob pi can be deleted; dry run, nothing was deleted"},
 	},
 	"GetTrainJobStatus": {
 		make: func(ctx context.Context, server *clients) (proto.Message, error) {

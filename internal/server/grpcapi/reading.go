@@ -46,7 +46,7 @@ func read(message any, receive func(any) error) error {
 		return err
 	}
 	if reading.err != nil {
-		return apierror.New(http.StatusBadRequest, "BadRequest", fmt.Sprintf("The message cannot be read: %v", reading.err), "Encode it by the proto files; reflection tells them")
+		return apierror.New(http.StatusBadRequest, "BadRequest", fmt.Sprintf("The message cannot be decoded: %v", reading.err), "Encode it as the proto files define; gRPC reflection lists them")
 	}
 	return nil
 }

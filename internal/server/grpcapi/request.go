@@ -36,7 +36,7 @@ func checkNames(names ...named) error {
 			return invalid(name.field, name.field+" is required")
 		}
 		if faults := validation.IsDNS1123Subdomain(name.value); len(faults) > 0 {
-			return apierror.Invalid(name.field, "%q is no name: %s", name.value, faults[0])
+			return apierror.Invalid(name.field, "%q is not a valid name: %s", name.value, faults[0])
 		}
 	}
 	return nil
@@ -101,7 +101,7 @@ func queryOf(request ofList) (jobwatch.Query, error) {
 	}
 	// A state that is misspelt must not be taken for one that no job is in.
 	if query.Status != "" && !slices.Contains(jobview.States, query.Status) {
-		return query, apierror.Invalid("status", "%q is none of %s", query.Status, strings.Join(jobview.States, ", "))
+		return query, apierror.Invalid("status", "%q is not one of %s", query.Status, strings.Join(jobview.States, ", "))
 	}
 	selector, err := labels.Parse(request.GetLabelSelector())
 	if err != nil {

@@ -77,7 +77,7 @@ func (e *edge) delete(ctx context.Context, kind *jobview.Kind, request ofChange,
 	}
 	done := " deleted successfully"
 	if request.GetDryRun() {
-		done = " can be deleted; nothing was done"
+		done = " can be deleted; dry run, nothing was deleted"
 	}
 	return string(kind.Kind) + " " + ref.Name + done, nil
 }

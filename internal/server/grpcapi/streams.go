@@ -127,13 +127,13 @@ func logOptions(request ofLogs, podIndex *int32, tailLines *int64) (jobservice.L
 	case options.Role != "" && options.Role != training.RoleLauncher && options.Role != training.RoleWorker:
 		return options, invalid("pod_type", "pod_type must be 'launcher' or 'worker'")
 	case podIndex != nil && options.Role == training.RoleLauncher:
-		return options, invalid("pod_index", "pod_index is the number of a worker; the launcher has none")
+		return options, invalid("pod_index", "pod_index cannot be combined with the launcher: only workers have an index")
 	case podIndex != nil && *podIndex < 0:
 		return options, invalid("pod_index", "pod_index must not be negative")
 	case tailLines != nil && *tailLines < allLines:
-		return options, invalid("tail_lines", "tail_lines must not be less than -1, which is all lines")
+		return options, invalid("tail_lines", "tail_lines must be -1 (all lines) or greater")
 	case options.Follow && options.Previous:
-		return options, invalid("previous", "what ran before has ended, and cannot be followed")
+		return options, invalid("previous", "cannot be combined with follow: previous containers have finished")
 	}
 	if podIndex != nil {
 		options.Role = training.RoleWorker
@@ -146,7 +146,7 @@ func logOptions(request ofLogs, podIndex *int32, tailLines *int64) (jobservice.L
 	}
 	if since := request.GetSinceTime(); since != nil {
 		if !since.IsValid() {
-			return options, apierror.Invalid("since_time", "it is no time: seconds %d, nanos %d", since.GetSeconds(), since.GetNanos())
+			return options, apierror.Invalid("since_time", "is not a valid time: seconds %d, nanos %d", since.GetSeconds(), since.GetNanos())
 		}
 		options.Since = since.AsTime()
 	}

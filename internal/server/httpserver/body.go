@@ -27,8 +27,8 @@ func (f *fair) enterLarge(user string) (leave func(), err error) {
 	share := f.share(user)
 	if share.large >= mostLarge {
 		return nil, &tooMany{cause: causeBodies, after: time.Second, told: apierror.New(http.StatusTooManyRequests, "TooManyRequests",
-			fmt.Sprintf("User %q sends %d bodies of more than %d KiB, which is as many as one may send at a time", user, share.large, smallBody>>10),
-			"Send them one after the other")}
+			fmt.Sprintf("User %q is sending %d bodies of more than %d KiB, which is the maximum", user, share.large, smallBody>>10),
+			"Send them one after another")}
 	}
 	share.large++
 	return sync.OnceFunc(func() {

@@ -138,7 +138,7 @@ func (s *Server) identify(ctx context.Context, request *http.Request, call *call
 // errStopping is why streams end when the server does. It is also a cancellation: to
 // those who tell clients that is the sign that they may go on elsewhere.
 var errStopping = fmt.Errorf("%w: %w", context.Canceled, apierror.New(http.StatusServiceUnavailable, "ServerStopping",
-	"This server ends; another one answers", "Connect again, and go on from the last event that you have seen"))
+	"This server is shutting down", "Reconnect and resume after the last event that you received"))
 
 // supervise ends a stream when its caller's token or rights no longer hold, or the
 // server ends. The cause of the context's end says which (context.Cause).

@@ -59,11 +59,11 @@ func (c *certificates) makeOwn() error {
 	names := append([]string{"localhost"}, c.Names...)
 	certificate, key, err := cert.GenerateSelfSignedCertKey(names[len(names)-1], nil, names)
 	if err != nil {
-		return fmt.Errorf("make a certificate: %w", err)
+		return fmt.Errorf("create a certificate: %w", err)
 	}
 	pair, err := tls.X509KeyPair(certificate, key)
 	if err != nil {
-		return fmt.Errorf("make a certificate: %w", err)
+		return fmt.Errorf("create a certificate: %w", err)
 	}
 	c.own.Store(&pair)
 	return nil

@@ -54,7 +54,7 @@ func (h *health) register(mux *http.ServeMux) {
 // of the cluster's inside.
 func (h *health) notReady(ctx context.Context) []string {
 	if h.ending.Load() {
-		return []string{"the server ends"}
+		return []string{"shutting down"}
 	}
 	h.mutex.Lock()
 	defer h.mutex.Unlock()

@@ -265,7 +265,7 @@ func TestPagesThatSpeakRPC(t *testing.T) {
 	running := start(t, api(), func(options *Options) { options.RPC = registerJobs })
 	ctx := metadata.AppendToOutgoingContext(as(t, "jane"), "origin", "https://evil.example")
 	err := running.dial(t).Invoke(ctx, "/training.MPIJobService/GetMPIJob", wrapperspb.String("x"), &wrapperspb.StringValue{})
-	if err == nil || !strings.Contains(err.Error(), "may not send requests here") {
+	if err == nil || !strings.Contains(err.Error(), "is not allowed to send requests to this server") {
 		t.Errorf("%v", err)
 	}
 }

@@ -142,7 +142,7 @@ func (s *Server) bounded(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(writer http.ResponseWriter, request *http.Request) {
 		if request.ContentLength > maxBody {
 			s.refuse(writer.(*recorder), request, apierror.New(http.StatusRequestEntityTooLarge, "RequestEntityTooLarge",
-				fmt.Sprintf("The body has %d bytes, and may have %d", request.ContentLength, maxBody), "Leave out what is not part of the job"))
+				fmt.Sprintf("The body has %d bytes; the maximum is %d", request.ContentLength, maxBody), "Remove what is not part of the job"))
 			return
 		}
 		request.Body = http.MaxBytesReader(writer, request.Body, maxBody)

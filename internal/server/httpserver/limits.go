@@ -73,20 +73,20 @@ func (f *fair) enter(user string, stream bool) (leave func(), err error) {
 	share := f.share(user)
 	if stream && share.streams >= f.limits.Streams {
 		return nil, &tooMany{cause: causeStreams, after: 10 * time.Second, told: apierror.New(http.StatusTooManyRequests, "TooManyRequests",
-			fmt.Sprintf("User %q has %d streams open, which is as many as one may have", user, share.streams),
-			"Close streams that nobody reads; one stream can watch a whole namespace")}
+			fmt.Sprintf("User %q has %d open streams, which is the maximum", user, share.streams),
+			"Close streams that you do not use; one stream can watch a whole namespace")}
 	}
 	if !stream && share.underWay >= f.limits.Burst {
 		return nil, &tooMany{cause: causeCalls, after: time.Second, told: apierror.New(http.StatusTooManyRequests, "TooManyRequests",
-			fmt.Sprintf("User %q has %d calls under way, which is as many as one may have", user, share.underWay),
-			"Wait for the answers before you ask for more")}
+			fmt.Sprintf("User %q has %d requests in progress, which is the maximum", user, share.underWay),
+			"Wait for the responses before you send more requests")}
 	}
 	if turn := share.calls.Reserve(); turn.Delay() > 0 {
 		after := turn.Delay()
 		turn.Cancel()
 		return nil, &tooMany{cause: causeRate, after: after, told: apierror.New(http.StatusTooManyRequests, "TooManyRequests",
-			fmt.Sprintf("User %q sends more than %g requests a second", user, f.limits.Rate),
-			"Wait as long as Retry-After says; watch instead of asking again and again")}
+			fmt.Sprintf("User %q sends more than %g requests per second", user, f.limits.Rate),
+			"Wait as long as Retry-After says; use a watch instead of polling")}
 	}
 	count := &share.underWay
 	if stream {

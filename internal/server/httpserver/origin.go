@@ -50,7 +50,7 @@ func (s *Server) knownPage(request *http.Request) error {
 	}
 	if err := s.protection.Check(request); err != nil {
 		return apierror.New(http.StatusForbidden, "Forbidden",
-			fmt.Sprintf("A page of %q may not send requests here", request.Header.Get("Origin")), "Let the administrator allow the origin")
+			fmt.Sprintf("Origin %q is not allowed to send requests to this server", request.Header.Get("Origin")), "Ask the administrator to allow the origin")
 	}
 	return nil
 }
@@ -63,6 +63,6 @@ func (s *Server) knownHost(request *http.Request) error {
 	if len(s.Hosts) == 0 || slices.Contains(s.Hosts, strings.ToLower(strings.Trim(host, "[]"))) {
 		return nil
 	}
-	return apierror.New(http.StatusMisdirectedRequest, "MisdirectedRequest", fmt.Sprintf("This server is not called %q", request.Host),
-		"Use one of its names: "+strings.Join(s.Hosts, ", "))
+	return apierror.New(http.StatusMisdirectedRequest, "MisdirectedRequest", fmt.Sprintf("%q is not a host name of this server", request.Host),
+		"Use one of its host names: "+strings.Join(s.Hosts, ", "))
 }

@@ -80,7 +80,7 @@ func (r *recorder) finish() {
 	if message == "" {
 		message = http.StatusText(r.code)
 	}
-	send(r.ResponseWriter, apierror.New(r.code, strings.ReplaceAll(http.StatusText(r.code), " ", ""), message, "See what there is: GET /openapi.json"))
+	send(r.ResponseWriter, apierror.New(r.code, strings.ReplaceAll(http.StatusText(r.code), " ", ""), message, "See the API document: GET /openapi.json"))
 }
 
 // send answers with an error.

@@ -82,7 +82,7 @@ func (s *Server) shutDown(main *http.Server, asked bool) error {
 	defer cancel()
 	err := main.Shutdown(ctx)
 	if errors.Is(err, context.DeadlineExceeded) {
-		s.Log.Warn("some calls did not end in time, and were cut off", "after", s.Drain.String())
+		s.Log.Warn("some requests did not finish in time and were canceled", "after", s.Drain.String())
 		err = main.Close()
 	}
 	s.awaitStreams(ctx)

@@ -73,7 +73,7 @@ func (s *sources) take(address string) error {
 		return &tooMany{
 			cause: causeUnauthenticated, after: time.Duration((1 - account.left) / s.rate * float64(time.Second)),
 			told: apierror.New(http.StatusTooManyRequests, "TooManyRequests",
-				fmt.Sprintf("Your address has sent more than %g requests a second without a valid token", s.rate),
+				fmt.Sprintf("Your address has sent more than %g requests per second without a valid token", s.rate),
 				"Wait as long as Retry-After says, and send a valid token as Authorization: Bearer TOKEN"),
 		}
 	}

@@ -24,10 +24,10 @@ const fieldOwner = client.FieldOwner("trireme-server")
 // Create stores a job with the caller's own rights.
 func (s *Service) Create(ctx context.Context, kind *jobview.Kind, namespace string, object client.Object, dryRun bool) (client.Object, error) {
 	if given := object.GetNamespace(); given != "" && given != namespace {
-		return nil, apierror.Invalid("metadata.namespace", "is %q, but the job is created in namespace %q; leave it out, or make both the same", given, namespace)
+		return nil, apierror.Invalid("metadata.namespace", "is %q, but the job is created in namespace %q; remove it, or set both to the same namespace", given, namespace)
 	}
 	if object.GetName() == "" && object.GetGenerateName() == "" {
-		return nil, apierror.Invalid("metadata.name", "is required: give the job a name, or a metadata.generateName that one is made from")
+		return nil, apierror.Invalid("metadata.name", "is required: set metadata.name or metadata.generateName")
 	}
 	// What is stored is read into the same object: a status that a client made up must
 	// not look as if it had been stored.
@@ -106,8 +106,8 @@ func (s *Service) Suspend(ctx context.Context, job JobRef, suspend bool) (client
 		return nil, err
 	}
 	if seen.Finished() {
-		return nil, apierror.New(http.StatusConflict, "Finished", fmt.Sprintf("%s %q has ended (%s); nothing was changed", job.Kind.Kind, job.Name, seen.Phase),
-			"Restart it, or create it anew under another name")
+		return nil, apierror.New(http.StatusConflict, "Finished", fmt.Sprintf("%s %q has finished (%s); nothing was changed", job.Kind.Kind, job.Name, seen.Phase),
+			"Restart it, or create it again under another name")
 	}
 	object := job.Kind.NewObject()
 	object.SetNamespace(job.Namespace)
@@ -131,7 +131,7 @@ func (s *Service) Restart(ctx context.Context, job JobRef) (client.Object, error
 	}
 	if seen.Phase != training.PhaseFailed {
 		return nil, apierror.New(http.StatusBadRequest, "NotFailed", fmt.Sprintf("%s cannot be restarted (must be in Failed state)", job.Kind.Kind),
-			fmt.Sprintf("It is %s: delete it and create it anew, or create another one", seen.State()))
+			fmt.Sprintf("The job is %s: delete and recreate it, or create another job", seen.State()))
 	}
 	same := client.Preconditions{UID: new(seen.GetUID())}
 	// Whether the caller may delete it is known before anything is made.

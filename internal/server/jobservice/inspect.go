@@ -102,7 +102,7 @@ func (s *Service) Preflight(ctx context.Context, kind *jobview.Kind, namespace s
 		return found, ctx.Err()
 	}
 	if given := object.GetNamespace(); given != "" && given != namespace {
-		return nil, apierror.Invalid("metadata.namespace", "is %q, but the job is checked for namespace %q; leave it out, or make both the same", given, namespace)
+		return nil, apierror.Invalid("metadata.namespace", "is %q, but the job is checked for namespace %q; remove it, or set both to the same namespace", given, namespace)
 	}
 	submitted := submission(kind, object)
 	submitted.SetNamespace(namespace)

@@ -100,16 +100,16 @@ func explained(seen *jobview.View, err error) error {
 	var before *joblog.NoPreviousError
 	switch {
 	case errors.As(err, &none) && seen.Finished():
-		return apierror.New(http.StatusNotFound, "PodsGone", fmt.Sprintf("The pods of %s %q are gone, and what they printed with them", seen.Kind.Kind, seen.GetName()),
-			"Have pods kept when a job ends: cleanPodPolicy")
+		return apierror.New(http.StatusNotFound, "PodsGone", fmt.Sprintf("The pods of %s %q are deleted, and their logs with them", seen.Kind.Kind, seen.GetName()),
+			"Set cleanPodPolicy to keep the pods of finished jobs")
 	case errors.As(err, &none):
-		return apierror.New(http.StatusNotFound, "NoPods", fmt.Sprintf("%s %q has no such pods yet: %s", seen.Kind.Kind, seen.GetName(), seen.Explanation()), "Wait for them: follow=true")
+		return apierror.New(http.StatusNotFound, "NoPods", fmt.Sprintf("%s %q does not have these pods yet: %s", seen.Kind.Kind, seen.GetName(), seen.Explanation()), "Wait for them with follow=true")
 	case errors.As(err, &waiting):
-		return apierror.New(http.StatusNotFound, "NotStarted", fmt.Sprintf("%s %q has printed nothing yet: %s", seen.Kind.Kind, seen.GetName(), strings.Join(waiting.Reasons, "; ")), "Wait for it: follow=true")
+		return apierror.New(http.StatusNotFound, "NotStarted", fmt.Sprintf("%s %q has printed nothing yet: %s", seen.Kind.Kind, seen.GetName(), strings.Join(waiting.Reasons, "; ")), "Wait for it with follow=true")
 	case errors.As(err, &container):
-		return apierror.New(http.StatusNotFound, "NotFound", err.Error(), "There are "+strings.Join(container.Known, ", "))
+		return apierror.New(http.StatusNotFound, "NotFound", err.Error(), "Use one of "+strings.Join(container.Known, ", "))
 	case errors.As(err, &before):
-		return apierror.New(http.StatusNotFound, "NotFound", fmt.Sprintf("Nothing of %s %q ran before what runs now", seen.Kind.Kind, seen.GetName()), "Leave previous out")
+		return apierror.New(http.StatusNotFound, "NotFound", fmt.Sprintf("%s %q has no previous containers", seen.Kind.Kind, seen.GetName()), "Remove the parameter previous")
 	default:
 		return err
 	}

@@ -131,7 +131,7 @@ func (s *store) state() (bool, <-chan struct{}) {
 func (c *Cache) ready(kind *jobview.Kind) (*cached, error) {
 	cached := c.kinds[kind]
 	if !cached.hasSynced() {
-		return nil, apierror.New(http.StatusServiceUnavailable, "ServiceUnavailable", "The server has just started and has not read the jobs yet", "Try again in a moment")
+		return nil, apierror.New(http.StatusServiceUnavailable, "ServiceUnavailable", "The server is starting and has not loaded the jobs yet", "Retry in a few seconds")
 	}
 	return cached, nil
 }

@@ -37,23 +37,23 @@ const longestCursor = 2048
 // parseCursor reads what String wrote for a list of the same order.
 func parseCursor(text string, order order) (*cursor, error) {
 	if len(text) > longestCursor {
-		return nil, apierror.Invalid("continue", "it is longer than any that a list has returned")
+		return nil, apierror.Invalid("continue", "is too long for a token that a list returned")
 	}
 	decoded, err := base64.RawURLEncoding.Strict().DecodeString(text)
 	if err != nil {
-		return nil, apierror.Invalid("continue", "it is none that a list has returned")
+		return nil, apierror.Invalid("continue", "is not a token that a list returned")
 	}
 	var read cursor
 	decoder := json.NewDecoder(bytes.NewReader(decoded))
 	decoder.DisallowUnknownFields()
 	if err := decoder.Decode(&read); err != nil {
-		return nil, apierror.Invalid("continue", "it is none that a list has returned")
+		return nil, apierror.Invalid("continue", "is not a token that a list returned")
 	}
 	if _, err := decoder.Token(); err != io.EOF || read.Namespace == "" || read.Name == "" {
-		return nil, apierror.Invalid("continue", "it is none that a list has returned")
+		return nil, apierror.Invalid("continue", "is not a token that a list returned")
 	}
 	if read.Sort != order.String() {
-		return nil, apierror.Invalid("continue", "it is of a list that is sorted otherwise, by %q", read.Sort)
+		return nil, apierror.Invalid("continue", "is from a list with another sort order, %q", read.Sort)
 	}
 	return &read, nil
 }

@@ -33,7 +33,7 @@ type entry struct {
 func newEntry(kind *jobview.Kind, object client.Object, seen time.Time) (*entry, error) {
 	version, err := parseVersion(object.GetResourceVersion())
 	if err != nil {
-		return nil, fmt.Errorf("%s %s/%s has the resource version %q, which is no number: %w",
+		return nil, fmt.Errorf("%s %s/%s has resource version %q, which is not a number: %w",
 			kind.Kind, object.GetNamespace(), object.GetName(), object.GetResourceVersion(), err)
 	}
 	// Who wrote which field is half of many objects, and nobody asks.

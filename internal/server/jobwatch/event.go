@@ -62,7 +62,7 @@ func syncedEvent(kind *jobview.Kind, watch Watch, resourceVersion string, now ti
 func encode(value any) json.RawMessage {
 	encoded, err := json.Marshal(value)
 	if err != nil {
-		panic(fmt.Sprintf("%T cannot be written as JSON: %v", value, err))
+		panic(fmt.Sprintf("%T cannot be encoded as JSON: %v", value, err))
 	}
 	return encoded
 }

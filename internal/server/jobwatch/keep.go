@@ -55,7 +55,7 @@ func (k *keeper) run(ctx context.Context) {
 			pause = firstPause
 		}
 		if err != nil {
-			k.log.ErrorContext(ctx, "jobs cannot be read or watched; trying again", "error", err)
+			k.log.ErrorContext(ctx, "cannot list or watch jobs; retrying", "error", err)
 		}
 		if sleep(ctx, pause/2+rand.N(pause)) != nil {
 			return

@@ -23,7 +23,7 @@ type order struct {
 func orderOf(sort string) (order, error) {
 	field, backwards := strings.CutPrefix(sort, "-")
 	if sort != "" && !slices.Contains(Sorts, field) {
-		return order{}, apierror.Invalid("sort", "%q is none; there are %s, and each with a - before it", sort, strings.Join(Sorts, ", "))
+		return order{}, apierror.Invalid("sort", "%q is not a sort order; use one of %s, with a leading - for the reverse order", sort, strings.Join(Sorts, ", "))
 	}
 	return order{field: field, backwards: backwards}, nil
 }

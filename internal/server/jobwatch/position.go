@@ -56,7 +56,7 @@ func parsePosition(text string) (position, error) {
 	}
 	// There is one way to write each position: no signs, no zeros before it.
 	if err != nil || read.String() != text || read.told < 0 || read.told > 0 && read.from >= read.version {
-		return position{}, invalidVersion("it is none that a watch has told")
+		return position{}, invalidVersion("is not a version that a watch sent")
 	}
 	return read, nil
 }
@@ -88,7 +88,7 @@ func invalidVersion(why string) *apierror.Error {
 	return invalid
 }
 
-const startOver = "Connect again without resourceVersion: everything is told anew"
+const startOver = "Reconnect without resourceVersion to receive all jobs again"
 
 func expired(why string) *apierror.Error {
 	return apierror.New(http.StatusGone, "Expired", why, startOver)
@@ -96,9 +96,9 @@ func expired(why string) *apierror.Error {
 
 // The reasons to start over.
 func tooOld() *apierror.Error {
-	return expired("What happened since this resourceVersion is not known any more")
+	return expired("The resourceVersion is too old: the changes since then are no longer available")
 }
 
 func tooSlow() *apierror.Error {
-	return expired("More happened than the connection could take")
+	return expired("The connection is too slow: the next changes are no longer available")
 }

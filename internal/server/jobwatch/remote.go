@@ -96,7 +96,7 @@ func (r remote) confirm(ctx context.Context, scope scope, version uint64) error 
 		return err
 	}
 	if version > reached {
-		return invalidVersion("the cluster has not come so far yet")
+		return invalidVersion("is newer than the cluster's current version")
 	}
 	return nil
 }
@@ -189,5 +189,5 @@ func ofServer(err error) error {
 }
 
 func unreachable() *apierror.Error {
-	return apierror.New(http.StatusServiceUnavailable, "ServiceUnavailable", "The cluster's API server cannot be reached", "Try again in a moment")
+	return apierror.New(http.StatusServiceUnavailable, "ServiceUnavailable", "The Kubernetes API server cannot be reached", "Retry in a few seconds")
 }

@@ -74,7 +74,7 @@ func New(service jobservice.Interface, options Options) (*API, error) {
 // ServeHTTP answers one request.
 func (a *API) ServeHTTP(writer http.ResponseWriter, request *http.Request) {
 	if !isPlain(request.URL.EscapedPath()) {
-		a.fail(writer, request, apierror.Invalid("path", "it has empty parts, . or .. in it"))
+		a.fail(writer, request, apierror.Invalid("path", "has empty segments, . or .."))
 		return
 	}
 	if _, pattern := a.mux.Handler(request); pattern == "" {
@@ -100,11 +100,11 @@ func (a *API) Document() http.Handler {
 func (a *API) unknown(writer http.ResponseWriter, request *http.Request) {
 	allowed := allowedMethods(request, a.mux)
 	if len(allowed) == 0 {
-		a.fail(writer, request, apierror.New(http.StatusNotFound, "NotFound", "There is nothing at "+request.URL.Path, "See what there is: GET /openapi.json"))
+		a.fail(writer, request, apierror.New(http.StatusNotFound, "NotFound", "No route matches "+request.URL.Path, "See the API document: GET /openapi.json"))
 		return
 	}
 	writer.Header().Set("Allow", strings.Join(allowed, ", "))
-	a.fail(writer, request, apierror.New(http.StatusMethodNotAllowed, "MethodNotAllowed", request.Method+" is not possible at "+request.URL.Path, "See what is: GET /openapi.json"))
+	a.fail(writer, request, apierror.New(http.StatusMethodNotAllowed, "MethodNotAllowed", "Method "+request.Method+" is not allowed for "+request.URL.Path, "See the API document: GET /openapi.json"))
 }
 
 // allowedMethods are those that a path has.

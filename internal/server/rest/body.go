@@ -27,22 +27,22 @@ func document(request *http.Request) ([]byte, error) {
 		kind, err = "application/json", nil
 	}
 	if err != nil || kind != "application/json" && kind != "application/yaml" {
-		return nil, apierror.New(http.StatusUnsupportedMediaType, "UnsupportedMediaType", fmt.Sprintf("A body of type %q cannot be read", request.Header.Get("Content-Type")),
+		return nil, apierror.New(http.StatusUnsupportedMediaType, "UnsupportedMediaType", fmt.Sprintf("Content-Type %q is not supported", request.Header.Get("Content-Type")),
 			"Send JSON, with Content-Type: application/json, or YAML, with application/yaml")
 	}
 	content, err := io.ReadAll(request.Body)
 	if large := (*http.MaxBytesError)(nil); errors.As(err, &large) {
-		return nil, apierror.New(http.StatusRequestEntityTooLarge, "RequestEntityTooLarge", fmt.Sprintf("The body has more than %d bytes", large.Limit), "Leave out what is not part of the job")
+		return nil, apierror.New(http.StatusRequestEntityTooLarge, "RequestEntityTooLarge", fmt.Sprintf("The body has more than %d bytes", large.Limit), "Remove what is not part of the job")
 	}
 	switch {
 	case errors.Is(err, os.ErrDeadlineExceeded):
-		return nil, apierror.New(http.StatusRequestTimeout, "RequestTimeout", "The body did not come in time", "Send it at once")
+		return nil, apierror.New(http.StatusRequestTimeout, "RequestTimeout", "The body was not received in time", "Send the body without pauses")
 	case err != nil:
-		return nil, apierror.Invalid("body", "it cannot be read: %v", err)
+		return nil, apierror.Invalid("body", "cannot be read: %v", err)
 	case !utf8.Valid(content):
-		return nil, apierror.Invalid("body", "it is not UTF-8")
+		return nil, apierror.Invalid("body", "is not valid UTF-8")
 	case len(strings.TrimSpace(string(content))) == 0:
-		return nil, apierror.Invalid("body", "it is empty")
+		return nil, apierror.Invalid("body", "is empty")
 	}
 	if kind == "application/yaml" {
 		return fromYAML(content)
@@ -66,10 +66,10 @@ func fromYAML(content []byte) ([]byte, error) {
 		}
 		switch {
 		case err != nil:
-			return nil, apierror.Invalid("body", "it is no YAML: %s", strings.TrimPrefix(err.Error(), "yaml: "))
+			return nil, apierror.Invalid("body", "is not valid YAML: %s", strings.TrimPrefix(err.Error(), "yaml: "))
 		case string(read) == "null":
 		case string(found) != "null":
-			return nil, apierror.Invalid("body", "it has more than one document; send each by itself")
+			return nil, apierror.Invalid("body", "has more than one document; send each in its own request")
 		default:
 			found = read
 		}
@@ -81,10 +81,10 @@ func fromYAML(content []byte) ([]byte, error) {
 func readJob(content []byte, kind *jobview.Kind) (client.Object, error) {
 	object, unknown, err := kind.Decode(content)
 	if err != nil {
-		return nil, apierror.Invalid("body", "it is no %s: %v", kind.Kind, err)
+		return nil, apierror.Invalid("body", "is not a valid %s: %v", kind.Kind, err)
 	}
 	if len(unknown) > 0 {
-		told := apierror.New(http.StatusBadRequest, "BadRequest", fmt.Sprintf("The body has fields that no %s has, or has them twice", kind.Kind), fmt.Sprintf("See which there are: kubectl explain %s.spec --recursive", kind.Command))
+		told := apierror.New(http.StatusBadRequest, "BadRequest", fmt.Sprintf("The body has unknown or duplicate %s fields", kind.Kind), fmt.Sprintf("See the fields: kubectl explain %s.spec --recursive", kind.Command))
 		for _, fault := range unknown {
 			told.Details = append(told.Details, apierror.Detail{Field: fieldOf(fault.Error()), Reason: fault.Error()})
 		}
@@ -92,7 +92,7 @@ func readJob(content []byte, kind *jobview.Kind) (client.Object, error) {
 	}
 	is := object.GetObjectKind().GroupVersionKind()
 	if (is.Kind != "" && is.Kind != kind.GVK.Kind) || (is.Version != "" && is.GroupVersion() != kind.GVK.GroupVersion()) {
-		return nil, apierror.Invalid("kind", "it is %s of %s; what is wanted here is %s of %s", is.Kind, is.GroupVersion(), kind.GVK.Kind, kind.GVK.GroupVersion())
+		return nil, apierror.Invalid("kind", "is %s of %s, but must be %s of %s", is.Kind, is.GroupVersion(), kind.GVK.Kind, kind.GVK.GroupVersion())
 	}
 	return object, nil
 }

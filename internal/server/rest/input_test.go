@@ -21,18 +21,18 @@ func TestQueriesAreChecked(t *testing.T) {
 	tests := map[string]struct{ query, want string }{
 		"nothing":             {"", ""},
 		"all of them":         {"limit=3&follow=true&since=2026-01-31T12:00:00Z&sort=-name&search=x", ""},
-		"an unknown name":     {"limt=3", "limt: there is no such parameter here; there are limit, follow, since, sort, search"},
-		"twice":               {"limit=3&limit=4", "limit: it is given 2 times"},
-		"no number":           {"limit=many", `limit: "many" is no whole number from 1 to 10`},
-		"too large":           {"limit=11", `limit: "11" is no whole number from 1 to 10`},
-		"an overflow":         {"limit=99999999999999999999", "is no whole number"},
-		"neither":             {"follow=yes", `follow: "yes" is neither true nor false`},
-		"no time":             {"since=yesterday", `since: "yesterday" is no time such as`},
-		"no such word":        {"sort=size", `sort: "size" is none of name, -name`},
-		"no UTF-8":            {"search=%ff", "search: it is not UTF-8"},
-		"a zero byte":         {"search=a%00b", "search: it has a zero byte in it"},
-		"a broken escape":     {"search=%zz", "query: it cannot be read"},
-		"a semicolon, as one": {"search=a;limit=3", "query: it cannot be read"},
+		"an unknown name":     {"limt=3", "limt: unknown parameter; this path has limit, follow, since, sort, search"},
+		"twice":               {"limit=3&limit=4", "limit: is given 2 times"},
+		"no number":           {"limit=many", `limit: "many" is not an integer from 1 to 10`},
+		"too large":           {"limit=11", `limit: "11" is not an integer from 1 to 10`},
+		"an overflow":         {"limit=99999999999999999999", "is not an integer"},
+		"neither":             {"follow=yes", `follow: "yes" must be true or false`},
+		"no time":             {"since=yesterday", `since: "yesterday" is not a time such as`},
+		"no such word":        {"sort=size", `sort: "size" is not one of name, -name`},
+		"no UTF-8":            {"search=%ff", "search: is not valid UTF-8"},
+		"a zero byte":         {"search=a%00b", "search: has a zero byte"},
+		"a broken escape":     {"search=%zz", "query: cannot be read"},
+		"a semicolon, as one": {"search=a;limit=3", "query: cannot be read"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -71,19 +71,19 @@ func TestBodies(t *testing.T) {
 		"with a charset":        {"application/json; charset=utf-8", `{}`, ""},
 		"no type at all":        {"", `{}`, ""},
 		"YAML":                  {"application/yaml", "spec: {slotsPerWorker: 2}", ""},
-		"a form":                {"application/x-www-form-urlencoded", "a=b", `A body of type "application/x-www-form-urlencoded" cannot be read`},
-		"a broken type":         {"application/json; =", "{}", "cannot be read"},
-		"empty":                 {"application/json", " \n", "body: it is empty"},
-		"not UTF-8":             {"application/json", "{\"spec\":\"\xff\"}", "body: it is not UTF-8"},
-		"no JSON":               {"application/json", "{", "body: it is no MPIJob"},
-		"a list":                {"application/json", "[]", "body: it is no MPIJob"},
+		"a form":                {"application/x-www-form-urlencoded", "a=b", `Content-Type "application/x-www-form-urlencoded" is not supported`},
+		"a broken type":         {"application/json; =", "{}", "is not supported"},
+		"empty":                 {"application/json", " \n", "body: is empty"},
+		"not UTF-8":             {"application/json", "{\"spec\":\"\xff\"}", "body: is not valid UTF-8"},
+		"no JSON":               {"application/json", "{", "body: is not a valid MPIJob"},
+		"a list":                {"application/json", "[]", "body: is not a valid MPIJob"},
 		"YAML with its marks":   {"application/yaml", "---\n# a job\nspec: {slotsPerWorker: 2}\n---\n# nothing\n", ""},
-		"two documents":         {"application/yaml", "spec: {}\n---\nspec: {}\n", "body: it has more than one document"},
-		"twice the same key":    {"application/yaml", "spec: {}\nspec: {}", "body: it is no YAML"},
-		"an unknown field":      {"application/json", `{"spec":{"slots":2}}`, "The body has fields that no MPIJob has"},
+		"two documents":         {"application/yaml", "spec: {}\n---\nspec: {}\n", "body: has more than one document"},
+		"twice the same key":    {"application/yaml", "spec: {}\nspec: {}", "body: is not valid YAML"},
+		"an unknown field":      {"application/json", `{"spec":{"slots":2}}`, "The body has unknown or duplicate MPIJob fields"},
 		"a wrong type":          {"application/json", `{"spec":{"slotsPerWorker":"two"}}`, "spec.slotsPerWorker takes int32, and not a string"},
-		"another kind":          {"application/json", `{"apiVersion":"kubeflow.org/v2alpha1","kind":"TrainJob"}`, "kind: it is TrainJob of kubeflow.org/v2alpha1; what is wanted here is MPIJob of kubeflow.org/v2beta1"},
-		"another version of it": {"application/json", `{"apiVersion":"kubeflow.org/v1","kind":"MPIJob"}`, "kind: it is MPIJob of kubeflow.org/v1"},
+		"another kind":          {"application/json", `{"apiVersion":"kubeflow.org/v2alpha1","kind":"TrainJob"}`, "kind: is TrainJob of kubeflow.org/v2alpha1, but must be MPIJob of kubeflow.org/v2beta1"},
+		"another version of it": {"application/json", `{"apiVersion":"kubeflow.org/v1","kind":"MPIJob"}`, "kind: is MPIJob of kubeflow.org/v1"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -117,7 +117,7 @@ func TestBodiesHaveALimit(t *testing.T) {
 
 func TestNamesAreChecked(t *testing.T) {
 	for value, want := range map[string]string{
-		"": "", "train": "", "a.b": "", "..": "is no name", "../../secrets": "is no name", "a/b": "is no name", "A": "is no name", "a\x00": "is no name", strings.Repeat("a", 254): "is no name",
+		"": "", "train": "", "a.b": "", "..": "is not a valid name", "../../secrets": "is not a valid name", "a/b": "is not a valid name", "A": "is not a valid name", "a\x00": "is not a valid name", strings.Repeat("a", 254): "is not a valid name",
 	} {
 		wantProblem(t, checkName("name", value), want)
 	}

@@ -96,7 +96,7 @@ func (a *API) status(in *input) (any, error) {
 	case *v2beta1.MPIJob:
 		return object.Status, nil
 	default:
-		return nil, fmt.Errorf("%T is no job", object)
+		return nil, fmt.Errorf("%T is not a job", object)
 	}
 }
 
@@ -158,14 +158,14 @@ func (in *input) addFields(query *jobwatch.Query) error {
 	}
 	for _, wanted := range selector.Requirements() {
 		if wanted.Operator != "=" && wanted.Operator != "==" {
-			return apierror.Invalid("fieldSelector", "%s cannot be compared by %s; only = is possible", wanted.Field, wanted.Operator)
+			return apierror.Invalid("fieldSelector", "%s does not support the operator %s; use =", wanted.Field, wanted.Operator)
 		}
 		field := map[string]*string{"metadata.name": &query.ExactName, "status.phase": &query.Status}[wanted.Field]
 		switch {
 		case field == nil:
-			return apierror.Invalid("fieldSelector", "jobs cannot be chosen by %s; there are metadata.name and status.phase", wanted.Field)
+			return apierror.Invalid("fieldSelector", "field %s is not supported; use metadata.name or status.phase", wanted.Field)
 		case field == &query.Status && !slices.Contains(jobview.States, wanted.Value):
-			return apierror.Invalid("fieldSelector", "status.phase %q is none of %s", wanted.Value, strings.Join(jobview.States, ", "))
+			return apierror.Invalid("fieldSelector", "status.phase %q is not one of %s", wanted.Value, strings.Join(jobview.States, ", "))
 		case *field != "" && *field != wanted.Value:
 			return apierror.Invalid("fieldSelector", "%s cannot be both %q and %q", wanted.Field, *field, wanted.Value)
 		}
@@ -214,7 +214,7 @@ func (a *API) checkJob(in *input) (any, error) {
 		Kind string `json:"kind"`
 	}
 	if err := json.Unmarshal(content, &is); err != nil {
-		return nil, apierror.Invalid("body", "it is no job: %v", err)
+		return nil, apierror.Invalid("body", "is not a valid job: %v", err)
 	}
 	for _, kind := range jobview.Kinds {
 		if strings.EqualFold(is.Kind, string(kind.Kind)) {
@@ -225,7 +225,7 @@ func (a *API) checkJob(in *input) (any, error) {
 			return a.service.Preflight(in.context(), kind, in.namespace(), object)
 		}
 	}
-	return nil, apierror.Invalid("kind", "%q is no kind of job; there are TrainJob and MPIJob", is.Kind)
+	return nil, apierror.Invalid("kind", "%q is not a kind of job; use TrainJob or MPIJob", is.Kind)
 }
 
 // runtimes are those of the cluster and, where the path has a namespace, those of it.

@@ -56,10 +56,10 @@ func (a *API) logOptions(in *input) (jobservice.LogOptions, error) {
 		options.Since = a.Clock.Now().Add(-time.Duration(*seconds) * time.Second)
 	}
 	if in.query.text("since") != "" && in.query.text("sinceSeconds") != "" {
-		return options, apierror.Invalid("sinceSeconds", "since is given as well, and only one can count")
+		return options, apierror.Invalid("sinceSeconds", "cannot be combined with since")
 	}
 	if options.Follow && options.Previous {
-		return options, apierror.Invalid("previous", "what ran before has ended, and cannot be followed")
+		return options, apierror.Invalid("previous", "cannot be combined with follow: previous containers have finished")
 	}
 	switch index := in.PathValue("index"); {
 	case strings.HasSuffix(in.route.path, "/logs/launcher"):
@@ -83,7 +83,7 @@ func (in *input) choosePods(options *jobservice.LogOptions) error {
 	}
 	if index := in.query.number("podIndex"); index != nil {
 		if role == training.RoleLauncher {
-			return apierror.Invalid("podIndex", "only workers have numbers")
+			return apierror.Invalid("podIndex", "cannot be combined with podType=launcher: only workers have an index")
 		}
 		options.Role, options.Worker = training.RoleWorker, new(int32(*index))
 	}
@@ -189,7 +189,7 @@ func (a *API) collectLines(writer http.ResponseWriter, in *input, lines iter.Seq
 			return
 		}
 		if size += len(line.Text) + aroundLine; size > mostLogBytes {
-			a.fail(writer, in.Request, apierror.Invalid("tailLines", "these are more than %d MB of lines; ask for fewer, or follow=true to get them as they come", mostLogBytes>>20))
+			a.fail(writer, in.Request, apierror.Invalid("tailLines", "the log lines exceed %d MB; request fewer lines, or use follow=true to stream them", mostLogBytes>>20))
 			return
 		}
 		for ; size > taken; taken += logStep {

@@ -43,15 +43,15 @@ func newQuery(request *http.Request) *query {
 // none.
 func (q *query) check(known []parameter) error {
 	if q.err != nil {
-		return apierror.Invalid("query", "it cannot be read: %v", q.err)
+		return apierror.Invalid("query", "cannot be read: %v", q.err)
 	}
 	for name, values := range q.values {
 		index := slices.IndexFunc(known, func(one parameter) bool { return one.name == name })
 		if index < 0 {
-			return apierror.Invalid(name, "there is no such parameter here; there are %s", orNone(namesOf(known)))
+			return apierror.Invalid(name, "unknown parameter; this path has %s", orNone(namesOf(known)))
 		}
 		if len(values) > 1 {
-			return apierror.Invalid(name, "it is given %d times", len(values))
+			return apierror.Invalid(name, "is given %d times", len(values))
 		}
 		if err := known[index].check(values[0]); err != nil {
 			return err
@@ -82,28 +82,28 @@ func orNone(names []string) string {
 // check refuses a value that is not of the parameter's kind.
 func (p *parameter) check(value string) error {
 	if !utf8.ValidString(value) {
-		return apierror.Invalid(p.name, "it is not UTF-8")
+		return apierror.Invalid(p.name, "is not valid UTF-8")
 	}
 	if strings.ContainsRune(value, 0) {
-		return apierror.Invalid(p.name, "it has a zero byte in it")
+		return apierror.Invalid(p.name, "has a zero byte")
 	}
 	switch p.kind {
 	case "integer":
 		number, err := strconv.ParseInt(value, 10, 64)
 		if err != nil || number < p.least || number > p.most {
-			return apierror.Invalid(p.name, "%q is no whole number from %d to %d", value, p.least, p.most)
+			return apierror.Invalid(p.name, "%q is not an integer from %d to %d", value, p.least, p.most)
 		}
 	case "boolean":
 		if value != "true" && value != "false" {
-			return apierror.Invalid(p.name, "%q is neither true nor false", value)
+			return apierror.Invalid(p.name, "%q must be true or false", value)
 		}
 	case "date-time":
 		if _, err := time.Parse(time.RFC3339, value); err != nil {
-			return apierror.Invalid(p.name, "%q is no time such as 2026-01-31T12:00:00Z", value)
+			return apierror.Invalid(p.name, "%q is not a time such as 2026-01-31T12:00:00Z", value)
 		}
 	}
 	if len(p.words) > 0 && !slices.Contains(p.words, value) {
-		return apierror.Invalid(p.name, "%q is none of %s", value, strings.Join(p.words, ", "))
+		return apierror.Invalid(p.name, "%q is not one of %s", value, strings.Join(p.words, ", "))
 	}
 	return nil
 }
@@ -142,7 +142,7 @@ func checkName(field, value string) error {
 		return nil
 	}
 	if faults := validation.IsDNS1123Subdomain(value); len(faults) > 0 {
-		return apierror.Invalid(field, "%q is no name: %s", value, faults[0])
+		return apierror.Invalid(field, "%q is not a valid name: %s", value, faults[0])
 	}
 	return nil
 }

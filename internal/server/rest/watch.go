@@ -29,7 +29,7 @@ func (a *API) watch(writer http.ResponseWriter, in *input) {
 		return
 	}
 	if !stream.IsWanted(in.Request) {
-		a.fail(writer, in.Request, apierror.New(http.StatusNotAcceptable, "NotAcceptable", "A watch is a WebSocket, or server-sent events", "Send Accept: text/event-stream, or Upgrade: websocket"))
+		a.fail(writer, in.Request, apierror.New(http.StatusNotAcceptable, "NotAcceptable", "A watch needs a WebSocket or server-sent events", "Send Accept: text/event-stream, or Upgrade: websocket"))
 		return
 	}
 	a.sendStream(writer, in, endingWith(stop, eventMessages(events)))

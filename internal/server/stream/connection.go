@@ -55,7 +55,7 @@ func heartbeatMessage(now time.Time) json.RawMessage {
 func errorMessage(failed *apierror.Error) json.RawMessage {
 	encoded, err := json.Marshal(failed)
 	if err != nil {
-		panic(fmt.Sprintf("an error cannot be written as JSON: %v", err))
+		panic(fmt.Sprintf("an error cannot be encoded as JSON: %v", err))
 	}
 	return append([]byte(`{"type":"ERROR",`), encoded[1:]...)
 }

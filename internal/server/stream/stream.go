@@ -105,7 +105,7 @@ type sink interface {
 // connect finds out what the client speaks.
 func connect(writer http.ResponseWriter, request *http.Request, options Options, gone context.CancelCauseFunc) (sink, *apierror.Error) {
 	if origin := request.Header.Get("Origin"); !originAllowed(origin, request.Host, options.AllowedOrigins) {
-		return nil, apierror.New(http.StatusForbidden, "Forbidden", "Pages of "+origin+" may not connect to this server", "Ask the administrator to allow the origin")
+		return nil, apierror.New(http.StatusForbidden, "Forbidden", "Origin "+origin+" is not allowed to connect to this server", "Ask the administrator to allow the origin")
 	}
 	switch {
 	case isWebSocket(request):
@@ -113,7 +113,7 @@ func connect(writer http.ResponseWriter, request *http.Request, options Options,
 	case isEventStream(request):
 		return beginEvents(writer, options)
 	default:
-		return nil, apierror.New(http.StatusNotAcceptable, "NotAcceptable", "This path tells what happens as it happens",
+		return nil, apierror.New(http.StatusNotAcceptable, "NotAcceptable", "This path is a stream",
 			"Connect with a WebSocket", "Send Accept: text/event-stream")
 	}
 }
@@ -141,7 +141,7 @@ func refuse(writer http.ResponseWriter, refused *apierror.Error) {
 
 var (
 	// errGone: the client does not listen any more.
-	errGone = apierror.New(499, "Canceled", "The client went away")
+	errGone = apierror.New(499, "Canceled", "The client closed the connection")
 	// errSpoke: the client sent a message.
-	errSpoke = apierror.New(http.StatusBadRequest, "BadRequest", "The client sent a message, and nothing is expected from it", "Connect again, and listen")
+	errSpoke = apierror.New(http.StatusBadRequest, "BadRequest", "The client sent a message, but this stream takes none", "Reconnect and only read")
 )

@@ -31,7 +31,7 @@ type webSocket struct {
 // acceptWebSocket answers the handshake.
 func acceptWebSocket(writer http.ResponseWriter, request *http.Request, options Options, gone context.CancelCauseFunc) (sink, *apierror.Error) {
 	if offersOnlyToken(request) {
-		return nil, apierror.New(http.StatusBadRequest, "BadRequest", "Sec-WebSocket-Protocol has a token and no protocol", "Offer "+Protocol+" beside it")
+		return nil, apierror.New(http.StatusBadRequest, "BadRequest", "Sec-WebSocket-Protocol has a token but no protocol", "Offer "+Protocol+" as well")
 	}
 	answer := &handshake{ResponseWriter: writer}
 	// The origin has been looked at.

@@ -16,7 +16,7 @@ func contentOf(message protoreflect.Message, at string) (map[string]any, error) 
 	layout := layouts[message.Descriptor().FullName()]
 	if unknown := message.GetUnknown(); len(unknown) > 0 {
 		number, _, _ := protowire.ConsumeTag(unknown)
-		return nil, apierror.Invalid(at, "%s has a field with the number %d, which this server does not know", message.Descriptor().Name(), number)
+		return nil, apierror.Invalid(at, "%s has field number %d, which this server does not know", message.Descriptor().Name(), number)
 	}
 	content := map[string]any{}
 	var err error
@@ -48,13 +48,13 @@ func (f *field) write(content map[string]any, value protoreflect.Value, at strin
 		}
 		inner, is := content[f.holder].(map[string]any)
 		if !is {
-			return apierror.Invalid(at, "it must be an object")
+			return apierror.Invalid(at, "must be an object")
 		}
 		content = inner
 	}
 	at = join(at, f.name)
 	if _, twice := content[f.name]; twice {
-		return apierror.Invalid(at, "it is said twice: by the field %s and in other_fields", f.Name())
+		return apierror.Invalid(at, "is set twice: by the field %s and in other_fields", f.Name())
 	}
 	read, err := f.read(value, at)
 	content[f.name] = read
@@ -102,7 +102,7 @@ func plainMessage(message protoreflect.Message, at string) (any, error) {
 	switch special := message.Interface().(type) {
 	case *timestamppb.Timestamp:
 		if err := special.CheckValid(); err != nil {
-			return nil, apierror.Invalid(at, "it is no time: seconds %d, nanos %d", special.GetSeconds(), special.GetNanos())
+			return nil, apierror.Invalid(at, "is not a valid time: seconds %d, nanos %d", special.GetSeconds(), special.GetNanos())
 		}
 		return special.AsTime().Format(time.RFC3339Nano), nil
 	case *structpb.Struct:

@@ -69,7 +69,7 @@ func layoutOf(message protoreflect.MessageDescriptor) *layout {
 				made.holders = append(made.holders, parts[0])
 			}
 		default:
-			panic(fmt.Sprintf("%s is at %s: deeper than two is not foreseen", descriptor.FullName(), path))
+			panic(fmt.Sprintf("%s is at %s: paths of more than two parts are not supported", descriptor.FullName(), path))
 		}
 	}
 	return made

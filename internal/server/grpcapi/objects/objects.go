@@ -61,7 +61,7 @@ func FromMessage(message proto.Message, object any) error {
 	}
 	encoded, err := json.Marshal(content)
 	if err != nil {
-		return apierror.Invalid("other_fields", "it cannot be written as JSON: %v", err)
+		return apierror.Invalid("other_fields", "cannot be encoded as JSON: %v", err)
 	}
 	if huge, is := errors.AsType[*job.QuantityError](job.CheckQuantities(encoded)); is {
 		return apierror.Invalid(huge.Field, "%s", huge.Reason())
@@ -79,15 +79,15 @@ func FromMessage(message proto.Message, object any) error {
 // misfit is a value that is not of its field's type.
 func misfit(err error) error {
 	if wrong, is := errors.AsType[*json.UnmarshalTypeError](err); is && wrong.Field != "" {
-		return apierror.Invalid(wrong.Field, "it is a %s, which does not fit there", wrong.Value)
+		return apierror.Invalid(wrong.Field, "has the wrong type: %s", wrong.Value)
 	}
-	return apierror.Invalid("other_fields", "it does not fit: %v", err)
+	return apierror.Invalid("other_fields", "is invalid: %v", err)
 }
 
 // strangers are fields that no object of the kind has: one that is misspelt would be
 // lost without a word.
 func strangers(unknown []error) error {
-	told := apierror.New(http.StatusBadRequest, "BadRequest", "other_fields has fields that the object has not", "See which there are: kubectl explain trainjob.spec --recursive, or mpijob.spec")
+	told := apierror.New(http.StatusBadRequest, "BadRequest", "other_fields has unknown fields", "See the fields: kubectl explain trainjob.spec --recursive, or mpijob.spec")
 	for _, fault := range unknown {
 		_, field, _ := strings.Cut(fault.Error(), `"`)
 		field, _, _ = strings.Cut(field, `"`)

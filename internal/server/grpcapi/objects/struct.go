@@ -89,7 +89,7 @@ func fromStructValue(value *structpb.Value, at string) (any, error) {
 func number(value float64, at string) (any, error) {
 	switch {
 	case math.IsNaN(value) || math.IsInf(value, 0):
-		return nil, apierror.Invalid(at, "%v is no number that Kubernetes knows", value)
+		return nil, apierror.Invalid(at, "%v is not a number that Kubernetes accepts", value)
 	case isWhole(value):
 		return int64(value), nil
 	case math.Abs(value) > mostExact:
@@ -102,7 +102,7 @@ func number(value float64, at string) (any, error) {
 func largeNumber(text, at string) (any, error) {
 	value, err := strconv.ParseInt(text, 10, 64)
 	if err != nil {
-		return nil, apierror.Invalid(at, "%s %q is no integer of 64 bits", largeMark, text)
+		return nil, apierror.Invalid(at, "%s %q is not a 64-bit integer", largeMark, text)
 	}
 	return value, nil
 }
