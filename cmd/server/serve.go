@@ -64,7 +64,7 @@ func runBoth(ctx context.Context, cache *jobwatch.Cache, made *httpserver.Server
 	group.Go(func() error {
 		defer stop()
 		return made.Run(ctx, func(address net.Addr) {
-			log.Info("the server answers", "address", address.String(), "version", version)
+			log.Info("the server is ready for requests", "address", address.String(), "version", version)
 		})
 	})
 	return group.Wait()
@@ -97,10 +97,10 @@ func optionsOf(cluster *rest.Config, settings *settings, cache *jobwatch.Cache) 
 		},
 		Ready: map[string]func(context.Context) error{"API server": answers, "cache": func(context.Context) error {
 			if !cache.HasSynced() {
-				return errors.New("the jobs are not read yet")
+				return errors.New("the jobs are not loaded yet")
 			}
 			if broken := cache.Broken(); broken > longestBreak {
-				return fmt.Errorf("the jobs are known as they were %s ago", broken.Round(time.Second))
+				return fmt.Errorf("the watch of jobs is broken for %s", broken.Round(time.Second))
 			}
 			return nil
 		}},

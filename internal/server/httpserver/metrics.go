@@ -26,18 +26,18 @@ func newMetrics(registry *prometheus.Registry) *metrics {
 	made := &metrics{
 		registry: registry,
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "trireme_server_requests_total", Help: "Calls that were answered, over REST and gRPC, by route and HTTP's code.",
+			Name: "trireme_server_requests_total", Help: "Requests over REST and gRPC, by route, method and HTTP status code.",
 		}, []string{"route", "method", "code"}),
 		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "trireme_server_request_duration_seconds", Help: "How long calls took, without streams.",
+			Name: "trireme_server_request_duration_seconds", Help: "Duration of requests in seconds, without streams.",
 			Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30},
 		}, []string{"route", "method"}),
-		inFlight: prometheus.NewGauge(prometheus.GaugeOpts{Name: "trireme_server_requests_in_flight", Help: "Calls that are being answered, with streams."}),
-		streams:  prometheus.NewGauge(prometheus.GaugeOpts{Name: "trireme_server_streams", Help: "Streams that are open."}),
+		inFlight: prometheus.NewGauge(prometheus.GaugeOpts{Name: "trireme_server_requests_in_flight", Help: "Requests in progress, including streams."}),
+		streams:  prometheus.NewGauge(prometheus.GaugeOpts{Name: "trireme_server_streams", Help: "Open streams."}),
 		refusals: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "trireme_server_refusals_total", Help: "Calls and connections that were refused because a limit was reached, by cause.",
+			Name: "trireme_server_refusals_total", Help: "Requests and connections refused because a limit was reached, by cause.",
 		}, []string{"cause"}),
-		open: prometheus.NewGauge(prometheus.GaugeOpts{Name: "trireme_server_connections", Help: "Connections that are open."}),
+		open: prometheus.NewGauge(prometheus.GaugeOpts{Name: "trireme_server_connections", Help: "Open connections."}),
 	}
 	for _, cause := range []string{causeStreams, causeCalls, causeRate, causeBodies, causeUnauthenticated, causeConnections, causeConnectionsPerSource} {
 		// So that the first refusal is seen as an increase.

@@ -20,10 +20,10 @@ type metrics struct {
 func newMetrics(registry prometheus.Registerer) *metrics {
 	made := &metrics{
 		watchers: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "trireme_server_watchers", Help: "Connected watchers of jobs."}, []string{"kind"}),
-		events:   prometheus.NewCounterVec(prometheus.CounterOpts{Name: "trireme_server_job_events_total", Help: "Changes of jobs that the server has learned of."}, []string{"kind", "type"}),
+		events:   prometheus.NewCounterVec(prometheus.CounterOpts{Name: "trireme_server_job_events_total", Help: "Changes of jobs that the server received."}, []string{"kind", "type"}),
 		resumes: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "trireme_server_watch_resumes_total",
-			Help: "Watches that were to go on from a resource version: from memory, asked (of the API server), refused (as none), expired (too old), or slow (cut off while connected)."}, []string{"kind", "result"}),
-		lastHeard: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "trireme_server_cache_last_heard_timestamp_seconds", Help: "When the API server last told anything of jobs: a change, or that there is none."}, []string{"kind"}),
+			Help: "Watches resumed from a resource version, by result: memory, asked (read from the API server), refused (invalid version), expired (version too old), or slow (closed because the client read too slowly)."}, []string{"kind", "result"}),
+		lastHeard: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "trireme_server_cache_last_heard_timestamp_seconds", Help: "Time of the last change or bookmark that the API server sent for jobs."}, []string{"kind"}),
 	}
 	if registry != nil {
 		registry.MustRegister(made.watchers, made.events, made.resumes, made.lastHeard)

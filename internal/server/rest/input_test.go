@@ -62,7 +62,7 @@ func wantProblem(t *testing.T, err error, words string) {
 
 func TestRequiredParameters(t *testing.T) {
 	query := newQuery(httptest.NewRequest(http.MethodGet, "/", nil))
-	wantProblem(t, query.check([]parameter{{name: "namespace", kind: "string", description: "namespace of the job", required: true}}), "namespace: is required: namespace of the job")
+	wantProblem(t, query.check([]parameter{{name: "namespace", kind: "string", description: "Namespace of the job", required: true}}), "namespace: is required: Namespace of the job")
 }
 
 func TestBodies(t *testing.T) {

@@ -42,7 +42,7 @@ func newDocument(routes []*route, version string) ([]byte, error) {
 		"openapi": "3.1.0",
 		"info": schema{
 			"title": "Trireme", "version": version,
-			"description": "MPI training jobs on Kubernetes. Every call acts with the rights of the token that it brings.",
+			"description": "MPI training jobs on Kubernetes. Each request acts with the permissions of its token.",
 		},
 		"security":   []any{schema{"bearer": []string{}}},
 		"paths":      paths,
@@ -87,7 +87,7 @@ func (s schemas) addKinds() error {
 func errorSchema(found schemas) schema {
 	found.of(reflect.TypeFor[apierror.Error]())
 	made := found["Error"]
-	made["properties"].(schema)["error"] = schema{"type": "string", "description": "the message once more, for older clients"}
+	made["properties"].(schema)["error"] = schema{"type": "string", "description": "same as message, for older clients"}
 	return made
 }
 
@@ -113,7 +113,7 @@ func (s schemas) responses(route *route) schema {
 	}
 	responses := schema{strconv.Itoa(route.success): success}
 	if route.stream != nil {
-		responses[strconv.Itoa(http.StatusSwitchingProtocols)] = schema{"description": "The same over a WebSocket: each message is a JSON object"}
+		responses[strconv.Itoa(http.StatusSwitchingProtocols)] = schema{"description": "The same data over a WebSocket: each message is a JSON object"}
 	}
 	for _, code := range slices.Concat(errorsOfAll, route.errors) {
 		responses[strconv.Itoa(code)] = schema{"description": http.StatusText(code), "content": schema{"application/json": schema{"schema": reference("Error")}}}

@@ -61,17 +61,17 @@ func jobRoutes(kind *jobview.Kind, base string) []*route {
 			parameters: createParameters(kind), errors: []int{404, 408, 409, 415, 422}, answer: (*API).create},
 		{method: http.MethodGet, path: all, id: "list" + name + "s", summary: "List jobs, page by page", success: http.StatusOK, found: listOf(kind),
 			parameters: listParameters(kind), answer: (*API).list},
-		{method: http.MethodGet, path: one, id: "get" + name, summary: "Show a job", success: http.StatusOK, found: jobBody{kind}, errors: []int{404}, answer: (*API).get},
-		{method: http.MethodDelete, path: one, id: "delete" + name, summary: "Delete a job and all that belongs to it", success: http.StatusNoContent,
+		{method: http.MethodGet, path: one, id: "get" + name, summary: "Get a job", success: http.StatusOK, found: jobBody{kind}, errors: []int{404}, answer: (*API).get},
+		{method: http.MethodDelete, path: one, id: "delete" + name, summary: "Delete a job and its pods and other objects", success: http.StatusNoContent,
 			parameters: deleteParameters, errors: []int{404, 409}, answer: (*API).delete},
-		{method: http.MethodGet, path: one + "/status", id: "get" + name + "Status", summary: "Show how a job stands", success: http.StatusOK, found: statusBody{kind}, errors: []int{404}, answer: (*API).status},
-		{method: http.MethodPost, path: one + "/restart", id: "restart" + name, summary: "Create a failed job anew under another name, and delete the failed one",
+		{method: http.MethodGet, path: one + "/status", id: "get" + name + "Status", summary: "Get the status of a job", success: http.StatusOK, found: statusBody{kind}, errors: []int{404}, answer: (*API).status},
+		{method: http.MethodPost, path: one + "/restart", id: "restart" + name, summary: "Restart a failed job: create a copy under a new name and delete the failed job",
 			success: http.StatusCreated, found: jobBody{kind}, errors: []int{404, 409, 422}, answer: (*API).restart},
-		{method: http.MethodPost, path: one + "/suspend", id: "suspend" + name, summary: "Take a job from its nodes", success: http.StatusOK, found: jobBody{kind}, errors: []int{404, 409, 422}, answer: suspension(true)},
-		{method: http.MethodPost, path: one + "/resume", id: "resume" + name, summary: "Start a suspended job", success: http.StatusOK, found: jobBody{kind}, errors: []int{404, 409, 422}, answer: suspension(false)},
-		{method: http.MethodGet, path: one + "/events", id: "list" + name + "Events", summary: "What was noted of a job and its pods", success: http.StatusOK, found: eventList{}, errors: []int{404}, answer: (*API).events},
-		{method: http.MethodGet, path: one + "/metrics", id: "get" + name + "Metrics", summary: "What the pods of a job use, and have used", success: http.StatusOK, found: usage.Report{}, parameters: metricParameters, errors: []int{404}, answer: (*API).metrics},
-		{method: http.MethodGet, path: one + "/diagnose", id: "diagnose" + name, summary: "What keeps a job from running, or why it failed", success: http.StatusOK, found: preflight.Diagnosis{}, errors: []int{404}, answer: (*API).diagnose},
+		{method: http.MethodPost, path: one + "/suspend", id: "suspend" + name, summary: "Suspend a job: delete its pods and keep the job", success: http.StatusOK, found: jobBody{kind}, errors: []int{404, 409, 422}, answer: suspension(true)},
+		{method: http.MethodPost, path: one + "/resume", id: "resume" + name, summary: "Resume a suspended job", success: http.StatusOK, found: jobBody{kind}, errors: []int{404, 409, 422}, answer: suspension(false)},
+		{method: http.MethodGet, path: one + "/events", id: "list" + name + "Events", summary: "List the events of a job and the warnings of its pods", success: http.StatusOK, found: eventList{}, errors: []int{404}, answer: (*API).events},
+		{method: http.MethodGet, path: one + "/metrics", id: "get" + name + "Metrics", summary: "Get the resource usage of a job's pods, now and over time", success: http.StatusOK, found: usage.Report{}, parameters: metricParameters, errors: []int{404}, answer: (*API).metrics},
+		{method: http.MethodGet, path: one + "/diagnose", id: "diagnose" + name, summary: "Diagnose why a job does not run, or why it failed", success: http.StatusOK, found: preflight.Diagnosis{}, errors: []int{404}, answer: (*API).diagnose},
 	}
 	routes = append(routes, logRoutes(name, one)...)
 	for _, route := range routes {
@@ -90,9 +90,9 @@ func aliases(kind *jobview.Kind) []*route {
 		}
 		everywhere := route.path == flat+"/"+kind.Plural
 		route.id += "Flat"
-		where := parameter{name: "namespace", kind: "string", description: "namespace of the job", required: !everywhere}
+		where := parameter{name: "namespace", kind: "string", description: "Namespace of the job", required: !everywhere}
 		if everywhere {
-			where.description = "namespace; without it, all that you may list"
+			where.description = "Namespace; default: all namespaces in which you may list jobs"
 		}
 		route.parameters = append(slices.Clone(route.parameters), where)
 		found = append(found, route)
@@ -106,31 +106,31 @@ func logRoutes(name, one string) []*route {
 		return &route{method: http.MethodGet, path: one + path, id: id, summary: summary, success: http.StatusOK, found: found, errors: []int{404}, parameters: parameters, stream: (*API).readLogs}
 	}
 	return []*route{
-		read("/logs", "get"+name+"Logs", "What all pods of a job print, merged by time", logList{}, slices.Concat(podParameters, logParameters)),
-		read("/logs/launcher", "get"+name+"LauncherLogs", "What the launcher prints", plainText{}, logParameters),
-		read("/logs/worker/{index}", "get"+name+"WorkerLogs", "What one worker prints", plainText{}, logParameters),
+		read("/logs", "get"+name+"Logs", "Get the logs of all pods of a job, merged by time", logList{}, slices.Concat(podParameters, logParameters)),
+		read("/logs/launcher", "get"+name+"LauncherLogs", "Get the logs of the launcher", plainText{}, logParameters),
+		read("/logs/worker/{index}", "get"+name+"WorkerLogs", "Get the logs of one worker", plainText{}, logParameters),
 	}
 }
 
 // placeRoutes are about a namespace.
 func placeRoutes() []*route {
 	return []*route{
-		{method: http.MethodGet, path: namespaced + "/quota", id: "getQuota", summary: "What a namespace may use, and uses", success: http.StatusOK, found: jobservice.Quota{}, answer: (*API).quota},
-		{method: http.MethodGet, path: namespaced + "/preflight", id: "checkNamespace", summary: "Whether a namespace has a place for jobs", success: http.StatusOK, found: preflight.Prechecked{}, answer: (*API).checkPlace},
-		{method: http.MethodPost, path: namespaced + "/preflight", id: "checkJob", summary: "What would keep a job of either kind from running; nothing is created", body: anyJob{}, success: http.StatusOK, found: preflight.Prechecked{},
+		{method: http.MethodGet, path: namespaced + "/quota", id: "getQuota", summary: "Get the quotas of a namespace and their usage", success: http.StatusOK, found: jobservice.Quota{}, answer: (*API).quota},
+		{method: http.MethodGet, path: namespaced + "/preflight", id: "checkNamespace", summary: "Check whether jobs can run in a namespace", success: http.StatusOK, found: preflight.Prechecked{}, answer: (*API).checkPlace},
+		{method: http.MethodPost, path: namespaced + "/preflight", id: "checkJob", summary: "Check whether a job of either kind can run, without creating it", body: anyJob{}, success: http.StatusOK, found: preflight.Prechecked{},
 			errors: []int{408, 415}, answer: (*API).checkJob},
 	}
 }
 
 // runtimeRoutes are about what TrainJobs are made from.
 func runtimeRoutes() []*route {
-	framework := []parameter{{name: "framework", kind: "string", description: "only runtimes of a framework, such as MPI"}}
+	framework := []parameter{{name: "framework", kind: "string", description: "Only return runtimes of this framework, such as MPI"}}
 	return []*route{
-		{method: http.MethodGet, path: flat + "/clustertrainingruntimes", id: "listClusterTrainingRuntimes", summary: "The runtimes of the cluster", parameters: framework, success: http.StatusOK, found: runtimeList{}, answer: (*API).runtimes},
-		{method: http.MethodGet, path: flat + "/clustertrainingruntimes/{name}", id: "getClusterTrainingRuntime", summary: "A runtime of the cluster", success: http.StatusOK, found: runtimeBody{"ClusterTrainingRuntime"}, errors: []int{404}, answer: (*API).runtime},
-		{method: http.MethodGet, path: namespaced + "/clustertrainingruntimes", id: "listRuntimes", summary: "The runtimes that a namespace can use, of both scopes", parameters: framework, success: http.StatusOK, found: runtimeList{}, answer: (*API).runtimes},
-		{method: http.MethodGet, path: namespaced + "/trainingruntimes", id: "listTrainingRuntimes", summary: "A namespace's own runtimes", parameters: framework, success: http.StatusOK, found: runtimeList{}, answer: (*API).ownRuntimes},
-		{method: http.MethodGet, path: namespaced + "/trainingruntimes/{name}", id: "getTrainingRuntime", summary: "A namespace's own runtime", success: http.StatusOK, found: runtimeBody{"TrainingRuntime"}, errors: []int{404}, answer: (*API).runtime},
+		{method: http.MethodGet, path: flat + "/clustertrainingruntimes", id: "listClusterTrainingRuntimes", summary: "List the runtimes of the cluster", parameters: framework, success: http.StatusOK, found: runtimeList{}, answer: (*API).runtimes},
+		{method: http.MethodGet, path: flat + "/clustertrainingruntimes/{name}", id: "getClusterTrainingRuntime", summary: "Get a runtime of the cluster", success: http.StatusOK, found: runtimeBody{"ClusterTrainingRuntime"}, errors: []int{404}, answer: (*API).runtime},
+		{method: http.MethodGet, path: namespaced + "/clustertrainingruntimes", id: "listRuntimes", summary: "List the runtimes that a namespace can use, of both scopes", parameters: framework, success: http.StatusOK, found: runtimeList{}, answer: (*API).runtimes},
+		{method: http.MethodGet, path: namespaced + "/trainingruntimes", id: "listTrainingRuntimes", summary: "List the runtimes of a namespace", parameters: framework, success: http.StatusOK, found: runtimeList{}, answer: (*API).ownRuntimes},
+		{method: http.MethodGet, path: namespaced + "/trainingruntimes/{name}", id: "getTrainingRuntime", summary: "Get a runtime of a namespace", success: http.StatusOK, found: runtimeBody{"TrainingRuntime"}, errors: []int{404}, answer: (*API).runtime},
 	}
 }
 
@@ -140,7 +140,7 @@ func watchRoutes() []*route {
 	for _, kind := range jobview.Kinds {
 		routes = append(routes, &route{
 			method: http.MethodGet, path: flat + "/watch/namespaces/{namespace}/" + kind.Plural, id: "watch" + string(kind.Kind) + "s", kind: kind, success: http.StatusOK, found: eventStream{},
-			summary:    "What becomes of the jobs of a namespace: as server-sent events, or as a WebSocket. First every job that there is (ADDED), then SYNCED, then changes in their order",
+			summary:    "Watch the jobs of a namespace, as server-sent events or over a WebSocket: first an ADDED event for each job, then SYNCED, then the changes in order",
 			parameters: watchParameters, errors: []int{406, 410}, stream: (*API).watch,
 		})
 	}
