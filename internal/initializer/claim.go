@@ -29,11 +29,11 @@ type claim struct {
 
 func newClaim(at location, directory string, say func(string, ...any)) (*claim, error) {
 	if directory == "" {
-		return nil, usage("pvc://%s needs --from with the directory that the claim is mounted at", at.container)
+		return nil, usage("pvc://%s needs --from with the mount path of the PVC", at.container)
 	}
 	root, err := os.OpenRoot(directory)
 	if err != nil {
-		return nil, &Failure{What: fmt.Sprintf("claim %s is not mounted at %s", at.container, directory), Advice: "look at the events of the pod", cause: err}
+		return nil, &Failure{What: fmt.Sprintf("PVC %s is not mounted at %s", at.container, directory), Advice: "see the events of the pod", cause: err}
 	}
 	made := &claim{location: at, root: root, base: ".", say: say}
 	if at.path != "" {
@@ -42,13 +42,13 @@ func newClaim(at location, directory string, say func(string, ...any)) (*claim, 
 	info, err := root.Stat(made.base)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return nil, &Failure{What: fmt.Sprintf("there is no %q on claim %s", at.path, at.container), Advice: "check the path in storageUri"}
+		return nil, &Failure{What: fmt.Sprintf("%q does not exist on PVC %s", at.path, at.container), Advice: "check the path in storageUri"}
 	case err != nil:
-		return nil, onDisk(err, fmt.Sprintf("read %q on claim %s", at.path, at.container))
+		return nil, onDisk(err, fmt.Sprintf("read %q on PVC %s", at.path, at.container))
 	case info.Mode().IsRegular():
 		made.base, made.single = path.Dir(made.base), path.Base(made.base)
 	case !info.IsDir():
-		return nil, &Failure{What: fmt.Sprintf("%q on claim %s is neither a file nor a directory", at.path, at.container), Advice: "check the path in storageUri"}
+		return nil, &Failure{What: fmt.Sprintf("%q on PVC %s is neither a file nor a directory", at.path, at.container), Advice: "check the path in storageUri"}
 	}
 	return made, nil
 }
@@ -80,8 +80,8 @@ func (c *claim) apartFrom(destination fs.FileInfo) error {
 
 func (c *claim) overlap() error {
 	return &Failure{
-		What:   fmt.Sprintf("%s and the place it is copied to are one inside the other on the same claim", c.location),
-		Advice: "use another claim in storage, or a path of its own in storageUri",
+		What:   fmt.Sprintf("%s and its destination overlap on the same PVC", c.location),
+		Advice: "use another PVC in storage, or another path in storageUri",
 	}
 }
 
@@ -124,7 +124,7 @@ func (c *claim) list(ctx context.Context) ([]entry, error) {
 		return err
 	})
 	if err == nil && len(entries) == 0 {
-		err = &Failure{What: fmt.Sprintf("%q on claim %s is empty", c.path, c.container), Advice: "check the path in storageUri"}
+		err = &Failure{What: fmt.Sprintf("%q on PVC %s is empty", c.path, c.container), Advice: "check the path in storageUri"}
 	}
 	return entries, err
 }
@@ -147,7 +147,7 @@ func (c *claim) entry(tree *os.Root, name string, found fs.DirEntry) (*entry, er
 	case info.Mode().Type() == fs.ModeSymlink:
 		return c.link(tree, name)
 	}
-	c.say("%q on claim %s is no file, no directory and no link; it is left out", name, c.container)
+	c.say("skipping %q on PVC %s: it is not a file, directory or symbolic link", name, c.container)
 	return nil, nil
 }
 
@@ -167,8 +167,8 @@ func (c *claim) link(tree *os.Root, name string) (*entry, error) {
 		return &made, nil
 	}
 	return nil, &Failure{
-		What:   fmt.Sprintf("the link %q on claim %s leads nowhere, or out of what is copied", name, c.container),
-		Advice: "replace it by what it stands for, or by a relative link",
+		What:   fmt.Sprintf("the symbolic link %q on PVC %s is broken, or points outside the copied directory", name, c.container),
+		Advice: "replace it with the file it should point to, or with a relative link",
 	}
 }
 
@@ -187,7 +187,7 @@ func (c *claim) open(_ context.Context, entry entry, offset int64) (*content, er
 	}
 	info, err := file.Stat()
 	if err == nil && (info.Size() != entry.size || info.ModTime().UnixNano() != entry.modified) {
-		err = &Failure{What: fmt.Sprintf("%q on claim %s changed while it was copied", entry.path, c.container), Advice: "start the job again when nobody writes to it"}
+		err = &Failure{What: fmt.Sprintf("%q on PVC %s changed while it was copied", entry.path, c.container), Advice: "restart the job when nothing writes to it"}
 	}
 	if err == nil {
 		_, err = file.Seek(offset, io.SeekStart)
@@ -205,7 +205,7 @@ func (c *claim) interrupted(_ context.Context, entry entry, err error) error {
 
 func (c *claim) unreadable(name string, err error) error {
 	if errors.Is(err, fs.ErrNotExist) {
-		return &Failure{What: fmt.Sprintf("%q on claim %s is not there any more", name, c.container), Advice: "start the job again when nobody writes to it", cause: err}
+		return &Failure{What: fmt.Sprintf("%q on PVC %s no longer exists", name, c.container), Advice: "restart the job when nothing writes to it", cause: err}
 	}
-	return onDisk(err, strings.TrimSpace(fmt.Sprintf("read %q on claim %s", name, c.container)))
+	return onDisk(err, strings.TrimSpace(fmt.Sprintf("read %q on PVC %s", name, c.container)))
 }

@@ -30,10 +30,10 @@ const usageText = `initializer fetches a dataset or a model for a job.
   initializer fetch --kind dataset|model [--from DIRECTORY] [--parallel N] URI DIRECTORY
 
   URI          s3://bucket/path, hf://owner/name[@revision] or pvc://claim/path
-  DIRECTORY    where it goes
-  --kind       what it is; hf://owner/name is a repository of this kind
-  --from       where the claim of a pvc:// URI is mounted
-  --parallel   how many files are fetched at once (8)
+  DIRECTORY    Destination directory
+  --kind       Kind of the data; hf://owner/name is a repository of this kind
+  --from       Mount path of the PVC of a pvc:// URI
+  --parallel   Number of files to fetch at the same time (default: 8)
 `
 
 // Main runs the command line and returns the exit code. The context ends when
@@ -93,7 +93,7 @@ func judge(ctx context.Context, order order, err error) (message string, code in
 	case errors.As(err, &wrong):
 		return wrong.Error(), exitUsage
 	case ctx.Err() != nil:
-		return fmt.Sprintf("fetching the %s %s was ended before it was complete; what is there is kept, and the next start goes on from it", order.kind, order.uri), exitTerminated
+		return fmt.Sprintf("fetching the %s %s was interrupted; completed files are kept, and the next start continues from them", order.kind, order.uri), exitTerminated
 	}
 	return fmt.Sprintf("cannot fetch the %s %s: %v", order.kind, order.uri, err), exitFailure
 }
@@ -104,7 +104,7 @@ func parseArguments(arguments []string) (order, error) {
 		if len(arguments) == 1 && (arguments[0] == "help" || arguments[0] == "--help" || arguments[0] == "-h") {
 			return order, flag.ErrHelp
 		}
-		return order, usage("say: initializer fetch --kind dataset|model URI DIRECTORY")
+		return order, usage("usage: initializer fetch --kind dataset|model URI DIRECTORY")
 	}
 	flags := flag.NewFlagSet("fetch", flag.ContinueOnError)
 	flags.SetOutput(io.Discard)
@@ -125,7 +125,7 @@ func parseArguments(arguments []string) (order, error) {
 		return order, usage("--parallel must be between 1 and 64")
 	case flags.NArg() != 2 || flags.Arg(1) == "":
 		// Not shown: what stands there may hold a password.
-		return order, usage("a URI and a directory are needed, and nothing else: initializer fetch --kind %s URI DIRECTORY", order.kind)
+		return order, usage("exactly one URI and one directory are required: initializer fetch --kind %s URI DIRECTORY", order.kind)
 	}
 	order.uri, order.directory = flags.Arg(0), flags.Arg(1)
 	return order, nil

@@ -44,18 +44,18 @@ func TestCommandLines(t *testing.T) {
 		arguments []string
 		want      string
 	}{
-		"nothing":            {nil, "say: initializer fetch --kind dataset|model URI DIRECTORY"},
-		"another word":       {[]string{"get"}, "say: initializer fetch --kind dataset|model URI DIRECTORY"},
+		"nothing":            {nil, "usage: initializer fetch --kind dataset|model URI DIRECTORY"},
+		"another word":       {[]string{"get"}, "usage: initializer fetch --kind dataset|model URI DIRECTORY"},
 		"no kind":            {[]string{"fetch", "s3://b/p", "/d"}, "--kind must be dataset or model"},
 		"another kind":       {[]string{"fetch", "--kind", "code", "s3://b/p", "/d"}, "--kind must be dataset or model"},
-		"no directory":       {[]string{"fetch", "--kind", "model", "s3://b/p"}, "a URI and a directory are needed, and nothing else: initializer fetch --kind model URI DIRECTORY"},
-		"an empty directory": {[]string{"fetch", "--kind", "model", "s3://b/p", ""}, "a URI and a directory are needed, and nothing else: initializer fetch --kind model URI DIRECTORY"},
-		"too much":           {[]string{"fetch", "--kind", "model", "s3://b/p", "/d", "x"}, "a URI and a directory are needed, and nothing else: initializer fetch --kind model URI DIRECTORY"},
+		"no directory":       {[]string{"fetch", "--kind", "model", "s3://b/p"}, "exactly one URI and one directory are required: initializer fetch --kind model URI DIRECTORY"},
+		"an empty directory": {[]string{"fetch", "--kind", "model", "s3://b/p", ""}, "exactly one URI and one directory are required: initializer fetch --kind model URI DIRECTORY"},
+		"too much":           {[]string{"fetch", "--kind", "model", "s3://b/p", "/d", "x"}, "exactly one URI and one directory are required: initializer fetch --kind model URI DIRECTORY"},
 		"an unknown flag":    {[]string{"fetch", "--speed", "9"}, "flag provided but not defined: -speed"},
 		"none at once":       {[]string{"fetch", "--kind", "model", "--parallel", "0", "s3://b/p", "/d"}, "--parallel must be between 1 and 64"},
 		"another scheme":     {[]string{"fetch", "--kind", "model", "http://host/x", "/d"}, `the URI "http://host/x" must be s3://bucket/path, hf://owner/name[@revision] or pvc://claim/path`},
-		"a password":         {[]string{"fetch", "--kind", "model", "s3://key:hunter2@bucket/x", "/d"}, "the URI must not hold credentials; put them into a Secret and name it in secretRef"},
-		"a claim from where": {[]string{"fetch", "--kind", "model", "pvc://claim/x", "/d"}, "pvc://claim needs --from with the directory that the claim is mounted at"},
+		"a password":         {[]string{"fetch", "--kind", "model", "s3://key:hunter2@bucket/x", "/d"}, "the URI must not contain credentials; put them into a Secret and name it in secretRef"},
+		"a claim from where": {[]string{"fetch", "--kind", "model", "pvc://claim/x", "/d"}, "pvc://claim needs --from with the mount path of the PVC"},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -128,7 +128,7 @@ func TestSIGTERM(t *testing.T) {
 		t.Errorf("it took %s to end", took)
 	}
 	message, err := os.ReadFile(log)
-	if want := "fetching the dataset s3://data/set was ended before it was complete; what is there is kept, and the next start goes on from it"; err != nil || string(message) != want {
+	if want := "fetching the dataset s3://data/set was interrupted; completed files are kept, and the next start continues from them"; err != nil || string(message) != want {
 		t.Errorf("message %q, %v", message, err)
 	}
 	if len(runner.parts()) != 1 || runner.complete() {
@@ -191,7 +191,7 @@ func TestNoticesAreFew(t *testing.T) {
 	runner := newRunner(t, server.environment())
 	runner.timing.patience = 500 * time.Millisecond
 	got := runner.fetch("s3://data/set")
-	if lines := strings.Count(got.output, "trying again"); got.code != exitFailure || lines != 1 {
+	if lines := strings.Count(got.output, "retrying"); got.code != exitFailure || lines != 1 {
 		t.Errorf("exit code %d, %d lines:\n%s", got.code, lines, got.output)
 	}
 }

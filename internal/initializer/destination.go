@@ -60,13 +60,13 @@ func openDestination(ctx context.Context, directory string, say func(string, ...
 		return nil, onDisk(err, doing)
 	}
 	made.journal = &journal{file: file}
-	if err := lock(ctx, file, func() { say("another initializer is filling %s; waiting for it", directory) }); err != nil {
+	if err := lock(ctx, file, func() { say("another initializer is writing to %s; waiting for it", directory) }); err != nil {
 		made.close()
 		return nil, err
 	}
 	if err := made.journal.read(); err != nil {
 		made.close()
-		return nil, onDisk(err, "read what was fetched before into "+directory)
+		return nil, onDisk(err, "read the journal of "+directory)
 	}
 	return made, nil
 }
@@ -145,8 +145,8 @@ func (d *destination) mark(made marker) error {
 func (d *destination) claimFor(uri string) error {
 	if found, complete := d.marker(); complete && found.URI != uri {
 		return &Failure{
-			What:   fmt.Sprintf("%s holds %s already", d.name, found.URI),
-			Advice: "use a claim of its own for this job, or empty that directory first",
+			What:   fmt.Sprintf("%s already holds %s", d.name, found.URI),
+			Advice: "use another PVC for this job, or empty that directory first",
 		}
 	}
 	if d.journal.uri == uri {
@@ -236,7 +236,7 @@ func (d *destination) makeDirectories(entries []entry) error {
 			continue
 		}
 		if err := d.root.MkdirAll(directory, 0o777); err != nil {
-			return onDisk(err, fmt.Sprintf("make the directory %q", directory))
+			return onDisk(err, fmt.Sprintf("create the directory %q", directory))
 		}
 		made[directory] = true
 	}
@@ -258,7 +258,7 @@ func (d *destination) finish(entries []entry) error {
 			}
 		case entry.kind == linkEntry && !d.has(entry):
 			if err := d.link(entry); err != nil {
-				return onDisk(err, fmt.Sprintf("make the link %q", entry.path))
+				return onDisk(err, fmt.Sprintf("create the symbolic link %q", entry.path))
 			}
 		}
 	}

@@ -21,7 +21,7 @@ func TestAnotherSourceInTheDirectory(t *testing.T) {
 	server := newS3Server(t, map[string]string{"one/a": "a", "one/b": "b", "two/b": "other", "two/c": "c"})
 	runner := newRunner(t, server.environment())
 	runner.fetched("s3://data/one")
-	runner.refused("s3://data/two", fmt.Sprintf("%s holds s3://data/one already; use a claim of its own for this job, or empty that directory first", runner.directory))
+	runner.refused("s3://data/two", fmt.Sprintf("%s already holds s3://data/one; use another PVC for this job, or empty that directory first", runner.directory))
 	if diff := cmp.Diff(map[string]string{"a": "a", "b": "b"}, runner.files()); diff != "" {
 		t.Errorf("files (-want +got):\n%s", diff)
 	}
@@ -132,7 +132,7 @@ func TestTwoAtOnce(t *testing.T) {
 	if asked, want := server.asked(), []string{"GET set/a"}; !slices.Equal(asked, want) {
 		t.Errorf("asked for %q, want %q", asked, want)
 	}
-	if want := "another initializer is filling"; !strings.Contains(output, want) {
+	if want := "another initializer is writing to"; !strings.Contains(output, want) {
 		t.Errorf("no %q in\n%s", want, output)
 	}
 }
@@ -159,7 +159,7 @@ func TestADirectoryThatIsALink(t *testing.T) {
 	if err := os.Symlink(outside, runner.directory); err != nil {
 		t.Fatal(err)
 	}
-	runner.refused("s3://data/set", fmt.Sprintf("cannot write to %s: a link on the way leads out of the directory; remove the link from the claim", runner.directory))
+	runner.refused("s3://data/set", fmt.Sprintf("cannot write to %s: a symbolic link in the path points outside the directory; remove the link from the PVC", runner.directory))
 	if entries, err := os.ReadDir(outside); err != nil || len(entries) > 0 {
 		t.Errorf("outside: %v, %v", entries, err)
 	}
@@ -177,7 +177,7 @@ func TestAVolumeThatIsTooSmall(t *testing.T) {
 	}
 	runner := newRunner(t, server.environment())
 	got := runner.fetch("s3://data/set")
-	for _, want := range []string{"it needs 1.0 EiB more than is there, and the volume of " + runner.directory + " has only ", "; use a larger claim: storage.size, or another claimName"} {
+	for _, want := range []string{"it needs 1.0 EiB of free space, but the volume of " + runner.directory + " has only ", "; use a larger PVC: set storage.size, or another claimName"} {
 		if got.code != exitFailure || !strings.Contains(got.message, want) {
 			t.Errorf("exit code %d, no %q in\n%s", got.code, want, got.message)
 		}
@@ -191,28 +191,28 @@ func TestSomethingInTheWay(t *testing.T) {
 	server := newS3Server(t, map[string]string{"set/a": "a", "set/b/c": "c"})
 	runner := newRunner(t, server.environment())
 	write(t, runner.directory, map[string]string{"a/x": "x"})
-	runner.refused("s3://data/set", `cannot write "a": something else of this name is in the way; remove it from the claim, or use a new claim`)
+	runner.refused("s3://data/set", `cannot write "a": another file or directory with this name exists; remove it from the PVC, or use a new PVC`)
 	runner = newRunner(t, server.environment())
 	write(t, runner.directory, map[string]string{"b": "x"})
-	runner.refused("s3://data/set", `cannot make the directory "b": something else of this name is in the way; remove it from the claim, or use a new claim`)
+	runner.refused("s3://data/set", `cannot create the directory "b": another file or directory with this name exists; remove it from the PVC, or use a new PVC`)
 }
 
 // Every message about a volume.
 func TestMessagesAboutVolumes(t *testing.T) {
-	inTheWay := `cannot write "a": something else of this name is in the way; remove it from the claim, or use a new claim`
+	inTheWay := `cannot write "a": another file or directory with this name exists; remove it from the PVC, or use a new PVC`
 	cases := map[string]struct {
 		err  error
 		want string
 	}{
-		"full":          {syscall.ENOSPC, `no space is left to write "a"; use a larger claim: storage.size, or another claimName`},
-		"over quota":    {syscall.EDQUOT, `no space is left to write "a"; use a larger claim: storage.size, or another claimName`},
-		"read-only":     {syscall.EROFS, `cannot write "a": the volume is read-only; use a claim that can be written to`},
-		"not allowed":   {syscall.EACCES, fmt.Sprintf(`cannot write "a": user %d may not; give the files on the claim to this user or its group, or use a new claim`, os.Getuid())},
-		"not permitted": {syscall.EPERM, fmt.Sprintf(`cannot write "a": user %d may not; give the files on the claim to this user or its group, or use a new claim`, os.Getuid())},
+		"full":          {syscall.ENOSPC, `no space left to write "a"; use a larger PVC: set storage.size, or another claimName`},
+		"over quota":    {syscall.EDQUOT, `no space left to write "a"; use a larger PVC: set storage.size, or another claimName`},
+		"read-only":     {syscall.EROFS, `cannot write "a": the volume is read-only; use a writable PVC`},
+		"not allowed":   {syscall.EACCES, fmt.Sprintf(`cannot write "a": permission denied for user %d; change the owner or group of the files on the PVC to this user, or use a new PVC`, os.Getuid())},
+		"not permitted": {syscall.EPERM, fmt.Sprintf(`cannot write "a": permission denied for user %d; change the owner or group of the files on the PVC to this user, or use a new PVC`, os.Getuid())},
 		"a directory":   {syscall.EISDIR, inTheWay},
 		"no directory":  {syscall.ENOTDIR, inTheWay},
-		"broken":        {syscall.EIO, `cannot write "a": input/output error; look at the claim and its volume`},
-		"stale":         {syscall.ESTALE, `cannot write "a": stale file handle; look at the claim and its volume`},
+		"broken":        {syscall.EIO, `cannot write "a": input/output error; check the PVC and its volume`},
+		"stale":         {syscall.ESTALE, `cannot write "a": stale file handle; check the PVC and its volume`},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

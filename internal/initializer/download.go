@@ -66,7 +66,7 @@ func (d *download) try(ctx context.Context) error {
 		}
 	}
 	if !d.checksum.fits(d.sum) {
-		return d.damaged(fmt.Sprintf("arrived with another %s than %s", d.checksum.algorithm, d.checksum.sum))
+		return d.damaged(fmt.Sprintf("has the wrong %s: expected %s", d.checksum.algorithm, d.checksum.sum))
 	}
 	return d.commit()
 }
@@ -111,7 +111,7 @@ func (d *download) receive(ctx context.Context, content io.Reader) error {
 	for {
 		count, err := content.Read(d.buffer)
 		if d.offset+int64(count) > d.entry.size {
-			return d.damaged(fmt.Sprintf("is longer than the %s that were promised", size(d.entry.size)))
+			return d.damaged(fmt.Sprintf("is longer than the announced %s", size(d.entry.size)))
 		}
 		if count > 0 {
 			if _, err := d.file.Write(d.buffer[:count]); err != nil {
@@ -139,7 +139,7 @@ func (d *download) receive(ctx context.Context, content io.Reader) error {
 func (d *download) damaged(what string) error {
 	return &Failure{
 		What:      fmt.Sprintf("the file %q %s", d.entry.path, what),
-		Advice:    "it is damaged where it is stored or on the way, or is being written: start the job again, or store it anew",
+		Advice:    "it is corrupt at its source, was corrupted in transit, or is being written: restart the job, or upload the file again",
 		temporary: true,
 		damaged:   true,
 	}

@@ -60,23 +60,23 @@ func onDisk(err error, doing string) error {
 	failure := &Failure{cause: err}
 	switch {
 	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
-		failure.What = fmt.Sprintf("no space is left to %s", doing)
-		failure.Advice = "use a larger claim: storage.size, or another claimName"
+		failure.What = fmt.Sprintf("no space left to %s", doing)
+		failure.Advice = "use a larger PVC: set storage.size, or another claimName"
 	case errors.Is(err, syscall.EROFS):
 		failure.What = fmt.Sprintf("cannot %s: the volume is read-only", doing)
-		failure.Advice = "use a claim that can be written to"
+		failure.Advice = "use a writable PVC"
 	case errors.Is(err, os.ErrPermission):
-		failure.What = fmt.Sprintf("cannot %s: user %d may not", doing, os.Getuid())
-		failure.Advice = "give the files on the claim to this user or its group, or use a new claim"
+		failure.What = fmt.Sprintf("cannot %s: permission denied for user %d", doing, os.Getuid())
+		failure.Advice = "change the owner or group of the files on the PVC to this user, or use a new PVC"
 	case errors.Is(err, syscall.EISDIR), errors.Is(err, syscall.ENOTDIR), errors.Is(err, syscall.EEXIST), errors.Is(err, syscall.ENOTEMPTY):
-		failure.What = fmt.Sprintf("cannot %s: something else of this name is in the way", doing)
-		failure.Advice = "remove it from the claim, or use a new claim"
+		failure.What = fmt.Sprintf("cannot %s: another file or directory with this name exists", doing)
+		failure.Advice = "remove it from the PVC, or use a new PVC"
 	case strings.Contains(err.Error(), "path escapes from parent"):
-		failure.What = fmt.Sprintf("cannot %s: a link on the way leads out of the directory", doing)
-		failure.Advice = "remove the link from the claim"
+		failure.What = fmt.Sprintf("cannot %s: a symbolic link in the path points outside the directory", doing)
+		failure.Advice = "remove the link from the PVC"
 	default:
 		failure.What = fmt.Sprintf("cannot %s: %v", doing, lastCause(err))
-		failure.Advice = "look at the claim and its volume"
+		failure.Advice = "check the PVC and its volume"
 	}
 	return failure
 }

@@ -67,7 +67,7 @@ func (f *fetch) copyClaim(ctx context.Context, at location) error {
 	}
 	defer claim.root.Close()
 	if claim.isIn(f.directory) {
-		f.progress.say("%s is in its place already: the job has the same claim; nothing is copied", f.uri)
+		f.progress.say("%s is already in the destination: the job uses the same PVC; nothing is copied", f.uri)
 		return nil
 	}
 	f.origin = claim
@@ -108,7 +108,7 @@ func (f *fetch) list(ctx context.Context) (entries []entry, err error) {
 		return nil, err
 	}
 	if err := checkConflicts(entries); err != nil {
-		return nil, &Failure{What: err.Error(), Advice: "rename one of them where it is stored"}
+		return nil, &Failure{What: err.Error(), Advice: "rename one of them at the source"}
 	}
 	return entries, nil
 }
@@ -128,7 +128,7 @@ func (f *fetch) fill(ctx context.Context, at location, entries []entry) error {
 		missingBytes += entry.size - f.destination.partSize(*entry)
 	}
 	f.progress.expect(made.Files, made.Files-len(missing), made.Bytes, made.Bytes-missingBytes)
-	f.progress.say("%s: %d files, %s; %d files and %s of it are to be fetched", f.uri, made.Files, size(made.Bytes), len(missing), size(missingBytes))
+	f.progress.say("%s: %d files, %s; %d files and %s left to fetch", f.uri, made.Files, size(made.Bytes), len(missing), size(missingBytes))
 	if err := f.prepare(entries, missing, missingBytes, gone, made); err != nil {
 		return err
 	}
@@ -186,8 +186,8 @@ func (f *fetch) prepare(entries []entry, missing []*entry, bytes int64, gone []j
 	}
 	if free, total, known := f.destination.space(); known && bytes > free {
 		return &Failure{
-			What:   fmt.Sprintf("it needs %s more than is there, and the volume of %s has only %s free of %s", size(bytes), f.directory, size(free), size(total)),
-			Advice: "use a larger claim: storage.size, or another claimName",
+			What:   fmt.Sprintf("it needs %s of free space, but the volume of %s has only %s free of %s", size(bytes), f.directory, size(free), size(total)),
+			Advice: "use a larger PVC: set storage.size, or another claimName",
 		}
 	}
 	return f.destination.makeDirectories(entries)
@@ -245,7 +245,7 @@ func (f *fetch) withSpace(err error, entries []entry) error {
 		for _, entry := range entries {
 			bytes += entry.size
 		}
-		failure.Advice = fmt.Sprintf("the volume has %s in all, and %s alone is %s: use a larger claim (storage.size, or another claimName)", size(total), f.uri, size(bytes))
+		failure.Advice = fmt.Sprintf("the volume has %s in total, but %s alone needs %s: use a larger PVC (set storage.size, or another claimName)", size(total), f.uri, size(bytes))
 	}
 	return err
 }

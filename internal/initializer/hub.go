@@ -44,7 +44,7 @@ func newHub(at location, environment Environment, stall time.Duration) (*hub, er
 	}
 	endpoint, err := url.Parse(strings.TrimSuffix(address, "/"))
 	if err != nil || endpoint.Host == "" || endpoint.User != nil || endpoint.RawQuery != "" || endpoint.Scheme != "http" && endpoint.Scheme != "https" {
-		return nil, misconfigured("%s in the Secret must be the address of a hub, such as %s", hubEndpointVariable, hubEndpoint)
+		return nil, misconfigured("%s in the Secret must be the URL of a Hugging Face hub, such as %s", hubEndpointVariable, hubEndpoint)
 	}
 	transport, err := newTransport(environment, hubBundleVariable, stall)
 	if err != nil {
@@ -52,7 +52,7 @@ func newHub(at location, environment Environment, stall time.Duration) (*hub, er
 	}
 	token, name := environment.value(tokenVariables...)
 	if strings.ContainsFunc(token, func(char rune) bool { return char <= ' ' || char >= 0x7f }) {
-		return nil, misconfigured("%s in the Secret cannot be a token: it has spaces, line feeds or other strange characters in it", name)
+		return nil, misconfigured("%s in the Secret is not a valid token: it has spaces, line feeds or other invalid characters", name)
 	}
 	return &hub{
 		location: at,
@@ -154,7 +154,7 @@ func (h *hubFile) entry() (entry, error) {
 		return entry{}, &Failure{What: fmt.Sprintf("the file %q cannot be stored: %v", h.Path, err), Advice: "rename or remove it in the repository"}
 	}
 	if h.Size < 0 || h.LFS != nil && h.LFS.Size < 0 {
-		return entry{}, &Failure{What: fmt.Sprintf("the file %q has a size below zero", h.Path), Advice: fmt.Sprintf("check %s in the Secret", hubEndpointVariable)}
+		return entry{}, &Failure{What: fmt.Sprintf("the file %q has a negative size", h.Path), Advice: fmt.Sprintf("check %s in the Secret", hubEndpointVariable)}
 	}
 	if lfs := h.LFS; lfs != nil {
 		return entry{path: h.Path, size: lfs.Size, version: lfs.OID, checksum: checksum{algorithm: sha256Sum, sum: strings.ToLower(lfs.OID)}}, nil

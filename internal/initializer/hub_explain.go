@@ -22,8 +22,8 @@ func (h *hub) unreachable(ctx context.Context, err error) error {
 
 func (h *hub) notAHub() error {
 	return &Failure{
-		What:   fmt.Sprintf("%s does not answer as the Hugging Face hub does", h.endpoint.Host),
-		Advice: fmt.Sprintf("check %s in the Secret, and whether a proxy or login page answers in its place", hubEndpointVariable),
+		What:   fmt.Sprintf("%s does not respond like a Hugging Face hub", h.endpoint.Host),
+		Advice: fmt.Sprintf("check %s in the Secret, and whether a proxy or login page answers instead", hubEndpointVariable),
 	}
 }
 
@@ -40,9 +40,9 @@ func (h *hub) explain(response *http.Response, file string) error {
 	case "GatedRepo":
 		return h.gated()
 	case "RevisionNotFound":
-		return &Failure{What: fmt.Sprintf("%s has no revision %q", h.describe(), h.location.revision), Advice: "check what stands behind the @ in storageUri"}
+		return &Failure{What: fmt.Sprintf("%s has no revision %q", h.describe(), h.location.revision), Advice: "check the revision after the @ in storageUri"}
 	case "EntryNotFound":
-		return &Failure{What: what + " is not there any more", Advice: "start the job again"}
+		return &Failure{What: what + " no longer exists", Advice: "restart the job"}
 	case "RepoNotFound":
 		return h.notFound()
 	}
@@ -54,13 +54,13 @@ func (h *hub) explain(response *http.Response, file string) error {
 	case code == http.StatusUnauthorized, code == http.StatusNotFound && file == "":
 		return h.notFound()
 	case code == http.StatusForbidden && h.hasToken:
-		return &Failure{What: fmt.Sprintf("access to %s is denied", what), Advice: fmt.Sprintf("give the token in %s of the Secret the right to read it", tokenVariables[0])}
+		return &Failure{What: fmt.Sprintf("access to %s is denied", what), Advice: fmt.Sprintf("give the token in %s of the Secret permission to read it", tokenVariables[0])}
 	case code == http.StatusForbidden:
 		return &Failure{What: fmt.Sprintf("access to %s is denied without a token", what), Advice: token}
 	case code == http.StatusTooManyRequests:
-		failure := &Failure{What: fmt.Sprintf("%s has had too many requests from here", h.endpoint.Host), Advice: "start the job again later", temporary: true, after: retryAfter(response.Header, time.Now())}
+		failure := &Failure{What: fmt.Sprintf("%s limits the requests from this cluster", h.endpoint.Host), Advice: "restart the job later", temporary: true, after: retryAfter(response.Header, time.Now())}
 		if !h.hasToken {
-			failure.Advice = "with a token more are allowed: " + token
+			failure.Advice = "a token raises the limit: " + token
 		}
 		return failure
 	}
@@ -70,9 +70,9 @@ func (h *hub) explain(response *http.Response, file string) error {
 func (h *hub) gated() error {
 	failure := &Failure{What: fmt.Sprintf("%s is gated", h.describe())}
 	if h.hasToken {
-		failure.Advice = fmt.Sprintf("ask for access on its page, with the account that the token in %s of the Secret belongs to", tokenVariables[0])
+		failure.Advice = fmt.Sprintf("request access on its page with the account of the token in %s of the Secret", tokenVariables[0])
 	} else {
-		failure.Advice = fmt.Sprintf("ask for access on its page, then put a token of that account as %s into a Secret and name it in secretRef", tokenVariables[0])
+		failure.Advice = fmt.Sprintf("request access on its page, then put a token of that account as %s into a Secret and name it in secretRef", tokenVariables[0])
 	}
 	return failure
 }
@@ -83,9 +83,9 @@ func (h *hub) notFound() error {
 	if h.repositories == Model {
 		other = Dataset
 	}
-	failure := &Failure{What: fmt.Sprintf("there is no %s repository %s at %s, or it is private", h.repositories, h.container, h.endpoint.Host)}
+	failure := &Failure{What: fmt.Sprintf("the %s repository %s does not exist at %s, or it is private", h.repositories, h.container, h.endpoint.Host)}
 	if h.hasToken {
-		failure.Advice = fmt.Sprintf("check the name, give the token in %s of the Secret the right to read it", tokenVariables[0])
+		failure.Advice = fmt.Sprintf("check the name, give the token in %s of the Secret permission to read it", tokenVariables[0])
 	} else {
 		failure.Advice = fmt.Sprintf("check the name, name a Secret with %s in secretRef", tokenVariables[0])
 	}
@@ -97,8 +97,8 @@ func (h *hub) notFound() error {
 // is an address that is no longer valid: the hub makes a new one.
 func (h *hub) elsewhere(response *http.Response, what string) error {
 	return &Failure{
-		What:      fmt.Sprintf("%s, which stores %s, answers %s", response.Request.URL.Host, what, status(response)),
-		Advice:    "start the job again later",
+		What:      fmt.Sprintf("%s, which stores %s, responds with %s", response.Request.URL.Host, what, status(response)),
+		Advice:    "restart the job later",
 		temporary: true,
 		damaged:   response.StatusCode == http.StatusRequestedRangeNotSatisfiable,
 		after:     retryAfter(response.Header, time.Now()),
@@ -107,7 +107,7 @@ func (h *hub) elsewhere(response *http.Response, what string) error {
 
 func (h *hub) other(response *http.Response, what string) error {
 	failure := &Failure{
-		What:      fmt.Sprintf("%s answers %s for %s", h.endpoint.Host, status(response), what),
+		What:      fmt.Sprintf("%s responds with %s for %s", h.endpoint.Host, status(response), what),
 		Advice:    fmt.Sprintf("check storageUri, and %s in the Secret", hubEndpointVariable),
 		temporary: isTemporaryStatus(response.StatusCode),
 		after:     retryAfter(response.Header, time.Now()),
@@ -116,7 +116,7 @@ func (h *hub) other(response *http.Response, what string) error {
 		failure.temporary, failure.damaged = true, true
 	}
 	if failure.temporary {
-		failure.Advice = "start the job again later"
+		failure.Advice = "restart the job later"
 	}
 	return failure
 }

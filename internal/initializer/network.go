@@ -84,7 +84,7 @@ func withBundle(bundle string) (*x509.CertPool, error) {
 		var err error
 		if text, err = os.ReadFile(bundle); err != nil {
 			// Not shown: it may be anything.
-			return nil, errors.New("must be certificates in PEM, or the path of a file with such")
+			return nil, errors.New("must be PEM certificates, or the path of a file with PEM certificates")
 		}
 	}
 	pool, err := x509.SystemCertPool()
@@ -92,7 +92,7 @@ func withBundle(bundle string) (*x509.CertPool, error) {
 		pool = x509.NewCertPool()
 	}
 	if !pool.AppendCertsFromPEM(text) {
-		return nil, errors.New("has no certificate in it: it must be in PEM")
+		return nil, errors.New("has no PEM certificate")
 	}
 	return pool, nil
 }
@@ -102,35 +102,35 @@ func withBundle(bundle string) (*x509.CertPool, error) {
 func unreachable(err error, endpoint, endpointVariable, bundleVariable string) *Failure {
 	host := hostOf(err, endpoint)
 	failure := &Failure{temporary: true, cause: err}
-	failure.Advice = fmt.Sprintf("check %s in the Secret, and that no NetworkPolicy, firewall or missing proxy keeps the namespace from it", endpointVariable)
+	failure.Advice = fmt.Sprintf("check %s in the Secret, and that no NetworkPolicy, firewall or missing proxy blocks the namespace", endpointVariable)
 	var name *net.DNSError
 	var operation *net.OpError
 	var record tls.RecordHeaderError
 	switch {
 	case errors.As(err, &name) && name.IsNotFound:
-		failure.What = fmt.Sprintf("the host name %s is not known", name.Name)
+		failure.What = fmt.Sprintf("the host name %s cannot be resolved", name.Name)
 	case errors.As(err, &name):
-		failure.What = fmt.Sprintf("no nameserver answers for %s", name.Name)
-		failure.Advice = "check that a NetworkPolicy lets the namespace ask the cluster's DNS"
+		failure.What = fmt.Sprintf("DNS does not answer for %s", name.Name)
+		failure.Advice = "check that the NetworkPolicies of the namespace allow DNS"
 	case isCertificate(err):
-		failure.What, failure.temporary = fmt.Sprintf("the certificate of %s cannot be trusted: %v", host, certificateCause(err)), false
-		failure.Advice = fmt.Sprintf("put the certificate of its authority into %s of the Secret", bundleVariable)
+		failure.What, failure.temporary = fmt.Sprintf("the certificate of %s is not trusted: %v", host, certificateCause(err)), false
+		failure.Advice = fmt.Sprintf("put its CA certificate into %s of the Secret", bundleVariable)
 	case errors.As(err, &record), strings.Contains(err.Error(), "server gave HTTP response to HTTPS client"):
-		failure.What, failure.temporary = fmt.Sprintf("%s does not speak TLS", host), false
-		failure.Advice = fmt.Sprintf("if that is meant, write http:// in front of it in %s of the Secret", endpointVariable)
+		failure.What, failure.temporary = fmt.Sprintf("%s does not use TLS", host), false
+		failure.Advice = fmt.Sprintf("if this is intended, start its URL with http:// in %s of the Secret", endpointVariable)
 	case errors.As(err, &operation) && operation.Op == "proxyconnect":
 		failure.What = fmt.Sprintf("the proxy does not connect to %s", host)
 		failure.Advice = "check HTTPS_PROXY and NO_PROXY in the Secret"
 	case errors.Is(err, syscall.ECONNREFUSED):
 		failure.What = fmt.Sprintf("%s refuses connections", host)
 	case errors.Is(err, syscall.EHOSTUNREACH), errors.Is(err, syscall.ENETUNREACH):
-		failure.What = fmt.Sprintf("there is no way to %s", host)
+		failure.What = fmt.Sprintf("no route to %s", host)
 	case isTimeout(err):
-		failure.What = fmt.Sprintf("%s does not answer", host)
+		failure.What = fmt.Sprintf("%s does not respond", host)
 	case isCut(err):
-		failure.What = fmt.Sprintf("%s cut the connection", host)
+		failure.What = fmt.Sprintf("%s closed the connection", host)
 	default:
-		failure.What = fmt.Sprintf("the connection to %s does not work: %v", host, withoutAddress(err))
+		failure.What = fmt.Sprintf("the connection to %s failed: %v", host, withoutAddress(err))
 	}
 	return failure
 }

@@ -23,25 +23,25 @@ import (
 
 // Every message about a way that does not lead to a server.
 func TestMessagesAboutTheNetwork(t *testing.T) {
-	const look = "; check THE_ENDPOINT in the Secret, and that no NetworkPolicy, firewall or missing proxy keeps the namespace from it"
+	const look = "; check THE_ENDPOINT in the Secret, and that no NetworkPolicy, firewall or missing proxy blocks the namespace"
 	dial := func(err error) error { return &net.OpError{Op: "dial", Net: "tcp", Err: err} }
 	cases := map[string]struct {
 		err       error
 		want      string
 		permanent bool
 	}{
-		"an unknown name":   {err: dial(&net.DNSError{Err: "no such host", Name: "minio.example", IsNotFound: true}), want: "the host name minio.example is not known" + look},
-		"no nameserver":     {err: dial(&net.DNSError{Err: "i/o timeout", Name: "minio.example", IsTimeout: true}), want: "no nameserver answers for minio.example; check that a NetworkPolicy lets the namespace ask the cluster's DNS"},
+		"an unknown name":   {err: dial(&net.DNSError{Err: "no such host", Name: "minio.example", IsNotFound: true}), want: "the host name minio.example cannot be resolved" + look},
+		"no nameserver":     {err: dial(&net.DNSError{Err: "i/o timeout", Name: "minio.example", IsTimeout: true}), want: "DNS does not answer for minio.example; check that the NetworkPolicies of the namespace allow DNS"},
 		"refused":           {err: dial(os.NewSyscallError("connect", syscall.ECONNREFUSED)), want: "store.example refuses connections" + look},
-		"no route":          {err: dial(os.NewSyscallError("connect", syscall.EHOSTUNREACH)), want: "there is no way to store.example" + look},
-		"no answer":         {err: dial(os.ErrDeadlineExceeded), want: "store.example does not answer" + look},
-		"no answer in time": {err: context.DeadlineExceeded, want: "store.example does not answer" + look},
-		"cut":               {err: io.ErrUnexpectedEOF, want: "store.example cut the connection" + look},
-		"reset":             {err: os.NewSyscallError("read", syscall.ECONNRESET), want: "store.example cut the connection" + look},
+		"no route":          {err: dial(os.NewSyscallError("connect", syscall.EHOSTUNREACH)), want: "no route to store.example" + look},
+		"no answer":         {err: dial(os.ErrDeadlineExceeded), want: "store.example does not respond" + look},
+		"no answer in time": {err: context.DeadlineExceeded, want: "store.example does not respond" + look},
+		"cut":               {err: io.ErrUnexpectedEOF, want: "store.example closed the connection" + look},
+		"reset":             {err: os.NewSyscallError("read", syscall.ECONNRESET), want: "store.example closed the connection" + look},
 		"no proxy":          {err: &net.OpError{Op: "proxyconnect", Net: "tcp", Err: syscall.ECONNREFUSED}, want: "the proxy does not connect to store.example; check HTTPS_PROXY and NO_PROXY in the Secret"},
-		"not trusted":       {err: &tls.CertificateVerificationError{Err: x509.UnknownAuthorityError{}}, permanent: true, want: "the certificate of store.example cannot be trusted: x509: certificate signed by unknown authority; put the certificate of its authority into THE_BUNDLE of the Secret"},
-		"no TLS":            {err: tls.RecordHeaderError{Msg: "first record does not look like a TLS handshake"}, permanent: true, want: "store.example does not speak TLS; if that is meant, write http:// in front of it in THE_ENDPOINT of the Secret"},
-		"something else":    {err: errors.New("a word of the library"), want: "the connection to store.example does not work: a word of the library" + look},
+		"not trusted":       {err: &tls.CertificateVerificationError{Err: x509.UnknownAuthorityError{}}, permanent: true, want: "the certificate of store.example is not trusted: x509: certificate signed by unknown authority; put its CA certificate into THE_BUNDLE of the Secret"},
+		"no TLS":            {err: tls.RecordHeaderError{Msg: "first record does not look like a TLS handshake"}, permanent: true, want: "store.example does not use TLS; if this is intended, start its URL with http:// in THE_ENDPOINT of the Secret"},
+		"something else":    {err: errors.New("a word of the library"), want: "the connection to store.example failed: a word of the library" + look},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -55,7 +55,7 @@ func TestMessagesAboutTheNetwork(t *testing.T) {
 			}
 		})
 	}
-	if got := unreachable(io.EOF, "hub.example", "THE_ENDPOINT", "").What; got != "hub.example cut the connection" {
+	if got := unreachable(io.EOF, "hub.example", "THE_ENDPOINT", "").What; got != "hub.example closed the connection" {
 		t.Errorf("without an address: %s", got)
 	}
 }
@@ -72,7 +72,7 @@ func TestCertificates(t *testing.T) {
 		t.Fatal(err)
 	}
 	environment := map[string]string{hubEndpointVariable: secure.URL, "HF_TOKEN": testToken}
-	newRunner(t, environment).refused("hf://owner/name", fmt.Sprintf("the certificate of %s cannot be trusted: x509: certificate signed by unknown authority; put the certificate of its authority into REQUESTS_CA_BUNDLE of the Secret", host))
+	newRunner(t, environment).refused("hf://owner/name", fmt.Sprintf("the certificate of %s is not trusted: x509: certificate signed by unknown authority; put its CA certificate into REQUESTS_CA_BUNDLE of the Secret", host))
 	for _, value := range []string{bundle, "\n" + bundle, file} {
 		environment[hubBundleVariable] = value
 		newRunner(t, environment).fetched("hf://owner/name")
@@ -83,7 +83,7 @@ func TestCertificates(t *testing.T) {
 	t.Cleanup(secure.Close)
 	environment = store.environment()
 	environment["AWS_ENDPOINT_URL_S3"] = secure.URL
-	newRunner(t, environment).refused("s3://data/set", fmt.Sprintf("the certificate of %s cannot be trusted: x509: certificate signed by unknown authority; put the certificate of its authority into AWS_CA_BUNDLE of the Secret", strings.TrimPrefix(secure.URL, "https://")))
+	newRunner(t, environment).refused("s3://data/set", fmt.Sprintf("the certificate of %s is not trusted: x509: certificate signed by unknown authority; put its CA certificate into AWS_CA_BUNDLE of the Secret", strings.TrimPrefix(secure.URL, "https://")))
 	environment[s3BundleVariable] = string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: secure.Certificate().Raw}))
 	newRunner(t, environment).fetched("s3://data/set")
 }

@@ -40,17 +40,17 @@ func checkPath(name string) error {
 	case strings.HasPrefix(name, "/"):
 		return errors.New("its path is absolute")
 	case strings.Contains(name, "\x00"):
-		return errors.New("its path has a zero byte in it")
+		return errors.New("its path has a zero byte")
 	case slices.Contains(strings.Split(name, "/"), ".."):
-		return errors.New("its path has .. in it")
+		return errors.New("its path has .. segments")
 	case name == "." || !fs.ValidPath(name):
-		return errors.New("its path has an empty part, a dot alone, or is no UTF-8")
+		return errors.New("its path has an empty or . segment, or is not valid UTF-8")
 	case len(name) > maxPath:
-		return fmt.Errorf("its path has more than %d bytes", maxPath)
+		return fmt.Errorf("its path is longer than %d bytes", maxPath)
 	}
 	for part := range strings.SplitSeq(name, "/") {
 		if len(part) > maxName {
-			return fmt.Errorf("a part of its path has more than %d bytes", maxName)
+			return fmt.Errorf("a segment of its path is longer than %d bytes", maxName)
 		}
 	}
 	return nil
@@ -74,7 +74,7 @@ func checkConflicts(entries []entry) error {
 	}
 	for _, entry := range entries {
 		if below := needed[entry.path]; below != "" && entry.kind != directoryEntry {
-			return fmt.Errorf("%q and %q cannot both be there: the one is a file where the other needs a directory", entry.path, below)
+			return fmt.Errorf("%q and %q conflict: the first is a file where the second needs a directory", entry.path, below)
 		}
 	}
 	return nil

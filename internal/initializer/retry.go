@@ -68,7 +68,7 @@ func persist(ctx context.Context, timing timing, patience time.Duration, say fun
 		if time.Since(since)+wait > patience {
 			return failure
 		}
-		say("%s; trying again in %s", failure.What, wait.Round(100*time.Millisecond))
+		say("%s; retrying in %s", failure.What, wait.Round(100*time.Millisecond))
 		select {
 		case <-ctx.Done():
 			return context.Cause(ctx)

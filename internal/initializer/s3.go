@@ -75,7 +75,7 @@ func newBucket(at location, environment Environment, stall time.Duration) (*buck
 		MaxRetries: 2,
 	})
 	if err != nil {
-		return nil, misconfigured("%s in the Secret cannot be the address of an S3 server: it must be such as https://host:9000", made.endpointVariable)
+		return nil, misconfigured("%s in the Secret must be the URL of an S3 server, such as https://host:9000", made.endpointVariable)
 	}
 	made.client.SetAppInfo("trireme-initializer", "1")
 	return made, nil
@@ -93,7 +93,7 @@ func (b *bucket) chooseEndpoint(environment Environment) (secure bool, err error
 	address, err := url.Parse(value)
 	if err != nil || address.Host == "" || address.User != nil || strings.Trim(address.Path, "/") != "" || address.Scheme != "http" && address.Scheme != "https" {
 		// Not shown: it may hold a password.
-		return false, misconfigured("%s in the Secret must be the address of an S3 server, such as https://host:9000, without a user or a path", name)
+		return false, misconfigured("%s in the Secret must be the URL of an S3 server, such as https://host:9000, without a user or a path", name)
 	}
 	b.endpoint = address.Host
 	return address.Scheme == "https", nil
@@ -168,7 +168,7 @@ func (b *bucket) listBelow(ctx context.Context) error {
 		}
 		name, err := pathOfKey(b.prefix, object.Key)
 		if err != nil {
-			return &Failure{What: err.Error(), Advice: "rename or remove the object, or fetch a prefix that it is not below"}
+			return &Failure{What: err.Error(), Advice: "rename or remove the object, or fetch a prefix without it"}
 		}
 		if !isOwn(name) {
 			b.found = append(b.found, objectEntry(name, object))
@@ -209,7 +209,7 @@ func (b *bucket) single(ctx context.Context, denied error) ([]entry, error) {
 
 func (b *bucket) nothingFound() error {
 	return &Failure{
-		What:   fmt.Sprintf("there is no object %q in bucket %q at %s, and nothing below it", b.path, b.container, b.endpoint),
+		What:   fmt.Sprintf("no object %q in bucket %q at %s, and no objects below it", b.path, b.container, b.endpoint),
 		Advice: "check the path in storageUri",
 	}
 }

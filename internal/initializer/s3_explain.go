@@ -25,8 +25,8 @@ func (b *bucket) explain(ctx context.Context, err error, key string) error {
 	answered := errors.As(err, &response)
 	if answered && response.StatusCode == 0 || errors.As(err, &syntax) {
 		return &Failure{
-			What:   fmt.Sprintf("%s does not answer as an S3 server does", b.endpoint),
-			Advice: fmt.Sprintf("check %s in the Secret, and whether a proxy or login page answers in its place", b.endpointVariable),
+			What:   fmt.Sprintf("%s does not respond like an S3 server", b.endpoint),
+			Advice: fmt.Sprintf("check %s in the Secret, and whether a proxy or login page answers instead", b.endpointVariable),
 			cause:  err,
 		}
 	}
@@ -50,11 +50,11 @@ func (b *bucket) answered(response *minio.ErrorResponse, key string) *Failure {
 	switch response.Code {
 	case "NoSuchBucket":
 		return &Failure{
-			What:   fmt.Sprintf("there is no bucket %q at %s", b.container, b.endpoint),
+			What:   fmt.Sprintf("bucket %q does not exist at %s", b.container, b.endpoint),
 			Advice: fmt.Sprintf("check the name in storageUri, and %s in the Secret", b.endpointVariable),
 		}
 	case "NoSuchKey":
-		return &Failure{What: fmt.Sprintf("the %s is not there any more", what), Advice: "start the job again when nobody changes the bucket"}
+		return &Failure{What: fmt.Sprintf("the %s no longer exists", what), Advice: "restart the job when nothing changes the bucket"}
 	case "InvalidAccessKeyId":
 		return &Failure{
 			What:   fmt.Sprintf("%s does not know the access key", b.endpoint),
@@ -63,13 +63,13 @@ func (b *bucket) answered(response *minio.ErrorResponse, key string) *Failure {
 	case "SignatureDoesNotMatch":
 		return &Failure{What: fmt.Sprintf("the secret key does not belong to the access key at %s", b.endpoint), Advice: fmt.Sprintf("check %s in the Secret", secretKeyVariable)}
 	case "ExpiredToken", "InvalidToken", "TokenRefreshRequired":
-		return &Failure{What: fmt.Sprintf("%s does not accept the session token, or no more", b.endpoint), Advice: fmt.Sprintf("renew %s, %s and %s in the Secret", accessKeyVariable, secretKeyVariable, sessionTokenVariable)}
+		return &Failure{What: fmt.Sprintf("%s rejects the session token: it is invalid or expired", b.endpoint), Advice: fmt.Sprintf("renew %s, %s and %s in the Secret", accessKeyVariable, secretKeyVariable, sessionTokenVariable)}
 	case "RequestTimeTooSkewed":
-		return &Failure{What: fmt.Sprintf("the clocks of this node and of %s differ too much", b.endpoint), Advice: "ask an administrator to set the node's clock"}
+		return &Failure{What: fmt.Sprintf("the clocks of this node and of %s differ too much", b.endpoint), Advice: "ask the cluster administrator to correct the node's clock"}
 	case "InvalidObjectState":
-		return &Failure{What: fmt.Sprintf("the %s is archived", what), Advice: "restore it to a class that can be read at once"}
+		return &Failure{What: fmt.Sprintf("the %s is archived", what), Advice: "restore it to a storage class that can be read immediately"}
 	case "PreconditionFailed":
-		return &Failure{What: fmt.Sprintf("the %s changed while it was fetched", what), Advice: "start the job again when nobody changes it"}
+		return &Failure{What: fmt.Sprintf("the %s changed while it was fetched", what), Advice: "restart the job when nothing changes it"}
 	case "InvalidRange":
 		return &Failure{What: fmt.Sprintf("the %s is shorter than it was", what), temporary: true, damaged: true}
 	case "AuthorizationHeaderMalformed", "InvalidRegion", "PermanentRedirect", "TemporaryRedirect", "IllegalLocationConstraintException":
@@ -79,12 +79,12 @@ func (b *bucket) answered(response *minio.ErrorResponse, key string) *Failure {
 		return b.denied(what)
 	}
 	failure := &Failure{
-		What:      fmt.Sprintf("%s answers %s for the %s: %s", b.endpoint, shorten(b.redact.text(response.Code), 50), what, shorten(b.redact.text(response.Message), 200)),
+		What:      fmt.Sprintf("%s responds with %s for the %s: %s", b.endpoint, shorten(b.redact.text(response.Code), 50), what, shorten(b.redact.text(response.Message), 200)),
 		Advice:    fmt.Sprintf("check storageUri, and %s in the Secret", b.endpointVariable),
 		temporary: isTemporaryStatus(response.StatusCode),
 	}
 	if failure.temporary {
-		failure.Advice = "start the job again later"
+		failure.Advice = "restart the job later"
 	}
 	return failure
 }
@@ -92,9 +92,9 @@ func (b *bucket) answered(response *minio.ErrorResponse, key string) *Failure {
 func (b *bucket) denied(what string) *Failure {
 	failure := &Failure{What: fmt.Sprintf("access to the %s at %s is denied", what, b.endpoint), cause: errDenied}
 	if b.anonymous {
-		failure.Advice = fmt.Sprintf("no key was given: name a Secret with %s and %s in secretRef", accessKeyVariable, secretKeyVariable)
+		failure.Advice = fmt.Sprintf("no access key is set: name a Secret with %s and %s in secretRef", accessKeyVariable, secretKeyVariable)
 	} else {
-		failure.Advice = fmt.Sprintf("allow the key in %s of the Secret s3:ListBucket on the bucket and s3:GetObject on its objects", accessKeyVariable)
+		failure.Advice = fmt.Sprintf("grant the key in %s of the Secret s3:ListBucket on the bucket and s3:GetObject on its objects", accessKeyVariable)
 	}
 	return failure
 }

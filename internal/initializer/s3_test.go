@@ -78,7 +78,7 @@ func TestAnotherRunFetchesOnlyWhatChanged(t *testing.T) {
 	if asked := server.asked(); len(asked) > 0 {
 		t.Errorf("asked for %q though everything was there", asked)
 	}
-	if want := "0 files and 0 B of it are to be fetched"; !strings.Contains(output, want) {
+	if want := "0 files and 0 B left to fetch"; !strings.Contains(output, want) {
 		t.Errorf("no %q in\n%s", want, output)
 	}
 
@@ -142,7 +142,7 @@ func TestARestartGoesOn(t *testing.T) {
 	server.spoil = func(_ string, try int, spoiled *spoiled) { spoiled.cutAfter = max(3<<20-try*(3<<20), 0) }
 	runner := newRunner(t, server.environment())
 	runner.timing.patience = 200 * time.Millisecond
-	runner.refused("s3://data/set", fmt.Sprintf("%s cut the connection; check AWS_ENDPOINT_URL_S3 in the Secret, and that no NetworkPolicy, firewall or missing proxy keeps the namespace from it", server.host()))
+	runner.refused("s3://data/set", fmt.Sprintf("%s closed the connection; check AWS_ENDPOINT_URL_S3 in the Secret, and that no NetworkPolicy, firewall or missing proxy blocks the namespace", server.host()))
 	if runner.complete() || len(runner.parts()) != 1 || len(runner.files()) > 0 {
 		t.Fatalf("complete: %t, parts %v, files %d", runner.complete(), runner.parts(), len(runner.files()))
 	}
@@ -170,13 +170,13 @@ func TestSilentConnectionsAreGivenUp(t *testing.T) {
 	if runner.files()["large"] != content {
 		t.Error("the file is not the object")
 	}
-	if want := server.host() + " does not answer; trying again in"; !strings.Contains(output, want) {
+	if want := server.host() + " does not respond; retrying in"; !strings.Contains(output, want) {
 		t.Errorf("no %q in\n%s", want, output)
 	}
 }
 
 func TestDamagedObjects(t *testing.T) {
-	const anew = "it is damaged where it is stored or on the way, or is being written: start the job again, or store it anew"
+	const anew = "it is corrupt at its source, was corrupted in transit, or is being written: restart the job, or upload the file again"
 	content := random(100_000)
 	cases := map[string]struct {
 		spoil func(try int, spoiled *spoiled)
@@ -185,17 +185,17 @@ func TestDamagedObjects(t *testing.T) {
 		want   string
 	}{
 		"once":   {spoil: func(try int, spoiled *spoiled) { spoiled.flip = try == 0 }},
-		"always": {spoil: func(_ int, spoiled *spoiled) { spoiled.flip = true }, want: `the file "large" arrived with another MD5 than e72ba52e1c25aaf2f327fdb7536bd246; ` + anew},
+		"always": {spoil: func(_ int, spoiled *spoiled) { spoiled.flip = true }, want: `the file "large" has the wrong MD5: expected e72ba52e1c25aaf2f327fdb7536bd246; ` + anew},
 		"longer than promised": {
 			before: answerObject(content + "more"),
-			want:   `the file "large" is longer than the 97.7 KiB that were promised; ` + anew,
+			want:   `the file "large" is longer than the announced 97.7 KiB; ` + anew,
 		},
 		"another checksum": {
 			before: func(writer http.ResponseWriter, request *http.Request) bool {
 				writer.Header().Set("X-Amz-Checksum-Crc32c", "AAAAAA==")
 				return false
 			},
-			want: `the file "large" arrived with another CRC-32C than 00000000; ` + anew,
+			want: `the file "large" has the wrong CRC-32C: expected 00000000; ` + anew,
 		},
 	}
 	for name, tc := range cases {
@@ -247,16 +247,16 @@ func TestWhatIsCompressedStaysSo(t *testing.T) {
 }
 
 func TestObjectsThatMustNotBeFiles(t *testing.T) {
-	const remedy = "; rename or remove the object, or fetch a prefix that it is not below"
+	const remedy = "; rename or remove the object, or fetch a prefix without it"
 	cases := map[string]struct{ key, want string }{
-		"a way out":           {"set/../../outside", `the object "set/../../outside" cannot be a file: its path has .. in it` + remedy},
-		"a way out, later":    {"set/a/../../../outside", `the object "set/a/../../../outside" cannot be a file: its path has .. in it` + remedy},
+		"a way out":           {"set/../../outside", `the object "set/../../outside" cannot be a file: its path has .. segments` + remedy},
+		"a way out, later":    {"set/a/../../../outside", `the object "set/a/../../../outside" cannot be a file: its path has .. segments` + remedy},
 		"an absolute path":    {"set//etc/passwd", `the object "set//etc/passwd" cannot be a file: its path is absolute` + remedy},
-		"an empty part":       {"set/a//b", `the object "set/a//b" cannot be a file: its path has an empty part, a dot alone, or is no UTF-8` + remedy},
-		"a dot":               {"set/./b", `the object "set/./b" cannot be a file: its path has an empty part, a dot alone, or is no UTF-8` + remedy},
-		"a name too long":     {"set/" + strings.Repeat("x", 256), `the object "set/` + strings.Repeat("x", 256) + `" cannot be a file: a part of its path has more than 255 bytes` + remedy},
-		"a folder with bytes": {"set/folder/", `the object "set/folder/" cannot be a file: its path has an empty part, a dot alone, or is no UTF-8` + remedy},
-		"a file and a folder": {"set/good/too", `"good" and "good/too" cannot both be there: the one is a file where the other needs a directory; rename one of them where it is stored`},
+		"an empty part":       {"set/a//b", `the object "set/a//b" cannot be a file: its path has an empty or . segment, or is not valid UTF-8` + remedy},
+		"a dot":               {"set/./b", `the object "set/./b" cannot be a file: its path has an empty or . segment, or is not valid UTF-8` + remedy},
+		"a name too long":     {"set/" + strings.Repeat("x", 256), `the object "set/` + strings.Repeat("x", 256) + `" cannot be a file: a segment of its path is longer than 255 bytes` + remedy},
+		"a folder with bytes": {"set/folder/", `the object "set/folder/" cannot be a file: its path has an empty or . segment, or is not valid UTF-8` + remedy},
+		"a file and a folder": {"set/good/too", `"good" and "good/too" conflict: the first is a file where the second needs a directory; rename one of them at the source`},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -288,7 +288,7 @@ func TestLinksInTheDirectoryLeadNowhere(t *testing.T) {
 	if err := os.Symlink(outside, filepath.Join(runner.directory, "folder")); err != nil {
 		t.Fatal(err)
 	}
-	runner.refused("s3://data/set", `cannot make the directory "folder": a link on the way leads out of the directory; remove the link from the claim`)
+	runner.refused("s3://data/set", `cannot create the directory "folder": a symbolic link in the path points outside the directory; remove the link from the PVC`)
 	if err := os.Remove(filepath.Join(runner.directory, "folder")); err != nil {
 		t.Fatal(err)
 	}
@@ -309,7 +309,7 @@ func TestObjectsThatChangeMeanwhile(t *testing.T) {
 		server.put("set/large", random(900_000))
 	}
 	newRunner(t, server.environment()).refused("s3://data/set",
-		`the object "set/large" in bucket "data" changed while it was fetched; start the job again when nobody changes it`)
+		`the object "set/large" in bucket "data" changed while it was fetched; restart the job when nothing changes it`)
 }
 
 // A list that breaks off goes on behind the last key that it had.

@@ -59,10 +59,10 @@ func parseURI(uri string, kind Kind) (location, error) {
 	scheme, rest, found := strings.Cut(uri, "://")
 	if first, _, _ := strings.Cut(rest, "/"); strings.Contains(first, "@") || !found && strings.Contains(uri, "@") {
 		// Not shown: what stands before an @ may be a password.
-		return location{}, fmt.Errorf("the URI must not hold credentials; put them into a Secret and name it in secretRef")
+		return location{}, fmt.Errorf("the URI must not contain credentials; put them into a Secret and name it in secretRef")
 	}
 	if strings.ContainsFunc(uri, func(char rune) bool { return char < ' ' || char == 0x7f }) {
-		return location{}, fmt.Errorf("the URI %q has control characters in it", uri)
+		return location{}, fmt.Errorf("the URI %q has control characters", uri)
 	}
 	switch scheme {
 	case schemeS3:
@@ -78,7 +78,7 @@ func parseURI(uri string, kind Kind) (location, error) {
 func parseS3(rest string) (location, error) {
 	bucket, key, _ := strings.Cut(rest, "/")
 	if err := s3utils.CheckValidBucketName(bucket); err != nil {
-		return location{}, fmt.Errorf("%q cannot be the name of a bucket; the URI must be s3://bucket/path", bucket)
+		return location{}, fmt.Errorf("%q is not a valid bucket name; the URI must be s3://bucket/path", bucket)
 	}
 	return location{scheme: schemeS3, container: bucket, path: strings.TrimSuffix(key, "/")}, nil
 }
@@ -104,15 +104,15 @@ func parseHub(rest string, kind Kind) (location, error) {
 	}
 	parts := strings.Split(repository, "/")
 	if len(parts) > 2 {
-		return location{}, fmt.Errorf("hf://%s must be hf://owner/name[@revision], hf://datasets/owner/name[@revision] or hf://models/owner/name[@revision]; a part of a repository cannot be fetched alone", rest)
+		return location{}, fmt.Errorf("hf://%s must be hf://owner/name[@revision], hf://datasets/owner/name[@revision] or hf://models/owner/name[@revision]; fetching only a part of a repository is not supported", rest)
 	}
 	for _, part := range parts {
 		if !hubName.MatchString(part) {
-			return location{}, fmt.Errorf("%q cannot be in the name of a repository; the URI must be hf://owner/name[@revision]", part)
+			return location{}, fmt.Errorf("%q is not valid in the name of a repository; the URI must be hf://owner/name[@revision]", part)
 		}
 	}
 	if !hubRevision.MatchString(revision) || strings.Contains(revision, "..") {
-		return location{}, fmt.Errorf("%q cannot be a revision: it must be a branch, a tag or a commit", revision)
+		return location{}, fmt.Errorf("%q is not a valid revision: it must be a branch, a tag or a commit", revision)
 	}
 	return location{scheme: schemeHub, container: repository, repositories: kind, revision: revision}, nil
 }
@@ -120,16 +120,16 @@ func parseHub(rest string, kind Kind) (location, error) {
 func parsePVC(rest string) (location, error) {
 	claim, directory, _ := strings.Cut(rest, "/")
 	if claim == "" || claim == "." || claim == ".." {
-		return location{}, fmt.Errorf("pvc://%s names no claim; the URI must be pvc://claim/path", rest)
+		return location{}, fmt.Errorf("pvc://%s has no PVC name; the URI must be pvc://claim/path", rest)
 	}
 	for _, part := range strings.Split(directory, "/") {
 		if part == ".." {
-			return location{}, fmt.Errorf("pvc://%s leads out of the claim: the path must not have .. in it", rest)
+			return location{}, fmt.Errorf("pvc://%s points outside the PVC: the path must not have .. segments", rest)
 		}
 	}
 	directory = strings.TrimPrefix(path.Clean("/"+directory), "/")
 	if directory != "" && !fs.ValidPath(directory) {
-		return location{}, fmt.Errorf("pvc://%q is no path on a claim", rest)
+		return location{}, fmt.Errorf("pvc://%q is not a valid path on a PVC", rest)
 	}
 	return location{scheme: schemePVC, container: claim, path: directory}, nil
 }
