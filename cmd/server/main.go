@@ -55,10 +55,10 @@ func run(ctx context.Context, arguments []string) error {
 type settings struct {
 	address, probeAddress    string
 	certificateFile, keyFile string
-	certificateNames         words
+	certificateNames         commaList
 	namespace                string
 	prometheus               prometheus
-	origins                  words
+	origins                  commaList
 	proxy                    auth.ProxyOptions
 	limits                   httpserver.Limits
 	grace, drain             time.Duration
@@ -68,24 +68,24 @@ type settings struct {
 type prometheus struct{ address, tokenFile, authorityFile string }
 
 // words are separated by commas.
-type words []string
+type commaList []string
 
 // String is what the flag says.
-func (w *words) String() string { return strings.Join(*w, ",") }
+func (w *commaList) String() string { return strings.Join(*w, ",") }
 
 // Set is called with what somebody wrote.
-func (w *words) Set(written string) error {
+func (w *commaList) Set(text string) error {
 	*w = nil
-	for word := range strings.SplitSeq(written, ",") {
-		if word = strings.TrimSpace(word); word != "" {
-			*w = append(*w, word)
+	for item := range strings.SplitSeq(text, ",") {
+		if item = strings.TrimSpace(item); item != "" {
+			*w = append(*w, item)
 		}
 	}
 	return nil
 }
 
 func parse(arguments []string) (*settings, error) {
-	settings := &settings{limits: httpserver.DefaultLimits(), certificateNames: words{"trireme-server.trireme-system.svc"}}
+	settings := &settings{limits: httpserver.DefaultLimits(), certificateNames: commaList{"trireme-server.trireme-system.svc"}}
 	flags := flag.NewFlagSet("server", flag.ContinueOnError)
 	flags.StringVar(&settings.address, "address", ":8443", "Address of REST, gRPC and streams")
 	flags.StringVar(&settings.probeAddress, "probe-address", ":8081", "Address of /healthz, /readyz and /metrics, without TLS; empty disables them")
@@ -98,7 +98,7 @@ func parse(arguments []string) (*settings, error) {
 	flags.StringVar(&settings.prometheus.authorityFile, "prometheus-ca-file", "", "PEM file with the CA of Prometheus; default: the CAs of the system")
 	flags.Var(&settings.origins, "allowed-origins", "Other origins whose web pages may send requests, as https://host:port, separated by commas")
 	flags.StringVar(&settings.proxy.AuthorityFile, "proxy-ca-file", "", "PEM file with the CA of trusted proxies; without it, headers never identify the user")
-	flags.Var((*words)(&settings.proxy.Names), "proxy-names", "Names of trusted proxies in their certificates (common name, DNS name or URI), separated by commas")
+	flags.Var((*commaList)(&settings.proxy.Names), "proxy-names", "Names of trusted proxies in their certificates (common name, DNS name or URI), separated by commas")
 	flags.StringVar(&settings.proxy.UserHeader, "proxy-user-header", auth.DefaultUserHeader, "Header in which a trusted proxy sends the user; the proxy must overwrite the client's value")
 	flags.StringVar(&settings.proxy.GroupsHeader, "proxy-groups-header", "", "Header in which a trusted proxy sends the user's groups, such as X-Forwarded-Groups; the proxy must overwrite the client's value; default: no groups are trusted")
 	flags.BoolVar(&settings.proxy.Impersonate, "impersonate", false, "Act as the user that a trusted proxy names without a token; the server needs permission to impersonate users and groups")

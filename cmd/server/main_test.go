@@ -12,7 +12,7 @@ func TestParse(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if difference := cmp.Diff(words{"https://a.example", "https://b.example"}, settings.origins); difference != "" {
+	if difference := cmp.Diff(commaList{"https://a.example", "https://b.example"}, settings.origins); difference != "" {
 		t.Error(difference)
 	}
 	if settings.limits.Streams != 7 || settings.address != ":8443" || settings.proxy.Impersonate || settings.proxy.GroupsHeader != "" || len(settings.proxy.Names) != 1 {

@@ -35,35 +35,35 @@ func serve(ctx context.Context, cluster *rest.Config, settings *settings, log *s
 		return err
 	}
 	cache := jobwatch.NewCache(own, jobwatch.Options{Registry: registry, Log: log})
-	options, err := optionsOf(cluster, settings, cache)
+	options, err := newOptions(cluster, settings, cache)
 	if err != nil {
 		return err
 	}
 	options.Registry, options.Log = registry, log
-	metering, err := settings.prometheus.open()
+	prometheus, err := settings.prometheus.connect()
 	if err != nil {
 		return err
 	}
 	if err := server.Join(options, server.Parts{
-		Jobs: func(*auth.Caller) jobwatch.Source { return cache }, Prometheus: metering, OperatorNamespace: settings.namespace,
+		Jobs: func(*auth.Caller) jobwatch.Source { return cache }, Prometheus: prometheus, OperatorNamespace: settings.namespace,
 	}); err != nil {
 		return err
 	}
-	made, err := httpserver.New(*options)
+	httpServer, err := httpserver.New(*options)
 	if err != nil {
 		return err
 	}
-	return runBoth(ctx, cache, made, log)
+	return runCacheAndServer(ctx, cache, httpServer, log)
 }
 
 // runBoth keeps the cache as long as the server answers, also while it ends.
-func runBoth(ctx context.Context, cache *jobwatch.Cache, made *httpserver.Server, log *slog.Logger) error {
+func runCacheAndServer(ctx context.Context, cache *jobwatch.Cache, httpServer *httpserver.Server, log *slog.Logger) error {
 	caching, stop := context.WithCancel(context.WithoutCancel(ctx))
 	var group errgroup.Group
 	group.Go(func() error { cache.Run(caching); return nil })
 	group.Go(func() error {
 		defer stop()
-		return made.Run(ctx, func(address net.Addr) {
+		return httpServer.Run(ctx, func(address net.Addr) {
 			log.Info("the server is ready for requests", "address", address.String(), "version", version)
 		})
 	})
@@ -71,10 +71,10 @@ func runBoth(ctx context.Context, cache *jobwatch.Cache, made *httpserver.Server
 }
 
 // longestBreak is how old what the server knows of jobs may be.
-const longestBreak = time.Minute
+const maxBreak = time.Minute
 
 // optionsOf are the server's, but for what can be asked of it.
-func optionsOf(cluster *rest.Config, settings *settings, cache *jobwatch.Cache) (*httpserver.Options, error) {
+func newOptions(cluster *rest.Config, settings *settings, cache *jobwatch.Cache) (*httpserver.Options, error) {
 	var proxy *auth.Proxy
 	var err error
 	if settings.proxy.AuthorityFile != "" {
@@ -86,7 +86,7 @@ func optionsOf(cluster *rest.Config, settings *settings, cache *jobwatch.Cache) 
 	if err != nil {
 		return nil, err
 	}
-	answers, err := httpserver.APIServerAnswers(cluster)
+	checkAPIServer, err := httpserver.CheckAPIServer(cluster)
 	if err != nil {
 		return nil, err
 	}
@@ -95,11 +95,11 @@ func optionsOf(cluster *rest.Config, settings *settings, cache *jobwatch.Cache) 
 		TLS: &httpserver.TLS{
 			CertificateFile: settings.certificateFile, KeyFile: settings.keyFile, Names: settings.certificateNames, ClientAuthorities: proxy.Authorities(),
 		},
-		Ready: map[string]func(context.Context) error{"API server": answers, "cache": func(context.Context) error {
+		Ready: map[string]func(context.Context) error{"API server": checkAPIServer, "cache": func(context.Context) error {
 			if !cache.HasSynced() {
 				return errors.New("the jobs are not loaded yet")
 			}
-			if broken := cache.Broken(); broken > longestBreak {
+			if broken := cache.BrokenFor(); broken > maxBreak {
 				return fmt.Errorf("the watch of jobs is broken for %s", broken.Round(time.Second))
 			}
 			return nil
@@ -109,15 +109,15 @@ func optionsOf(cluster *rest.Config, settings *settings, cache *jobwatch.Cache) 
 }
 
 // open is the way to Prometheus; nil if there is none.
-func (p *prometheus) open() (*usage.Prometheus, error) {
+func (p *prometheus) connect() (*usage.Prometheus, error) {
 	if p.address == "" {
 		return nil, nil
 	}
-	through, err := rest.HTTPClientFor(&rest.Config{
+	httpClient, err := rest.HTTPClientFor(&rest.Config{
 		BearerTokenFile: p.tokenFile, TLSClientConfig: rest.TLSClientConfig{CAFile: p.authorityFile},
 	})
 	if err != nil {
 		return nil, fmt.Errorf("reach Prometheus: %w", err)
 	}
-	return usage.NewPrometheus(p.address, through)
+	return usage.NewPrometheus(p.address, httpClient)
 }

@@ -61,6 +61,6 @@ func (c checksum) newHash(size int64) hash.Hash {
 }
 
 // fits says whether a sum is the expected one.
-func (c checksum) fits(sum hash.Hash) bool {
+func (c checksum) matches(sum hash.Hash) bool {
 	return sum == nil || hex.EncodeToString(sum.Sum(nil)) == c.sum
 }

@@ -189,7 +189,7 @@ func TestNoticesAreFew(t *testing.T) {
 		return false
 	}
 	runner := newRunner(t, server.environment())
-	runner.timing.patience = 500 * time.Millisecond
+	runner.timing.maxIdle = 500 * time.Millisecond
 	got := runner.fetch("s3://data/set")
 	if lines := strings.Count(got.output, "retrying"); got.code != exitFailure || lines != 1 {
 		t.Errorf("exit code %d, %d lines:\n%s", got.code, lines, got.output)

@@ -34,41 +34,41 @@ type destination struct {
 
 // openDestination makes the directory if need be, and waits until no other
 // initializer fills it: jobs that share a claim may start at once.
-func openDestination(ctx context.Context, directory string, say func(string, ...any)) (*destination, error) {
-	doing := "write to " + directory
+func openDestination(ctx context.Context, directory string, logf func(string, ...any)) (*destination, error) {
+	action := "write to " + directory
 	parent, base := filepath.Split(filepath.Clean(directory))
 	if err := os.MkdirAll(parent, 0o777); err != nil {
-		return nil, onDisk(err, doing)
+		return nil, explainDiskError(err, action)
 	}
 	// A link in the directory's own place may lead elsewhere on its volume, and no further.
 	volume, err := os.OpenRoot(parent)
 	if err != nil {
-		return nil, onDisk(err, doing)
+		return nil, explainDiskError(err, action)
 	}
 	defer volume.Close()
 	if err := volume.MkdirAll(base, 0o777); err != nil {
-		return nil, onDisk(err, doing)
+		return nil, explainDiskError(err, action)
 	}
 	root, err := volume.OpenRoot(base)
 	if err != nil {
-		return nil, onDisk(err, doing)
+		return nil, explainDiskError(err, action)
 	}
-	made := &destination{name: directory, root: root}
+	d := &destination{name: directory, root: root}
 	file, err := root.OpenFile(journalFile, os.O_RDWR|os.O_CREATE|os.O_APPEND, 0o666)
 	if err != nil {
-		made.close()
-		return nil, onDisk(err, doing)
+		d.close()
+		return nil, explainDiskError(err, action)
 	}
-	made.journal = &journal{file: file}
-	if err := lock(ctx, file, func() { say("another initializer is writing to %s; waiting for it", directory) }); err != nil {
-		made.close()
+	d.journal = &journal{file: file}
+	if err := lock(ctx, file, func() { logf("another initializer is writing to %s; waiting for it", directory) }); err != nil {
+		d.close()
 		return nil, err
 	}
-	if err := made.journal.read(); err != nil {
-		made.close()
-		return nil, onDisk(err, "read the journal of "+directory)
+	if err := d.journal.read(); err != nil {
+		d.close()
+		return nil, explainDiskError(err, "read the journal of "+directory)
 	}
-	return made, nil
+	return d, nil
 }
 
 // lock waits for the lock of a file. Volumes that have no locks are used without.
@@ -118,31 +118,31 @@ func (d *destination) marker() (found marker, complete bool) {
 
 func (d *destination) unmark() error {
 	if err := d.root.Remove(markerFile); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return onDisk(err, "write to "+d.name)
+		return explainDiskError(err, "write to "+d.name)
 	}
 	return nil
 }
 
 // mark says that everything is there, once it is safe on the volume.
-func (d *destination) mark(made marker) error {
-	doing := "complete " + d.name
+func (d *destination) mark(complete marker) error {
+	action := "complete " + d.name
 	if err := unix.Syncfs(int(d.journal.file.Fd())); err != nil && !errors.Is(err, syscall.ENOSYS) {
-		return onDisk(err, doing)
+		return explainDiskError(err, action)
 	}
-	text, err := json.MarshalIndent(made, "", "  ")
+	text, err := json.MarshalIndent(complete, "", "  ")
 	if err != nil {
 		return err
 	}
 	temporary := markerFile + partSuffix
 	if err := d.root.WriteFile(temporary, append(text, '\n'), 0o666); err != nil {
-		return onDisk(err, doing)
+		return explainDiskError(err, action)
 	}
-	return onDisk(d.root.Rename(temporary, markerFile), doing)
+	return explainDiskError(d.root.Rename(temporary, markerFile), action)
 }
 
 // claimFor decides what becomes of what is there already: what another source
 // left complete may be in use, and is not touched; what it left incomplete goes.
-func (d *destination) claimFor(uri string) error {
+func (d *destination) prepareFor(uri string) error {
 	if found, complete := d.marker(); complete && found.URI != uri {
 		return &Failure{
 			What:   fmt.Sprintf("%s already holds %s", d.name, found.URI),
@@ -160,7 +160,7 @@ func (d *destination) claimFor(uri string) error {
 	if err := d.removeParts(nil); err != nil {
 		return err
 	}
-	return onDisk(d.journal.begin(uri), "write to "+d.name)
+	return explainDiskError(d.journal.reset(uri), "write to "+d.name)
 }
 
 // has says whether an entry is there and unchanged since it was fetched.
@@ -187,7 +187,7 @@ func (d *destination) forget(line journalLine) error {
 	if err != nil || !line.describes(info) {
 		return nil
 	}
-	return onDisk(d.root.Remove(line.Path), fmt.Sprintf("remove %q", line.Path))
+	return explainDiskError(d.root.Remove(line.Path), fmt.Sprintf("remove %q", line.Path))
 }
 
 // removeParts removes what is left of downloads that nobody will go on with.
@@ -202,7 +202,7 @@ func (d *destination) removeParts(wanted []*entry) error {
 	}
 	for _, name := range names {
 		if err := d.root.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return onDisk(err, fmt.Sprintf("remove %q", name))
+			return explainDiskError(err, fmt.Sprintf("remove %q", name))
 		}
 	}
 	return nil
@@ -225,20 +225,20 @@ func (d *destination) partSize(entry entry) int64 {
 }
 
 // makeDirectories makes the directories that entries need.
-func (d *destination) makeDirectories(entries []entry) error {
-	made := map[string]bool{".": true}
+func (d *destination) createDirectories(entries []entry) error {
+	created := map[string]bool{".": true}
 	for _, entry := range entries {
 		directory := path.Dir(entry.path)
 		if entry.kind == directoryEntry {
 			directory = entry.path
 		}
-		if made[directory] {
+		if created[directory] {
 			continue
 		}
 		if err := d.root.MkdirAll(directory, 0o777); err != nil {
-			return onDisk(err, fmt.Sprintf("create the directory %q", directory))
+			return explainDiskError(err, fmt.Sprintf("create the directory %q", directory))
 		}
-		made[directory] = true
+		created[directory] = true
 	}
 	return nil
 }
@@ -254,11 +254,11 @@ func (d *destination) finish(entries []entry) error {
 				err = d.root.Chmod(entry.path, entry.mode)
 			}
 			if err != nil {
-				return onDisk(err, fmt.Sprintf("set the mode of %q", entry.path))
+				return explainDiskError(err, fmt.Sprintf("set the mode of %q", entry.path))
 			}
 		case entry.kind == linkEntry && !d.has(entry):
 			if err := d.link(entry); err != nil {
-				return onDisk(err, fmt.Sprintf("create the symbolic link %q", entry.path))
+				return explainDiskError(err, fmt.Sprintf("create the symbolic link %q", entry.path))
 			}
 		}
 	}

@@ -216,7 +216,7 @@ func TestMessagesAboutVolumes(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			err := onDisk(&fs.PathError{Op: "write", Path: "/somewhere/else", Err: tc.err}, `write "a"`)
+			err := explainDiskError(&fs.PathError{Op: "write", Path: "/somewhere/else", Err: tc.err}, `write "a"`)
 			if err.Error() != tc.want {
 				t.Errorf("got\n%v\nwant\n%s", err, tc.want)
 			}

@@ -26,21 +26,21 @@ type download struct {
 
 // download fetches one file to its end, over as many tries as it takes.
 func (f *fetch) download(ctx context.Context, entry entry, buffer []byte) error {
-	doing := fmt.Sprintf("write %q", entry.path)
+	action := fmt.Sprintf("write %q", entry.path)
 	file, err := f.destination.root.OpenFile(partOf(entry), os.O_RDWR|os.O_CREATE, 0o666)
 	if err != nil {
-		return onDisk(err, doing)
+		return explainDiskError(err, action)
 	}
 	defer file.Close()
 	// The last byte is always asked for: its answer brings the checksum along.
 	download := &download{fetch: f, entry: entry, file: file, buffer: buffer, offset: max(min(f.destination.partSize(entry), entry.size-1), 0)}
 	if err := file.Truncate(download.offset); err != nil {
-		return onDisk(err, doing)
+		return explainDiskError(err, action)
 	}
 	position := func() int64 { return download.offset }
-	return persist(ctx, f.timing, f.timing.patience, f.progress.notice, position, func() error {
+	return retry(ctx, f.timing, f.timing.maxIdle, f.progress.logSometimes, position, func() error {
 		err := download.try(ctx)
-		if failure, explained := asFailure(err); explained && failure.damaged {
+		if failure, explained := asFailure(err); explained && failure.corrupt {
 			if err := download.restart(ctx, 0, checksum{}); err != nil {
 				return err
 			}
@@ -65,42 +65,42 @@ func (d *download) try(ctx context.Context) error {
 			return err
 		}
 	}
-	if !d.checksum.fits(d.sum) {
-		return d.damaged(fmt.Sprintf("has the wrong %s: expected %s", d.checksum.algorithm, d.checksum.sum))
+	if !d.checksum.matches(d.sum) {
+		return d.corruptFile(fmt.Sprintf("has the wrong %s: expected %s", d.checksum.algorithm, d.checksum.sum))
 	}
 	return d.commit()
 }
 
 // restart goes back to an offset, and sums up what stands before it.
 func (d *download) restart(ctx context.Context, offset int64, checksum checksum) error {
-	doing := fmt.Sprintf("write %q", d.entry.path)
+	action := fmt.Sprintf("write %q", d.entry.path)
 	if offset != d.offset {
-		d.progress.move(offset - d.offset)
+		d.progress.addBytes(offset - d.offset)
 		d.offset = offset
 	}
 	if err := d.file.Truncate(offset); err != nil {
-		return onDisk(err, doing)
+		return explainDiskError(err, action)
 	}
 	if _, err := d.file.Seek(0, io.SeekStart); err != nil {
-		return onDisk(err, doing)
+		return explainDiskError(err, action)
 	}
 	d.checksum, d.sum = checksum, checksum.newHash(d.entry.size)
 	if d.sum == nil {
 		_, err := d.file.Seek(offset, io.SeekStart)
-		return onDisk(err, doing)
+		return explainDiskError(err, action)
 	}
-	_, err := io.CopyBuffer(d.sum, endable{ctx, d.file}, d.buffer)
-	return onDisk(err, doing)
+	_, err := io.CopyBuffer(d.sum, contextReader{ctx, d.file}, d.buffer)
+	return explainDiskError(err, action)
 }
 
 // endable ends reading a large file when there is no more use in it. It also
 // keeps io.Copy to the buffer that it is given.
-type endable struct {
+type contextReader struct {
 	ctx    context.Context
 	reader io.Reader
 }
 
-func (e endable) Read(buffer []byte) (int, error) {
+func (e contextReader) Read(buffer []byte) (int, error) {
 	if e.ctx.Err() != nil {
 		return 0, context.Cause(e.ctx)
 	}
@@ -111,17 +111,17 @@ func (d *download) receive(ctx context.Context, content io.Reader) error {
 	for {
 		count, err := content.Read(d.buffer)
 		if d.offset+int64(count) > d.entry.size {
-			return d.damaged(fmt.Sprintf("is longer than the announced %s", size(d.entry.size)))
+			return d.corruptFile(fmt.Sprintf("is longer than the announced %s", size(d.entry.size)))
 		}
 		if count > 0 {
 			if _, err := d.file.Write(d.buffer[:count]); err != nil {
-				return onDisk(err, fmt.Sprintf("write %q", d.entry.path))
+				return explainDiskError(err, fmt.Sprintf("write %q", d.entry.path))
 			}
 			if d.sum != nil {
 				d.sum.Write(d.buffer[:count])
 			}
 			d.offset += int64(count)
-			d.progress.move(int64(count))
+			d.progress.addBytes(int64(count))
 		}
 		switch {
 		case err == io.EOF && d.offset < d.entry.size:
@@ -136,52 +136,52 @@ func (d *download) receive(ctx context.Context, content io.Reader) error {
 	}
 }
 
-func (d *download) damaged(what string) error {
+func (d *download) corruptFile(what string) error {
 	return &Failure{
 		What:      fmt.Sprintf("the file %q %s", d.entry.path, what),
 		Advice:    "it is corrupt at its source, was corrupted in transit, or is being written: restart the job, or upload the file again",
 		temporary: true,
-		damaged:   true,
+		corrupt:   true,
 	}
 }
 
 // commit gives the file its name. Its time is set and not left to the volume,
 // because some round it later, and then it would look changed.
 func (d *download) commit() error {
-	doing := fmt.Sprintf("write %q", d.entry.path)
+	action := fmt.Sprintf("write %q", d.entry.path)
 	entry, root, part := d.entry, d.destination.root, partOf(d.entry)
 	if entry.mode != 0 {
 		if err := d.file.Chmod(entry.mode); err != nil {
-			return onDisk(err, doing)
+			return explainDiskError(err, action)
 		}
 	}
 	// Some volumes say only now that they are full.
 	if err := d.file.Close(); err != nil {
-		return onDisk(err, doing)
+		return explainDiskError(err, action)
 	}
 	modified := time.Now().Truncate(time.Second)
 	if entry.modified != 0 {
 		modified = time.Unix(0, entry.modified)
 	}
 	if err := root.Chtimes(part, modified, modified); err != nil {
-		return onDisk(err, doing)
+		return explainDiskError(err, action)
 	}
 	if err := root.Rename(part, entry.path); err != nil {
-		return onDisk(err, doing)
+		return explainDiskError(err, action)
 	}
-	return d.note(entry)
+	return d.recordFile(entry)
 }
 
 // note remembers that a file is there.
-func (f *fetch) note(entry entry) error {
+func (f *fetch) recordFile(entry entry) error {
 	info, err := f.destination.root.Lstat(entry.path)
 	if err == nil {
 		err = f.destination.journal.add(journalLine{Path: entry.path, Size: entry.size, Version: entry.version, Modified: info.ModTime().UnixNano()})
 	}
 	if err != nil {
-		return onDisk(err, fmt.Sprintf("write %q", entry.path))
+		return explainDiskError(err, fmt.Sprintf("write %q", entry.path))
 	}
-	f.progress.done()
+	f.progress.addFile()
 	return nil
 }
 
@@ -204,10 +204,10 @@ func (f *fetch) adopt(ctx context.Context, entry entry, buffer []byte) (bool, er
 		}
 		defer file.Close()
 		sum := entry.checksum.newHash(entry.size)
-		if _, err := io.CopyBuffer(sum, endable{ctx, file}, buffer); err != nil || !entry.checksum.fits(sum) {
+		if _, err := io.CopyBuffer(sum, contextReader{ctx, file}, buffer); err != nil || !entry.checksum.matches(sum) {
 			return false, nil
 		}
 	}
-	f.progress.found(entry.size - f.destination.partSize(entry))
-	return true, f.note(entry)
+	f.progress.addPresent(entry.size - f.destination.partSize(entry))
+	return true, f.recordFile(entry)
 }

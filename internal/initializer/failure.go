@@ -20,7 +20,7 @@ type Failure struct {
 	// after is how long the server asks us to wait.
 	after time.Duration
 	// damaged: what arrived is not what was promised, and is thrown away.
-	damaged bool
+	corrupt bool
 	cause   error
 }
 
@@ -53,29 +53,29 @@ func misconfigured(format string, arguments ...any) error {
 }
 
 // onDisk explains an error of the directory or of a claim.
-func onDisk(err error, doing string) error {
+func explainDiskError(err error, action string) error {
 	if _, ok := asFailure(err); ok || err == nil {
 		return err
 	}
 	failure := &Failure{cause: err}
 	switch {
 	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
-		failure.What = fmt.Sprintf("no space left to %s", doing)
+		failure.What = fmt.Sprintf("no space left to %s", action)
 		failure.Advice = "use a larger PVC: set storage.size, or another claimName"
 	case errors.Is(err, syscall.EROFS):
-		failure.What = fmt.Sprintf("cannot %s: the volume is read-only", doing)
+		failure.What = fmt.Sprintf("cannot %s: the volume is read-only", action)
 		failure.Advice = "use a writable PVC"
 	case errors.Is(err, os.ErrPermission):
-		failure.What = fmt.Sprintf("cannot %s: permission denied for user %d", doing, os.Getuid())
+		failure.What = fmt.Sprintf("cannot %s: permission denied for user %d", action, os.Getuid())
 		failure.Advice = "change the owner or group of the files on the PVC to this user, or use a new PVC"
 	case errors.Is(err, syscall.EISDIR), errors.Is(err, syscall.ENOTDIR), errors.Is(err, syscall.EEXIST), errors.Is(err, syscall.ENOTEMPTY):
-		failure.What = fmt.Sprintf("cannot %s: another file or directory with this name exists", doing)
+		failure.What = fmt.Sprintf("cannot %s: another file or directory with this name exists", action)
 		failure.Advice = "remove it from the PVC, or use a new PVC"
 	case strings.Contains(err.Error(), "path escapes from parent"):
-		failure.What = fmt.Sprintf("cannot %s: a symbolic link in the path points outside the directory", doing)
+		failure.What = fmt.Sprintf("cannot %s: a symbolic link in the path points outside the directory", action)
 		failure.Advice = "remove the link from the PVC"
 	default:
-		failure.What = fmt.Sprintf("cannot %s: %v", doing, lastCause(err))
+		failure.What = fmt.Sprintf("cannot %s: %v", action, lastCause(err))
 		failure.Advice = "check the PVC and its volume"
 	}
 	return failure
@@ -96,16 +96,16 @@ func lastCause(err error) error {
 const maxMessage = 2000
 
 // sentence makes a text one line of bounded length.
-func sentence(text string) string {
+func oneLine(text string) string {
 	text = strings.Join(strings.FieldsFunc(strings.ToValidUTF8(text, "?"), func(char rune) bool { return char < ' ' || char == 0x7f }), " ")
 	return shorten(text, maxMessage)
 }
 
-func shorten(text string, most int) string {
-	if len(text) <= most {
+func shorten(text string, limit int) string {
+	if len(text) <= limit {
 		return text
 	}
-	cut := most
+	cut := limit
 	for cut > 0 && !utf8.RuneStart(text[cut]) {
 		cut--
 	}

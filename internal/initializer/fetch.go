@@ -16,7 +16,7 @@ import (
 )
 
 // order is what is to be fetched, and to where.
-type order struct {
+type task struct {
 	kind      Kind
 	uri       string
 	directory string
@@ -31,76 +31,76 @@ type order struct {
 
 // fetch is an order being carried out.
 type fetch struct {
-	order
+	task
 	origin      origin
 	destination *destination
 	progress    *progress
 }
 
 // fetchOrder returns nil once everything is in its place.
-func fetchOrder(ctx context.Context, order order) error {
-	at, err := parseURI(order.uri, order.kind)
+func fetchTask(ctx context.Context, task task) error {
+	at, err := parseURI(task.uri, task.kind)
 	if err != nil {
 		return usage("%v", err)
 	}
-	fetch := &fetch{order: order}
-	fetch.progress = &progress{output: order.output, redact: newRedactor(order.environment), every: order.timing.report}
+	fetch := &fetch{task: task}
+	fetch.progress = &progress{output: task.output, redact: newRedactor(task.environment), every: task.timing.report}
 	switch at.scheme {
 	case schemeS3:
-		fetch.origin, err = newBucket(at, order.environment, order.timing.stall)
+		fetch.origin, err = newBucket(at, task.environment, task.timing.stall)
 	case schemeHub:
-		fetch.origin, err = newHub(at, order.environment, order.timing.stall)
+		fetch.origin, err = newHub(at, task.environment, task.timing.stall)
 	default:
-		return fetch.copyClaim(ctx, at)
+		return fetch.copyPVC(ctx, at)
 	}
 	if err != nil {
 		return err
 	}
-	return fetch.into(ctx, at, nil)
+	return fetch.fetchInto(ctx, at, nil)
 }
 
 // copyClaim copies from a claim, unless what it is asked for is in its place.
-func (f *fetch) copyClaim(ctx context.Context, at location) error {
-	claim, err := newClaim(at, f.from, f.progress.say)
+func (f *fetch) copyPVC(ctx context.Context, at location) error {
+	source, err := newPVC(at, f.from, f.progress.logf)
 	if err != nil {
 		return err
 	}
-	defer claim.root.Close()
-	if claim.isIn(f.directory) {
-		f.progress.say("%s is already in the destination: the job uses the same PVC; nothing is copied", f.uri)
+	defer source.root.Close()
+	if source.isDestination(f.directory) {
+		f.progress.logf("%s is already in the destination: the job uses the same PVC; nothing is copied", f.uri)
 		return nil
 	}
-	f.origin = claim
-	return f.into(ctx, at, claim)
+	f.origin = source
+	return f.fetchInto(ctx, at, source)
 }
 
 // into fills the directory.
-func (f *fetch) into(ctx context.Context, at location, claim *claim) (err error) {
-	if f.destination, err = openDestination(ctx, f.directory, f.progress.say); err != nil {
+func (f *fetch) fetchInto(ctx context.Context, at location, source *pvc) (err error) {
+	if f.destination, err = openDestination(ctx, f.directory, f.progress.logf); err != nil {
 		return err
 	}
 	defer f.destination.close()
-	if claim != nil {
+	if source != nil {
 		info, err := f.destination.info()
 		if err == nil {
-			err = claim.apartFrom(info)
+			err = source.checkOverlap(info)
 		}
 		if err != nil {
-			return onDisk(err, "read "+f.directory)
+			return explainDiskError(err, "read "+f.directory)
 		}
 	}
-	if err := f.destination.claimFor(at.String()); err != nil {
+	if err := f.destination.prepareFor(at.String()); err != nil {
 		return err
 	}
 	entries, err := f.list(ctx)
 	if err != nil {
 		return err
 	}
-	return f.withSpace(f.fill(ctx, at, entries), entries)
+	return f.explainFullVolume(f.fill(ctx, at, entries), entries)
 }
 
 func (f *fetch) list(ctx context.Context) (entries []entry, err error) {
-	err = persist(ctx, f.timing, f.timing.firstPatience, f.progress.notice, f.origin.listed, func() error {
+	err = retry(ctx, f.timing, f.timing.maxFirstResponse, f.progress.logSometimes, f.origin.listed, func() error {
 		entries, err = f.origin.list(ctx)
 		return err
 	})
@@ -115,27 +115,27 @@ func (f *fetch) list(ctx context.Context) (entries []entry, err error) {
 
 func (f *fetch) fill(ctx context.Context, at location, entries []entry) error {
 	started := time.Now()
-	missing, gone := f.compare(entries)
-	made := marker{URI: at.String(), Revision: f.origin.revision()}
+	missing, obsolete := f.compare(entries)
+	complete := marker{URI: at.String(), Revision: f.origin.revision()}
 	var missingBytes int64
 	for _, entry := range entries {
 		if entry.kind == fileEntry {
-			made.Files++
-			made.Bytes += entry.size
+			complete.Files++
+			complete.Bytes += entry.size
 		}
 	}
 	for _, entry := range missing {
 		missingBytes += entry.size - f.destination.partSize(*entry)
 	}
-	f.progress.expect(made.Files, made.Files-len(missing), made.Bytes, made.Bytes-missingBytes)
-	f.progress.say("%s: %d files, %s; %d files and %s left to fetch", f.uri, made.Files, size(made.Bytes), len(missing), size(missingBytes))
-	if err := f.prepare(entries, missing, missingBytes, gone, made); err != nil {
+	f.progress.expect(complete.Files, complete.Files-len(missing), complete.Bytes, complete.Bytes-missingBytes)
+	f.progress.logf("%s: %d files, %s; %d files and %s left to fetch", f.uri, complete.Files, size(complete.Bytes), len(missing), size(missingBytes))
+	if err := f.prepare(entries, missing, missingBytes, obsolete, complete); err != nil {
 		return err
 	}
 	if err := f.downloadAll(ctx, missing); err != nil {
 		return err
 	}
-	for _, line := range gone {
+	for _, line := range obsolete {
 		if err := f.destination.forget(line); err != nil {
 			return err
 		}
@@ -143,18 +143,18 @@ func (f *fetch) fill(ctx context.Context, at location, entries []entry) error {
 	if err := f.destination.finish(entries); err != nil {
 		return err
 	}
-	if err := f.destination.mark(made); err != nil {
+	if err := f.destination.mark(complete); err != nil {
 		return err
 	}
 	took := time.Since(started)
-	f.progress.say("%s is complete in %s: %d files, %s; fetched %s in %s, %s/s", f.uri, f.directory, made.Files, size(made.Bytes),
+	f.progress.logf("%s is complete in %s: %d files, %s; fetched %s in %s, %s/s", f.uri, f.directory, complete.Files, size(complete.Bytes),
 		size(f.progress.received), took.Round(time.Second/10), size(int64(float64(f.progress.received)/max(took.Seconds(), 0.001))))
 	return nil
 }
 
 // compare finds what is missing, the largest first, and what was fetched before
 // and is no longer there.
-func (f *fetch) compare(entries []entry) (missing []*entry, gone []journalLine) {
+func (f *fetch) compare(entries []entry) (missing []*entry, obsolete []journalLine) {
 	lines := f.destination.journal.lines
 	for i := range entries {
 		entry := &entries[i]
@@ -167,16 +167,16 @@ func (f *fetch) compare(entries []entry) (missing []*entry, gone []journalLine) 
 	}
 	for _, line := range lines {
 		if !line.wanted {
-			gone = append(gone, *line)
+			obsolete = append(obsolete, *line)
 		}
 	}
 	slices.SortStableFunc(missing, func(a, b *entry) int { return cmp.Compare(b.size, a.size) })
-	return missing, gone
+	return missing, obsolete
 }
 
 // prepare makes room. From here on the directory is not what the marker says.
-func (f *fetch) prepare(entries []entry, missing []*entry, bytes int64, gone []journalLine, wanted marker) error {
-	if found, complete := f.destination.marker(); complete && (len(missing) > 0 || len(gone) > 0 || found != wanted) {
+func (f *fetch) prepare(entries []entry, missing []*entry, bytes int64, obsolete []journalLine, wanted marker) error {
+	if found, complete := f.destination.marker(); complete && (len(missing) > 0 || len(obsolete) > 0 || found != wanted) {
 		if err := f.destination.unmark(); err != nil {
 			return err
 		}
@@ -190,7 +190,7 @@ func (f *fetch) prepare(entries []entry, missing []*entry, bytes int64, gone []j
 			Advice: "use a larger PVC: set storage.size, or another claimName",
 		}
 	}
-	return f.destination.makeDirectories(entries)
+	return f.destination.createDirectories(entries)
 }
 
 // downloadAll fetches many files at once, and stops at the first that cannot be.
@@ -205,7 +205,7 @@ func (f *fetch) downloadAll(ctx context.Context, missing []*entry) error {
 		group.Go(func() {
 			buffer := make([]byte, bufferSize)
 			for entry := range queue {
-				if err := f.one(ctx, *entry, buffer); err != nil {
+				if err := f.fetchFile(ctx, *entry, buffer); err != nil {
 					cancel(err)
 					return
 				}
@@ -229,7 +229,7 @@ func (f *fetch) downloadAll(ctx context.Context, missing []*entry) error {
 	return nil
 }
 
-func (f *fetch) one(ctx context.Context, entry entry, buffer []byte) error {
+func (f *fetch) fetchFile(ctx context.Context, entry entry, buffer []byte) error {
 	if adopted, err := f.adopt(ctx, entry, buffer); adopted || err != nil {
 		return err
 	}
@@ -237,7 +237,7 @@ func (f *fetch) one(ctx context.Context, entry entry, buffer []byte) error {
 }
 
 // withSpace adds to a full volume how large it is, and how large it should be.
-func (f *fetch) withSpace(err error, entries []entry) error {
+func (f *fetch) explainFullVolume(err error, entries []entry) error {
 	full := errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
 	_, total, known := f.destination.space()
 	if failure, explained := asFailure(err); full && explained && known {

@@ -18,8 +18,8 @@ import (
 // quick is a timing for servers on this machine.
 func quick() timing {
 	return timing{
-		patience: 10 * time.Second, firstPatience: 10 * time.Second, stall: 5 * time.Second,
-		pause: time.Millisecond, longestPause: 10 * time.Millisecond, report: time.Hour,
+		maxIdle: 10 * time.Second, maxFirstResponse: 10 * time.Second, stall: 5 * time.Second,
+		pause: time.Millisecond, maxPause: 10 * time.Millisecond, report: time.Hour,
 	}
 }
 

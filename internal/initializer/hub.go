@@ -17,8 +17,8 @@ const (
 	hubBundleVariable   = "REQUESTS_CA_BUNDLE"
 	hubEndpoint         = "https://huggingface.co"
 	// longestAnswer bounds one answer of the API: a page has at most 1,000 files.
-	longestAnswer = 32 << 20
-	mostPages     = 100_000
+	maxResponse = 32 << 20
+	maxPages    = 100_000
 )
 
 // hub is an origin of the files of one repository of the Hugging Face hub, or of
@@ -32,7 +32,7 @@ type hub struct {
 	// belongs together even if the branch moves on meanwhile.
 	commit string
 	// found is what the list had until the next page, so that it can go on there.
-	found []entry
+	files []entry
 	next  string
 	pages int
 }
@@ -85,7 +85,7 @@ func (h *hub) revision() string { return h.commit }
 
 var commitID = regexp.MustCompile(`^[0-9a-f]{40,64}$`)
 
-func (h *hub) listed() int64 { return int64(len(h.found)) }
+func (h *hub) listed() int64 { return int64(len(h.files)) }
 
 func (h *hub) list(ctx context.Context) ([]entry, error) {
 	if h.commit == "" {
@@ -106,10 +106,10 @@ func (h *hub) list(ctx context.Context) ([]entry, error) {
 			return nil, err
 		}
 	}
-	if len(h.found) == 0 {
+	if len(h.files) == 0 {
 		return nil, &Failure{What: fmt.Sprintf("%s has no files", h.describe()), Advice: "check the name and the revision in storageUri"}
 	}
-	return h.found, nil
+	return h.files, nil
 }
 
 func (h *hub) listPage(ctx context.Context) error {
@@ -122,14 +122,14 @@ func (h *hub) listPage(ctx context.Context) error {
 		if file.Type != "file" || isOwn(file.Path) {
 			continue
 		}
-		made, err := file.entry()
+		e, err := file.entry()
 		if err != nil {
 			return err
 		}
-		h.found = append(h.found, made)
+		h.files = append(h.files, e)
 	}
 	// A list without an end is none.
-	if h.pages++; h.pages > mostPages {
+	if h.pages++; h.pages > maxPages {
 		return h.notAHub()
 	}
 	h.next = nextPage(header, h.next)
@@ -164,7 +164,7 @@ func (h *hubFile) entry() (entry, error) {
 
 func (h *hub) open(ctx context.Context, entry entry, offset int64) (*content, error) {
 	var path strings.Builder
-	if h.repositories == Dataset {
+	if h.repositoryKind == Dataset {
 		path.WriteString("/datasets")
 	}
 	path.WriteString("/" + h.container + "/resolve/" + h.commit)
@@ -186,7 +186,7 @@ func (h *hub) open(ctx context.Context, entry entry, offset int64) (*content, er
 	case http.StatusOK:
 		return &content{ReadCloser: response.Body, checksum: entry.checksum}, nil
 	case http.StatusPartialContent:
-		return &content{ReadCloser: response.Body, offset: beginning(response.Header, offset), checksum: entry.checksum}, nil
+		return &content{ReadCloser: response.Body, offset: startOffset(response.Header, offset), checksum: entry.checksum}, nil
 	}
 	defer response.Body.Close()
 	return nil, h.explain(response, entry.path)
@@ -198,7 +198,7 @@ func (h *hub) interrupted(ctx context.Context, _ entry, err error) error {
 
 // api is the address of something about the repository.
 func (h *hub) api(what, revision string) string {
-	return fmt.Sprintf("%s/api/%ss/%s/%s/%s", h.endpoint, h.repositories, h.container, what, url.PathEscape(revision))
+	return fmt.Sprintf("%s/api/%ss/%s/%s/%s", h.endpoint, h.repositoryKind, h.container, what, url.PathEscape(revision))
 }
 
 func (h *hub) get(ctx context.Context, address string, into any) (http.Header, error) {
@@ -214,7 +214,7 @@ func (h *hub) get(ctx context.Context, address string, into any) (http.Header, e
 	if response.StatusCode != http.StatusOK {
 		return nil, h.explain(response, "")
 	}
-	body, err := io.ReadAll(io.LimitReader(response.Body, longestAnswer))
+	body, err := io.ReadAll(io.LimitReader(response.Body, maxResponse))
 	if err != nil {
 		return nil, h.unreachable(ctx, err)
 	}

@@ -10,7 +10,7 @@ import (
 
 // describe names the repository.
 func (h *hub) describe() string {
-	return fmt.Sprintf("the %s repository %s at %s", h.repositories, h.container, h.endpoint.Host)
+	return fmt.Sprintf("the %s repository %s at %s", h.repositoryKind, h.container, h.endpoint.Host)
 }
 
 func (h *hub) unreachable(ctx context.Context, err error) error {
@@ -48,7 +48,7 @@ func (h *hub) explain(response *http.Response, file string) error {
 	}
 	switch code := response.StatusCode; {
 	case response.Request.URL.Host != h.endpoint.Host:
-		return h.elsewhere(response, what)
+		return h.redirectFailure(response, what)
 	case code == http.StatusUnauthorized && h.hasToken:
 		return &Failure{What: fmt.Sprintf("%s does not accept the token", h.endpoint.Host), Advice: fmt.Sprintf("renew %s in the Secret", tokenVariables[0])}
 	case code == http.StatusUnauthorized, code == http.StatusNotFound && file == "":
@@ -64,7 +64,7 @@ func (h *hub) explain(response *http.Response, file string) error {
 		}
 		return failure
 	}
-	return h.other(response, what)
+	return h.otherFailure(response, what)
 }
 
 func (h *hub) gated() error {
@@ -80,10 +80,10 @@ func (h *hub) gated() error {
 // notFound: the hub does not tell what is not there from what is private.
 func (h *hub) notFound() error {
 	other := Model
-	if h.repositories == Model {
+	if h.repositoryKind == Model {
 		other = Dataset
 	}
-	failure := &Failure{What: fmt.Sprintf("the %s repository %s does not exist at %s, or it is private", h.repositories, h.container, h.endpoint.Host)}
+	failure := &Failure{What: fmt.Sprintf("the %s repository %s does not exist at %s, or it is private", h.repositoryKind, h.container, h.endpoint.Host)}
 	if h.hasToken {
 		failure.Advice = fmt.Sprintf("check the name, give the token in %s of the Secret permission to read it", tokenVariables[0])
 	} else {
@@ -95,17 +95,17 @@ func (h *hub) notFound() error {
 
 // elsewhere is an answer of a server that the hub redirected to. What it refuses
 // is an address that is no longer valid: the hub makes a new one.
-func (h *hub) elsewhere(response *http.Response, what string) error {
+func (h *hub) redirectFailure(response *http.Response, what string) error {
 	return &Failure{
 		What:      fmt.Sprintf("%s, which stores %s, responds with %s", response.Request.URL.Host, what, status(response)),
 		Advice:    "restart the job later",
 		temporary: true,
-		damaged:   response.StatusCode == http.StatusRequestedRangeNotSatisfiable,
+		corrupt:   response.StatusCode == http.StatusRequestedRangeNotSatisfiable,
 		after:     retryAfter(response.Header, time.Now()),
 	}
 }
 
-func (h *hub) other(response *http.Response, what string) error {
+func (h *hub) otherFailure(response *http.Response, what string) error {
 	failure := &Failure{
 		What:      fmt.Sprintf("%s responds with %s for %s", h.endpoint.Host, status(response), what),
 		Advice:    fmt.Sprintf("check storageUri, and %s in the Secret", hubEndpointVariable),
@@ -113,7 +113,7 @@ func (h *hub) other(response *http.Response, what string) error {
 		after:     retryAfter(response.Header, time.Now()),
 	}
 	if response.StatusCode == http.StatusRequestedRangeNotSatisfiable {
-		failure.temporary, failure.damaged = true, true
+		failure.temporary, failure.corrupt = true, true
 	}
 	if failure.temporary {
 		failure.Advice = "restart the job later"

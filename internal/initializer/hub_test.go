@@ -263,7 +263,7 @@ func TestMessagesAboutTheHub(t *testing.T) {
 			environment := hub.environment()
 			maps.Copy(environment, tc.environment)
 			runner := newRunner(t, environment)
-			runner.timing.firstPatience, runner.timing.patience = 50*time.Millisecond, 50*time.Millisecond
+			runner.timing.maxFirstResponse, runner.timing.maxIdle = 50*time.Millisecond, 50*time.Millisecond
 			uri := tc.uri
 			if uri == "" {
 				uri = "hf://owner/name"
@@ -311,7 +311,7 @@ func TestPagesOfTheHubGoOn(t *testing.T) {
 		return false
 	}
 	environment := server.environment()
-	hub, err := newHub(location{scheme: schemeHub, container: "owner/name", repositories: Dataset, revision: "main"}, func(name string) string { return environment[name] }, 3*time.Second)
+	hub, err := newHub(location{scheme: schemeHub, container: "owner/name", repositoryKind: Dataset, revision: "main"}, func(name string) string { return environment[name] }, 3*time.Second)
 	if err != nil {
 		t.Fatal(err)
 	}

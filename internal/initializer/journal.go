@@ -68,7 +68,7 @@ func (j *journal) read() error {
 }
 
 // begin forgets everything, and is about another source from now on.
-func (j *journal) begin(uri string) error {
+func (j *journal) reset(uri string) error {
 	if err := j.file.Truncate(0); err != nil {
 		return err
 	}

@@ -24,7 +24,7 @@ import (
 const (
 	dialTimeout = 15 * time.Second
 	// longestWait is the most that a server may ask us to wait.
-	longestWait = 10 * time.Minute
+	maxRetryAfter = 10 * time.Minute
 )
 
 // newTransport is a transport for many downloads at once. bundleVariable names
@@ -42,7 +42,7 @@ func newTransport(environment Environment, bundleVariable string, stall time.Dur
 			if err != nil {
 				return nil, err
 			}
-			return &impatient{Conn: connection, stall: stall}, nil
+			return &stallConn{Conn: connection, stall: stall}, nil
 		},
 		TLSHandshakeTimeout: dialTimeout,
 		IdleConnTimeout:     stall / 2,
@@ -66,12 +66,12 @@ func newTransport(environment Environment, bundleVariable string, stall time.Dur
 }
 
 // impatient is a connection on which something must arrive now and then.
-type impatient struct {
+type stallConn struct {
 	net.Conn
 	stall time.Duration
 }
 
-func (i *impatient) Read(buffer []byte) (int, error) {
+func (i *stallConn) Read(buffer []byte) (int, error) {
 	if err := i.SetReadDeadline(time.Now().Add(i.stall)); err != nil {
 		return 0, err
 	}
@@ -204,5 +204,5 @@ func retryAfter(header http.Header, now time.Time) time.Duration {
 			wait = time.Duration(seconds) * time.Second
 		}
 	}
-	return min(max(wait, 0), longestWait)
+	return min(max(wait, 0), maxRetryAfter)
 }

@@ -99,7 +99,7 @@ func TestHowLongServersSendUsAway(t *testing.T) {
 		"a date long ago":  {"Retry-After", "Fri, 02 Jan 2026 03:00:00 GMT", 0},
 		"below zero":       {"Retry-After", "-5", 0},
 		"nonsense":         {"Retry-After", "soon", 0},
-		"for ever":         {"Retry-After", "99999999", longestWait},
+		"for ever":         {"Retry-After", "99999999", maxRetryAfter},
 		"a limit":          {"RateLimit", `"api";r=0;t=55`, 55 * time.Second},
 		"a limit and more": {"RateLimit", `"api";r=0;t=55;q=500`, 55 * time.Second},
 		"nothing":          {"Date", "7", 0},
@@ -116,17 +116,17 @@ func TestHowLongServersSendUsAway(t *testing.T) {
 func TestPatience(t *testing.T) {
 	temporary := &Failure{What: "not now", temporary: true}
 	silent := func(string, ...any) {}
-	fast := timing{pause: time.Millisecond, longestPause: 2 * time.Millisecond}
+	fast := timing{pause: time.Millisecond, maxPause: 2 * time.Millisecond}
 	t.Run("ends", func(t *testing.T) {
 		tries := 0
-		err := persist(t.Context(), fast, time.Second, silent, func() int64 { return 0 }, func() error { tries++; return temporary })
+		err := retry(t.Context(), fast, time.Second, silent, func() int64 { return 0 }, func() error { tries++; return temporary })
 		if err != temporary || tries < 2 {
 			t.Errorf("%d tries: %v", tries, err)
 		}
 	})
 	t.Run("is renewed by every byte", func(t *testing.T) {
 		began, position := time.Now(), int64(0)
-		err := persist(t.Context(), fast, 50*time.Millisecond, silent, func() int64 { return position }, func() error {
+		err := retry(t.Context(), fast, 50*time.Millisecond, silent, func() int64 { return position }, func() error {
 			if time.Since(began) < 200*time.Millisecond {
 				position++
 			}
@@ -138,7 +138,7 @@ func TestPatience(t *testing.T) {
 	})
 	t.Run("is not spent while the server sends us away", func(t *testing.T) {
 		tries := 0
-		err := persist(t.Context(), fast, time.Second, silent, func() int64 { return 0 }, func() error {
+		err := retry(t.Context(), fast, time.Second, silent, func() int64 { return 0 }, func() error {
 			if tries++; tries > 4 {
 				return nil
 			}
@@ -149,8 +149,8 @@ func TestPatience(t *testing.T) {
 		}
 	})
 	t.Run("has an end with servers that always send us away", func(t *testing.T) {
-		err := persist(t.Context(), fast, 50*time.Millisecond, silent, func() int64 { return 0 }, func() error {
-			return &Failure{What: "later", temporary: true, after: mostGranted + 1}
+		err := retry(t.Context(), fast, 50*time.Millisecond, silent, func() int64 { return 0 }, func() error {
+			return &Failure{What: "later", temporary: true, after: maxServerWait + 1}
 		})
 		if err == nil {
 			t.Error("no error")
@@ -158,13 +158,13 @@ func TestPatience(t *testing.T) {
 	})
 	t.Run("is none for what is final", func(t *testing.T) {
 		tries, final := 0, &Failure{What: "never"}
-		if err := persist(t.Context(), fast, time.Hour, silent, func() int64 { return 0 }, func() error { tries++; return final }); err != final || tries != 1 {
+		if err := retry(t.Context(), fast, time.Hour, silent, func() int64 { return 0 }, func() error { tries++; return final }); err != final || tries != 1 {
 			t.Errorf("%d tries: %v", tries, err)
 		}
 	})
 	t.Run("is none after the end", func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
-		if err := persist(ctx, timing{pause: time.Hour}, 5*time.Hour, silent, func() int64 { return 0 }, func() error { cancel(); return temporary }); err != context.Canceled {
+		if err := retry(ctx, timing{pause: time.Hour}, 5*time.Hour, silent, func() int64 { return 0 }, func() error { cancel(); return temporary }); err != context.Canceled {
 			t.Error(err)
 		}
 	})

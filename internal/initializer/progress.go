@@ -14,7 +14,7 @@ type progress struct {
 	redact redactor
 	every  time.Duration
 	// noticed is when a notice was last let through.
-	noticed time.Time
+	lastNotice time.Time
 
 	files, allFiles int
 	bytes, allBytes int64
@@ -25,24 +25,24 @@ type progress struct {
 }
 
 // say writes a line.
-func (p *progress) say(format string, arguments ...any) {
+func (p *progress) logf(format string, arguments ...any) {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
 	p.write(format, arguments...)
 }
 
 func (p *progress) write(format string, arguments ...any) {
-	fmt.Fprintf(p.output, "trireme: %s\n", sentence(p.redact.text(fmt.Sprintf(format, arguments...))))
+	fmt.Fprintf(p.output, "trireme: %s\n", oneLine(p.redact.text(fmt.Sprintf(format, arguments...))))
 }
 
 // notice writes a line, unless it did so only just now.
-func (p *progress) notice(format string, arguments ...any) {
+func (p *progress) logSometimes(format string, arguments ...any) {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
-	if time.Since(p.noticed) < p.every {
+	if time.Since(p.lastNotice) < p.every {
 		return
 	}
-	p.noticed = time.Now()
+	p.lastNotice = time.Now()
 	p.write(format, arguments...)
 }
 
@@ -55,7 +55,7 @@ func (p *progress) expect(files, present int, bytes, presentBytes int64) {
 }
 
 // move counts bytes that arrived or, below zero, that were thrown away.
-func (p *progress) move(bytes int64) {
+func (p *progress) addBytes(bytes int64) {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
 	p.bytes += bytes
@@ -63,14 +63,14 @@ func (p *progress) move(bytes int64) {
 }
 
 // found counts bytes that were there and did not have to arrive.
-func (p *progress) found(bytes int64) {
+func (p *progress) addPresent(bytes int64) {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
 	p.bytes += bytes
 }
 
 // done counts a file.
-func (p *progress) done() {
+func (p *progress) addFile() {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
 	p.files++

@@ -41,17 +41,17 @@ type bucket struct {
 	// prefix is what paths leave out of the keys.
 	prefix string
 	// found is what the list had until its last key, so that it can go on there.
-	found []entry
-	last  string
+	objects []entry
+	last    string
 }
 
 func newBucket(at location, environment Environment, stall time.Duration) (*bucket, error) {
-	made := &bucket{location: at, endpoint: amazon, redact: newRedactor(environment)}
-	secure, err := made.chooseEndpoint(environment)
+	b := &bucket{location: at, endpoint: amazon, redact: newRedactor(environment)}
+	secure, err := b.chooseEndpoint(environment)
 	if err != nil {
 		return nil, err
 	}
-	keys, err := made.chooseCredentials(environment)
+	keys, err := b.chooseCredentials(environment)
 	if err != nil {
 		return nil, err
 	}
@@ -64,7 +64,7 @@ func newBucket(at location, environment Environment, stall time.Duration) (*buck
 		return nil, err
 	}
 	region, _ := environment.value(regionVariables...)
-	made.client, err = minio.NewCore(made.endpoint, &minio.Options{
+	b.client, err = minio.NewCore(b.endpoint, &minio.Options{
 		Creds:        keys,
 		Secure:       secure,
 		Transport:    transport,
@@ -75,10 +75,10 @@ func newBucket(at location, environment Environment, stall time.Duration) (*buck
 		MaxRetries: 2,
 	})
 	if err != nil {
-		return nil, misconfigured("%s in the Secret must be the URL of an S3 server, such as https://host:9000", made.endpointVariable)
+		return nil, misconfigured("%s in the Secret must be the URL of an S3 server, such as https://host:9000", b.endpointVariable)
 	}
-	made.client.SetAppInfo("trireme-initializer", "1")
-	return made, nil
+	b.client.SetAppInfo("trireme-initializer", "1")
+	return b, nil
 }
 
 func (b *bucket) chooseEndpoint(environment Environment) (secure bool, err error) {
@@ -131,7 +131,7 @@ func addressingStyle(environment Environment) (minio.BucketLookupType, error) {
 
 func (b *bucket) revision() string { return "" }
 
-func (b *bucket) listed() int64 { return int64(len(b.found)) }
+func (b *bucket) listed() int64 { return int64(len(b.objects)) }
 
 // list finds everything below path/, or else the object that is called path.
 // That data does not mean data2/x is what tells a folder from a prefix.
@@ -141,8 +141,8 @@ func (b *bucket) list(ctx context.Context) ([]entry, error) {
 		b.prefix = b.path + "/"
 	}
 	denied := b.listBelow(ctx)
-	if denied != nil && !isDenied(denied) || len(b.found) > 0 {
-		return b.found, denied
+	if denied != nil && !isDenied(denied) || len(b.objects) > 0 {
+		return b.objects, denied
 	}
 	if b.path == "" {
 		if denied != nil {
@@ -171,18 +171,18 @@ func (b *bucket) listBelow(ctx context.Context) error {
 			return &Failure{What: err.Error(), Advice: "rename or remove the object, or fetch a prefix without it"}
 		}
 		if !isOwn(name) {
-			b.found = append(b.found, objectEntry(name, object))
+			b.objects = append(b.objects, objectEntry(name, object))
 		}
 	}
 	return ctx.Err()
 }
 
 func objectEntry(name string, object minio.ObjectInfo) entry {
-	made := entry{path: name, size: object.Size, version: strings.Trim(object.ETag, `"`)}
-	if plainMD5.MatchString(made.version) {
-		made.checksum = checksum{algorithm: md5Sum, sum: made.version}
+	result := entry{path: name, size: object.Size, version: strings.Trim(object.ETag, `"`)}
+	if plainMD5.MatchString(result.version) {
+		result.checksum = checksum{algorithm: md5Sum, sum: result.version}
 	}
-	return made
+	return result
 }
 
 // single is the object whose key is the path itself. It can be fetched even with
@@ -242,7 +242,7 @@ func (b *bucket) open(ctx context.Context, entry entry, offset int64) (*content,
 	if offset == 0 {
 		sum = checksumOf(object, header)
 	}
-	return &content{ReadCloser: body, offset: beginning(header, offset), checksum: sum}, nil
+	return &content{ReadCloser: body, offset: startOffset(header, offset), checksum: sum}, nil
 }
 
 func (b *bucket) interrupted(ctx context.Context, _ entry, err error) error {
@@ -250,8 +250,8 @@ func (b *bucket) interrupted(ctx context.Context, _ entry, err error) error {
 }
 
 // beginning is the offset that an answer really begins at.
-func beginning(header http.Header, asked int64) int64 {
-	if asked == 0 {
+func startOffset(header http.Header, requested int64) int64 {
+	if requested == 0 {
 		return 0
 	}
 	position, found := strings.CutPrefix(header.Get("Content-Range"), "bytes ")
@@ -259,10 +259,10 @@ func beginning(header http.Header, asked int64) int64 {
 		return 0
 	}
 	first, _, _ := strings.Cut(position, "-")
-	if begin, err := strconv.ParseInt(first, 10, 64); err != nil || begin != asked {
+	if begin, err := strconv.ParseInt(first, 10, 64); err != nil || begin != requested {
 		return 0
 	}
-	return asked
+	return requested
 }
 
 var plainMD5 = regexp.MustCompile(`^[0-9a-f]{32}$`)

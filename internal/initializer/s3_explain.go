@@ -33,7 +33,7 @@ func (b *bucket) explain(ctx context.Context, err error, key string) error {
 	if !answered {
 		return unreachable(err, b.endpoint, b.endpointVariable, s3BundleVariable)
 	}
-	failure := b.answered(&response, key)
+	failure := b.explainResponse(&response, key)
 	if failure.cause == nil {
 		failure.cause = err
 	}
@@ -42,7 +42,7 @@ func (b *bucket) explain(ctx context.Context, err error, key string) error {
 
 // answered is what an error of S3 means.
 // https://docs.aws.amazon.com/AmazonS3/latest/API/ErrorResponses.html
-func (b *bucket) answered(response *minio.ErrorResponse, key string) *Failure {
+func (b *bucket) explainResponse(response *minio.ErrorResponse, key string) *Failure {
 	what := fmt.Sprintf("bucket %q", b.container)
 	if key != "" {
 		what = fmt.Sprintf("object %q in bucket %q", key, b.container)
@@ -71,9 +71,9 @@ func (b *bucket) answered(response *minio.ErrorResponse, key string) *Failure {
 	case "PreconditionFailed":
 		return &Failure{What: fmt.Sprintf("the %s changed while it was fetched", what), Advice: "restart the job when nothing changes it"}
 	case "InvalidRange":
-		return &Failure{What: fmt.Sprintf("the %s is shorter than it was", what), temporary: true, damaged: true}
+		return &Failure{What: fmt.Sprintf("the %s is shorter than it was", what), temporary: true, corrupt: true}
 	case "AuthorizationHeaderMalformed", "InvalidRegion", "PermanentRedirect", "TemporaryRedirect", "IllegalLocationConstraintException":
-		return b.elsewhere(response)
+		return b.otherRegion(response)
 	}
 	if response.StatusCode == http.StatusForbidden || response.StatusCode == http.StatusUnauthorized {
 		return b.denied(what)
@@ -99,7 +99,7 @@ func (b *bucket) denied(what string) *Failure {
 	return failure
 }
 
-func (b *bucket) elsewhere(response *minio.ErrorResponse) *Failure {
+func (b *bucket) otherRegion(response *minio.ErrorResponse) *Failure {
 	failure := &Failure{What: fmt.Sprintf("bucket %q is in another region", b.container), Advice: fmt.Sprintf("set %s in the Secret to its region", regionVariables[0])}
 	if response.Region != "" {
 		failure.Advice = fmt.Sprintf("set %s in the Secret to %s", regionVariables[0], shorten(b.redact.text(response.Region), 50))

@@ -86,7 +86,7 @@ func TestMessagesAboutS3(t *testing.T) {
 				environment[name] = strings.ReplaceAll(value, "HOST", server.host())
 			}
 			runner := newRunner(t, environment)
-			runner.timing.firstPatience, runner.timing.patience = 50*time.Millisecond, 50*time.Millisecond
+			runner.timing.maxFirstResponse, runner.timing.maxIdle = 50*time.Millisecond, 50*time.Millisecond
 			uri := tc.uri
 			if uri == "" {
 				uri = "s3://data/set"

@@ -141,7 +141,7 @@ func TestARestartGoesOn(t *testing.T) {
 	server := newS3Server(t, map[string]string{"set/large": content})
 	server.spoil = func(_ string, try int, spoiled *spoiled) { spoiled.cutAfter = max(3<<20-try*(3<<20), 0) }
 	runner := newRunner(t, server.environment())
-	runner.timing.patience = 200 * time.Millisecond
+	runner.timing.maxIdle = 200 * time.Millisecond
 	runner.refused("s3://data/set", fmt.Sprintf("%s closed the connection; check AWS_ENDPOINT_URL_S3 in the Secret, and that no NetworkPolicy, firewall or missing proxy blocks the namespace", server.host()))
 	if runner.complete() || len(runner.parts()) != 1 || len(runner.files()) > 0 {
 		t.Fatalf("complete: %t, parts %v, files %d", runner.complete(), runner.parts(), len(runner.files()))

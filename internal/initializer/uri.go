@@ -33,7 +33,7 @@ type location struct {
 	// path is a key or a prefix of keys, or a path on a claim; empty means all of it.
 	path string
 	// repositories says which repositories of the hub the name belongs to.
-	repositories Kind
+	repositoryKind Kind
 	// revision of a repository: a branch, a tag or a commit.
 	revision string
 }
@@ -44,14 +44,14 @@ func (l location) String() string {
 	text := l.scheme + "://" + l.container
 	switch {
 	case l.scheme == schemeHub:
-		return fmt.Sprintf("%s://%ss/%s@%s", l.scheme, l.repositories, l.container, l.revision)
+		return fmt.Sprintf("%s://%ss/%s@%s", l.scheme, l.repositoryKind, l.container, l.revision)
 	case l.path != "":
 		text += "/" + l.path
 	}
 	return text
 }
 
-const forms = "s3://bucket/path, hf://owner/name[@revision] or pvc://claim/path"
+const uriForms = "s3://bucket/path, hf://owner/name[@revision] or pvc://claim/path"
 
 // parseURI takes a URI apart. Keys of objects and paths are taken literally:
 // nothing in them is an escape.
@@ -72,7 +72,7 @@ func parseURI(uri string, kind Kind) (location, error) {
 	case schemePVC:
 		return parsePVC(rest)
 	}
-	return location{}, fmt.Errorf("the URI %q must be %s", uri, forms)
+	return location{}, fmt.Errorf("the URI %q must be %s", uri, uriForms)
 }
 
 func parseS3(rest string) (location, error) {
@@ -114,7 +114,7 @@ func parseHub(rest string, kind Kind) (location, error) {
 	if !hubRevision.MatchString(revision) || strings.Contains(revision, "..") {
 		return location{}, fmt.Errorf("%q is not a valid revision: it must be a branch, a tag or a commit", revision)
 	}
-	return location{scheme: schemeHub, container: repository, repositories: kind, revision: revision}, nil
+	return location{scheme: schemeHub, container: repository, repositoryKind: kind, revision: revision}, nil
 }
 
 func parsePVC(rest string) (location, error) {

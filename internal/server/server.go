@@ -38,19 +38,19 @@ type Parts struct {
 // Join adds all that can be asked to a server that is about to be made. Its guard,
 // origins and version are set already.
 func Join(options *httpserver.Options, parts Parts) error {
-	answers := jobservice.New(jobservice.Options{
+	service := jobservice.New(jobservice.Options{
 		Guard: options.Guard, Jobs: parts.Jobs, OperatorNamespace: parts.OperatorNamespace, Clock: clock.RealClock{},
 		Usage: func(reader client.Reader) usage.Source { return usage.Choose(parts.Prometheus, reader) },
 	})
-	api, err := rest.New(answers, rest.Options{
+	api, err := rest.New(service, rest.Options{
 		CallTimeout: callTimeout, LogTimeout: logTimeout, AllowedOrigins: options.Origins, Clock: clock.RealClock{}, Version: options.Version, Log: options.Log,
 	})
 	if err != nil {
 		return err
 	}
 	options.API = api
-	options.RPC, options.RPCStatus = func(services *grpc.Server) { grpcapi.Register(services, answers) }, grpcapi.Status
-	options.RPCOptions = grpcapi.Options()
+	options.RegisterGRPC, options.GRPCStatus = func(services *grpc.Server) { grpcapi.Register(services, service) }, grpcapi.Status
+	options.GRPCOptions = grpcapi.Options()
 	options.Public = map[string]http.Handler{"/openapi.json": api.Document()}
 	return nil
 }

@@ -40,17 +40,17 @@ func (e *Error) Error() string { return e.Message }
 // once more as "error", where older clients look for it.
 func (e *Error) MarshalJSON() ([]byte, error) {
 	type bare Error
-	told := bare(*e)
-	if told.Details == nil {
-		told.Details = []Detail{}
+	fields := bare(*e)
+	if fields.Details == nil {
+		fields.Details = []Detail{}
 	}
-	if told.Suggestions == nil {
-		told.Suggestions = []string{}
+	if fields.Suggestions == nil {
+		fields.Suggestions = []string{}
 	}
 	return json.Marshal(struct {
 		bare
 		Again string `json:"error"`
-	}{told, e.Message})
+	}{fields, e.Message})
 }
 
 // New is an error with a message that is already whole.
@@ -91,24 +91,24 @@ const statusClientClosed = 499
 
 // fromStatus is an answer of the API server.
 func fromStatus(status metav1.Status) *Error {
-	found := &Error{Code: int(status.Code), Reason: string(status.Reason), Message: status.Message}
-	if found.Code == 0 {
-		found.Code = http.StatusInternalServerError
+	apiErr := &Error{Code: int(status.Code), Reason: string(status.Reason), Message: status.Message}
+	if apiErr.Code == 0 {
+		apiErr.Code = http.StatusInternalServerError
 	}
-	if found.Code == http.StatusInternalServerError && isTooLarge(status.Message) {
+	if apiErr.Code == http.StatusInternalServerError && isTooLarge(status.Message) {
 		return New(http.StatusRequestEntityTooLarge, string(metav1.StatusReasonRequestEntityTooLarge), "The job is too large for the cluster to store",
 			"Remove what is not part of the job; keep data in a ConfigMap or a volume")
 	}
-	if found.Reason == "" {
-		found.Reason = strings.ReplaceAll(http.StatusText(found.Code), " ", "")
+	if apiErr.Reason == "" {
+		apiErr.Reason = strings.ReplaceAll(http.StatusText(apiErr.Code), " ", "")
 	}
 	if status.Details != nil {
 		for _, cause := range status.Details.Causes {
-			found.Details = append(found.Details, Detail{Field: cause.Field, Reason: cause.Message})
+			apiErr.Details = append(apiErr.Details, Detail{Field: cause.Field, Reason: cause.Message})
 		}
 	}
-	found.Suggestions = suggestionsFor(found, status.Details)
-	return found
+	apiErr.Suggestions = suggestionsFor(apiErr, status.Details)
+	return apiErr
 }
 
 // isTooLarge tells whether etcd, or the way to it, has refused an object by its size.
@@ -117,16 +117,16 @@ func isTooLarge(message string) bool {
 	return strings.Contains(message, "etcdserver: request is too large") || strings.Contains(message, "trying to send message larger than max")
 }
 
-func suggestionsFor(found *Error, details *metav1.StatusDetails) []string {
-	switch found.Code {
+func suggestionsFor(apiErr *Error, details *metav1.StatusDetails) []string {
+	switch apiErr.Code {
 	case http.StatusUnauthorized:
 		return []string{"Get a new token, and send it as Authorization: Bearer TOKEN"}
 	case http.StatusForbidden:
 		// Admission refuses with the same code as missing rights do.
-		if strings.Contains(found.Message, "exceeded quota") {
+		if strings.Contains(apiErr.Message, "exceeded quota") {
 			return []string{"Request fewer resources, or wait until other jobs in the namespace finish"}
 		}
-		if strings.Contains(found.Message, " cannot ") {
+		if strings.Contains(apiErr.Message, " cannot ") {
 			return []string{"Ask a namespace admin for the permission"}
 		}
 	case http.StatusNotFound:
@@ -134,7 +134,7 @@ func suggestionsFor(found *Error, details *metav1.StatusDetails) []string {
 			return []string{fmt.Sprintf("List the existing %s", details.Kind)}
 		}
 	case http.StatusConflict:
-		if found.Reason == string(metav1.StatusReasonAlreadyExists) {
+		if apiErr.Reason == string(metav1.StatusReasonAlreadyExists) {
 			return []string{"Choose another name, or delete the existing object"}
 		}
 		return []string{"Another client changed the object: read it again and retry"}

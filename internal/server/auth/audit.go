@@ -41,9 +41,9 @@ func (a *Audit) Write(outcome Outcome) {
 		"user", caller.User,
 		"groups", caller.Groups,
 		"verb", outcome.Verb,
-		"kind", shortened(outcome.Kind),
-		"namespace", shortened(outcome.Namespace),
-		"name", shortened(outcome.Name),
+		"kind", truncate(outcome.Kind),
+		"namespace", truncate(outcome.Namespace),
+		"name", truncate(outcome.Name),
 		"code", outcome.Code,
 		"result", result(outcome.Code),
 		"source", outcome.Source,
@@ -53,13 +53,13 @@ func (a *Audit) Write(outcome Outcome) {
 
 // mostName is the length of the longest name that anything can have. What is longer
 // is no name, and may be as long as a client likes.
-const mostName = 253
+const maxName = 253
 
-func shortened(name string) string {
-	if len(name) <= mostName {
+func truncate(name string) string {
+	if len(name) <= maxName {
 		return name
 	}
-	return strings.ToValidUTF8(name[:mostName], "") + "…"
+	return strings.ToValidUTF8(name[:maxName], "") + "…"
 }
 
 // The results that an audit line tells.

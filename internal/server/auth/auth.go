@@ -28,15 +28,15 @@ type Caller struct {
 	// of OpenShift's: rights depend on it.
 	extra map[string]authenticationv1.ExtraValue
 	// again is who has the credentials now; an error if they do not hold any more.
-	again func(context.Context) (*identity, error)
+	identifyAgain func(context.Context) (*identity, error)
 	// granted are the rights that the call was allowed by: a stream lasts longer than
 	// the answer may be old.
 	mutex   sync.Mutex
-	granted map[Rights]bool
+	granted map[Permission]bool
 }
 
 // Rights is something that a caller wants to do.
-type Rights struct {
+type Permission struct {
 	Verb string
 	// Group, Resource and Subresource as Kubernetes names them: kubeflow.org, mpijobs.
 	Group, Resource, Subresource string
@@ -53,7 +53,7 @@ type Guard interface {
 	// Identify is the caller of a request, by its credentials.
 	Identify(ctx context.Context, request *http.Request) (*Caller, error)
 	// Allow is nil if a caller may do something. An answer may be up to 30 s old.
-	Allow(ctx context.Context, caller *Caller, rights Rights) error
+	Allow(ctx context.Context, caller *Caller, rights Permission) error
 	// StillValid is nil as long as the caller's credentials hold, and all that Allow
 	// has allowed. Streams ask from time to time; an answer may be up to 30 s old.
 	StillValid(ctx context.Context, caller *Caller) error

@@ -20,13 +20,13 @@ func TestAnswersAreKeptForAWhile(t *testing.T) {
 	}{
 		"a yes":           {kept: keepGranted - time.Millisecond, again: keepGranted},
 		"a no":            {err: invalidToken(), kept: keepRefused - time.Millisecond, again: keepRefused},
-		"no right":        {err: forbidden(&Caller{}, Rights{}), kept: keepRefused - time.Millisecond, again: keepRefused},
+		"no right":        {err: forbidden(&Caller{}, Permission{}), kept: keepRefused - time.Millisecond, again: keepRefused},
 		"neither of both": {err: errors.New("connection refused"), kept: -1, again: 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			begun := time.Now()
 			clock := clocktesting.NewFakePassiveClock(begun)
-			kept := newKept[int](clock, 10)
+			kept := newReviewCache[int](clock, 10)
 			asked := 0
 			get := func() {
 				t.Helper()
@@ -52,7 +52,7 @@ func TestAnswersAreKeptForAWhile(t *testing.T) {
 
 func TestManyWhoWaitAskOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		kept := newKept[int](clocktesting.NewFakePassiveClock(time.Now()), 10)
+		kept := newReviewCache[int](clocktesting.NewFakePassiveClock(time.Now()), 10)
 		var asked atomic.Int32
 		answer := make(chan struct{})
 		ask := func(ctx context.Context) (int, error) {
@@ -89,7 +89,7 @@ func TestManyWhoWaitAskOnce(t *testing.T) {
 func TestWhatIsKeptIsBounded(t *testing.T) {
 	begun := time.Now()
 	clock := clocktesting.NewFakePassiveClock(begun)
-	kept := newKept[int](clock, 20)
+	kept := newReviewCache[int](clock, 20)
 	ask := func(context.Context) (int, error) { return 0, nil }
 	for i := range 200 {
 		if _, err := kept.get(t.Context(), fingerprint{byte(i)}, ask); err != nil {
@@ -108,7 +108,7 @@ func TestWhatIsKeptIsBounded(t *testing.T) {
 
 // Whoever sends many tokens that nobody has does not make others forgotten.
 func TestRefusalsMakeNobodyForgotten(t *testing.T) {
-	kept := newKept[int](clocktesting.NewFakePassiveClock(time.Now()), 10)
+	kept := newReviewCache[int](clocktesting.NewFakePassiveClock(time.Now()), 10)
 	asked := 0
 	get := func() {
 		t.Helper()
@@ -131,7 +131,7 @@ func TestRefusalsMakeNobodyForgotten(t *testing.T) {
 func TestAnswersAreAsOldAsTheirQuestions(t *testing.T) {
 	begun := time.Now()
 	clock := clocktesting.NewFakePassiveClock(begun)
-	kept := newKept[int](clock, 10)
+	kept := newReviewCache[int](clock, 10)
 	asked := 0
 	for range 2 {
 		if _, err := kept.get(t.Context(), fingerprint{}, func(context.Context) (int, error) {
@@ -150,10 +150,10 @@ func TestAnswersAreAsOldAsTheirQuestions(t *testing.T) {
 // However many questions there are, the API server gets a few at a time.
 func TestFewAreAskedAtATime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		kept := newKept[int](clocktesting.NewFakePassiveClock(time.Now()), 1000)
+		kept := newReviewCache[int](clocktesting.NewFakePassiveClock(time.Now()), 1000)
 		var asking, most atomic.Int32
 		var waiting sync.WaitGroup
-		for i := range 5 * mostAsked {
+		for i := range 5 * maxParallelReviews {
 			waiting.Go(func() {
 				if _, err := kept.get(t.Context(), fingerprint{byte(i), byte(i >> 8)}, func(context.Context) (int, error) {
 					now := asking.Add(1)
@@ -167,7 +167,7 @@ func TestFewAreAskedAtATime(t *testing.T) {
 			})
 		}
 		waiting.Wait()
-		if most.Load() != mostAsked {
+		if most.Load() != maxParallelReviews {
 			t.Errorf("%d at a time", most.Load())
 		}
 	})

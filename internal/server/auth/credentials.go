@@ -11,7 +11,7 @@ import (
 
 // protocolWithToken is how browsers send a token with a WebSocket, which they cannot
 // give other headers. Kubernetes' own clients do the same.
-const protocolWithToken = "base64url.bearer.authorization.k8s.io."
+const tokenProtocolPrefix = "base64url.bearer.authorization.k8s.io."
 
 // tokenOf is the token of a request; "" if it has none. A token in an address would
 // end up in the logs of every proxy on the way, so it is not looked for there.
@@ -21,7 +21,7 @@ func tokenOf(request *http.Request) (string, error) {
 	case 1:
 		scheme, token, _ := strings.Cut(headers[0], " ")
 		if token = strings.TrimSpace(token); strings.EqualFold(scheme, "Bearer") && token != "" {
-			return checked(token)
+			return checkToken(token)
 		}
 	default:
 		// Whoever is on the way may have looked at another of them.
@@ -29,23 +29,23 @@ func tokenOf(request *http.Request) (string, error) {
 	}
 	for _, header := range request.Header.Values("Sec-WebSocket-Protocol") {
 		for protocol := range strings.SplitSeq(header, ",") {
-			encoded, is := strings.CutPrefix(strings.TrimSpace(protocol), protocolWithToken)
+			encoded, is := strings.CutPrefix(strings.TrimSpace(protocol), tokenProtocolPrefix)
 			if !is {
 				continue
 			}
 			token, err := base64.RawURLEncoding.DecodeString(strings.TrimRight(encoded, "="))
 			if err != nil || len(token) == 0 {
 				return "", unauthorized("The token in Sec-WebSocket-Protocol is not base64url",
-					"Send the protocol "+protocolWithToken+"TOKEN, with the token in base64url and without padding")
+					"Send the protocol "+tokenProtocolPrefix+"TOKEN, with the token in base64url and without padding")
 			}
-			return checked(string(token))
+			return checkToken(string(token))
 		}
 	}
 	return "", nil
 }
 
 // checked refuses what no header could carry, and no authority gives out.
-func checked(token string) (string, error) {
+func checkToken(token string) (string, error) {
 	if strings.ContainsFunc(token, func(letter rune) bool { return letter <= ' ' || letter > '~' }) {
 		return "", unauthorized("The token has invalid characters", "Send a token of the cluster as Authorization: Bearer TOKEN")
 	}
@@ -72,8 +72,8 @@ func SourceOf(request *http.Request, proxy *Proxy) string {
 	if proxy.Trusts(request) {
 		// The last one is the address that the proxy saw itself; those before it are what
 		// it was told.
-		said := strings.Split(strings.Join(request.Header.Values("X-Forwarded-For"), ","), ",")
-		if last := strings.TrimSpace(said[len(said)-1]); net.ParseIP(last) != nil {
+		addresses := strings.Split(strings.Join(request.Header.Values("X-Forwarded-For"), ","), ",")
+		if last := strings.TrimSpace(addresses[len(addresses)-1]); net.ParseIP(last) != nil {
 			return last
 		}
 	}

@@ -274,7 +274,7 @@ func TestImpersonatedUsersActAsThemselves(t *testing.T) {
 // A stream outlives what was known when it began: its rights and groups are asked for
 // again, as its token is.
 func TestStreamsLoseWhatTheirCallersLose(t *testing.T) {
-	list := Rights{Verb: "list", Group: "kubeflow.org", Resource: "mpijobs", Namespace: "team-cv"}
+	list := Permission{Verb: "list", Group: "kubeflow.org", Resource: "mpijobs", Namespace: "team-cv"}
 	for name, test := range map[string]struct {
 		change func(*apiServer)
 		code   int
@@ -319,7 +319,7 @@ func TestInClusterAllows(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	list := Rights{Verb: "list", Group: "kubeflow.org", Resource: "mpijobs", Namespace: "team-cv"}
+	list := Permission{Verb: "list", Group: "kubeflow.org", Resource: "mpijobs", Namespace: "team-cv"}
 	for range 3 {
 		if err := guard.Allow(t.Context(), caller, list); err != nil {
 			t.Fatal(err)
@@ -348,7 +348,7 @@ func TestInClusterAllows(t *testing.T) {
 }
 
 func TestForbiddenNamesEverything(t *testing.T) {
-	for want, rights := range map[string]Rights{
+	for want, rights := range map[string]Permission{
 		`User "jane" may not create mpijobs.kubeflow.org in namespace "team-cv"`:        {Verb: "create", Group: "kubeflow.org", Resource: "mpijobs", Namespace: "team-cv"},
 		`User "jane" may not get pods/log "worker-0" in namespace "team-cv"`:            {Verb: "get", Resource: "pods", Subresource: "log", Namespace: "team-cv", Name: "worker-0"},
 		`User "jane" may not list trainjobs.kubeflow.org at the cluster scope`:          {Verb: "list", Group: "kubeflow.org", Resource: "trainjobs"},
@@ -391,7 +391,7 @@ func TestPassThrough(t *testing.T) {
 			if err != nil || caller.User != test.user {
 				t.Fatalf("%+v and %v", caller, err)
 			}
-			if err := guard.Allow(t.Context(), caller, Rights{Verb: "delete", Resource: "pods"}); err != nil {
+			if err := guard.Allow(t.Context(), caller, Permission{Verb: "delete", Resource: "pods"}); err != nil {
 				t.Error(err)
 			}
 			server.change(func() { server.asked = nil })

@@ -13,7 +13,7 @@ import (
 )
 
 // mostIdentities is how many callers are remembered, with their clients.
-const mostIdentities = 2000
+const maxIdentities = 2000
 
 // identity is somebody whom the cluster knows, with their own way to reach it.
 type identity struct {
@@ -23,10 +23,10 @@ type identity struct {
 }
 
 // caller is the identity as it calls from somewhere. again asks again who it is.
-func (i *identity) caller(source string, again func(context.Context) (*identity, error)) *Caller {
+func (i *identity) caller(source string, identifyAgain func(context.Context) (*identity, error)) *Caller {
 	return &Caller{
 		User: i.user.Username, UID: i.user.UID, Groups: i.user.Groups, extra: i.user.Extra,
-		Source: source, Client: i.client, Cluster: i.cluster, again: again,
+		Source: source, Client: i.client, Cluster: i.cluster, identifyAgain: identifyAgain,
 	}
 }
 
@@ -62,15 +62,15 @@ func (c *clients) as(user authenticationv1.UserInfo) *rest.Config {
 
 // identity is a user who reaches the cluster by a connection.
 func (c *clients) identity(config *rest.Config, user authenticationv1.UserInfo) (*identity, error) {
-	through, err := rest.HTTPClientFor(config)
+	httpClient, err := rest.HTTPClientFor(config)
 	if err != nil {
 		return nil, err
 	}
-	cluster, err := kubernetes.NewForConfigAndClient(config, through)
+	cluster, err := kubernetes.NewForConfigAndClient(config, httpClient)
 	if err != nil {
 		return nil, err
 	}
-	objects, err := c.maker.Client(config, through)
+	objects, err := c.maker.Client(config, httpClient)
 	if err != nil {
 		return nil, err
 	}

@@ -19,7 +19,7 @@ import (
 )
 
 // mostReviews is how many answers about rights are remembered.
-const mostReviews = 50_000
+const maxPermissionReviews = 50_000
 
 // InCluster is the guard of a server in a cluster: it has the API server review every
 // token and every right, with rights of its own that go no further than that.
@@ -29,9 +29,9 @@ type InCluster struct {
 	proxy   *Proxy
 	// identities are by their tokens, impersonated by what a proxy said. They are apart,
 	// so that nobody can send as a token what a proxy has said.
-	identities, impersonated *kept[*identity]
-	reviews                  *kept[bool]
-	known                    *known
+	identities, impersonated *reviewCache[*identity]
+	reviews                  *reviewCache[bool]
+	known                    *knownTokens
 }
 
 // NewInCluster guards with the server's own connection. Without a proxy no headers
@@ -43,52 +43,52 @@ func NewInCluster(server *rest.Config, proxy *Proxy, clock clock.PassiveClock) (
 		return nil, err
 	}
 	return &InCluster{
-		clients: clients, own: own, proxy: proxy, known: newKnown(clock),
-		identities: newKept[*identity](clock, mostIdentities), impersonated: newKept[*identity](clock, mostIdentities), reviews: newKept[bool](clock, mostReviews),
+		clients: clients, own: own, proxy: proxy, known: newKnownTokens(clock),
+		identities: newReviewCache[*identity](clock, maxIdentities), impersonated: newReviewCache[*identity](clock, maxIdentities), reviews: newReviewCache[bool](clock, maxPermissionReviews),
 	}, nil
 }
 
 // Identify is who a request is from: by its token, or by what a trusted proxy says.
 func (i *InCluster) Identify(ctx context.Context, request *http.Request) (*Caller, error) {
 	source := SourceOf(request, i.proxy)
-	by, err := i.credentials(request)
+	credentials, err := i.credentials(request)
 	if err != nil {
 		return nil, err
 	}
-	if by.token == "" && by.user != "" {
-		return i.impersonate(ctx, by, source)
+	if credentials.token == "" && credentials.user != "" {
+		return i.impersonate(ctx, credentials, source)
 	}
-	token := by.token
+	token := credentials.token
 	if token == "" {
 		return nil, noToken("Send a token of the cluster as Authorization: Bearer TOKEN; create one with kubectl create token NAME or oc whoami -t")
 	}
-	found, err := i.byToken(ctx, token)
+	id, err := i.byToken(ctx, token)
 	if err != nil {
 		return nil, err
 	}
-	return found.caller(source, func(ctx context.Context) (*identity, error) { return i.byToken(ctx, token) }), nil
+	return id.caller(source, func(ctx context.Context) (*identity, error) { return i.byToken(ctx, token) }), nil
 }
 
 // credentials are the token of a request, or what a trusted proxy says of its user.
-func (i *InCluster) credentials(request *http.Request) (signedIn, error) {
+func (i *InCluster) credentials(request *http.Request) (proxyUser, error) {
 	token, err := tokenOf(request)
 	if err != nil || token != "" || !i.proxy.Trusts(request) {
-		return signedIn{token: token}, err
+		return proxyUser{token: token}, err
 	}
-	return i.proxy.said(request)
+	return i.proxy.userFromHeaders(request)
 }
 
 // Knows says whether the token was valid when it was last reviewed. A user whom a
 // trusted proxy names needs no review.
 func (i *InCluster) Knows(request *http.Request) bool {
-	by, err := i.credentials(request)
+	credentials, err := i.credentials(request)
 	if err != nil {
 		return false
 	}
-	if by.token == "" {
-		return by.user != "" && i.proxy.Impersonate
+	if credentials.token == "" {
+		return credentials.user != "" && i.proxy.Impersonate
 	}
-	return i.known.has(by.token)
+	return i.known.has(credentials.token)
 }
 
 func (i *InCluster) byToken(ctx context.Context, token string) (*identity, error) {
@@ -96,7 +96,7 @@ func (i *InCluster) byToken(ctx context.Context, token string) (*identity, error
 		review, err := i.own.AuthenticationV1().TokenReviews().Create(ctx,
 			&authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: token}}, metav1.CreateOptions{})
 		if err != nil {
-			return nil, cannotAsk("review the token", err)
+			return nil, reviewFailed("review the token", err)
 		}
 		if !review.Status.Authenticated {
 			i.known.remove(token)
@@ -108,33 +108,33 @@ func (i *InCluster) byToken(ctx context.Context, token string) (*identity, error
 }
 
 // impersonate is a user whom a trusted proxy names without a token.
-func (i *InCluster) impersonate(ctx context.Context, by signedIn, source string) (*Caller, error) {
+func (i *InCluster) impersonate(ctx context.Context, user proxyUser, source string) (*Caller, error) {
 	if !i.proxy.Impersonate {
-		return nil, unauthorized(fmt.Sprintf("The proxy names user %q but sends no token for that user", by.user),
+		return nil, unauthorized(fmt.Sprintf("The proxy names user %q but sends no token for that user", user.user),
 			"Configure the proxy to send X-Forwarded-Access-Token (OAuth proxy: --pass-access-token), or start the server with --impersonate")
 	}
-	if reserved(by.user) || slices.ContainsFunc(by.groups, reserved) {
-		return nil, unauthorized(fmt.Sprintf("The proxy names user %q with groups %q; names that start with system: are reserved for Kubernetes", by.user, by.groups),
+	if isReserved(user.user) || slices.ContainsFunc(user.groups, isReserved) {
+		return nil, unauthorized(fmt.Sprintf("The proxy names user %q with groups %q; names that start with system: are reserved for Kubernetes", user.user, user.groups),
 			"Sign in as a user whose name and groups do not start with system:")
 	}
-	user := authenticationv1.UserInfo{Username: by.user, Groups: append(slices.Clone(by.groups), "system:authenticated")}
-	question, err := json.Marshal(user)
+	userInfo := authenticationv1.UserInfo{Username: user.user, Groups: append(slices.Clone(user.groups), "system:authenticated")}
+	question, err := json.Marshal(userInfo)
 	if err != nil {
 		return nil, err
 	}
-	found, err := i.impersonated.get(ctx, fingerprintOf(question), func(context.Context) (*identity, error) {
-		return i.clients.identity(i.clients.as(user), user)
+	id, err := i.impersonated.get(ctx, fingerprintOf(question), func(context.Context) (*identity, error) {
+		return i.clients.identity(i.clients.as(userInfo), userInfo)
 	})
 	if err != nil {
 		return nil, err
 	}
 	// There is no token that could be revoked: the proxy ends what it no longer allows.
-	return found.caller(source, func(context.Context) (*identity, error) { return found, nil }), nil
+	return id.caller(source, func(context.Context) (*identity, error) { return id, nil }), nil
 }
 
 // Allow asks the API server, unless it has said so lately.
-func (i *InCluster) Allow(ctx context.Context, caller *Caller, rights Rights) error {
-	spec := reviewOf(caller, rights)
+func (i *InCluster) Allow(ctx context.Context, caller *Caller, permission Permission) error {
+	spec := reviewOf(caller, permission)
 	question, err := json.Marshal(spec)
 	if err != nil {
 		return err
@@ -142,40 +142,40 @@ func (i *InCluster) Allow(ctx context.Context, caller *Caller, rights Rights) er
 	_, err = i.reviews.get(ctx, fingerprintOf(question), func(ctx context.Context) (bool, error) {
 		review, err := i.own.AuthorizationV1().SubjectAccessReviews().Create(ctx, &authorizationv1.SubjectAccessReview{Spec: spec}, metav1.CreateOptions{})
 		if err != nil {
-			return false, cannotAsk("review the permissions", err)
+			return false, reviewFailed("review the permissions", err)
 		}
 		if !review.Status.Allowed {
-			return false, forbidden(caller, rights)
+			return false, forbidden(caller, permission)
 		}
 		return true, nil
 	})
 	if err == nil {
-		caller.grant(rights)
+		caller.grant(permission)
 	}
 	return err
 }
 
 // grant notes that the call was allowed by a right.
-func (c *Caller) grant(rights Rights) {
+func (c *Caller) grant(permission Permission) {
 	c.mutex.Lock()
 	defer c.mutex.Unlock()
 	if c.granted == nil {
-		c.granted = map[Rights]bool{}
+		c.granted = map[Permission]bool{}
 	}
-	c.granted[rights] = true
+	c.granted[permission] = true
 }
 
-func (c *Caller) rights() []Rights {
+func (c *Caller) permissions() []Permission {
 	c.mutex.Lock()
 	defer c.mutex.Unlock()
 	return slices.Collect(maps.Keys(c.granted))
 }
 
-func reviewOf(caller *Caller, rights Rights) authorizationv1.SubjectAccessReviewSpec {
+func reviewOf(caller *Caller, permission Permission) authorizationv1.SubjectAccessReviewSpec {
 	spec := authorizationv1.SubjectAccessReviewSpec{
 		User: caller.User, UID: caller.UID, Groups: caller.Groups,
 		ResourceAttributes: &authorizationv1.ResourceAttributes{
-			Verb: rights.Verb, Group: rights.Group, Resource: rights.Resource, Subresource: rights.Subresource, Namespace: rights.Namespace, Name: rights.Name,
+			Verb: permission.Verb, Group: permission.Group, Resource: permission.Resource, Subresource: permission.Subresource, Namespace: permission.Namespace, Name: permission.Name,
 		},
 	}
 	for name, values := range caller.extra {
@@ -190,14 +190,14 @@ func reviewOf(caller *Caller, rights Rights) authorizationv1.SubjectAccessReview
 // StillValid reviews the caller's token again, and the rights that were used, unless
 // that was done lately.
 func (i *InCluster) StillValid(ctx context.Context, caller *Caller) error {
-	found, err := caller.holds(ctx)
+	current, err := caller.currentIdentity(ctx)
 	if err != nil {
 		return err
 	}
 	// Whoever has left a group has lost its rights.
-	now := found.caller(caller.Source, caller.again)
-	for _, rights := range caller.rights() {
-		if err := i.Allow(ctx, now, rights); err != nil {
+	now := current.caller(caller.Source, caller.identifyAgain)
+	for _, permission := range caller.permissions() {
+		if err := i.Allow(ctx, now, permission); err != nil {
 			return err
 		}
 	}
@@ -206,42 +206,42 @@ func (i *InCluster) StillValid(ctx context.Context, caller *Caller) error {
 
 // holds is who has the caller's credentials now; an error if that is nobody, or
 // somebody else.
-func (c *Caller) holds(ctx context.Context) (*identity, error) {
-	found, err := c.again(ctx)
+func (c *Caller) currentIdentity(ctx context.Context) (*identity, error) {
+	current, err := c.identifyAgain(ctx)
 	if err != nil {
 		return nil, err
 	}
-	if found.user.Username != c.User || found.user.UID != c.UID {
+	if current.user.Username != c.User || current.user.UID != c.UID {
 		return nil, invalidToken()
 	}
-	return found, nil
+	return current, nil
 }
 
 // cannotAsk is the error when the API server says neither yes nor no. Why is for the
 // server's log: it may be about the server's own rights.
-func cannotAsk(what string, err error) error {
-	return fmt.Errorf("%s: %w (%v)", what, apierror.New(http.StatusServiceUnavailable, "ServiceUnavailable",
+func reviewFailed(operation string, err error) error {
+	return fmt.Errorf("%s: %w (%v)", operation, apierror.New(http.StatusServiceUnavailable, "ServiceUnavailable",
 		"The API server cannot check your token and permissions right now", "Retry in a few seconds, and report it to the cluster administrator if it persists"), err)
 }
 
 // forbidden names who may not do what, where.
-func forbidden(caller *Caller, rights Rights) *apierror.Error {
-	resource := rights.Resource
-	if rights.Subresource != "" {
-		resource += "/" + rights.Subresource
+func forbidden(caller *Caller, permission Permission) *apierror.Error {
+	resource := permission.Resource
+	if permission.Subresource != "" {
+		resource += "/" + permission.Subresource
 	}
-	if rights.Group != "" {
-		resource += "." + rights.Group
+	if permission.Group != "" {
+		resource += "." + permission.Group
 	}
-	if rights.Name != "" {
-		resource += fmt.Sprintf(" %q", rights.Name)
+	if permission.Name != "" {
+		resource += fmt.Sprintf(" %q", permission.Name)
 	}
-	message := fmt.Sprintf("User %q may not %s %s", caller.User, rights.Verb, resource)
-	if rights.Namespace == "" {
+	message := fmt.Sprintf("User %q may not %s %s", caller.User, permission.Verb, resource)
+	if permission.Namespace == "" {
 		return apierror.New(http.StatusForbidden, "Forbidden", message+" at the cluster scope",
 			"Name a namespace in which you have the permission, or ask a cluster administrator for it")
 	}
-	return apierror.New(http.StatusForbidden, "Forbidden", fmt.Sprintf("%s in namespace %q", message, rights.Namespace),
-		fmt.Sprintf("Ask an admin of namespace %q for the permission", rights.Namespace),
-		"List your permissions: kubectl auth can-i --list --namespace "+rights.Namespace)
+	return apierror.New(http.StatusForbidden, "Forbidden", fmt.Sprintf("%s in namespace %q", message, permission.Namespace),
+		fmt.Sprintf("Ask an admin of namespace %q for the permission", permission.Namespace),
+		"List your permissions: kubectl auth can-i --list --namespace "+permission.Namespace)
 }

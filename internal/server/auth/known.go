@@ -11,37 +11,37 @@ const (
 	// keepKnown is how long a token that was valid is remembered as such. It is longer
 	// than a review is kept: a token that is reviewed again is not one that somebody
 	// guesses.
-	keepKnown = time.Hour
-	mostKnown = 10_000
+	keepKnown      = time.Hour
+	maxKnownTokens = 10_000
 )
 
 // known remembers which tokens were valid when they were last reviewed, by their hash.
-type known struct {
+type knownTokens struct {
 	clock clock.PassiveClock
 
 	mutex  sync.Mutex
-	tokens *shelf[struct{}]
+	tokens *answerSet[struct{}]
 }
 
-func newKnown(clock clock.PassiveClock) *known {
-	return &known{clock: clock, tokens: &shelf[struct{}]{most: mostKnown, answers: map[fingerprint]answered[struct{}]{}}}
+func newKnownTokens(clock clock.PassiveClock) *knownTokens {
+	return &knownTokens{clock: clock, tokens: &answerSet[struct{}]{max: maxKnownTokens, answers: map[fingerprint]cachedAnswer[struct{}]{}}}
 }
 
-func (k *known) has(token string) bool {
+func (k *knownTokens) has(token string) bool {
 	k.mutex.Lock()
 	defer k.mutex.Unlock()
-	found, is := k.tokens.answers[fingerprintOf([]byte(token))]
-	return is && k.clock.Now().Before(found.until)
+	entry, is := k.tokens.answers[fingerprintOf([]byte(token))]
+	return is && k.clock.Now().Before(entry.until)
 }
 
-func (k *known) add(token string) {
+func (k *knownTokens) add(token string) {
 	k.mutex.Lock()
 	defer k.mutex.Unlock()
 	now := k.clock.Now()
-	k.tokens.put(fingerprintOf([]byte(token)), answered[struct{}]{until: now.Add(keepKnown)}, now)
+	k.tokens.put(fingerprintOf([]byte(token)), cachedAnswer[struct{}]{until: now.Add(keepKnown)}, now)
 }
 
-func (k *known) remove(token string) {
+func (k *knownTokens) remove(token string) {
 	k.mutex.Lock()
 	defer k.mutex.Unlock()
 	delete(k.tokens.answers, fingerprintOf([]byte(token)))

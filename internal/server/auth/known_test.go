@@ -53,11 +53,11 @@ func TestKnowsTokensThatWereValid(t *testing.T) {
 
 func TestKnownTokensAreForgotten(t *testing.T) {
 	clock := clocktesting.NewFakePassiveClock(time.Now())
-	known := newKnown(clock)
-	for i := range mostKnown + 10 {
+	known := newKnownTokens(clock)
+	for i := range maxKnownTokens + 10 {
 		known.add(strconv.Itoa(i))
 	}
-	if len(known.tokens.answers) > mostKnown {
+	if len(known.tokens.answers) > maxKnownTokens {
 		t.Errorf("%d tokens are remembered", len(known.tokens.answers))
 	}
 	known.add("abc")

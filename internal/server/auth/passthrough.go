@@ -19,13 +19,13 @@ import (
 type PassThrough struct {
 	clients    *clients
 	session    string
-	identities *kept[*identity]
-	known      *known
+	identities *reviewCache[*identity]
+	known      *knownTokens
 }
 
 // NewPassThrough guards with the connection of a kubeconfig.
 func NewPassThrough(kubeconfig *rest.Config, clock clock.PassiveClock) *PassThrough {
-	return &PassThrough{clients: newClients(kubeconfig), session: rand.Text(), identities: newKept[*identity](clock, mostIdentities), known: newKnown(clock)}
+	return &PassThrough{clients: newClients(kubeconfig), session: rand.Text(), identities: newReviewCache[*identity](clock, maxIdentities), known: newKnownTokens(clock)}
 }
 
 // SessionToken is the one that stands for the kubeconfig's identity until the process
@@ -52,11 +52,11 @@ func (p *PassThrough) Identify(ctx context.Context, request *http.Request) (*Cal
 	if token == "" {
 		return nil, noToken("Send the session token that odh server printed when it started, as Authorization: Bearer TOKEN")
 	}
-	found, err := p.byToken(ctx, token)
+	id, err := p.byToken(ctx, token)
 	if err != nil {
 		return nil, err
 	}
-	return found.caller(SourceOf(request, nil), func(ctx context.Context) (*identity, error) { return p.byToken(ctx, token) }), nil
+	return id.caller(SourceOf(request, nil), func(ctx context.Context) (*identity, error) { return p.byToken(ctx, token) }), nil
 }
 
 func (p *PassThrough) byToken(ctx context.Context, token string) (*identity, error) {
@@ -65,30 +65,30 @@ func (p *PassThrough) byToken(ctx context.Context, token string) (*identity, err
 		config = p.clients.server
 	}
 	return p.identities.get(ctx, fingerprintOf([]byte(token)), func(ctx context.Context) (*identity, error) {
-		found, err := p.clients.identity(config, authenticationv1.UserInfo{})
+		id, err := p.clients.identity(config, authenticationv1.UserInfo{})
 		if err != nil {
 			return nil, err
 		}
-		review, err := found.cluster.AuthenticationV1().SelfSubjectReviews().Create(ctx, &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
+		review, err := id.cluster.AuthenticationV1().SelfSubjectReviews().Create(ctx, &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
 		if apierrors.IsUnauthorized(err) {
 			p.known.remove(token)
 			return nil, invalidToken()
 		}
 		if err != nil {
-			return nil, cannotAsk("look up the user of the token", err)
+			return nil, reviewFailed("look up the user of the token", err)
 		}
 		p.known.add(token)
-		found.user = review.Status.UserInfo
-		return found, nil
+		id.user = review.Status.UserInfo
+		return id, nil
 	})
 }
 
 // Allow is always nil: every read is made with the caller's own rights, and the API
 // server judges it.
-func (p *PassThrough) Allow(context.Context, *Caller, Rights) error { return nil }
+func (p *PassThrough) Allow(context.Context, *Caller, Permission) error { return nil }
 
 // StillValid asks the API server again, unless that was done lately.
 func (p *PassThrough) StillValid(ctx context.Context, caller *Caller) error {
-	_, err := caller.holds(ctx)
+	_, err := caller.currentIdentity(ctx)
 	return err
 }

@@ -73,15 +73,15 @@ func (p *Proxy) Trusts(request *http.Request) bool {
 	if p == nil || request.TLS == nil || len(request.TLS.PeerCertificates) == 0 {
 		return false
 	}
-	shown := request.TLS.PeerCertificates
+	chain := request.TLS.PeerCertificates
 	intermediates := x509.NewCertPool()
-	for _, certificate := range shown[1:] {
+	for _, certificate := range chain[1:] {
 		intermediates.AddCert(certificate)
 	}
-	_, err := shown[0].Verify(x509.VerifyOptions{
+	_, err := chain[0].Verify(x509.VerifyOptions{
 		Roots: p.authorities, Intermediates: intermediates, CurrentTime: time.Now(), KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
 	})
-	return err == nil && p.hasName(shown[0])
+	return err == nil && p.hasName(chain[0])
 }
 
 func (p *Proxy) hasName(certificate *x509.Certificate) bool {
@@ -93,7 +93,7 @@ func (p *Proxy) hasName(certificate *x509.Certificate) bool {
 }
 
 // signedIn is whom a proxy says that it has signed in.
-type signedIn struct {
+type proxyUser struct {
 	user   string
 	groups []string
 	token  string
@@ -101,28 +101,28 @@ type signedIn struct {
 
 // said is what the headers of a trusted proxy say. One that is there twice says
 // nothing for certain: one of them may be the client's.
-func (p *Proxy) said(request *http.Request) (by signedIn, err error) {
-	for header, to := range map[string]*string{tokenHeader: &by.token, p.UserHeader: &by.user} {
+func (p *Proxy) userFromHeaders(request *http.Request) (user proxyUser, err error) {
+	for header, value := range map[string]*string{tokenHeader: &user.token, p.UserHeader: &user.user} {
 		values := request.Header.Values(header)
 		if len(values) > 1 {
-			return signedIn{}, unauthorized(fmt.Sprintf("The proxy sent more than one %s header", header), "Configure the proxy to overwrite the header that clients send")
+			return proxyUser{}, unauthorized(fmt.Sprintf("The proxy sent more than one %s header", header), "Configure the proxy to overwrite the header that clients send")
 		}
-		*to = strings.TrimSpace(strings.Join(values, ""))
+		*value = strings.TrimSpace(strings.Join(values, ""))
 	}
-	if by.token != "" {
-		by.token, err = checked(by.token)
-		return by, err
+	if user.token != "" {
+		user.token, err = checkToken(user.token)
+		return user, err
 	}
 	if p.GroupsHeader == "" {
-		return by, nil
+		return user, nil
 	}
-	for word := range strings.SplitSeq(strings.Join(request.Header.Values(p.GroupsHeader), ","), ",") {
-		if word = strings.TrimSpace(word); word != "" {
-			by.groups = append(by.groups, word)
+	for group := range strings.SplitSeq(strings.Join(request.Header.Values(p.GroupsHeader), ","), ",") {
+		if group = strings.TrimSpace(group); group != "" {
+			user.groups = append(user.groups, group)
 		}
 	}
-	return by, nil
+	return user, nil
 }
 
 // reserved says whether a name is one of Kubernetes' own, which no proxy signs in.
-func reserved(name string) bool { return strings.HasPrefix(name, "system:") }
+func isReserved(name string) bool { return strings.HasPrefix(name, "system:") }

@@ -27,36 +27,36 @@ const (
 	// larger ones.
 	LargestObject = 3 << 19
 	// patience is how long a call waits for others to end.
-	patience = 10 * time.Second
+	maxWait = 10 * time.Second
 )
 
 // Budget is what all calls share.
 type Budget struct {
-	perUser  int64
-	overall  *semaphore.Weighted
-	patience time.Duration
+	perUser int64
+	overall *semaphore.Weighted
+	maxWait time.Duration
 
 	mutex sync.Mutex
-	users map[string]*share
+	users map[string]*userShare
 }
 
 // share is what one user's calls share. It is forgotten when none of them needs it.
-type share struct {
+type userShare struct {
 	*semaphore.Weighted
 	calls int
 }
 
 // New is a budget of so many bytes. A single user has no more than all together.
 func New(perUser, overall int64) *Budget {
-	return &Budget{perUser: min(perUser, overall), overall: semaphore.NewWeighted(overall), patience: patience, users: map[string]*share{}}
+	return &Budget{perUser: min(perUser, overall), overall: semaphore.NewWeighted(overall), maxWait: maxWait, users: map[string]*userShare{}}
 }
 
 // account is what one call has taken.
 type account struct {
-	budget *Budget
-	mutex  sync.Mutex
-	ended  bool
-	give   []func()
+	budget  *Budget
+	mutex   sync.Mutex
+	ended   bool
+	release []func()
 }
 
 type accountKey struct{}
@@ -65,9 +65,9 @@ type accountKey struct{}
 // answer has been written.
 func (b *Budget) Handler(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(writer http.ResponseWriter, request *http.Request) {
-		opened := &account{budget: b}
-		defer opened.close()
-		next.ServeHTTP(writer, request.WithContext(context.WithValue(request.Context(), accountKey{}, opened)))
+		a := &account{budget: b}
+		defer a.close()
+		next.ServeHTTP(writer, request.WithContext(context.WithValue(request.Context(), accountKey{}, a)))
 	})
 }
 
@@ -75,38 +75,38 @@ func (b *Budget) Handler(next http.Handler) http.Handler {
 // if that takes too long, because answers of the same user, or of all others, are still
 // under way. Outside of a call it does nothing.
 func Take(ctx context.Context, bytes int) error {
-	opened, is := ctx.Value(accountKey{}).(*account)
+	a, is := ctx.Value(accountKey{}).(*account)
 	if !is {
 		return nil
 	}
-	give, err := opened.budget.take(ctx, auth.CallerFrom(ctx).User, int64(bytes))
+	release, err := a.budget.take(ctx, auth.CallerFrom(ctx).User, int64(bytes))
 	if err != nil {
 		return err
 	}
-	opened.add(give)
+	a.add(release)
 	return nil
 }
 
 // take waits for the user's own share first, so that whoever asks for much waits for
 // themselves and holds nothing of others.
-func (b *Budget) take(ctx context.Context, user string, bytes int64) (give func(), err error) {
+func (b *Budget) take(ctx context.Context, user string, bytes int64) (release func(), err error) {
 	// What is larger than the budget gets all of it.
 	bytes = min(bytes, b.perUser)
-	own := b.enter(user)
-	waiting, stop := context.WithTimeout(ctx, b.patience)
+	share := b.enter(user)
+	waiting, stop := context.WithTimeout(ctx, b.maxWait)
 	defer stop()
-	if err := own.Acquire(waiting, bytes); err != nil {
+	if err := share.Acquire(waiting, bytes); err != nil {
 		b.leave(user)
 		return nil, refusal(ctx, err, fmt.Sprintf("Responses of more than %d MiB for user %q are still being sent", b.perUser>>20, user))
 	}
 	if err := b.overall.Acquire(waiting, bytes); err != nil {
-		own.Release(bytes)
+		share.Release(bytes)
 		b.leave(user)
 		return nil, refusal(ctx, err, "The server has no memory left for more large responses")
 	}
 	return func() {
 		b.overall.Release(bytes)
-		own.Release(bytes)
+		share.Release(bytes)
 		b.leave(user)
 	}, nil
 }
@@ -120,43 +120,43 @@ func refusal(ctx context.Context, err error, message string) error {
 		"Read the responses that are being sent", "Request smaller pages (limit)", "Retry in a few seconds")
 }
 
-func (b *Budget) enter(user string) *share {
+func (b *Budget) enter(user string) *userShare {
 	b.mutex.Lock()
 	defer b.mutex.Unlock()
-	own := b.users[user]
-	if own == nil {
-		own = &share{Weighted: semaphore.NewWeighted(b.perUser)}
-		b.users[user] = own
+	share := b.users[user]
+	if share == nil {
+		share = &userShare{Weighted: semaphore.NewWeighted(b.perUser)}
+		b.users[user] = share
 	}
-	own.calls++
-	return own
+	share.calls++
+	return share
 }
 
 func (b *Budget) leave(user string) {
 	b.mutex.Lock()
 	defer b.mutex.Unlock()
-	own := b.users[user]
-	if own.calls--; own.calls == 0 {
+	share := b.users[user]
+	if share.calls--; share.calls == 0 {
 		delete(b.users, user)
 	}
 }
 
 // add notes what the call has taken. The call may have ended while it waited.
-func (a *account) add(give func()) {
+func (a *account) add(release func()) {
 	a.mutex.Lock()
 	defer a.mutex.Unlock()
 	if a.ended {
-		give()
+		release()
 		return
 	}
-	a.give = append(a.give, give)
+	a.release = append(a.release, release)
 }
 
 func (a *account) close() {
 	a.mutex.Lock()
 	defer a.mutex.Unlock()
 	a.ended = true
-	for _, give := range a.give {
-		give()
+	for _, release := range a.release {
+		release()
 	}
 }

@@ -81,7 +81,7 @@ func TestWhoWaitsTooLongIsRefused(t *testing.T) {
 			call(budget, user, func(ctx context.Context) {
 				begun := time.Now()
 				err := Take(ctx, 10)
-				if err == nil || apierror.From(err).Code != http.StatusTooManyRequests || time.Since(begun) != patience {
+				if err == nil || apierror.From(err).Code != http.StatusTooManyRequests || time.Since(begun) != maxWait {
 					t.Errorf("%s: %v after %s", user, err, time.Since(begun))
 				}
 			})

@@ -17,18 +17,18 @@ import (
 )
 
 // edge is what all services share.
-type edge struct {
+type shared struct {
 	service jobservice.Interface
 	now     func() time.Time
 }
 
 // Register adds the services of jobs, with what tells clients of them: reflection
 // and health. The server must be made with Options, and pass errors through Status.
-func Register(server *grpc.Server, asked jobservice.Interface) {
-	shared := &edge{service: asked, now: time.Now}
-	server.RegisterService(readable(wire.MPIJobService_ServiceDesc), &mpiJobs{edge: shared})
-	server.RegisterService(readable(wire.TrainJobService_ServiceDesc), &trainJobs{edge: shared})
-	server.RegisterService(readable(wire.JobService_ServiceDesc), &jobs{edge: shared})
+func Register(server *grpc.Server, service jobservice.Interface) {
+	s := &shared{service: service, now: time.Now}
+	server.RegisterService(withDecodeErrors(wire.MPIJobService_ServiceDesc), &mpiJobs{shared: s})
+	server.RegisterService(withDecodeErrors(wire.TrainJobService_ServiceDesc), &trainJobs{shared: s})
+	server.RegisterService(withDecodeErrors(wire.JobService_ServiceDesc), &jobs{shared: s})
 	grpc_health_v1.RegisterHealthServer(server, health.NewServer())
 	reflection.Register(server)
 }

@@ -19,21 +19,21 @@ import (
 // jobs is training.JobService.
 type jobs struct {
 	wire.UnimplementedJobServiceServer
-	*edge
+	*shared
 }
 
 // ofKind is a request about one job of either kind.
-type ofKind interface {
-	ofJob
+type kindRequest interface {
+	jobRequest
 	GetKind() string
 }
 
-func referenceOf(request ofKind) (jobservice.JobRef, error) {
+func jobRefOfKind(request kindRequest) (jobservice.JobRef, error) {
 	kind, err := kindOf(request.GetKind())
 	if err != nil {
 		return jobservice.JobRef{}, err
 	}
-	return reference(kind, request)
+	return jobRef(kind, request)
 }
 
 // jobMessage is a job of either kind, for an answer.
@@ -47,13 +47,13 @@ func jobMessage(object client.Object) (*wire.Job, error) {
 }
 
 // change changes the job that a request is about.
-func change(ctx context.Context, request ofKind, make func(jobservice.JobRef) (client.Object, error)) (*wire.Job, error) {
-	ref, err := referenceOf(request)
+func change(ctx context.Context, request kindRequest, apply func(jobservice.JobRef) (client.Object, error)) (*wire.Job, error) {
+	ref, err := jobRefOfKind(request)
 	if err != nil {
 		return nil, err
 	}
-	record(ctx, ref, false)
-	object, err := make(ref)
+	recordJob(ctx, ref, false)
+	object, err := apply(ref)
 	if err != nil {
 		return nil, err
 	}
@@ -80,71 +80,71 @@ func (j *jobs) Restart(ctx context.Context, request *wire.RestartRequest) (*wire
 
 // ListEvents are what was noted of a job and its pods.
 func (j *jobs) ListEvents(ctx context.Context, request *wire.ListEventsRequest) (*wire.ListEventsResponse, error) {
-	ref, err := referenceOf(request)
+	ref, err := jobRefOfKind(request)
 	if err != nil {
 		return nil, err
 	}
 	events, err := j.service.Events(ctx, ref)
-	return answer(struct {
+	return toMessage(struct {
 		Events []jobservice.Event `json:"events"`
 	}{events}, err, &wire.ListEventsResponse{})
 }
 
 const (
-	usualWindow   = time.Hour
-	longestWindow = 7 * 24 * time.Hour
+	defaultWindow = time.Hour
+	maxWindow     = 7 * 24 * time.Hour
 )
 
 // GetUsage is what a job's pods use and have used.
 func (j *jobs) GetUsage(ctx context.Context, request *wire.GetUsageRequest) (*wire.GetUsageResponse, error) {
-	ref, err := referenceOf(request)
+	ref, err := jobRefOfKind(request)
 	if err != nil {
 		return nil, err
 	}
-	window := usualWindow
-	if asked := request.GetWindow(); asked != nil {
-		window = asked.AsDuration()
-		if !asked.IsValid() || window <= 0 || window > longestWindow {
+	window := defaultWindow
+	if requested := request.GetWindow(); requested != nil {
+		window = requested.AsDuration()
+		if !requested.IsValid() || window <= 0 || window > maxWindow {
 			return nil, apierror.Invalid("window", "must be greater than 0 and at most seven days")
 		}
 	}
 	report, err := j.service.Usage(ctx, ref, window)
-	return answer(report, err, &wire.GetUsageResponse{})
+	return toMessage(report, err, &wire.GetUsageResponse{})
 }
 
 // answer is what the service found, as a message.
-func answer[Message proto.Message](found any, err error, message Message) (Message, error) {
+func toMessage[Message proto.Message](value any, err error, message Message) (Message, error) {
 	if err != nil {
 		return message, err
 	}
-	return message, objects.ToMessage(found, message)
+	return message, objects.ToMessage(value, message)
 }
 
 // Diagnose finds what keeps a job from running.
 func (j *jobs) Diagnose(ctx context.Context, request *wire.DiagnoseRequest) (*wire.DiagnoseResponse, error) {
-	ref, err := referenceOf(request)
+	ref, err := jobRefOfKind(request)
 	if err != nil {
 		return nil, err
 	}
 	diagnosis, err := j.service.Diagnose(ctx, ref)
-	return answer(diagnosis, err, &wire.DiagnoseResponse{})
+	return toMessage(diagnosis, err, &wire.DiagnoseResponse{})
 }
 
 // Preflight finds what would keep a job from running.
 func (j *jobs) Preflight(ctx context.Context, request *wire.PreflightRequest) (*wire.PreflightResponse, error) {
-	if err := checkNames(named{field: "namespace", value: request.GetNamespace()}); err != nil {
+	if err := checkNames(nameField{field: "namespace", value: request.GetNamespace()}); err != nil {
 		return nil, err
 	}
-	kind, object, err := submission(request.GetJob())
+	kind, object, err := submittedJob(request.GetJob())
 	if err != nil {
 		return nil, err
 	}
 	checked, err := j.service.Preflight(ctx, kind, request.GetNamespace(), object)
-	return answer(checked, err, &wire.PreflightResponse{})
+	return toMessage(checked, err, &wire.PreflightResponse{})
 }
 
 // submission is a job that somebody wants to submit; nil if there is none.
-func submission(submitted *wire.Job) (*jobview.Kind, client.Object, error) {
+func submittedJob(submitted *wire.Job) (*jobview.Kind, client.Object, error) {
 	kind, message := jobview.MPIJobs, proto.Message(submitted.GetMpijob())
 	switch {
 	case submitted == nil:
@@ -160,39 +160,39 @@ func submission(submitted *wire.Job) (*jobview.Kind, client.Object, error) {
 
 // GetQuota is what a namespace may use and uses.
 func (j *jobs) GetQuota(ctx context.Context, request *wire.GetQuotaRequest) (*wire.GetQuotaResponse, error) {
-	if err := checkNames(named{field: "namespace", value: request.GetNamespace()}); err != nil {
+	if err := checkNames(nameField{field: "namespace", value: request.GetNamespace()}); err != nil {
 		return nil, err
 	}
 	quota, err := j.service.Quota(ctx, request.GetNamespace())
-	return answer(quota, err, &wire.GetQuotaResponse{})
+	return toMessage(quota, err, &wire.GetQuotaResponse{})
 }
 
 // ListRuntimes are what TrainJobs are made from.
 func (j *jobs) ListRuntimes(ctx context.Context, request *wire.ListRuntimesRequest) (*wire.ListRuntimesResponse, error) {
-	if err := checkNames(named{field: "namespace", value: request.GetNamespace(), optional: true}); err != nil {
+	if err := checkNames(nameField{field: "namespace", value: request.GetNamespace(), optional: true}); err != nil {
 		return nil, err
 	}
 	runtimes, err := j.service.Runtimes(ctx, jobservice.RuntimeQuery{Namespace: request.GetNamespace(), Framework: request.GetFramework()})
-	return answer(struct {
+	return toMessage(struct {
 		Items []jobservice.Runtime `json:"items"`
 	}{runtimes}, err, &wire.ListRuntimesResponse{})
 }
 
 // GetRuntime is one of them, as a whole.
 func (j *jobs) GetRuntime(ctx context.Context, request *wire.GetRuntimeRequest) (*wire.GetRuntimeResponse, error) {
-	if err := checkNames(named{field: "namespace", value: request.GetNamespace(), optional: true}, named{field: "name", value: request.GetName()}); err != nil {
+	if err := checkNames(nameField{field: "namespace", value: request.GetNamespace(), optional: true}, nameField{field: "name", value: request.GetName()}); err != nil {
 		return nil, err
 	}
-	found, err := j.service.Runtime(ctx, request.GetNamespace(), request.GetName())
+	runtime, err := j.service.Runtime(ctx, request.GetNamespace(), request.GetName())
 	if err != nil {
 		return nil, err
 	}
-	runtime, err := answer(found, nil, &wire.Runtime{})
+	message, err := toMessage(runtime, nil, &wire.Runtime{})
 	if err != nil {
 		return nil, err
 	}
-	runtime.Object, err = objects.ToStruct(found.Object)
-	return &wire.GetRuntimeResponse{Runtime: runtime}, err
+	message.Object, err = objects.ToStruct(runtime.Object)
+	return &wire.GetRuntimeResponse{Runtime: message}, err
 }
 
 // WatchJobs tells what becomes of the jobs of a namespace.
@@ -201,14 +201,14 @@ func (j *jobs) WatchJobs(request *wire.WatchJobsRequest, stream grpc.ServerStrea
 	if err != nil {
 		return err
 	}
-	if err := checkNames(named{field: "namespace", value: request.GetNamespace()}, named{field: "name", value: request.GetName(), optional: true}); err != nil {
+	if err := checkNames(nameField{field: "namespace", value: request.GetNamespace()}, nameField{field: "name", value: request.GetName(), optional: true}); err != nil {
 		return err
 	}
 	events, err := j.service.Watch(stream.Context(), kind, jobwatch.Watch{Namespace: request.GetNamespace(), Name: request.GetName(), Since: request.GetResourceVersion()})
 	if err != nil {
 		return err
 	}
-	if err := begin(stream); err != nil {
+	if err := sendHeader(stream); err != nil {
 		return err
 	}
 	for event, err := range events {
@@ -217,7 +217,7 @@ func (j *jobs) WatchJobs(request *wire.WatchJobsRequest, stream grpc.ServerStrea
 		}
 		message := &wire.JobEvent{EventType: string(event.Type), ResourceVersion: event.ResourceVersion}
 		if event.Row != nil {
-			if message.Row, err = answer(event.Row, nil, &wire.JobRow{}); err != nil {
+			if message.Row, err = toMessage(event.Row, nil, &wire.JobRow{}); err != nil {
 				return err
 			}
 		}

@@ -16,7 +16,7 @@ import (
 // mpiJobs is training.MPIJobService.
 type mpiJobs struct {
 	wire.UnimplementedMPIJobServiceServer
-	*edge
+	*shared
 }
 
 // CreateMPIJob stores a job.
@@ -41,7 +41,7 @@ func (m *mpiJobs) GetMPIJob(ctx context.Context, request *wire.GetMPIJobRequest)
 
 // ListMPIJobs is a page of jobs.
 func (m *mpiJobs) ListMPIJobs(ctx context.Context, request *wire.ListMPIJobsRequest) (*wire.ListMPIJobsResponse, error) {
-	query, err := queryOf(request)
+	query, err := listQuery(request)
 	if err != nil {
 		return nil, err
 	}

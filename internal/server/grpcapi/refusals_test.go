@@ -243,7 +243,7 @@ func FuzzCreateMPIJob(f *testing.F) {
 		}
 		f.Add(encoded)
 	}
-	jobs := &mpiJobs{edge: &edge{service: &scripted{}, now: time.Now}}
+	jobs := &mpiJobs{shared: &shared{service: &scripted{}, now: time.Now}}
 	f.Fuzz(func(t *testing.T, encoded []byte) {
 		request := &wire.CreateMPIJobRequest{}
 		if proto.Unmarshal(encoded, request) != nil {

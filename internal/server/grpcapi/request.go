@@ -21,13 +21,13 @@ func invalid(field, message string) error {
 }
 
 // named is a field of a request that names something.
-type named struct {
+type nameField struct {
 	field, value string
 	optional     bool
 }
 
 // checkNames refuses what is no name of anything, before it becomes part of a path.
-func checkNames(names ...named) error {
+func checkNames(names ...nameField) error {
 	for _, name := range names {
 		if name.value == "" && name.optional {
 			continue
@@ -43,15 +43,15 @@ func checkNames(names ...named) error {
 }
 
 // ofJob is a request about one job.
-type ofJob interface {
+type jobRequest interface {
 	GetNamespace() string
 	GetName() string
 }
 
 // reference is the job that a request is about.
-func reference(kind *jobview.Kind, request ofJob) (jobservice.JobRef, error) {
+func jobRef(kind *jobview.Kind, request jobRequest) (jobservice.JobRef, error) {
 	ref := jobservice.JobRef{Kind: kind, Namespace: request.GetNamespace(), Name: request.GetName()}
-	return ref, checkNames(named{field: "namespace", value: ref.Namespace}, named{field: "name", value: ref.Name})
+	return ref, checkNames(nameField{field: "namespace", value: ref.Namespace}, nameField{field: "name", value: ref.Name})
 }
 
 // kindOf is a kind by its name.
@@ -70,7 +70,7 @@ func kindOf(name string) (*jobview.Kind, error) {
 }
 
 // ofList is a request for a list of jobs.
-type ofList interface {
+type listRequest interface {
 	GetNamespace() string
 	GetAllNamespaces() bool
 	GetLabelSelector() string
@@ -85,7 +85,7 @@ type ofList interface {
 // unless they are told otherwise.
 const pageBytes = 3 << 20
 
-func queryOf(request ofList) (jobwatch.Query, error) {
+func listQuery(request listRequest) (jobwatch.Query, error) {
 	query := jobwatch.Query{
 		Namespace: request.GetNamespace(), Status: request.GetStatus(), Name: request.GetNameContains(),
 		Sort: request.GetSort(), Limit: int(request.GetLimit()), Continue: request.GetContinueToken(), Whole: true, Bytes: pageBytes,
@@ -93,7 +93,7 @@ func queryOf(request ofList) (jobwatch.Query, error) {
 	if request.GetAllNamespaces() && query.Namespace != "" {
 		return query, invalid("all_namespaces", "namespace and all_namespaces cannot both be set")
 	}
-	if err := checkNames(named{field: "namespace", value: query.Namespace, optional: request.GetAllNamespaces()}); err != nil {
+	if err := checkNames(nameField{field: "namespace", value: query.Namespace, optional: request.GetAllNamespaces()}); err != nil {
 		return query, err
 	}
 	if query.Limit < 0 {

@@ -14,7 +14,7 @@ import (
 )
 
 // record tells the audit which job a call changes. A dry run changes nothing.
-func record(ctx context.Context, ref jobservice.JobRef, dryRun bool) {
+func recordJob(ctx context.Context, ref jobservice.JobRef, dryRun bool) {
 	r := auth.RecordFrom(ctx)
 	r.Kind, r.Namespace, r.Name = string(ref.Kind.Kind), ref.Namespace, ref.Name
 	if dryRun {
@@ -23,16 +23,16 @@ func record(ctx context.Context, ref jobservice.JobRef, dryRun bool) {
 }
 
 // ofChange is a request to create or to delete a job, or to try that.
-type ofChange interface {
-	ofJob
+type changeRequest interface {
+	jobRequest
 	GetDryRun() bool
 }
 
 // create stores a job that a message tells, and fills another with what was stored.
-func (e *edge) create(ctx context.Context, kind *jobview.Kind, request ofChange, hasSpec bool, message, stored proto.Message) error {
+func (e *shared) create(ctx context.Context, kind *jobview.Kind, request changeRequest, hasSpec bool, message, stored proto.Message) error {
 	ref := jobservice.JobRef{Kind: kind, Namespace: request.GetNamespace(), Name: request.GetName()}
-	record(ctx, ref, request.GetDryRun())
-	if err := checkNames(named{field: "namespace", value: ref.Namespace}, named{field: "name", value: ref.Name, optional: true}); err != nil {
+	recordJob(ctx, ref, request.GetDryRun())
+	if err := checkNames(nameField{field: "namespace", value: ref.Namespace}, nameField{field: "name", value: ref.Name, optional: true}); err != nil {
 		return err
 	}
 	if !hasSpec {
@@ -54,8 +54,8 @@ func (e *edge) create(ctx context.Context, kind *jobview.Kind, request ofChange,
 }
 
 // get reads a job.
-func (e *edge) get(ctx context.Context, kind *jobview.Kind, request ofJob) (client.Object, error) {
-	ref, err := reference(kind, request)
+func (e *shared) get(ctx context.Context, kind *jobview.Kind, request jobRequest) (client.Object, error) {
+	ref, err := jobRef(kind, request)
 	if err != nil {
 		return nil, err
 	}
@@ -63,10 +63,10 @@ func (e *edge) get(ctx context.Context, kind *jobview.Kind, request ofJob) (clie
 }
 
 // delete deletes a job, and says so.
-func (e *edge) delete(ctx context.Context, kind *jobview.Kind, request ofChange, gracePeriodSeconds *int64) (string, error) {
+func (e *shared) delete(ctx context.Context, kind *jobview.Kind, request changeRequest, gracePeriodSeconds *int64) (string, error) {
 	ref := jobservice.JobRef{Kind: kind, Namespace: request.GetNamespace(), Name: request.GetName()}
-	record(ctx, ref, request.GetDryRun())
-	if _, err := reference(kind, request); err != nil {
+	recordJob(ctx, ref, request.GetDryRun())
+	if _, err := jobRef(kind, request); err != nil {
 		return "", err
 	}
 	if gracePeriodSeconds != nil && *gracePeriodSeconds < 0 {
@@ -75,18 +75,18 @@ func (e *edge) delete(ctx context.Context, kind *jobview.Kind, request ofChange,
 	if err := e.service.Delete(ctx, ref, jobservice.DeleteOptions{GracePeriodSeconds: gracePeriodSeconds, DryRun: request.GetDryRun()}); err != nil {
 		return "", err
 	}
-	done := " deleted successfully"
+	result := " deleted successfully"
 	if request.GetDryRun() {
-		done = " can be deleted; dry run, nothing was deleted"
+		result = " can be deleted; dry run, nothing was deleted"
 	}
-	return string(kind.Kind) + " " + ref.Name + done, nil
+	return string(kind.Kind) + " " + ref.Name + result, nil
 }
 
 // list is a page of jobs as messages, each of which blank makes.
-func list[Message proto.Message](page *jobwatch.Page, blank func() Message) ([]Message, error) {
+func list[Message proto.Message](page *jobwatch.Page, newMessage func() Message) ([]Message, error) {
 	messages := make([]Message, len(page.Entries))
 	for i := range page.Entries {
-		messages[i] = blank()
+		messages[i] = newMessage()
 		if err := objects.ToMessage(page.Entries[i].Object, messages[i]); err != nil {
 			return nil, err
 		}

@@ -21,11 +21,11 @@ import (
 
 // begin tells a client that its stream stands, which may be long before there is
 // anything to tell.
-func begin(stream grpc.ServerStream) error { return stream.SendHeader(metadata.MD{}) }
+func sendHeader(stream grpc.ServerStream) error { return stream.SendHeader(metadata.MD{}) }
 
 // ofWatch is a request to watch a job.
-type ofWatch interface {
-	ofJob
+type watchRequest interface {
+	jobRequest
 	GetResourceVersion() string
 }
 
@@ -33,8 +33,8 @@ type ofWatch interface {
 //
 // The job as it is comes with no version to resume with: that has only the event
 // after it, which says that this was all. So the job waits for it.
-func (e *edge) watchStatus(stream grpc.ServerStream, kind *jobview.Kind, request ofWatch, send func(event *jobwatch.Event, resourceVersion string) error) error {
-	ref, err := reference(kind, request)
+func (e *shared) watchStatus(stream grpc.ServerStream, kind *jobview.Kind, request watchRequest, send func(event *jobwatch.Event, resourceVersion string) error) error {
+	ref, err := jobRef(kind, request)
 	if err != nil {
 		return err
 	}
@@ -42,7 +42,7 @@ func (e *edge) watchStatus(stream grpc.ServerStream, kind *jobview.Kind, request
 	if err != nil {
 		return err
 	}
-	if err := begin(stream); err != nil {
+	if err := sendHeader(stream); err != nil {
 		return err
 	}
 	var first *jobwatch.Event
@@ -66,8 +66,8 @@ func (e *edge) watchStatus(stream grpc.ServerStream, kind *jobview.Kind, request
 }
 
 // ofLogs is a request for logs.
-type ofLogs interface {
-	ofJob
+type logsRequest interface {
+	jobRequest
 	GetPodType() string
 	GetFollow() bool
 	GetPrevious() bool
@@ -78,15 +78,15 @@ type ofLogs interface {
 const (
 	// usualTail is how many lines of each container a stream begins with; allLines is
 	// how clients ask for all of them.
-	usualTail = 100
-	allLines  = -1
+	defaultTail = 100
+	allLines    = -1
 	// onceTimeout is what reading logs once may take.
-	onceTimeout = 5 * time.Minute
+	readTimeout = 5 * time.Minute
 )
 
 // logs sends the lines of a job's pods.
-func (e *edge) logs(stream grpc.ServerStreamingServer[wire.LogMessage], kind *jobview.Kind, request ofLogs, podIndex *int32, tailLines *int64) error {
-	ref, err := reference(kind, request)
+func (e *shared) logs(stream grpc.ServerStreamingServer[wire.LogMessage], kind *jobview.Kind, request logsRequest, podIndex *int32, tailLines *int64) error {
+	ref, err := jobRef(kind, request)
 	if err != nil {
 		return err
 	}
@@ -97,14 +97,14 @@ func (e *edge) logs(stream grpc.ServerStreamingServer[wire.LogMessage], kind *jo
 	ctx := stream.Context()
 	if !options.Follow {
 		var stop context.CancelFunc
-		ctx, stop = context.WithTimeout(ctx, onceTimeout)
+		ctx, stop = context.WithTimeout(ctx, readTimeout)
 		defer stop()
 	}
 	lines, err := e.service.Logs(ctx, ref, options)
 	if err != nil {
 		return err
 	}
-	if err := begin(stream); err != nil {
+	if err := sendHeader(stream); err != nil {
 		return err
 	}
 	for line, err := range lines {
@@ -118,10 +118,10 @@ func (e *edge) logs(stream grpc.ServerStreamingServer[wire.LogMessage], kind *jo
 	return ctx.Err()
 }
 
-func logOptions(request ofLogs, podIndex *int32, tailLines *int64) (jobservice.LogOptions, error) {
+func logOptions(request logsRequest, podIndex *int32, tailLines *int64) (jobservice.LogOptions, error) {
 	options := jobservice.LogOptions{
 		Role: request.GetPodType(), Worker: podIndex, Container: request.GetContainer(),
-		Follow: request.GetFollow(), Previous: request.GetPrevious(), Tail: new(int64(usualTail)),
+		Follow: request.GetFollow(), Previous: request.GetPrevious(), Tail: new(int64(defaultTail)),
 	}
 	switch {
 	case options.Role != "" && options.Role != training.RoleLauncher && options.Role != training.RoleWorker:

@@ -16,7 +16,7 @@ import (
 // trainJobs is training.TrainJobService.
 type trainJobs struct {
 	wire.UnimplementedTrainJobServiceServer
-	*edge
+	*shared
 }
 
 // CreateTrainJob stores a job.
@@ -41,7 +41,7 @@ func (t *trainJobs) GetTrainJob(ctx context.Context, request *wire.GetTrainJobRe
 
 // ListTrainJobs is a page of jobs.
 func (t *trainJobs) ListTrainJobs(ctx context.Context, request *wire.ListTrainJobsRequest) (*wire.ListTrainJobsResponse, error) {
-	query, err := queryOf(request)
+	query, err := listQuery(request)
 	if err != nil {
 		return nil, err
 	}

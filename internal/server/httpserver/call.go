@@ -16,27 +16,27 @@ import (
 
 // call is what is known of a call while it is made.
 type call struct {
-	id     string
-	begun  time.Time
-	source string
+	id      string
+	started time.Time
+	source  string
 	// open is for everybody; stream lasts until one side ends it.
-	open, stream bool
-	record       *auth.Record
-	caller       *auth.Caller
+	public, stream bool
+	record         *auth.Record
+	caller         *auth.Caller
 	// route is what calls are counted by. It is known once the call was answered.
 	route func() string
 	// leave is what must be done when the call has ended.
-	leave func()
+	release func()
 	// answer is that of a call over gRPC; refused is why it was not let in.
-	answer  *rpcAnswer
-	refused error
+	response *grpcResponse
+	refusal  error
 	// taken: somebody notes how the call ends.
-	taken atomic.Bool
+	recorded atomic.Bool
 }
 
 // take says whether it is on whoever asks to note how the call ends. It is on one
 // alone: the handlers of gRPC may outlive the request that brought the call.
-func (c *call) take() bool { return c.taken.CompareAndSwap(false, true) }
+func (c *call) startRecording() bool { return c.recorded.CompareAndSwap(false, true) }
 
 type callKey struct{}
 
@@ -50,14 +50,14 @@ func newID() string { return rand.Text() }
 var verbs = map[string]string{http.MethodPost: "create", http.MethodPut: "update", http.MethodPatch: "patch", http.MethodDelete: "delete"}
 
 // alwaysOpen are the paths that the server answers by itself.
-var alwaysOpen = []string{"/healthz", "/readyz", "/version"}
+var publicPaths = []string{"/healthz", "/readyz", "/version"}
 
 // newCall is a call whose request has not been authenticated yet.
 func (s *Server) newCall(request *http.Request) *call {
 	match := operation.Find(request)
 	return &call{
-		id: newID(), begun: time.Now(), leave: func() {}, source: auth.SourceOf(request, s.Proxy), route: func() string { return request.Pattern },
-		open:   s.isOpen(request),
+		id: newID(), started: time.Now(), release: func() {}, source: auth.SourceOf(request, s.Proxy), route: func() string { return request.Pattern },
+		public: s.isPublic(request),
 		stream: match.IsStream(request),
 		record: newRecord(match, request.Method),
 	}
@@ -73,48 +73,48 @@ func newRecord(match operation.Match, method string) *auth.Record {
 }
 
 // isOwn tells whether a path is answered by the server itself, and not by the API.
-func (s *Server) isOwn(path string) bool {
-	return s.Public[path] != nil || slices.Contains(alwaysOpen, path)
+func (s *Server) isServerPath(path string) bool {
+	return s.Public[path] != nil || slices.Contains(publicPaths, path)
 }
 
-func (s *Server) isOpen(request *http.Request) bool {
-	return s.isOwn(request.URL.Path) && (request.Method == http.MethodGet || request.Method == http.MethodHead)
+func (s *Server) isPublic(request *http.Request) bool {
+	return s.isServerPath(request.URL.Path) && (request.Method == http.MethodGet || request.Method == http.MethodHead)
 }
 
 // admit lets a call in, or says why not. It returns the context that the call is made
 // with. The call must leave when it has ended.
 func (s *Server) admit(ctx context.Context, request *http.Request, call *call) (context.Context, error) {
 	ctx = auth.WithRecord(ctx, call.record)
-	if call.open {
-		return ctx, s.admitOpen(request.URL.Path, call)
+	if call.public {
+		return ctx, s.admitPublic(request.URL.Path, call)
 	}
 	caller, err := s.identify(ctx, request, call)
 	if err != nil {
 		return nil, err
 	}
 	call.caller = caller
-	leave, err := s.fair.enter(caller.User, call.stream)
+	release, err := s.users.acquire(caller.User, call.stream)
 	if err != nil {
 		return nil, err
 	}
-	call.leave = leave
+	call.release = release
 	if call.stream {
 		s.metrics.streams.Inc()
 		s.openStreams.Add(1)
-		call.leave = func() { leave(); s.metrics.streams.Dec(); s.openStreams.Done() }
+		call.release = func() { release(); s.metrics.streams.Dec(); s.openStreams.Done() }
 	}
 	return auth.WithCaller(ctx, caller), nil
 }
 
 // neverLimited are open calls that every source may make: a load balancer would take
 // the server out of service because of others behind it.
-var neverLimited = []string{"/healthz", "/readyz", healthCheck}
+var unlimitedPaths = []string{"/healthz", "/readyz", healthCheck}
 
-func (s *Server) admitOpen(path string, call *call) error {
-	if slices.Contains(neverLimited, path) {
+func (s *Server) admitPublic(path string, call *call) error {
+	if slices.Contains(unlimitedPaths, path) {
 		return nil
 	}
-	return s.sources.take(call.source)
+	return s.sources.acquire(call.source)
 }
 
 // identify is who calls. A caller who is not known takes from the budget of their
@@ -124,13 +124,13 @@ func (s *Server) admitOpen(path string, call *call) error {
 func (s *Server) identify(ctx context.Context, request *http.Request, call *call) (*auth.Caller, error) {
 	known := s.Guard.Knows(request)
 	if !known {
-		if err := s.sources.take(call.source); err != nil {
+		if err := s.sources.acquire(call.source); err != nil {
 			return nil, err
 		}
 	}
 	caller, err := s.Guard.Identify(ctx, request)
 	if err == nil && !known {
-		s.sources.giveBack(call.source)
+		s.sources.release(call.source)
 	}
 	return caller, err
 }
@@ -149,17 +149,17 @@ func (s *Server) supervise(ctx context.Context, caller *auth.Caller) (context.Co
 	var timer *time.Timer
 	begun := make(chan struct{})
 	valid := time.Now()
-	timer = time.AfterFunc(s.checkEvery, func() {
+	timer = time.AfterFunc(s.checkInterval, func() {
 		<-begun
 		err := s.Guard.StillValid(ctx, caller)
 		if err == nil {
 			valid = time.Now()
 		}
-		if err != nil && (isRefusal(err) || time.Since(valid) > s.longestDoubt) {
+		if err != nil && (isDenied(err) || time.Since(valid) > s.maxUnverified) {
 			cancel(err)
 		}
 		if ctx.Err() == nil {
-			timer.Reset(s.checkEvery)
+			timer.Reset(s.checkInterval)
 		}
 	})
 	close(begun)
@@ -168,7 +168,7 @@ func (s *Server) supervise(ctx context.Context, caller *auth.Caller) (context.Co
 
 // isRefusal says whether an error is a no, and not that nobody could be asked: that is
 // no reason to cut everybody off at once.
-func isRefusal(err error) bool {
+func isDenied(err error) bool {
 	code := apierror.From(err).Code
 	return code == http.StatusUnauthorized || code == http.StatusForbidden
 }
@@ -176,5 +176,5 @@ func isRefusal(err error) bool {
 // end notes how a call ended.
 func (s *Server) end(call *call, method string, code int) {
 	s.audit.Write(auth.Outcome{Record: *call.record, Caller: call.caller, Source: call.source, Code: code, RequestID: call.id})
-	s.metrics.observe(call, method, code, time.Since(call.begun))
+	s.metrics.observe(call, method, code, time.Since(call.started))
 }

@@ -29,23 +29,23 @@ type TLS struct {
 const (
 	// lookEvery is how often the server looks whether its own certificate is old, and
 	// renewAfter when it is: they last a year.
-	lookEvery  = time.Hour
-	renewAfter = 300 * 24 * time.Hour
+	renewalCheckInterval = time.Hour
+	renewAfter           = 300 * 24 * time.Hour
 )
 
 // certificates has the certificate to show.
 type certificates struct {
 	TLS
 	// watcher is nil without files.
-	watcher *certwatcher.CertWatcher
-	own     atomic.Pointer[tls.Certificate]
+	watcher    *certwatcher.CertWatcher
+	selfSigned atomic.Pointer[tls.Certificate]
 }
 
 func newCertificates(settings TLS, log *slog.Logger) (*certificates, error) {
 	certificates := &certificates{TLS: settings}
 	if settings.CertificateFile == "" {
 		log.Warn("no certificate file is set; the server uses a self-signed certificate, which clients cannot verify")
-		return certificates, certificates.makeOwn()
+		return certificates, certificates.createOwn()
 	}
 	watcher, err := certwatcher.New(settings.CertificateFile, settings.KeyFile)
 	if err != nil {
@@ -55,7 +55,7 @@ func newCertificates(settings TLS, log *slog.Logger) (*certificates, error) {
 	return certificates, nil
 }
 
-func (c *certificates) makeOwn() error {
+func (c *certificates) createOwn() error {
 	names := append([]string{"localhost"}, c.Names...)
 	certificate, key, err := cert.GenerateSelfSignedCertKey(names[len(names)-1], nil, names)
 	if err != nil {
@@ -65,7 +65,7 @@ func (c *certificates) makeOwn() error {
 	if err != nil {
 		return fmt.Errorf("create a certificate: %w", err)
 	}
-	c.own.Store(&pair)
+	c.selfSigned.Store(&pair)
 	return nil
 }
 
@@ -74,21 +74,21 @@ func (c *certificates) run(ctx context.Context) error {
 	if c.watcher != nil {
 		return c.watcher.Start(ctx)
 	}
-	tick := time.NewTicker(lookEvery)
+	tick := time.NewTicker(renewalCheckInterval)
 	defer tick.Stop()
-	for made := time.Now(); ; {
+	for created := time.Now(); ; {
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-tick.C:
 		}
-		if time.Since(made) < renewAfter {
+		if time.Since(created) < renewAfter {
 			continue
 		}
-		if err := c.makeOwn(); err != nil {
+		if err := c.createOwn(); err != nil {
 			return err
 		}
-		made = time.Now()
+		created = time.Now()
 	}
 }
 
@@ -97,18 +97,18 @@ func (c *certificates) get(hello *tls.ClientHelloInfo) (*tls.Certificate, error)
 	if c.watcher != nil {
 		return c.watcher.GetCertificate(hello)
 	}
-	return c.own.Load(), nil
+	return c.selfSigned.Load(), nil
 }
 
 // suites are those of TLS 1.2 that FIPS 140 and HTTP/2 both allow. TLS 1.3 chooses its
 // own.
-var suites = []uint16{
+var cipherSuites = []uint16{
 	tls.TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256, tls.TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384,
 	tls.TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256, tls.TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384,
 }
 
 func (c *certificates) config() *tls.Config {
-	config := &tls.Config{MinVersion: tls.VersionTLS12, CipherSuites: suites, GetCertificate: c.get, NextProtos: []string{"h2", "http/1.1"}}
+	config := &tls.Config{MinVersion: tls.VersionTLS12, CipherSuites: cipherSuites, GetCertificate: c.get, NextProtos: []string{"h2", "http/1.1"}}
 	if c.ClientAuthorities != nil {
 		// One that cannot be verified is no reason to refuse a client: its headers count
 		// for nothing then, and its token may still be good.

@@ -34,17 +34,17 @@ func (l *limitedListener) Accept() (net.Conn, error) {
 		if host, _, err := net.SplitHostPort(source); err == nil {
 			source = sourceOf(host)
 		}
-		if cause := l.enter(source); cause != "" {
+		if cause := l.acquire(source); cause != "" {
 			l.metrics.refusals.WithLabelValues(cause).Inc()
 			_ = connection.Close()
 			continue
 		}
-		return &countedConnection{Conn: connection, leave: sync.OnceFunc(func() { l.leave(source) })}, nil
+		return &countedConnection{Conn: connection, release: sync.OnceFunc(func() { l.release(source) })}, nil
 	}
 }
 
 // enter counts a connection, or says why there is no room for it.
-func (l *limitedListener) enter(source string) (cause string) {
+func (l *limitedListener) acquire(source string) (cause string) {
 	l.mutex.Lock()
 	defer l.mutex.Unlock()
 	switch {
@@ -59,7 +59,7 @@ func (l *limitedListener) enter(source string) (cause string) {
 	return ""
 }
 
-func (l *limitedListener) leave(source string) {
+func (l *limitedListener) release(source string) {
 	l.mutex.Lock()
 	defer l.mutex.Unlock()
 	l.open--
@@ -72,12 +72,12 @@ func (l *limitedListener) leave(source string) {
 // countedConnection is counted until it is closed.
 type countedConnection struct {
 	net.Conn
-	leave func()
+	release func()
 }
 
 // Close closes the connection, and makes room for another.
 func (c *countedConnection) Close() error {
-	defer c.leave()
+	defer c.release()
 	return c.Conn.Close()
 }
 

@@ -24,17 +24,17 @@ import (
 const messagePrefix = 5
 
 // newRPC sets up gRPC. Each method needs a row in the table of operations.
-func (s *Server) newRPC() error {
-	s.rpc = grpc.NewServer(slices.Concat(s.tracing.rpc(), s.RPCOptions, []grpc.ServerOption{
+func (s *Server) newGRPC() error {
+	s.grpcServer = grpc.NewServer(slices.Concat(s.tracing.grpc(), s.GRPCOptions, []grpc.ServerOption{
 		grpc.MaxRecvMsgSize(maxBody),
 		grpc.UnaryInterceptor(s.unary),
 		grpc.StreamInterceptor(s.streaming),
 	})...)
-	s.RPC(s.rpc)
+	s.RegisterGRPC(s.grpcServer)
 	// A server without services: every call is one that it does not know, and needs no
 	// message to be refused.
-	s.refusing = grpc.NewServer(append(s.tracing.rpc(), grpc.UnknownServiceHandler(s.refuseRPC))...)
-	for service, info := range s.rpc.GetServiceInfo() {
+	s.refusingServer = grpc.NewServer(append(s.tracing.grpc(), grpc.UnknownServiceHandler(s.refuseGRPC))...)
+	for service, info := range s.grpcServer.GetServiceInfo() {
 		for _, method := range info.Methods {
 			name := "/" + service + "/" + method.Name
 			row, known := operation.Lookup(name)
@@ -52,32 +52,32 @@ func (s *Server) newRPC() error {
 // serveRPC lets a call in before anything of its message is read, and notes how it
 // ended if nobody else does: gRPC refuses some by itself, such as a message that is
 // too large.
-func (s *Server) serveRPC(writer http.ResponseWriter, request *http.Request) {
-	call := s.newRPCCall(request)
+func (s *Server) serveGRPC(writer http.ResponseWriter, request *http.Request) {
+	call := s.newGRPCCall(request)
 	s.metrics.inFlight.Inc()
 	defer s.metrics.inFlight.Dec()
 	writer.Header().Set("X-Request-Id", call.id)
-	s.sayGoodbye(writer)
+	s.closeWhenStopping(writer)
 	// What a client sends is gathered in memory, read or not. Nobody sends more than one
 	// message, and nobody for long.
 	request.Body = http.MaxBytesReader(writer, request.Body, maxBody+messagePrefix)
 	control := http.NewResponseController(writer)
 	_ = control.SetReadDeadline(time.Now().Add(s.messageTimeout))
-	call.answer = &rpcAnswer{control: control}
-	defer call.answer.end()
+	call.response = &grpcResponse{control: control}
+	defer call.response.end()
 	ctx := context.WithValue(request.Context(), callKey{}, call)
-	admitted, err := s.admitRPC(ctx, request, call)
+	admitted, err := s.admitGRPC(ctx, request, call)
 	if err != nil {
-		call.refused = err
-		s.refusing.ServeHTTP(writer, request.WithContext(ctx))
+		call.refusal = err
+		s.refusingServer.ServeHTTP(writer, request.WithContext(ctx))
 	} else {
 		request = request.WithContext(admitted)
 		s.countBody(request, call)
-		s.rpc.ServeHTTP(writer, request)
+		s.grpcServer.ServeHTTP(writer, request)
 	}
-	if call.take() {
-		call.leave()
-		s.end(call, http.MethodPost, answeredCode(call, writer.Header()))
+	if call.startRecording() {
+		call.release()
+		s.end(call, http.MethodPost, responseCode(call, writer.Header()))
 	}
 }
 
@@ -85,22 +85,22 @@ func (s *Server) countBody(request *http.Request, call *call) {
 	if call.caller == nil {
 		return
 	}
-	body := &countedBody{ReadCloser: request.Body, enter: func() (func(), error) { return s.fair.enterLarge(call.caller.User) }}
-	before := call.leave
-	request.Body, call.leave = body, func() { body.end(); before() }
+	body := &countedBody{ReadCloser: request.Body, acquire: func() (func(), error) { return s.users.acquireLargeBody(call.caller.User) }}
+	before := call.release
+	request.Body, call.release = body, func() { body.end(); before() }
 }
 
-func (s *Server) admitRPC(ctx context.Context, request *http.Request, call *call) (context.Context, error) {
-	if err := s.knownPage(request); err != nil {
+func (s *Server) admitGRPC(ctx context.Context, request *http.Request, call *call) (context.Context, error) {
+	if err := s.checkOrigin(request); err != nil {
 		return nil, err
 	}
 	return s.admit(ctx, request, call)
 }
 
 // answeredCode is HTTP's code of what gRPC answered by itself.
-func answeredCode(call *call, header http.Header) int {
-	if call.refused != nil {
-		return codeOf(call.refused)
+func responseCode(call *call, header http.Header) int {
+	if call.refusal != nil {
+		return codeOf(call.refusal)
 	}
 	code, err := strconv.Atoi(header.Get("Grpc-Status"))
 	if err != nil {
@@ -114,14 +114,14 @@ func answeredCode(call *call, header http.Header) int {
 }
 
 // refuseRPC tells a client why it is not let in.
-func (s *Server) refuseRPC(_ any, stream grpc.ServerStream) error {
+func (s *Server) refuseGRPC(_ any, stream grpc.ServerStream) error {
 	call := callFrom(stream.Context())
-	if limited, is := errors.AsType[*tooMany](call.refused); is {
+	if limited, is := errors.AsType[*limitError](call.refusal); is {
 		s.metrics.refusals.WithLabelValues(limited.cause).Inc()
 		_ = stream.SetHeader(metadata.Pairs("retry-after", limited.retryAfter()))
 	}
-	s.logFailure(call, call.refused)
-	return s.RPCStatus(call.refused)
+	s.logFailure(call, call.refusal)
+	return s.GRPCStatus(call.refusal)
 }
 
 func (s *Server) logFailure(call *call, err error) {
@@ -133,8 +133,8 @@ func (s *Server) logFailure(call *call, err error) {
 // unary does for a call with one answer what the handlers of HTTP do.
 func (s *Server) unary(ctx context.Context, message any, _ *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (answer any, err error) {
 	call := callFrom(ctx)
-	err = s.around(call, func() error {
-		fillFrom(call.record, message)
+	err = s.runCall(call, func() error {
+		addObject(call.record, message)
 		ctx, cancel := context.WithTimeout(ctx, callTimeout)
 		defer cancel()
 		answer, err = handle(ctx, message)
@@ -150,43 +150,43 @@ func (s *Server) unary(ctx context.Context, message any, _ *grpc.UnaryServerInfo
 // streaming does the same for a stream.
 func (s *Server) streaming(service any, stream grpc.ServerStream, _ *grpc.StreamServerInfo, handle grpc.StreamHandler) error {
 	call := callFrom(stream.Context())
-	return s.around(call, func() error {
+	return s.runCall(call, func() error {
 		// Not the request's context, with which the way to the client would end.
 		ctx, stop := s.supervise(stream.Context(), call.caller)
 		defer stop()
-		err := handle(service, &supervised{ServerStream: stream, ctx: ctx, answer: call.answer, writeTimeout: s.writeTimeout})
-		if cause := context.Cause(ctx); isProblem(cause) {
+		err := handle(service, &supervisedStream{ServerStream: stream, ctx: ctx, response: call.response, writeTimeout: s.writeTimeout})
+		if cause := context.Cause(ctx); isAPIError(cause) {
 			return cause
 		}
 		return err
 	})
 }
 
-func isProblem(err error) bool {
+func isAPIError(err error) bool {
 	_, is := errors.AsType[*apierror.Error](err)
 	return is
 }
 
 // supervised is a stream whose context ends when the stream should, and whose client
 // must read.
-type supervised struct {
+type supervisedStream struct {
 	grpc.ServerStream
 	ctx          context.Context
-	answer       *rpcAnswer
+	response     *grpcResponse
 	writeTimeout time.Duration
 }
 
 // Context of the call.
-func (s *supervised) Context() context.Context { return s.ctx }
+func (s *supervisedStream) Context() context.Context { return s.ctx }
 
 // SendMsg waits for the message before to be on its way, and not for ever.
-func (s *supervised) SendMsg(message any) error {
-	defer s.answer.cutAfter(s.writeTimeout)()
+func (s *supervisedStream) SendMsg(message any) error {
+	defer s.response.abortAfter(s.writeTimeout)()
 	return s.ServerStream.SendMsg(message)
 }
 
 // rpcAnswer is the answer to a call over gRPC, while it is written.
-type rpcAnswer struct {
+type grpcResponse struct {
 	mutex sync.Mutex
 	// control is nil once the answer has ended.
 	control *http.ResponseController
@@ -195,7 +195,7 @@ type rpcAnswer struct {
 // cutAfter gives the answer up after some time, unless the returned function is called
 // before: what is written can wait for a client that does not read for as long as it
 // is connected.
-func (r *rpcAnswer) cutAfter(limit time.Duration) (stop func()) {
+func (r *grpcResponse) abortAfter(limit time.Duration) (stop func()) {
 	timer := time.AfterFunc(limit, func() {
 		r.mutex.Lock()
 		defer r.mutex.Unlock()
@@ -207,54 +207,54 @@ func (r *rpcAnswer) cutAfter(limit time.Duration) (stop func()) {
 }
 
 // end is called before the answer's writer is gone.
-func (r *rpcAnswer) end() {
+func (r *grpcResponse) end() {
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
 	r.control = nil
 }
 
 // around makes a call, and notes how it ended. Errors become what clients of gRPC see.
-func (s *Server) around(call *call, make func() error) (err error) {
-	if !call.take() {
+func (s *Server) runCall(call *call, handle func() error) (err error) {
+	if !call.startRecording() {
 		// The client has gone before the call began, and that was noted.
 		return status.FromContextError(context.Canceled).Err()
 	}
 	defer func() {
 		if panicked := recover(); panicked != nil {
-			err = s.panicked(call, panicked)
+			err = s.logPanic(call, panicked)
 		}
 		s.logFailure(call, err)
 		code := codeOf(err)
-		if _, told := status.FromError(err); !told {
-			err = s.RPCStatus(err)
+		if _, isStatus := status.FromError(err); !isStatus {
+			err = s.GRPCStatus(err)
 		}
-		call.leave()
+		call.release()
 		s.end(call, http.MethodPost, code)
 		// What is left is to tell the client.
-		call.answer.cutAfter(s.messageTimeout)
+		call.response.abortAfter(s.messageTimeout)
 	}()
-	return make()
+	return handle()
 }
 
 // healthCheck is for everybody, as /healthz is.
 const healthCheck = "/grpc.health.v1.Health/Check"
 
 // newRPCCall is a gRPC call whose caller has not been authenticated yet.
-func (s *Server) newRPCCall(request *http.Request) *call {
+func (s *Server) newGRPCCall(request *http.Request) *call {
 	path := request.URL.Path
-	made := &call{
-		id: newID(), begun: time.Now(), source: auth.SourceOf(request, s.Proxy), record: &auth.Record{},
+	c := &call{
+		id: newID(), started: time.Now(), source: auth.SourceOf(request, s.Proxy), record: &auth.Record{},
 		// A client can send any number of method names that do not exist.
-		open: path == healthCheck, route: func() string { return "" }, leave: func() {},
+		public: path == healthCheck, route: func() string { return "" }, release: func() {},
 	}
 	if row, known := operation.Lookup(path); known {
-		made.route, made.stream, made.record = func() string { return path }, row.Stream == operation.AlwaysStream, row.Record()
+		c.route, c.stream, c.record = func() string { return path }, row.Stream == operation.AlwaysStream, row.Record()
 	}
-	return made
+	return c
 }
 
 // fillFrom adds what a message says of the object that is meant.
-func fillFrom(record *auth.Record, message any) {
+func addObject(record *auth.Record, message any) {
 	if named, is := message.(interface{ GetNamespace() string }); is {
 		record.Namespace = named.GetNamespace()
 	}
@@ -277,8 +277,8 @@ func codeOf(err error) int {
 	if err == nil {
 		return http.StatusOK
 	}
-	if told, is := status.FromError(err); is {
-		if code, known := httpCodes[told.Code()]; known {
+	if st, is := status.FromError(err); is {
+		if code, known := httpCodes[st.Code()]; known {
 			return code
 		}
 		return http.StatusInternalServerError

@@ -93,7 +93,7 @@ func as(t *testing.T, user string) context.Context {
 
 func TestRPC(t *testing.T) {
 	running := start(t, api(), func(options *Options) {
-		options.RPC, options.Limits = registerJobs, Limits{Rate: 0.001, Burst: 2, Streams: 1}
+		options.RegisterGRPC, options.Limits = registerJobs, Limits{Rate: 0.001, Burst: 2, Streams: 1}
 	})
 	connection := running.dial(t)
 	for _, test := range []struct {
@@ -131,7 +131,7 @@ func TestRPC(t *testing.T) {
 }
 
 func TestRPCStreamEndsWithItsToken(t *testing.T) {
-	running := start(t, api(), func(options *Options) { options.RPC, options.Limits.Streams = registerJobs, 1 })
+	running := start(t, api(), func(options *Options) { options.RegisterGRPC, options.Limits.Streams = registerJobs, 1 })
 	connection := running.dial(t)
 	open := func(user string) grpc.ClientStream {
 		t.Helper()
@@ -161,7 +161,7 @@ func TestRPCStreamEndsWithItsToken(t *testing.T) {
 // A client that begins a call and sends nothing does not hold it for ever; a stream
 // whose message was read goes on.
 func TestRPCThatIsNeverSent(t *testing.T) {
-	running := start(t, api(), func(options *Options) { options.RPC = registerJobs })
+	running := start(t, api(), func(options *Options) { options.RegisterGRPC = registerJobs })
 	// Long enough for whoever does send.
 	running.messageTimeout = 2 * time.Second
 	connection := running.dial(t)
@@ -197,7 +197,7 @@ func TestMethodWithoutRowIsRefused(t *testing.T) {
 		"stream in the service only": {ServiceName: "training.MPIJobService", HandlerType: (*any)(nil), Streams: []grpc.StreamDesc{{StreamName: "GetMPIJob", ServerStreams: true}}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, err := New(Options{Registry: prometheus.NewRegistry(), RPC: func(server *grpc.Server) { server.RegisterService(service, nil) }})
+			_, err := New(Options{Registry: prometheus.NewRegistry(), RegisterGRPC: func(server *grpc.Server) { server.RegisterService(service, nil) }})
 			if err == nil || !strings.Contains(err.Error(), "table of operations") {
 				t.Errorf("New returns %v", err)
 			}

@@ -22,18 +22,18 @@ const checkTimeout = 2 * time.Second
 
 // health says whether the server lives, and whether it should get requests.
 type health struct {
-	checks map[string]func(context.Context) error
-	log    *slog.Logger
-	ending atomic.Bool
+	checks   map[string]func(context.Context) error
+	log      *slog.Logger
+	stopping atomic.Bool
 
 	// Anybody may ask, so the checks are made once for all who do.
-	mutex  sync.Mutex
-	failed []string
-	looked time.Time
+	mutex     sync.Mutex
+	failed    []string
+	checkedAt time.Time
 }
 
 // lookAgain is after what the checks are made anew.
-const lookAgain = time.Second
+const checkCacheTime = time.Second
 
 func newHealth(checks map[string]func(context.Context) error, log *slog.Logger) *health {
 	return &health{checks: checks, log: log}
@@ -42,7 +42,7 @@ func newHealth(checks map[string]func(context.Context) error, log *slog.Logger) 
 func (h *health) register(mux *http.ServeMux) {
 	mux.HandleFunc("GET /healthz", func(writer http.ResponseWriter, _ *http.Request) { fmt.Fprintln(writer, "ok") })
 	mux.HandleFunc("GET /readyz", func(writer http.ResponseWriter, request *http.Request) {
-		if failed := h.notReady(context.WithoutCancel(request.Context())); len(failed) > 0 {
+		if failed := h.failedChecks(context.WithoutCancel(request.Context())); len(failed) > 0 {
 			http.Error(writer, "not ready: "+strings.Join(failed, ", "), http.StatusServiceUnavailable)
 			return
 		}
@@ -52,13 +52,13 @@ func (h *health) register(mux *http.ServeMux) {
 
 // notReady are the names of what keeps requests away. Why is for the log: it may tell
 // of the cluster's inside.
-func (h *health) notReady(ctx context.Context) []string {
-	if h.ending.Load() {
+func (h *health) failedChecks(ctx context.Context) []string {
+	if h.stopping.Load() {
 		return []string{"shutting down"}
 	}
 	h.mutex.Lock()
 	defer h.mutex.Unlock()
-	if time.Since(h.looked) < lookAgain {
+	if time.Since(h.checkedAt) < checkCacheTime {
 		return h.failed
 	}
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
@@ -70,13 +70,13 @@ func (h *health) notReady(ctx context.Context) []string {
 			h.log.Warn("not ready", "check", name, "error", err.Error())
 		}
 	}
-	h.looked = time.Now()
+	h.checkedAt = time.Now()
 	return h.failed
 }
 
 // APIServerAnswers is a check of readiness: whoever cannot reach the API server can
 // tell nobody who they are.
-func APIServerAnswers(config *rest.Config) (func(context.Context) error, error) {
+func CheckAPIServer(config *rest.Config) (func(context.Context) error, error) {
 	cluster, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		return nil, err

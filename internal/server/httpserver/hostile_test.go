@@ -57,7 +57,7 @@ func isTimeout(err error) bool {
 
 // Nothing of a call over gRPC is waited for before its caller is known.
 func TestNobodySendsMessages(t *testing.T) {
-	running := start(t, api(), func(options *Options) { options.RPC = registerJobs })
+	running := start(t, api(), func(options *Options) { options.RegisterGRPC = registerJobs })
 	for _, method := range []string{"/training.MPIJobService/CreateMPIJob", "/training.MPIJobService/WatchMPIJobStatus", "/invented.Service/Method"} {
 		stream, err := running.dial(t).NewStream(t.Context(), &grpc.StreamDesc{ClientStreams: true}, method)
 		if err != nil {
@@ -74,7 +74,7 @@ func TestNobodySendsMessages(t *testing.T) {
 
 // Whoever sends more than a message is not read any further: gRPC would keep it all.
 func TestMessagesWithoutEnd(t *testing.T) {
-	running := start(t, api(), func(options *Options) { options.RPC = registerJobs })
+	running := start(t, api(), func(options *Options) { options.RegisterGRPC = registerJobs })
 	ctx, cancel := context.WithCancel(as(t, "jane"))
 	defer cancel()
 	stream, err := running.dial(t).NewStream(ctx, &grpc.StreamDesc{ClientStreams: true, ServerStreams: true}, "/training.MPIJobService/WatchMPIJobStatus")
@@ -97,7 +97,7 @@ func TestMessagesWithoutEnd(t *testing.T) {
 
 // What gRPC refuses by itself is in the audit as well, once.
 func TestAuditOfWhatIsNeverCalled(t *testing.T) {
-	running := start(t, api(), func(options *Options) { options.RPC = registerJobs })
+	running := start(t, api(), func(options *Options) { options.RegisterGRPC = registerJobs })
 	connection := running.dial(t)
 	var answer wrapperspb.StringValue
 	if err := connection.Invoke(as(t, "jane"), "/training.MPIJobService/CreateMPIJob", wrapperspb.String(strings.Repeat("x", maxBody+1)), &answer); status.Code(err) != codes.ResourceExhausted {
@@ -131,7 +131,7 @@ func TestAuditOfWhatIsNeverCalled(t *testing.T) {
 func TestAuditOfClientsThatLeave(t *testing.T) {
 	begun, ended := make(chan struct{}), make(chan struct{})
 	running := start(t, api(), func(options *Options) {
-		options.RPC = func(server *grpc.Server) {
+		options.RegisterGRPC = func(server *grpc.Server) {
 			server.RegisterService(&grpc.ServiceDesc{ServiceName: "training.MPIJobService", HandlerType: (*any)(nil), Methods: []grpc.MethodDesc{
 				method("CreateMPIJob", func(ctx context.Context, _ string) (string, error) {
 					close(begun)
@@ -157,7 +157,7 @@ func TestAuditOfClientsThatLeave(t *testing.T) {
 // Both doors say when to come again.
 func TestRPCSaysWhenToComeAgain(t *testing.T) {
 	running := start(t, api(), func(options *Options) {
-		options.RPC, options.Limits = registerJobs, Limits{Rate: 0.001, Burst: 1, Streams: 1}
+		options.RegisterGRPC, options.Limits = registerJobs, Limits{Rate: 0.001, Burst: 1, Streams: 1}
 	})
 	connection := running.dial(t)
 	var header metadata.MD
@@ -171,7 +171,7 @@ func TestRPCSaysWhenToComeAgain(t *testing.T) {
 
 // An answer that has no room now is refused in the same way.
 func TestRPCSaysWhenThereIsRoomAgain(t *testing.T) {
-	running := start(t, api(), func(options *Options) { options.RPC = registerJobs })
+	running := start(t, api(), func(options *Options) { options.RegisterGRPC = registerJobs })
 	var header metadata.MD
 	err := running.dial(t).Invoke(as(t, "jane"), "/training.MPIJobService/CreateMPIJob", wrapperspb.String("too-much"), &wrapperspb.StringValue{}, grpc.Header(&header))
 	if after := header.Get("retry-after"); status.Code(err) != codes.ResourceExhausted || len(after) != 1 || after[0] != "1" {
@@ -182,7 +182,7 @@ func TestRPCSaysWhenThereIsRoomAgain(t *testing.T) {
 // A client of gRPC that does not read is cut off, and has no place any more.
 func TestRPCThatIsNotRead(t *testing.T) {
 	running := start(t, api(), func(options *Options) {
-		options.RPC = func(server *grpc.Server) {
+		options.RegisterGRPC = func(server *grpc.Server) {
 			server.RegisterService(&grpc.ServiceDesc{ServiceName: "training.MPIJobService", HandlerType: (*any)(nil), Streams: []grpc.StreamDesc{{
 				StreamName: "GetMPIJobLogs", ServerStreams: true, Handler: func(_ any, stream grpc.ServerStream) error {
 					for {
@@ -203,9 +203,9 @@ func TestRPCThatIsNotRead(t *testing.T) {
 		t.Fatal(err)
 	}
 	eventually(t, "the stream is cut off", func() bool {
-		running.fair.mutex.Lock()
-		defer running.fair.mutex.Unlock()
-		jane := running.fair.users["jane"]
+		running.users.mutex.Lock()
+		defer running.users.mutex.Unlock()
+		jane := running.users.users["jane"]
 		return jane != nil && jane.streams == 0
 	})
 }
@@ -214,13 +214,13 @@ func TestRPCThatIsNotRead(t *testing.T) {
 // never.
 func TestStreamsInDoubt(t *testing.T) {
 	running := start(t, api(), nil)
-	running.longestDoubt = 500 * time.Millisecond
+	running.maxUnverified = 500 * time.Millisecond
 	_, watching := running.open(t, "jane")
 	wantLine(t, watching, "watching")
 	begun := time.Now()
 	running.guard.refuse("jane", errors.New("the API server is away"))
 	line, err := watching.ReadString('\n')
-	if took := time.Since(begun); took < running.longestDoubt || err != io.EOF {
+	if took := time.Since(begun); took < running.maxUnverified || err != io.EOF {
 		t.Errorf("%q (%v) after %s", line, err, took)
 	}
 }
@@ -262,7 +262,7 @@ func TestOriginsThatAreNone(t *testing.T) {
 
 // A page of somebody else's gets nothing by speaking gRPC.
 func TestPagesThatSpeakRPC(t *testing.T) {
-	running := start(t, api(), func(options *Options) { options.RPC = registerJobs })
+	running := start(t, api(), func(options *Options) { options.RegisterGRPC = registerJobs })
 	ctx := metadata.AppendToOutgoingContext(as(t, "jane"), "origin", "https://evil.example")
 	err := running.dial(t).Invoke(ctx, "/training.MPIJobService/GetMPIJob", wrapperspb.String("x"), &wrapperspb.StringValue{})
 	if err == nil || !strings.Contains(err.Error(), "is not allowed to send requests to this server") {
@@ -272,7 +272,7 @@ func TestPagesThatSpeakRPC(t *testing.T) {
 
 // gRPC over HTTP/1.1 is a request as any other.
 func TestRPCOverHTTP1(t *testing.T) {
-	running := start(t, api(), func(options *Options) { options.RPC = registerJobs })
+	running := start(t, api(), func(options *Options) { options.RegisterGRPC = registerJobs })
 	if got := running.do(t, http.MethodPost, "/training.MPIJobService/CreateMPIJob", "jane", strings.NewReader("\x00\x00\x00\x00\x00"), "Content-Type", "application/grpc"); got.code != 404 {
 		t.Errorf("%d %s", got.code, got.body)
 	}
@@ -290,7 +290,7 @@ func TestManyLargeBodies(t *testing.T) {
 		<-hold
 	})
 	running := start(t, mux, func(options *Options) {
-		options.RPC = func(server *grpc.Server) {
+		options.RegisterGRPC = func(server *grpc.Server) {
 			server.RegisterService(&grpc.ServiceDesc{ServiceName: "training.MPIJobService", HandlerType: (*any)(nil), Methods: []grpc.MethodDesc{
 				method("CreateMPIJob", func(context.Context, string) (string, error) { held.Add(1); <-hold; return "", nil }),
 			}}, nil)
@@ -305,7 +305,7 @@ func TestManyLargeBodies(t *testing.T) {
 		return connection.Invoke(as(t, user), "/training.MPIJobService/CreateMPIJob", wrapperspb.String(message), &wrapperspb.StringValue{})
 	}
 	var sending sync.WaitGroup
-	for range mostLarge / 2 {
+	for range maxLargeBodies / 2 {
 		sending.Go(func() { post("jane", large) })
 		sending.Go(func() {
 			if err := invoke("jane", large); err != nil {
@@ -317,7 +317,7 @@ func TestManyLargeBodies(t *testing.T) {
 		sending.Go(func() { post("jane", "small") })
 	}
 	sending.Go(func() { post("max", large) })
-	eventually(t, "those that may be are held", func() bool { return held.Load() == mostLarge+20+1 })
+	eventually(t, "those that may be are held", func() bool { return held.Load() == maxLargeBodies+20+1 })
 	if code := post("jane", large); code != 429 {
 		t.Errorf("one more over HTTP gets %d", code)
 	}
@@ -332,7 +332,7 @@ func TestManyLargeBodies(t *testing.T) {
 // A mistake in a stream of gRPC ends that stream, and nothing else.
 func TestRPCStreamThatPanics(t *testing.T) {
 	running := start(t, api(), func(options *Options) {
-		options.RPC = func(server *grpc.Server) {
+		options.RegisterGRPC = func(server *grpc.Server) {
 			server.RegisterService(&grpc.ServiceDesc{ServiceName: "training.MPIJobService", HandlerType: (*any)(nil), Streams: []grpc.StreamDesc{{
 				StreamName: "GetMPIJobLogs", ServerStreams: true, Handler: func(any, grpc.ServerStream) error { panic("a mistake") },
 			}}}, nil)
@@ -348,9 +348,9 @@ func TestRPCStreamThatPanics(t *testing.T) {
 		}
 	}
 	eventually(t, "no stream is left", func() bool {
-		running.fair.mutex.Lock()
-		defer running.fair.mutex.Unlock()
-		return running.fair.users["jane"].streams == 0
+		running.users.mutex.Lock()
+		defer running.users.mutex.Unlock()
+		return running.users.users["jane"].streams == 0
 	})
 	if !strings.Contains(running.log.String(), "a mistake") {
 		t.Errorf("the log says %s", running.log)

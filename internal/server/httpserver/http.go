@@ -27,7 +27,7 @@ func (s *Server) handler() http.Handler {
 	}
 	// The mux would send clients elsewhere whose path is not tidy, such as a/../b.
 	plain := http.Handler(http.HandlerFunc(func(writer http.ResponseWriter, request *http.Request) {
-		if s.isOwn(request.URL.Path) {
+		if s.isServerPath(request.URL.Path) {
 			mux.ServeHTTP(writer, request)
 			return
 		}
@@ -36,17 +36,17 @@ func (s *Server) handler() http.Handler {
 	// The first is the outermost.
 	for _, wrap := range slices.Backward([]func(http.Handler) http.Handler{
 		s.tracing.http,
-		s.recorded,
-		s.fromKnownPages,
-		s.bounded,
-		s.admitted,
+		s.recordCalls,
+		s.checkOrigins,
+		s.limitSizeAndTime,
+		s.admitRequests,
 	}) {
 		plain = wrap(plain)
 	}
 	// What an answer took is given back when it has been written, also over gRPC.
 	return s.answers.Handler(http.HandlerFunc(func(writer http.ResponseWriter, request *http.Request) {
-		if s.rpc != nil && request.ProtoMajor == 2 && strings.HasPrefix(request.Header.Get("Content-Type"), "application/grpc") {
-			s.serveRPC(writer, request)
+		if s.grpcServer != nil && request.ProtoMajor == 2 && strings.HasPrefix(request.Header.Get("Content-Type"), "application/grpc") {
+			s.serveGRPC(writer, request)
 			return
 		}
 		plain.ServeHTTP(writer, request)
@@ -55,7 +55,7 @@ func (s *Server) handler() http.Handler {
 
 // recorded gives each request a name, and notes how it ended, also if it ended in a
 // panic. It is the only one that writes audit lines and metrics of HTTP.
-func (s *Server) recorded(next http.Handler) http.Handler {
+func (s *Server) recordCalls(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(writer http.ResponseWriter, request *http.Request) {
 		call := s.newCall(request)
 		recorder := &recorder{ResponseWriter: writer}
@@ -70,22 +70,22 @@ func (s *Server) recorded(next http.Handler) http.Handler {
 		if request.TLS != nil {
 			header.Set("Strict-Transport-Security", "max-age=31536000")
 		}
-		s.sayGoodbye(writer)
+		s.closeWhenStopping(writer)
 		s.metrics.inFlight.Inc()
 		defer func() {
 			s.metrics.inFlight.Dec()
-			cut := s.rescue(recorder, request, call, recover())
+			abort := s.recoverPanic(recorder, request, call, recover())
 			recorder.finish()
-			call.leave()
+			call.release()
 			// Those who work on a copy know it; tracing names spans by it.
 			request.Pattern = call.route()
 			code := max(recorder.code, http.StatusOK)
-			if cut {
+			if abort {
 				// Whatever was said, it was not said to the end.
 				code = http.StatusInternalServerError
 			}
 			s.end(call, request.Method, code)
-			if cut {
+			if abort {
 				panic(http.ErrAbortHandler)
 			}
 		}()
@@ -95,53 +95,53 @@ func (s *Server) recorded(next http.Handler) http.Handler {
 
 // sayGoodbye lets clients find another server while this one still answers: after this
 // call they connect anew, and nothing is on its way when the connection is closed.
-func (s *Server) sayGoodbye(writer http.ResponseWriter) {
-	if s.health.ending.Load() {
+func (s *Server) closeWhenStopping(writer http.ResponseWriter) {
+	if s.health.stopping.Load() {
 		writer.Header().Set("Connection", "close")
 	}
 }
 
 // rescue answers for a handler that panicked. If a part of the answer is on its way,
 // the connection must be cut: a client would take it for the whole.
-func (s *Server) rescue(recorder *recorder, request *http.Request, call *call, panicked any) (cut bool) {
+func (s *Server) recoverPanic(recorder *recorder, request *http.Request, call *call, panicked any) (abort bool) {
 	if panicked == nil {
 		return false
 	}
 	if panicked == http.ErrAbortHandler {
 		return true
 	}
-	cut = recorder.code != 0
-	s.refuse(recorder, request, s.panicked(call, panicked))
-	return cut
+	abort = recorder.code != 0
+	s.writeError(recorder, request, s.logPanic(call, panicked))
+	return abort
 }
 
 // panicked logs a mistake of the server's, of which clients learn nothing more.
-func (s *Server) panicked(call *call, panicked any) error {
+func (s *Server) logPanic(call *call, panicked any) error {
 	s.Log.Error("panic", "error", fmt.Sprint(panicked), "requestID", call.id, "stack", string(debug.Stack()))
 	return fmt.Errorf("panic: %v", panicked)
 }
 
 // refuse answers with an error, unless something was answered already.
-func (s *Server) refuse(recorder *recorder, request *http.Request, err error) {
-	told := apierror.From(err)
-	if told.Code >= http.StatusInternalServerError {
-		s.Log.ErrorContext(request.Context(), "request failed", "error", err.Error(), "code", told.Code, "path", request.URL.Path, "requestID", recorder.Header().Get("X-Request-Id"))
+func (s *Server) writeError(recorder *recorder, request *http.Request, err error) {
+	apiErr := apierror.From(err)
+	if apiErr.Code >= http.StatusInternalServerError {
+		s.Log.ErrorContext(request.Context(), "request failed", "error", err.Error(), "code", apiErr.Code, "path", request.URL.Path, "requestID", recorder.Header().Get("X-Request-Id"))
 	}
 	if recorder.code != 0 {
 		return
 	}
-	if limited, is := errors.AsType[*tooMany](err); is {
+	if limited, is := errors.AsType[*limitError](err); is {
 		s.metrics.refusals.WithLabelValues(limited.cause).Inc()
 		recorder.Header().Set("Retry-After", limited.retryAfter())
 	}
-	send(recorder, told)
+	writeAPIError(recorder, apiErr)
 }
 
 // bounded sets limits to how much a client sends, and how slowly it sends and reads.
-func (s *Server) bounded(next http.Handler) http.Handler {
+func (s *Server) limitSizeAndTime(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(writer http.ResponseWriter, request *http.Request) {
 		if request.ContentLength > maxBody {
-			s.refuse(writer.(*recorder), request, apierror.New(http.StatusRequestEntityTooLarge, "RequestEntityTooLarge",
+			s.writeError(writer.(*recorder), request, apierror.New(http.StatusRequestEntityTooLarge, "RequestEntityTooLarge",
 				fmt.Sprintf("The body has %d bytes; the maximum is %d", request.ContentLength, maxBody), "Remove what is not part of the job"))
 			return
 		}
@@ -150,7 +150,7 @@ func (s *Server) bounded(next http.Handler) http.Handler {
 		// A deadline of the call before on the same connection must not hold for a stream.
 		var read, write time.Time
 		if !callFrom(request.Context()).stream {
-			write = time.Now().Add(longestCall)
+			write = time.Now().Add(maxCallDuration)
 			read = write
 		}
 		if request.ContentLength != 0 {
@@ -163,18 +163,18 @@ func (s *Server) bounded(next http.Handler) http.Handler {
 }
 
 // admitted lets in who is known and asks for no more than their share.
-func (s *Server) admitted(next http.Handler) http.Handler {
+func (s *Server) admitRequests(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(writer http.ResponseWriter, request *http.Request) {
 		call := callFrom(request.Context())
 		ctx, err := s.admit(request.Context(), request, call)
 		if err == nil {
-			err = s.boundLarge(request, call)
+			err = s.limitLargeBody(request, call)
 		}
 		if err != nil {
-			s.refuse(writer.(*recorder), request, err)
+			s.writeError(writer.(*recorder), request, err)
 			return
 		}
-		if call.stream && !call.open {
+		if call.stream && !call.public {
 			var stop func()
 			ctx, stop = s.supervise(ctx, call.caller)
 			defer stop()

@@ -236,8 +236,8 @@ func TestStreams(t *testing.T) {
 	running.guard.revoke("jane")
 	wantLine(t, watching, "Unauthorized")
 	eventually(t, "the stream is counted no longer", func() bool {
-		running.fair.mutex.Lock()
-		defer running.fair.mutex.Unlock()
-		return running.fair.users["jane"].streams == 0 && running.fair.users["max"].streams == 1
+		running.users.mutex.Lock()
+		defer running.users.mutex.Unlock()
+		return running.users.users["jane"].streams == 0 && running.users.users["max"].streams == 1
 	})
 }

@@ -14,35 +14,35 @@ import (
 )
 
 // mostUsers is how many users are remembered at a time.
-const mostUsers = 10_000
+const maxUsers = 10_000
 
 // fair gives every user the same share, whatever the others do.
-type fair struct {
-	limits Limits
-	most   int
+type userLimiter struct {
+	limits   Limits
+	maxUsers int
 
 	mutex sync.Mutex
-	users map[string]*share
+	users map[string]*userUsage
 }
 
 // share is what a user has left.
-type share struct {
-	calls *rate.Limiter
+type userUsage struct {
+	rate *rate.Limiter
 	// underWay are calls that have not ended, without streams; large are bodies that are
 	// not small.
-	underWay, streams, large int
+	inProgress, streams, largeBodies int
 }
 
-func (s *share) idle() bool { return s.underWay == 0 && s.streams == 0 && s.large == 0 }
+func (s *userUsage) idle() bool { return s.inProgress == 0 && s.streams == 0 && s.largeBodies == 0 }
 
-func newFair(limits Limits, most int) *fair {
-	return &fair{limits: limits, most: most, users: map[string]*share{}}
+func newUserLimiter(limits Limits, most int) *userLimiter {
+	return &userLimiter{limits: limits, maxUsers: most, users: map[string]*userUsage{}}
 }
 
 // tooMany is the error of a caller who asks for too much.
-type tooMany struct {
-	told  *apierror.Error
-	after time.Duration
+type limitError struct {
+	apiErr *apierror.Error
+	delay  time.Duration
 	// cause is what it is counted by.
 	cause string
 }
@@ -58,37 +58,37 @@ const (
 	causeConnectionsPerSource = "source-connections"
 )
 
-func (t *tooMany) Error() string { return t.told.Message }
+func (t *limitError) Error() string { return t.apiErr.Message }
 
 // Unwrap is what clients are told.
-func (t *tooMany) Unwrap() error { return t.told }
+func (t *limitError) Unwrap() error { return t.apiErr }
 
 // retryAfter is when to try again, in whole seconds.
-func (t *tooMany) retryAfter() string { return strconv.Itoa(int(math.Ceil(t.after.Seconds()))) }
+func (t *limitError) retryAfter() string { return strconv.Itoa(int(math.Ceil(t.delay.Seconds()))) }
 
 // enter lets a user's call in. What it returns is called when the call has ended.
-func (f *fair) enter(user string, stream bool) (leave func(), err error) {
+func (f *userLimiter) acquire(user string, stream bool) (release func(), err error) {
 	f.mutex.Lock()
 	defer f.mutex.Unlock()
-	share := f.share(user)
+	share := f.usage(user)
 	if stream && share.streams >= f.limits.Streams {
-		return nil, &tooMany{cause: causeStreams, after: 10 * time.Second, told: apierror.New(http.StatusTooManyRequests, "TooManyRequests",
+		return nil, &limitError{cause: causeStreams, delay: 10 * time.Second, apiErr: apierror.New(http.StatusTooManyRequests, "TooManyRequests",
 			fmt.Sprintf("User %q has %d open streams, which is the maximum", user, share.streams),
 			"Close streams that you do not use; one stream can watch a whole namespace")}
 	}
-	if !stream && share.underWay >= f.limits.Burst {
-		return nil, &tooMany{cause: causeCalls, after: time.Second, told: apierror.New(http.StatusTooManyRequests, "TooManyRequests",
-			fmt.Sprintf("User %q has %d requests in progress, which is the maximum", user, share.underWay),
+	if !stream && share.inProgress >= f.limits.Burst {
+		return nil, &limitError{cause: causeCalls, delay: time.Second, apiErr: apierror.New(http.StatusTooManyRequests, "TooManyRequests",
+			fmt.Sprintf("User %q has %d requests in progress, which is the maximum", user, share.inProgress),
 			"Wait for the responses before you send more requests")}
 	}
-	if turn := share.calls.Reserve(); turn.Delay() > 0 {
+	if turn := share.rate.Reserve(); turn.Delay() > 0 {
 		after := turn.Delay()
 		turn.Cancel()
-		return nil, &tooMany{cause: causeRate, after: after, told: apierror.New(http.StatusTooManyRequests, "TooManyRequests",
+		return nil, &limitError{cause: causeRate, delay: after, apiErr: apierror.New(http.StatusTooManyRequests, "TooManyRequests",
 			fmt.Sprintf("User %q sends more than %g requests per second", user, f.limits.Rate),
 			"Wait as long as Retry-After says; use a watch instead of polling")}
 	}
-	count := &share.underWay
+	count := &share.inProgress
 	if stream {
 		count = &share.streams
 	}
@@ -101,14 +101,14 @@ func (f *fair) enter(user string, stream bool) (leave func(), err error) {
 }
 
 // share is what a user has, which is all of it for one who was not here lately.
-func (f *fair) share(user string) *share {
+func (f *userLimiter) usage(user string) *userUsage {
 	if known, is := f.users[user]; is {
 		return known
 	}
-	if len(f.users) >= f.most {
-		f.forget()
+	if len(f.users) >= f.maxUsers {
+		f.evict()
 	}
-	fresh := &share{calls: rate.NewLimiter(rate.Limit(f.limits.Rate), f.limits.Burst)}
+	fresh := &userUsage{rate: rate.NewLimiter(rate.Limit(f.limits.Rate), f.limits.Burst)}
 	f.users[user] = fresh
 	return fresh
 }
@@ -116,14 +116,14 @@ func (f *fair) share(user string) *share {
 // forget drops those who have their whole share left, and a tenth of all if nobody has,
 // so that the next does not look through all of them again. Those with something under
 // way stay: what they have is counted.
-func (f *fair) forget() {
+func (f *userLimiter) evict() {
 	for user, share := range f.users {
-		if share.idle() && share.calls.Tokens() >= float64(f.limits.Burst) {
+		if share.idle() && share.rate.Tokens() >= float64(f.limits.Burst) {
 			delete(f.users, user)
 		}
 	}
 	for user, share := range f.users {
-		if len(f.users) < f.most-f.most/10 {
+		if len(f.users) < f.maxUsers-f.maxUsers/10 {
 			return
 		}
 		if share.idle() {

@@ -24,7 +24,7 @@ import (
 func TestStreamsLeaveNothingBehind(t *testing.T) {
 	const streams = 1000
 	running := start(t, api(), func(options *Options) {
-		options.RPC, options.Limits = registerJobs, Limits{Rate: 1e6, Burst: 1e6, Streams: 2 * streams}
+		options.RegisterGRPC, options.Limits = registerJobs, Limits{Rate: 1e6, Burst: 1e6, Streams: 2 * streams}
 	})
 	connection := running.dial(t)
 	client := &http.Client{Transport: &http.Transport{}}
@@ -71,9 +71,9 @@ func TestStreamsLeaveNothingBehind(t *testing.T) {
 		opening.Wait()
 		client.CloseIdleConnections()
 		eventually(t, "all streams have ended", func() bool {
-			running.fair.mutex.Lock()
-			defer running.fair.mutex.Unlock()
-			return running.fair.users["jane"].streams == 0
+			running.users.mutex.Lock()
+			defer running.users.mutex.Unlock()
+			return running.users.users["jane"].streams == 0
 		})
 	}
 	openAndClose(20)
@@ -114,7 +114,7 @@ func (b *balancer) forward(client net.Conn) {
 	defer client.Close()
 	for range b.servers {
 		chosen := b.servers[int(b.next.Add(1))%len(b.servers)].Load()
-		if chosen == nil || chosen.health.ending.Load() {
+		if chosen == nil || chosen.health.stopping.Load() {
 			continue
 		}
 		server, err := net.Dial("tcp", chosen.address)
@@ -134,7 +134,7 @@ func TestRestartUnderLoadLosesNoCall(t *testing.T) {
 	balancer := newBalancer(t)
 	launch := func() *running {
 		return start(t, api(), func(options *Options) {
-			options.RPC, options.Limits, options.Grace = registerJobs, Limits{Rate: 1e6, Burst: 1e6, Streams: 1}, time.Second
+			options.RegisterGRPC, options.Limits, options.Grace = registerJobs, Limits{Rate: 1e6, Burst: 1e6, Streams: 1}, time.Second
 		})
 	}
 	for i := range balancer.servers {

@@ -23,7 +23,7 @@ type metrics struct {
 }
 
 func newMetrics(registry *prometheus.Registry) *metrics {
-	made := &metrics{
+	m := &metrics{
 		registry: registry,
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "trireme_server_requests_total", Help: "Requests over REST and gRPC, by route, method and HTTP status code.",
@@ -41,11 +41,11 @@ func newMetrics(registry *prometheus.Registry) *metrics {
 	}
 	for _, cause := range []string{causeStreams, causeCalls, causeRate, causeBodies, causeUnauthenticated, causeConnections, causeConnectionsPerSource} {
 		// So that the first refusal is seen as an increase.
-		made.refusals.WithLabelValues(cause)
+		m.refusals.WithLabelValues(cause)
 	}
-	made.registry.MustRegister(made.requests, made.duration, made.inFlight, made.streams, made.refusals, made.open,
+	m.registry.MustRegister(m.requests, m.duration, m.inFlight, m.streams, m.refusals, m.open,
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	return made
+	return m
 }
 
 func (m *metrics) observe(call *call, method string, code int, took time.Duration) {

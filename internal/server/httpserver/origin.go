@@ -13,13 +13,13 @@ import (
 // fromKnownPages keeps out what web pages of others make a browser send: those whose
 // name was made to point here, and those that would use a session of a proxy's. Pages
 // that are allowed may read the answers.
-func (s *Server) fromKnownPages(next http.Handler) http.Handler {
+func (s *Server) checkOrigins(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(writer http.ResponseWriter, request *http.Request) {
-		if err := s.knownPage(request); err != nil {
-			s.refuse(writer.(*recorder), request, err)
+		if err := s.checkOrigin(request); err != nil {
+			s.writeError(writer.(*recorder), request, err)
 			return
 		}
-		if s.letRead(writer.Header(), request) && request.Method == http.MethodOptions {
+		if s.allowOrigin(writer.Header(), request) && request.Method == http.MethodOptions {
 			writer.WriteHeader(http.StatusNoContent)
 			return
 		}
@@ -29,7 +29,7 @@ func (s *Server) fromKnownPages(next http.Handler) http.Handler {
 
 // letRead lets a browser give the answer to a page of another server, if that is
 // allowed. Credentials of the browser's own are not: a page sends a token.
-func (s *Server) letRead(header http.Header, request *http.Request) bool {
+func (s *Server) allowOrigin(header http.Header, request *http.Request) bool {
 	header.Add("Vary", "Origin")
 	origin := request.Header.Get("Origin")
 	if !slices.Contains(s.Origins, origin) {
@@ -44,8 +44,8 @@ func (s *Server) letRead(header http.Header, request *http.Request) bool {
 }
 
 // knownPage refuses what a page sends that may not.
-func (s *Server) knownPage(request *http.Request) error {
-	if err := s.knownHost(request); err != nil {
+func (s *Server) checkOrigin(request *http.Request) error {
+	if err := s.checkHost(request); err != nil {
 		return err
 	}
 	if err := s.protection.Check(request); err != nil {
@@ -55,7 +55,7 @@ func (s *Server) knownPage(request *http.Request) error {
 	return nil
 }
 
-func (s *Server) knownHost(request *http.Request) error {
+func (s *Server) checkHost(request *http.Request) error {
 	host := request.Host
 	if name, _, err := net.SplitHostPort(host); err == nil {
 		host = name

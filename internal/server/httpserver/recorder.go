@@ -19,7 +19,7 @@ type recorder struct {
 	// writeTimeout is what a client has to accept a part of a stream; 0 for what is none.
 	writeTimeout time.Duration
 	// plain is the text of a library's error, which is held back.
-	plain *bytes.Buffer
+	errorText *bytes.Buffer
 }
 
 // Unwrap lets http.ResponseController reach what is below.
@@ -30,12 +30,12 @@ func (r *recorder) Flush() { _ = r.FlushError() }
 
 // FlushError does so, and says whether it could.
 func (r *recorder) FlushError() error {
-	defer r.inTime()()
+	defer r.limitWrite()()
 	return http.NewResponseController(r.ResponseWriter).Flush()
 }
 
 // inTime cuts a client off that does not read, until the returned function is called.
-func (r *recorder) inTime() func() {
+func (r *recorder) limitWrite() func() {
 	if r.writeTimeout == 0 {
 		return func() {}
 	}
@@ -53,7 +53,7 @@ func (r *recorder) WriteHeader(code int) {
 		r.code = code
 	}
 	if code >= http.StatusBadRequest && strings.HasPrefix(r.Header().Get("Content-Type"), "text/plain") {
-		r.plain = &bytes.Buffer{}
+		r.errorText = &bytes.Buffer{}
 		return
 	}
 	r.ResponseWriter.WriteHeader(code)
@@ -64,38 +64,38 @@ func (r *recorder) Write(content []byte) (int, error) {
 	if r.code == 0 {
 		r.WriteHeader(http.StatusOK)
 	}
-	if r.plain != nil {
-		return r.plain.Write(content)
+	if r.errorText != nil {
+		return r.errorText.Write(content)
 	}
-	defer r.inTime()()
+	defer r.limitWrite()()
 	return r.ResponseWriter.Write(content)
 }
 
 // finish sends what was held back.
 func (r *recorder) finish() {
-	if r.plain == nil {
+	if r.errorText == nil {
 		return
 	}
-	message := strings.TrimSpace(r.plain.String())
+	message := strings.TrimSpace(r.errorText.String())
 	if message == "" {
 		message = http.StatusText(r.code)
 	}
-	send(r.ResponseWriter, apierror.New(r.code, strings.ReplaceAll(http.StatusText(r.code), " ", ""), message, "See the API document: GET /openapi.json"))
+	writeAPIError(r.ResponseWriter, apierror.New(r.code, strings.ReplaceAll(http.StatusText(r.code), " ", ""), message, "See the API document: GET /openapi.json"))
 }
 
 // send answers with an error.
-func send(writer http.ResponseWriter, told *apierror.Error) {
-	body, err := json.Marshal(told)
+func writeAPIError(writer http.ResponseWriter, apiErr *apierror.Error) {
+	body, err := json.Marshal(apiErr)
 	if err != nil {
 		panic(err) // texts and numbers
 	}
 	header := writer.Header()
 	header.Set("Content-Type", "application/json")
 	header.Set("Content-Length", strconv.Itoa(len(body)+1))
-	if told.Code == http.StatusUnauthorized {
+	if apiErr.Code == http.StatusUnauthorized {
 		header.Set("WWW-Authenticate", `Bearer realm="trireme"`)
 	}
-	writer.WriteHeader(told.Code)
+	writer.WriteHeader(apiErr.Code)
 	// A client that has gone away is no error of anybody's.
 	_, _ = writer.Write(append(body, '\n'))
 }

@@ -21,11 +21,11 @@ func (s *Server) Run(ctx context.Context, started func(net.Addr)) error {
 		return fmt.Errorf("serve at %s: %w", s.Address, err)
 	}
 	// What helps to serve goes on until nothing is served any more.
-	helping, stopHelping := context.WithCancel(context.WithoutCancel(ctx))
-	defer stopHelping()
+	background, stopBackground := context.WithCancel(context.WithoutCancel(ctx))
+	defer stopBackground()
 	group, failed := errgroup.WithContext(ctx)
 	if s.certificates != nil {
-		group.Go(func() error { return s.certificates.run(helping) })
+		group.Go(func() error { return s.certificates.run(background) })
 	}
 	if s.ProbeAddress != "" {
 		probes, err := net.Listen("tcp", s.ProbeAddress)
@@ -33,7 +33,7 @@ func (s *Server) Run(ctx context.Context, started func(net.Addr)) error {
 			listener.Close()
 			return fmt.Errorf("serve health at %s: %w", s.ProbeAddress, err)
 		}
-		group.Go(func() error { return s.serveProbes(helping, probes) })
+		group.Go(func() error { return s.serveProbes(background, probes) })
 	}
 	main, limited := s.mainServer(), s.limitConnections(listener)
 	group.Go(func() error {
@@ -44,7 +44,7 @@ func (s *Server) Run(ctx context.Context, started func(net.Addr)) error {
 	})
 	group.Go(func() error {
 		<-failed.Done()
-		defer stopHelping()
+		defer stopBackground()
 		return s.shutDown(main, ctx.Err() != nil)
 	})
 	if started != nil {
@@ -72,9 +72,9 @@ func (s *Server) mainServer() *http.Server {
 
 // shutDown ends what is served. Where nobody asked for the end, there is no reason to
 // wait for others to notice.
-func (s *Server) shutDown(main *http.Server, asked bool) error {
-	s.health.ending.Store(true)
-	if asked {
+func (s *Server) shutDown(main *http.Server, requested bool) error {
+	s.health.stopping.Store(true)
+	if requested {
 		time.Sleep(s.Grace)
 	}
 	s.stopStreams()

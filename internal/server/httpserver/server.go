@@ -36,10 +36,10 @@ type Options struct {
 	// Public are what everybody may read, by path.
 	Public map[string]http.Handler
 	// RPC adds services; RPCStatus is an error as clients of gRPC see it.
-	RPC       func(*grpc.Server)
-	RPCStatus func(error) error
+	RegisterGRPC func(*grpc.Server)
+	GRPCStatus   func(error) error
 	// RPCOptions are what the services need of the server of gRPC.
-	RPCOptions []grpc.ServerOption
+	GRPCOptions []grpc.ServerOption
 
 	// Hosts are the names that requests may use for this server; none is any. It keeps
 	// out web pages whose own name was made to point here.
@@ -101,17 +101,17 @@ const (
 	writeTimeout = 10 * time.Second
 	// longestCall is after what a connection of a call that is no stream is given up:
 	// reading logs once may take five minutes.
-	longestCall = 5*time.Minute + 10*time.Second
+	maxCallDuration = 5*time.Minute + 10*time.Second
 	// headerTimeout is what a client has to say what it wants, idleTimeout how long it
 	// may say nothing.
 	headerTimeout = 10 * time.Second
 	idleTimeout   = 2 * time.Minute
 	// checkEvery is how often streams look whether their token still holds. With what
 	// the guard keeps, a revoked one ends within a minute.
-	checkEvery = 10 * time.Second
+	checkInterval = 10 * time.Second
 	// longestDoubt is how long streams go on while nobody can say whether their tokens
 	// hold. It is longer than an API server takes to restart.
-	longestDoubt = 5 * time.Minute
+	maxUnverified = 5 * time.Minute
 )
 
 // Server is a server that was put together.
@@ -119,23 +119,23 @@ type Server struct {
 	Options
 	metrics *metrics
 	audit   *auth.Audit
-	fair    *fair
+	users   *userLimiter
 	sources *sources
 	// answers bounds the memory that answers take.
 	answers *budget.Budget
 	// rpc has the services; refusing answers calls that are refused.
-	rpc, refusing *grpc.Server
-	protection    *http.CrossOriginProtection
-	health        *health
+	grpcServer, refusingServer *grpc.Server
+	protection                 *http.CrossOriginProtection
+	health                     *health
 	// stopping ends when streams shall.
-	stopping     context.Context
-	stopStreams  context.CancelFunc
-	openStreams  sync.WaitGroup
-	certificates *certificates
-	checkEvery   time.Duration
-	longestDoubt time.Duration
-	bodyTimeout  time.Duration
-	writeTimeout time.Duration
+	stopping      context.Context
+	stopStreams   context.CancelFunc
+	openStreams   sync.WaitGroup
+	certificates  *certificates
+	checkInterval time.Duration
+	maxUnverified time.Duration
+	bodyTimeout   time.Duration
+	writeTimeout  time.Duration
 	// messageTimeout is what a client of gRPC has to send its message, and to take the
 	// answer.
 	messageTimeout time.Duration
@@ -145,10 +145,10 @@ type Server struct {
 // New puts a server together; Run runs it.
 func New(options Options) (*Server, error) {
 	server := &Server{
-		Options: options, metrics: newMetrics(options.Registry), audit: auth.NewAudit(options.Audit), fair: newFair(options.Limits, mostUsers),
-		sources: newSources(options.Limits, mostSources, clock.RealClock{}),
+		Options: options, metrics: newMetrics(options.Registry), audit: auth.NewAudit(options.Audit), users: newUserLimiter(options.Limits, maxUsers),
+		sources: newSources(options.Limits, maxSources, clock.RealClock{}),
 		answers: budget.New(budget.PerUser, budget.Overall),
-		health:  newHealth(options.Ready, options.Log), checkEvery: checkEvery, longestDoubt: longestDoubt, messageTimeout: callTimeout, bodyTimeout: bodyTimeout, writeTimeout: writeTimeout, protection: http.NewCrossOriginProtection(),
+		health:  newHealth(options.Ready, options.Log), checkInterval: checkInterval, maxUnverified: maxUnverified, messageTimeout: callTimeout, bodyTimeout: bodyTimeout, writeTimeout: writeTimeout, protection: http.NewCrossOriginProtection(),
 	}
 	for _, origin := range options.Origins {
 		if err := server.protection.AddTrustedOrigin(origin); err != nil {
@@ -166,8 +166,8 @@ func New(options Options) (*Server, error) {
 			return nil, err
 		}
 	}
-	if options.RPC != nil {
-		if err := server.newRPC(); err != nil {
+	if options.RegisterGRPC != nil {
+		if err := server.newGRPC(); err != nil {
 			return nil, err
 		}
 	}

@@ -14,7 +14,7 @@ import (
 )
 
 // mostSources is how many sources are remembered at a time.
-const mostSources = 10_000
+const maxSources = 10_000
 
 // ipv6Network is what one customer of a provider usually has: addresses within it cost
 // nothing.
@@ -23,7 +23,7 @@ const ipv6Network = 64
 // sources gives every source a budget of calls whose caller is not known.
 type sources struct {
 	rate, burst float64
-	most        int
+	max         int
 	clock       clock.PassiveClock
 
 	mutex sync.Mutex
@@ -41,7 +41,7 @@ type allowance struct {
 
 func newSources(limits Limits, most int, clock clock.PassiveClock) *sources {
 	return &sources{
-		rate: limits.UnauthenticatedRate, burst: float64(limits.UnauthenticatedBurst), most: most, clock: clock, byName: map[string]*list.Element{}, recent: list.New(),
+		rate: limits.UnauthenticatedRate, burst: float64(limits.UnauthenticatedBurst), max: most, clock: clock, byName: map[string]*list.Element{}, recent: list.New(),
 	}
 }
 
@@ -62,34 +62,34 @@ func sourceOf(address string) string {
 }
 
 // take lets a call of an address in, or says when the next one may come.
-func (s *sources) take(address string) error {
+func (s *sources) acquire(address string) error {
 	if s.burst == 0 {
 		return nil
 	}
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
-	account := s.allowanceOf(sourceOf(address))
-	if account.left < 1 {
-		return &tooMany{
-			cause: causeUnauthenticated, after: time.Duration((1 - account.left) / s.rate * float64(time.Second)),
-			told: apierror.New(http.StatusTooManyRequests, "TooManyRequests",
+	allowed := s.allowanceOf(sourceOf(address))
+	if allowed.left < 1 {
+		return &limitError{
+			cause: causeUnauthenticated, delay: time.Duration((1 - allowed.left) / s.rate * float64(time.Second)),
+			apiErr: apierror.New(http.StatusTooManyRequests, "TooManyRequests",
 				fmt.Sprintf("Your address has sent more than %g requests per second without a valid token", s.rate),
 				"Wait as long as Retry-After says, and send a valid token as Authorization: Bearer TOKEN"),
 		}
 	}
-	account.left--
+	allowed.left--
 	return nil
 }
 
 // giveBack undoes take: the caller was found valid.
-func (s *sources) giveBack(address string) {
+func (s *sources) release(address string) {
 	if s.burst == 0 {
 		return
 	}
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
-	account := s.allowanceOf(sourceOf(address))
-	account.left = min(account.left+1, s.burst)
+	allowed := s.allowanceOf(sourceOf(address))
+	allowed.left = min(allowed.left+1, s.burst)
 }
 
 // allowanceOf is what a source has left now. The source that was not seen for the longest time is
@@ -103,7 +103,7 @@ func (s *sources) allowanceOf(source string) *allowance {
 		known.at = now
 		return known
 	}
-	if oldest := s.recent.Back(); len(s.byName) >= s.most {
+	if oldest := s.recent.Back(); len(s.byName) >= s.max {
 		delete(s.byName, s.recent.Remove(oldest).(*allowance).source)
 	}
 	fresh := &allowance{source: source, left: s.burst, at: now}

@@ -37,34 +37,34 @@ func TestBudgetOfASource(t *testing.T) {
 	clock := clocktesting.NewFakePassiveClock(time.Now())
 	sources := newSources(Limits{UnauthenticatedRate: 0.5, UnauthenticatedBurst: 3}, 10, clock)
 	for range 3 {
-		if err := sources.take("192.0.2.1"); err != nil {
+		if err := sources.acquire("192.0.2.1"); err != nil {
 			t.Fatal(err)
 		}
 	}
-	limited, is := errors.AsType[*tooMany](sources.take("192.0.2.1"))
+	limited, is := errors.AsType[*limitError](sources.acquire("192.0.2.1"))
 	if !is || limited.retryAfter() != "2" || limited.cause != causeUnauthenticated {
 		t.Fatalf("one more than the burst: %+v", limited)
 	}
-	if err := sources.take("192.0.2.2"); err != nil {
+	if err := sources.acquire("192.0.2.2"); err != nil {
 		t.Errorf("another source: %v", err)
 	}
 	clock.SetTime(clock.Now().Add(2 * time.Second))
-	if err := sources.take("192.0.2.1"); err != nil {
+	if err := sources.acquire("192.0.2.1"); err != nil {
 		t.Errorf("after as long as was said: %v", err)
 	}
-	sources.giveBack("192.0.2.1")
-	if err := sources.take("192.0.2.1"); err != nil {
+	sources.release("192.0.2.1")
+	if err := sources.acquire("192.0.2.1"); err != nil {
 		t.Errorf("after one was given back: %v", err)
 	}
 	// No pause, and nothing given back, is worth more than a burst.
 	clock.SetTime(clock.Now().Add(time.Hour))
-	sources.giveBack("192.0.2.1")
+	sources.release("192.0.2.1")
 	for range 3 {
-		if err := sources.take("192.0.2.1"); err != nil {
+		if err := sources.acquire("192.0.2.1"); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := sources.take("192.0.2.1"); err == nil {
+	if err := sources.acquire("192.0.2.1"); err == nil {
 		t.Error("more than a burst is left after an hour")
 	}
 }
@@ -73,10 +73,10 @@ func TestSourcesAreForgotten(t *testing.T) {
 	sources := newSources(Limits{UnauthenticatedRate: 0.001, UnauthenticatedBurst: 1}, 10, clocktesting.NewFakePassiveClock(time.Now()))
 	for i := range 100 {
 		// The first one is seen all the while, and is not the one to forget.
-		if err := sources.take("192.0.2.1"); (err == nil) != (i == 0) {
+		if err := sources.acquire("192.0.2.1"); (err == nil) != (i == 0) {
 			t.Fatalf("after %d others: %v", i, err)
 		}
-		if err := sources.take(fmt.Sprintf("198.51.100.%d", i)); err != nil {
+		if err := sources.acquire(fmt.Sprintf("198.51.100.%d", i)); err != nil {
 			t.Fatal(err)
 		}
 		if len(sources.byName) > 10 || sources.recent.Len() != len(sources.byName) {
@@ -90,7 +90,7 @@ func TestSourcesAreForgotten(t *testing.T) {
 func limited(t *testing.T, attempts int) *running {
 	t.Helper()
 	return start(t, api(), func(options *Options) {
-		options.RPC = registerJobs
+		options.RegisterGRPC = registerJobs
 		options.Limits.UnauthenticatedRate, options.Limits.UnauthenticatedBurst = 0.0001, attempts
 	})
 }

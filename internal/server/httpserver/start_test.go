@@ -65,7 +65,7 @@ func (g *guard) reviewed() int {
 	return g.reviews
 }
 
-func (g *guard) Allow(context.Context, *auth.Caller, auth.Rights) error { return nil }
+func (g *guard) Allow(context.Context, *auth.Caller, auth.Permission) error { return nil }
 
 func (g *guard) StillValid(_ context.Context, caller *auth.Caller) error {
 	g.mutex.Lock()
@@ -123,7 +123,7 @@ func start(t *testing.T, api http.Handler, configure func(*Options)) *running {
 	running := &running{guard: &guard{}, audit: &buffer{}, log: &buffer{}, ended: make(chan error, 1)}
 	options := Options{
 		Address: "127.0.0.1:0", Guard: running.guard, API: api, Limits: DefaultLimits(), Drain: 5 * time.Second, Version: "1.2.3",
-		Log: slog.New(slog.NewJSONHandler(running.log, nil)), Audit: running.audit, RPCStatus: statusOf,
+		Log: slog.New(slog.NewJSONHandler(running.log, nil)), Audit: running.audit, GRPCStatus: statusOf,
 		Registry: prometheus.NewRegistry(),
 	}
 	if configure != nil {
@@ -134,7 +134,7 @@ func start(t *testing.T, api http.Handler, configure func(*Options)) *running {
 		t.Fatal(err)
 	}
 	running.Server = made
-	made.checkEvery = 20 * time.Millisecond
+	made.checkInterval = 20 * time.Millisecond
 	ctx, stop := context.WithCancel(context.Background())
 	running.stop = stop
 	started := make(chan net.Addr, 1)

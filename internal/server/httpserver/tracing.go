@@ -52,7 +52,7 @@ func (t *tracing) http(next http.Handler) http.Handler {
 }
 
 // rpc are the options that trace calls over gRPC.
-func (t *tracing) rpc() []grpc.ServerOption {
+func (t *tracing) grpc() []grpc.ServerOption {
 	if t == nil {
 		return nil
 	}

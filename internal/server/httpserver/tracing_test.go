@@ -45,7 +45,7 @@ func TestTracing(t *testing.T) {
 	t.Cleanup(collecting.Stop)
 	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://"+listener.Addr().String())
 
-	running := start(t, api(), func(options *Options) { options.RPC = registerJobs })
+	running := start(t, api(), func(options *Options) { options.RegisterGRPC = registerJobs })
 	if got := running.do(t, http.MethodGet, "/api/v1/namespaces/n/mpijobs/hello", "jane", nil); got.code != 200 {
 		t.Fatal(got.code)
 	}

@@ -41,11 +41,11 @@ func (s *Service) Create(ctx context.Context, kind *jobview.Kind, namespace stri
 		return nil, err
 	}
 	auth.RecordFrom(ctx).Name = submitted.GetName()
-	return presentable(kind, submitted), nil
+	return forClient(kind, submitted), nil
 }
 
 // presentable is an object as clients get it.
-func presentable(kind *jobview.Kind, object client.Object) client.Object {
+func forClient(kind *jobview.Kind, object client.Object) client.Object {
 	object.GetObjectKind().SetGroupVersionKind(kind.GVK)
 	object.SetManagedFields(nil)
 	return object
@@ -101,12 +101,12 @@ func readLive(ctx context.Context, job JobRef) (*jobview.View, error) {
 // Suspend takes a job from its nodes, or gives it back.
 func (s *Service) Suspend(ctx context.Context, job JobRef, suspend bool) (client.Object, error) {
 	caller := auth.CallerFrom(ctx)
-	seen, err := readLive(ctx, job)
+	view, err := readLive(ctx, job)
 	if err != nil {
 		return nil, err
 	}
-	if seen.Finished() {
-		return nil, apierror.New(http.StatusConflict, "Finished", fmt.Sprintf("%s %q has finished (%s); nothing was changed", job.Kind.Kind, job.Name, seen.Phase),
+	if view.Finished() {
+		return nil, apierror.New(http.StatusConflict, "Finished", fmt.Sprintf("%s %q has finished (%s); nothing was changed", job.Kind.Kind, job.Name, view.Phase),
 			"Restart it, or create it again under another name")
 	}
 	object := job.Kind.NewObject()
@@ -115,7 +115,7 @@ func (s *Service) Suspend(ctx context.Context, job JobRef, suspend bool) (client
 	if err := caller.Client.Patch(ctx, object, job.Kind.Suspension(suspend), fieldOwner); err != nil {
 		return nil, err
 	}
-	return presentable(job.Kind, object), nil
+	return forClient(job.Kind, object), nil
 }
 
 // finishTimeout is what the rest of a change may take that has begun.
@@ -125,40 +125,40 @@ const finishTimeout = 10 * time.Second
 // whatever goes wrong, one of them is there.
 func (s *Service) Restart(ctx context.Context, job JobRef) (client.Object, error) {
 	caller := auth.CallerFrom(ctx)
-	seen, err := readLive(ctx, job)
+	view, err := readLive(ctx, job)
 	if err != nil {
 		return nil, err
 	}
-	if seen.Phase != training.PhaseFailed {
+	if view.Phase != training.PhaseFailed {
 		return nil, apierror.New(http.StatusBadRequest, "NotFailed", fmt.Sprintf("%s cannot be restarted (must be in Failed state)", job.Kind.Kind),
-			fmt.Sprintf("The job is %s: delete and recreate it, or create another job", seen.State()))
+			fmt.Sprintf("The job is %s: delete and recreate it, or create another job", view.State()))
 	}
-	same := client.Preconditions{UID: new(seen.GetUID())}
+	precondition := client.Preconditions{UID: new(view.GetUID())}
 	// Whether the caller may delete it is known before anything is made.
-	if err := caller.Client.Delete(ctx, seen.Object, append(deletion(true), same)...); err != nil {
+	if err := caller.Client.Delete(ctx, view.Object, append(deletion(true), precondition)...); err != nil {
 		return nil, err
 	}
-	again := s.again(seen)
-	if err := caller.Client.Create(ctx, again, fieldOwner); err != nil {
+	retry := s.retryJob(view)
+	if err := caller.Client.Create(ctx, retry, fieldOwner); err != nil {
 		return nil, err
 	}
-	auth.RecordFrom(ctx).Name = again.GetName()
+	auth.RecordFrom(ctx).Name = retry.GetName()
 	// A client that goes away now would leave both.
 	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), finishTimeout)
 	defer stop()
-	if err := caller.Client.Delete(ctx, seen.Object, append(deletion(false), same)...); client.IgnoreNotFound(err) != nil {
-		told := *apierror.From(err)
-		told.Message = fmt.Sprintf("%s %q was created, but %q could not be deleted: %s", job.Kind.Kind, again.GetName(), job.Name, told.Message)
-		told.Suggestions = append(told.Suggestions, fmt.Sprintf("Delete %q", job.Name))
-		return nil, &told
+	if err := caller.Client.Delete(ctx, view.Object, append(deletion(false), precondition)...); client.IgnoreNotFound(err) != nil {
+		apiErr := *apierror.From(err)
+		apiErr.Message = fmt.Sprintf("%s %q was created, but %q could not be deleted: %s", job.Kind.Kind, retry.GetName(), job.Name, apiErr.Message)
+		apiErr.Suggestions = append(apiErr.Suggestions, fmt.Sprintf("Delete %q", job.Name))
+		return nil, &apiErr
 	}
-	return presentable(job.Kind, again), nil
+	return forClient(job.Kind, retry), nil
 }
 
 // again is a job to be created like one that has ended.
-func (s *Service) again(seen *jobview.View) client.Object {
-	object := seen.Kind.NewObject()
-	copyInto(seen.Object, object)
+func (s *Service) retryJob(view *jobview.View) client.Object {
+	object := view.Kind.NewObject()
+	copyInto(view.Object, object)
 	labels, annotations := object.GetLabels(), object.GetAnnotations()
 	// Those are the ended job's own, and are set anew.
 	for _, key := range []string{training.LabelJobName, training.LabelJobType} {
@@ -167,9 +167,9 @@ func (s *Service) again(seen *jobview.View) client.Object {
 	for _, key := range []string{training.AnnotationCreatedBy, "kubectl.kubernetes.io/last-applied-configuration"} {
 		delete(annotations, key)
 	}
-	object.SetNamespace(seen.GetNamespace())
-	made := seen.Identity()
-	object.SetName(made.Kind.RetryName(made.Name, made.Worker.Replicas, s.Clock.Now().Unix()))
+	object.SetNamespace(view.GetNamespace())
+	j := view.Identity()
+	object.SetName(j.Kind.RetryName(j.Name, j.Worker.Replicas, s.Clock.Now().Unix()))
 	object.SetLabels(labels)
 	object.SetAnnotations(annotations)
 	return object

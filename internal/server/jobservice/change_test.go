@@ -35,7 +35,7 @@ func trainJob(name string, nodes int32) *v2alpha1.TrainJob {
 func TestAgainHasANameThatFits(t *testing.T) {
 	for length := 1; length <= 44; length++ {
 		failed := trainJob(strings.Repeat("a", length), 2)
-		again := New(Options{Clock: clockAt(1789456789)}).again(jobview.Of(failed))
+		again := New(Options{Clock: clockAt(1789456789)}).retryJob(jobview.Of(failed))
 		if name := again.GetName(); len(name) > 44 {
 			t.Errorf("a name of %d characters becomes %s, of %d", length, name, len(name))
 		}
@@ -51,7 +51,7 @@ func TestAgain(t *testing.T) {
 	failed.Annotations = map[string]string{training.AnnotationCreatedBy: "ada", "kubectl.kubernetes.io/last-applied-configuration": "{}", "note": "kept"}
 	failed.Status.Phase = training.PhaseFailed
 
-	again := New(Options{Clock: clockAt(100)}).again(jobview.Of(failed)).(*v2beta1.MPIJob)
+	again := New(Options{Clock: clockAt(100)}).retryJob(jobview.Of(failed)).(*v2beta1.MPIJob)
 	if again.Name != "train-retry-100" || again.Namespace != "team" || again.UID != "" || again.ResourceVersion != "" || len(again.OwnerReferences) > 0 || len(again.Finalizers) > 0 || again.Status.Phase != "" {
 		t.Errorf("it is %+v, status %+v", again.ObjectMeta, again.Status)
 	}

@@ -29,26 +29,26 @@ import (
 const pageWeight = 4 << 20
 
 // podsOf are the pods of a job, with the caller's rights.
-func podsOf(ctx context.Context, from client.Reader, seen *jobview.View) ([]corev1.Pod, error) {
+func podsOf(ctx context.Context, from client.Reader, view *jobview.View) ([]corev1.Pod, error) {
 	if err := budget.Take(ctx, pageWeight); err != nil {
 		return nil, err
 	}
-	var found []corev1.Pod
-	selected := []client.ListOption{client.InNamespace(seen.GetNamespace()), client.MatchingLabels(plan.Selector(seen.Identity()))}
-	err := inPages(ctx, from, func() *corev1.PodList { return &corev1.PodList{} }, selected, func(page *corev1.PodList) {
+	var pods []corev1.Pod
+	options := []client.ListOption{client.InNamespace(view.GetNamespace()), client.MatchingLabels(plan.Selector(view.Identity()))}
+	err := listPages(ctx, from, func() *corev1.PodList { return &corev1.PodList{} }, options, func(page *corev1.PodList) {
 		for i := range page.Items {
 			partial.TrimPod(&page.Items[i])
-			found = append(found, page.Items[i])
+			pods = append(pods, page.Items[i])
 		}
 	})
-	return found, err
+	return pods, err
 }
 
 // inPages reads a list in pages, so that no more than one of them is in memory.
-func inPages[List client.ObjectList](ctx context.Context, from client.Reader, blank func() List, selected []client.ListOption, visit func(List)) error {
+func listPages[List client.ObjectList](ctx context.Context, from client.Reader, newList func() List, selected []client.ListOption, visit func(List)) error {
 	next := ""
 	for {
-		page := blank()
+		page := newList()
 		if err := from.List(ctx, page, append(selected, client.Limit(partial.PageSize), client.Continue(next))...); err != nil {
 			return err
 		}
@@ -61,12 +61,12 @@ func inPages[List client.ObjectList](ctx context.Context, from client.Reader, bl
 
 // Usage is what the pods of a job use and have used.
 func (s *Service) Usage(ctx context.Context, ref JobRef, window time.Duration) (*usage.Report, error) {
-	seen, err := s.view(ctx, ref)
+	view, err := s.view(ctx, ref)
 	if err != nil {
 		return nil, err
 	}
 	from := auth.CallerFrom(ctx).Client
-	pods, err := podsOf(ctx, from, seen)
+	pods, err := podsOf(ctx, from, view)
 	if err != nil {
 		return nil, err
 	}
@@ -79,15 +79,15 @@ func (s *Service) gatherer(ctx context.Context) *preflight.Gatherer {
 
 // Diagnose finds what keeps a job from running, or why it failed.
 func (s *Service) Diagnose(ctx context.Context, ref JobRef) (*preflight.Diagnosis, error) {
-	seen, err := s.view(ctx, ref)
+	view, err := s.view(ctx, ref)
 	if err == nil {
 		err = budget.Take(ctx, pageWeight)
 	}
 	if err != nil {
 		return nil, err
 	}
-	found := preflight.DiagnosisOf(ctx, s.gatherer(ctx), seen)
-	return found, ctx.Err()
+	diagnosis := preflight.DiagnosisOf(ctx, s.gatherer(ctx), view)
+	return diagnosis, ctx.Err()
 }
 
 // Preflight finds what would keep a job from running, or all jobs of a namespace.
@@ -98,8 +98,8 @@ func (s *Service) Preflight(ctx context.Context, kind *jobview.Kind, namespace s
 	writer := auth.CallerFrom(ctx).Client
 	gatherer := s.gatherer(ctx)
 	if object == nil {
-		found := preflight.PrecheckedBy(gatherer.OfNamespace(ctx, writer, namespace))
-		return found, ctx.Err()
+		result := preflight.PrecheckedBy(gatherer.OfNamespace(ctx, writer, namespace))
+		return result, ctx.Err()
 	}
 	if given := object.GetNamespace(); given != "" && given != namespace {
 		return nil, apierror.Invalid("metadata.namespace", "is %q, but the job is checked for namespace %q; remove it, or set both to the same namespace", given, namespace)
@@ -110,8 +110,8 @@ func (s *Service) Preflight(ctx context.Context, kind *jobview.Kind, namespace s
 		submitted.SetName(submitted.GetGenerateName() + "xxxxx")
 	}
 	submitted.GetObjectKind().SetGroupVersionKind(kind.GVK)
-	found := preflight.PrecheckedBy(gatherer.BeforeSubmission(ctx, writer, submitted))
-	return found, ctx.Err()
+	result := preflight.PrecheckedBy(gatherer.BeforeSubmission(ctx, writer, submitted))
+	return result, ctx.Err()
 }
 
 // Quota is what a namespace may use and uses.
@@ -120,19 +120,19 @@ func (s *Service) Quota(ctx context.Context, namespace string) (*Quota, error) {
 	if err := auth.CallerFrom(ctx).Client.List(ctx, &quotas, client.InNamespace(namespace)); err != nil {
 		return nil, err
 	}
-	found := &Quota{Namespace: namespace, Quotas: []QuotaUsage{}}
+	result := &Quota{Namespace: namespace, Quotas: []QuotaUsage{}}
 	for i := range quotas.Items {
 		quota := &quotas.Items[i]
-		found.Quotas = append(found.Quotas, QuotaUsage{Name: quota.Name, Hard: orEmpty(quota.Spec.Hard), Used: orEmpty(quota.Status.Used)})
+		result.Quotas = append(result.Quotas, QuotaUsage{Name: quota.Name, Hard: orEmpty(quota.Spec.Hard), Used: orEmpty(quota.Status.Used)})
 	}
 	for _, kind := range jobview.Kinds {
 		active, err := s.active(ctx, kind, namespace)
 		if err != nil {
 			return nil, err
 		}
-		found.ActiveJobs += active
+		result.ActiveJobs += active
 	}
-	return found, nil
+	return result, nil
 }
 
 // orEmpty is a list that is there, also where nothing is in it.
@@ -162,14 +162,14 @@ func (s *Service) Runtimes(ctx context.Context, query RuntimeQuery) ([]Runtime, 
 		return nil, err
 	}
 	from := auth.CallerFrom(ctx).Client
-	found := []Runtime{}
+	runtimes := []Runtime{}
 	// Only what identifies them is kept of each page.
-	keep := func(one Runtime) {
-		one.Object = nil
-		found = append(found, one)
+	keep := func(runtime Runtime) {
+		runtime.Object = nil
+		runtimes = append(runtimes, runtime)
 	}
 	if !query.OnlyOwn {
-		err := inPages(ctx, from, func() *v2alpha1.ClusterTrainingRuntimeList { return &v2alpha1.ClusterTrainingRuntimeList{} }, nil, func(page *v2alpha1.ClusterTrainingRuntimeList) {
+		err := listPages(ctx, from, func() *v2alpha1.ClusterTrainingRuntimeList { return &v2alpha1.ClusterTrainingRuntimeList{} }, nil, func(page *v2alpha1.ClusterTrainingRuntimeList) {
 			for i := range page.Items {
 				keep(runtimeOf(v2alpha1.RuntimeKindCluster, &page.Items[i], &page.Items[i].Spec))
 			}
@@ -180,7 +180,7 @@ func (s *Service) Runtimes(ctx context.Context, query RuntimeQuery) ([]Runtime, 
 	}
 	if query.Namespace != "" {
 		own := []client.ListOption{client.InNamespace(query.Namespace)}
-		err := inPages(ctx, from, func() *v2alpha1.TrainingRuntimeList { return &v2alpha1.TrainingRuntimeList{} }, own, func(page *v2alpha1.TrainingRuntimeList) {
+		err := listPages(ctx, from, func() *v2alpha1.TrainingRuntimeList { return &v2alpha1.TrainingRuntimeList{} }, own, func(page *v2alpha1.TrainingRuntimeList) {
 			for i := range page.Items {
 				keep(runtimeOf(v2alpha1.RuntimeKindNamespaced, &page.Items[i], &page.Items[i].Spec))
 			}
@@ -189,8 +189,8 @@ func (s *Service) Runtimes(ctx context.Context, query RuntimeQuery) ([]Runtime, 
 			return nil, err
 		}
 	}
-	return slices.DeleteFunc(found, func(one Runtime) bool {
-		return query.Framework != "" && !strings.EqualFold(query.Framework, one.Framework)
+	return slices.DeleteFunc(runtimes, func(runtime Runtime) bool {
+		return query.Framework != "" && !strings.EqualFold(query.Framework, runtime.Framework)
 	}), nil
 }
 
@@ -198,17 +198,17 @@ func (s *Service) Runtimes(ctx context.Context, query RuntimeQuery) ([]Runtime, 
 func (s *Service) Runtime(ctx context.Context, namespace, name string) (*Runtime, error) {
 	from, key := auth.CallerFrom(ctx).Client, client.ObjectKey{Namespace: namespace, Name: name}
 	if namespace == "" {
-		var everywhere v2alpha1.ClusterTrainingRuntime
-		if err := from.Get(ctx, key, &everywhere); err != nil {
+		var clusterRuntime v2alpha1.ClusterTrainingRuntime
+		if err := from.Get(ctx, key, &clusterRuntime); err != nil {
 			return nil, err
 		}
-		return new(runtimeOf(v2alpha1.RuntimeKindCluster, &everywhere, &everywhere.Spec)), nil
+		return new(runtimeOf(v2alpha1.RuntimeKindCluster, &clusterRuntime, &clusterRuntime.Spec)), nil
 	}
-	var here v2alpha1.TrainingRuntime
-	if err := from.Get(ctx, key, &here); err != nil {
+	var namespaceRuntime v2alpha1.TrainingRuntime
+	if err := from.Get(ctx, key, &namespaceRuntime); err != nil {
 		return nil, err
 	}
-	return new(runtimeOf(v2alpha1.RuntimeKindNamespaced, &here, &here.Spec)), nil
+	return new(runtimeOf(v2alpha1.RuntimeKindNamespaced, &namespaceRuntime, &namespaceRuntime.Spec)), nil
 }
 
 // frameworkOf is what a runtime runs; one without an implementation of MPI runs no
@@ -223,9 +223,9 @@ func frameworkOf(spec *v2alpha1.TrainingRuntimeSpec) string {
 func runtimeOf(kind v2alpha1.RuntimeKind, object client.Object, spec *v2alpha1.TrainingRuntimeSpec) Runtime {
 	object.SetManagedFields(nil)
 	object.GetObjectKind().SetGroupVersionKind(v2alpha1.GroupVersion.WithKind(string(kind)))
-	made := job.FromTrainJob(&v2alpha1.TrainJob{}, spec, config.Default().JobDefaults())
+	j := job.FromTrainJob(&v2alpha1.TrainJob{}, spec, config.Default().JobDefaults())
 	return Runtime{
 		Name: object.GetName(), Kind: string(kind), Namespace: object.GetNamespace(), Framework: frameworkOf(spec),
-		MPIImplementation: string(made.MPI), NumNodes: made.Worker.Replicas, Object: object,
+		MPIImplementation: string(j.MPI), NumNodes: j.Worker.Replicas, Object: object,
 	}
 }

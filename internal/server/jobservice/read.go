@@ -17,49 +17,49 @@ import (
 
 // may asks whether the caller has a right to jobs of a kind. Most have it for all jobs
 // of a namespace, and then nobody has to be asked about each of them.
-func (s *Service) may(ctx context.Context, verb string, kind *jobview.Kind, namespace, name string) error {
-	rights := auth.Rights{Verb: verb, Group: kind.GVK.Group, Resource: kind.Plural, Namespace: namespace}
-	err := s.Guard.Allow(ctx, auth.CallerFrom(ctx), rights)
+func (s *Service) checkAllowed(ctx context.Context, verb string, kind *jobview.Kind, namespace, name string) error {
+	permission := auth.Permission{Verb: verb, Group: kind.GVK.Group, Resource: kind.Plural, Namespace: namespace}
+	err := s.Guard.Allow(ctx, auth.CallerFrom(ctx), permission)
 	if err == nil || name == "" || apierror.From(err).Code != http.StatusForbidden {
 		return err
 	}
-	rights.Name = name
-	return s.Guard.Allow(ctx, auth.CallerFrom(ctx), rights)
+	permission.Name = name
+	return s.Guard.Allow(ctx, auth.CallerFrom(ctx), permission)
 }
 
 // Get is a job. What was created a moment ago may not be in the memory yet: it is
 // asked for before it is said not to be there.
 func (s *Service) Get(ctx context.Context, job JobRef) (client.Object, error) {
-	seen, err := s.view(ctx, job)
+	view, err := s.view(ctx, job)
 	if err != nil {
 		return nil, err
 	}
-	return seen.Object, nil
+	return view.Object, nil
 }
 
 // view is a job that the caller may read, as a copy.
 func (s *Service) view(ctx context.Context, job JobRef) (*jobview.View, error) {
-	if err := s.may(ctx, "get", job.Kind, job.Namespace, job.Name); err != nil {
+	if err := s.checkAllowed(ctx, "get", job.Kind, job.Namespace, job.Name); err != nil {
 		return nil, err
 	}
 	caller := auth.CallerFrom(ctx)
-	found, err := s.Jobs(caller).Get(ctx, job.Kind, job.Namespace, job.Name)
+	object, err := s.Jobs(caller).Get(ctx, job.Kind, job.Namespace, job.Name)
 	if err != nil && apierror.From(err).Code == http.StatusNotFound {
-		seen, err := readLive(ctx, job)
+		view, err := readLive(ctx, job)
 		if err != nil {
 			return nil, err
 		}
-		return jobview.Of(presentable(job.Kind, seen.Object)), nil
+		return jobview.Of(forClient(job.Kind, view.Object)), nil
 	}
 	if err != nil {
 		return nil, err
 	}
-	return jobview.Of(presentable(job.Kind, found.DeepCopyObject().(client.Object))), nil
+	return jobview.Of(forClient(job.Kind, object.DeepCopyObject().(client.Object))), nil
 }
 
 // List is the jobs of a namespace or, without one, of all that the caller may list.
 func (s *Service) List(ctx context.Context, kind *jobview.Kind, query jobwatch.Query) (*jobwatch.Page, error) {
-	err := s.may(ctx, "list", kind, query.Namespace, "")
+	err := s.checkAllowed(ctx, "list", kind, query.Namespace, "")
 	if err != nil && (query.Namespace != "" || apierror.From(err).Code != http.StatusForbidden) {
 		return nil, err
 	}
@@ -85,24 +85,24 @@ func (s *Service) listAllowed(ctx context.Context, kind *jobview.Kind, query job
 		if err != nil || len(unknown) == 0 {
 			return page, err
 		}
-		if err := s.askEach(ctx, kind, unknown, allowed); err != nil {
+		if err := s.checkNamespaces(ctx, kind, unknown, allowed); err != nil {
 			return nil, err
 		}
 	}
 }
 
 // askAtOnce is about how many namespaces of one list the cluster is asked at a time.
-const askAtOnce = 10
+const parallelChecks = 10
 
 // askEach notes in which namespaces the caller may list jobs. An answer that cannot be
 // had is no answer: a list must not lack something without a word.
-func (s *Service) askEach(ctx context.Context, kind *jobview.Kind, namespaces []string, allowed map[string]bool) error {
+func (s *Service) checkNamespaces(ctx context.Context, kind *jobview.Kind, namespaces []string, allowed map[string]bool) error {
 	answers := make([]error, len(namespaces))
 	var asking errgroup.Group
-	asking.SetLimit(askAtOnce)
+	asking.SetLimit(parallelChecks)
 	for i, namespace := range namespaces {
 		asking.Go(func() error {
-			answers[i] = s.may(ctx, "list", kind, namespace, "")
+			answers[i] = s.checkAllowed(ctx, "list", kind, namespace, "")
 			if answers[i] != nil && apierror.From(answers[i]).Code != http.StatusForbidden {
 				return answers[i]
 			}
@@ -118,7 +118,7 @@ func (s *Service) askEach(ctx context.Context, kind *jobview.Kind, namespaces []
 
 // Watch is what becomes of the jobs of a namespace, or of one job.
 func (s *Service) Watch(ctx context.Context, kind *jobview.Kind, watch jobwatch.Watch) (iter.Seq2[*jobwatch.Event, error], error) {
-	if err := s.may(ctx, "watch", kind, watch.Namespace, watch.Name); err != nil {
+	if err := s.checkAllowed(ctx, "watch", kind, watch.Namespace, watch.Name); err != nil {
 		return nil, err
 	}
 	if err := watch.Validate(); err != nil {
@@ -129,12 +129,12 @@ func (s *Service) Watch(ctx context.Context, kind *jobview.Kind, watch jobwatch.
 
 // Events are those of a job, and the warnings of its pods, oldest first.
 func (s *Service) Events(ctx context.Context, job JobRef) ([]Event, error) {
-	seen, err := s.view(ctx, job)
+	view, err := s.view(ctx, job)
 	if err != nil {
 		return nil, err
 	}
 	from := auth.CallerFrom(ctx).Client
-	pods, err := podsOf(ctx, from, seen)
+	pods, err := podsOf(ctx, from, view)
 	if err != nil {
 		return nil, err
 	}
@@ -142,13 +142,13 @@ func (s *Service) Events(ctx context.Context, job JobRef) ([]Event, error) {
 	for i := range pods {
 		names[pods[i].Name] = true
 	}
-	found, err := jobview.Events(ctx, from, seen, names)
+	list, err := jobview.Events(ctx, from, view, names)
 	if err != nil {
 		return nil, err
 	}
-	events := make([]Event, 0, len(found))
-	for i := range found {
-		event := &found[i]
+	events := make([]Event, 0, len(list))
+	for i := range list {
+		event := &list[i]
 		source := event.Source.Component
 		if source == "" {
 			source = event.ReportingController

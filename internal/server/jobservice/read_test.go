@@ -29,7 +29,7 @@ type gate struct {
 	broken  atomic.Bool
 }
 
-func (g *gate) Allow(_ context.Context, _ *auth.Caller, rights auth.Rights) error {
+func (g *gate) Allow(_ context.Context, _ *auth.Caller, rights auth.Permission) error {
 	if !g.reading.TryRLock() {
 		g.broken.Store(true)
 	} else {

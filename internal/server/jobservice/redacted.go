@@ -12,7 +12,7 @@ import (
 
 // redacted are lines without their secrets. Ranks of one container are told apart: they
 // may print the same key at the same time.
-func redacted(lines iter.Seq2[joblog.Line, error]) iter.Seq2[joblog.Line, error] {
+func redactLines(lines iter.Seq2[joblog.Line, error]) iter.Seq2[joblog.Line, error] {
 	return func(yield func(joblog.Line, error) bool) {
 		filter := redact.New()
 		open := map[string]joblog.Line{}

@@ -64,7 +64,7 @@ func TestKeysOfManyLines(t *testing.T) {
 			}
 			lines = append(lines, joblog.Line{Pod: "a", Text: "trains on"})
 			want = append(want, "a/0 trains on")
-			if diff := cmp.Diff(want, read(redacted(fromLines(lines, nil)))); diff != "" {
+			if diff := cmp.Diff(want, read(redactLines(fromLines(lines, nil)))); diff != "" {
 				t.Error(diff)
 			}
 		})
@@ -75,13 +75,13 @@ func TestKeysOfManyLines(t *testing.T) {
 func TestStreamsEndInALine(t *testing.T) {
 	lines := []joblog.Line{{Pod: "b", Text: "half a token=a1b2", Continues: true}, {Pod: "a", Text: "well", Continues: true}, {Pod: "b", Text: "c3d4", Continues: true}}
 	want := []string{"b/0 ", "a/0 ", "b/0 ", "a/0 well", "b/0 half a token=[redacted]"}
-	if diff := cmp.Diff(want, read(redacted(fromLines(lines, nil)))); diff != "" {
+	if diff := cmp.Diff(want, read(redactLines(fromLines(lines, nil)))); diff != "" {
 		t.Error(diff)
 	}
-	if diff := cmp.Diff(append(want, "error: broken"), read(redacted(fromLines(lines, fmt.Errorf("broken"))))); diff != "" {
+	if diff := cmp.Diff(append(want, "error: broken"), read(redactLines(fromLines(lines, fmt.Errorf("broken"))))); diff != "" {
 		t.Error(diff)
 	}
-	for range redacted(fromLines(lines, nil)) {
+	for range redactLines(fromLines(lines, nil)) {
 		break
 	}
 }

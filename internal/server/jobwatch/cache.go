@@ -29,8 +29,8 @@ var _ Source = (*Cache)(nil)
 // cached is one kind.
 type cached struct {
 	*store
-	filler *filler
-	keeper *keeper
+	history *historyLoader
+	syncer  *syncer
 }
 
 // Options are how a cache is kept.
@@ -58,20 +58,20 @@ func NewCache(cluster client.WithWatch, options Options) *Cache {
 		options.Log = slog.Default()
 	}
 	metrics := newMetrics(options.Registry)
-	made := &Cache{kinds: map[*jobview.Kind]*cached{}}
+	c := &Cache{kinds: map[*jobview.Kind]*cached{}}
 	for _, kind := range jobview.Kinds {
 		remote := remote{client: cluster, kind: kind}
 		store := newStore(kind, options.History, metrics.of(kind))
-		made.kinds[kind] = &cached{store: store, filler: newFiller(store, remote), keeper: newKeeper(store, remote, options.Log)}
+		c.kinds[kind] = &cached{store: store, history: newHistoryLoader(store, remote), syncer: newSyncer(store, remote, options.Log)}
 	}
-	return made
+	return c
 }
 
 // Run keeps the cache until the context ends.
 func (c *Cache) Run(ctx context.Context) {
 	var running sync.WaitGroup
 	for _, cached := range c.kinds {
-		running.Go(func() { cached.keeper.run(ctx) })
+		running.Go(func() { cached.syncer.run(ctx) })
 	}
 	running.Wait()
 }
@@ -90,12 +90,12 @@ func (c *Cache) HasSynced() bool {
 func (c *Cache) WaitForSync(ctx context.Context) error {
 	for _, cached := range c.kinds {
 		for {
-			synced, moved := cached.state()
+			synced, changed := cached.state()
 			if synced {
 				break
 			}
 			select {
-			case <-moved:
+			case <-changed:
 			case <-ctx.Done():
 				return ctx.Err()
 			}
@@ -106,11 +106,11 @@ func (c *Cache) WaitForSync(ctx context.Context) error {
 
 // Broken is how long the cache has heard nothing, because the API server does not let
 // it watch: 0 as long as all is well. What it knows gets old meanwhile.
-func (c *Cache) Broken() time.Duration {
+func (c *Cache) BrokenFor() time.Duration {
 	longest := time.Duration(0)
 	now := time.Now()
 	for _, cached := range c.kinds {
-		longest = max(longest, cached.keeper.brokenFor(now))
+		longest = max(longest, cached.syncer.brokenFor(now))
 	}
 	return longest
 }
@@ -124,7 +124,7 @@ func (s *store) hasSynced() bool {
 func (s *store) state() (bool, <-chan struct{}) {
 	s.lock.RLock()
 	defer s.lock.RUnlock()
-	return s.synced, s.moved
+	return s.synced, s.changed
 }
 
 // ready is what is known of a kind.
@@ -142,16 +142,16 @@ func (c *Cache) Get(ctx context.Context, kind *jobview.Kind, namespace, name str
 	if err != nil {
 		return nil, err
 	}
-	found := cached.entry(types.NamespacedName{Namespace: namespace, Name: name})
-	if found == nil {
+	e := cached.entry(types.NamespacedName{Namespace: namespace, Name: name})
+	if e == nil {
 		return nil, apierrors.NewNotFound(schema.GroupResource{Group: kind.GVK.Group, Resource: kind.Plural}, name)
 	}
-	if err := takeBytes(ctx, found.size); err != nil {
+	if err := takeBytes(ctx, e.size); err != nil {
 		return nil, err
 	}
-	whole, err := cached.remote().whole(ctx, found.Object)
+	whole, err := cached.remote().whole(ctx, e.Object)
 	if err != nil && !apierrors.IsNotFound(err) {
-		err = ofServer(err)
+		err = hideServerError(err)
 	}
 	return whole, err
 }
@@ -163,7 +163,7 @@ func (s *store) entry(key types.NamespacedName) *entry {
 	return s.entries[key]
 }
 
-func (c *cached) remote() remote { return c.keeper.remote }
+func (c *cached) remote() remote { return c.syncer.remote }
 
 // List is a page of jobs.
 func (c *Cache) List(ctx context.Context, kind *jobview.Kind, query Query) (*Page, error) {
@@ -178,13 +178,13 @@ func (c *Cache) List(ctx context.Context, kind *jobview.Kind, query Query) (*Pag
 	matching, version := cached.matching(prepared)
 	page, err := prepared.page(ctx, matching, at(version).String(), cached.remote())
 	if err != nil {
-		return nil, ofServer(err)
+		return nil, hideServerError(err)
 	}
 	return page, nil
 }
 
 // matching is the entries that a query wants, by namespace and name.
-func (s *store) matching(query *prepared) ([]*entry, uint64) {
+func (s *store) matching(query *preparedQuery) ([]*entry, uint64) {
 	s.lock.RLock()
 	defer s.lock.RUnlock()
 	return query.filter(s.inNamespace(query.Namespace)), s.newest
@@ -202,7 +202,7 @@ func (c *Cache) Watch(ctx context.Context, kind *jobview.Kind, watch Watch) iter
 		}
 		cached.metrics.watchers.Inc()
 		defer cached.metrics.watchers.Dec()
-		err = cached.tell(ctx, watch, func(event *Event) bool { return yield(event, nil) })
+		err = cached.send(ctx, watch, func(event *Event) bool { return yield(event, nil) })
 		if err != nil && err != errStopped && ctx.Err() == nil {
 			yield(nil, err)
 		}

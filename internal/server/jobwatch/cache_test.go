@@ -129,7 +129,7 @@ func TestNotReady(t *testing.T) {
 	if _, err := watchFor(t, cache, Watch{}, time.Second); codeOf(err) != 503 {
 		t.Error(err)
 	}
-	if cache.HasSynced() || cache.Broken() == 0 {
+	if cache.HasSynced() || cache.BrokenFor() == 0 {
 		t.Error("a cache that has read nothing says that all is well")
 	}
 }
@@ -155,18 +155,18 @@ func TestBrokenWatch(t *testing.T) {
 		cluster := newCluster()
 		cache := startCache(t, cluster, Options{})
 		time.Sleep(time.Minute)
-		if broken := cache.Broken(); broken != 0 || !cache.HasSynced() {
+		if broken := cache.BrokenFor(); broken != 0 || !cache.HasSynced() {
 			t.Errorf("broken for %s", broken)
 		}
 		cluster.setDown(true)
 		cluster.cut(false)
 		time.Sleep(10 * time.Minute)
-		if broken := cache.Broken(); broken != 10*time.Minute {
+		if broken := cache.BrokenFor(); broken != 10*time.Minute {
 			t.Errorf("broken for %s", broken)
 		}
 		cluster.setDown(false)
 		time.Sleep(time.Minute)
-		if broken := cache.Broken(); broken != 0 {
+		if broken := cache.BrokenFor(); broken != 0 {
 			t.Errorf("broken for %s", broken)
 		}
 	})

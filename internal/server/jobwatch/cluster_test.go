@@ -185,7 +185,7 @@ func (w *watching) ResultChan() <-chan watch.Event { return w.events }
 func (w *watching) run(ctx context.Context) {
 	defer close(w.events)
 	for {
-		events, revision, moved := w.next()
+		events, revision, changed := w.next()
 		if len(events) == 0 && w.asked.Raw.TimeoutSeconds != nil && *w.asked.Raw.TimeoutSeconds < 60 {
 			// A watch that is soon to end says how far it has come.
 			events = []watch.Event{{Type: watch.Bookmark, Object: &v2beta1.MPIJob{ObjectMeta: metav1.ObjectMeta{ResourceVersion: strconv.FormatUint(revision, 10)}}}}
@@ -204,7 +204,7 @@ func (w *watching) run(ctx context.Context) {
 			continue
 		}
 		select {
-		case <-moved:
+		case <-changed:
 		case <-ctx.Done():
 			return
 		case <-w.cutOff:

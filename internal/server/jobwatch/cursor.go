@@ -21,7 +21,7 @@ type cursor struct {
 	Text      string `json:"text,omitempty"`
 }
 
-func newCursor(order order, last *placed) cursor {
+func newCursor(order order, last *sortedEntry) cursor {
 	row := last.entry.Row
 	return cursor{Sort: order.String(), Namespace: row.Namespace, Name: row.Name, Time: last.time, Text: last.text}
 }
@@ -32,11 +32,11 @@ func (c cursor) String() string {
 }
 
 // longestCursor is more than the longest names need.
-const longestCursor = 2048
+const maxCursor = 2048
 
 // parseCursor reads what String wrote for a list of the same order.
 func parseCursor(text string, order order) (*cursor, error) {
-	if len(text) > longestCursor {
+	if len(text) > maxCursor {
 		return nil, apierror.Invalid("continue", "is too long for a token that a list returned")
 	}
 	decoded, err := base64.RawURLEncoding.Strict().DecodeString(text)

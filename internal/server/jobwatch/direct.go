@@ -31,12 +31,12 @@ func (d *Direct) remote(kind *jobview.Kind) remote {
 
 // Get is one job.
 func (d *Direct) Get(ctx context.Context, kind *jobview.Kind, namespace, name string) (client.Object, error) {
-	read, err := kind.Get(ctx, d.client, namespace, name)
+	view, err := kind.Get(ctx, d.client, namespace, name)
 	if err != nil {
-		return nil, forClients(err)
+		return nil, clientError(err)
 	}
-	read.SetManagedFields(nil)
-	return read.Object, nil
+	view.SetManagedFields(nil)
+	return view.Object, nil
 }
 
 // List is a page of jobs. All of them are read for each page: the API server cannot
@@ -48,11 +48,11 @@ func (d *Direct) List(ctx context.Context, kind *jobview.Kind, query Query) (*Pa
 	}
 	entries, version, err := d.remote(kind).entries(ctx, scope{namespace: query.Namespace, labels: prepared.Labels}, directPage)
 	if err != nil {
-		return nil, forClients(err)
+		return nil, clientError(err)
 	}
 	page, err := prepared.page(ctx, prepared.filter(entries), version, d.remote(kind))
 	if err != nil {
-		return nil, forClients(err)
+		return nil, clientError(err)
 	}
 	return page, nil
 }
@@ -80,12 +80,12 @@ func (d *Direct) Watch(ctx context.Context, kind *jobview.Kind, watch Watch) ite
 			remote: d.remote(kind), watch: watch, scope: scope{namespace: watch.Namespace, name: watch.Name},
 			jobs: map[types.NamespacedName]*entry{}, yield: func(event *Event) bool { return yield(event, nil) },
 		}
-		err := follower.begin(ctx)
+		err := follower.start(ctx)
 		if err == nil {
-			err = follower.goOn(ctx)
+			err = follower.followChanges(ctx)
 		}
 		if err != errStopped && ctx.Err() == nil {
-			yield(nil, forClients(err))
+			yield(nil, clientError(err))
 		}
 	}
 }
@@ -104,22 +104,22 @@ type follower struct {
 }
 
 // begin tells all that there is, or finds out whether the reader's version is one.
-func (f *follower) begin(ctx context.Context) error {
+func (f *follower) start(ctx context.Context) error {
 	if f.watch.Since == "" {
-		return f.tellAll(ctx)
+		return f.sendAll(ctx)
 	}
-	seen, err := parsePosition(f.watch.Since)
+	last, err := parsePosition(f.watch.Since)
 	if err != nil {
 		return err
 	}
-	if seen.told > 0 {
+	if last.count > 0 {
 		return tooOld()
 	}
-	f.version = seen.version
-	return f.remote.confirm(ctx, f.scope, seen.version)
+	f.version = last.version
+	return f.remote.confirm(ctx, f.scope, last.version)
 }
 
-func (f *follower) tellAll(ctx context.Context) error {
+func (f *follower) sendAll(ctx context.Context) error {
 	entries, version, err := f.remote.entries(ctx, f.scope, directPage)
 	if err != nil {
 		return err
@@ -148,10 +148,10 @@ const (
 
 // goOn tells the changes. The API server ends every watch after a while, and may be
 // away for a moment.
-func (f *follower) goOn(ctx context.Context) error {
+func (f *follower) followChanges(ctx context.Context) error {
 	for failed := 0; ; failed++ {
 		before := f.version
-		err := f.remote.follow(ctx, f.scope, f.version, following{tell: f.tell})
+		err := f.remote.follow(ctx, f.scope, f.version, watchOptions{handle: f.handle})
 		if f.version != before || err == nil {
 			failed = 0
 		}
@@ -178,7 +178,7 @@ func sleep(ctx context.Context, duration time.Duration) error {
 	}
 }
 
-func (f *follower) tell(what watch.EventType, object client.Object, version uint64) error {
+func (f *follower) handle(what watch.EventType, object client.Object, version uint64) error {
 	if object == nil {
 		f.version = version
 		return nil

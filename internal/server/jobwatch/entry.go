@@ -23,14 +23,14 @@ type entry struct {
 	// size of the whole job, as JSON.
 	size int
 	// seen is when this server learned of it.
-	seen time.Time
+	receivedAt time.Time
 	// snapshot is the job as those are told who begin to watch. It is made when the
 	// first one asks.
 	snapshot atomic.Pointer[Event]
 }
 
 // newEntry takes an object over.
-func newEntry(kind *jobview.Kind, object client.Object, seen time.Time) (*entry, error) {
+func newEntry(kind *jobview.Kind, object client.Object, receivedAt time.Time) (*entry, error) {
 	version, err := parseVersion(object.GetResourceVersion())
 	if err != nil {
 		return nil, fmt.Errorf("%s %s/%s has resource version %q, which is not a number: %w",
@@ -40,8 +40,8 @@ func newEntry(kind *jobview.Kind, object client.Object, seen time.Time) (*entry,
 	object.SetManagedFields(nil)
 	object.GetObjectKind().SetGroupVersionKind(kind.GVK)
 	row := jobview.Of(object).Row()
-	kept, size := partial.Keep(object)
-	return &entry{Entry: Entry{Object: kept, Row: row}, version: version, size: size, seen: seen}, nil
+	stored, size := partial.Keep(object)
+	return &entry{Entry: Entry{Object: stored, Row: row}, version: version, size: size, receivedAt: receivedAt}, nil
 }
 
 func (e *entry) key() types.NamespacedName {
@@ -67,12 +67,12 @@ func (e *entry) shareSpec(before *entry) {
 
 // asAdded is the entry as an event for those who begin to watch.
 func (e *entry) asAdded() *Event {
-	if made := e.snapshot.Load(); made != nil {
-		return made
+	if event := e.snapshot.Load(); event != nil {
+		return event
 	}
-	made := newEvent(Added, nil, e, "")
-	e.snapshot.Store(made)
-	return made
+	event := newEvent(Added, nil, e, "")
+	e.snapshot.Store(event)
+	return event
 }
 
 // byName is the order of namespaces, and of names in each.

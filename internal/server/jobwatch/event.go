@@ -32,24 +32,24 @@ type message struct {
 }
 
 // newEvent is what became of a job; before is nil if it is not known.
-func newEvent(what EventType, before, after *entry, resourceVersion string) *Event {
+func newEvent(eventType EventType, before, after *entry, resourceVersion string) *Event {
 	row := after.Row
-	told := message{
-		Type: what, Kind: row.Kind, Namespace: row.Namespace, Name: row.Name, UID: row.UID,
-		ResourceVersion: resourceVersion, Timestamp: after.seen,
+	m := message{
+		Type: eventType, Kind: row.Kind, Namespace: row.Namespace, Name: row.Name, UID: row.UID,
+		ResourceVersion: resourceVersion, Timestamp: after.receivedAt,
 	}
-	switch what {
+	switch eventType {
 	case Added:
-		told.Job = row
+		m.Job = row
 	case Modified:
 		var rowBefore *jobview.Row
 		if before != nil && before.sameJob(after) {
 			rowBefore = before.Row
 		}
-		told.Changes = mergePatch(rowBefore, row)
+		m.Changes = mergePatch(rowBefore, row)
 	}
 	// Thousands of events are kept, and nobody reads a spec from them.
-	return &Event{Type: what, Row: row, Object: partial.Of(after.Object), ResourceVersion: resourceVersion, JSON: encode(told)}
+	return &Event{Type: eventType, Row: row, Object: partial.Of(after.Object), ResourceVersion: resourceVersion, JSON: encode(m)}
 }
 
 // syncedEvent says that every job has been told.

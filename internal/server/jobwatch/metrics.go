@@ -10,25 +10,25 @@ import (
 
 // metrics are what the cache tells of itself.
 type metrics struct {
-	watchers  *prometheus.GaugeVec
-	events    *prometheus.CounterVec
-	resumes   *prometheus.CounterVec
-	lastHeard *prometheus.GaugeVec
+	watchers     *prometheus.GaugeVec
+	events       *prometheus.CounterVec
+	resumes      *prometheus.CounterVec
+	lastReceived *prometheus.GaugeVec
 }
 
 // newMetrics registers them; without a registry nobody reads them.
 func newMetrics(registry prometheus.Registerer) *metrics {
-	made := &metrics{
+	m := &metrics{
 		watchers: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "trireme_server_watchers", Help: "Connected watchers of jobs."}, []string{"kind"}),
 		events:   prometheus.NewCounterVec(prometheus.CounterOpts{Name: "trireme_server_job_events_total", Help: "Changes of jobs that the server received."}, []string{"kind", "type"}),
 		resumes: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "trireme_server_watch_resumes_total",
 			Help: "Watches resumed from a resource version, by result: memory, asked (read from the API server), refused (invalid version), expired (version too old), or slow (closed because the client read too slowly)."}, []string{"kind", "result"}),
-		lastHeard: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "trireme_server_cache_last_heard_timestamp_seconds", Help: "Time of the last change or bookmark that the API server sent for jobs."}, []string{"kind"}),
+		lastReceived: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "trireme_server_cache_last_heard_timestamp_seconds", Help: "Time of the last change or bookmark that the API server sent for jobs."}, []string{"kind"}),
 	}
 	if registry != nil {
-		registry.MustRegister(made.watchers, made.events, made.resumes, made.lastHeard)
+		registry.MustRegister(m.watchers, m.events, m.resumes, m.lastReceived)
 	}
-	return made
+	return m
 }
 
 // The results of a watch that was to be resumed.
@@ -42,16 +42,16 @@ const (
 
 // kindMetrics are those of one kind.
 type kindMetrics struct {
-	watchers  prometheus.Gauge
-	lastHeard prometheus.Gauge
-	events    *prometheus.CounterVec
-	resumes   *prometheus.CounterVec
+	watchers     prometheus.Gauge
+	lastReceived prometheus.Gauge
+	events       *prometheus.CounterVec
+	resumes      *prometheus.CounterVec
 }
 
 func (m *metrics) of(kind *jobview.Kind) *kindMetrics {
 	label := prometheus.Labels{"kind": string(kind.Kind)}
 	return &kindMetrics{
-		watchers: m.watchers.With(label), lastHeard: m.lastHeard.With(label),
+		watchers: m.watchers.With(label), lastReceived: m.lastReceived.With(label),
 		events: m.events.MustCurryWith(label), resumes: m.resumes.MustCurryWith(label),
 	}
 }
@@ -60,6 +60,6 @@ func (k *kindMetrics) event(what EventType) { k.events.WithLabelValues(string(wh
 
 func (k *kindMetrics) resumed(result string) { k.resumes.WithLabelValues(result).Inc() }
 
-func (k *kindMetrics) heard() {
-	k.lastHeard.Set(float64(time.Now().UnixNano()) / float64(time.Second))
+func (k *kindMetrics) received() {
+	k.lastReceived.Set(float64(time.Now().UnixNano()) / float64(time.Second))
 }

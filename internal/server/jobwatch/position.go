@@ -24,17 +24,17 @@ type position struct {
 	version uint64
 	// from is the version before those changes, told how many of them were seen.
 	// Neither is set otherwise.
-	from uint64
-	told int
+	from  uint64
+	count int
 }
 
 func at(version uint64) position { return position{version: version} }
 
 func (p position) String() string {
-	if p.told == 0 {
+	if p.count == 0 {
 		return strconv.FormatUint(p.version, 10)
 	}
-	return fmt.Sprintf("%d-%d-%d", p.from, p.version, p.told)
+	return fmt.Sprintf("%d-%d-%d", p.from, p.version, p.count)
 }
 
 // parsePosition reads what String wrote. Everything else is a mistake of the client's.
@@ -49,13 +49,13 @@ func parsePosition(text string) (position, error) {
 			read.version, err = parseVersion(parts[1])
 		}
 		if err == nil {
-			read.told, err = strconv.Atoi(parts[2])
+			read.count, err = strconv.Atoi(parts[2])
 		}
 	default:
 		err = strconv.ErrSyntax
 	}
 	// There is one way to write each position: no signs, no zeros before it.
-	if err != nil || read.String() != text || read.told < 0 || read.told > 0 && read.from >= read.version {
+	if err != nil || read.String() != text || read.count < 0 || read.count > 0 && read.from >= read.version {
 		return position{}, invalidVersion("is not a version that a watch sent")
 	}
 	return read, nil

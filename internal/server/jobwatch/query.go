@@ -25,14 +25,14 @@ const (
 var Sorts = []string{"name", "creationTime", "startTime", "status", "namespace"}
 
 // prepared is a query that makes sense.
-type prepared struct {
+type preparedQuery struct {
 	Query
 	order order
 	// after is where the page before ended; nil on the first one.
 	after *cursor
 }
 
-func prepare(query Query) (*prepared, error) {
+func prepare(query Query) (*preparedQuery, error) {
 	switch {
 	case query.Limit < 0 || query.Limit > MaxLimit:
 		return nil, apierror.Invalid("limit", "must be from 1 to %d", MaxLimit)
@@ -45,19 +45,19 @@ func prepare(query Query) (*prepared, error) {
 	if query.Labels == nil {
 		query.Labels = labels.Everything()
 	}
-	made := &prepared{Query: query}
+	p := &preparedQuery{Query: query}
 	var err error
-	if made.order, err = orderOf(query.Sort); err != nil {
+	if p.order, err = orderOf(query.Sort); err != nil {
 		return nil, err
 	}
 	if query.Continue != "" {
-		made.after, err = parseCursor(query.Continue, made.order)
+		p.after, err = parseCursor(query.Continue, p.order)
 	}
-	return made, err
+	return p, err
 }
 
 // filter is the entries that the query wants, in the order that they have.
-func (p *prepared) filter(entries []*entry) []*entry {
+func (p *preparedQuery) filter(entries []*entry) []*entry {
 	// Entries of one namespace follow each other, so each is asked for once.
 	namespace, allowed := "", p.Allowed == nil
 	all := p.Labels.Empty()
@@ -75,53 +75,53 @@ func (p *prepared) filter(entries []*entry) []*entry {
 }
 
 // wants: status and framework are written in capitals or not, as users do.
-func (p *prepared) wants(row *jobview.Row) bool {
+func (p *preparedQuery) wants(row *jobview.Row) bool {
 	return (p.Status == "" || strings.EqualFold(p.Status, row.Status) || strings.EqualFold(p.Status, row.Phase)) &&
 		(p.Runtime == "" || p.Runtime == row.Runtime || strings.EqualFold(p.Runtime, row.Framework)) &&
 		(p.Name == "" || strings.Contains(row.Name, p.Name)) && (p.ExactName == "" || p.ExactName == row.Name)
 }
 
 // page is the part of the entries that is asked for. They come by namespace and name.
-func (p *prepared) page(ctx context.Context, matching []*entry, resourceVersion string, remote remote) (*Page, error) {
+func (p *preparedQuery) page(ctx context.Context, matching []*entry, resourceVersion string, remote remote) (*Page, error) {
 	page := &Page{Total: len(matching), ResourceVersion: resourceVersion, Entries: []Entry{}}
-	var after *place
+	var after *sortKey
 	if p.after != nil {
-		after = p.order.placeOf(p.after, matching)
+		after = p.order.keyOfCursor(p.after, matching)
 	}
-	found, left := p.order.first(matching, after, p.Limit)
-	found, size := p.thatFit(found)
-	if page.Remaining = left - len(found); page.Remaining > 0 {
-		page.Continue = newCursor(p.order, &found[len(found)-1]).String()
+	selected, remaining := p.order.first(matching, after, p.Limit)
+	selected, size := p.fitting(selected)
+	if page.Remaining = remaining - len(selected); page.Remaining > 0 {
+		page.Continue = newCursor(p.order, &selected[len(selected)-1]).String()
 	}
 	if err := takeBytes(ctx, size); err != nil {
 		return nil, err
 	}
-	for i := range found {
-		one, err := p.entry(ctx, found[i].entry, remote)
+	for i := range selected {
+		e, err := p.entry(ctx, selected[i].entry, remote)
 		if err != nil {
 			return nil, err
 		}
-		if one != nil {
-			page.Entries = append(page.Entries, *one)
+		if e != nil {
+			page.Entries = append(page.Entries, *e)
 		}
 	}
 	return page, nil
 }
 
 // thatFit is the first entries that together are not too large, and their size.
-func (p *prepared) thatFit(found []placed) ([]placed, int) {
+func (p *preparedQuery) fitting(selected []sortedEntry) ([]sortedEntry, int) {
 	sum := 0
-	for i := range found {
-		size := rowSize(found[i].entry.Row)
+	for i := range selected {
+		size := rowSize(selected[i].entry.Row)
 		if p.Whole {
-			size = found[i].entry.size
+			size = selected[i].entry.size
 		}
 		if sum+size > p.Bytes && i > 0 {
-			return found[:i], sum
+			return selected[:i], sum
 		}
 		sum += size
 	}
-	return found, sum
+	return selected, sum
 }
 
 // rowSize is about how many bytes a row has as JSON.
@@ -139,13 +139,13 @@ func takeBytes(ctx context.Context, size int) error {
 }
 
 // entry is a job as the query wants it. It is nil if the job does not exist any more.
-func (p *prepared) entry(ctx context.Context, kept *entry, remote remote) (*Entry, error) {
+func (p *preparedQuery) entry(ctx context.Context, stored *entry, remote remote) (*Entry, error) {
 	if !p.Whole {
-		return &Entry{Row: kept.Row}, nil
+		return &Entry{Row: stored.Row}, nil
 	}
-	whole, err := remote.whole(ctx, kept.Object)
+	whole, err := remote.whole(ctx, stored.Object)
 	if apierrors.IsNotFound(err) {
 		return nil, nil
 	}
-	return &Entry{Row: kept.Row, Object: whole}, err
+	return &Entry{Row: stored.Row, Object: whole}, err
 }

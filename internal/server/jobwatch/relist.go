@@ -17,10 +17,10 @@ func (s *store) replace(entries []*entry, resourceVersion string) error {
 	if err != nil {
 		return err
 	}
-	found := s.take(entries)
+	byKey := s.take(entries)
 	var different []change
 	if s.synced && version > s.newest {
-		different = s.difference(found, version)
+		different = s.difference(byKey, version)
 	}
 	s.lock.Lock()
 	defer s.lock.Unlock()
@@ -33,7 +33,7 @@ func (s *store) replace(entries []*entry, resourceVersion string) error {
 		s.gaps = append(s.gaps, gap{from: s.newest, to: version, first: s.next(), count: len(different)})
 		s.remember(different...)
 	}
-	s.entries, s.sorted = found, slices.SortedFunc(maps.Values(found), byName)
+	s.entries, s.sorted = byKey, slices.SortedFunc(maps.Values(byKey), byName)
 	s.synced = true
 	s.advance(version)
 	return nil
@@ -59,10 +59,10 @@ func (s *store) take(entries []*entry) map[types.NamespacedName]*entry {
 // difference is what turns the jobs that are known into those that were found. Its
 // order depends on nothing but the two: deletions by name, then the others by version.
 func (s *store) difference(found map[types.NamespacedName]*entry, version uint64) []change {
-	var gone, changed []*entry
+	var deleted, changed []*entry
 	for _, known := range s.sorted {
 		if still := found[known.key()]; still == nil || !still.sameJob(known) {
-			gone = append(gone, known)
+			deleted = append(deleted, known)
 		}
 	}
 	for key, entry := range found {
@@ -72,24 +72,24 @@ func (s *store) difference(found map[types.NamespacedName]*entry, version uint64
 	}
 	slices.SortFunc(changed, func(left, right *entry) int { return cmp.Compare(left.version, right.version) })
 
-	count, told := len(gone)+len(changed), 0
+	total, count := len(deleted)+len(changed), 0
 	var different []change
-	tell := func(what EventType, before, after *entry) {
-		told++
-		where := position{from: s.newest, version: version, told: told}
-		if told == count {
-			where = at(version)
+	add := func(what EventType, before, after *entry) {
+		count++
+		resumeAt := position{from: s.newest, version: version, count: count}
+		if count == total {
+			resumeAt = at(version)
 		}
-		different = append(different, change{version, newEvent(what, before, after, where.String())})
+		different = append(different, change{version, newEvent(what, before, after, resumeAt.String())})
 	}
-	for _, last := range gone {
-		tell(Deleted, nil, &entry{Entry: last.Entry, seen: time.Now()})
+	for _, last := range deleted {
+		add(Deleted, nil, &entry{Entry: last.Entry, receivedAt: time.Now()})
 	}
 	for _, entry := range changed {
 		if before := s.entries[entry.key()]; before != nil && before.sameJob(entry) {
-			tell(Modified, before, entry)
+			add(Modified, before, entry)
 		} else {
-			tell(Added, nil, entry)
+			add(Added, nil, entry)
 		}
 	}
 	return different

@@ -64,16 +64,16 @@ func (r remote) each(ctx context.Context, scope scope, pageSize int64, visit fun
 
 // whole is a job of which only a part is in memory, read from the API server. One that
 // is in memory is returned as it is, and is shared.
-func (r remote) whole(ctx context.Context, kept client.Object) (client.Object, error) {
-	if !partial.Is(kept) {
-		return kept, nil
+func (r remote) whole(ctx context.Context, stored client.Object) (client.Object, error) {
+	if !partial.Is(stored) {
+		return stored, nil
 	}
-	read, err := r.kind.Get(ctx, r.client, kept.GetNamespace(), kept.GetName())
+	view, err := r.kind.Get(ctx, r.client, stored.GetNamespace(), stored.GetName())
 	if err != nil {
 		return nil, err
 	}
-	read.SetManagedFields(nil)
-	return read.Object, nil
+	view.SetManagedFields(nil)
+	return view.Object, nil
 }
 
 func (r remote) list(ctx context.Context, scope scope, raw metav1.ListOptions) (client.ObjectList, error) {
@@ -105,28 +105,28 @@ func (r remote) confirm(ctx context.Context, scope scope, version uint64) error 
 var errStopped = errors.New("the reader has stopped")
 
 // following is how a watch of the API server's is followed.
-type following struct {
+type watchOptions struct {
 	// seconds after which the API server is to end it; nil is as it likes.
 	seconds *int64
 	// begun, if set, is called when there is a watch.
-	begun func()
+	started func()
 	// tell is called with each change, and how far that is; the object is nil if
 	// nothing has changed until there.
-	tell func(what watch.EventType, object client.Object, reached uint64) error
+	handle func(what watch.EventType, object client.Object, reached uint64) error
 }
 
 // follow tells what the API server's watch says after a version. It ends without an
 // error when the API server ends the watch, as it does after some time.
-func (r remote) follow(ctx context.Context, scope scope, version uint64, following following) error {
-	watching, err := r.watch(ctx, scope, metav1.ListOptions{ResourceVersion: at(version).String(), AllowWatchBookmarks: true, TimeoutSeconds: following.seconds})
+func (r remote) follow(ctx context.Context, scope scope, version uint64, options watchOptions) error {
+	watcher, err := r.watch(ctx, scope, metav1.ListOptions{ResourceVersion: at(version).String(), AllowWatchBookmarks: true, TimeoutSeconds: options.seconds})
 	if err != nil {
 		return asExpired(err)
 	}
-	if following.begun != nil {
-		following.begun()
+	if options.started != nil {
+		options.started()
 	}
-	defer watching.Stop()
-	for event := range watching.ResultChan() {
+	defer watcher.Stop()
+	for event := range watcher.ResultChan() {
 		if event.Type == watch.Error {
 			return asExpired(apierrors.FromObject(event.Object))
 		}
@@ -142,7 +142,7 @@ func (r remote) follow(ctx context.Context, scope scope, version uint64, followi
 		if event.Type == watch.Bookmark {
 			object = nil
 		}
-		if err := following.tell(event.Type, object, reached); err != nil {
+		if err := options.handle(event.Type, object, reached); err != nil {
 			return err
 		}
 	}
@@ -171,7 +171,7 @@ func codeOf(err error) int {
 
 // forClients is an error as clients may see it: that the API server cannot be reached is
 // not their fault, and does not last.
-func forClients(err error) error {
+func clientError(err error) error {
 	var status apierrors.APIStatus
 	if _, known := errors.AsType[*apierror.Error](err); known || errors.As(err, &status) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		return err
@@ -181,11 +181,11 @@ func forClients(err error) error {
 
 // ofServer is an error of what the server reads with its own rights. What the API
 // server has said to it, such as who it is and what it may not do, is not for clients.
-func ofServer(err error) error {
+func hideServerError(err error) error {
 	if status := apierrors.APIStatus(nil); errors.As(err, &status) {
 		return fmt.Errorf("%w (%v)", unreachable(), err)
 	}
-	return forClients(err)
+	return clientError(err)
 }
 
 func unreachable() *apierror.Error {

@@ -25,12 +25,12 @@ func TestErrorsOfTheServersOwn(t *testing.T) {
 		"too late":      {context.DeadlineExceeded, http.StatusGatewayTimeout},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if told := apierror.From(ofServer(test.err)); told.Code != test.code {
+			if told := apierror.From(hideServerError(test.err)); told.Code != test.code {
 				t.Errorf("%d, want %d: %s", told.Code, test.code, told.Message)
 			}
 		})
 	}
-	if told := apierror.From(forClients(forbidden)); told.Code != http.StatusForbidden {
+	if told := apierror.From(clientError(forbidden)); told.Code != http.StatusForbidden {
 		t.Errorf("what a client may not do itself is told as %d", told.Code)
 	}
 }

@@ -6,11 +6,11 @@ import (
 )
 
 // standing is how a position lies to what a store knows.
-type standing int
+type positionState int
 
 const (
 	// known: the changes after it are all there.
-	known standing = iota
+	known positionState = iota
 	// older: the changes after it were never known, or are forgotten.
 	older
 	// ahead: the store has not got there yet.
@@ -20,29 +20,29 @@ const (
 )
 
 // resume is the number of the first change after a position.
-func (s *store) resume(seen position) (uint64, standing) {
+func (s *store) resume(last position) (uint64, positionState) {
 	s.lock.RLock()
 	defer s.lock.RUnlock()
-	if seen.told > 0 {
+	if last.count > 0 {
 		for _, gap := range s.gaps {
-			if gap.from == seen.from && gap.to == seen.version && seen.told < gap.count {
-				return gap.first + uint64(seen.told), known
+			if gap.from == last.from && gap.to == last.version && last.count < gap.count {
+				return gap.first + uint64(last.count), known
 			}
 		}
 		return 0, lost
 	}
-	if seen.version > s.newest {
+	if last.version > s.newest {
 		return 0, ahead
 	}
-	if seen.version < s.floor {
+	if last.version < s.floor {
 		return 0, older
 	}
 	for _, gap := range s.gaps {
-		if gap.from < seen.version && seen.version < gap.to {
+		if gap.from < last.version && last.version < gap.to {
 			return 0, lost
 		}
 	}
-	index, _ := slices.BinarySearchFunc(s.changes, seen.version, func(change change, version uint64) int {
+	index, _ := slices.BinarySearchFunc(s.changes, last.version, func(change change, version uint64) int {
 		if change.version <= version {
 			return -1
 		}
@@ -52,22 +52,22 @@ func (s *store) resume(seen position) (uint64, standing) {
 }
 
 // readAtOnce is how many events a reader takes without letting others go on.
-const readAtOnce = 64
+const readBatch = 64
 
 // read is the events that a reader waits for, from a number on, and the number to go
 // on with. With none it is what to wait for. It is false if the reader was too slow.
-func (s *store) read(from uint64, watch Watch) (events []*Event, next uint64, wait <-chan struct{}, kept bool) {
+func (s *store) read(from uint64, watch Watch) (events []*Event, next uint64, wait <-chan struct{}, available bool) {
 	s.lock.RLock()
 	defer s.lock.RUnlock()
 	if from < s.first {
 		return nil, 0, nil, false
 	}
-	for next = from; next < s.next() && len(events) < readAtOnce; next++ {
+	for next = from; next < s.next() && len(events) < readBatch; next++ {
 		if event := s.changes[next-s.first].event; watch.wants(event) {
 			events = append(events, event)
 		}
 	}
-	return events, next, s.moved, true
+	return events, next, s.changed, true
 }
 
 func (w *Watch) wants(event *Event) bool {

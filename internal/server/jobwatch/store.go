@@ -34,7 +34,7 @@ type store struct {
 	first   uint64
 	gaps    []gap
 	// moved is closed, and replaced, whenever newest or the changes have changed.
-	moved chan struct{}
+	changed chan struct{}
 }
 
 // change is an event in its place.
@@ -59,7 +59,7 @@ const firstNumber = 1 << 32
 func newStore(kind *jobview.Kind, capacity int, metrics *kindMetrics) *store {
 	return &store{
 		kind: kind, capacity: capacity, metrics: metrics,
-		entries: map[types.NamespacedName]*entry{}, first: firstNumber, moved: make(chan struct{}),
+		entries: map[types.NamespacedName]*entry{}, first: firstNumber, changed: make(chan struct{}),
 	}
 }
 
@@ -126,9 +126,9 @@ func (s *store) reached() (uint64, bool) {
 // advance tells everybody that everything is known up to a version.
 func (s *store) advance(version uint64) {
 	s.newest = version
-	s.metrics.heard()
-	close(s.moved)
-	s.moved = make(chan struct{})
+	s.metrics.received()
+	close(s.changed)
+	s.changed = make(chan struct{})
 }
 
 // remember keeps changes, and forgets the oldest if there are too many. Changes that

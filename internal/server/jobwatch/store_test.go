@@ -56,7 +56,7 @@ func storeWithGap(tb testing.TB) *store {
 }
 
 // after is what a reader sees that has seen everything up to a position.
-func after(t *testing.T, store *store, text string) ([]string, standing) {
+func after(t *testing.T, store *store, text string) ([]string, positionState) {
 	t.Helper()
 	seen, err := parsePosition(text)
 	must(t, err)
@@ -79,7 +79,7 @@ func TestResumeAroundAGap(t *testing.T) {
 	all := append([]string{"MODIFIED a 102"}, append(difference, last)...)
 	for since, want := range map[string]struct {
 		told  []string
-		where standing
+		where positionState
 	}{
 		"99":  {nil, older},
 		"100": {all, known},
@@ -123,7 +123,7 @@ func TestChangesToldTogetherAreForgottenTogether(t *testing.T) {
 	if len(store.changes) != 3 {
 		t.Errorf("%d changes are left: those at 112, 113 and 114, and some of those that were told together", len(store.changes))
 	}
-	for since, want := range map[string]standing{"105": older, "105-110-2": lost, "109": older, "110": known, "113": known} {
+	for since, want := range map[string]positionState{"105": older, "105-110-2": lost, "109": older, "110": known, "113": known} {
 		if told, where := after(t, store, since); where != want {
 			t.Errorf("after %s: standing %d, want %d, %q", since, where, want, told)
 		}
@@ -149,7 +149,7 @@ func TestClusterThatWasSetBack(t *testing.T) {
 	if _, _, _, kept := store.read(number, Watch{}); kept {
 		t.Error("a reader goes on as if nothing had happened")
 	}
-	for since, want := range map[string]standing{"94": older, "95": known, "112": ahead, "105-110-1": lost} {
+	for since, want := range map[string]positionState{"94": older, "95": known, "112": ahead, "105-110-1": lost} {
 		if _, where := after(t, store, since); where != want {
 			t.Errorf("after %s: standing %d, want %d", since, where, want)
 		}

@@ -6,20 +6,20 @@ import (
 )
 
 // tell tells a reader everything, until it stops or falls behind.
-func (c *cached) tell(ctx context.Context, watch Watch, yield func(*Event) bool) error {
+func (c *cached) send(ctx context.Context, watch Watch, yield func(*Event) bool) error {
 	var next uint64
 	var err error
 	if watch.Since == "" {
-		next, err = c.tellAll(watch, yield)
+		next, err = c.sendAll(watch, yield)
 	} else {
-		next, err = c.find(ctx, watch)
+		next, err = c.resumeFrom(ctx, watch)
 	}
 	for err == nil {
 		var events []*Event
-		var moved <-chan struct{}
-		var kept bool
-		events, next, moved, kept = c.read(next, watch)
-		if !kept {
+		var changed <-chan struct{}
+		var available bool
+		events, next, changed, available = c.read(next, watch)
+		if !available {
 			c.metrics.resumed(resumeSlow)
 			return tooSlow()
 		}
@@ -29,15 +29,15 @@ func (c *cached) tell(ctx context.Context, watch Watch, yield func(*Event) bool)
 			}
 		}
 		if len(events) == 0 {
-			err = waitFor(ctx, moved)
+			err = waitFor(ctx, changed)
 		}
 	}
 	return err
 }
 
-func waitFor(ctx context.Context, moved <-chan struct{}) error {
+func waitFor(ctx context.Context, changed <-chan struct{}) error {
 	select {
-	case <-moved:
+	case <-changed:
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()
@@ -46,7 +46,7 @@ func waitFor(ctx context.Context, moved <-chan struct{}) error {
 
 // tellAll tells all jobs that there are, and returns the number of the first change
 // after that.
-func (c *cached) tellAll(watch Watch, yield func(*Event) bool) (uint64, error) {
+func (c *cached) sendAll(watch Watch, yield func(*Event) bool) (uint64, error) {
 	jobs, version, next := c.snapshot(watch)
 	for _, job := range jobs {
 		if !yield(job.asAdded()) {
@@ -60,8 +60,8 @@ func (c *cached) tellAll(watch Watch, yield func(*Event) bool) (uint64, error) {
 }
 
 // find is the number of the first change after the version that a reader has seen.
-func (c *cached) find(ctx context.Context, watch Watch) (uint64, error) {
-	next, result, err := c.findSince(ctx, watch.Since)
+func (c *cached) resumeFrom(ctx context.Context, watch Watch) (uint64, error) {
+	next, result, err := c.resumeSince(ctx, watch.Since)
 	if err != nil {
 		result = resumeRefused
 		if isExpired(err) {
@@ -72,32 +72,32 @@ func (c *cached) find(ctx context.Context, watch Watch) (uint64, error) {
 	return next, err
 }
 
-func (c *cached) findSince(ctx context.Context, since string) (next uint64, result string, err error) {
-	seen, err := parsePosition(since)
+func (c *cached) resumeSince(ctx context.Context, since string) (next uint64, result string, err error) {
+	last, err := parsePosition(since)
 	if err != nil {
 		return 0, "", err
 	}
 	result = resumeMemory
 	for err == nil {
-		_, moved := c.state()
-		next, where := c.resume(seen)
-		switch where {
+		_, changed := c.state()
+		next, state := c.resume(last)
+		switch state {
 		case known:
 			return next, result, nil
 		case lost:
 			return 0, "", tooOld()
 		case older:
 			result = resumeAsked
-			err = c.filler.fill(ctx, seen.version)
+			err = c.history.load(ctx, last.version)
 		case ahead:
 			// Another replica may have told it, which was faster.
 			if result != resumeAsked {
-				result, err = resumeAsked, c.filler.remote.confirm(ctx, scope{}, seen.version)
+				result, err = resumeAsked, c.history.remote.confirm(ctx, scope{}, last.version)
 			}
 			if err == nil {
-				err = waitFor(ctx, moved)
+				err = waitFor(ctx, changed)
 			}
 		}
 	}
-	return 0, "", ofServer(err)
+	return 0, "", hideServerError(err)
 }

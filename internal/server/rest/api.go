@@ -73,12 +73,12 @@ func New(service jobservice.Interface, options Options) (*API, error) {
 
 // ServeHTTP answers one request.
 func (a *API) ServeHTTP(writer http.ResponseWriter, request *http.Request) {
-	if !isPlain(request.URL.EscapedPath()) {
+	if !isClean(request.URL.EscapedPath()) {
 		a.fail(writer, request, apierror.Invalid("path", "has empty segments, . or .."))
 		return
 	}
 	if _, pattern := a.mux.Handler(request); pattern == "" {
-		a.unknown(writer, request)
+		a.notFound(writer, request)
 		return
 	}
 	a.mux.ServeHTTP(writer, request)
@@ -86,9 +86,9 @@ func (a *API) ServeHTTP(writer http.ResponseWriter, request *http.Request) {
 
 // isPlain tells whether a path is as short as it can be. The mux would send clients to
 // the short one, which is not what they asked for.
-func isPlain(escaped string) bool {
-	short := path.Clean("/" + escaped)
-	return escaped == short || escaped == short+"/"
+func isClean(escaped string) bool {
+	cleaned := path.Clean("/" + escaped)
+	return escaped == cleaned || escaped == cleaned+"/"
 }
 
 // Document is the OpenAPI document, which anybody may read.
@@ -97,7 +97,7 @@ func (a *API) Document() http.Handler {
 }
 
 // unknown answers what is in no row of the table.
-func (a *API) unknown(writer http.ResponseWriter, request *http.Request) {
+func (a *API) notFound(writer http.ResponseWriter, request *http.Request) {
 	allowed := allowedMethods(request, a.mux)
 	if len(allowed) == 0 {
 		a.fail(writer, request, apierror.New(http.StatusNotFound, "NotFound", "No route matches "+request.URL.Path, "See the API document: GET /openapi.json"))
@@ -150,12 +150,12 @@ func (a *API) serve(route *route) http.Handler {
 			route.stream(a, writer, in)
 			return
 		}
-		found, err := route.answer(a, in)
+		response, err := route.handle(a, in)
 		if err != nil {
 			a.fail(writer, request, err)
 			return
 		}
-		a.reply(writer, request, route.success, found)
+		a.reply(writer, request, route.success, response)
 	})
 }
 

@@ -21,7 +21,7 @@ import (
 )
 
 // document is the body of a request, as JSON. It may be YAML.
-func document(request *http.Request) ([]byte, error) {
+func readBody(request *http.Request) ([]byte, error) {
 	kind, _, err := mime.ParseMediaType(request.Header.Get("Content-Type"))
 	if request.Header.Get("Content-Type") == "" {
 		kind, err = "application/json", nil
@@ -53,12 +53,12 @@ func document(request *http.Request) ([]byte, error) {
 // fromYAML is the only document in some YAML, as JSON. Others would be lost without a
 // word.
 func fromYAML(content []byte) ([]byte, error) {
-	found := []byte("null")
+	result := []byte("null")
 	documents := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(content)))
 	for {
 		document, err := documents.Read()
 		if errors.Is(err, io.EOF) {
-			return found, nil
+			return result, nil
 		}
 		var read []byte
 		if err == nil {
@@ -68,10 +68,10 @@ func fromYAML(content []byte) ([]byte, error) {
 		case err != nil:
 			return nil, apierror.Invalid("body", "is not valid YAML: %s", strings.TrimPrefix(err.Error(), "yaml: "))
 		case string(read) == "null":
-		case string(found) != "null":
+		case string(result) != "null":
 			return nil, apierror.Invalid("body", "has more than one document; send each in its own request")
 		default:
-			found = read
+			result = read
 		}
 	}
 }
@@ -84,15 +84,15 @@ func readJob(content []byte, kind *jobview.Kind) (client.Object, error) {
 		return nil, apierror.Invalid("body", "is not a valid %s: %v", kind.Kind, err)
 	}
 	if len(unknown) > 0 {
-		told := apierror.New(http.StatusBadRequest, "BadRequest", fmt.Sprintf("The body has unknown or duplicate %s fields", kind.Kind), fmt.Sprintf("See the fields: kubectl explain %s.spec --recursive", kind.Command))
+		apiErr := apierror.New(http.StatusBadRequest, "BadRequest", fmt.Sprintf("The body has unknown or duplicate %s fields", kind.Kind), fmt.Sprintf("See the fields: kubectl explain %s.spec --recursive", kind.Command))
 		for _, fault := range unknown {
-			told.Details = append(told.Details, apierror.Detail{Field: fieldOf(fault.Error()), Reason: fault.Error()})
+			apiErr.Details = append(apiErr.Details, apierror.Detail{Field: fieldOf(fault.Error()), Reason: fault.Error()})
 		}
-		return nil, told
+		return nil, apiErr
 	}
-	is := object.GetObjectKind().GroupVersionKind()
-	if (is.Kind != "" && is.Kind != kind.GVK.Kind) || (is.Version != "" && is.GroupVersion() != kind.GVK.GroupVersion()) {
-		return nil, apierror.Invalid("kind", "is %s of %s, but must be %s of %s", is.Kind, is.GroupVersion(), kind.GVK.Kind, kind.GVK.GroupVersion())
+	gvk := object.GetObjectKind().GroupVersionKind()
+	if (gvk.Kind != "" && gvk.Kind != kind.GVK.Kind) || (gvk.Version != "" && gvk.GroupVersion() != kind.GVK.GroupVersion()) {
+		return nil, apierror.Invalid("kind", "is %s of %s, but must be %s of %s", gvk.Kind, gvk.GroupVersion(), kind.GVK.Kind, kind.GVK.GroupVersion())
 	}
 	return object, nil
 }

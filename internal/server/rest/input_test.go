@@ -12,10 +12,10 @@ import (
 
 func TestQueriesAreChecked(t *testing.T) {
 	known := []parameter{
-		{name: "limit", kind: "integer", least: 1, most: 10},
+		{name: "limit", kind: "integer", min: 1, max: 10},
 		{name: "follow", kind: "boolean"},
 		{name: "since", kind: "date-time"},
-		{name: "sort", kind: "string", words: []string{"name", "-name"}},
+		{name: "sort", kind: "string", values: []string{"name", "-name"}},
 		{name: "search", kind: "string"},
 	}
 	tests := map[string]struct{ query, want string }{
@@ -89,7 +89,7 @@ func TestBodies(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			request := httptest.NewRequest(http.MethodPost, "/", strings.NewReader(test.body))
 			request.Header.Set("Content-Type", test.contentType)
-			content, err := document(request)
+			content, err := readBody(request)
 			if err == nil {
 				_, err = readJob(content, jobview.MPIJobs)
 			}
@@ -109,7 +109,7 @@ func TestUnknownFieldsAreNamed(t *testing.T) {
 func TestBodiesHaveALimit(t *testing.T) {
 	request := httptest.NewRequest(http.MethodPost, "/", strings.NewReader(strings.Repeat(" ", 100)))
 	request.Body = http.MaxBytesReader(httptest.NewRecorder(), request.Body, 10)
-	_, err := document(request)
+	_, err := readBody(request)
 	if told := apierror.From(err); told.Code != http.StatusRequestEntityTooLarge || !strings.Contains(told.Message, "more than 10 bytes") {
 		t.Errorf("it says %d %s", told.Code, told.Message)
 	}
@@ -131,7 +131,7 @@ func FuzzBody(f *testing.F) {
 	f.Fuzz(func(t *testing.T, body []byte, contentType string) {
 		request := httptest.NewRequest(http.MethodPost, "/", strings.NewReader(string(body)))
 		request.Header["Content-Type"] = []string{contentType}
-		content, err := document(request)
+		content, err := readBody(request)
 		for _, kind := range jobview.Kinds {
 			if err == nil {
 				_, err = readJob(content, kind)

@@ -39,7 +39,7 @@ func (a *API) create(in *input) (any, error) {
 	if dryRun {
 		record.Verb = ""
 	}
-	content, err := document(in.Request)
+	content, err := readBody(in.Request)
 	if err != nil {
 		return nil, err
 	}
@@ -107,15 +107,15 @@ func suspension(suspend bool) func(*API, *input) (any, error) {
 }
 
 func (a *API) events(in *input) (any, error) {
-	found, err := a.service.Events(in.context(), in.job())
-	return eventList{found}, err
+	events, err := a.service.Events(in.context(), in.job())
+	return eventList{events}, err
 }
 
 // windows are how far back metrics go.
-var windows = map[string]time.Duration{"": time.Hour, "1h": time.Hour, "6h": 6 * time.Hour, "24h": 24 * time.Hour, "7d": 7 * 24 * time.Hour}
+var timeRanges = map[string]time.Duration{"": time.Hour, "1h": time.Hour, "6h": 6 * time.Hour, "24h": 24 * time.Hour, "7d": 7 * 24 * time.Hour}
 
 func (a *API) metrics(in *input) (any, error) {
-	return a.service.Usage(in.context(), in.job(), windows[in.query.text("timeRange")])
+	return a.service.Usage(in.context(), in.job(), timeRanges[in.query.text("timeRange")])
 }
 
 func (a *API) diagnose(in *input) (any, error) { return a.service.Diagnose(in.context(), in.job()) }
@@ -140,7 +140,7 @@ func (a *API) list(in *input) (any, error) {
 func (in *input) listQuery() (jobwatch.Query, error) {
 	query := jobwatch.Query{
 		Namespace: in.namespace(), Status: in.query.text("status"), Runtime: in.query.text("runtime"), Name: in.query.text("search"),
-		Sort: in.query.text("sort"), Limit: int(in.query.numberOr("limit", usualLimit)), Continue: in.query.text("continue"),
+		Sort: in.query.text("sort"), Limit: int(in.query.numberOr("limit", defaultLimit)), Continue: in.query.text("continue"),
 	}
 	selector, err := labels.Parse(in.query.text("labelSelector"))
 	if err != nil {
@@ -156,20 +156,20 @@ func (in *input) addFields(query *jobwatch.Query) error {
 	if err != nil {
 		return apierror.Invalid("fieldSelector", "%v", err)
 	}
-	for _, wanted := range selector.Requirements() {
-		if wanted.Operator != "=" && wanted.Operator != "==" {
-			return apierror.Invalid("fieldSelector", "%s does not support the operator %s; use =", wanted.Field, wanted.Operator)
+	for _, requirement := range selector.Requirements() {
+		if requirement.Operator != "=" && requirement.Operator != "==" {
+			return apierror.Invalid("fieldSelector", "%s does not support the operator %s; use =", requirement.Field, requirement.Operator)
 		}
-		field := map[string]*string{"metadata.name": &query.ExactName, "status.phase": &query.Status}[wanted.Field]
+		field := map[string]*string{"metadata.name": &query.ExactName, "status.phase": &query.Status}[requirement.Field]
 		switch {
 		case field == nil:
-			return apierror.Invalid("fieldSelector", "field %s is not supported; use metadata.name or status.phase", wanted.Field)
-		case field == &query.Status && !slices.Contains(jobview.States, wanted.Value):
-			return apierror.Invalid("fieldSelector", "status.phase %q is not one of %s", wanted.Value, strings.Join(jobview.States, ", "))
-		case *field != "" && *field != wanted.Value:
-			return apierror.Invalid("fieldSelector", "%s cannot be both %q and %q", wanted.Field, *field, wanted.Value)
+			return apierror.Invalid("fieldSelector", "field %s is not supported; use metadata.name or status.phase", requirement.Field)
+		case field == &query.Status && !slices.Contains(jobview.States, requirement.Value):
+			return apierror.Invalid("fieldSelector", "status.phase %q is not one of %s", requirement.Value, strings.Join(jobview.States, ", "))
+		case *field != "" && *field != requirement.Value:
+			return apierror.Invalid("fieldSelector", "%s cannot be both %q and %q", requirement.Field, *field, requirement.Value)
 		}
-		*field = wanted.Value
+		*field = requirement.Value
 	}
 	return nil
 }
@@ -201,23 +201,23 @@ func (a *API) quota(in *input) (any, error) {
 	return a.service.Quota(in.context(), in.namespace())
 }
 
-func (a *API) checkPlace(in *input) (any, error) {
+func (a *API) checkNamespace(in *input) (any, error) {
 	return a.service.Preflight(in.context(), nil, in.namespace(), nil)
 }
 
 func (a *API) checkJob(in *input) (any, error) {
-	content, err := document(in.Request)
+	content, err := readBody(in.Request)
 	if err != nil {
 		return nil, err
 	}
-	var is struct {
+	var typeMeta struct {
 		Kind string `json:"kind"`
 	}
-	if err := json.Unmarshal(content, &is); err != nil {
+	if err := json.Unmarshal(content, &typeMeta); err != nil {
 		return nil, apierror.Invalid("body", "is not a valid job: %v", err)
 	}
 	for _, kind := range jobview.Kinds {
-		if strings.EqualFold(is.Kind, string(kind.Kind)) {
+		if strings.EqualFold(typeMeta.Kind, string(kind.Kind)) {
 			object, err := readJob(content, kind)
 			if err != nil {
 				return nil, err
@@ -225,24 +225,24 @@ func (a *API) checkJob(in *input) (any, error) {
 			return a.service.Preflight(in.context(), kind, in.namespace(), object)
 		}
 	}
-	return nil, apierror.Invalid("kind", "%q is not a kind of job; use TrainJob or MPIJob", is.Kind)
+	return nil, apierror.Invalid("kind", "%q is not a kind of job; use TrainJob or MPIJob", typeMeta.Kind)
 }
 
 // runtimes are those of the cluster and, where the path has a namespace, those of it.
 func (a *API) runtimes(in *input) (any, error) {
-	found, err := a.service.Runtimes(in.context(), jobservice.RuntimeQuery{Namespace: in.namespace(), Framework: in.query.text("framework")})
-	return runtimeList{found}, err
+	runtimes, err := a.service.Runtimes(in.context(), jobservice.RuntimeQuery{Namespace: in.namespace(), Framework: in.query.text("framework")})
+	return runtimeList{runtimes}, err
 }
 
 func (a *API) ownRuntimes(in *input) (any, error) {
-	found, err := a.service.Runtimes(in.context(), jobservice.RuntimeQuery{Namespace: in.namespace(), OnlyOwn: true, Framework: in.query.text("framework")})
-	return runtimeList{found}, err
+	runtimes, err := a.service.Runtimes(in.context(), jobservice.RuntimeQuery{Namespace: in.namespace(), OnlyOwn: true, Framework: in.query.text("framework")})
+	return runtimeList{runtimes}, err
 }
 
 func (a *API) runtime(in *input) (any, error) {
-	found, err := a.service.Runtime(in.context(), in.namespace(), in.PathValue("name"))
+	runtime, err := a.service.Runtime(in.context(), in.namespace(), in.PathValue("name"))
 	if err != nil {
 		return nil, err
 	}
-	return found.Object, nil
+	return runtime.Object, nil
 }

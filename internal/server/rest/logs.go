@@ -33,10 +33,10 @@ func (a *API) readLogs(writer http.ResponseWriter, in *input) {
 		a.fail(writer, in.Request, err)
 		return
 	}
-	_, isText := in.route.found.(plainText)
+	_, isText := in.route.response.(plainText)
 	switch {
-	case options.Follow && stream.IsWanted(in.Request):
-		a.sendStream(writer, in, endingWith(stop, logMessages(lines)))
+	case options.Follow && stream.IsRequested(in.Request):
+		a.sendStream(writer, in, stopWithClient(stop, logMessages(lines)))
 	case isText:
 		a.writeLines(writer, in, "text/plain; charset=utf-8", lines, asText)
 	case options.Follow:
@@ -50,7 +50,7 @@ func (a *API) readLogs(writer http.ResponseWriter, in *input) {
 func (a *API) logOptions(in *input) (jobservice.LogOptions, error) {
 	options := jobservice.LogOptions{
 		Container: in.query.text("container"), Follow: in.query.flag("follow"), Previous: in.query.flag("previous"),
-		Tail: new(in.query.numberOr("tailLines", usualTail)), Since: in.query.moment("since"),
+		Tail: new(in.query.numberOr("tailLines", defaultTail)), Since: in.query.time("since"),
 	}
 	if seconds := in.query.number("sinceSeconds"); seconds != nil {
 		options.Since = a.Clock.Now().Add(-time.Duration(*seconds) * time.Second)
@@ -91,14 +91,14 @@ func (in *input) choosePods(options *jobservice.LogOptions) error {
 }
 
 func asLogLine(line joblog.Line) logLine {
-	made := logLine{PodName: line.Pod, PodType: line.Role, Container: line.Container, Timestamp: line.Time, Message: line.Text, Continues: line.Continues}
+	result := logLine{PodName: line.Pod, PodType: line.Role, Container: line.Container, Timestamp: line.Time, Message: line.Text, Continues: line.Continues}
 	if line.Role == training.RoleWorker {
-		made.Index = &line.Worker
+		result.Index = &line.Worker
 	}
 	if line.Rank != joblog.NoRank {
-		made.Rank = &line.Rank
+		result.Rank = &line.Rank
 	}
-	return made
+	return result
 }
 
 // asText is a line as its program has printed it.
@@ -171,14 +171,14 @@ func (a *API) writeLines(writer http.ResponseWriter, in *input, contentType stri
 const (
 	// mostLogBytes bounds a document of lines; who wants more follows, or reads text. It
 	// fits into what one user's answers may take.
-	mostLogBytes = 6 << 20
+	maxLogBytes = 6 << 20
 	// freeLogBytes are not counted: most logs are smaller. More is taken in steps.
 	freeLogBytes = 128 << 10
 	logStep      = 1 << 20
 )
 
 // aroundLine is about what a line takes besides its text.
-const aroundLine = 256
+const lineOverhead = 256
 
 // collectLines sends all lines in one document.
 func (a *API) collectLines(writer http.ResponseWriter, in *input, lines iter.Seq2[joblog.Line, error]) {
@@ -188,8 +188,8 @@ func (a *API) collectLines(writer http.ResponseWriter, in *input, lines iter.Seq
 			a.fail(writer, in.Request, err)
 			return
 		}
-		if size += len(line.Text) + aroundLine; size > mostLogBytes {
-			a.fail(writer, in.Request, apierror.Invalid("tailLines", "the log lines exceed %d MB; request fewer lines, or use follow=true to stream them", mostLogBytes>>20))
+		if size += len(line.Text) + lineOverhead; size > maxLogBytes {
+			a.fail(writer, in.Request, apierror.Invalid("tailLines", "the log lines exceed %d MB; request fewer lines, or use follow=true to stream them", maxLogBytes>>20))
 			return
 		}
 		for ; size > taken; taken += logStep {

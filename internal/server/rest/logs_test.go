@@ -85,7 +85,7 @@ func TestLogs(t *testing.T) {
 		"an error at once":       {path: "/logs/launcher", err: away, code: 503, contentType: "application/json", contains: "It is away"},
 		"an error in a document": {path: "/logs", lines: lines, err: away, code: 503, contentType: "application/json", contains: "It is away"},
 		"an error later":         {path: "/logs/launcher", lines: lines, err: away, code: 200, contentType: "text/plain; charset=utf-8", cut: true},
-		"too much at once":       {path: "/logs", lines: []joblog.Line{{Text: strings.Repeat("x", mostLogBytes)}}, code: 400, contentType: "application/json", contains: "follow=true"},
+		"too much at once":       {path: "/logs", lines: []joblog.Line{{Text: strings.Repeat("x", maxLogBytes)}}, code: 400, contentType: "application/json", contains: "follow=true"},
 		"since, twice":           {path: "/logs?since=2026-01-31T12:00:00Z&sinceSeconds=3", code: 400, contentType: "application/json", contains: "cannot be combined with since"},
 		"a launcher's number":    {path: "/logs?podType=launcher&podIndex=1", code: 400, contentType: "application/json", contains: "cannot be combined with podType=launcher: only workers have an index"},
 	}

@@ -18,7 +18,7 @@ import (
 )
 
 // errorsOfAll are the codes that any call may be answered with.
-var errorsOfAll = []int{
+var commonErrors = []int{
 	http.StatusBadRequest, http.StatusUnauthorized, http.StatusForbidden, http.StatusRequestEntityTooLarge, http.StatusMisdirectedRequest, http.StatusTooManyRequests,
 	http.StatusInternalServerError, http.StatusServiceUnavailable, http.StatusGatewayTimeout,
 }
@@ -26,17 +26,17 @@ var errorsOfAll = []int{
 // newDocument is the OpenAPI document of the routes. The schemas of jobs are those of
 // the CRDs.
 func newDocument(routes []*route, version string) ([]byte, error) {
-	found := schemas{}
-	if err := found.addKinds(); err != nil {
+	schemas := schemas{}
+	if err := schemas.addKinds(); err != nil {
 		return nil, err
 	}
-	found["Error"] = errorSchema(found)
+	schemas["Error"] = errorSchema(schemas)
 	paths := schema{}
 	for _, route := range routes {
 		if paths[route.path] == nil {
 			paths[route.path] = schema{}
 		}
-		paths[route.path].(schema)[strings.ToLower(route.method)] = found.operation(route)
+		paths[route.path].(schema)[strings.ToLower(route.method)] = schemas.operation(route)
 	}
 	return json.Marshal(schema{
 		"openapi": "3.1.0",
@@ -46,7 +46,7 @@ func newDocument(routes []*route, version string) ([]byte, error) {
 		},
 		"security":   []any{schema{"bearer": []string{}}},
 		"paths":      paths,
-		"components": schema{"schemas": found, "securitySchemes": schema{"bearer": schema{"type": "http", "scheme": "bearer"}}},
+		"components": schema{"schemas": schemas, "securitySchemes": schema{"bearer": schema{"type": "http", "scheme": "bearer"}}},
 	})
 }
 
@@ -84,26 +84,26 @@ func (s schemas) addKinds() error {
 	return nil
 }
 
-func errorSchema(found schemas) schema {
-	found.of(reflect.TypeFor[apierror.Error]())
-	made := found["Error"]
-	made["properties"].(schema)["error"] = schema{"type": "string", "description": "same as message, for older clients"}
-	return made
+func errorSchema(schemas schemas) schema {
+	schemas.of(reflect.TypeFor[apierror.Error]())
+	result := schemas["Error"]
+	result["properties"].(schema)["error"] = schema{"type": "string", "description": "same as message, for older clients"}
+	return result
 }
 
 // operation is one route.
 func (s schemas) operation(route *route) schema {
-	made := schema{"operationId": route.id, "summary": route.summary, "responses": s.responses(route)}
+	result := schema{"operationId": route.id, "summary": route.summary, "responses": s.responses(route)}
 	if parameters := parametersOf(route); len(parameters) > 0 {
-		made["parameters"] = parameters
+		result["parameters"] = parameters
 	}
 	if route.kind != nil {
-		made["tags"] = []string{string(route.kind.Kind)}
+		result["tags"] = []string{string(route.kind.Kind)}
 	}
 	if route.body != nil {
-		made["requestBody"] = schema{"required": true, "content": schema{"application/json": schema{"schema": s.shape(route.body)}, "application/yaml": schema{"schema": s.shape(route.body)}}}
+		result["requestBody"] = schema{"required": true, "content": schema{"application/json": schema{"schema": s.schemaOf(route.body)}, "application/yaml": schema{"schema": s.schemaOf(route.body)}}}
 	}
-	return made
+	return result
 }
 
 func (s schemas) responses(route *route) schema {
@@ -115,7 +115,7 @@ func (s schemas) responses(route *route) schema {
 	if route.stream != nil {
 		responses[strconv.Itoa(http.StatusSwitchingProtocols)] = schema{"description": "The same data over a WebSocket: each message is a JSON object"}
 	}
-	for _, code := range slices.Concat(errorsOfAll, route.errors) {
+	for _, code := range slices.Concat(commonErrors, route.errors) {
 		responses[strconv.Itoa(code)] = schema{"description": http.StatusText(code), "content": schema{"application/json": schema{"schema": reference("Error")}}}
 	}
 	return responses
@@ -123,27 +123,27 @@ func (s schemas) responses(route *route) schema {
 
 // content are the forms that an answer can have.
 func (s schemas) content(route *route) schema {
-	made, text := schema{}, schema{"schema": schema{"type": "string"}}
-	switch found := route.found.(type) {
+	result, text := schema{}, schema{"schema": schema{"type": "string"}}
+	switch response := route.response.(type) {
 	case nil:
 	case plainText:
-		made["text/plain"] = text
+		result["text/plain"] = text
 	case eventStream:
 	case logList:
-		made["application/json"] = schema{"schema": s.shape(found)}
+		result["application/json"] = schema{"schema": s.schemaOf(response)}
 		// Followed, it is lines of which each is an object.
-		made["application/x-ndjson"] = schema{"schema": s.shape(logLine{})}
+		result["application/x-ndjson"] = schema{"schema": s.schemaOf(logLine{})}
 	default:
-		made["application/json"] = schema{"schema": s.shape(found)}
+		result["application/json"] = schema{"schema": s.schemaOf(response)}
 	}
 	if route.stream != nil {
-		made["text/event-stream"] = text
+		result["text/event-stream"] = text
 	}
-	return made
+	return result
 }
 
 // shape is the schema of what goes in or out.
-func (s schemas) shape(value any) schema {
+func (s schemas) schemaOf(value any) schema {
 	switch value := value.(type) {
 	case jobBody:
 		return reference(string(value.kind.Kind))
@@ -168,18 +168,18 @@ func (s schemas) shape(value any) schema {
 // placeholder is a part of a path that a request fills in.
 var placeholder = regexp.MustCompile(`\{([a-z]+)\}`)
 
-func parametersOf(route *route) (found []schema) {
+func parametersOf(route *route) (result []schema) {
 	for _, match := range placeholder.FindAllStringSubmatch(route.path, -1) {
 		kind := schema{"type": "string", "maxLength": 253, "pattern": `^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$`}
 		if match[1] == "index" {
 			kind = schema{"type": "integer", "minimum": 0}
 		}
-		found = append(found, schema{"name": match[1], "in": "path", "required": true, "schema": kind})
+		result = append(result, schema{"name": match[1], "in": "path", "required": true, "schema": kind})
 	}
 	for i := range route.parameters {
-		found = append(found, route.parameters[i].schema())
+		result = append(result, route.parameters[i].schema())
 	}
-	return found
+	return result
 }
 
 func (p *parameter) schema() schema {
@@ -188,14 +188,14 @@ func (p *parameter) schema() schema {
 	case p.kind == "date-time":
 		kind = schema{"type": "string", "format": "date-time"}
 	case p.kind == "integer":
-		kind["minimum"], kind["maximum"] = p.least, p.most
-	case len(p.words) > 0:
-		kind["enum"] = p.words
+		kind["minimum"], kind["maximum"] = p.min, p.max
+	case len(p.values) > 0:
+		kind["enum"] = p.values
 	}
-	if number, err := strconv.Atoi(p.usual); err == nil {
+	if number, err := strconv.Atoi(p.defaultValue); err == nil {
 		kind["default"] = number
-	} else if p.usual != "" && p.kind != "boolean" {
-		kind["default"] = p.usual
+	} else if p.defaultValue != "" && p.kind != "boolean" {
+		kind["default"] = p.defaultValue
 	}
 	return schema{"name": p.name, "in": "query", "required": p.required, "description": p.description, "schema": kind}
 }

@@ -54,7 +54,7 @@ func TestOperationsHaveNames(t *testing.T) {
 		if route.summary == "" || route.success == 0 {
 			t.Errorf("%s %s says nothing of itself", route.method, route.path)
 		}
-		if (route.answer == nil) == (route.stream == nil) {
+		if (route.handle == nil) == (route.stream == nil) {
 			t.Errorf("%s %s has not one handler", route.method, route.path)
 		}
 	}

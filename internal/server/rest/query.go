@@ -20,12 +20,12 @@ type parameter struct {
 	// kind is string, integer, boolean or date-time.
 	kind string
 	// words are all values that there are; none is any.
-	words []string
+	values []string
 	// least and most of an integer.
-	least, most int64
+	min, max int64
 	// usual is the value of a parameter that is left out.
-	usual    string
-	required bool
+	defaultValue string
+	required     bool
 }
 
 // query is what a request's URL asks for.
@@ -90,8 +90,8 @@ func (p *parameter) check(value string) error {
 	switch p.kind {
 	case "integer":
 		number, err := strconv.ParseInt(value, 10, 64)
-		if err != nil || number < p.least || number > p.most {
-			return apierror.Invalid(p.name, "%q is not an integer from %d to %d", value, p.least, p.most)
+		if err != nil || number < p.min || number > p.max {
+			return apierror.Invalid(p.name, "%q is not an integer from %d to %d", value, p.min, p.max)
 		}
 	case "boolean":
 		if value != "true" && value != "false" {
@@ -102,8 +102,8 @@ func (p *parameter) check(value string) error {
 			return apierror.Invalid(p.name, "%q is not a time such as 2026-01-31T12:00:00Z", value)
 		}
 	}
-	if len(p.words) > 0 && !slices.Contains(p.words, value) {
-		return apierror.Invalid(p.name, "%q is not one of %s", value, strings.Join(p.words, ", "))
+	if len(p.values) > 0 && !slices.Contains(p.values, value) {
+		return apierror.Invalid(p.name, "%q is not one of %s", value, strings.Join(p.values, ", "))
 	}
 	return nil
 }
@@ -121,14 +121,14 @@ func (q *query) number(name string) *int64 {
 	return &number
 }
 
-func (q *query) numberOr(name string, usual int64) int64 {
+func (q *query) numberOr(name string, defaultValue int64) int64 {
 	if number := q.number(name); number != nil {
 		return *number
 	}
-	return usual
+	return defaultValue
 }
 
-func (q *query) moment(name string) time.Time {
+func (q *query) time(name string) time.Time {
 	moment, err := time.Parse(time.RFC3339, q.values.Get(name))
 	if err != nil {
 		return time.Time{}

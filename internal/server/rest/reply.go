@@ -41,19 +41,19 @@ func send(writer http.ResponseWriter, code int, body []byte) {
 // fail answers with an error in the one shape that errors have. What is no fault of
 // the client's is logged: what it is told may be less.
 func (a *API) fail(writer http.ResponseWriter, request *http.Request, err error) {
-	told := apierror.From(err)
-	if told.Code >= http.StatusInternalServerError {
-		a.Log.ErrorContext(request.Context(), "request failed", "error", err.Error(), "code", told.Code, "path", request.URL.Path, "requestID", writer.Header().Get("X-Request-Id"))
+	apiErr := apierror.From(err)
+	if apiErr.Code >= http.StatusInternalServerError {
+		a.Log.ErrorContext(request.Context(), "request failed", "error", err.Error(), "code", apiErr.Code, "path", request.URL.Path, "requestID", writer.Header().Get("X-Request-Id"))
 	}
-	if told.Code == http.StatusTooManyRequests {
+	if apiErr.Code == http.StatusTooManyRequests {
 		writer.Header().Set("Retry-After", "1")
 	}
-	if told.Code == http.StatusUnauthorized {
+	if apiErr.Code == http.StatusUnauthorized {
 		writer.Header().Set("WWW-Authenticate", `Bearer realm="trireme"`)
 	}
-	body, err := json.Marshal(told)
+	body, err := json.Marshal(apiErr)
 	if err != nil {
 		panic(err) // texts and numbers
 	}
-	send(writer, told.Code, body)
+	send(writer, apiErr.Code, body)
 }

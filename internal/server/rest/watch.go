@@ -28,17 +28,17 @@ func (a *API) watch(writer http.ResponseWriter, in *input) {
 		a.fail(writer, in.Request, err)
 		return
 	}
-	if !stream.IsWanted(in.Request) {
+	if !stream.IsRequested(in.Request) {
 		a.fail(writer, in.Request, apierror.New(http.StatusNotAcceptable, "NotAcceptable", "A watch needs a WebSocket or server-sent events", "Send Accept: text/event-stream, or Upgrade: websocket"))
 		return
 	}
-	a.sendStream(writer, in, endingWith(stop, eventMessages(events)))
+	a.sendStream(writer, in, stopWithClient(stop, eventMessages(events)))
 }
 
 // endingWith are messages that are no longer made once nobody listens.
-func endingWith(stop context.CancelFunc, messages iter.Seq2[stream.Message, error]) func(context.Context) iter.Seq2[stream.Message, error] {
-	return func(listening context.Context) iter.Seq2[stream.Message, error] {
-		context.AfterFunc(listening, stop)
+func stopWithClient(stop context.CancelFunc, messages iter.Seq2[stream.Message, error]) func(context.Context) iter.Seq2[stream.Message, error] {
+	return func(clientCtx context.Context) iter.Seq2[stream.Message, error] {
+		context.AfterFunc(clientCtx, stop)
 		return messages
 	}
 }

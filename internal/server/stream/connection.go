@@ -17,7 +17,7 @@ type connection struct {
 }
 
 // tell sends messages until there are no more.
-func (c *connection) tell(messages iter.Seq2[Message, error]) error {
+func (c *connection) sendAll(messages iter.Seq2[Message, error]) error {
 	for message, err := range messages {
 		if err == nil {
 			err = c.sink.send(message)
@@ -31,7 +31,7 @@ func (c *connection) tell(messages iter.Seq2[Message, error]) error {
 
 // keep shows the client that the connection stands. It returns why it does not any
 // more, or nil with the context.
-func (c *connection) keep(ctx context.Context) error {
+func (c *connection) sendHeartbeats(ctx context.Context) error {
 	heartbeat := time.NewTicker(c.options.Heartbeat)
 	defer heartbeat.Stop()
 	for {

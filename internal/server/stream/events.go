@@ -23,11 +23,11 @@ type events struct {
 }
 
 // beginEvents answers that events will come.
-func beginEvents(writer http.ResponseWriter, options Options) (sink, *apierror.Error) {
-	made := &events{writer: writer, controller: http.NewResponseController(writer), options: options}
+func startEvents(writer http.ResponseWriter, options Options) (sink, *apierror.Error) {
+	e := &events{writer: writer, controller: http.NewResponseController(writer), options: options}
 	// The time that a request may take to be read is not meant for the time that it
 	// is answered.
-	_ = made.controller.SetReadDeadline(time.Time{})
+	_ = e.controller.SetReadDeadline(time.Time{})
 	header := writer.Header()
 	header.Set("Content-Type", "text/event-stream")
 	header.Set("Cache-Control", "no-store")
@@ -36,8 +36,8 @@ func beginEvents(writer http.ResponseWriter, options Options) (sink, *apierror.E
 	writer.WriteHeader(http.StatusOK)
 	// The client is to see at once that it is connected. If it is gone already, the
 	// first message finds out.
-	_ = made.write([]byte(":\n\n"))
-	return made, nil
+	_ = e.write([]byte(":\n\n"))
+	return e, nil
 }
 
 func (e *events) send(message Message) error {
@@ -51,7 +51,7 @@ func (e *events) aside(text json.RawMessage) error { return e.write(event("", te
 func (e *events) end(err error) {
 	code, failed := closeCode(err)
 	switch {
-	case failed == nil || failed == errGone:
+	case failed == nil || failed == errClientClosed:
 	case code == startOver:
 		_ = e.send(Message{JSON: errorMessage(failed)})
 	default:
@@ -60,7 +60,7 @@ func (e *events) end(err error) {
 	// The response is not ours any more.
 	e.lock.Lock()
 	defer e.lock.Unlock()
-	e.failed = errGone
+	e.failed = errClientClosed
 }
 
 func event(id string, text json.RawMessage) []byte {
@@ -72,7 +72,7 @@ func (e *events) write(text []byte) error {
 	e.lock.Lock()
 	defer e.lock.Unlock()
 	if e.failed == nil && e.writeNow(text) != nil {
-		e.failed = errGone
+		e.failed = errClientClosed
 	}
 	return e.failed
 }

@@ -15,7 +15,7 @@ type Message struct {
 
 // IsWanted tells whether a client asks for a stream: as a WebSocket, or as
 // server-sent events.
-func IsWanted(request *http.Request) bool { return isWebSocket(request) || isEventStream(request) }
+func IsRequested(request *http.Request) bool { return isWebSocket(request) || isEventStream(request) }
 
 func isWebSocket(request *http.Request) bool {
 	return strings.EqualFold(request.Header.Get("Upgrade"), "websocket")

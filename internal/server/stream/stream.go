@@ -73,15 +73,15 @@ func Serve(writer http.ResponseWriter, request *http.Request, options Options, m
 		return
 	}
 	// Also if whatever makes the messages panics: nobody else closes a WebSocket.
-	defer sink.end(errGone)
+	defer sink.end(errClientClosed)
 	connection := &connection{sink: sink, options: options}
 	var keeping sync.WaitGroup
 	keeping.Go(func() {
-		if err := connection.keep(ctx); err != nil {
+		if err := connection.sendHeartbeats(ctx); err != nil {
 			cancel(err)
 		}
 	})
-	err := connection.tell(messages(ctx))
+	err := connection.sendAll(messages(ctx))
 	// When the context ends the messages do, too, and they do not know why.
 	if ctx.Err() != nil {
 		err = context.Cause(ctx)
@@ -103,15 +103,15 @@ type sink interface {
 }
 
 // connect finds out what the client speaks.
-func connect(writer http.ResponseWriter, request *http.Request, options Options, gone context.CancelCauseFunc) (sink, *apierror.Error) {
+func connect(writer http.ResponseWriter, request *http.Request, options Options, disconnected context.CancelCauseFunc) (sink, *apierror.Error) {
 	if origin := request.Header.Get("Origin"); !originAllowed(origin, request.Host, options.AllowedOrigins) {
 		return nil, apierror.New(http.StatusForbidden, "Forbidden", "Origin "+origin+" is not allowed to connect to this server", "Ask the administrator to allow the origin")
 	}
 	switch {
 	case isWebSocket(request):
-		return acceptWebSocket(writer, request, options, gone)
+		return acceptWebSocket(writer, request, options, disconnected)
 	case isEventStream(request):
-		return beginEvents(writer, options)
+		return startEvents(writer, options)
 	default:
 		return nil, apierror.New(http.StatusNotAcceptable, "NotAcceptable", "This path is a stream",
 			"Connect with a WebSocket", "Send Accept: text/event-stream")
@@ -141,7 +141,7 @@ func refuse(writer http.ResponseWriter, refused *apierror.Error) {
 
 var (
 	// errGone: the client does not listen any more.
-	errGone = apierror.New(499, "Canceled", "The client closed the connection")
+	errClientClosed = apierror.New(499, "Canceled", "The client closed the connection")
 	// errSpoke: the client sent a message.
-	errSpoke = apierror.New(http.StatusBadRequest, "BadRequest", "The client sent a message, but this stream takes none", "Reconnect and only read")
+	errClientMessage = apierror.New(http.StatusBadRequest, "BadRequest", "The client sent a message, but this stream takes none", "Reconnect and only read")
 )

@@ -21,7 +21,7 @@ const Protocol = "trireme.v1"
 const bearerProtocol = "base64url.bearer.authorization.k8s.io."
 
 // largestFrame that a client may send. It has nothing to say but control frames.
-const largestFrame = 4 << 10
+const maxFrame = 4 << 10
 
 type webSocket struct {
 	connection *websocket.Conn
@@ -29,30 +29,30 @@ type webSocket struct {
 }
 
 // acceptWebSocket answers the handshake.
-func acceptWebSocket(writer http.ResponseWriter, request *http.Request, options Options, gone context.CancelCauseFunc) (sink, *apierror.Error) {
+func acceptWebSocket(writer http.ResponseWriter, request *http.Request, options Options, disconnected context.CancelCauseFunc) (sink, *apierror.Error) {
 	if offersOnlyToken(request) {
 		return nil, apierror.New(http.StatusBadRequest, "BadRequest", "Sec-WebSocket-Protocol has a token but no protocol", "Offer "+Protocol+" as well")
 	}
-	answer := &handshake{ResponseWriter: writer}
+	response := &handshake{ResponseWriter: writer}
 	// The origin has been looked at.
-	connection, err := websocket.Accept(answer, request, &websocket.AcceptOptions{Subprotocols: []string{Protocol}, InsecureSkipVerify: true})
+	connection, err := websocket.Accept(response, request, &websocket.AcceptOptions{Subprotocols: []string{Protocol}, InsecureSkipVerify: true})
 	if err != nil {
-		return nil, apierror.New(answer.code(), "BadRequest", err.Error(), "See RFC 6455 for the handshake of a WebSocket")
+		return nil, apierror.New(response.code(), "BadRequest", err.Error(), "See RFC 6455 for the handshake of a WebSocket")
 	}
-	connection.SetReadLimit(largestFrame)
-	go listen(connection, gone)
+	connection.SetReadLimit(maxFrame)
+	go listen(connection, disconnected)
 	return &webSocket{connection: connection, options: options}, nil
 }
 
 // listen answers control frames, and finds out when the client is gone, or speaks.
-func listen(connection *websocket.Conn, gone context.CancelCauseFunc) {
+func listen(connection *websocket.Conn, disconnected context.CancelCauseFunc) {
 	// Not with the request's context: the connection outlives it for the moment that
 	// it takes to say why it is closed.
 	if _, _, err := connection.Reader(context.Background()); err != nil {
-		gone(errGone)
+		disconnected(errClientClosed)
 		return
 	}
-	gone(errSpoke)
+	disconnected(errClientMessage)
 }
 
 func offersOnlyToken(request *http.Request) bool {
@@ -108,14 +108,14 @@ func (w *webSocket) aside(text json.RawMessage) error {
 	ctx, cancel := context.WithTimeout(context.Background(), w.options.WriteTimeout)
 	defer cancel()
 	if w.connection.Write(ctx, websocket.MessageText, text) != nil {
-		return errGone
+		return errClientClosed
 	}
 	return nil
 }
 
 func (w *webSocket) end(err error) {
 	code, failed := closeCode(err)
-	if failed == errGone {
+	if failed == errClientClosed {
 		_ = w.connection.CloseNow()
 		return
 	}
@@ -130,8 +130,8 @@ func (w *webSocket) end(err error) {
 
 // startOver is the code of a stream that cannot be resumed.
 const (
-	privateCodes = 4000
-	startOver    = privateCodes + http.StatusGone
+	privateCodeBase = 4000
+	startOver       = privateCodeBase + http.StatusGone
 )
 
 // closeCode is how a connection is closed, and what the client is told before.
@@ -143,7 +143,7 @@ func closeCode(err error) (websocket.StatusCode, *apierror.Error) {
 		return websocket.StatusGoingAway, nil
 	}
 	failed := apierror.From(err)
-	if failed == errSpoke {
+	if failed == errClientMessage {
 		return websocket.StatusPolicyViolation, failed
 	}
 	switch failed.Code {
@@ -154,6 +154,6 @@ func closeCode(err error) (websocket.StatusCode, *apierror.Error) {
 	case http.StatusInternalServerError:
 		return websocket.StatusInternalError, failed
 	default:
-		return websocket.StatusCode(privateCodes + failed.Code), failed
+		return websocket.StatusCode(privateCodeBase + failed.Code), failed
 	}
 }

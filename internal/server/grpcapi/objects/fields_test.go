@@ -102,7 +102,7 @@ func TestMessagesOfJobsCarryEverything(t *testing.T) {
 			return
 		}
 		seen = append(seen, name)
-		if !message.IsMapEntry() && layouts[name].others == nil && layouts[name].beside == nil {
+		if !message.IsMapEntry() && layouts[name].otherFields == nil && layouts[name].inline == nil {
 			t.Errorf("%s has no field other_fields", name)
 		}
 		for i := range message.Fields().Len() {

@@ -16,39 +16,39 @@ import (
 func fill(message protoreflect.Message, content map[string]any) {
 	layout := layouts[message.Descriptor().FullName()]
 	rest := withoutNulls(content)
-	for _, holder := range layout.holders {
+	for _, holder := range layout.parents {
 		if inner, is := rest[holder].(map[string]any); is {
 			rest[holder] = withoutNulls(inner)
 		}
 	}
 	for _, field := range layout.fields {
 		from := rest
-		if field.holder != "" {
-			from, _ = rest[field.holder].(map[string]any)
+		if field.parent != "" {
+			from, _ = rest[field.parent].(map[string]any)
 		}
-		if value, said := from[field.name]; said && field.put(message, value) {
+		if value, isSet := from[field.name]; isSet && field.put(message, value) {
 			delete(from, field.name)
 		}
 	}
-	for _, holder := range layout.holders {
+	for _, holder := range layout.parents {
 		if inner, is := rest[holder].(map[string]any); is && len(inner) == 0 {
 			delete(rest, holder)
 		}
 	}
 	switch {
 	case len(rest) == 0:
-	case layout.beside != nil:
-		fill(message.Mutable(layout.beside).Message(), rest)
-	case layout.others != nil:
-		message.Set(layout.others, protoreflect.ValueOfMessage(structOf(rest).ProtoReflect()))
+	case layout.inline != nil:
+		fill(message.Mutable(layout.inline).Message(), rest)
+	case layout.otherFields != nil:
+		message.Set(layout.otherFields, protoreflect.ValueOfMessage(structOf(rest).ProtoReflect()))
 	}
 }
 
 // withoutNulls is a copy: Kubernetes writes null for what is not said.
 func withoutNulls(content map[string]any) map[string]any {
-	kept := maps.Clone(content)
-	maps.DeleteFunc(kept, func(_ string, value any) bool { return value == nil })
-	return kept
+	result := maps.Clone(content)
+	maps.DeleteFunc(result, func(_ string, value any) bool { return value == nil })
+	return result
 }
 
 // put sets a field if a value fits it. An empty list or map does not: in a message
@@ -65,42 +65,42 @@ func (f *field) put(message protoreflect.Message, value any) bool {
 		elements, is := value.([]any)
 		return is && len(elements) > 0 && f.putList(message, elements)
 	default:
-		made, fits := fitting(f.FieldDescriptor, func() protoreflect.Value { return message.NewField(f.FieldDescriptor) }, value)
+		converted, fits := convert(f.FieldDescriptor, func() protoreflect.Value { return message.NewField(f.FieldDescriptor) }, value)
 		if fits {
-			message.Set(f.FieldDescriptor, made)
+			message.Set(f.FieldDescriptor, converted)
 		}
 		return fits
 	}
 }
 
 func (f *field) putMap(message protoreflect.Message, entries map[string]any) bool {
-	made := message.NewField(f.FieldDescriptor)
+	result := message.NewField(f.FieldDescriptor)
 	for key, entry := range entries {
-		value, fits := fitting(f.MapValue(), made.Map().NewValue, entry)
+		value, fits := convert(f.MapValue(), result.Map().NewValue, entry)
 		if !fits {
 			return false
 		}
-		made.Map().Set(protoreflect.ValueOfString(key).MapKey(), value)
+		result.Map().Set(protoreflect.ValueOfString(key).MapKey(), value)
 	}
-	message.Set(f.FieldDescriptor, made)
+	message.Set(f.FieldDescriptor, result)
 	return true
 }
 
 func (f *field) putList(message protoreflect.Message, elements []any) bool {
-	made := message.NewField(f.FieldDescriptor)
+	result := message.NewField(f.FieldDescriptor)
 	for _, element := range elements {
-		value, fits := fitting(f.FieldDescriptor, made.List().NewElement, element)
+		value, fits := convert(f.FieldDescriptor, result.List().NewElement, element)
 		if !fits {
 			return false
 		}
-		made.List().Append(value)
+		result.List().Append(value)
 	}
-	message.Set(f.FieldDescriptor, made)
+	message.Set(f.FieldDescriptor, result)
 	return true
 }
 
 // fitting is a value in the form of a field; blank makes an empty one.
-func fitting(field protoreflect.FieldDescriptor, blank func() protoreflect.Value, value any) (protoreflect.Value, bool) {
+func convert(field protoreflect.FieldDescriptor, newValue func() protoreflect.Value, value any) (protoreflect.Value, bool) {
 	switch value := value.(type) {
 	case string:
 		if field.Kind() == protoreflect.StringKind {
@@ -123,12 +123,12 @@ func fitting(field protoreflect.FieldDescriptor, blank func() protoreflect.Value
 	case float64:
 		return protoreflect.ValueOfFloat64(value), field.Kind() == protoreflect.DoubleKind
 	case map[string]any:
-		return fittingObject(field, blank, value)
+		return convertObject(field, newValue, value)
 	}
 	return protoreflect.Value{}, false
 }
 
-func fittingObject(field protoreflect.FieldDescriptor, blank func() protoreflect.Value, value map[string]any) (protoreflect.Value, bool) {
+func convertObject(field protoreflect.FieldDescriptor, newValue func() protoreflect.Value, value map[string]any) (protoreflect.Value, bool) {
 	name := messageOf(field)
 	if name == structName {
 		return protoreflect.ValueOfMessage(structOf(value).ProtoReflect()), true
@@ -136,9 +136,9 @@ func fittingObject(field protoreflect.FieldDescriptor, blank func() protoreflect
 	if layouts[name] == nil {
 		return protoreflect.Value{}, false
 	}
-	made := blank()
-	fill(made.Message(), value)
-	return made, true
+	message := newValue()
+	fill(message.Message(), value)
+	return message, true
 }
 
 // The messages that stand for something else than an object of their own.
@@ -160,20 +160,20 @@ func timestamp(text string) (*timestamppb.Timestamp, bool) {
 	if err != nil {
 		return nil, false
 	}
-	made := timestamppb.New(moment)
-	return made, made.IsValid()
+	result := timestamppb.New(moment)
+	return result, result.IsValid()
 }
 
 // mostExact is the largest integer that is certain in a double: 1<<53 may have been
 // one more.
-const mostExact = 1<<53 - 1
+const maxExact = 1<<53 - 1
 
-func isExact(number int64) bool { return -mostExact <= number && number <= mostExact }
+func isExact(number int64) bool { return -maxExact <= number && number <= maxExact }
 
 // largeMark marks an integer that a Struct cannot hold.
-const largeMark = "@int64"
+const int64Key = "@int64"
 
 // isWhole tells whether a double is an integer that it certainly was meant to be.
 func isWhole(number float64) bool {
-	return number == math.Trunc(number) && math.Abs(number) <= mostExact
+	return number == math.Trunc(number) && math.Abs(number) <= maxExact
 }

@@ -68,16 +68,16 @@ func FromMessage(message proto.Message, object any) error {
 	}
 	unknown, err := kjson.UnmarshalStrict(encoded, object)
 	if err != nil {
-		return misfit(err)
+		return wrongType(err)
 	}
 	if len(unknown) > 0 {
-		return strangers(unknown)
+		return unknownFields(unknown)
 	}
 	return nil
 }
 
 // misfit is a value that is not of its field's type.
-func misfit(err error) error {
+func wrongType(err error) error {
 	if wrong, is := errors.AsType[*json.UnmarshalTypeError](err); is && wrong.Field != "" {
 		return apierror.Invalid(wrong.Field, "has the wrong type: %s", wrong.Value)
 	}
@@ -86,13 +86,13 @@ func misfit(err error) error {
 
 // strangers are fields that no object of the kind has: one that is misspelt would be
 // lost without a word.
-func strangers(unknown []error) error {
-	told := apierror.New(http.StatusBadRequest, "BadRequest", "other_fields has unknown fields", "See the fields: kubectl explain trainjob.spec --recursive, or mpijob.spec")
+func unknownFields(unknown []error) error {
+	apiErr := apierror.New(http.StatusBadRequest, "BadRequest", "other_fields has unknown fields", "See the fields: kubectl explain trainjob.spec --recursive, or mpijob.spec")
 	for _, fault := range unknown {
 		_, field, _ := strings.Cut(fault.Error(), `"`)
 		field, _, _ = strings.Cut(field, `"`)
-		told.Details = append(told.Details, apierror.Detail{Field: field, Reason: fault.Error()})
-		told.Message += ": " + fault.Error()
+		apiErr.Details = append(apiErr.Details, apierror.Detail{Field: field, Reason: fault.Error()})
+		apiErr.Message += ": " + fault.Error()
 	}
-	return told
+	return apiErr
 }

@@ -19,39 +19,39 @@ import (
 // next watch would have got over; and what happened in between is lost to those who
 // want to know every change. Here that is only done when the API server says that it
 // does not know itself.
-type keeper struct {
+type syncer struct {
 	store  *store
 	remote remote
 	log    *slog.Logger
 
 	lock sync.Mutex
 	// broken is since when there is no watch; zero while one runs.
-	broken time.Time
+	brokenSince time.Time
 }
 
-func newKeeper(store *store, remote remote, log *slog.Logger) *keeper {
-	return &keeper{store: store, remote: remote, log: log.With("kind", remote.kind.Kind), broken: time.Now()}
+func newSyncer(store *store, remote remote, log *slog.Logger) *syncer {
+	return &syncer{store: store, remote: remote, log: log.With("kind", remote.kind.Kind), brokenSince: time.Now()}
 }
 
 // The API server is asked again soon after a break, because those who watch wait; and
 // more seldom when that does not help. A watch that ran for a while was none of those
 // that fail.
 const (
-	firstPause    = 100 * time.Millisecond
-	longestPause  = 10 * time.Second
-	shortestWatch = time.Second
+	firstPause = 100 * time.Millisecond
+	maxPause   = 10 * time.Second
+	minWatch   = time.Second
 )
 
 // run returns when the context ends.
-func (k *keeper) run(ctx context.Context) {
+func (k *syncer) run(ctx context.Context) {
 	pause := firstPause
 	for {
 		began := time.Now()
-		err := k.goOn(ctx)
+		err := k.sync(ctx)
 		if ctx.Err() != nil {
 			return
 		}
-		if time.Since(began) >= shortestWatch {
+		if time.Since(began) >= minWatch {
 			pause = firstPause
 		}
 		if err != nil {
@@ -60,12 +60,12 @@ func (k *keeper) run(ctx context.Context) {
 		if sleep(ctx, pause/2+rand.N(pause)) != nil {
 			return
 		}
-		pause = min(2*pause, longestPause)
+		pause = min(2*pause, maxPause)
 	}
 }
 
 // goOn follows the cluster from where the store is, or from a new list on.
-func (k *keeper) goOn(ctx context.Context) error {
+func (k *syncer) sync(ctx context.Context) error {
 	version, synced := k.store.reached()
 	if !synced {
 		if err := k.list(ctx); err != nil {
@@ -86,7 +86,7 @@ func (k *keeper) goOn(ctx context.Context) error {
 }
 
 // list reads all jobs.
-func (k *keeper) list(ctx context.Context) error {
+func (k *syncer) list(ctx context.Context) error {
 	entries, version, err := k.remote.entries(ctx, scope{}, partial.PageSize)
 	if err != nil {
 		return err
@@ -95,14 +95,14 @@ func (k *keeper) list(ctx context.Context) error {
 }
 
 // follow reads changes as long as the API server likes.
-func (k *keeper) follow(ctx context.Context, version uint64) error {
+func (k *syncer) follow(ctx context.Context, version uint64) error {
 	// Not all watches of all replicas end at once.
 	seconds := int64(300 + rand.IntN(300))
 	defer func() { k.setBroken(time.Now()) }()
-	return k.remote.follow(ctx, scope{}, version, following{
+	return k.remote.follow(ctx, scope{}, version, watchOptions{
 		seconds: &seconds,
-		begun:   func() { k.setBroken(time.Time{}) },
-		tell: func(what watch.EventType, object client.Object, version uint64) error {
+		started: func() { k.setBroken(time.Time{}) },
+		handle: func(what watch.EventType, object client.Object, version uint64) error {
 			switch {
 			case object == nil:
 				k.store.bookmark(version)
@@ -116,18 +116,18 @@ func (k *keeper) follow(ctx context.Context, version uint64) error {
 	})
 }
 
-func (k *keeper) setBroken(since time.Time) {
+func (k *syncer) setBroken(since time.Time) {
 	k.lock.Lock()
 	defer k.lock.Unlock()
-	k.broken = since
+	k.brokenSince = since
 }
 
 // brokenFor is how long there has been no watch.
-func (k *keeper) brokenFor(now time.Time) time.Duration {
+func (k *syncer) brokenFor(now time.Time) time.Duration {
 	k.lock.Lock()
 	defer k.lock.Unlock()
-	if k.broken.IsZero() {
+	if k.brokenSince.IsZero() {
 		return 0
 	}
-	return now.Sub(k.broken)
+	return now.Sub(k.brokenSince)
 }

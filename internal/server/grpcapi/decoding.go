@@ -23,7 +23,7 @@ func Options() []grpc.ServerOption {
 }
 
 // reading is a message that is read, and why it could not be.
-type reading struct {
+type decoding struct {
 	proto.Message
 	err error
 }
@@ -32,34 +32,34 @@ type codec struct{ encoding.CodecV2 }
 
 // Unmarshal reads a message.
 func (c codec) Unmarshal(data mem.BufferSlice, message any) error {
-	if reading, is := message.(*reading); is {
-		reading.err = c.CodecV2.Unmarshal(data, reading.Message)
+	if decoding, is := message.(*decoding); is {
+		decoding.err = c.CodecV2.Unmarshal(data, decoding.Message)
 		return nil
 	}
 	return c.CodecV2.Unmarshal(data, message)
 }
 
 // read reads a message with what gRPC reads with.
-func read(message any, receive func(any) error) error {
-	reading := &reading{Message: message.(proto.Message)}
-	if err := receive(reading); err != nil {
+func decode(message any, receive func(any) error) error {
+	decoding := &decoding{Message: message.(proto.Message)}
+	if err := receive(decoding); err != nil {
 		return err
 	}
-	if reading.err != nil {
-		return apierror.New(http.StatusBadRequest, "BadRequest", fmt.Sprintf("The message cannot be decoded: %v", reading.err), "Encode it as the proto files define; gRPC reflection lists them")
+	if decoding.err != nil {
+		return apierror.New(http.StatusBadRequest, "BadRequest", fmt.Sprintf("The message cannot be decoded: %v", decoding.err), "Encode it as the proto files define; gRPC reflection lists them")
 	}
 	return nil
 }
 
 // readable is a service whose methods refuse messages that cannot be read.
-func readable(description grpc.ServiceDesc) *grpc.ServiceDesc {
+func withDecodeErrors(description grpc.ServiceDesc) *grpc.ServiceDesc {
 	methods := description.Methods
 	description.Methods = nil
 	for _, method := range methods {
 		handle := method.Handler
-		method.Handler = func(service any, ctx context.Context, decode func(any) error, interceptor grpc.UnaryServerInterceptor) (any, error) {
+		method.Handler = func(service any, ctx context.Context, receive func(any) error, interceptor grpc.UnaryServerInterceptor) (any, error) {
 			// Here no interceptor has been yet.
-			return handle(service, ctx, func(message any) error { return Status(read(message, decode)) }, interceptor)
+			return handle(service, ctx, func(message any) error { return Status(decode(message, receive)) }, interceptor)
 		}
 		description.Methods = append(description.Methods, method)
 	}
@@ -67,15 +67,15 @@ func readable(description grpc.ServiceDesc) *grpc.ServiceDesc {
 	description.Streams = nil
 	for _, method := range streams {
 		handle := method.Handler
-		method.Handler = func(service any, stream grpc.ServerStream) error { return handle(service, &readableStream{stream}) }
+		method.Handler = func(service any, stream grpc.ServerStream) error { return handle(service, &decodingStream{stream}) }
 		description.Streams = append(description.Streams, method)
 	}
 	return &description
 }
 
-type readableStream struct{ grpc.ServerStream }
+type decodingStream struct{ grpc.ServerStream }
 
 // RecvMsg reads a message.
-func (r *readableStream) RecvMsg(message any) error {
-	return read(message, r.ServerStream.RecvMsg)
+func (r *decodingStream) RecvMsg(message any) error {
+	return decode(message, r.ServerStream.RecvMsg)
 }

@@ -13,7 +13,7 @@ import (
 )
 
 // claim is an origin of the files of a PersistentVolumeClaim, which is mounted.
-type claim struct {
+type pvc struct {
 	location
 	// root is the whole claim. Every name is looked up below it, links included:
 	// nothing outside of the claim can be read through it.
@@ -24,10 +24,10 @@ type claim struct {
 	single string
 	// destination is left out of what is copied, and must not hold the source.
 	destination fs.FileInfo
-	say         func(format string, arguments ...any)
+	logf        func(format string, arguments ...any)
 }
 
-func newClaim(at location, directory string, say func(string, ...any)) (*claim, error) {
+func newPVC(at location, directory string, logf func(string, ...any)) (*pvc, error) {
 	if directory == "" {
 		return nil, usage("pvc://%s needs --from with the mount path of the PVC", at.container)
 	}
@@ -35,27 +35,27 @@ func newClaim(at location, directory string, say func(string, ...any)) (*claim, 
 	if err != nil {
 		return nil, &Failure{What: fmt.Sprintf("PVC %s is not mounted at %s", at.container, directory), Advice: "see the events of the pod", cause: err}
 	}
-	made := &claim{location: at, root: root, base: ".", say: say}
+	p := &pvc{location: at, root: root, base: ".", logf: logf}
 	if at.path != "" {
-		made.base = at.path
+		p.base = at.path
 	}
-	info, err := root.Stat(made.base)
+	info, err := root.Stat(p.base)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil, &Failure{What: fmt.Sprintf("%q does not exist on PVC %s", at.path, at.container), Advice: "check the path in storageUri"}
 	case err != nil:
-		return nil, onDisk(err, fmt.Sprintf("read %q on PVC %s", at.path, at.container))
+		return nil, explainDiskError(err, fmt.Sprintf("read %q on PVC %s", at.path, at.container))
 	case info.Mode().IsRegular():
-		made.base, made.single = path.Dir(made.base), path.Base(made.base)
+		p.base, p.single = path.Dir(p.base), path.Base(p.base)
 	case !info.IsDir():
 		return nil, &Failure{What: fmt.Sprintf("%q on PVC %s is neither a file nor a directory", at.path, at.container), Advice: "check the path in storageUri"}
 	}
-	return made, nil
+	return p, nil
 }
 
 // isIn says whether the source is the destination itself, seen through another
 // mount of the same volume, or a file that is in it already.
-func (c *claim) isIn(destination string) bool {
+func (c *pvc) isDestination(destination string) bool {
 	base, err := c.root.Stat(c.base)
 	if err != nil {
 		return false
@@ -66,11 +66,11 @@ func (c *claim) isIn(destination string) bool {
 
 // apartFrom refuses a destination above the source. One below it is found while
 // the source is listed.
-func (c *claim) apartFrom(destination fs.FileInfo) error {
+func (c *pvc) checkOverlap(destination fs.FileInfo) error {
 	c.destination = destination
 	for directory := c.base; ; directory = path.Dir(directory) {
 		if info, err := c.root.Stat(directory); err == nil && os.SameFile(info, destination) {
-			return c.overlap()
+			return c.overlapError()
 		}
 		if directory == "." {
 			return nil
@@ -78,18 +78,18 @@ func (c *claim) apartFrom(destination fs.FileInfo) error {
 	}
 }
 
-func (c *claim) overlap() error {
+func (c *pvc) overlapError() error {
 	return &Failure{
 		What:   fmt.Sprintf("%s and its destination overlap on the same PVC", c.location),
 		Advice: "use another PVC in storage, or another path in storageUri",
 	}
 }
 
-func (c *claim) revision() string { return "" }
+func (c *pvc) revision() string { return "" }
 
-func (c *claim) listed() int64 { return 0 }
+func (c *pvc) listed() int64 { return 0 }
 
-func (c *claim) list(ctx context.Context) ([]entry, error) {
+func (c *pvc) list(ctx context.Context) ([]entry, error) {
 	if c.single != "" {
 		info, err := c.root.Stat(path.Join(c.base, c.single))
 		if err != nil {
@@ -117,9 +117,9 @@ func (c *claim) list(ctx context.Context) ([]entry, error) {
 		if name == "." || isOwn(name) {
 			return nil
 		}
-		made, err := c.entry(tree, name, found)
-		if err == nil && made != nil {
-			entries = append(entries, *made)
+		e, err := c.entry(tree, name, found)
+		if err == nil && e != nil {
+			entries = append(entries, *e)
 		}
 		return err
 	})
@@ -129,7 +129,7 @@ func (c *claim) list(ctx context.Context) ([]entry, error) {
 	return entries, err
 }
 
-func (c *claim) entry(tree *os.Root, name string, found fs.DirEntry) (*entry, error) {
+func (c *pvc) entry(tree *os.Root, name string, found fs.DirEntry) (*entry, error) {
 	info, err := found.Info()
 	if err != nil {
 		return nil, c.unreadable(name, err)
@@ -137,24 +137,24 @@ func (c *claim) entry(tree *os.Root, name string, found fs.DirEntry) (*entry, er
 	switch {
 	case info.IsDir():
 		if c.destination != nil && os.SameFile(info, c.destination) {
-			return nil, c.overlap()
+			return nil, c.overlapError()
 		}
 		// Whoever owns a directory must be able to fill it.
 		return &entry{kind: directoryEntry, path: name, mode: info.Mode().Perm() | 0o700}, nil
 	case info.Mode().IsRegular():
-		made := copiedFile(name, info)
-		return &made, nil
+		file := copiedFile(name, info)
+		return &file, nil
 	case info.Mode().Type() == fs.ModeSymlink:
 		return c.link(tree, name)
 	}
-	c.say("skipping %q on PVC %s: it is not a file, directory or symbolic link", name, c.container)
+	c.logf("skipping %q on PVC %s: it is not a file, directory or symbolic link", name, c.container)
 	return nil, nil
 }
 
 // link copies a link that stays inside of what is copied as a link. One that
 // leads elsewhere on the claim becomes what it leads to, if that is a file: the
 // cache of the Hugging Face libraries looks like that.
-func (c *claim) link(tree *os.Root, name string) (*entry, error) {
+func (c *pvc) link(tree *os.Root, name string) (*entry, error) {
 	if _, err := tree.Stat(name); err == nil {
 		target, err := tree.Readlink(name)
 		if err != nil {
@@ -163,8 +163,8 @@ func (c *claim) link(tree *os.Root, name string) (*entry, error) {
 		return &entry{kind: linkEntry, path: name, version: target}, nil
 	}
 	if info, err := c.root.Stat(path.Join(c.base, name)); err == nil && info.Mode().IsRegular() {
-		made := copiedFile(name, info)
-		return &made, nil
+		file := copiedFile(name, info)
+		return &file, nil
 	}
 	return nil, &Failure{
 		What:   fmt.Sprintf("the symbolic link %q on PVC %s is broken, or points outside the copied directory", name, c.container),
@@ -180,7 +180,7 @@ func copiedFile(name string, info fs.FileInfo) entry {
 	}
 }
 
-func (c *claim) open(_ context.Context, entry entry, offset int64) (*content, error) {
+func (c *pvc) open(_ context.Context, entry entry, offset int64) (*content, error) {
 	file, err := c.root.Open(path.Join(c.base, entry.path))
 	if err != nil {
 		return nil, c.unreadable(entry.path, err)
@@ -199,13 +199,13 @@ func (c *claim) open(_ context.Context, entry entry, offset int64) (*content, er
 	return &content{ReadCloser: file, offset: offset}, nil
 }
 
-func (c *claim) interrupted(_ context.Context, entry entry, err error) error {
+func (c *pvc) interrupted(_ context.Context, entry entry, err error) error {
 	return c.unreadable(entry.path, err)
 }
 
-func (c *claim) unreadable(name string, err error) error {
+func (c *pvc) unreadable(name string, err error) error {
 	if errors.Is(err, fs.ErrNotExist) {
 		return &Failure{What: fmt.Sprintf("%q on PVC %s no longer exists", name, c.container), Advice: "restart the job when nothing writes to it", cause: err}
 	}
-	return onDisk(err, strings.TrimSpace(fmt.Sprintf("read %q on PVC %s", name, c.container)))
+	return explainDiskError(err, strings.TrimSpace(fmt.Sprintf("read %q on PVC %s", name, c.container)))
 }

@@ -14,12 +14,12 @@ import (
 // filler asks the API server what happened before a store began, or what it has
 // forgotten. After a restart a thousand readers come back at once, each with another
 // version: one question, from the oldest version on, answers them all.
-type filler struct {
+type historyLoader struct {
 	store  *store
 	remote remote
 
 	// turn is held by the one who asks.
-	turn chan struct{}
+	slot chan struct{}
 	lock sync.Mutex
 	// waiting is from where on those who wait want to know.
 	waiting []uint64
@@ -27,17 +27,17 @@ type filler struct {
 	expired uint64
 }
 
-func newFiller(store *store, remote remote) *filler {
-	return &filler{store: store, remote: remote, turn: make(chan struct{}, 1)}
+func newHistoryLoader(store *store, remote remote) *historyLoader {
+	return &historyLoader{store: store, remote: remote, slot: make(chan struct{}, 1)}
 }
 
 // fill lets the store know every change since a version, if anybody does.
-func (f *filler) fill(ctx context.Context, version uint64) error {
+func (f *historyLoader) load(ctx context.Context, version uint64) error {
 	f.wait(version)
 	defer f.leave(version)
 	select {
-	case f.turn <- struct{}{}:
-		defer func() { <-f.turn }()
+	case f.slot <- struct{}{}:
+		defer func() { <-f.slot }()
 	case <-ctx.Done():
 		return ctx.Err()
 	}
@@ -49,7 +49,7 @@ func (f *filler) fill(ctx context.Context, version uint64) error {
 		if !known {
 			return tooOld()
 		}
-		err := f.ask(ctx, oldest)
+		err := f.read(ctx, oldest)
 		if isExpired(err) {
 			f.expire(oldest)
 			continue
@@ -60,13 +60,13 @@ func (f *filler) fill(ctx context.Context, version uint64) error {
 	}
 }
 
-func (f *filler) wait(version uint64) {
+func (f *historyLoader) wait(version uint64) {
 	f.lock.Lock()
 	defer f.lock.Unlock()
 	f.waiting = append(f.waiting, version)
 }
 
-func (f *filler) leave(version uint64) {
+func (f *historyLoader) leave(version uint64) {
 	f.lock.Lock()
 	defer f.lock.Unlock()
 	index := slices.Index(f.waiting, version)
@@ -75,7 +75,7 @@ func (f *filler) leave(version uint64) {
 
 // oldest is the oldest version that anybody wants and that may be known yet. It is
 // false if the version itself is not.
-func (f *filler) oldest(version uint64) (uint64, bool) {
+func (f *historyLoader) oldest(version uint64) (uint64, bool) {
 	f.lock.Lock()
 	defer f.lock.Unlock()
 	if version <= f.expired {
@@ -89,7 +89,7 @@ func (f *filler) oldest(version uint64) (uint64, bool) {
 	return version, true
 }
 
-func (f *filler) expire(version uint64) {
+func (f *historyLoader) expire(version uint64) {
 	f.lock.Lock()
 	defer f.lock.Unlock()
 	f.expired = max(f.expired, version)
@@ -99,26 +99,26 @@ func (f *filler) expire(version uint64) {
 // says how far it has come a little before it ends a watch; so a short one is asked
 // for first, and longer ones after it.
 const (
-	firstFill = 3 * time.Second
-	lastFill  = time.Minute
+	firstReadTime = 3 * time.Second
+	maxReadTime   = time.Minute
 )
 
 // ask reads the changes from a version on until they meet those that the store has.
-func (f *filler) ask(ctx context.Context, since uint64) error {
+func (f *historyLoader) read(ctx context.Context, since uint64) error {
 	if f.store.full() {
 		return tooOld()
 	}
-	found := &found{store: f.store, jobs: map[types.NamespacedName]*entry{}}
-	for length, reached := firstFill, since; length <= lastFill; length *= 2 {
+	older := &olderChanges{store: f.store, jobs: map[types.NamespacedName]*entry{}}
+	for length, reached := firstReadTime, since; length <= maxReadTime; length *= 2 {
 		seconds := int64(length / time.Second)
-		err := f.remote.follow(ctx, scope{}, reached, following{seconds: &seconds, tell: func(what watch.EventType, object client.Object, version uint64) error {
+		err := f.remote.follow(ctx, scope{}, reached, watchOptions{seconds: &seconds, handle: func(what watch.EventType, object client.Object, version uint64) error {
 			reached = version
 			if object != nil {
-				if err := found.add(what, object); err != nil {
+				if err := older.add(what, object); err != nil {
 					return err
 				}
 			}
-			met, err := f.store.prepend(found.changes, since, reached)
+			met, err := f.store.prepend(older.changes, since, reached)
 			if met {
 				return errStopped
 			}
@@ -135,13 +135,13 @@ func (f *filler) ask(ctx context.Context, since uint64) error {
 }
 
 // found is changes that have happened before those of a store.
-type found struct {
+type olderChanges struct {
 	store   *store
 	jobs    map[types.NamespacedName]*entry
 	changes []change
 }
 
-func (f *found) add(what watch.EventType, object client.Object) error {
+func (f *olderChanges) add(what watch.EventType, object client.Object) error {
 	after, err := newEntry(f.store.kind, object, time.Now())
 	if err != nil {
 		return err
