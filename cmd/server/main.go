@@ -1,5 +1,5 @@
-// The server is what notebooks, pipelines and dashboards talk to: REST, gRPC and live
-// updates over the same jobs.
+// The server gives notebooks, pipelines and dashboards access to jobs over REST, gRPC and
+// streams.
 package main
 
 import (
@@ -38,10 +38,10 @@ func run(ctx context.Context, arguments []string) error {
 	if err != nil {
 		return err
 	}
-	// Logs go to stderr, so that stdout is the audit's alone.
+	// Logs go to stderr: stdout has only the audit log.
 	log := slog.New(slog.NewJSONHandler(os.Stderr, nil))
 	logger := logr.FromSlogHandler(log.Handler())
-	// What Kubernetes' own libraries have to say, in the same form.
+	// Log lines of the Kubernetes libraries have the same format.
 	ctrl.SetLogger(logger)
 	klog.SetLogger(logger)
 	connection, err := ctrl.GetConfig()
@@ -51,7 +51,7 @@ func run(ctx context.Context, arguments []string) error {
 	return serve(logr.NewContext(ctx, logger), connection, settings, log)
 }
 
-// settings are what flags say.
+// settings are the values of the flags.
 type settings struct {
 	address, probeAddress    string
 	certificateFile, keyFile string
@@ -64,16 +64,16 @@ type settings struct {
 	grace, drain             time.Duration
 }
 
-// prometheus is how to reach it.
+// prometheus has the connection settings of Prometheus.
 type prometheus struct{ address, tokenFile, authorityFile string }
 
-// words are separated by commas.
+// commaList is a flag whose value is a list, separated by commas.
 type commaList []string
 
-// String is what the flag says.
+// String returns the value of the flag.
 func (w *commaList) String() string { return strings.Join(*w, ",") }
 
-// Set is called with what somebody wrote.
+// Set parses the value of the flag.
 func (w *commaList) Set(text string) error {
 	*w = nil
 	for item := range strings.SplitSeq(text, ",") {

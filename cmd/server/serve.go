@@ -22,11 +22,12 @@ import (
 	"github.com/trireme-mpi/trireme/internal/server/jobwatch"
 )
 
-// serve runs the server with the rights of its own connection, until the context
+// serve runs the server with the permissions of its own connection, until the context
 // ends.
 func serve(ctx context.Context, cluster *rest.Config, settings *settings, log *slog.Logger) error {
 	cluster = rest.CopyConfig(cluster)
-	// What the server reads itself, it reads once; reviews are kept.
+	// The server's own reads are few, and reviews are cached: no client-side limit is
+	// needed.
 	cluster.QPS, cluster.Burst = -1, -1
 	cluster.UserAgent = "trireme-server/" + version
 	registry := prom.NewRegistry()
@@ -56,7 +57,7 @@ func serve(ctx context.Context, cluster *rest.Config, settings *settings, log *s
 	return runCacheAndServer(ctx, cache, httpServer, log)
 }
 
-// runBoth keeps the cache as long as the server answers, also while it ends.
+// runCacheAndServer runs the cache until the server has finished, including its shutdown.
 func runCacheAndServer(ctx context.Context, cache *jobwatch.Cache, httpServer *httpserver.Server, log *slog.Logger) error {
 	caching, stop := context.WithCancel(context.WithoutCancel(ctx))
 	var group errgroup.Group
@@ -70,10 +71,10 @@ func runCacheAndServer(ctx context.Context, cache *jobwatch.Cache, httpServer *h
 	return group.Wait()
 }
 
-// longestBreak is how old what the server knows of jobs may be.
+// maxBreak is how long the watch of jobs may be broken while the server is ready.
 const maxBreak = time.Minute
 
-// optionsOf are the server's, but for what can be asked of it.
+// newOptions returns the options of the server, without its API.
 func newOptions(cluster *rest.Config, settings *settings, cache *jobwatch.Cache) (*httpserver.Options, error) {
 	var proxy *auth.Proxy
 	var err error
@@ -108,7 +109,7 @@ func newOptions(cluster *rest.Config, settings *settings, cache *jobwatch.Cache)
 	}, nil
 }
 
-// open is the way to Prometheus; nil if there is none.
+// connect returns a client for Prometheus, or nil if none is configured.
 func (p *prometheus) connect() (*usage.Prometheus, error) {
 	if p.address == "" {
 		return nil, nil

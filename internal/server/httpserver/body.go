@@ -12,15 +12,15 @@ import (
 )
 
 const (
-	// smallBody is more than almost every job has. A user may send as many of them as
-	// there are calls under way, but only few that are larger: all of them are in memory
-	// at a time.
+	// smallBody is larger than almost every job. A user may send any number of small
+	// bodies, up to the limit of requests in progress, but only a few larger ones: all of
+	// them are in memory at the same time.
 	smallBody      = 256 << 10
 	maxLargeBodies = 8
 )
 
-// enterLarge lets a body of a user in that is not small. What it returns is called when
-// the call has ended.
+// acquireLargeBody counts a large body of a user, or refuses it. Call release when the
+// request has finished.
 func (f *userLimiter) acquireLargeBody(user string) (release func(), err error) {
 	f.mutex.Lock()
 	defer f.mutex.Unlock()
@@ -38,8 +38,8 @@ func (f *userLimiter) acquireLargeBody(user string) (release func(), err error) 
 	}), nil
 }
 
-// boundLarge lets the body of an admitted request in, by what the request says of its
-// length.
+// limitLargeBody counts the body of an admitted request if its Content-Length is large or
+// unknown.
 func (s *Server) limitLargeBody(request *http.Request, call *call) error {
 	if call.caller == nil || request.ContentLength >= 0 && request.ContentLength <= smallBody {
 		return nil
@@ -53,7 +53,7 @@ func (s *Server) limitLargeBody(request *http.Request, call *call) error {
 	return nil
 }
 
-// countedBody is the body of a call over gRPC, which never says its length.
+// countedBody is the body of a gRPC call, whose length is unknown until it is read.
 type countedBody struct {
 	io.ReadCloser
 	acquire func() (leave func(), err error)
@@ -64,10 +64,11 @@ type countedBody struct {
 	ended   bool
 }
 
-// errEnded is what nobody reads who matters: the call has ended.
+// errEnded is the error of a body that is read after its call has finished.
 var errEnded = errors.New("the call has ended")
 
-// Read reads as long as the user may send more.
+// Read reads from the body. It fails if the body is large and the user may not send more
+// large bodies.
 func (c *countedBody) Read(to []byte) (int, error) {
 	count, err := c.ReadCloser.Read(to)
 	c.mutex.Lock()
@@ -86,7 +87,7 @@ func (c *countedBody) Read(to []byte) (int, error) {
 	return count, err
 }
 
-// end forgets the body.
+// end releases the body.
 func (c *countedBody) end() {
 	c.mutex.Lock()
 	defer c.mutex.Unlock()

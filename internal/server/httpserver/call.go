@@ -14,42 +14,43 @@ import (
 	"github.com/trireme-mpi/trireme/internal/server/operation"
 )
 
-// call is what is known of a call while it is made.
+// call is a request in progress, over REST or gRPC.
 type call struct {
 	id      string
 	started time.Time
 	source  string
-	// open is for everybody; stream lasts until one side ends it.
+	// public calls need no authentication; a stream lasts until one side ends it.
 	public, stream bool
 	record         *auth.Record
 	caller         *auth.Caller
-	// route is what calls are counted by. It is known once the call was answered.
+	// route is the label in metrics. It is known after the handler has run.
 	route func() string
-	// leave is what must be done when the call has ended.
+	// release frees what the call holds. It is called when the call has finished.
 	release func()
-	// answer is that of a call over gRPC; refused is why it was not let in.
+	// response is set for gRPC calls; refusal is the error of a gRPC call that was
+	// refused.
 	response *grpcResponse
 	refusal  error
-	// taken: somebody notes how the call ends.
+	// recorded is true once a goroutine has taken over recording the result of the call.
 	recorded atomic.Bool
 }
 
-// take says whether it is on whoever asks to note how the call ends. It is on one
-// alone: the handlers of gRPC may outlive the request that brought the call.
+// startRecording returns true to exactly one caller, which then records the result:
+// handlers of gRPC may outlive their HTTP request.
 func (c *call) startRecording() bool { return c.recorded.CompareAndSwap(false, true) }
 
 type callKey struct{}
 
 func callFrom(ctx context.Context) *call { return ctx.Value(callKey{}).(*call) }
 
-// newID is a name that no other call has.
+// newID returns a unique ID for a request.
 func newID() string { return rand.Text() }
 
 // verbs are the audit verbs of requests that no route matches. They are answered with
 // 404 or 405, and are in the audit log if their HTTP method is one that changes things.
 var verbs = map[string]string{http.MethodPost: "create", http.MethodPut: "update", http.MethodPatch: "patch", http.MethodDelete: "delete"}
 
-// alwaysOpen are the paths that the server answers by itself.
+// publicPaths are the paths that the server serves itself, without authentication.
 var publicPaths = []string{"/healthz", "/readyz", "/version"}
 
 // newCall is a call whose request has not been authenticated yet.
@@ -72,7 +73,7 @@ func newRecord(match operation.Match, method string) *auth.Record {
 	return record
 }
 
-// isOwn tells whether a path is answered by the server itself, and not by the API.
+// isServerPath tells whether the server handles a path itself, not the API.
 func (s *Server) isServerPath(path string) bool {
 	return s.Public[path] != nil || slices.Contains(publicPaths, path)
 }
@@ -81,8 +82,8 @@ func (s *Server) isPublic(request *http.Request) bool {
 	return s.isServerPath(request.URL.Path) && (request.Method == http.MethodGet || request.Method == http.MethodHead)
 }
 
-// admit lets a call in, or says why not. It returns the context that the call is made
-// with. The call must leave when it has ended.
+// admit authenticates a call and applies the limits. It returns the context of the call.
+// release must be called when the call has finished.
 func (s *Server) admit(ctx context.Context, request *http.Request, call *call) (context.Context, error) {
 	ctx = auth.WithRecord(ctx, call.record)
 	if call.public {
@@ -106,8 +107,8 @@ func (s *Server) admit(ctx context.Context, request *http.Request, call *call) (
 	return auth.WithCaller(ctx, caller), nil
 }
 
-// neverLimited are open calls that every source may make: a load balancer would take
-// the server out of service because of others behind it.
+// unlimitedPaths are public paths without a limit per source: otherwise other clients
+// behind a load balancer could make the load balancer take the server out of service.
 var unlimitedPaths = []string{"/healthz", "/readyz", healthCheck}
 
 func (s *Server) admitPublic(path string, call *call) error {
@@ -117,10 +118,10 @@ func (s *Server) admitPublic(path string, call *call) error {
 	return s.sources.acquire(call.source)
 }
 
-// identify is who calls. A caller who is not known takes from the budget of their
-// source before the cluster is asked, and gives it back if they are found valid: so
-// nobody has more invalid tokens reviewed than the budget allows, and whoever has a
-// valid one is limited as a user alone.
+// identify authenticates a request. A caller with an unknown token uses the budget of its
+// source address before the API server reviews the token, and gets it back if the token is
+// valid. So the budget bounds the reviews of invalid tokens, and users with valid tokens
+// are only limited per user.
 func (s *Server) identify(ctx context.Context, request *http.Request, call *call) (*auth.Caller, error) {
 	known := s.Guard.Knows(request)
 	if !known {
@@ -135,17 +136,17 @@ func (s *Server) identify(ctx context.Context, request *http.Request, call *call
 	return caller, err
 }
 
-// errStopping is why streams end when the server does. It is also a cancellation: to
-// those who tell clients that is the sign that they may go on elsewhere.
+// errStopping ends streams when the server shuts down. It is also a cancellation, which
+// streams report to clients as "going away".
 var errStopping = fmt.Errorf("%w: %w", context.Canceled, apierror.New(http.StatusServiceUnavailable, "ServerStopping",
 	"This server is shutting down", "Reconnect and resume after the last event that you received"))
 
-// supervise ends a stream when its caller's token or rights no longer hold, or the
-// server ends. The cause of the context's end says which (context.Cause).
+// supervise ends a stream when its caller's token or permissions are no longer valid, or
+// when the server shuts down. context.Cause tells which.
 func (s *Server) supervise(ctx context.Context, caller *auth.Caller) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	stopped := context.AfterFunc(s.stopping, func() { cancel(errStopping) })
-	// A timer costs a stream that says nothing less than a goroutine would.
+	// A timer costs an idle stream less than a goroutine.
 	var timer *time.Timer
 	begun := make(chan struct{})
 	valid := time.Now()
@@ -166,14 +167,14 @@ func (s *Server) supervise(ctx context.Context, caller *auth.Caller) (context.Co
 	return ctx, func() { timer.Stop(); stopped(); cancel(nil) }
 }
 
-// isRefusal says whether an error is a no, and not that nobody could be asked: that is
-// no reason to cut everybody off at once.
+// isDenied tells whether an error is a denial. Other errors, such as an unreachable API
+// server, are no reason to end streams immediately.
 func isDenied(err error) bool {
 	code := apierror.From(err).Code
 	return code == http.StatusUnauthorized || code == http.StatusForbidden
 }
 
-// end notes how a call ended.
+// end records the result of a call in the audit log and the metrics.
 func (s *Server) end(call *call, method string, code int) {
 	s.audit.Write(auth.Outcome{Record: *call.record, Caller: call.caller, Source: call.source, Code: code, RequestID: call.id})
 	s.metrics.observe(call, method, code, time.Since(call.started))

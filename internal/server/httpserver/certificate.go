@@ -13,30 +13,31 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/certwatcher"
 )
 
-// TLS is how the server shows who it is.
+// TLS has the settings of the server's certificate.
 type TLS struct {
-	// CertificateFile and KeyFile are read again when they change. Without them the
-	// server issues itself a certificate that no client can verify, for tests and
+	// CertificateFile and KeyFile are reloaded when they change. Without them the server
+	// creates a self-signed certificate, which clients cannot verify, for tests and
 	// development.
 	CertificateFile, KeyFile string
-	// Names are what a certificate of its own is for.
+	// Names are the DNS names in the self-signed certificate.
 	Names []string
-	// ClientAuthorities are those whose certificates clients may show; nil asks for
-	// none.
+	// ClientAuthorities are the CAs of client certificates; nil requests no client
+	// certificates.
 	ClientAuthorities *x509.CertPool
 }
 
 const (
-	// lookEvery is how often the server looks whether its own certificate is old, and
-	// renewAfter when it is: they last a year.
+	// renewalCheckInterval is how often the server checks the age of its self-signed
+	// certificate, renewAfter the age at which it is renewed. The certificates are valid
+	// for a year.
 	renewalCheckInterval = time.Hour
 	renewAfter           = 300 * 24 * time.Hour
 )
 
-// certificates has the certificate to show.
+// certificates holds the server's certificate.
 type certificates struct {
 	TLS
-	// watcher is nil without files.
+	// watcher is nil if no files are set.
 	watcher    *certwatcher.CertWatcher
 	selfSigned atomic.Pointer[tls.Certificate]
 }
@@ -69,7 +70,7 @@ func (c *certificates) createOwn() error {
 	return nil
 }
 
-// run keeps the certificate fresh until the server ends.
+// run renews or reloads the certificate until the context ends.
 func (c *certificates) run(ctx context.Context) error {
 	if c.watcher != nil {
 		return c.watcher.Start(ctx)
@@ -92,7 +93,7 @@ func (c *certificates) run(ctx context.Context) error {
 	}
 }
 
-// get is the certificate to show to a client.
+// get returns the current certificate.
 func (c *certificates) get(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
 	if c.watcher != nil {
 		return c.watcher.GetCertificate(hello)
@@ -100,7 +101,7 @@ func (c *certificates) get(hello *tls.ClientHelloInfo) (*tls.Certificate, error)
 	return c.selfSigned.Load(), nil
 }
 
-// suites are those of TLS 1.2 that FIPS 140 and HTTP/2 both allow. TLS 1.3 chooses its
+// cipherSuites are the TLS 1.2 suites that both FIPS 140 and HTTP/2 allow. TLS 1.3 has its
 // own.
 var cipherSuites = []uint16{
 	tls.TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256, tls.TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384,
@@ -110,8 +111,8 @@ var cipherSuites = []uint16{
 func (c *certificates) config() *tls.Config {
 	config := &tls.Config{MinVersion: tls.VersionTLS12, CipherSuites: cipherSuites, GetCertificate: c.get, NextProtos: []string{"h2", "http/1.1"}}
 	if c.ClientAuthorities != nil {
-		// One that cannot be verified is no reason to refuse a client: its headers count
-		// for nothing then, and its token may still be good.
+		// A client certificate that cannot be verified does not refuse the client: its
+		// headers are not trusted then, but its token may be valid.
 		config.ClientAuth, config.ClientCAs = tls.RequestClientCert, c.ClientAuthorities
 	}
 	return config

@@ -5,14 +5,13 @@ import (
 	"sync"
 )
 
-// limitConnections is a listener that closes connections at once that are too many, of
-// one source or of all. It does not wait for room: who holds connections would keep
-// everybody else waiting.
+// limitConnections wraps a listener. It closes connections over the limits immediately: if
+// it waited, clients with many connections could keep all others waiting.
 func (s *Server) limitConnections(listener net.Listener) net.Listener {
 	return &limitedListener{Listener: listener, limits: s.Limits, metrics: s.metrics, bySource: map[string]int{}}
 }
 
-// limitedListener counts the connections that are open.
+// limitedListener counts open connections.
 type limitedListener struct {
 	net.Listener
 	limits  Limits
@@ -23,7 +22,7 @@ type limitedListener struct {
 	bySource map[string]int
 }
 
-// Accept waits for a connection that is not too many.
+// Accept waits for a connection within the limits.
 func (l *limitedListener) Accept() (net.Conn, error) {
 	for {
 		connection, err := l.Listener.Accept()
@@ -43,7 +42,7 @@ func (l *limitedListener) Accept() (net.Conn, error) {
 	}
 }
 
-// enter counts a connection, or says why there is no room for it.
+// acquire counts a connection, or returns the cause of the refusal.
 func (l *limitedListener) acquire(source string) (cause string) {
 	l.mutex.Lock()
 	defer l.mutex.Unlock()
@@ -75,13 +74,13 @@ type countedConnection struct {
 	release func()
 }
 
-// Close closes the connection, and makes room for another.
+// Close closes the connection and uncounts it.
 func (c *countedConnection) Close() error {
 	defer c.release()
 	return c.Conn.Close()
 }
 
-// CloseWrite lets the HTTP server end an answer before it closes a connection without
+// CloseWrite lets the HTTP server finish a response before it closes a connection without
 // TLS, so that the client reads all of it.
 func (c *countedConnection) CloseWrite() error {
 	if half, is := c.Conn.(interface{ CloseWrite() error }); is {

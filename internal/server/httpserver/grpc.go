@@ -20,10 +20,10 @@ import (
 	"github.com/trireme-mpi/trireme/internal/server/operation"
 )
 
-// messagePrefix is what gRPC puts before each message.
+// messagePrefix is the length of the header of a gRPC message.
 const messagePrefix = 5
 
-// newRPC sets up gRPC. Each method needs a row in the table of operations.
+// newGRPC sets up gRPC. Each method needs a row in the table of operations.
 func (s *Server) newGRPC() error {
 	s.grpcServer = grpc.NewServer(slices.Concat(s.tracing.grpc(), s.GRPCOptions, []grpc.ServerOption{
 		grpc.MaxRecvMsgSize(maxBody),
@@ -31,8 +31,8 @@ func (s *Server) newGRPC() error {
 		grpc.StreamInterceptor(s.streaming),
 	})...)
 	s.RegisterGRPC(s.grpcServer)
-	// A server without services: every call is one that it does not know, and needs no
-	// message to be refused.
+	// This server has no services: it refuses every call as unknown, without reading a
+	// message.
 	s.refusingServer = grpc.NewServer(append(s.tracing.grpc(), grpc.UnknownServiceHandler(s.refuseGRPC))...)
 	for service, info := range s.grpcServer.GetServiceInfo() {
 		for _, method := range info.Methods {
@@ -49,17 +49,16 @@ func (s *Server) newGRPC() error {
 	return nil
 }
 
-// serveRPC lets a call in before anything of its message is read, and notes how it
-// ended if nobody else does: gRPC refuses some by itself, such as a message that is
-// too large.
+// serveGRPC admits a call before it reads the message. It records the result of calls that
+// gRPC refuses by itself, such as those with too large messages.
 func (s *Server) serveGRPC(writer http.ResponseWriter, request *http.Request) {
 	call := s.newGRPCCall(request)
 	s.metrics.inFlight.Inc()
 	defer s.metrics.inFlight.Dec()
 	writer.Header().Set("X-Request-Id", call.id)
 	s.closeWhenStopping(writer)
-	// What a client sends is gathered in memory, read or not. Nobody sends more than one
-	// message, and nobody for long.
+	// gRPC buffers what a client sends, even if nobody reads it. Each call has one
+	// message, which must arrive in time.
 	request.Body = http.MaxBytesReader(writer, request.Body, maxBody+messagePrefix)
 	control := http.NewResponseController(writer)
 	_ = control.SetReadDeadline(time.Now().Add(s.messageTimeout))
@@ -97,7 +96,7 @@ func (s *Server) admitGRPC(ctx context.Context, request *http.Request, call *cal
 	return s.admit(ctx, request, call)
 }
 
-// answeredCode is HTTP's code of what gRPC answered by itself.
+// responseCode returns the HTTP status code of a response that gRPC wrote by itself.
 func responseCode(call *call, header http.Header) int {
 	if call.refusal != nil {
 		return codeOf(call.refusal)
@@ -107,13 +106,13 @@ func responseCode(call *call, header http.Header) int {
 		return codeOf(context.Canceled)
 	}
 	if codes.Code(code) == codes.ResourceExhausted {
-		// What is too much for gRPC itself is the size of a message.
+		// gRPC itself only limits the size of messages.
 		return http.StatusRequestEntityTooLarge
 	}
 	return codeOf(status.Error(codes.Code(code), ""))
 }
 
-// refuseRPC tells a client why it is not let in.
+// refuseGRPC sends the refusal of a call.
 func (s *Server) refuseGRPC(_ any, stream grpc.ServerStream) error {
 	call := callFrom(stream.Context())
 	if limited, is := errors.AsType[*limitError](call.refusal); is {
@@ -130,7 +129,7 @@ func (s *Server) logFailure(call *call, err error) {
 	}
 }
 
-// unary does for a call with one answer what the handlers of HTTP do.
+// unary handles a call with one response, as the HTTP handlers do.
 func (s *Server) unary(ctx context.Context, message any, _ *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (answer any, err error) {
 	call := callFrom(ctx)
 	err = s.runCall(call, func() error {
@@ -139,7 +138,7 @@ func (s *Server) unary(ctx context.Context, message any, _ *grpc.UnaryServerInfo
 		defer cancel()
 		answer, err = handle(ctx, message)
 		if codeOf(err) == http.StatusTooManyRequests {
-			// What others of the same user hold is sent within moments.
+			// Other responses of the same user are sent within moments.
 			_ = grpc.SetHeader(ctx, metadata.Pairs("retry-after", "1"))
 		}
 		return err
@@ -147,11 +146,11 @@ func (s *Server) unary(ctx context.Context, message any, _ *grpc.UnaryServerInfo
 	return answer, err
 }
 
-// streaming does the same for a stream.
+// streaming handles a call with a stream of responses.
 func (s *Server) streaming(service any, stream grpc.ServerStream, _ *grpc.StreamServerInfo, handle grpc.StreamHandler) error {
 	call := callFrom(stream.Context())
 	return s.runCall(call, func() error {
-		// Not the request's context, with which the way to the client would end.
+		// Not the request's context: the connection to the client would end with it.
 		ctx, stop := s.supervise(stream.Context(), call.caller)
 		defer stop()
 		err := handle(service, &supervisedStream{ServerStream: stream, ctx: ctx, response: call.response, writeTimeout: s.writeTimeout})
@@ -167,8 +166,8 @@ func isAPIError(err error) bool {
 	return is
 }
 
-// supervised is a stream whose context ends when the stream should, and whose client
-// must read.
+// supervisedStream ends with the supervised context, and limits how long a client may take
+// to read.
 type supervisedStream struct {
 	grpc.ServerStream
 	ctx          context.Context
@@ -176,25 +175,24 @@ type supervisedStream struct {
 	writeTimeout time.Duration
 }
 
-// Context of the call.
+// Context returns the supervised context.
 func (s *supervisedStream) Context() context.Context { return s.ctx }
 
-// SendMsg waits for the message before to be on its way, and not for ever.
+// SendMsg waits until the previous message is sent, but not longer than writeTimeout.
 func (s *supervisedStream) SendMsg(message any) error {
 	defer s.response.abortAfter(s.writeTimeout)()
 	return s.ServerStream.SendMsg(message)
 }
 
-// rpcAnswer is the answer to a call over gRPC, while it is written.
+// grpcResponse is the response to a gRPC call, while it is written.
 type grpcResponse struct {
 	mutex sync.Mutex
-	// control is nil once the answer has ended.
+	// control is nil once the response is complete.
 	control *http.ResponseController
 }
 
-// cutAfter gives the answer up after some time, unless the returned function is called
-// before: what is written can wait for a client that does not read for as long as it
-// is connected.
+// abortAfter aborts the response after a time limit, unless stop is called before: a write
+// blocks as long as the client is connected and does not read.
 func (r *grpcResponse) abortAfter(limit time.Duration) (stop func()) {
 	timer := time.AfterFunc(limit, func() {
 		r.mutex.Lock()
@@ -206,17 +204,17 @@ func (r *grpcResponse) abortAfter(limit time.Duration) (stop func()) {
 	return func() { timer.Stop() }
 }
 
-// end is called before the answer's writer is gone.
+// end must be called before the response writer becomes invalid.
 func (r *grpcResponse) end() {
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
 	r.control = nil
 }
 
-// around makes a call, and notes how it ended. Errors become what clients of gRPC see.
+// runCall runs a call and records its result. It converts errors to gRPC statuses.
 func (s *Server) runCall(call *call, handle func() error) (err error) {
 	if !call.startRecording() {
-		// The client has gone before the call began, and that was noted.
+		// The client disconnected before the call started, and that is recorded.
 		return status.FromContextError(context.Canceled).Err()
 	}
 	defer func() {
@@ -230,16 +228,16 @@ func (s *Server) runCall(call *call, handle func() error) (err error) {
 		}
 		call.release()
 		s.end(call, http.MethodPost, code)
-		// What is left is to tell the client.
+		// All that is left is to send the response.
 		call.response.abortAfter(s.messageTimeout)
 	}()
 	return handle()
 }
 
-// healthCheck is for everybody, as /healthz is.
+// healthCheck is public, like /healthz.
 const healthCheck = "/grpc.health.v1.Health/Check"
 
-// newRPCCall is a gRPC call whose caller has not been authenticated yet.
+// newGRPCCall is a gRPC call whose caller has not been authenticated yet.
 func (s *Server) newGRPCCall(request *http.Request) *call {
 	path := request.URL.Path
 	c := &call{
@@ -253,7 +251,7 @@ func (s *Server) newGRPCCall(request *http.Request) *call {
 	return c
 }
 
-// fillFrom adds what a message says of the object that is meant.
+// addObject adds the namespace and name in a message to the audit record.
 func addObject(record *auth.Record, message any) {
 	if named, is := message.(interface{ GetNamespace() string }); is {
 		record.Namespace = named.GetNamespace()
@@ -263,7 +261,7 @@ func addObject(record *auth.Record, message any) {
 	}
 }
 
-// httpCodes are the codes of HTTP that those of gRPC stand for.
+// httpCodes maps gRPC codes to HTTP status codes.
 var httpCodes = map[codes.Code]int{
 	codes.OK: http.StatusOK, codes.Canceled: 499, codes.InvalidArgument: http.StatusBadRequest, codes.OutOfRange: http.StatusBadRequest,
 	codes.FailedPrecondition: http.StatusBadRequest, codes.Unauthenticated: http.StatusUnauthorized, codes.PermissionDenied: http.StatusForbidden,
@@ -272,7 +270,7 @@ var httpCodes = map[codes.Code]int{
 	codes.DeadlineExceeded: http.StatusGatewayTimeout,
 }
 
-// codeOf is HTTP's code of an error, for the audit and the metrics.
+// codeOf returns the HTTP status code of an error, for the audit log and the metrics.
 func codeOf(err error) int {
 	if err == nil {
 		return http.StatusOK

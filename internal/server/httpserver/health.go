@@ -16,23 +16,23 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// checkTimeout is what all checks of readiness may take. The kubelet gives them a
-// second more.
+// checkTimeout is the timeout of all readiness checks together. The kubelet's timeout is a
+// second longer.
 const checkTimeout = 2 * time.Second
 
-// health says whether the server lives, and whether it should get requests.
+// health serves liveness and readiness.
 type health struct {
 	checks   map[string]func(context.Context) error
 	log      *slog.Logger
 	stopping atomic.Bool
 
-	// Anybody may ask, so the checks are made once for all who do.
+	// The probes are public, so the results of the checks are cached for all clients.
 	mutex     sync.Mutex
 	failed    []string
 	checkedAt time.Time
 }
 
-// lookAgain is after what the checks are made anew.
+// checkCacheTime is how long results of the checks are cached.
 const checkCacheTime = time.Second
 
 func newHealth(checks map[string]func(context.Context) error, log *slog.Logger) *health {
@@ -50,8 +50,8 @@ func (h *health) register(mux *http.ServeMux) {
 	})
 }
 
-// notReady are the names of what keeps requests away. Why is for the log: it may tell
-// of the cluster's inside.
+// failedChecks returns the names of the failed checks. The errors are only logged: they
+// may have details of the cluster.
 func (h *health) failedChecks(ctx context.Context) []string {
 	if h.stopping.Load() {
 		return []string{"shutting down"}
@@ -74,8 +74,8 @@ func (h *health) failedChecks(ctx context.Context) []string {
 	return h.failed
 }
 
-// APIServerAnswers is a check of readiness: whoever cannot reach the API server can
-// tell nobody who they are.
+// CheckAPIServer is a readiness check: without the API server no caller can be
+// authenticated.
 func CheckAPIServer(config *rest.Config) (func(context.Context) error, error) {
 	cluster, err := kubernetes.NewForConfig(config)
 	if err != nil {

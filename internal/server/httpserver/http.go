@@ -13,8 +13,8 @@ import (
 	"github.com/trireme-mpi/trireme/internal/server/apierror"
 )
 
-// handler answers everything that comes to the one port. gRPC has its own way, which
-// does the same with interceptors.
+// handler serves REST, streams and gRPC on one port. gRPC does in interceptors what the
+// middlewares here do.
 func (s *Server) handler() http.Handler {
 	mux := http.NewServeMux()
 	s.health.register(mux)
@@ -25,7 +25,7 @@ func (s *Server) handler() http.Handler {
 	for path, handler := range s.Public {
 		mux.Handle("GET "+path, handler)
 	}
-	// The mux would send clients elsewhere whose path is not tidy, such as a/../b.
+	// The mux would redirect clients with unclean paths, such as a/../b.
 	plain := http.Handler(http.HandlerFunc(func(writer http.ResponseWriter, request *http.Request) {
 		if s.isServerPath(request.URL.Path) {
 			mux.ServeHTTP(writer, request)
@@ -43,7 +43,7 @@ func (s *Server) handler() http.Handler {
 	}) {
 		plain = wrap(plain)
 	}
-	// What an answer took is given back when it has been written, also over gRPC.
+	// The memory of a response is released when it has been written, also over gRPC.
 	return s.answers.Handler(http.HandlerFunc(func(writer http.ResponseWriter, request *http.Request) {
 		if s.grpcServer != nil && request.ProtoMajor == 2 && strings.HasPrefix(request.Header.Get("Content-Type"), "application/grpc") {
 			s.serveGRPC(writer, request)
@@ -53,8 +53,8 @@ func (s *Server) handler() http.Handler {
 	}))
 }
 
-// recorded gives each request a name, and notes how it ended, also if it ended in a
-// panic. It is the only one that writes audit lines and metrics of HTTP.
+// recordCalls gives each request an ID and records its result, also after a panic. Nothing
+// else writes audit lines and metrics of HTTP requests.
 func (s *Server) recordCalls(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(writer http.ResponseWriter, request *http.Request) {
 		call := s.newCall(request)
@@ -77,11 +77,12 @@ func (s *Server) recordCalls(next http.Handler) http.Handler {
 			abort := s.recoverPanic(recorder, request, call, recover())
 			recorder.finish()
 			call.release()
-			// Those who work on a copy know it; tracing names spans by it.
+			// Handlers that work on a copy of the request know the pattern; tracing names
+			// spans by it.
 			request.Pattern = call.route()
 			code := max(recorder.code, http.StatusOK)
 			if abort {
-				// Whatever was said, it was not said to the end.
+				// The response was started but not completed.
 				code = http.StatusInternalServerError
 			}
 			s.end(call, request.Method, code)
@@ -93,16 +94,18 @@ func (s *Server) recordCalls(next http.Handler) http.Handler {
 	})
 }
 
-// sayGoodbye lets clients find another server while this one still answers: after this
-// call they connect anew, and nothing is on its way when the connection is closed.
+// closeWhenStopping makes clients reconnect to another server while this one shuts down:
+// after this request they open a new connection, and no request is lost when the old one
+// is closed.
 func (s *Server) closeWhenStopping(writer http.ResponseWriter) {
 	if s.health.stopping.Load() {
 		writer.Header().Set("Connection", "close")
 	}
 }
 
-// rescue answers for a handler that panicked. If a part of the answer is on its way,
-// the connection must be cut: a client would take it for the whole.
+// recoverPanic responds for a handler that panicked. If a part of the response is already
+// sent, the connection must be aborted: otherwise the client takes it for a complete
+// response.
 func (s *Server) recoverPanic(recorder *recorder, request *http.Request, call *call, panicked any) (abort bool) {
 	if panicked == nil {
 		return false
@@ -115,13 +118,13 @@ func (s *Server) recoverPanic(recorder *recorder, request *http.Request, call *c
 	return abort
 }
 
-// panicked logs a mistake of the server's, of which clients learn nothing more.
+// logPanic logs a panic. Clients only get an internal error.
 func (s *Server) logPanic(call *call, panicked any) error {
 	s.Log.Error("panic", "error", fmt.Sprint(panicked), "requestID", call.id, "stack", string(debug.Stack()))
 	return fmt.Errorf("panic: %v", panicked)
 }
 
-// refuse answers with an error, unless something was answered already.
+// writeError responds with an error, unless a response has been started.
 func (s *Server) writeError(recorder *recorder, request *http.Request, err error) {
 	apiErr := apierror.From(err)
 	if apiErr.Code >= http.StatusInternalServerError {
@@ -137,7 +140,7 @@ func (s *Server) writeError(recorder *recorder, request *http.Request, err error
 	writeAPIError(recorder, apiErr)
 }
 
-// bounded sets limits to how much a client sends, and how slowly it sends and reads.
+// limitSizeAndTime limits how much a client sends, and how slowly it sends and reads.
 func (s *Server) limitSizeAndTime(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(writer http.ResponseWriter, request *http.Request) {
 		if request.ContentLength > maxBody {
@@ -147,7 +150,8 @@ func (s *Server) limitSizeAndTime(next http.Handler) http.Handler {
 		}
 		request.Body = http.MaxBytesReader(writer, request.Body, maxBody)
 		controller := http.NewResponseController(writer)
-		// A deadline of the call before on the same connection must not hold for a stream.
+		// A stream must not inherit the deadline of the previous request on its
+		// connection.
 		var read, write time.Time
 		if !callFrom(request.Context()).stream {
 			write = time.Now().Add(maxCallDuration)
@@ -162,7 +166,7 @@ func (s *Server) limitSizeAndTime(next http.Handler) http.Handler {
 	})
 }
 
-// admitted lets in who is known and asks for no more than their share.
+// admitRequests authenticates requests and applies the limits.
 func (s *Server) admitRequests(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(writer http.ResponseWriter, request *http.Request) {
 		call := callFrom(request.Context())

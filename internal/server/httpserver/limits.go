@@ -13,10 +13,10 @@ import (
 	"github.com/trireme-mpi/trireme/internal/server/apierror"
 )
 
-// mostUsers is how many users are remembered at a time.
+// maxUsers is the maximum number of users to track.
 const maxUsers = 10_000
 
-// fair gives every user the same share, whatever the others do.
+// userLimiter gives every user the same limits, independent of other users.
 type userLimiter struct {
 	limits   Limits
 	maxUsers int
@@ -25,11 +25,11 @@ type userLimiter struct {
 	users map[string]*userUsage
 }
 
-// share is what a user has left.
+// userUsage is the current usage of a user.
 type userUsage struct {
 	rate *rate.Limiter
-	// underWay are calls that have not ended, without streams; large are bodies that are
-	// not small.
+	// inProgress counts requests without streams; largeBodies are bodies larger than
+	// smallBody.
 	inProgress, streams, largeBodies int
 }
 
@@ -39,15 +39,15 @@ func newUserLimiter(limits Limits, most int) *userLimiter {
 	return &userLimiter{limits: limits, maxUsers: most, users: map[string]*userUsage{}}
 }
 
-// tooMany is the error of a caller who asks for too much.
+// limitError is the error of a request over a limit.
 type limitError struct {
 	apiErr *apierror.Error
 	delay  time.Duration
-	// cause is what it is counted by.
+	// cause is the label in metrics.
 	cause string
 }
 
-// What refusals are counted by.
+// Causes of refusals, in metrics.
 const (
 	causeStreams              = "user-streams"
 	causeCalls                = "user-calls"
@@ -60,13 +60,14 @@ const (
 
 func (t *limitError) Error() string { return t.apiErr.Message }
 
-// Unwrap is what clients are told.
+// Unwrap returns the error that clients get.
 func (t *limitError) Unwrap() error { return t.apiErr }
 
-// retryAfter is when to try again, in whole seconds.
+// retryAfter returns the delay before a retry, in whole seconds.
 func (t *limitError) retryAfter() string { return strconv.Itoa(int(math.Ceil(t.delay.Seconds()))) }
 
-// enter lets a user's call in. What it returns is called when the call has ended.
+// acquire counts a request of a user, or refuses it. Call release when the request has
+// finished.
 func (f *userLimiter) acquire(user string, stream bool) (release func(), err error) {
 	f.mutex.Lock()
 	defer f.mutex.Unlock()
@@ -100,7 +101,7 @@ func (f *userLimiter) acquire(user string, stream bool) (release func(), err err
 	}), nil
 }
 
-// share is what a user has, which is all of it for one who was not here lately.
+// usage returns the usage of a user; a new or evicted user starts with full limits.
 func (f *userLimiter) usage(user string) *userUsage {
 	if known, is := f.users[user]; is {
 		return known
@@ -113,9 +114,9 @@ func (f *userLimiter) usage(user string) *userUsage {
 	return fresh
 }
 
-// forget drops those who have their whole share left, and a tenth of all if nobody has,
-// so that the next does not look through all of them again. Those with something under
-// way stay: what they have is counted.
+// evict removes users with full limits. If there are none, it removes a tenth of all
+// users, so that the next call need not scan all of them again. Users with requests in
+// progress stay, because these are counted.
 func (f *userLimiter) evict() {
 	for user, share := range f.users {
 		if share.idle() && share.rate.Tokens() >= float64(f.limits.Burst) {

@@ -10,8 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
-// metrics are what the server tells of itself. They name routes and codes, and
-// nobody's jobs or names.
+// metrics of the server. Labels are routes and codes, never names of jobs or users.
 type metrics struct {
 	registry *prometheus.Registry
 	requests *prometheus.CounterVec
@@ -40,7 +39,7 @@ func newMetrics(registry *prometheus.Registry) *metrics {
 		open: prometheus.NewGauge(prometheus.GaugeOpts{Name: "trireme_server_connections", Help: "Open connections."}),
 	}
 	for _, cause := range []string{causeStreams, causeCalls, causeRate, causeBodies, causeUnauthenticated, causeConnections, causeConnectionsPerSource} {
-		// So that the first refusal is seen as an increase.
+		// The first refusal must be visible as an increase.
 		m.refusals.WithLabelValues(cause)
 	}
 	m.registry.MustRegister(m.requests, m.duration, m.inFlight, m.streams, m.refusals, m.open,
@@ -54,7 +53,7 @@ func (m *metrics) observe(call *call, method string, code int, took time.Duratio
 		route = "none"
 	}
 	if verbs[method] == "" && method != http.MethodGet && method != http.MethodHead && method != http.MethodOptions {
-		// A client can invent as many as it likes.
+		// A client can send any number of method names that do not exist.
 		method = "other"
 	}
 	m.requests.WithLabelValues(route, method, strconv.Itoa(code)).Inc()

@@ -10,9 +10,9 @@ import (
 	"github.com/trireme-mpi/trireme/internal/server/apierror"
 )
 
-// fromKnownPages keeps out what web pages of others make a browser send: those whose
-// name was made to point here, and those that would use a session of a proxy's. Pages
-// that are allowed may read the answers.
+// checkOrigins refuses requests that web pages of other origins make a browser send: by
+// DNS rebinding, or with the session of a proxy. Pages of allowed origins may read the
+// responses.
 func (s *Server) checkOrigins(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(writer http.ResponseWriter, request *http.Request) {
 		if err := s.checkOrigin(request); err != nil {
@@ -27,8 +27,8 @@ func (s *Server) checkOrigins(next http.Handler) http.Handler {
 	})
 }
 
-// letRead lets a browser give the answer to a page of another server, if that is
-// allowed. Credentials of the browser's own are not: a page sends a token.
+// allowOrigin sets the CORS headers if the origin is allowed. Credentials of the browser
+// are not allowed: a page must send a token.
 func (s *Server) allowOrigin(header http.Header, request *http.Request) bool {
 	header.Add("Vary", "Origin")
 	origin := request.Header.Get("Origin")
@@ -43,7 +43,7 @@ func (s *Server) allowOrigin(header http.Header, request *http.Request) bool {
 	return true
 }
 
-// knownPage refuses what a page sends that may not.
+// checkOrigin refuses requests with another host name, or from another origin.
 func (s *Server) checkOrigin(request *http.Request) error {
 	if err := s.checkHost(request); err != nil {
 		return err

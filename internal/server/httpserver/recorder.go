@@ -11,30 +11,32 @@ import (
 	"github.com/trireme-mpi/trireme/internal/server/apierror"
 )
 
-// recorder knows which code was answered. Errors that libraries write as plain text
-// get the shape that all errors have.
+// recorder records the status code of a response. It converts plain-text errors of
+// libraries to API errors.
 type recorder struct {
 	http.ResponseWriter
 	code int
-	// writeTimeout is what a client has to accept a part of a stream; 0 for what is none.
+	// writeTimeout is how long a client may take to accept a part of a stream; 0 if the
+	// response is not a stream.
 	writeTimeout time.Duration
-	// plain is the text of a library's error, which is held back.
+	// errorText is the plain-text error of a library, held back until finish.
 	errorText *bytes.Buffer
 }
 
-// Unwrap lets http.ResponseController reach what is below.
+// Unwrap lets http.ResponseController reach the wrapped writer.
 func (r *recorder) Unwrap() http.ResponseWriter { return r.ResponseWriter }
 
-// Flush sends what was written so far.
+// Flush sends what has been written.
 func (r *recorder) Flush() { _ = r.FlushError() }
 
-// FlushError does so, and says whether it could.
+// FlushError sends what has been written, and returns an error if that fails.
 func (r *recorder) FlushError() error {
 	defer r.limitWrite()()
 	return http.NewResponseController(r.ResponseWriter).Flush()
 }
 
-// inTime cuts a client off that does not read, until the returned function is called.
+// limitWrite sets the write deadline, until the returned function is called: a client that
+// does not read is disconnected.
 func (r *recorder) limitWrite() func() {
 	if r.writeTimeout == 0 {
 		return func() {}
@@ -44,7 +46,7 @@ func (r *recorder) limitWrite() func() {
 	return func() { _ = control.SetWriteDeadline(time.Time{}) }
 }
 
-// WriteHeader notes the code.
+// WriteHeader records the code.
 func (r *recorder) WriteHeader(code int) {
 	if r.code != 0 {
 		return
@@ -59,7 +61,7 @@ func (r *recorder) WriteHeader(code int) {
 	r.ResponseWriter.WriteHeader(code)
 }
 
-// Write sends a part of the answer.
+// Write sends a part of the response.
 func (r *recorder) Write(content []byte) (int, error) {
 	if r.code == 0 {
 		r.WriteHeader(http.StatusOK)
@@ -71,7 +73,7 @@ func (r *recorder) Write(content []byte) (int, error) {
 	return r.ResponseWriter.Write(content)
 }
 
-// finish sends what was held back.
+// finish sends an error that was held back.
 func (r *recorder) finish() {
 	if r.errorText == nil {
 		return
@@ -83,7 +85,7 @@ func (r *recorder) finish() {
 	writeAPIError(r.ResponseWriter, apierror.New(r.code, strings.ReplaceAll(http.StatusText(r.code), " ", ""), message, "See the API document: GET /openapi.json"))
 }
 
-// send answers with an error.
+// writeAPIError responds with an error.
 func writeAPIError(writer http.ResponseWriter, apiErr *apierror.Error) {
 	body, err := json.Marshal(apiErr)
 	if err != nil {
@@ -96,6 +98,6 @@ func writeAPIError(writer http.ResponseWriter, apiErr *apierror.Error) {
 		header.Set("WWW-Authenticate", `Bearer realm="trireme"`)
 	}
 	writer.WriteHeader(apiErr.Code)
-	// A client that has gone away is no error of anybody's.
+	// A client that has disconnected is not an error.
 	_, _ = writer.Write(append(body, '\n'))
 }

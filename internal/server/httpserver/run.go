@@ -12,15 +12,16 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// Run serves until the context ends, and then ends in order: first nobody sends new
-// requests, then streams are told to connect again elsewhere, then calls end. started
-// is called with the address once requests are answered.
+// Run serves until the context ends, then shuts down in order: first the server is not
+// ready any more, so that it gets no new requests; then streams end and clients reconnect
+// to another server; then requests finish. started is called with the address once the
+// server accepts requests.
 func (s *Server) Run(ctx context.Context, started func(net.Addr)) error {
 	listener, err := net.Listen("tcp", s.Address)
 	if err != nil {
 		return fmt.Errorf("serve at %s: %w", s.Address, err)
 	}
-	// What helps to serve goes on until nothing is served any more.
+	// Probes and certificates are needed until the shutdown is complete.
 	background, stopBackground := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopBackground()
 	group, failed := errgroup.WithContext(ctx)
@@ -57,7 +58,7 @@ func (s *Server) mainServer() *http.Server {
 	main := &http.Server{
 		Handler: s.handler(), ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeader,
 		ErrorLog: slog.NewLogLogger(s.Log.Handler(), slog.LevelDebug), Protocols: &http.Protocols{},
-		// A client of gRPC has all its calls on one connection.
+		// A gRPC client sends all its calls on one connection.
 		HTTP2: &http.HTTP2Config{MaxConcurrentStreams: 1000},
 	}
 	main.Protocols.SetHTTP1(true)
@@ -70,8 +71,8 @@ func (s *Server) mainServer() *http.Server {
 	return main
 }
 
-// shutDown ends what is served. Where nobody asked for the end, there is no reason to
-// wait for others to notice.
+// shutDown stops serving. It only waits for the grace period if the shutdown was
+// requested, not after an error.
 func (s *Server) shutDown(main *http.Server, requested bool) error {
 	s.health.stopping.Store(true)
 	if requested {
@@ -89,8 +90,8 @@ func (s *Server) shutDown(main *http.Server, requested bool) error {
 	return errors.Join(err, s.tracing.end(ctx))
 }
 
-// awaitStreams waits until streams have said goodbye: the HTTP server no longer knows
-// of a WebSocket.
+// awaitStreams waits until streams have sent their last message: the HTTP server does not
+// track WebSockets.
 func (s *Server) awaitStreams(ctx context.Context) {
 	ended := make(chan struct{})
 	go func() { s.openStreams.Wait(); close(ended) }()

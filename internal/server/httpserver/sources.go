@@ -13,26 +13,26 @@ import (
 	"github.com/trireme-mpi/trireme/internal/server/apierror"
 )
 
-// mostSources is how many sources are remembered at a time.
+// maxSources is the maximum number of sources to track.
 const maxSources = 10_000
 
-// ipv6Network is what one customer of a provider usually has: addresses within it cost
-// nothing.
+// ipv6Network is the prefix length that providers usually give to one customer, who can
+// use any address in it.
 const ipv6Network = 64
 
-// sources gives every source a budget of calls whose caller is not known.
+// sources limits the requests without a known caller per source.
 type sources struct {
 	rate, burst float64
 	max         int
 	clock       clock.PassiveClock
 
 	mutex sync.Mutex
-	// byName has the elements of recent, whose first is the source that was used last.
+	// byName has the elements of recent, which is sorted by last use, latest first.
 	byName map[string]*list.Element
 	recent *list.List
 }
 
-// allowance is what a source had left at a time.
+// allowance is what a source has left of its budget at a time.
 type allowance struct {
 	source string
 	left   float64
@@ -45,7 +45,7 @@ func newSources(limits Limits, most int, clock clock.PassiveClock) *sources {
 	}
 }
 
-// sourceOf is what an address is counted by.
+// sourceOf returns the source of an address.
 func sourceOf(address string) string {
 	parsed, err := netip.ParseAddr(address)
 	if err != nil {
@@ -61,7 +61,8 @@ func sourceOf(address string) string {
 	return network.String()
 }
 
-// take lets a call of an address in, or says when the next one may come.
+// acquire counts a request from an address, or refuses it with the time until the next may
+// come.
 func (s *sources) acquire(address string) error {
 	if s.burst == 0 {
 		return nil
@@ -81,7 +82,7 @@ func (s *sources) acquire(address string) error {
 	return nil
 }
 
-// giveBack undoes take: the caller was found valid.
+// release undoes acquire: the caller has a valid token.
 func (s *sources) release(address string) {
 	if s.burst == 0 {
 		return
@@ -92,8 +93,8 @@ func (s *sources) release(address string) {
 	allowed.left = min(allowed.left+1, s.burst)
 }
 
-// allowanceOf is what a source has left now. The source that was not seen for the longest time is
-// forgotten if there are too many: it has most likely its whole budget again.
+// allowanceOf returns what a source has left now. If there are too many sources, it
+// removes the least recently used one, which most likely has its full budget again.
 func (s *sources) allowanceOf(source string) *allowance {
 	now := s.clock.Now()
 	if found, is := s.byName[source]; is {
