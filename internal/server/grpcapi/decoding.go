@@ -13,16 +13,16 @@ import (
 	"github.com/trireme-mpi/trireme/internal/server/apierror"
 )
 
-// A message that cannot be read is a fault of the client's. gRPC says that the server
-// has failed, and says so before anybody else is asked. So its codec is made to say
-// nothing, and to leave the error to the method.
+// A message that cannot be decoded is an error of the client. gRPC itself reports an
+// internal error of the server, before any interceptor runs. So the codec here returns no
+// error, and leaves it to the method.
 
-// Options are what a server must be made with.
+// Options are the options that a server of these services needs.
 func Options() []grpc.ServerOption {
 	return []grpc.ServerOption{grpc.ForceServerCodecV2(codec{encoding.GetCodecV2("proto")})}
 }
 
-// reading is a message that is read, and why it could not be.
+// decoding is a message that is being decoded, with the error.
 type decoding struct {
 	proto.Message
 	err error
@@ -30,7 +30,7 @@ type decoding struct {
 
 type codec struct{ encoding.CodecV2 }
 
-// Unmarshal reads a message.
+// Unmarshal decodes a message.
 func (c codec) Unmarshal(data mem.BufferSlice, message any) error {
 	if decoding, is := message.(*decoding); is {
 		decoding.err = c.CodecV2.Unmarshal(data, decoding.Message)
@@ -39,7 +39,7 @@ func (c codec) Unmarshal(data mem.BufferSlice, message any) error {
 	return c.CodecV2.Unmarshal(data, message)
 }
 
-// read reads a message with what gRPC reads with.
+// decode receives and decodes a message.
 func decode(message any, receive func(any) error) error {
 	decoding := &decoding{Message: message.(proto.Message)}
 	if err := receive(decoding); err != nil {
@@ -51,14 +51,14 @@ func decode(message any, receive func(any) error) error {
 	return nil
 }
 
-// readable is a service whose methods refuse messages that cannot be read.
+// withDecodeErrors returns a service whose methods refuse messages that cannot be decoded.
 func withDecodeErrors(description grpc.ServiceDesc) *grpc.ServiceDesc {
 	methods := description.Methods
 	description.Methods = nil
 	for _, method := range methods {
 		handle := method.Handler
 		method.Handler = func(service any, ctx context.Context, receive func(any) error, interceptor grpc.UnaryServerInterceptor) (any, error) {
-			// Here no interceptor has been yet.
+			// No interceptor has run yet, so the error is converted here.
 			return handle(service, ctx, func(message any) error { return Status(decode(message, receive)) }, interceptor)
 		}
 		description.Methods = append(description.Methods, method)
@@ -75,7 +75,7 @@ func withDecodeErrors(description grpc.ServiceDesc) *grpc.ServiceDesc {
 
 type decodingStream struct{ grpc.ServerStream }
 
-// RecvMsg reads a message.
+// RecvMsg receives and decodes a message.
 func (r *decodingStream) RecvMsg(message any) error {
 	return decode(message, r.ServerStream.RecvMsg)
 }

@@ -1,7 +1,7 @@
-// Package rpc is what can be asked of the server, over gRPC. It translates: messages
-// into what the service is asked, and its answers into messages.
+// Package grpcapi is the server's gRPC API. It converts messages to calls of the job
+// service, and results to messages.
 //
-// Its methods return errors as they come; Status is what clients see of them.
+// Its methods return errors unchanged; Status converts them for clients.
 package grpcapi
 
 import (
@@ -16,14 +16,14 @@ import (
 	"github.com/trireme-mpi/trireme/internal/server/jobservice"
 )
 
-// edge is what all services share.
+// shared has what all services share.
 type shared struct {
 	service jobservice.Interface
 	now     func() time.Time
 }
 
-// Register adds the services of jobs, with what tells clients of them: reflection
-// and health. The server must be made with Options, and pass errors through Status.
+// Register adds the job services, reflection and health. The server must be created with
+// Options, and convert errors with Status.
 func Register(server *grpc.Server, service jobservice.Interface) {
 	s := &shared{service: service, now: time.Now}
 	server.RegisterService(withDecodeErrors(wire.MPIJobService_ServiceDesc), &mpiJobs{shared: s})

@@ -16,13 +16,13 @@ import (
 	"github.com/trireme-mpi/trireme/internal/server/jobwatch"
 )
 
-// jobs is training.JobService.
+// jobs implements training.JobService.
 type jobs struct {
 	wire.UnimplementedJobServiceServer
 	*shared
 }
 
-// ofKind is a request about one job of either kind.
+// kindRequest is a request about one job of either kind.
 type kindRequest interface {
 	jobRequest
 	GetKind() string
@@ -36,7 +36,7 @@ func jobRefOfKind(request kindRequest) (jobservice.JobRef, error) {
 	return jobRef(kind, request)
 }
 
-// jobMessage is a job of either kind, for an answer.
+// jobMessage converts a job of either kind to a message.
 func jobMessage(object client.Object) (*wire.Job, error) {
 	if jobview.Of(object).Kind == jobview.TrainJobs {
 		message := &wire.TrainJob{}
@@ -46,7 +46,7 @@ func jobMessage(object client.Object) (*wire.Job, error) {
 	return &wire.Job{Job: &wire.Job_Mpijob{Mpijob: message}}, objects.ToMessage(object, message)
 }
 
-// change changes the job that a request is about.
+// change applies a change to the job of a request.
 func change(ctx context.Context, request kindRequest, apply func(jobservice.JobRef) (client.Object, error)) (*wire.Job, error) {
 	ref, err := jobRefOfKind(request)
 	if err != nil {
@@ -60,25 +60,25 @@ func change(ctx context.Context, request kindRequest, apply func(jobservice.JobR
 	return jobMessage(object)
 }
 
-// Suspend takes a job from its nodes.
+// Suspend deletes the pods of a job and keeps the job.
 func (j *jobs) Suspend(ctx context.Context, request *wire.SuspendRequest) (*wire.SuspendResponse, error) {
 	changed, err := change(ctx, request, func(ref jobservice.JobRef) (client.Object, error) { return j.service.Suspend(ctx, ref, true) })
 	return &wire.SuspendResponse{Job: changed}, err
 }
 
-// Resume gives a job back to its nodes.
+// Resume starts a suspended job.
 func (j *jobs) Resume(ctx context.Context, request *wire.ResumeRequest) (*wire.ResumeResponse, error) {
 	changed, err := change(ctx, request, func(ref jobservice.JobRef) (client.Object, error) { return j.service.Suspend(ctx, ref, false) })
 	return &wire.ResumeResponse{Job: changed}, err
 }
 
-// Restart creates a job like one that has ended.
+// Restart creates a copy of a failed job and deletes the failed job.
 func (j *jobs) Restart(ctx context.Context, request *wire.RestartRequest) (*wire.RestartResponse, error) {
 	created, err := change(ctx, request, func(ref jobservice.JobRef) (client.Object, error) { return j.service.Restart(ctx, ref) })
 	return &wire.RestartResponse{Job: created}, err
 }
 
-// ListEvents are what was noted of a job and its pods.
+// ListEvents returns the events of a job and the warnings of its pods.
 func (j *jobs) ListEvents(ctx context.Context, request *wire.ListEventsRequest) (*wire.ListEventsResponse, error) {
 	ref, err := jobRefOfKind(request)
 	if err != nil {
@@ -95,7 +95,7 @@ const (
 	maxWindow     = 7 * 24 * time.Hour
 )
 
-// GetUsage is what a job's pods use and have used.
+// GetUsage returns the resource usage of a job's pods.
 func (j *jobs) GetUsage(ctx context.Context, request *wire.GetUsageRequest) (*wire.GetUsageResponse, error) {
 	ref, err := jobRefOfKind(request)
 	if err != nil {
@@ -112,7 +112,7 @@ func (j *jobs) GetUsage(ctx context.Context, request *wire.GetUsageRequest) (*wi
 	return toMessage(report, err, &wire.GetUsageResponse{})
 }
 
-// answer is what the service found, as a message.
+// toMessage converts a result of the service to a message.
 func toMessage[Message proto.Message](value any, err error, message Message) (Message, error) {
 	if err != nil {
 		return message, err
@@ -120,7 +120,7 @@ func toMessage[Message proto.Message](value any, err error, message Message) (Me
 	return message, objects.ToMessage(value, message)
 }
 
-// Diagnose finds what keeps a job from running.
+// Diagnose finds why a job does not run, or why it failed.
 func (j *jobs) Diagnose(ctx context.Context, request *wire.DiagnoseRequest) (*wire.DiagnoseResponse, error) {
 	ref, err := jobRefOfKind(request)
 	if err != nil {
@@ -130,7 +130,7 @@ func (j *jobs) Diagnose(ctx context.Context, request *wire.DiagnoseRequest) (*wi
 	return toMessage(diagnosis, err, &wire.DiagnoseResponse{})
 }
 
-// Preflight finds what would keep a job from running.
+// Preflight checks whether a job can run.
 func (j *jobs) Preflight(ctx context.Context, request *wire.PreflightRequest) (*wire.PreflightResponse, error) {
 	if err := checkNames(nameField{field: "namespace", value: request.GetNamespace()}); err != nil {
 		return nil, err
@@ -143,7 +143,7 @@ func (j *jobs) Preflight(ctx context.Context, request *wire.PreflightRequest) (*
 	return toMessage(checked, err, &wire.PreflightResponse{})
 }
 
-// submission is a job that somebody wants to submit; nil if there is none.
+// submittedJob returns the job of a preflight request; nil if there is none.
 func submittedJob(submitted *wire.Job) (*jobview.Kind, client.Object, error) {
 	kind, message := jobview.MPIJobs, proto.Message(submitted.GetMpijob())
 	switch {
@@ -158,7 +158,7 @@ func submittedJob(submitted *wire.Job) (*jobview.Kind, client.Object, error) {
 	return kind, object, objects.FromMessage(message, object)
 }
 
-// GetQuota is what a namespace may use and uses.
+// GetQuota returns the quotas of a namespace and their usage.
 func (j *jobs) GetQuota(ctx context.Context, request *wire.GetQuotaRequest) (*wire.GetQuotaResponse, error) {
 	if err := checkNames(nameField{field: "namespace", value: request.GetNamespace()}); err != nil {
 		return nil, err
@@ -167,7 +167,7 @@ func (j *jobs) GetQuota(ctx context.Context, request *wire.GetQuotaRequest) (*wi
 	return toMessage(quota, err, &wire.GetQuotaResponse{})
 }
 
-// ListRuntimes are what TrainJobs are made from.
+// ListRuntimes returns the runtimes of the cluster and of a namespace.
 func (j *jobs) ListRuntimes(ctx context.Context, request *wire.ListRuntimesRequest) (*wire.ListRuntimesResponse, error) {
 	if err := checkNames(nameField{field: "namespace", value: request.GetNamespace(), optional: true}); err != nil {
 		return nil, err
@@ -178,7 +178,7 @@ func (j *jobs) ListRuntimes(ctx context.Context, request *wire.ListRuntimesReque
 	}{runtimes}, err, &wire.ListRuntimesResponse{})
 }
 
-// GetRuntime is one of them, as a whole.
+// GetRuntime returns a runtime with its whole object.
 func (j *jobs) GetRuntime(ctx context.Context, request *wire.GetRuntimeRequest) (*wire.GetRuntimeResponse, error) {
 	if err := checkNames(nameField{field: "namespace", value: request.GetNamespace(), optional: true}, nameField{field: "name", value: request.GetName()}); err != nil {
 		return nil, err
@@ -195,7 +195,7 @@ func (j *jobs) GetRuntime(ctx context.Context, request *wire.GetRuntimeRequest) 
 	return &wire.GetRuntimeResponse{Runtime: message}, err
 }
 
-// WatchJobs tells what becomes of the jobs of a namespace.
+// WatchJobs streams the changes of the jobs of a namespace.
 func (j *jobs) WatchJobs(request *wire.WatchJobsRequest, stream grpc.ServerStreamingServer[wire.JobEvent]) error {
 	kind, err := kindOf(request.GetKind())
 	if err != nil {

@@ -13,13 +13,13 @@ import (
 	"github.com/trireme-mpi/trireme/internal/server/jobwatch"
 )
 
-// mpiJobs is training.MPIJobService.
+// mpiJobs implements training.MPIJobService.
 type mpiJobs struct {
 	wire.UnimplementedMPIJobServiceServer
 	*shared
 }
 
-// CreateMPIJob stores a job.
+// CreateMPIJob creates a job.
 func (m *mpiJobs) CreateMPIJob(ctx context.Context, request *wire.CreateMPIJobRequest) (*wire.CreateMPIJobResponse, error) {
 	job := &wire.MPIJob{Namespace: request.GetNamespace(), Name: request.GetName(), Labels: request.GetLabels(), Annotations: request.GetAnnotations(), Spec: request.GetSpec()}
 	stored := &wire.MPIJob{}
@@ -29,7 +29,7 @@ func (m *mpiJobs) CreateMPIJob(ctx context.Context, request *wire.CreateMPIJobRe
 	return &wire.CreateMPIJobResponse{Name: stored.GetName(), Namespace: stored.GetNamespace(), Uid: stored.GetUid(), CreatedAt: stored.GetCreatedAt(), Mpijob: stored}, nil
 }
 
-// GetMPIJob is a job.
+// GetMPIJob returns a job.
 func (m *mpiJobs) GetMPIJob(ctx context.Context, request *wire.GetMPIJobRequest) (*wire.GetMPIJobResponse, error) {
 	object, err := m.get(ctx, jobview.MPIJobs, request)
 	if err != nil {
@@ -39,7 +39,7 @@ func (m *mpiJobs) GetMPIJob(ctx context.Context, request *wire.GetMPIJobRequest)
 	return response, objects.ToMessage(object, response.GetMpijob())
 }
 
-// ListMPIJobs is a page of jobs.
+// ListMPIJobs returns a page of jobs.
 func (m *mpiJobs) ListMPIJobs(ctx context.Context, request *wire.ListMPIJobsRequest) (*wire.ListMPIJobsResponse, error) {
 	query, err := listQuery(request)
 	if err != nil {
@@ -59,7 +59,7 @@ func (m *mpiJobs) DeleteMPIJob(ctx context.Context, request *wire.DeleteMPIJobRe
 	return &wire.DeleteMPIJobResponse{Message: message}, err
 }
 
-// GetMPIJobStatus is what has come of a job.
+// GetMPIJobStatus returns the status of a job.
 func (m *mpiJobs) GetMPIJobStatus(ctx context.Context, request *wire.GetMPIJobStatusRequest) (*wire.GetMPIJobStatusResponse, error) {
 	object, err := m.get(ctx, jobview.MPIJobs, request)
 	if err != nil {
@@ -69,7 +69,7 @@ func (m *mpiJobs) GetMPIJobStatus(ctx context.Context, request *wire.GetMPIJobSt
 	return response, objects.ToMessage(&object.(*v2beta1.MPIJob).Status, response.GetStatus())
 }
 
-// WatchMPIJobStatus tells the status of a job whenever it changes.
+// WatchMPIJobStatus streams the status of a job when it changes.
 func (m *mpiJobs) WatchMPIJobStatus(request *wire.WatchMPIJobStatusRequest, stream grpc.ServerStreamingServer[wire.MPIJobStatusEvent]) error {
 	return m.watchStatus(stream, jobview.MPIJobs, request, func(event *jobwatch.Event, resourceVersion string) error {
 		message := &wire.MPIJobStatusEvent{EventType: string(event.Type), Status: &wire.MPIJobStatus{}, Timestamp: timestamppb.New(m.now()), ResourceVersion: resourceVersion}
@@ -80,7 +80,7 @@ func (m *mpiJobs) WatchMPIJobStatus(request *wire.WatchMPIJobStatusRequest, stre
 	})
 }
 
-// GetMPIJobLogs are the lines that a job's pods print.
+// GetMPIJobLogs streams the log lines of a job's pods.
 func (m *mpiJobs) GetMPIJobLogs(request *wire.GetMPIJobLogsRequest, stream grpc.ServerStreamingServer[wire.LogMessage]) error {
 	return m.logs(stream, jobview.MPIJobs, request, request.PodIndex, request.TailLines)
 }

@@ -15,18 +15,18 @@ import (
 	"github.com/trireme-mpi/trireme/internal/server/jobwatch"
 )
 
-// invalid is a fault of the client's whose message is already whole.
+// invalid is an error of the client with a complete message.
 func invalid(field, message string) error {
 	return &apierror.Error{Code: http.StatusBadRequest, Reason: "BadRequest", Message: message, Details: []apierror.Detail{{Field: field, Reason: message}}}
 }
 
-// named is a field of a request that names something.
+// nameField is a field of a request that holds a name.
 type nameField struct {
 	field, value string
 	optional     bool
 }
 
-// checkNames refuses what is no name of anything, before it becomes part of a path.
+// checkNames refuses invalid names before they become part of a URL.
 func checkNames(names ...nameField) error {
 	for _, name := range names {
 		if name.value == "" && name.optional {
@@ -42,19 +42,19 @@ func checkNames(names ...nameField) error {
 	return nil
 }
 
-// ofJob is a request about one job.
+// jobRequest is a request about one job.
 type jobRequest interface {
 	GetNamespace() string
 	GetName() string
 }
 
-// reference is the job that a request is about.
+// jobRef returns the job of a request.
 func jobRef(kind *jobview.Kind, request jobRequest) (jobservice.JobRef, error) {
 	ref := jobservice.JobRef{Kind: kind, Namespace: request.GetNamespace(), Name: request.GetName()}
 	return ref, checkNames(nameField{field: "namespace", value: ref.Namespace}, nameField{field: "name", value: ref.Name})
 }
 
-// kindOf is a kind by its name.
+// kindOf returns a kind by its name.
 func kindOf(name string) (*jobview.Kind, error) {
 	var names []string
 	for _, kind := range jobview.Kinds {
@@ -69,7 +69,7 @@ func kindOf(name string) (*jobview.Kind, error) {
 	return nil, invalid("kind", "kind must be "+strings.Join(names, " or "))
 }
 
-// ofList is a request for a list of jobs.
+// listRequest is a request for a list of jobs.
 type listRequest interface {
 	GetNamespace() string
 	GetAllNamespaces() bool
@@ -81,8 +81,8 @@ type listRequest interface {
 	GetContinueToken() string
 }
 
-// pageBytes is how large a page may become: clients of gRPC accept messages of 4 MiB,
-// unless they are told otherwise.
+// pageBytes is the maximum size of a page: gRPC clients accept messages of up to 4 MiB by
+// default.
 const pageBytes = 3 << 20
 
 func listQuery(request listRequest) (jobwatch.Query, error) {
@@ -99,7 +99,7 @@ func listQuery(request listRequest) (jobwatch.Query, error) {
 	if query.Limit < 0 {
 		return query, apierror.Invalid("limit", "must be from 1 to %d", jobwatch.MaxLimit)
 	}
-	// A state that is misspelt must not be taken for one that no job is in.
+	// A misspelt status must not return an empty list.
 	if query.Status != "" && !slices.Contains(jobview.States, query.Status) {
 		return query, apierror.Invalid("status", "%q is not one of %s", query.Status, strings.Join(jobview.States, ", "))
 	}

@@ -13,7 +13,7 @@ import (
 	"github.com/trireme-mpi/trireme/internal/server/jobwatch"
 )
 
-// record tells the audit which job a call changes. A dry run changes nothing.
+// recordJob tells the audit which job a call changes. A dry run changes nothing.
 func recordJob(ctx context.Context, ref jobservice.JobRef, dryRun bool) {
 	r := auth.RecordFrom(ctx)
 	r.Kind, r.Namespace, r.Name = string(ref.Kind.Kind), ref.Namespace, ref.Name
@@ -22,13 +22,13 @@ func recordJob(ctx context.Context, ref jobservice.JobRef, dryRun bool) {
 	}
 }
 
-// ofChange is a request to create or to delete a job, or to try that.
+// changeRequest is a request to create or delete a job, or a dry run of it.
 type changeRequest interface {
 	jobRequest
 	GetDryRun() bool
 }
 
-// create stores a job that a message tells, and fills another with what was stored.
+// create creates the job in message, and copies the result to stored.
 func (e *shared) create(ctx context.Context, kind *jobview.Kind, request changeRequest, hasSpec bool, message, stored proto.Message) error {
 	ref := jobservice.JobRef{Kind: kind, Namespace: request.GetNamespace(), Name: request.GetName()}
 	recordJob(ctx, ref, request.GetDryRun())
@@ -62,7 +62,7 @@ func (e *shared) get(ctx context.Context, kind *jobview.Kind, request jobRequest
 	return e.service.Get(ctx, ref)
 }
 
-// delete deletes a job, and says so.
+// delete deletes a job and returns a message for the client.
 func (e *shared) delete(ctx context.Context, kind *jobview.Kind, request changeRequest, gracePeriodSeconds *int64) (string, error) {
 	ref := jobservice.JobRef{Kind: kind, Namespace: request.GetNamespace(), Name: request.GetName()}
 	recordJob(ctx, ref, request.GetDryRun())
@@ -82,7 +82,7 @@ func (e *shared) delete(ctx context.Context, kind *jobview.Kind, request changeR
 	return string(kind.Kind) + " " + ref.Name + result, nil
 }
 
-// list is a page of jobs as messages, each of which blank makes.
+// list converts a page of jobs to messages; newMessage creates an empty one.
 func list[Message proto.Message](page *jobwatch.Page, newMessage func() Message) ([]Message, error) {
 	messages := make([]Message, len(page.Entries))
 	for i := range page.Entries {

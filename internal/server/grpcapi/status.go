@@ -14,7 +14,7 @@ import (
 	"github.com/trireme-mpi/trireme/internal/server/apierror"
 )
 
-// grpcCodes are gRPC's codes of those of HTTP.
+// grpcCodes maps HTTP status codes to gRPC codes.
 var grpcCodes = map[int]codes.Code{
 	http.StatusBadRequest:            codes.InvalidArgument,
 	http.StatusUnauthorized:          codes.Unauthenticated,
@@ -36,19 +36,18 @@ var grpcCodes = map[int]codes.Code{
 	http.StatusGatewayTimeout:        codes.DeadlineExceeded,
 }
 
-// clientClosed is what problem says of a client that went away.
+// clientClosed is the code that apierror uses for a client that disconnected.
 const clientClosed = 499
 
-// What goes into trailers, which clients of gRPC take no more than 8 KiB of if they
-// are not told otherwise.
+// Limits for the trailers: gRPC clients accept at most 8 KiB by default.
 const (
 	maxMessage = 1500
 	maxReason  = 150
 	maxFields  = 10
 )
 
-// Status is an error as clients of gRPC see it: a code, a message, and as details the
-// reason in one word, the fields that are wrong and what to do.
+// Status converts an error to a gRPC status: code, message, and as details the reason, the
+// invalid fields and the suggestions.
 func Status(err error) error {
 	if _, is := status.FromError(err); is {
 		return err
@@ -67,7 +66,7 @@ func codeOf(apiErr *apierror.Error) codes.Code {
 	switch {
 	case apiErr.Code == http.StatusConflict && apiErr.Reason == "AlreadyExists":
 		return codes.AlreadyExists
-	// The request is well, but the job is not as it must be for it.
+	// The request is valid, but the job is not in the required state.
 	case apiErr.Code == http.StatusConflict && apiErr.Reason != "Conflict", apiErr.Code == http.StatusBadRequest && apiErr.Reason != "BadRequest":
 		return codes.FailedPrecondition
 	case known:
@@ -100,7 +99,7 @@ func detailsOf(apiErr *apierror.Error) []protoadapt.MessageV1 {
 	return details
 }
 
-// shortened is a text of at most so many bytes, in UTF-8 that holds.
+// truncate cuts a text to a number of bytes, and keeps it valid UTF-8.
 func truncate(text string, limit int) string {
 	text = strings.ToValidUTF8(text, string(utf8.RuneError))
 	if len(text) <= limit {

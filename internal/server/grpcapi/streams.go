@@ -19,20 +19,20 @@ import (
 	"github.com/trireme-mpi/trireme/internal/server/jobwatch"
 )
 
-// begin tells a client that its stream stands, which may be long before there is
-// anything to tell.
+// sendHeader tells a client that its stream has started, which may be long before the
+// first message.
 func sendHeader(stream grpc.ServerStream) error { return stream.SendHeader(metadata.MD{}) }
 
-// ofWatch is a request to watch a job.
+// watchRequest is a request to watch a job.
 type watchRequest interface {
 	jobRequest
 	GetResourceVersion() string
 }
 
-// watchStatus tells what becomes of one job, until it is deleted.
+// watchStatus streams the changes of one job, until it is deleted.
 //
-// The job as it is comes with no version to resume with: that has only the event
-// after it, which says that this was all. So the job waits for it.
+// The first event, with the job as it is now, has no version to resume from: only the
+// SYNCED event after it has one. So the first event is sent when SYNCED arrives.
 func (e *shared) watchStatus(stream grpc.ServerStream, kind *jobview.Kind, request watchRequest, send func(event *jobwatch.Event, resourceVersion string) error) error {
 	ref, err := jobRef(kind, request)
 	if err != nil {
@@ -65,7 +65,7 @@ func (e *shared) watchStatus(stream grpc.ServerStream, kind *jobview.Kind, reque
 	return stream.Context().Err()
 }
 
-// ofLogs is a request for logs.
+// logsRequest is a request for logs.
 type logsRequest interface {
 	jobRequest
 	GetPodType() string
@@ -76,15 +76,15 @@ type logsRequest interface {
 }
 
 const (
-	// usualTail is how many lines of each container a stream begins with; allLines is
-	// how clients ask for all of them.
+	// defaultTail is the number of lines from the end of each container's log; allLines
+	// requests all of them.
 	defaultTail = 100
 	allLines    = -1
-	// onceTimeout is what reading logs once may take.
+	// readTimeout is the timeout of reading logs without following them.
 	readTimeout = 5 * time.Minute
 )
 
-// logs sends the lines of a job's pods.
+// logs streams the log lines of a job's pods.
 func (e *shared) logs(stream grpc.ServerStreamingServer[wire.LogMessage], kind *jobview.Kind, request logsRequest, podIndex *int32, tailLines *int64) error {
 	ref, err := jobRef(kind, request)
 	if err != nil {
@@ -156,7 +156,7 @@ func logOptions(request logsRequest, podIndex *int32, tailLines *int64) (jobserv
 func logMessage(line joblog.Line) *wire.LogMessage {
 	message := &wire.LogMessage{
 		PodName: line.Pod, ContainerName: line.Container, Timestamp: timestamppb.New(line.Time), PodType: line.Role, Continues: line.Continues,
-		// Programs print what they like; messages are of UTF-8.
+		// Programs may print invalid UTF-8, which messages cannot hold.
 		Message: strings.ToValidUTF8(line.Text, string(utf8.RuneError)),
 	}
 	if line.Role == training.RoleWorker {

@@ -13,13 +13,13 @@ import (
 	"github.com/trireme-mpi/trireme/internal/server/jobwatch"
 )
 
-// trainJobs is training.TrainJobService.
+// trainJobs implements training.TrainJobService.
 type trainJobs struct {
 	wire.UnimplementedTrainJobServiceServer
 	*shared
 }
 
-// CreateTrainJob stores a job.
+// CreateTrainJob creates a job.
 func (t *trainJobs) CreateTrainJob(ctx context.Context, request *wire.CreateTrainJobRequest) (*wire.CreateTrainJobResponse, error) {
 	job := &wire.TrainJob{Namespace: request.GetNamespace(), Name: request.GetName(), Labels: request.GetLabels(), Annotations: request.GetAnnotations(), Spec: request.GetSpec()}
 	stored := &wire.TrainJob{}
@@ -29,7 +29,7 @@ func (t *trainJobs) CreateTrainJob(ctx context.Context, request *wire.CreateTrai
 	return &wire.CreateTrainJobResponse{Name: stored.GetName(), Namespace: stored.GetNamespace(), Uid: stored.GetUid(), CreatedAt: stored.GetCreatedAt(), Trainjob: stored}, nil
 }
 
-// GetTrainJob is a job.
+// GetTrainJob returns a job.
 func (t *trainJobs) GetTrainJob(ctx context.Context, request *wire.GetTrainJobRequest) (*wire.GetTrainJobResponse, error) {
 	object, err := t.get(ctx, jobview.TrainJobs, request)
 	if err != nil {
@@ -39,7 +39,7 @@ func (t *trainJobs) GetTrainJob(ctx context.Context, request *wire.GetTrainJobRe
 	return response, objects.ToMessage(object, response.GetTrainjob())
 }
 
-// ListTrainJobs is a page of jobs.
+// ListTrainJobs returns a page of jobs.
 func (t *trainJobs) ListTrainJobs(ctx context.Context, request *wire.ListTrainJobsRequest) (*wire.ListTrainJobsResponse, error) {
 	query, err := listQuery(request)
 	if err != nil {
@@ -60,7 +60,7 @@ func (t *trainJobs) DeleteTrainJob(ctx context.Context, request *wire.DeleteTrai
 	return &wire.DeleteTrainJobResponse{Message: message}, err
 }
 
-// GetTrainJobStatus is what has come of a job.
+// GetTrainJobStatus returns the status of a job.
 func (t *trainJobs) GetTrainJobStatus(ctx context.Context, request *wire.GetTrainJobStatusRequest) (*wire.GetTrainJobStatusResponse, error) {
 	object, err := t.get(ctx, jobview.TrainJobs, request)
 	if err != nil {
@@ -70,7 +70,7 @@ func (t *trainJobs) GetTrainJobStatus(ctx context.Context, request *wire.GetTrai
 	return response, objects.ToMessage(&object.(*v2alpha1.TrainJob).Status, response.GetStatus())
 }
 
-// WatchTrainJobStatus tells the status of a job whenever it changes.
+// WatchTrainJobStatus streams the status of a job when it changes.
 func (t *trainJobs) WatchTrainJobStatus(request *wire.WatchTrainJobStatusRequest, stream grpc.ServerStreamingServer[wire.TrainJobStatusEvent]) error {
 	return t.watchStatus(stream, jobview.TrainJobs, request, func(event *jobwatch.Event, resourceVersion string) error {
 		message := &wire.TrainJobStatusEvent{EventType: string(event.Type), Status: &wire.TrainJobStatus{}, Timestamp: timestamppb.New(t.now()), ResourceVersion: resourceVersion}
@@ -81,7 +81,7 @@ func (t *trainJobs) WatchTrainJobStatus(request *wire.WatchTrainJobStatusRequest
 	})
 }
 
-// GetTrainJobLogs are the lines that a job's pods print.
+// GetTrainJobLogs streams the log lines of a job's pods.
 func (t *trainJobs) GetTrainJobLogs(request *wire.GetTrainJobLogsRequest, stream grpc.ServerStreamingServer[wire.LogMessage]) error {
 	return t.logs(stream, jobview.TrainJobs, request, request.PodIndex, request.TailLines)
 }

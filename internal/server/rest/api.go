@@ -1,6 +1,5 @@
-// Package rest is the server's REST interface. Jobs are what kubectl shows of them:
-// the same JSON goes in and out. Everything that can be asked is one row of a table,
-// which both the handlers and the OpenAPI document are made from.
+// Package rest is the server's REST API. Jobs have the same JSON form as in kubectl. The
+// handlers and the OpenAPI document come from one table of routes.
 package rest
 
 import (
@@ -21,33 +20,33 @@ import (
 	"github.com/trireme-mpi/trireme/internal/server/stream"
 )
 
-// Options are how requests are served.
+// Options of the API.
 type Options struct {
-	// CallTimeout bounds every call, LogTimeout one that reads logs without following
-	// them. Streams end with their clients.
+	// CallTimeout is the timeout of requests, LogTimeout that of reading logs without
+	// following them. Streams have none.
 	CallTimeout, LogTimeout time.Duration
 	// AllowedOrigins are the other origins whose pages may open WebSockets.
 	AllowedOrigins []string
 	Clock          clock.PassiveClock
-	// Version of the server, for the document.
+	// Version of the server, for the OpenAPI document.
 	Version string
-	// Log is told of what is no fault of the clients'; nil is nobody.
+	// Log gets errors that the client did not cause; nil discards them.
 	Log *slog.Logger
 }
 
-// API answers requests. Who calls is known before (access.WithCaller).
+// API handles REST requests. Each request has a caller (auth.WithCaller).
 type API struct {
 	Options
 	service  jobservice.Interface
 	mux      *http.ServeMux
 	document []byte
-	// bodyGrace is how much longer than a call its body may take to come.
+	// bodyGrace is how much longer than CallTimeout a body may take to arrive.
 	bodyGrace time.Duration
 }
 
 const bodyGrace = 5 * time.Second
 
-// New is the interface over a service.
+// New creates the API of a service.
 func New(service jobservice.Interface, options Options) (*API, error) {
 	api := &API{Options: options, service: service, mux: http.NewServeMux(), bodyGrace: bodyGrace}
 	if api.Log == nil {
@@ -71,7 +70,7 @@ func New(service jobservice.Interface, options Options) (*API, error) {
 	return api, nil
 }
 
-// ServeHTTP answers one request.
+// ServeHTTP handles a request.
 func (a *API) ServeHTTP(writer http.ResponseWriter, request *http.Request) {
 	if !isClean(request.URL.EscapedPath()) {
 		a.fail(writer, request, apierror.Invalid("path", "has empty segments, . or .."))
@@ -84,19 +83,19 @@ func (a *API) ServeHTTP(writer http.ResponseWriter, request *http.Request) {
 	a.mux.ServeHTTP(writer, request)
 }
 
-// isPlain tells whether a path is as short as it can be. The mux would send clients to
-// the short one, which is not what they asked for.
+// isClean tells whether a path is in its shortest form. For other paths the mux would
+// redirect, instead of an error.
 func isClean(escaped string) bool {
 	cleaned := path.Clean("/" + escaped)
 	return escaped == cleaned || escaped == cleaned+"/"
 }
 
-// Document is the OpenAPI document, which anybody may read.
+// Document serves the OpenAPI document, which is public.
 func (a *API) Document() http.Handler {
 	return http.HandlerFunc(func(writer http.ResponseWriter, _ *http.Request) { send(writer, http.StatusOK, a.document) })
 }
 
-// unknown answers what is in no row of the table.
+// notFound responds to requests that no route matches.
 func (a *API) notFound(writer http.ResponseWriter, request *http.Request) {
 	allowed := allowedMethods(request, a.mux)
 	if len(allowed) == 0 {
@@ -107,7 +106,7 @@ func (a *API) notFound(writer http.ResponseWriter, request *http.Request) {
 	a.fail(writer, request, apierror.New(http.StatusMethodNotAllowed, "MethodNotAllowed", "Method "+request.Method+" is not allowed for "+request.URL.Path, "See the API document: GET /openapi.json"))
 }
 
-// allowedMethods are those that a path has.
+// allowedMethods returns the methods that a path has.
 func allowedMethods(request *http.Request, mux *http.ServeMux) (allowed []string) {
 	for _, method := range []string{http.MethodGet, http.MethodPost, http.MethodDelete} {
 		other := request.Clone(request.Context())
@@ -126,10 +125,10 @@ type input struct {
 	query *query
 }
 
-// context of the request, for the service.
+// context returns the context of the request.
 func (in *input) context() context.Context { return in.Context() }
 
-// serve is the handler of a route.
+// serve returns the handler of a route.
 func (a *API) serve(route *route) http.Handler {
 	return http.HandlerFunc(func(writer http.ResponseWriter, request *http.Request) {
 		in := &input{Request: request, route: route, query: newQuery(request)}
@@ -143,7 +142,8 @@ func (a *API) serve(route *route) http.Handler {
 			in.Request = request.WithContext(ctx)
 		}
 		if route.body != nil {
-			// Reading does not end with the context. A call that has its body ends by it.
+			// Reading a body does not end with the context. The deadline is longer, so
+			// that the context ends the call first.
 			_ = http.NewResponseController(writer).SetReadDeadline(time.Now().Add(a.CallTimeout + a.bodyGrace))
 		}
 		if route.stream != nil {
@@ -159,7 +159,7 @@ func (a *API) serve(route *route) http.Handler {
 	})
 }
 
-// timeout of a request; 0 for none.
+// timeout returns the timeout of a request; 0 for none.
 func (a *API) timeout(route *route, in *input) time.Duration {
 	switch {
 	case route.operation.Stream == operation.NoStream:
@@ -176,7 +176,7 @@ func (a *API) sendStream(writer http.ResponseWriter, in *input, messages func(co
 	stream.Serve(writer, in.Request, stream.Options{AllowedOrigins: a.AllowedOrigins}, messages)
 }
 
-// check refuses parameters that the route does not have, or not like this.
+// check refuses unknown or invalid parameters and names.
 func (in *input) check() error {
 	if err := in.query.check(in.route.parameters); err != nil {
 		return err

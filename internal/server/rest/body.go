@@ -20,7 +20,7 @@ import (
 	"github.com/trireme-mpi/trireme/internal/server/apierror"
 )
 
-// document is the body of a request, as JSON. It may be YAML.
+// readBody reads the body of a request as JSON. The body may be YAML.
 func readBody(request *http.Request) ([]byte, error) {
 	kind, _, err := mime.ParseMediaType(request.Header.Get("Content-Type"))
 	if request.Header.Get("Content-Type") == "" {
@@ -50,8 +50,8 @@ func readBody(request *http.Request) ([]byte, error) {
 	return content, nil
 }
 
-// fromYAML is the only document in some YAML, as JSON. Others would be lost without a
-// word.
+// fromYAML converts a single YAML document to JSON. More than one is an error: the others
+// must not be dropped silently.
 func fromYAML(content []byte) ([]byte, error) {
 	result := []byte("null")
 	documents := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(content)))
@@ -76,8 +76,8 @@ func fromYAML(content []byte) ([]byte, error) {
 	}
 }
 
-// readJob is the job in a body. Every field of it must be known: one that is
-// misspelt would be lost without a word.
+// readJob decodes the job in a body. Unknown fields are an error: a misspelt field must
+// not be dropped silently.
 func readJob(content []byte, kind *jobview.Kind) (client.Object, error) {
 	object, unknown, err := kind.Decode(content)
 	if err != nil {
@@ -97,7 +97,8 @@ func readJob(content []byte, kind *jobview.Kind) (client.Object, error) {
 	return object, nil
 }
 
-// fieldOf is the field in a message such as: unknown field "spec.slots".
+// fieldOf returns the field in a message of the Kubernetes JSON decoder, such as: unknown
+// field "spec.slots".
 func fieldOf(message string) string {
 	if _, rest, found := strings.Cut(message, `"`); found {
 		field, _, _ := strings.Cut(rest, `"`)

@@ -21,7 +21,7 @@ import (
 	"github.com/trireme-mpi/trireme/internal/server/jobwatch"
 )
 
-// namespace is that of the path, or of the query where the path has none.
+// namespace returns the namespace in the path, or else in the query.
 func (in *input) namespace() string {
 	if namespace := in.PathValue("namespace"); namespace != "" {
 		return namespace
@@ -29,7 +29,7 @@ func (in *input) namespace() string {
 	return in.query.text("namespace")
 }
 
-// job is the one that a request is about.
+// job returns the job of a request.
 func (in *input) job() jobservice.JobRef {
 	return jobservice.JobRef{Kind: in.route.kind, Namespace: in.namespace(), Name: in.PathValue("name")}
 }
@@ -47,14 +47,14 @@ func (a *API) create(in *input) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	// What is no name may be anything, of any length.
+	// An invalid name may be any text of any length.
 	if checkName("name", object.GetName()) == nil {
 		record.Name = object.GetName()
 	}
 	return a.service.Create(in.context(), in.route.kind, in.namespace(), object, dryRun)
 }
 
-// readSubmission is the job in a body, which of a TrainJob may be its spec alone.
+// readSubmission decodes the job in a body. For a TrainJob, the body may be only its spec.
 func readSubmission(content []byte, in *input) (client.Object, error) {
 	name := in.query.text("name")
 	var parts map[string]json.RawMessage
@@ -111,7 +111,7 @@ func (a *API) events(in *input) (any, error) {
 	return eventList{events}, err
 }
 
-// windows are how far back metrics go.
+// timeRanges are the time ranges of metrics.
 var timeRanges = map[string]time.Duration{"": time.Hour, "1h": time.Hour, "6h": 6 * time.Hour, "24h": 24 * time.Hour, "7d": 7 * 24 * time.Hour}
 
 func (a *API) metrics(in *input) (any, error) {
@@ -125,7 +125,7 @@ func (a *API) list(in *input) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	// MPIJobs are listed as Kubernetes lists them, TrainJobs as rows of a table.
+	// MPIJobs are returned as a Kubernetes list, TrainJobs as rows of a table.
 	query.Whole = in.route.kind.Kind == job.KindMPIJob
 	page, err := a.service.List(in.context(), in.route.kind, query)
 	if err != nil {
@@ -150,7 +150,7 @@ func (in *input) listQuery() (jobwatch.Query, error) {
 	return query, in.addFields(&query)
 }
 
-// addFields are the few fields that jobs can be chosen by.
+// addFields adds a field selector to a query.
 func (in *input) addFields(query *jobwatch.Query) error {
 	selector, err := fields.ParseSelector(in.query.text("fieldSelector"))
 	if err != nil {
@@ -228,7 +228,8 @@ func (a *API) checkJob(in *input) (any, error) {
 	return nil, apierror.Invalid("kind", "%q is not a kind of job; use TrainJob or MPIJob", typeMeta.Kind)
 }
 
-// runtimes are those of the cluster and, where the path has a namespace, those of it.
+// runtimes lists the runtimes of the cluster and, if the path has a namespace, those of
+// the namespace.
 func (a *API) runtimes(in *input) (any, error) {
 	runtimes, err := a.service.Runtimes(in.context(), jobservice.RuntimeQuery{Namespace: in.namespace(), Framework: in.query.text("framework")})
 	return runtimeList{runtimes}, err

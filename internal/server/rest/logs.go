@@ -18,8 +18,8 @@ import (
 	"github.com/trireme-mpi/trireme/internal/server/stream"
 )
 
-// readLogs writes what pods print, in the form that the client takes: messages of a
-// stream, lines of text, or one document.
+// readLogs responds with logs, in the form that the client requests: a stream of messages,
+// lines of text, or one document.
 func (a *API) readLogs(writer http.ResponseWriter, in *input) {
 	options, err := a.logOptions(in)
 	if err != nil {
@@ -46,7 +46,7 @@ func (a *API) readLogs(writer http.ResponseWriter, in *input) {
 	}
 }
 
-// logOptions are which lines a request is about.
+// logOptions returns which lines a request selects.
 func (a *API) logOptions(in *input) (jobservice.LogOptions, error) {
 	options := jobservice.LogOptions{
 		Container: in.query.text("container"), Follow: in.query.flag("follow"), Previous: in.query.flag("previous"),
@@ -101,7 +101,7 @@ func asLogLine(line joblog.Line) logLine {
 	return result
 }
 
-// asText is a line as its program has printed it.
+// asText returns a line as the program printed it.
 func asText(line joblog.Line) []byte {
 	if line.Continues {
 		return []byte(line.Text)
@@ -117,7 +117,7 @@ func encodeLine(line joblog.Line) []byte {
 	return encoded
 }
 
-// logMessages are lines as messages of a stream.
+// logMessages converts lines to messages of a stream.
 func logMessages(lines iter.Seq2[joblog.Line, error]) iter.Seq2[stream.Message, error] {
 	return func(yield func(stream.Message, error) bool) {
 		for line, err := range lines {
@@ -133,8 +133,8 @@ func logMessages(lines iter.Seq2[joblog.Line, error]) iter.Seq2[stream.Message, 
 	}
 }
 
-// writeLines sends lines as they come. An error before the first is an answer of its
-// own; one after it can only be told in the text.
+// writeLines sends lines as they arrive. An error before the first line is an error
+// response; after it, the connection is aborted.
 func (a *API) writeLines(writer http.ResponseWriter, in *input, contentType string, lines iter.Seq2[joblog.Line, error], encode func(joblog.Line) []byte) {
 	begun, waiting := false, in.query.flag("follow")
 	control := http.NewResponseController(writer)
@@ -151,7 +151,8 @@ func (a *API) writeLines(writer http.ResponseWriter, in *input, contentType stri
 			return
 		}
 		if err != nil {
-			// The client must be able to tell a cut log from a whole one.
+			// The client must be able to distinguish an incomplete log from a complete
+			// one.
 			panic(http.ErrAbortHandler)
 		}
 		begin()
@@ -169,15 +170,16 @@ func (a *API) writeLines(writer http.ResponseWriter, in *input, contentType stri
 }
 
 const (
-	// mostLogBytes bounds a document of lines; who wants more follows, or reads text. It
-	// fits into what one user's answers may take.
+	// maxLogBytes limits a document of lines; for more, clients use follow or plain text.
+	// It fits into the response budget of one user.
 	maxLogBytes = 6 << 20
-	// freeLogBytes are not counted: most logs are smaller. More is taken in steps.
+	// freeLogBytes are not counted in the budget: most logs are smaller. Larger logs take
+	// from the budget in steps.
 	freeLogBytes = 128 << 10
 	logStep      = 1 << 20
 )
 
-// aroundLine is about what a line takes besides its text.
+// lineOverhead is about the size of a line without its text.
 const lineOverhead = 256
 
 // collectLines sends all lines in one document.

@@ -17,13 +17,13 @@ import (
 	"github.com/trireme-mpi/trireme/internal/server/apierror"
 )
 
-// errorsOfAll are the codes that any call may be answered with.
+// commonErrors are the error codes of every route.
 var commonErrors = []int{
 	http.StatusBadRequest, http.StatusUnauthorized, http.StatusForbidden, http.StatusRequestEntityTooLarge, http.StatusMisdirectedRequest, http.StatusTooManyRequests,
 	http.StatusInternalServerError, http.StatusServiceUnavailable, http.StatusGatewayTimeout,
 }
 
-// newDocument is the OpenAPI document of the routes. The schemas of jobs are those of
+// newDocument returns the OpenAPI document of the routes. The schemas of jobs are those of
 // the CRDs.
 func newDocument(routes []*route, version string) ([]byte, error) {
 	schemas := schemas{}
@@ -50,7 +50,7 @@ func newDocument(routes []*route, version string) ([]byte, error) {
 	})
 }
 
-// addKinds are the schemas of jobs and runtimes, by their kinds.
+// addKinds adds the schemas of jobs and runtimes.
 func (s schemas) addKinds() error {
 	for _, content := range crd.All() {
 		var definition struct {
@@ -91,7 +91,7 @@ func errorSchema(schemas schemas) schema {
 	return result
 }
 
-// operation is one route.
+// operation describes a route.
 func (s schemas) operation(route *route) schema {
 	result := schema{"operationId": route.id, "summary": route.summary, "responses": s.responses(route)}
 	if parameters := parametersOf(route); len(parameters) > 0 {
@@ -121,7 +121,7 @@ func (s schemas) responses(route *route) schema {
 	return responses
 }
 
-// content are the forms that an answer can have.
+// content returns the media types of a response.
 func (s schemas) content(route *route) schema {
 	result, text := schema{}, schema{"schema": schema{"type": "string"}}
 	switch response := route.response.(type) {
@@ -131,7 +131,7 @@ func (s schemas) content(route *route) schema {
 	case eventStream:
 	case logList:
 		result["application/json"] = schema{"schema": s.schemaOf(response)}
-		// Followed, it is lines of which each is an object.
+		// With follow=true, each line is an object.
 		result["application/x-ndjson"] = schema{"schema": s.schemaOf(logLine{})}
 	default:
 		result["application/json"] = schema{"schema": s.schemaOf(response)}
@@ -142,7 +142,7 @@ func (s schemas) content(route *route) schema {
 	return result
 }
 
-// shape is the schema of what goes in or out.
+// schemaOf returns the schema of a body or a response.
 func (s schemas) schemaOf(value any) schema {
 	switch value := value.(type) {
 	case jobBody:
@@ -165,7 +165,7 @@ func (s schemas) schemaOf(value any) schema {
 	}
 }
 
-// placeholder is a part of a path that a request fills in.
+// placeholder is a variable part of a path.
 var placeholder = regexp.MustCompile(`\{([a-z]+)\}`)
 
 func parametersOf(route *route) (result []schema) {

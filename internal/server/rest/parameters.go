@@ -11,8 +11,7 @@ import (
 const (
 	defaultLimit = 100
 	maxLimit     = 1000
-	// usualTail is how many lines of each pod are shown of logs that are not followed
-	// for ever.
+	// defaultTail is the default number of lines from the end of each pod's log.
 	defaultTail = 100
 )
 
@@ -49,7 +48,7 @@ var deleteParameters = []parameter{
 
 var metricParameters = []parameter{{name: "timeRange", kind: "string", values: []string{"1h", "6h", "24h", "7d"}, defaultValue: "1h", description: "Length of the time range, up to now"}}
 
-// podParameters choose among a job's pods.
+// podParameters select pods of a job.
 var podParameters = []parameter{
 	{name: "podType", kind: "string", values: []string{training.RoleLauncher, training.RoleWorker, "all"}, defaultValue: "all", description: "Type of the pods"},
 	{name: "podIndex", kind: "integer", min: 0, max: math.MaxInt32, description: "Index of one worker, from 0"},

@@ -14,21 +14,21 @@ import (
 	"github.com/trireme-mpi/trireme/internal/server/apierror"
 )
 
-// parameter is something that a query may say.
+// parameter is a query parameter of a route.
 type parameter struct {
 	name, description string
 	// kind is string, integer, boolean or date-time.
 	kind string
-	// words are all values that there are; none is any.
+	// values are the allowed values; empty allows any.
 	values []string
-	// least and most of an integer.
+	// min and max of an integer.
 	min, max int64
-	// usual is the value of a parameter that is left out.
+	// defaultValue is the value of a parameter that is not set.
 	defaultValue string
 	required     bool
 }
 
-// query is what a request's URL asks for.
+// query has the query parameters of a request.
 type query struct {
 	values url.Values
 	err    error
@@ -39,8 +39,7 @@ func newQuery(request *http.Request) *query {
 	return &query{values: values, err: err}
 }
 
-// check refuses what is not in the table, so that a misspelt filter is not taken for
-// none.
+// check refuses unknown parameters, so that a misspelt filter is not ignored.
 func (q *query) check(known []parameter) error {
 	if q.err != nil {
 		return apierror.Invalid("query", "cannot be read: %v", q.err)
@@ -79,7 +78,7 @@ func orNone(names []string) string {
 	return strings.Join(names, ", ")
 }
 
-// check refuses a value that is not of the parameter's kind.
+// check refuses a value that does not have the parameter's type.
 func (p *parameter) check(value string) error {
 	if !utf8.ValidString(value) {
 		return apierror.Invalid(p.name, "is not valid UTF-8")
@@ -108,7 +107,7 @@ func (p *parameter) check(value string) error {
 	return nil
 }
 
-// text, flag, number and moment read values that were checked before.
+// text, flag, number and time return values that check has accepted.
 func (q *query) text(name string) string { return q.values.Get(name) }
 
 func (q *query) flag(name string) bool { return q.values.Get(name) == "true" }
@@ -136,7 +135,7 @@ func (q *query) time(name string) time.Time {
 	return moment
 }
 
-// checkName refuses what is no name of anything, before it becomes part of a path.
+// checkName refuses an invalid name before it becomes part of a URL.
 func checkName(field, value string) error {
 	if value == "" {
 		return nil

@@ -12,23 +12,23 @@ import (
 	"github.com/trireme-mpi/trireme/internal/server/operation"
 )
 
-// route is something that can be asked.
+// route is a method and path of the API.
 type route struct {
 	method, path string
-	// id names the operation for programs that are made from the document.
+	// id is the operationId, for generated clients.
 	id, summary string
 	kind        *jobview.Kind
 	parameters  []parameter
-	// body is what a request brings; nil is nothing.
+	// body is an example of the request body; nil if there is none.
 	body any
-	// success is the code of an answer, and found what is in it: an example of its
-	// type, or nil.
+	// success is the status code of a response, and response an example of its body, or
+	// nil.
 	success  int
 	response any
-	// errors are the codes that this route may answer with besides those of all.
+	// errors are the error codes of this route besides commonErrors.
 	errors []int
 	handle func(*API, *input) (any, error)
-	// stream writes the answer itself.
+	// stream writes the response itself.
 	stream func(*API, http.ResponseWriter, *input)
 	// operation is the route's row in the table of operations.
 	operation *operation.Operation
@@ -39,7 +39,7 @@ const (
 	flat       = "/api/v1"
 )
 
-// allRoutes are all that can be asked.
+// allRoutes returns all routes.
 func allRoutes() []*route {
 	var routes []*route
 	for _, kind := range jobview.Kinds {
@@ -51,7 +51,7 @@ func allRoutes() []*route {
 	return append(routes, watchRoutes()...)
 }
 
-// jobRoutes are those of one kind's jobs.
+// jobRoutes returns the routes of jobs of one kind.
 func jobRoutes(kind *jobview.Kind, base string) []*route {
 	all := base + "/" + kind.Plural
 	one := all + "/{name}"
@@ -80,8 +80,8 @@ func jobRoutes(kind *jobview.Kind, base string) []*route {
 	return routes
 }
 
-// aliases are reads without a namespace in the path: it is a parameter then. A list
-// without one is of all namespaces that the caller may list.
+// aliases returns routes for reads with the namespace as a parameter, not in the path. A
+// list without a namespace is of all namespaces in which the caller may list jobs.
 func aliases(kind *jobview.Kind) []*route {
 	var routes []*route
 	for _, route := range jobRoutes(kind, flat) {
@@ -100,7 +100,7 @@ func aliases(kind *jobview.Kind) []*route {
 	return routes
 }
 
-// logRoutes are the ways to read what a job prints.
+// logRoutes returns the routes of logs.
 func logRoutes(name, one string) []*route {
 	read := func(path, id, summary string, found any, parameters []parameter) *route {
 		return &route{method: http.MethodGet, path: one + path, id: id, summary: summary, success: http.StatusOK, response: found, errors: []int{404}, parameters: parameters, stream: (*API).readLogs}
@@ -112,7 +112,7 @@ func logRoutes(name, one string) []*route {
 	}
 }
 
-// placeRoutes are about a namespace.
+// namespaceRoutes returns the routes of namespaces.
 func namespaceRoutes() []*route {
 	return []*route{
 		{method: http.MethodGet, path: namespaced + "/quota", id: "getQuota", summary: "Get the quotas of a namespace and their usage", success: http.StatusOK, response: jobservice.Quota{}, handle: (*API).quota},
@@ -122,7 +122,7 @@ func namespaceRoutes() []*route {
 	}
 }
 
-// runtimeRoutes are about what TrainJobs are made from.
+// runtimeRoutes returns the routes of runtimes.
 func runtimeRoutes() []*route {
 	framework := []parameter{{name: "framework", kind: "string", description: "Only return runtimes of this framework, such as MPI"}}
 	return []*route{
@@ -134,7 +134,8 @@ func runtimeRoutes() []*route {
 	}
 }
 
-// watchRoutes are below a path of their own: no job's name can be mistaken for it.
+// watchRoutes returns the routes of watches. They have a path prefix of their own, which
+// cannot be the name of a job.
 func watchRoutes() []*route {
 	var routes []*route
 	for _, kind := range jobview.Kinds {
@@ -147,7 +148,7 @@ func watchRoutes() []*route {
 	return routes
 }
 
-// listOf is what a list of jobs is: Kubernetes' own for MPIJobs, rows for TrainJobs.
+// listOf returns an example of a list: a Kubernetes list for MPIJobs, rows for TrainJobs.
 func listOf(kind *jobview.Kind) any {
 	if kind.Kind == job.KindMPIJob {
 		return jobList{kind}

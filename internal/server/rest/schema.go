@@ -14,10 +14,10 @@ type schema = map[string]any
 
 func reference(name string) schema { return schema{"$ref": "#/components/schemas/" + name} }
 
-// schemas collects what Go types look like as JSON.
+// schemas collects the JSON schemas of Go types.
 type schemas map[string]schema
 
-// of is the schema of a type; structs with a name get a place of their own.
+// of returns the schema of a type; structs with a name get a component of their own.
 func (s schemas) of(kind reflect.Type) schema {
 	switch kind {
 	case reflect.TypeFor[time.Time](), reflect.TypeFor[metav1.Time]():
@@ -54,7 +54,7 @@ func (s schemas) ofStruct(kind reflect.Type) schema {
 	name := strings.ToUpper(kind.Name()[:1]) + kind.Name()[1:]
 	if _, known := s[name]; !known {
 		properties, required := schema{}, []string{}
-		// In its place already, for types that contain themselves.
+		// Added before its fields, for types that contain themselves.
 		s[name] = schema{"type": "object", "properties": properties}
 		s.addFields(kind, properties, &required)
 		s[name]["required"] = required

@@ -10,10 +10,10 @@ import (
 	"github.com/trireme-mpi/trireme/internal/server/stream"
 )
 
-// watch streams what becomes of jobs.
+// watch streams the changes of jobs.
 func (a *API) watch(writer http.ResponseWriter, in *input) {
 	watch := jobwatch.Watch{Namespace: in.namespace(), Name: in.query.text("name"), Since: in.query.text("resourceVersion")}
-	// Browsers resume server-sent events by themselves.
+	// Browsers resume server-sent events by themselves, with this header.
 	if last := in.Header.Get("Last-Event-ID"); last != "" {
 		watch.Since = last
 	}
@@ -35,7 +35,7 @@ func (a *API) watch(writer http.ResponseWriter, in *input) {
 	a.sendStream(writer, in, stopWithClient(stop, eventMessages(events)))
 }
 
-// endingWith are messages that are no longer made once nobody listens.
+// stopWithClient stops producing messages when the client disconnects.
 func stopWithClient(stop context.CancelFunc, messages iter.Seq2[stream.Message, error]) func(context.Context) iter.Seq2[stream.Message, error] {
 	return func(clientCtx context.Context) iter.Seq2[stream.Message, error] {
 		context.AfterFunc(clientCtx, stop)

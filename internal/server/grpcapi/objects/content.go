@@ -11,7 +11,7 @@ import (
 	"github.com/trireme-mpi/trireme/internal/server/apierror"
 )
 
-// contentOf is the JSON that a message stands for; at is where it stands.
+// contentOf returns the JSON content of a message; path is its path, for errors.
 func contentOf(message protoreflect.Message, path string) (map[string]any, error) {
 	layout := layouts[message.Descriptor().FullName()]
 	if unknown := message.GetUnknown(); len(unknown) > 0 {
@@ -39,7 +39,7 @@ func contentOf(message protoreflect.Message, path string) (map[string]any, error
 	return content, nil
 }
 
-// write puts a field's value into JSON, where nothing may be yet.
+// write sets a field in the JSON content. It must not be set yet.
 func (f *field) write(content map[string]any, value protoreflect.Value, path string) error {
 	if f.parent != "" {
 		path = join(path, f.parent)
@@ -61,7 +61,7 @@ func (f *field) write(content map[string]any, value protoreflect.Value, path str
 	return err
 }
 
-// read is a field's value as JSON has it.
+// read returns the value of a field for JSON.
 func (f *field) read(value protoreflect.Value, path string) (any, error) {
 	switch {
 	case f.IsMap():
@@ -86,7 +86,7 @@ func (f *field) read(value protoreflect.Value, path string) (any, error) {
 	}
 }
 
-// plain is a single value as JSON has it.
+// jsonValue returns a single value for JSON.
 func jsonValue(field protoreflect.FieldDescriptor, value protoreflect.Value, path string) (any, error) {
 	switch field.Kind() {
 	case protoreflect.MessageKind:

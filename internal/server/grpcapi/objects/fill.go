@@ -11,8 +11,8 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 )
 
-// fill puts what JSON says into an empty message. What has no field there, or does
-// not fit it, goes to the other fields: there is nothing that cannot be carried.
+// fill copies JSON content into an empty message. Content without a field, or whose value
+// does not fit the field, goes to other_fields: nothing is lost.
 func fill(message protoreflect.Message, content map[string]any) {
 	layout := layouts[message.Descriptor().FullName()]
 	rest := withoutNulls(content)
@@ -44,15 +44,15 @@ func fill(message protoreflect.Message, content map[string]any) {
 	}
 }
 
-// withoutNulls is a copy: Kubernetes writes null for what is not said.
+// withoutNulls returns a copy without nulls: Kubernetes writes null for unset values.
 func withoutNulls(content map[string]any) map[string]any {
 	result := maps.Clone(content)
 	maps.DeleteFunc(result, func(_ string, value any) bool { return value == nil })
 	return result
 }
 
-// put sets a field if a value fits it. An empty list or map does not: in a message
-// it would be none at all.
+// put sets a field if the value fits. An empty list or map does not: a message cannot
+// distinguish it from an unset field.
 func (f *field) put(message protoreflect.Message, value any) bool {
 	if choice := f.ContainingOneof(); choice != nil && message.WhichOneof(choice) != nil {
 		return false
@@ -99,7 +99,7 @@ func (f *field) putList(message protoreflect.Message, elements []any) bool {
 	return true
 }
 
-// fitting is a value in the form of a field; blank makes an empty one.
+// convert returns a value in the type of a field; newValue creates an empty one.
 func convert(field protoreflect.FieldDescriptor, newValue func() protoreflect.Value, value any) (protoreflect.Value, bool) {
 	switch value := value.(type) {
 	case string:
@@ -141,13 +141,13 @@ func convertObject(field protoreflect.FieldDescriptor, newValue func() protorefl
 	return message, true
 }
 
-// The messages that stand for something else than an object of their own.
+// Messages with a JSON form of their own.
 var (
 	timestampName = proto.MessageName(&timestamppb.Timestamp{})
 	structName    = proto.MessageName(&structpb.Struct{})
 )
 
-// messageOf is the message in a field; none if the field has no message.
+// messageOf returns the message type of a field; empty if it is not a message.
 func messageOf(field protoreflect.FieldDescriptor) protoreflect.FullName {
 	if field.Message() == nil {
 		return ""
@@ -164,16 +164,15 @@ func timestamp(text string) (*timestamppb.Timestamp, bool) {
 	return result, result.IsValid()
 }
 
-// mostExact is the largest integer that is certain in a double: 1<<53 may have been
-// one more.
+// maxExact is the largest integer that is exact in a double: 1<<53 may have been rounded.
 const maxExact = 1<<53 - 1
 
 func isExact(number int64) bool { return -maxExact <= number && number <= maxExact }
 
-// largeMark marks an integer that a Struct cannot hold.
+// int64Key is the key of an integer that a Struct cannot hold.
 const int64Key = "@int64"
 
-// isWhole tells whether a double is an integer that it certainly was meant to be.
+// isWhole tells whether a double is exactly an integer.
 func isWhole(number float64) bool {
 	return number == math.Trunc(number) && math.Abs(number) <= maxExact
 }

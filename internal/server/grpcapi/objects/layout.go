@@ -12,18 +12,18 @@ import (
 	wire "github.com/trireme-mpi/trireme/api/grpc/training"
 )
 
-// layout is where the fields of a message stand in JSON.
+// layout maps the fields of a message to JSON.
 type layout struct {
 	fields []field
-	// holders are the objects that fields are taken out of: metadata.
+	// parents are the JSON objects that fields are taken from: metadata.
 	parents []string
-	// beside is a message whose fields stand beside these; nil if there is none.
+	// inline is a message whose fields are inlined here; nil if there is none.
 	inline protoreflect.FieldDescriptor
-	// others is the field for all that has none; nil if there is none.
+	// otherFields is the field for all content without a field; nil if there is none.
 	otherFields protoreflect.FieldDescriptor
 }
 
-// field is one field, in the object holder or, if that is empty, in the message's own.
+// field is one field, in the JSON object parent or, if that is empty, at the top level.
 type field struct {
 	protoreflect.FieldDescriptor
 	parent, name string
@@ -34,7 +34,7 @@ const (
 	inlineMark      = "."
 )
 
-// layouts of all messages of ours.
+// layouts of all messages in this API.
 var layouts = func() map[protoreflect.FullName]*layout {
 	found := map[protoreflect.FullName]*layout{}
 	ours := wire.File_training_options_proto.Package()

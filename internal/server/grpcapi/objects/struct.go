@@ -9,7 +9,7 @@ import (
 	"github.com/trireme-mpi/trireme/internal/server/apierror"
 )
 
-// structOf is JSON as a message of protobuf's own.
+// structOf converts JSON content to a protobuf Struct.
 func structOf(content map[string]any) *structpb.Struct {
 	result := &structpb.Struct{Fields: make(map[string]*structpb.Value, len(content))}
 	for name, value := range content {
@@ -44,8 +44,8 @@ func structValue(value any) *structpb.Value {
 	}
 }
 
-// fromStruct is the JSON in a message of protobuf's own. A number that is too large
-// to be certain is refused: nobody knows which one was meant.
+// fromStruct converts a protobuf Struct to JSON content. It refuses numbers that are too
+// large to be exact.
 func fromStruct(message *structpb.Struct, path string) (map[string]any, error) {
 	content := make(map[string]any, len(message.GetFields()))
 	for name, value := range message.GetFields() {
@@ -107,7 +107,7 @@ func largeNumber(text, path string) (any, error) {
 	return value, nil
 }
 
-// join is the place of a field within an object.
+// join returns the path of a field in an object.
 func join(path, name string) string {
 	if path == "" {
 		return name
@@ -115,5 +115,5 @@ func join(path, name string) string {
 	return path + "." + name
 }
 
-// index is the place of an element of a list.
+// index returns the path of an element of a list.
 func index(path string, number int) string { return path + "[" + strconv.Itoa(number) + "]" }
