@@ -71,14 +71,14 @@ type prometheus struct{ address, tokenFile, authorityFile string }
 type commaList []string
 
 // String returns the value of the flag.
-func (w *commaList) String() string { return strings.Join(*w, ",") }
+func (c *commaList) String() string { return strings.Join(*c, ",") }
 
 // Set parses the value of the flag.
-func (w *commaList) Set(text string) error {
-	*w = nil
+func (c *commaList) Set(text string) error {
+	*c = nil
 	for item := range strings.SplitSeq(text, ",") {
 		if item = strings.TrimSpace(item); item != "" {
-			*w = append(*w, item)
+			*c = append(*c, item)
 		}
 	}
 	return nil

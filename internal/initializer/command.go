@@ -12,7 +12,7 @@ import (
 )
 
 const (
-	// terminationLogVariable overrides where the last message goes.
+	// terminationLogVariable overrides the path of the termination message.
 	terminationLogVariable = "TRIREME_TERMINATION_LOG"
 	terminationLog         = "/dev/termination-log"
 
@@ -21,7 +21,7 @@ const (
 	exitTerminated = 128 + int(syscall.SIGTERM)
 
 	defaultParallel = 8
-	// lastGrace is how long an end may take that was asked for.
+	// stopGrace is how long the initializer may take to stop after SIGTERM.
 	stopGrace = 10 * time.Second
 )
 
@@ -36,8 +36,8 @@ const usageText = `initializer fetches a dataset or a model for a job.
   --parallel   Number of files to fetch at the same time (default: 8)
 `
 
-// Main runs the command line and returns the exit code. The context ends when
-// the pod is to end.
+// Main runs the command line and returns the exit code. The context ends when the pod must
+// stop.
 func Main(ctx context.Context, arguments []string, environment Environment, output io.Writer) int {
 	return run(ctx, arguments, environment, output, defaultTiming())
 }
@@ -56,7 +56,7 @@ func run(ctx context.Context, arguments []string, environment Environment, outpu
 		return 0
 	}
 	message, code := terminationMessage(ctx, task, err)
-	// Masked before it is cut: half a secret would not be known as one.
+	// Redacted before it is truncated: a part of a secret would not be recognized.
 	message = oneLine(newRedactor(environment).text(message))
 	fmt.Fprintf(output, "trireme: %s\n", message)
 	path, _ := environment.value(terminationLogVariable)
@@ -69,7 +69,8 @@ func run(ctx context.Context, arguments []string, environment Environment, outpu
 	return code
 }
 
-// runToEnd does not wait for ever for a volume that hangs, once the end is near.
+// runWithGrace does not wait longer than stopGrace for a hanging volume after the context
+// has ended.
 func runWithGrace(ctx context.Context, task task) error {
 	done := make(chan error, 1)
 	go func() { done <- fetchTask(ctx, task) }()
@@ -86,7 +87,7 @@ func runWithGrace(ctx context.Context, task task) error {
 	}
 }
 
-// judge is the last message and the exit code of a run that did not succeed.
+// terminationMessage returns the last message and the exit code of a failed run.
 func terminationMessage(ctx context.Context, task task, err error) (message string, code int) {
 	var usageErr *UsageError
 	switch {
@@ -124,7 +125,7 @@ func parseArguments(arguments []string) (task, error) {
 	case task.parallel < 1 || task.parallel > 64:
 		return task, usage("--parallel must be between 1 and 64")
 	case flags.NArg() != 2 || flags.Arg(1) == "":
-		// Not shown: what stands there may hold a password.
+		// The arguments are not shown: they may have a password.
 		return task, usage("exactly one URI and one directory are required: initializer fetch --kind %s URI DIRECTORY", task.kind)
 	}
 	task.uri, task.directory = flags.Arg(0), flags.Arg(1)

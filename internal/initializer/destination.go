@@ -24,23 +24,23 @@ const (
 	partSuffix  = ".part"
 )
 
-// destination is the directory that is filled. Every name is looked up below
-// it, links included: nothing outside of it can be written through it.
+// destination is the directory to write to. Every path is resolved below it, including
+// symbolic links: nothing outside can be written.
 type destination struct {
 	name    string
 	root    *os.Root
 	journal *journal
 }
 
-// openDestination makes the directory if need be, and waits until no other
-// initializer fills it: jobs that share a claim may start at once.
+// openDestination creates the directory if needed, and waits until no other initializer
+// writes to it: jobs that share a PVC may start at the same time.
 func openDestination(ctx context.Context, directory string, logf func(string, ...any)) (*destination, error) {
 	action := "write to " + directory
 	parent, base := filepath.Split(filepath.Clean(directory))
 	if err := os.MkdirAll(parent, 0o777); err != nil {
 		return nil, explainDiskError(err, action)
 	}
-	// A link in the directory's own place may lead elsewhere on its volume, and no further.
+	// A symbolic link in place of the directory may only point to its own volume.
 	volume, err := os.OpenRoot(parent)
 	if err != nil {
 		return nil, explainDiskError(err, action)
@@ -71,7 +71,7 @@ func openDestination(ctx context.Context, directory string, logf func(string, ..
 	return d, nil
 }
 
-// lock waits for the lock of a file. Volumes that have no locks are used without.
+// lock waits for the lock of a file. Volumes without locks are used without.
 func lock(ctx context.Context, file *os.File, waiting func()) error {
 	for tries := 0; ; tries++ {
 		err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
@@ -100,7 +100,7 @@ func (d *destination) info() (fs.FileInfo, error) {
 	return d.root.Stat(".")
 }
 
-// marker is the last file that is written: where it is, everything is.
+// marker is the last file that is written: if it exists, the download is complete.
 type marker struct {
 	URI      string `json:"uri"`
 	Revision string `json:"revision,omitempty"`
@@ -123,7 +123,7 @@ func (d *destination) unmark() error {
 	return nil
 }
 
-// mark says that everything is there, once it is safe on the volume.
+// mark writes the marker, once all files are safe on the volume.
 func (d *destination) mark(complete marker) error {
 	action := "complete " + d.name
 	if err := unix.Syncfs(int(d.journal.file.Fd())); err != nil && !errors.Is(err, syscall.ENOSYS) {
@@ -140,8 +140,8 @@ func (d *destination) mark(complete marker) error {
 	return explainDiskError(d.root.Rename(temporary, markerFile), action)
 }
 
-// claimFor decides what becomes of what is there already: what another source
-// left complete may be in use, and is not touched; what it left incomplete goes.
+// prepareFor handles the existing content: complete content of another source may be in
+// use, and is an error; incomplete content is removed.
 func (d *destination) prepareFor(uri string) error {
 	if found, complete := d.marker(); complete && found.URI != uri {
 		return &Failure{
@@ -163,7 +163,7 @@ func (d *destination) prepareFor(uri string) error {
 	return explainDiskError(d.journal.reset(uri), "write to "+d.name)
 }
 
-// has says whether an entry is there and unchanged since it was fetched.
+// has tells whether an entry exists and is unchanged since it was downloaded.
 func (d *destination) has(entry entry) bool {
 	info, err := d.root.Lstat(entry.path)
 	if err != nil {
@@ -180,8 +180,7 @@ func (d *destination) has(entry entry) bool {
 	return known && line.Size == entry.size && line.Version == entry.version && line.describes(info)
 }
 
-// forget removes a file that was fetched and is no longer wanted, unless
-// somebody has changed it since.
+// forget removes a downloaded file that is no longer needed, unless it was changed.
 func (d *destination) forget(line journalLine) error {
 	info, err := d.root.Lstat(line.Path)
 	if err != nil || !line.describes(info) {
@@ -190,7 +189,7 @@ func (d *destination) forget(line journalLine) error {
 	return explainDiskError(d.root.Remove(line.Path), fmt.Sprintf("remove %q", line.Path))
 }
 
-// removeParts removes what is left of downloads that nobody will go on with.
+// removeParts removes partial downloads that are no longer needed.
 func (d *destination) removeParts(wanted []*entry) error {
 	names, err := fs.Glob(d.root.FS(), ownPrefix+"*"+partSuffix)
 	if err != nil || len(names) == 0 {
@@ -208,14 +207,14 @@ func (d *destination) removeParts(wanted []*entry) error {
 	return nil
 }
 
-// partOf is where an entry is written to until it is complete. The name depends
-// on the version, so that no download goes on with a part of another one.
+// partOf is the name of an entry until it is complete. It depends on the version, so that
+// no download continues the part of another version.
 func partOf(entry entry) string {
 	sum := sha256.Sum256(fmt.Appendf(nil, "%s\x00%s\x00%d", entry.path, entry.version, entry.size))
 	return ownPrefix + hex.EncodeToString(sum[:12]) + partSuffix
 }
 
-// partSize is how much of an entry is there already.
+// partSize returns the size of a partial download.
 func (d *destination) partSize(entry entry) int64 {
 	info, err := d.root.Lstat(partOf(entry))
 	if err != nil || !info.Mode().IsRegular() {
@@ -224,7 +223,7 @@ func (d *destination) partSize(entry entry) int64 {
 	return min(info.Size(), entry.size)
 }
 
-// makeDirectories makes the directories that entries need.
+// createDirectories creates the directories of entries.
 func (d *destination) createDirectories(entries []entry) error {
 	created := map[string]bool{".": true}
 	for _, entry := range entries {
@@ -243,7 +242,7 @@ func (d *destination) createDirectories(entries []entry) error {
 	return nil
 }
 
-// finish makes links, and gives directories their modes, the innermost first.
+// finish creates symbolic links, and sets the modes of directories, the innermost first.
 func (d *destination) finish(entries []entry) error {
 	for index := len(entries) - 1; index >= 0; index-- {
 		entry := entries[index]
@@ -276,7 +275,7 @@ func (d *destination) link(entry entry) error {
 	return d.root.Rename(part, entry.path)
 }
 
-// space of the volume in bytes; ok is false if it does not say.
+// space of the volume in bytes; ok is false if it is unknown.
 func (d *destination) space() (free, total int64, ok bool) {
 	var volume unix.Statfs_t
 	if err := unix.Fstatfs(int(d.journal.file.Fd()), &volume); err != nil || volume.Blocks == 0 {

@@ -11,20 +11,20 @@ import (
 
 const bufferSize = 256 << 10
 
-// download is one file on its way.
+// download is the download of one file.
 type download struct {
 	*fetch
 	entry entry
 	file  *os.File
-	// offset is how much of it is in the part.
+	// offset is the size of the partial file.
 	offset int64
-	// sum of what is in the part, as far as there is something to compare it with.
+	// sum is the hash of the partial file, if there is a checksum to compare with.
 	sum      hash.Hash
 	checksum checksum
 	buffer   []byte
 }
 
-// download fetches one file to its end, over as many tries as it takes.
+// download downloads one file, with as many retries as needed.
 func (f *fetch) download(ctx context.Context, entry entry, buffer []byte) error {
 	action := fmt.Sprintf("write %q", entry.path)
 	file, err := f.destination.root.OpenFile(partOf(entry), os.O_RDWR|os.O_CREATE, 0o666)
@@ -32,7 +32,7 @@ func (f *fetch) download(ctx context.Context, entry entry, buffer []byte) error 
 		return explainDiskError(err, action)
 	}
 	defer file.Close()
-	// The last byte is always asked for: its answer brings the checksum along.
+	// The last byte is always requested: its response has the checksum.
 	download := &download{fetch: f, entry: entry, file: file, buffer: buffer, offset: max(min(f.destination.partSize(entry), entry.size-1), 0)}
 	if err := file.Truncate(download.offset); err != nil {
 		return explainDiskError(err, action)
@@ -71,7 +71,7 @@ func (d *download) try(ctx context.Context) error {
 	return d.commit()
 }
 
-// restart goes back to an offset, and sums up what stands before it.
+// restart goes back to an offset, and hashes the content before it.
 func (d *download) restart(ctx context.Context, offset int64, checksum checksum) error {
 	action := fmt.Sprintf("write %q", d.entry.path)
 	if offset != d.offset {
@@ -93,18 +93,18 @@ func (d *download) restart(ctx context.Context, offset int64, checksum checksum)
 	return explainDiskError(err, action)
 }
 
-// endable ends reading a large file when there is no more use in it. It also
-// keeps io.Copy to the buffer that it is given.
+// contextReader stops reading a large file when the context ends. It also makes io.Copy
+// use the given buffer.
 type contextReader struct {
 	ctx    context.Context
 	reader io.Reader
 }
 
-func (e contextReader) Read(buffer []byte) (int, error) {
-	if e.ctx.Err() != nil {
-		return 0, context.Cause(e.ctx)
+func (c contextReader) Read(buffer []byte) (int, error) {
+	if c.ctx.Err() != nil {
+		return 0, context.Cause(c.ctx)
 	}
-	return e.reader.Read(buffer)
+	return c.reader.Read(buffer)
 }
 
 func (d *download) receive(ctx context.Context, content io.Reader) error {
@@ -145,8 +145,8 @@ func (d *download) corruptFile(what string) error {
 	}
 }
 
-// commit gives the file its name. Its time is set and not left to the volume,
-// because some round it later, and then it would look changed.
+// commit renames the file to its final name. It sets the modification time, because some
+// volumes round it later, and the file would look changed.
 func (d *download) commit() error {
 	action := fmt.Sprintf("write %q", d.entry.path)
 	entry, root, part := d.entry, d.destination.root, partOf(d.entry)
@@ -155,7 +155,7 @@ func (d *download) commit() error {
 			return explainDiskError(err, action)
 		}
 	}
-	// Some volumes say only now that they are full.
+	// Some volumes only report now that they are full.
 	if err := d.file.Close(); err != nil {
 		return explainDiskError(err, action)
 	}
@@ -172,7 +172,7 @@ func (d *download) commit() error {
 	return d.recordFile(entry)
 }
 
-// note remembers that a file is there.
+// recordFile adds a complete file to the journal.
 func (f *fetch) recordFile(entry entry) error {
 	info, err := f.destination.root.Lstat(entry.path)
 	if err == nil {
@@ -185,8 +185,8 @@ func (f *fetch) recordFile(entry entry) error {
 	return nil
 }
 
-// adopt takes a file that is there, though nothing is known of it, if it is the
-// right one: the last run may have been cut off before it could note it.
+// adopt uses an existing file that is not in the journal, if its content is right: the
+// last run may have stopped before it could record it.
 func (f *fetch) adopt(ctx context.Context, entry entry, buffer []byte) (bool, error) {
 	root := f.destination.root
 	info, err := root.Lstat(entry.path)

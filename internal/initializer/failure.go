@@ -10,16 +10,15 @@ import (
 	"unicode/utf8"
 )
 
-// Failure is an error in words for whoever wrote the job: what happened to what,
-// and what to do about it.
+// Failure is an error for the author of the job: what happened, and what to do.
 type Failure struct {
 	What   string
 	Advice string
-	// temporary failures are tried again.
+	// temporary failures are retried.
 	temporary bool
-	// after is how long the server asks us to wait.
+	// after is the wait that the server requests.
 	after time.Duration
-	// damaged: what arrived is not what was promised, and is thrown away.
+	// corrupt means that the received content is wrong, and is discarded.
 	corrupt bool
 	cause   error
 }
@@ -38,7 +37,7 @@ func asFailure(err error) (*Failure, bool) {
 	return failure, errors.As(err, &failure)
 }
 
-// UsageError is a mistake in what the initializer was asked for.
+// UsageError is an error in the arguments.
 type UsageError struct{ message string }
 
 func (u *UsageError) Error() string { return u.message }
@@ -47,12 +46,12 @@ func usage(format string, arguments ...any) error {
 	return &UsageError{message: fmt.Sprintf(format, arguments...)}
 }
 
-// misconfigured is a mistake in the Secret.
+// misconfigured is an error in the Secret.
 func misconfigured(format string, arguments ...any) error {
 	return &Failure{What: fmt.Sprintf(format, arguments...)}
 }
 
-// onDisk explains an error of the directory or of a claim.
+// explainDiskError explains an error of the directory or of a PVC.
 func explainDiskError(err error, action string) error {
 	if _, ok := asFailure(err); ok || err == nil {
 		return err
@@ -81,7 +80,7 @@ func explainDiskError(err error, action string) error {
 	return failure
 }
 
-// lastCause is the innermost error, without the paths around it.
+// lastCause returns the innermost error, without paths.
 func lastCause(err error) error {
 	for {
 		inner := errors.Unwrap(err)
@@ -92,10 +91,10 @@ func lastCause(err error) error {
 	}
 }
 
-// maxMessage is the length of a termination message, in bytes.
+// maxMessage is the maximum length of a termination message in bytes.
 const maxMessage = 2000
 
-// sentence makes a text one line of bounded length.
+// oneLine converts a text to one line of limited length.
 func oneLine(text string) string {
 	text = strings.Join(strings.FieldsFunc(strings.ToValidUTF8(text, "?"), func(char rune) bool { return char < ' ' || char == 0x7f }), " ")
 	return shorten(text, maxMessage)

@@ -1,6 +1,6 @@
-// Package initializer fetches a dataset or a model onto a volume before a job
-// asks for nodes: from S3, from the Hugging Face hub or from another claim. It
-// can be ended at any time and goes on where it was.
+// Package initializer downloads a dataset or a model to a volume before the pods of a job
+// are created: from S3, from the Hugging Face hub or from another PVC. It can be stopped
+// at any time, and continues at the next start.
 package initializer
 
 import (
@@ -15,21 +15,21 @@ import (
 	"time"
 )
 
-// order is what is to be fetched, and to where.
+// task says what to download, and where to.
 type task struct {
 	kind      Kind
 	uri       string
 	directory string
-	// from is where the claim of a pvc:// URI is mounted.
+	// from is the mount path of the PVC of a pvc:// URI.
 	from string
-	// parallel is how many files are fetched at once.
+	// parallel is the number of files to download at the same time.
 	parallel    int
 	environment Environment
 	output      io.Writer
 	timing      timing
 }
 
-// fetch is an order being carried out.
+// fetch is a task in progress.
 type fetch struct {
 	task
 	origin      origin
@@ -37,7 +37,7 @@ type fetch struct {
 	progress    *progress
 }
 
-// fetchOrder returns nil once everything is in its place.
+// fetchTask returns nil once the destination is complete.
 func fetchTask(ctx context.Context, task task) error {
 	at, err := parseURI(task.uri, task.kind)
 	if err != nil {
@@ -59,7 +59,7 @@ func fetchTask(ctx context.Context, task task) error {
 	return fetch.fetchInto(ctx, at, nil)
 }
 
-// copyClaim copies from a claim, unless what it is asked for is in its place.
+// copyPVC copies from a PVC, unless the source is the destination.
 func (f *fetch) copyPVC(ctx context.Context, at location) error {
 	source, err := newPVC(at, f.from, f.progress.logf)
 	if err != nil {
@@ -74,7 +74,7 @@ func (f *fetch) copyPVC(ctx context.Context, at location) error {
 	return f.fetchInto(ctx, at, source)
 }
 
-// into fills the directory.
+// fetchInto downloads to the destination.
 func (f *fetch) fetchInto(ctx context.Context, at location, source *pvc) (err error) {
 	if f.destination, err = openDestination(ctx, f.directory, f.progress.logf); err != nil {
 		return err
@@ -152,8 +152,8 @@ func (f *fetch) fill(ctx context.Context, at location, entries []entry) error {
 	return nil
 }
 
-// compare finds what is missing, the largest first, and what was fetched before
-// and is no longer there.
+// compare returns the missing files, the largest first, and the downloaded files that the
+// source no longer has.
 func (f *fetch) compare(entries []entry) (missing []*entry, obsolete []journalLine) {
 	lines := f.destination.journal.lines
 	for i := range entries {
@@ -174,7 +174,8 @@ func (f *fetch) compare(entries []entry) (missing []*entry, obsolete []journalLi
 	return missing, obsolete
 }
 
-// prepare makes room. From here on the directory is not what the marker says.
+// prepare checks the free space and creates directories. From here on the marker is not
+// valid.
 func (f *fetch) prepare(entries []entry, missing []*entry, bytes int64, obsolete []journalLine, wanted marker) error {
 	if found, complete := f.destination.marker(); complete && (len(missing) > 0 || len(obsolete) > 0 || found != wanted) {
 		if err := f.destination.unmark(); err != nil {
@@ -193,7 +194,7 @@ func (f *fetch) prepare(entries []entry, missing []*entry, bytes int64, obsolete
 	return f.destination.createDirectories(entries)
 }
 
-// downloadAll fetches many files at once, and stops at the first that cannot be.
+// downloadAll downloads files in parallel, and stops at the first failure.
 func (f *fetch) downloadAll(ctx context.Context, missing []*entry) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -236,7 +237,7 @@ func (f *fetch) fetchFile(ctx context.Context, entry entry, buffer []byte) error
 	return f.download(ctx, entry, buffer)
 }
 
-// withSpace adds to a full volume how large it is, and how large it should be.
+// explainFullVolume adds the sizes of the volume and the data to a failure.
 func (f *fetch) explainFullVolume(err error, entries []entry) error {
 	full := errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
 	_, total, known := f.destination.space()

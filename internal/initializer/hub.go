@@ -16,22 +16,21 @@ const (
 	hubEndpointVariable = "HF_ENDPOINT"
 	hubBundleVariable   = "REQUESTS_CA_BUNDLE"
 	hubEndpoint         = "https://huggingface.co"
-	// longestAnswer bounds one answer of the API: a page has at most 1,000 files.
+	// maxResponse limits one response of the API: a page has at most 1,000 files.
 	maxResponse = 32 << 20
 	maxPages    = 100_000
 )
 
-// hub is an origin of the files of one repository of the Hugging Face hub, or of
-// a server that speaks as it does.
+// hub has the files of one repository of the Hugging Face hub, or of a compatible server.
 type hub struct {
 	location
 	endpoint *url.URL
 	client   *http.Client
 	hasToken bool
-	// commit is what the revision was when the files were listed: what is fetched
-	// belongs together even if the branch moves on meanwhile.
+	// commit is the resolved revision: all files are of the same commit even if the branch
+	// changes.
 	commit string
-	// found is what the list had until the next page, so that it can go on there.
+	// files of the pages that were listed, so that a retry continues with the next page.
 	files []entry
 	next  string
 	pages int
@@ -62,9 +61,8 @@ func newHub(at location, environment Environment, stall time.Duration) (*hub, er
 	}, nil
 }
 
-// authorized shows the token to the hub and to nobody else. Files are stored with
-// others, to whose hosts the hub redirects; net/http would hand the token on to
-// hosts below the hub's own name.
+// authorized sends the token only to the hub. The hub redirects downloads to other hosts;
+// net/http would send the token to subdomains of the hub as well.
 type authorized struct {
 	endpoint *url.URL
 	token    string
@@ -128,7 +126,7 @@ func (h *hub) listPage(ctx context.Context) error {
 		}
 		h.files = append(h.files, e)
 	}
-	// A list without an end is none.
+	// A list with this many pages never ends.
 	if h.pages++; h.pages > maxPages {
 		return h.notAHub()
 	}
@@ -136,13 +134,13 @@ func (h *hub) listPage(ctx context.Context) error {
 	return nil
 }
 
-// hubFile is what the hub's list of files says about one.
+// hubFile is a file in the hub's list.
 type hubFile struct {
 	Type string `json:"type"`
 	Path string `json:"path"`
 	Size int64  `json:"size"`
 	OID  string `json:"oid"`
-	// LFS is there for files that git only has a pointer to.
+	// LFS is set for files that git only has a pointer to.
 	LFS *struct {
 		OID  string `json:"oid"`
 		Size int64  `json:"size"`
@@ -196,7 +194,7 @@ func (h *hub) interrupted(ctx context.Context, _ entry, err error) error {
 	return h.unreachable(ctx, err)
 }
 
-// api is the address of something about the repository.
+// api returns a URL of the repository's API.
 func (h *hub) api(what, revision string) string {
 	return fmt.Sprintf("%s/api/%ss/%s/%s/%s", h.endpoint, h.repositoryKind, h.container, what, url.PathEscape(revision))
 }
@@ -226,7 +224,7 @@ func (h *hub) get(ctx context.Context, address string, into any) (http.Header, e
 
 var nextLink = regexp.MustCompile(`<([^>]+)>\s*;\s*rel="next"`)
 
-// nextPage is the address of the next page of a list, if there is one.
+// nextPage returns the URL of the next page of a list, if there is one.
 func nextPage(header http.Header, current string) string {
 	found := nextLink.FindStringSubmatch(strings.Join(header.Values("Link"), ","))
 	if found == nil {

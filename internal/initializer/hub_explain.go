@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// describe names the repository.
+// describe returns a description of the repository.
 func (h *hub) describe() string {
 	return fmt.Sprintf("the %s repository %s at %s", h.repositoryKind, h.container, h.endpoint.Host)
 }
@@ -27,8 +27,8 @@ func (h *hub) notAHub() error {
 	}
 }
 
-// explain says in plain words what the hub, or the server that it redirected to,
-// answered about a file or, without one, about the repository.
+// explain explains an error response of the hub, or of a server that it redirected to,
+// about a file or, without one, about the repository.
 func (h *hub) explain(response *http.Response, file string) error {
 	_, _ = io.CopyN(io.Discard, response.Body, 64<<10) // So that the connection can be used again.
 	what := h.describe()
@@ -77,7 +77,7 @@ func (h *hub) gated() error {
 	return failure
 }
 
-// notFound: the hub does not tell what is not there from what is private.
+// notFound: the hub does not distinguish missing repositories from private ones.
 func (h *hub) notFound() error {
 	other := Model
 	if h.repositoryKind == Model {
@@ -93,8 +93,8 @@ func (h *hub) notFound() error {
 	return failure
 }
 
-// elsewhere is an answer of a server that the hub redirected to. What it refuses
-// is an address that is no longer valid: the hub makes a new one.
+// redirectFailure is an error of a server that the hub redirected to. Most likely the
+// signed URL has expired: the hub creates a new one.
 func (h *hub) redirectFailure(response *http.Response, what string) error {
 	return &Failure{
 		What:      fmt.Sprintf("%s, which stores %s, responds with %s", response.Request.URL.Host, what, status(response)),
@@ -121,7 +121,7 @@ func (h *hub) otherFailure(response *http.Response, what string) error {
 	return failure
 }
 
-// status in the words of the standard; servers may say anything.
+// status returns the standard text of a status code: servers may send any text.
 func status(response *http.Response) string {
 	return fmt.Sprintf("%d %s", response.StatusCode, http.StatusText(response.StatusCode))
 }

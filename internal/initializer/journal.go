@@ -9,8 +9,8 @@ import (
 	"sync"
 )
 
-// journal remembers which files were fetched completely, one line each, so that
-// a restarted initializer neither fetches nor reads them again.
+// journal records which files are complete, one line each, so that a restarted initializer
+// neither downloads nor reads them again.
 type journal struct {
 	mutex sync.Mutex
 	file  *os.File
@@ -20,26 +20,26 @@ type journal struct {
 	torn  bool
 }
 
-// journalLine is a file, or, if it has a URI, the source of all that follow.
+// journalLine is a file or, if it has a URI, the source of all following lines.
 type journalLine struct {
 	URI     string `json:"uri,omitempty"`
 	Path    string `json:"path,omitempty"`
 	Size    int64  `json:"size,omitempty"`
 	Version string `json:"version,omitempty"`
-	// Modified is the file's time on the volume, in nanoseconds.
+	// Modified is the file's modification time on the volume, in nanoseconds.
 	Modified int64 `json:"modified,omitempty"`
 
-	// wanted: the source still has the file.
+	// wanted is true if the source still has the file.
 	wanted bool
 }
 
-// describes says whether a file is still the one that the line is about.
+// describes tells whether a file is unchanged since the line was written.
 func (j journalLine) describes(info fs.FileInfo) bool {
 	return info.Mode().IsRegular() && info.Size() == j.Size && info.ModTime().UnixNano() == j.Modified
 }
 
-// read takes in what is there. A line that was cut off by a crash is as good as
-// none: its file is fetched, or checked, again.
+// read reads the existing journal. A line that was cut off by a crash is ignored: its file
+// is downloaded, or checked, again.
 func (j *journal) read() error {
 	j.lines = map[string]*journalLine{}
 	if _, err := j.file.Seek(0, io.SeekStart); err != nil {
@@ -67,7 +67,7 @@ func (j *journal) read() error {
 	}
 }
 
-// begin forgets everything, and is about another source from now on.
+// reset clears the journal and starts with another source.
 func (j *journal) reset(uri string) error {
 	if err := j.file.Truncate(0); err != nil {
 		return err
@@ -76,7 +76,7 @@ func (j *journal) reset(uri string) error {
 	return j.append(journalLine{URI: uri})
 }
 
-// add notes that a file is complete.
+// add records that a file is complete.
 func (j *journal) add(line journalLine) error {
 	j.mutex.Lock()
 	defer j.mutex.Unlock()

@@ -16,23 +16,23 @@ import (
 	"syscall"
 	"time"
 
-	// The image has nothing in it but this program, so the certificates of the
-	// public authorities come with it; those of the system win if there are any.
+	// The image has only this program, so the certificates of public CAs are part of it;
+	// those of the system take precedence.
 	_ "golang.org/x/crypto/x509roots/fallback"
 )
 
 const (
 	dialTimeout = 15 * time.Second
-	// longestWait is the most that a server may ask us to wait.
+	// maxRetryAfter is the longest wait that a server may request.
 	maxRetryAfter = 10 * time.Minute
 )
 
-// newTransport is a transport for many downloads at once. bundleVariable names
-// the variable with more certificates to trust: a path, or the certificates
-// themselves, because a Secret's keys become variables and not files.
+// newTransport returns a transport for many downloads at once. bundleVariable is the
+// variable with more CA certificates: a path, or the certificates themselves, because the
+// keys of a Secret become variables, not files.
 //
-// A connection that is silent for as long as stall lasts is given up: without
-// that, one that a firewall has forgotten would be waited for for ever.
+// A connection that receives nothing for the time stall is closed: otherwise a connection
+// that a firewall has dropped would never end.
 func newTransport(environment Environment, bundleVariable string, stall time.Duration) (*http.Transport, error) {
 	dialer := &net.Dialer{Timeout: dialTimeout, KeepAlive: 30 * time.Second}
 	transport := &http.Transport{
@@ -47,9 +47,9 @@ func newTransport(environment Environment, bundleVariable string, stall time.Dur
 		TLSHandshakeTimeout: dialTimeout,
 		IdleConnTimeout:     stall / 2,
 		MaxIdleConnsPerHost: 64,
-		// What is fetched is stored as it is, and offsets count its bytes.
+		// Files are stored as they are, and offsets count their bytes.
 		DisableCompression: true,
-		// HTTP/2 would put all downloads of a host on one connection.
+		// HTTP/2 would use one connection for all downloads of a host.
 		Protocols: new(http.Protocols),
 	}
 	transport.Protocols.SetHTTP1(true)
@@ -65,17 +65,17 @@ func newTransport(environment Environment, bundleVariable string, stall time.Dur
 	return transport, nil
 }
 
-// impatient is a connection on which something must arrive now and then.
+// stallConn is a connection with a read timeout.
 type stallConn struct {
 	net.Conn
 	stall time.Duration
 }
 
-func (i *stallConn) Read(buffer []byte) (int, error) {
-	if err := i.SetReadDeadline(time.Now().Add(i.stall)); err != nil {
+func (s *stallConn) Read(buffer []byte) (int, error) {
+	if err := s.SetReadDeadline(time.Now().Add(s.stall)); err != nil {
 		return 0, err
 	}
-	return i.Conn.Read(buffer)
+	return s.Conn.Read(buffer)
 }
 
 func withBundle(bundle string) (*x509.CertPool, error) {
@@ -83,7 +83,7 @@ func withBundle(bundle string) (*x509.CertPool, error) {
 	if !strings.HasPrefix(bundle, "-----BEGIN") {
 		var err error
 		if text, err = os.ReadFile(bundle); err != nil {
-			// Not shown: it may be anything.
+			// The value is not shown: it may be anything.
 			return nil, errors.New("must be PEM certificates, or the path of a file with PEM certificates")
 		}
 	}
@@ -97,8 +97,8 @@ func withBundle(bundle string) (*x509.CertPool, error) {
 	return pool, nil
 }
 
-// unreachable explains why a request had no answer, or none to its end.
-// endpointVariable is what chooses the server.
+// unreachable explains why a request had no response, or an incomplete one.
+// endpointVariable is the variable with the server's URL.
 func unreachable(err error, endpoint, endpointVariable, bundleVariable string) *Failure {
 	host := hostOf(err, endpoint)
 	failure := &Failure{temporary: true, cause: err}
@@ -135,8 +135,7 @@ func unreachable(err error, endpoint, endpointVariable, bundleVariable string) *
 	return failure
 }
 
-// hostOf is the host that a failed request was for, which after a redirect is
-// not the one that was asked first.
+// hostOf returns the host of a failed request, which after a redirect is not the endpoint.
 func hostOf(err error, endpoint string) string {
 	var request *url.Error
 	if errors.As(err, &request) {
@@ -147,7 +146,7 @@ func hostOf(err error, endpoint string) string {
 	return endpoint
 }
 
-// withoutAddress drops the address of a request from its error: it may be signed.
+// withoutAddress removes the URL of a request from its error: it may be signed.
 func withoutAddress(err error) error {
 	var request *url.Error
 	if errors.As(err, &request) {
@@ -179,7 +178,7 @@ func isCut(err error) bool {
 		strings.Contains(err.Error(), "Connection closed by foreign host") // What minio-go makes of io.EOF.
 }
 
-// isTemporaryStatus says whether an answer may be another one later.
+// isTemporaryStatus tells whether a request may succeed later.
 func isTemporaryStatus(status int) bool {
 	switch status {
 	case http.StatusRequestTimeout, http.StatusTooEarly, http.StatusTooManyRequests:
@@ -188,8 +187,8 @@ func isTemporaryStatus(status int) bool {
 	return status >= 500 && status != http.StatusNotImplemented
 }
 
-// retryAfter is how long a server asks us to wait: Retry-After in seconds or as a
-// date, or the time that is left of a rate limit's window, as in "api";r=0;t=55.
+// retryAfter returns the wait that a server requests: Retry-After in seconds or as a date,
+// or the rest of a rate limit's window, as in "api";r=0;t=55.
 func retryAfter(header http.Header, now time.Time) time.Duration {
 	wait := time.Duration(0)
 	if value := header.Get("Retry-After"); value != "" {

@@ -7,24 +7,24 @@ import (
 	"time"
 )
 
-// progress counts what is there and says so now and then.
+// progress counts files and bytes, and logs them regularly.
 type progress struct {
 	mutex  sync.Mutex
 	output io.Writer
 	redact redactor
 	every  time.Duration
-	// noticed is when a notice was last let through.
+	// lastNotice is the time of the last notice.
 	lastNotice time.Time
 
 	files, allFiles int
 	bytes, allBytes int64
-	// received is what came in by this run, and reported how much of it the last
-	// line knew of.
+	// received is the number of bytes downloaded by this run, reported the value in the
+	// last log line.
 	received, reported int64
 	reportedAt         time.Time
 }
 
-// say writes a line.
+// logf writes a line.
 func (p *progress) logf(format string, arguments ...any) {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
@@ -35,7 +35,7 @@ func (p *progress) write(format string, arguments ...any) {
 	fmt.Fprintf(p.output, "trireme: %s\n", oneLine(p.redact.text(fmt.Sprintf(format, arguments...))))
 }
 
-// notice writes a line, unless it did so only just now.
+// logSometimes writes a line, unless it has just written one.
 func (p *progress) logSometimes(format string, arguments ...any) {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
@@ -46,7 +46,7 @@ func (p *progress) logSometimes(format string, arguments ...any) {
 	p.write(format, arguments...)
 }
 
-// expect says how much there is in all, and how much of it is there already.
+// expect sets the total, and what is already present.
 func (p *progress) expect(files, present int, bytes, presentBytes int64) {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
@@ -54,7 +54,7 @@ func (p *progress) expect(files, present int, bytes, presentBytes int64) {
 	p.reportedAt = time.Now()
 }
 
-// move counts bytes that arrived or, below zero, that were thrown away.
+// addBytes counts received bytes or, if negative, discarded ones.
 func (p *progress) addBytes(bytes int64) {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
@@ -62,21 +62,21 @@ func (p *progress) addBytes(bytes int64) {
 	p.received += max(bytes, 0)
 }
 
-// found counts bytes that were there and did not have to arrive.
+// addPresent counts bytes that were already present.
 func (p *progress) addPresent(bytes int64) {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
 	p.bytes += bytes
 }
 
-// done counts a file.
+// addFile counts a complete file.
 func (p *progress) addFile() {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
 	p.files++
 }
 
-// report says now and then how far it is, until it is stopped.
+// report logs the progress regularly, until it is stopped.
 func (p *progress) report() (stop func()) {
 	done := make(chan struct{})
 	ticker := time.NewTicker(p.every)
@@ -106,7 +106,7 @@ func (p *progress) line(now time.Time) {
 	p.reported, p.reportedAt = p.received, now
 }
 
-// size in the unit that leaves few digits.
+// size formats a number of bytes.
 func size(bytes int64) string {
 	const step = 1024
 	if bytes < step {

@@ -18,8 +18,8 @@ import (
 	"github.com/minio/minio-go/v7/pkg/credentials"
 )
 
-// endpointVariables choose the server, in this order. The third is what data
-// connections of OpenShift AI call it.
+// endpointVariables have the URL of the server, in this order. The third is the name in
+// data connections of OpenShift AI.
 var endpointVariables = []string{"AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_S3_ENDPOINT", "S3_ENDPOINT"}
 
 const (
@@ -30,17 +30,17 @@ const (
 
 var regionVariables = []string{"AWS_REGION", "AWS_DEFAULT_REGION"}
 
-// bucket is an origin of objects below a prefix, or of one object.
+// bucket has the objects below a prefix, or one object.
 type bucket struct {
 	location
 	client *minio.Core
-	// endpoint and the variable that chose it are for messages.
+	// endpoint, and the variable that it comes from, for messages.
 	endpoint, endpointVariable string
 	anonymous                  bool
 	redact                     redactor
-	// prefix is what paths leave out of the keys.
+	// prefix of the keys that is not part of the paths.
 	prefix string
-	// found is what the list had until its last key, so that it can go on there.
+	// objects up to the last listed key, so that a retry continues there.
 	objects []entry
 	last    string
 }
@@ -70,8 +70,8 @@ func newBucket(at location, environment Environment, stall time.Duration) (*buck
 		Transport:    transport,
 		Region:       region,
 		BucketLookup: style,
-		// We try again ourselves; the second try of the library is for the region
-		// that a server names in its refusal.
+		// We retry ourselves; the second attempt of the library is for the region that a
+		// server returns in its error.
 		MaxRetries: 2,
 	})
 	if err != nil {
@@ -92,7 +92,7 @@ func (b *bucket) chooseEndpoint(environment Environment) (secure bool, err error
 	}
 	address, err := url.Parse(value)
 	if err != nil || address.Host == "" || address.User != nil || strings.Trim(address.Path, "/") != "" || address.Scheme != "http" && address.Scheme != "https" {
-		// Not shown: it may hold a password.
+		// The value is not shown: it may have a password.
 		return false, misconfigured("%s in the Secret must be the URL of an S3 server, such as https://host:9000, without a user or a path", name)
 	}
 	b.endpoint = address.Host
@@ -111,12 +111,12 @@ func (b *bucket) chooseCredentials(environment Environment) (*credentials.Creden
 	case secret == "":
 		return nil, misconfigured("the Secret has %s but no %s", accessKeyVariable, secretKeyVariable)
 	}
-	// Without keys requests are not signed, as public buckets want it.
+	// Without keys requests are not signed, as public buckets require.
 	return credentials.NewStaticV4(key, secret, token), nil
 }
 
-// addressingStyle is whether the bucket is part of the host's name or of the
-// path. By default of the name at Amazon, of the path elsewhere.
+// addressingStyle tells whether the bucket is part of the host name or of the path. By
+// default it is in the host name for Amazon, in the path for others.
 func addressingStyle(environment Environment) (minio.BucketLookupType, error) {
 	switch value, _ := environment.value(addressingVariable); value {
 	case "", "auto":
@@ -133,8 +133,8 @@ func (b *bucket) revision() string { return "" }
 
 func (b *bucket) listed() int64 { return int64(len(b.objects)) }
 
-// list finds everything below path/, or else the object that is called path.
-// That data does not mean data2/x is what tells a folder from a prefix.
+// list finds all objects below path/, or else the object with the key path. The path data
+// does not match data2/x.
 func (b *bucket) list(ctx context.Context) ([]entry, error) {
 	b.prefix = ""
 	if b.path != "" {
@@ -185,8 +185,8 @@ func objectEntry(name string, object minio.ObjectInfo) entry {
 	return result
 }
 
-// single is the object whose key is the path itself. It can be fetched even with
-// a key that may not list the bucket.
+// single returns the object whose key is the path. It works with an access key that may
+// not list the bucket.
 func (b *bucket) single(ctx context.Context, denied error) ([]entry, error) {
 	object, err := b.client.StatObject(ctx, b.container, b.path, minio.StatObjectOptions{})
 	if err != nil {
@@ -218,14 +218,15 @@ func (b *bucket) open(ctx context.Context, entry entry, offset int64) (*content,
 	key := b.prefix + entry.path
 	options := minio.GetObjectOptions{Checksum: true}
 	if entry.version != "" {
-		// An object that is replaced in the meantime must not become half old, half new.
+		// If an object is replaced during the download, the file must not have parts of
+		// both.
 		if err := options.SetMatchETag(entry.version); err != nil {
 			return nil, err
 		}
 	}
 	sum := checksum{}
 	if offset > 0 {
-		// Answers to a part do not tell the checksum of the whole.
+		// Partial responses do not have the checksum of the whole object.
 		object, err := b.client.StatObject(ctx, b.container, key, minio.StatObjectOptions(options))
 		if err != nil {
 			return nil, b.explain(ctx, err, key)
@@ -249,7 +250,7 @@ func (b *bucket) interrupted(ctx context.Context, _ entry, err error) error {
 	return b.explain(ctx, err, "")
 }
 
-// beginning is the offset that an answer really begins at.
+// startOffset returns the offset at which a response starts.
 func startOffset(header http.Header, requested int64) int64 {
 	if requested == 0 {
 		return 0
@@ -267,8 +268,8 @@ func startOffset(header http.Header, requested int64) int64 {
 
 var plainMD5 = regexp.MustCompile(`^[0-9a-f]{32}$`)
 
-// checksumOf is the checksum of a whole object, if the server knows one. Sums of
-// sums, as of objects uploaded in parts, say nothing without the parts' sizes.
+// checksumOf returns the checksum of a whole object, if the server has one. Composite
+// checksums of multipart uploads need the sizes of the parts.
 func checksumOf(object minio.ObjectInfo, header http.Header) checksum {
 	if object.ChecksumMode != "COMPOSITE" {
 		for _, known := range []struct {
@@ -283,8 +284,8 @@ func checksumOf(object minio.ObjectInfo, header http.Header) checksum {
 			}
 		}
 	}
-	// The ETag is the MD5 of the content, except where the server encrypts with a
-	// key of its own or of the user's.
+	// The ETag is the MD5 of the content, unless the server encrypts with KMS or a
+	// customer key.
 	encrypted := strings.HasPrefix(header.Get("X-Amz-Server-Side-Encryption"), "aws:kms") || header.Get("X-Amz-Server-Side-Encryption-Customer-Algorithm") != ""
 	if etag := strings.Trim(object.ETag, `"`); plainMD5.MatchString(etag) && !encrypted {
 		return checksum{algorithm: md5Sum, sum: etag}

@@ -14,8 +14,8 @@ var errDenied = errors.New("access denied")
 
 func isDenied(err error) bool { return errors.Is(err, errDenied) }
 
-// explain says in plain words what a server, or the way to it, answered about an
-// object or, without a key, about the bucket.
+// explain explains an error of a request about an object or, without a key, about the
+// bucket.
 func (b *bucket) explain(ctx context.Context, err error, key string) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -40,7 +40,7 @@ func (b *bucket) explain(ctx context.Context, err error, key string) error {
 	return failure
 }
 
-// answered is what an error of S3 means.
+// explainResponse explains an error response of S3.
 // https://docs.aws.amazon.com/AmazonS3/latest/API/ErrorResponses.html
 func (b *bucket) explainResponse(response *minio.ErrorResponse, key string) *Failure {
 	what := fmt.Sprintf("bucket %q", b.container)

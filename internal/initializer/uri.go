@@ -10,7 +10,7 @@ import (
 	"github.com/minio/minio-go/v7/pkg/s3utils"
 )
 
-// Kind is what a source is fetched as.
+// Kind of the data to download.
 type Kind string
 
 const (
@@ -18,28 +18,28 @@ const (
 	Model   Kind = "model"
 )
 
-// The schemes of a URI.
+// Schemes of URIs.
 const (
 	schemeS3  = "s3"
 	schemeHub = "hf"
 	schemePVC = "pvc"
 )
 
-// location is a URI, taken apart.
+// location is a parsed URI.
 type location struct {
 	scheme string
-	// container is a bucket, a repository (owner/name) or a claim.
+	// container is a bucket, a repository (owner/name) or a PVC.
 	container string
-	// path is a key or a prefix of keys, or a path on a claim; empty means all of it.
+	// path is a key or a prefix of keys, or a path on a PVC; empty means all of it.
 	path string
-	// repositories says which repositories of the hub the name belongs to.
+	// repositoryKind is the kind of the hub repository.
 	repositoryKind Kind
 	// revision of a repository: a branch, a tag or a commit.
 	revision string
 }
 
-// String is the URI with everything in it that was left to a default. It names
-// what a directory holds, so that equal sources have equal names.
+// String returns the URI with all defaults filled in. It identifies the content of a
+// directory, so equal sources have equal URIs.
 func (l location) String() string {
 	text := l.scheme + "://" + l.container
 	switch {
@@ -53,12 +53,11 @@ func (l location) String() string {
 
 const uriForms = "s3://bucket/path, hf://owner/name[@revision] or pvc://claim/path"
 
-// parseURI takes a URI apart. Keys of objects and paths are taken literally:
-// nothing in them is an escape.
+// parseURI parses a URI. Keys and paths are literal: they have no escapes.
 func parseURI(uri string, kind Kind) (location, error) {
 	scheme, rest, found := strings.Cut(uri, "://")
 	if first, _, _ := strings.Cut(rest, "/"); strings.Contains(first, "@") || !found && strings.Contains(uri, "@") {
-		// Not shown: what stands before an @ may be a password.
+		// The URI is not shown: the text before an @ may be a password.
 		return location{}, fmt.Errorf("the URI must not contain credentials; put them into a Secret and name it in secretRef")
 	}
 	if strings.ContainsFunc(uri, func(char rune) bool { return char < ' ' || char == 0x7f }) {
@@ -88,8 +87,8 @@ var (
 	hubRevision = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._/+-]{0,250}$`)
 )
 
-// parseHub reads [datasets/|models/][owner/]name[@revision]. Without a prefix
-// the name is a dataset's where a dataset is fetched, and a model's where a model is.
+// parseHub parses [datasets/|models/][owner/]name[@revision]. Without a prefix the kind of
+// the repository is the kind of the data.
 func parseHub(rest string, kind Kind) (location, error) {
 	repository, revision, hasRevision := strings.Cut(strings.TrimSuffix(rest, "/"), "@")
 	if !hasRevision {

@@ -1,5 +1,5 @@
-// Package problem is the one shape of errors that the server's clients see,
-// whichever way they ask.
+// Package apierror has the errors that clients get, in the same form over REST, gRPC and
+// streams.
 package apierror
 
 import (
@@ -15,20 +15,20 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Error is what went wrong, with what, and what to do.
+// Error says what happened, to which object, and what to do.
 type Error struct {
-	// Code is HTTP's.
+	// Code is the HTTP status code.
 	Code int `json:"code"`
-	// Reason in one word, for programs: NotFound, Forbidden, Invalid.
+	// Reason for programs, in CamelCase: NotFound, Forbidden, Invalid.
 	Reason  string `json:"reason"`
 	Message string `json:"message"`
-	// Details are the fields that are wrong.
+	// Details are the invalid fields.
 	Details []Detail `json:"details"`
-	// Suggestions are what to try.
+	// Suggestions say what to do.
 	Suggestions []string `json:"suggestions"`
 }
 
-// Detail is one field that is wrong.
+// Detail is one invalid field.
 type Detail struct {
 	Field  string `json:"field"`
 	Reason string `json:"reason"`
@@ -36,8 +36,8 @@ type Detail struct {
 
 func (e *Error) Error() string { return e.Message }
 
-// MarshalJSON writes lists that are there even if they are empty, and the message
-// once more as "error", where older clients look for it.
+// MarshalJSON writes empty lists, not null, and adds the message as "error", where older
+// clients expect it.
 func (e *Error) MarshalJSON() ([]byte, error) {
 	type bare Error
 	fields := bare(*e)
@@ -53,19 +53,19 @@ func (e *Error) MarshalJSON() ([]byte, error) {
 	}{fields, e.Message})
 }
 
-// New is an error with a message that is already whole.
+// New returns an error with a complete message.
 func New(code int, reason, message string, suggestions ...string) *Error {
 	return &Error{Code: code, Reason: reason, Message: message, Suggestions: suggestions}
 }
 
-// Invalid is an error of the caller's about one field.
+// Invalid returns an error of the client about one field.
 func Invalid(field, format string, arguments ...any) *Error {
 	message := fmt.Sprintf(format, arguments...)
 	return &Error{Code: http.StatusBadRequest, Reason: "BadRequest", Message: field + ": " + message, Details: []Detail{{Field: field, Reason: message}}}
 }
 
-// From is any error in this shape. What the cluster said keeps its code; what
-// nobody foresaw is an internal error whose text is not for clients.
+// From converts any error. Errors of the API server keep their code; unexpected errors
+// become internal errors, whose text is not for clients.
 func From(err error) *Error {
 	if known, is := errors.AsType[*Error](err); is {
 		return known
@@ -86,10 +86,10 @@ func From(err error) *Error {
 	return New(http.StatusInternalServerError, "InternalError", "Internal server error; the server log has the cause", "Retry, and report it to the cluster administrator if it persists")
 }
 
-// statusClientClosed is what proxies log when nobody waits for the answer.
+// statusClientClosed is the code that proxies log for a client that disconnected.
 const statusClientClosed = 499
 
-// fromStatus is an answer of the API server.
+// fromStatus converts a response of the API server.
 func fromStatus(status metav1.Status) *Error {
 	apiErr := &Error{Code: int(status.Code), Reason: string(status.Reason), Message: status.Message}
 	if apiErr.Code == 0 {
@@ -111,8 +111,8 @@ func fromStatus(status metav1.Status) *Error {
 	return apiErr
 }
 
-// isTooLarge tells whether etcd, or the way to it, has refused an object by its size.
-// The API server says only that it has failed.
+// isTooLarge tells whether etcd, or its client, refused an object because of its size. The
+// API server only reports an internal error.
 func isTooLarge(message string) bool {
 	return strings.Contains(message, "etcdserver: request is too large") || strings.Contains(message, "trying to send message larger than max")
 }
@@ -122,7 +122,7 @@ func suggestionsFor(apiErr *Error, details *metav1.StatusDetails) []string {
 	case http.StatusUnauthorized:
 		return []string{"Get a new token, and send it as Authorization: Bearer TOKEN"}
 	case http.StatusForbidden:
-		// Admission refuses with the same code as missing rights do.
+		// Admission uses the same code as missing permissions.
 		if strings.Contains(apiErr.Message, "exceeded quota") {
 			return []string{"Request fewer resources, or wait until other jobs in the namespace finish"}
 		}

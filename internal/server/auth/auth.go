@@ -1,5 +1,5 @@
-// Package access tells who calls, what they may do, and lets them act with their
-// own rights and no others.
+// Package auth authenticates and authorizes callers, and lets them act with their own
+// permissions only. It also writes the audit log.
 package auth
 
 import (
@@ -12,69 +12,69 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Caller is who asks.
+// Caller is the authenticated user of a request.
 type Caller struct {
 	User   string
 	UID    string
 	Groups []string
-	// Source is the address that the call came from.
+	// Source is the address of the client.
 	Source string
-	// Client and Cluster reach the cluster with the caller's own rights, and with
-	// nothing of the server's. Client also knows the kinds of connection.OptionalKinds.
+	// Client and Cluster access the cluster with the caller's own permissions, never with
+	// those of the server. Client also supports connection.OptionalKinds.
 	Client  client.WithWatch
 	Cluster kubernetes.Interface
 
-	// extra is what else the cluster knows of the user, such as the scopes of a token
-	// of OpenShift's: rights depend on it.
+	// extra has more attributes of the user, such as the scopes of an OpenShift token:
+	// permissions depend on them.
 	extra map[string]authenticationv1.ExtraValue
-	// again is who has the credentials now; an error if they do not hold any more.
+	// identifyAgain returns the current identity of the credentials, or an error if they
+	// are no longer valid.
 	identifyAgain func(context.Context) (*identity, error)
-	// granted are the rights that the call was allowed by: a stream lasts longer than
-	// the answer may be old.
+	// granted are the permissions that the call uses. They are checked again during a
+	// stream.
 	mutex   sync.Mutex
 	granted map[Permission]bool
 }
 
-// Rights is something that a caller wants to do.
+// Permission is an operation that needs authorization.
 type Permission struct {
 	Verb string
-	// Group, Resource and Subresource as Kubernetes names them: kubeflow.org, mpijobs.
+	// Group, Resource and Subresource in Kubernetes' terms: kubeflow.org, mpijobs.
 	Group, Resource, Subresource string
-	// Namespace is empty for all of them; Name is empty for all objects.
+	// Namespace is empty for all namespaces; Name is empty for all objects.
 	Namespace, Name string
 }
 
-// Guard decides who gets in, and to what. Its errors are problem.Error: 401, and 403
-// naming verb and resource.
+// Guard authenticates and authorizes. Its errors are apierror.Error: 401, or 403 with verb
+// and resource.
 type Guard interface {
-	// Knows says whether a request has credentials that were valid when they were last
-	// looked at. It asks nobody, and lets nobody in.
+	// Knows tells whether the credentials of a request were valid at their last review. It
+	// uses only cached data and does not authenticate.
 	Knows(request *http.Request) bool
-	// Identify is the caller of a request, by its credentials.
+	// Identify authenticates a request.
 	Identify(ctx context.Context, request *http.Request) (*Caller, error)
-	// Allow is nil if a caller may do something. An answer may be up to 30 s old.
+	// Allow returns nil if the caller has a permission. The result may be up to 30 s old.
 	Allow(ctx context.Context, caller *Caller, rights Permission) error
-	// StillValid is nil as long as the caller's credentials hold, and all that Allow
-	// has allowed. Streams ask from time to time; an answer may be up to 30 s old.
+	// StillValid returns nil while the caller's credentials and all permissions granted by
+	// Allow are valid. Streams call it regularly; the result may be up to 30 s old.
 	StillValid(ctx context.Context, caller *Caller) error
 }
 
 type callerKey struct{}
 
-// WithCaller is a context that knows who calls.
+// WithCaller adds the caller to a context.
 func WithCaller(ctx context.Context, caller *Caller) context.Context {
 	return context.WithValue(ctx, callerKey{}, caller)
 }
 
-// CallerFrom is who calls. A context without one is a mistake of the server's.
+// CallerFrom returns the caller. It panics if the context has none, which is a bug in the
+// server.
 func CallerFrom(ctx context.Context) *Caller { return ctx.Value(callerKey{}).(*Caller) }
 
-// Record is what the audit tells of a call. Whoever learns something of the call
-// fills it in; the server writes one line of it when the call has ended, if it was
-// to change something.
+// Record is what the audit log has about a call. Handlers add what they know; the server
+// writes one line when the call has finished, if it changes something.
 type Record struct {
-	// Verb as rights name it: create, delete, patch. Empty where nothing was to be
-	// changed.
+	// Verb is the RBAC verb: create, delete, patch. Empty if the call changes nothing.
 	Verb            string
 	Kind            string
 	Namespace, Name string
@@ -82,12 +82,13 @@ type Record struct {
 
 type recordKey struct{}
 
-// WithRecord is a context whose call is recorded.
+// WithRecord adds an audit record to a context.
 func WithRecord(ctx context.Context, record *Record) context.Context {
 	return context.WithValue(ctx, recordKey{}, record)
 }
 
-// RecordFrom is the record of a call. Where nobody keeps one it is forgotten.
+// RecordFrom returns the audit record of a call. Without one, it returns a record that is
+// discarded.
 func RecordFrom(ctx context.Context) *Record {
 	if record, kept := ctx.Value(recordKey{}).(*Record); kept {
 		return record

@@ -14,36 +14,38 @@ import (
 )
 
 const (
-	// keepGranted is how old a yes may be: a token that was revoked, or a right that
-	// was taken away, works no longer than that.
+	// keepGranted is how long a positive result is cached: a revoked token or permission
+	// works no longer than that.
 	keepGranted = 30 * time.Second
-	// keepRefused is how old a no may be. It is short, because people who were just
-	// given a right try it at once, and long enough for a program that insists.
+	// keepRefused is how long a negative result is cached. It is short, because users try
+	// a permission right after they got it, but long enough to slow down a client that
+	// retries.
 	keepRefused = 3 * time.Second
-	// askTimeout is what one question to the API server may take.
+	// reviewTimeout is the timeout of one review.
 	reviewTimeout = 10 * time.Second
-	// mostAsked is how many questions are asked at a time. Whoever sends tokens that
-	// nobody has makes others wait a little, and the API server not at all.
+	// maxParallelReviews is the number of reviews at the same time. A client that sends
+	// many invalid tokens makes others wait a little, but does not overload the API
+	// server.
 	maxParallelReviews = 50
 )
 
-// fingerprint stands for a question. Tokens are never kept as such.
+// fingerprint is the hash of a review. Tokens are never stored.
 type fingerprint [sha256.Size]byte
 
-// kept remembers what the API server said for a short while, so that it is not asked
-// anew for every call, and asks once for all who wait for the same answer.
+// reviewCache caches results of the API server for a short time, and sends only one
+// request for all callers that wait for the same result.
 type reviewCache[Answer any] struct {
 	clock clock.PassiveClock
 
 	mutex sync.Mutex
-	// Refusals are kept apart: anybody can be refused as often as they like, and that
-	// must not make others forgotten.
+	// Refusals are separate: a client can cause any number of them, and must not evict
+	// results of others.
 	granted, refused *answerSet[Answer]
 	asking           singleflight.Group
 	slots            chan struct{}
 }
 
-// shelf has answers, and no more than most of them.
+// answerSet has at most max results.
 type answerSet[Answer any] struct {
 	max     int
 	answers map[fingerprint]cachedAnswer[Answer]
@@ -63,25 +65,25 @@ func newReviewCache[Answer any](clock clock.PassiveClock, max int) *reviewCache[
 	}
 }
 
-// get is the answer that is kept, or else the one that is asked for now.
-func (k *reviewCache[Answer]) get(ctx context.Context, question fingerprint, ask func(context.Context) (Answer, error)) (Answer, error) {
-	if found, is := k.find(question); is {
+// get returns the cached result, or requests it.
+func (r *reviewCache[Answer]) get(ctx context.Context, question fingerprint, ask func(context.Context) (Answer, error)) (Answer, error) {
+	if found, is := r.find(question); is {
 		return found.answer, found.err
 	}
-	pending := k.asking.DoChan(string(question[:]), func() (any, error) {
-		// Whoever asked first may go away while others wait.
+	pending := r.asking.DoChan(string(question[:]), func() (any, error) {
+		// The first caller may disconnect while others wait for the result.
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), reviewTimeout)
 		defer cancel()
 		select {
-		case k.slots <- struct{}{}:
-			defer func() { <-k.slots }()
+		case r.slots <- struct{}{}:
+			defer func() { <-r.slots }()
 		case <-ctx.Done():
 			return nil, reviewFailed("wait for a free review slot", ctx.Err())
 		}
-		// An answer is as old as its question: it may have been true only then.
-		pending := k.clock.Now()
+		// A result is as old as its request.
+		askedAt := r.clock.Now()
 		answer, err := ask(ctx)
-		k.store(question, answer, err, pending)
+		r.store(question, answer, err, askedAt)
 		return answer, err
 	})
 	var none Answer
@@ -96,49 +98,49 @@ func (k *reviewCache[Answer]) get(ctx context.Context, question fingerprint, ask
 	}
 }
 
-func (k *reviewCache[Answer]) find(question fingerprint) (cachedAnswer[Answer], bool) {
-	k.mutex.Lock()
-	defer k.mutex.Unlock()
-	now := k.clock.Now()
-	if entry, is := k.granted.answers[question]; is && now.Before(entry.until) {
+func (r *reviewCache[Answer]) find(question fingerprint) (cachedAnswer[Answer], bool) {
+	r.mutex.Lock()
+	defer r.mutex.Unlock()
+	now := r.clock.Now()
+	if entry, is := r.granted.answers[question]; is && now.Before(entry.until) {
 		return entry, true
 	}
-	entry, is := k.refused.answers[question]
+	entry, is := r.refused.answers[question]
 	return entry, is && now.Before(entry.until)
 }
 
-// keep does so with what was answered. An error that is no answer is asked again.
-func (k *reviewCache[Answer]) store(question fingerprint, answer Answer, err error, askedAt time.Time) {
-	k.mutex.Lock()
-	defer k.mutex.Unlock()
+// store caches a result. Errors that are neither positive nor negative are not cached.
+func (r *reviewCache[Answer]) store(question fingerprint, answer Answer, err error, askedAt time.Time) {
+	r.mutex.Lock()
+	defer r.mutex.Unlock()
 	if err == nil {
-		k.granted.put(question, cachedAnswer[Answer]{answer: answer, until: askedAt.Add(keepGranted)}, askedAt)
-		delete(k.refused.answers, question)
+		r.granted.put(question, cachedAnswer[Answer]{answer: answer, until: askedAt.Add(keepGranted)}, askedAt)
+		delete(r.refused.answers, question)
 		return
 	}
 	if code := apierror.From(err).Code; code == http.StatusUnauthorized || code == http.StatusForbidden {
-		k.refused.put(question, cachedAnswer[Answer]{err: err, until: askedAt.Add(keepRefused)}, askedAt)
-		delete(k.granted.answers, question)
+		r.refused.put(question, cachedAnswer[Answer]{err: err, until: askedAt.Add(keepRefused)}, askedAt)
+		delete(r.granted.answers, question)
 	}
 }
 
-// put forgets what is too old, and if that is not enough, some that is not.
-func (s *answerSet[Answer]) put(question fingerprint, entry cachedAnswer[Answer], now time.Time) {
-	full := len(s.answers) >= s.max
-	if full || now.Sub(s.sweptAt) >= keepGranted {
-		s.sweptAt = now
-		for question, old := range s.answers {
+// put adds a result. It removes old results and, if there are still too many, some others.
+func (a *answerSet[Answer]) put(question fingerprint, entry cachedAnswer[Answer], now time.Time) {
+	full := len(a.answers) >= a.max
+	if full || now.Sub(a.sweptAt) >= keepGranted {
+		a.sweptAt = now
+		for question, old := range a.answers {
 			if !now.Before(old.until) {
-				delete(s.answers, question)
+				delete(a.answers, question)
 			}
 		}
 	}
-	for question := range s.answers {
-		// Some more than one go, so that the next does not look through all of them again.
-		if !full || len(s.answers) < s.max-s.max/10 {
+	for question := range a.answers {
+		// Removes a tenth at once, so that the next call need not scan all of them again.
+		if !full || len(a.answers) < a.max-a.max/10 {
 			break
 		}
-		delete(s.answers, question)
+		delete(a.answers, question)
 	}
-	s.answers[question] = entry
+	a.answers[question] = entry
 }

@@ -9,12 +9,12 @@ import (
 	"github.com/trireme-mpi/trireme/internal/server/apierror"
 )
 
-// protocolWithToken is how browsers send a token with a WebSocket, which they cannot
-// give other headers. Kubernetes' own clients do the same.
+// tokenProtocolPrefix is how browsers send a token with a WebSocket, which cannot have
+// other headers. Kubernetes clients do the same.
 const tokenProtocolPrefix = "base64url.bearer.authorization.k8s.io."
 
-// tokenOf is the token of a request; "" if it has none. A token in an address would
-// end up in the logs of every proxy on the way, so it is not looked for there.
+// tokenOf returns the token of a request; "" if it has none. A token in the URL is
+// ignored, because it would be in the logs of every proxy.
 func tokenOf(request *http.Request) (string, error) {
 	switch headers := request.Header.Values("Authorization"); len(headers) {
 	case 0:
@@ -24,7 +24,7 @@ func tokenOf(request *http.Request) (string, error) {
 			return checkToken(token)
 		}
 	default:
-		// Whoever is on the way may have looked at another of them.
+		// A proxy may have checked the other header.
 		return "", unauthorized("The request has more than one Authorization header", "Send one token, as Authorization: Bearer TOKEN")
 	}
 	for _, header := range request.Header.Values("Sec-WebSocket-Protocol") {
@@ -44,7 +44,7 @@ func tokenOf(request *http.Request) (string, error) {
 	return "", nil
 }
 
-// checked refuses what no header could carry, and no authority gives out.
+// checkToken refuses characters that no valid token has.
 func checkToken(token string) (string, error) {
 	if strings.ContainsFunc(token, func(letter rune) bool { return letter <= ' ' || letter > '~' }) {
 		return "", unauthorized("The token has invalid characters", "Send a token of the cluster as Authorization: Bearer TOKEN")
@@ -61,17 +61,17 @@ func noToken(suggestion string) *apierror.Error {
 	return unauthorized("Authentication failed: the request has no token", suggestion)
 }
 
-// invalidToken is the error for credentials that do not hold.
+// invalidToken is the error for invalid or expired credentials.
 func invalidToken() *apierror.Error {
 	return unauthorized("Authentication failed: the token is invalid or expired", "Get a new token, and send it as Authorization: Bearer TOKEN")
 }
 
-// SourceOf is the address that a request came from. What a proxy says of it counts
-// only if the proxy is trusted; nil trusts none.
+// SourceOf returns the address of the client. The proxy's header is only used if the proxy
+// is trusted; nil trusts none.
 func SourceOf(request *http.Request, proxy *Proxy) string {
 	if proxy.Trusts(request) {
-		// The last one is the address that the proxy saw itself; those before it are what
-		// it was told.
+		// The last address is the one that the proxy saw itself; the others come from its
+		// client.
 		addresses := strings.Split(strings.Join(request.Header.Values("X-Forwarded-For"), ","), ",")
 		if last := strings.TrimSpace(addresses[len(addresses)-1]); net.ParseIP(last) != nil {
 			return last

@@ -18,24 +18,24 @@ import (
 	"github.com/trireme-mpi/trireme/internal/server/apierror"
 )
 
-// mostReviews is how many answers about rights are remembered.
+// maxPermissionReviews is the number of cached permission checks.
 const maxPermissionReviews = 50_000
 
-// InCluster is the guard of a server in a cluster: it has the API server review every
-// token and every right, with rights of its own that go no further than that.
+// InCluster is the guard of a server in a cluster. The API server reviews every token and
+// every permission; the guard itself needs no other permissions.
 type InCluster struct {
 	clients *clients
 	own     kubernetes.Interface
 	proxy   *Proxy
-	// identities are by their tokens, impersonated by what a proxy said. They are apart,
-	// so that nobody can send as a token what a proxy has said.
+	// identities are cached by token, impersonated by the proxy's headers. They are
+	// separate, so that a client cannot send the content of a proxy's headers as a token.
 	identities, impersonated *reviewCache[*identity]
 	reviews                  *reviewCache[bool]
 	known                    *knownTokens
 }
 
-// NewInCluster guards with the server's own connection. Without a proxy no headers
-// are trusted.
+// NewInCluster creates a guard with the server's own connection. Without a proxy, no
+// headers are trusted.
 func NewInCluster(server *rest.Config, proxy *Proxy, clock clock.PassiveClock) (*InCluster, error) {
 	clients := newClients(server)
 	own, err := kubernetes.NewForConfig(clients.server)
@@ -48,7 +48,7 @@ func NewInCluster(server *rest.Config, proxy *Proxy, clock clock.PassiveClock) (
 	}, nil
 }
 
-// Identify is who a request is from: by its token, or by what a trusted proxy says.
+// Identify authenticates a request by its token, or by the headers of a trusted proxy.
 func (i *InCluster) Identify(ctx context.Context, request *http.Request) (*Caller, error) {
 	source := SourceOf(request, i.proxy)
 	credentials, err := i.credentials(request)
@@ -69,7 +69,8 @@ func (i *InCluster) Identify(ctx context.Context, request *http.Request) (*Calle
 	return id.caller(source, func(ctx context.Context) (*identity, error) { return i.byToken(ctx, token) }), nil
 }
 
-// credentials are the token of a request, or what a trusted proxy says of its user.
+// credentials returns the token of a request, or the user in the headers of a trusted
+// proxy.
 func (i *InCluster) credentials(request *http.Request) (proxyUser, error) {
 	token, err := tokenOf(request)
 	if err != nil || token != "" || !i.proxy.Trusts(request) {
@@ -78,8 +79,8 @@ func (i *InCluster) credentials(request *http.Request) (proxyUser, error) {
 	return i.proxy.userFromHeaders(request)
 }
 
-// Knows says whether the token was valid when it was last reviewed. A user whom a
-// trusted proxy names needs no review.
+// Knows tells whether the token was valid at its last review. A user named by a trusted
+// proxy needs no review.
 func (i *InCluster) Knows(request *http.Request) bool {
 	credentials, err := i.credentials(request)
 	if err != nil {
@@ -107,7 +108,7 @@ func (i *InCluster) byToken(ctx context.Context, token string) (*identity, error
 	})
 }
 
-// impersonate is a user whom a trusted proxy names without a token.
+// impersonate returns the caller that a trusted proxy names without a token.
 func (i *InCluster) impersonate(ctx context.Context, user proxyUser, source string) (*Caller, error) {
 	if !i.proxy.Impersonate {
 		return nil, unauthorized(fmt.Sprintf("The proxy names user %q but sends no token for that user", user.user),
@@ -128,11 +129,11 @@ func (i *InCluster) impersonate(ctx context.Context, user proxyUser, source stri
 	if err != nil {
 		return nil, err
 	}
-	// There is no token that could be revoked: the proxy ends what it no longer allows.
+	// No token can be revoked here: the proxy ends the requests that it no longer allows.
 	return id.caller(source, func(context.Context) (*identity, error) { return id, nil }), nil
 }
 
-// Allow asks the API server, unless it has said so lately.
+// Allow asks the API server, unless the result is cached.
 func (i *InCluster) Allow(ctx context.Context, caller *Caller, permission Permission) error {
 	spec := reviewOf(caller, permission)
 	question, err := json.Marshal(spec)
@@ -155,7 +156,7 @@ func (i *InCluster) Allow(ctx context.Context, caller *Caller, permission Permis
 	return err
 }
 
-// grant notes that the call was allowed by a right.
+// grant records that the call uses a permission.
 func (c *Caller) grant(permission Permission) {
 	c.mutex.Lock()
 	defer c.mutex.Unlock()
@@ -187,14 +188,14 @@ func reviewOf(caller *Caller, permission Permission) authorizationv1.SubjectAcce
 	return spec
 }
 
-// StillValid reviews the caller's token again, and the rights that were used, unless
-// that was done lately.
+// StillValid reviews the caller's token and the used permissions again, unless the results
+// are cached.
 func (i *InCluster) StillValid(ctx context.Context, caller *Caller) error {
 	current, err := caller.currentIdentity(ctx)
 	if err != nil {
 		return err
 	}
-	// Whoever has left a group has lost its rights.
+	// A user who has left a group no longer has its permissions.
 	now := current.caller(caller.Source, caller.identifyAgain)
 	for _, permission := range caller.permissions() {
 		if err := i.Allow(ctx, now, permission); err != nil {
@@ -204,8 +205,8 @@ func (i *InCluster) StillValid(ctx context.Context, caller *Caller) error {
 	return nil
 }
 
-// holds is who has the caller's credentials now; an error if that is nobody, or
-// somebody else.
+// currentIdentity returns the current identity of the caller's credentials. It is an error
+// if they are invalid or belong to another user.
 func (c *Caller) currentIdentity(ctx context.Context) (*identity, error) {
 	current, err := c.identifyAgain(ctx)
 	if err != nil {
@@ -217,14 +218,14 @@ func (c *Caller) currentIdentity(ctx context.Context) (*identity, error) {
 	return current, nil
 }
 
-// cannotAsk is the error when the API server says neither yes nor no. Why is for the
-// server's log: it may be about the server's own rights.
+// reviewFailed is the error if the API server returns no result. The cause is only logged:
+// it may be about the server's own permissions.
 func reviewFailed(operation string, err error) error {
 	return fmt.Errorf("%s: %w (%v)", operation, apierror.New(http.StatusServiceUnavailable, "ServiceUnavailable",
 		"The API server cannot check your token and permissions right now", "Retry in a few seconds, and report it to the cluster administrator if it persists"), err)
 }
 
-// forbidden names who may not do what, where.
+// forbidden says which permission the caller does not have.
 func forbidden(caller *Caller, permission Permission) *apierror.Error {
 	resource := permission.Resource
 	if permission.Subresource != "" {

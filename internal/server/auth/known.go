@@ -8,14 +8,13 @@ import (
 )
 
 const (
-	// keepKnown is how long a token that was valid is remembered as such. It is longer
-	// than a review is kept: a token that is reviewed again is not one that somebody
-	// guesses.
+	// keepKnown is how long a valid token is remembered. It is longer than a review is
+	// cached: a known token is not a guess when it is reviewed again.
 	keepKnown      = time.Hour
 	maxKnownTokens = 10_000
 )
 
-// known remembers which tokens were valid when they were last reviewed, by their hash.
+// knownTokens has the hashes of tokens that were valid at their last review.
 type knownTokens struct {
 	clock clock.PassiveClock
 

@@ -13,9 +13,9 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// PassThrough is the guard of a server on somebody's own machine. It has no rights of
-// its own: a token that only this process knows stands for the identity of the
-// kubeconfig, any other is handed on to the API server as it is.
+// PassThrough is the guard of odh server on a user's own machine. It has no permissions of
+// its own: a session token that only this process knows stands for the kubeconfig's
+// identity; other tokens are passed to the API server.
 type PassThrough struct {
 	clients    *clients
 	session    string
@@ -23,17 +23,16 @@ type PassThrough struct {
 	known      *knownTokens
 }
 
-// NewPassThrough guards with the connection of a kubeconfig.
+// NewPassThrough creates a guard with the connection of a kubeconfig.
 func NewPassThrough(kubeconfig *rest.Config, clock clock.PassiveClock) *PassThrough {
 	return &PassThrough{clients: newClients(kubeconfig), session: rand.Text(), identities: newReviewCache[*identity](clock, maxIdentities), known: newKnownTokens(clock)}
 }
 
-// SessionToken is the one that stands for the kubeconfig's identity until the process
-// ends.
+// SessionToken returns the token that stands for the kubeconfig's identity until the
+// process ends.
 func (p *PassThrough) SessionToken() string { return p.session }
 
-// Knows says whether the token is the session's, or was valid when it was last looked
-// at.
+// Knows tells whether the token is the session token, or was valid at its last review.
 func (p *PassThrough) Knows(request *http.Request) bool {
 	token, err := tokenOf(request)
 	return err == nil && token != "" && (p.isSession(token) || p.known.has(token))
@@ -43,7 +42,7 @@ func (p *PassThrough) isSession(token string) bool {
 	return subtle.ConstantTimeCompare([]byte(token), []byte(p.session)) == 1
 }
 
-// Identify is who a request is from, by its token alone.
+// Identify authenticates a request by its token.
 func (p *PassThrough) Identify(ctx context.Context, request *http.Request) (*Caller, error) {
 	token, err := tokenOf(request)
 	if err != nil {
@@ -83,11 +82,11 @@ func (p *PassThrough) byToken(ctx context.Context, token string) (*identity, err
 	})
 }
 
-// Allow is always nil: every read is made with the caller's own rights, and the API
-// server judges it.
+// Allow always returns nil: all requests use the caller's own permissions, and the API
+// server checks them.
 func (p *PassThrough) Allow(context.Context, *Caller, Permission) error { return nil }
 
-// StillValid asks the API server again, unless that was done lately.
+// StillValid asks the API server again, unless the result is cached.
 func (p *PassThrough) StillValid(ctx context.Context, caller *Caller) error {
 	_, err := caller.currentIdentity(ctx)
 	return err

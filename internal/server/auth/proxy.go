@@ -10,37 +10,36 @@ import (
 	"time"
 )
 
-// Proxy is one that signs people in and says in headers who they are: OpenShift's
-// OAuth proxy, or another like it. Anybody can write such headers, so they count only
-// from a peer that shows a certificate of a known authority, with a known name.
+// Proxy is an authenticating proxy that sends the user in headers, such as OpenShift's
+// OAuth proxy. Any client can send such headers, so they are only trusted from a peer with
+// a client certificate of a known CA and a known name.
 type Proxy struct {
 	ProxyOptions
 	authorities *x509.CertPool
 }
 
-// ProxyOptions are which proxies are trusted, and in what.
+// ProxyOptions say which proxies are trusted.
 type ProxyOptions struct {
-	// AuthorityFile has the authorities of their certificates, in PEM; Names are the
-	// common names, DNS names or URIs in them.
+	// AuthorityFile has the CAs of the proxies' certificates, in PEM; Names are the common
+	// names, DNS names or URIs in the certificates.
 	AuthorityFile string
 	Names         []string
-	// Impersonate: a user whom the proxy names without a token is believed, and the
-	// server acts as that user. It needs the right to impersonate for it.
+	// Impersonate trusts a user that the proxy names without a token: the server acts as
+	// that user. It needs permission to impersonate.
 	Impersonate bool
-	// UserHeader and GroupsHeader are where the proxy names the user; it must overwrite
-	// what clients send there. No GroupsHeader believes no groups: many proxies
-	// know of none, and let through what clients say.
+	// UserHeader and GroupsHeader are the headers with the user and the groups; the proxy
+	// must overwrite the client's values. An empty GroupsHeader trusts no groups: many
+	// proxies do not set any, and forward the client's values.
 	UserHeader, GroupsHeader string
 }
 
-// tokenHeader is where proxies put the token of who is signed in. It is reviewed as
-// any other is.
+// tokenHeader is the header with the user's token. It is reviewed like any other token.
 const tokenHeader = "X-Forwarded-Access-Token"
 
-// DefaultUserHeader is where most proxies name the user.
+// DefaultUserHeader is the header that most proxies use.
 const DefaultUserHeader = "X-Forwarded-User"
 
-// NewProxy trusts as the options say.
+// NewProxy creates a Proxy.
 func NewProxy(options ProxyOptions) (*Proxy, error) {
 	content, err := os.ReadFile(options.AuthorityFile)
 	if err != nil {
@@ -59,8 +58,7 @@ func NewProxy(options ProxyOptions) (*Proxy, error) {
 	return &Proxy{ProxyOptions: options, authorities: authorities}, nil
 }
 
-// Authorities are those that a server should ask certificates of; nil without a
-// trusted proxy.
+// Authorities returns the CAs of client certificates; nil without a trusted proxy.
 func (p *Proxy) Authorities() *x509.CertPool {
 	if p == nil {
 		return nil
@@ -68,7 +66,7 @@ func (p *Proxy) Authorities() *x509.CertPool {
 	return p.authorities
 }
 
-// Trusts says whether what a request's headers say of its user can be believed.
+// Trusts tells whether a request comes from a trusted proxy.
 func (p *Proxy) Trusts(request *http.Request) bool {
 	if p == nil || request.TLS == nil || len(request.TLS.PeerCertificates) == 0 {
 		return false
@@ -92,15 +90,15 @@ func (p *Proxy) hasName(certificate *x509.Certificate) bool {
 	return slices.ContainsFunc(names, func(name string) bool { return slices.Contains(p.Names, name) })
 }
 
-// signedIn is whom a proxy says that it has signed in.
+// proxyUser is the user that a proxy has authenticated.
 type proxyUser struct {
 	user   string
 	groups []string
 	token  string
 }
 
-// said is what the headers of a trusted proxy say. One that is there twice says
-// nothing for certain: one of them may be the client's.
+// userFromHeaders reads the headers of a trusted proxy. A header that is sent twice is
+// refused: one of them may be the client's.
 func (p *Proxy) userFromHeaders(request *http.Request) (user proxyUser, err error) {
 	for header, value := range map[string]*string{tokenHeader: &user.token, p.UserHeader: &user.user} {
 		values := request.Header.Values(header)
@@ -124,5 +122,5 @@ func (p *Proxy) userFromHeaders(request *http.Request) (user proxyUser, err erro
 	return user, nil
 }
 
-// reserved says whether a name is one of Kubernetes' own, which no proxy signs in.
+// isReserved tells whether a name is reserved for Kubernetes.
 func isReserved(name string) bool { return strings.HasPrefix(name, "system:") }

@@ -1,6 +1,6 @@
-// Package budget bounds how many bytes of answers are in memory at a time, for each
-// user and for all of them. Rates alone do not: two hundred calls that a user may make
-// at once, each for a page of large jobs, would be gigabytes.
+// Package budget limits how many bytes of responses are in memory, per user and in total.
+// Rate limits do not: 200 requests of one user at once, each for a page of large jobs,
+// would take gigabytes.
 package budget
 
 import (
@@ -18,19 +18,19 @@ import (
 )
 
 const (
-	// PerUser and Overall are how many bytes of objects answers may be made of at a time.
-	// An answer takes about five times as much: what was read, its objects, its JSON. A
-	// user who does not read answers holds no more than a sixth of it.
+	// PerUser and Overall are the bytes of objects in responses at a time. A response
+	// takes about five times as much memory: the data read, its objects, its JSON. A user
+	// who does not read responses holds at most a sixth of it.
 	PerUser = 8 << 20
 	Overall = 48 << 20
-	// LargestObject is the weight of an object whose size is not known: etcd stores no
-	// larger ones.
+	// LargestObject is the size to assume for an object of unknown size: etcd does not
+	// store larger ones.
 	LargestObject = 3 << 19
-	// patience is how long a call waits for others to end.
+	// maxWait is how long a call waits for other calls to finish.
 	maxWait = 10 * time.Second
 )
 
-// Budget is what all calls share.
+// Budget is shared by all calls.
 type Budget struct {
 	perUser int64
 	overall *semaphore.Weighted
@@ -40,13 +40,13 @@ type Budget struct {
 	users map[string]*userShare
 }
 
-// share is what one user's calls share. It is forgotten when none of them needs it.
+// userShare is shared by the calls of one user. It is removed when no call uses it.
 type userShare struct {
 	*semaphore.Weighted
 	calls int
 }
 
-// New is a budget of so many bytes. A single user has no more than all together.
+// New returns a budget of a number of bytes. One user never has more than the total.
 func New(perUser, overall int64) *Budget {
 	return &Budget{perUser: min(perUser, overall), overall: semaphore.NewWeighted(overall), maxWait: maxWait, users: map[string]*userShare{}}
 }
@@ -61,8 +61,8 @@ type account struct {
 
 type accountKey struct{}
 
-// Handler gives every call an account. What a call has taken is given back when its
-// answer has been written.
+// Handler gives every call an account. What a call has taken is released when its response
+// has been written.
 func (b *Budget) Handler(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(writer http.ResponseWriter, request *http.Request) {
 		a := &account{budget: b}
@@ -71,9 +71,8 @@ func (b *Budget) Handler(next http.Handler) http.Handler {
 	})
 }
 
-// Take waits until the call may hold so many bytes more. It is refused with code 429
-// if that takes too long, because answers of the same user, or of all others, are still
-// under way. Outside of a call it does nothing.
+// Take waits until the call may hold more bytes. It fails with code 429 if that takes too
+// long, because other responses are still being sent. Outside of a call it does nothing.
 func Take(ctx context.Context, bytes int) error {
 	a, is := ctx.Value(accountKey{}).(*account)
 	if !is {
@@ -87,10 +86,10 @@ func Take(ctx context.Context, bytes int) error {
 	return nil
 }
 
-// take waits for the user's own share first, so that whoever asks for much waits for
-// themselves and holds nothing of others.
+// take waits for the user's own share first, so that a user with large requests holds
+// nothing of the total while waiting.
 func (b *Budget) take(ctx context.Context, user string, bytes int64) (release func(), err error) {
-	// What is larger than the budget gets all of it.
+	// A request that is larger than the share gets all of it.
 	bytes = min(bytes, b.perUser)
 	share := b.enter(user)
 	waiting, stop := context.WithTimeout(ctx, b.maxWait)
@@ -111,7 +110,7 @@ func (b *Budget) take(ctx context.Context, user string, bytes int64) (release fu
 	}, nil
 }
 
-// refusal is why a call gets nothing: the caller has gone, or has waited long enough.
+// refusal returns the error of a call: the client disconnected, or the wait took too long.
 func refusal(ctx context.Context, err error, message string) error {
 	if ctx.Err() != nil || !errors.Is(err, context.DeadlineExceeded) {
 		return err
@@ -141,7 +140,7 @@ func (b *Budget) leave(user string) {
 	}
 }
 
-// add notes what the call has taken. The call may have ended while it waited.
+// add records what the call has taken. The call may have finished while it waited.
 func (a *account) add(release func()) {
 	a.mutex.Lock()
 	defer a.mutex.Unlock()

@@ -76,6 +76,6 @@ func withDecodeErrors(description grpc.ServiceDesc) *grpc.ServiceDesc {
 type decodingStream struct{ grpc.ServerStream }
 
 // RecvMsg receives and decodes a message.
-func (r *decodingStream) RecvMsg(message any) error {
-	return decode(message, r.ServerStream.RecvMsg)
+func (d *decodingStream) RecvMsg(message any) error {
+	return decode(message, d.ServerStream.RecvMsg)
 }

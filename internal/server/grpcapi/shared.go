@@ -29,7 +29,7 @@ type changeRequest interface {
 }
 
 // create creates the job in message, and copies the result to stored.
-func (e *shared) create(ctx context.Context, kind *jobview.Kind, request changeRequest, hasSpec bool, message, stored proto.Message) error {
+func (s *shared) create(ctx context.Context, kind *jobview.Kind, request changeRequest, hasSpec bool, message, stored proto.Message) error {
 	ref := jobservice.JobRef{Kind: kind, Namespace: request.GetNamespace(), Name: request.GetName()}
 	recordJob(ctx, ref, request.GetDryRun())
 	if err := checkNames(nameField{field: "namespace", value: ref.Namespace}, nameField{field: "name", value: ref.Name, optional: true}); err != nil {
@@ -46,7 +46,7 @@ func (e *shared) create(ctx context.Context, kind *jobview.Kind, request changeR
 	if ref.Name == "" {
 		object.SetGenerateName(kind.Command + "-")
 	}
-	created, err := e.service.Create(ctx, kind, ref.Namespace, object, request.GetDryRun())
+	created, err := s.service.Create(ctx, kind, ref.Namespace, object, request.GetDryRun())
 	if err != nil {
 		return err
 	}
@@ -54,16 +54,16 @@ func (e *shared) create(ctx context.Context, kind *jobview.Kind, request changeR
 }
 
 // get reads a job.
-func (e *shared) get(ctx context.Context, kind *jobview.Kind, request jobRequest) (client.Object, error) {
+func (s *shared) get(ctx context.Context, kind *jobview.Kind, request jobRequest) (client.Object, error) {
 	ref, err := jobRef(kind, request)
 	if err != nil {
 		return nil, err
 	}
-	return e.service.Get(ctx, ref)
+	return s.service.Get(ctx, ref)
 }
 
 // delete deletes a job and returns a message for the client.
-func (e *shared) delete(ctx context.Context, kind *jobview.Kind, request changeRequest, gracePeriodSeconds *int64) (string, error) {
+func (s *shared) delete(ctx context.Context, kind *jobview.Kind, request changeRequest, gracePeriodSeconds *int64) (string, error) {
 	ref := jobservice.JobRef{Kind: kind, Namespace: request.GetNamespace(), Name: request.GetName()}
 	recordJob(ctx, ref, request.GetDryRun())
 	if _, err := jobRef(kind, request); err != nil {
@@ -72,7 +72,7 @@ func (e *shared) delete(ctx context.Context, kind *jobview.Kind, request changeR
 	if gracePeriodSeconds != nil && *gracePeriodSeconds < 0 {
 		return "", invalid("grace_period_seconds", "grace_period_seconds must not be negative")
 	}
-	if err := e.service.Delete(ctx, ref, jobservice.DeleteOptions{GracePeriodSeconds: gracePeriodSeconds, DryRun: request.GetDryRun()}); err != nil {
+	if err := s.service.Delete(ctx, ref, jobservice.DeleteOptions{GracePeriodSeconds: gracePeriodSeconds, DryRun: request.GetDryRun()}); err != nil {
 		return "", err
 	}
 	result := " deleted successfully"

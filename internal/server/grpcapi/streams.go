@@ -33,12 +33,12 @@ type watchRequest interface {
 //
 // The first event, with the job as it is now, has no version to resume from: only the
 // SYNCED event after it has one. So the first event is sent when SYNCED arrives.
-func (e *shared) watchStatus(stream grpc.ServerStream, kind *jobview.Kind, request watchRequest, send func(event *jobwatch.Event, resourceVersion string) error) error {
+func (s *shared) watchStatus(stream grpc.ServerStream, kind *jobview.Kind, request watchRequest, send func(event *jobwatch.Event, resourceVersion string) error) error {
 	ref, err := jobRef(kind, request)
 	if err != nil {
 		return err
 	}
-	events, err := e.service.Watch(stream.Context(), kind, jobwatch.Watch{Namespace: ref.Namespace, Name: ref.Name, Since: request.GetResourceVersion()})
+	events, err := s.service.Watch(stream.Context(), kind, jobwatch.Watch{Namespace: ref.Namespace, Name: ref.Name, Since: request.GetResourceVersion()})
 	if err != nil {
 		return err
 	}
@@ -85,7 +85,7 @@ const (
 )
 
 // logs streams the log lines of a job's pods.
-func (e *shared) logs(stream grpc.ServerStreamingServer[wire.LogMessage], kind *jobview.Kind, request logsRequest, podIndex *int32, tailLines *int64) error {
+func (s *shared) logs(stream grpc.ServerStreamingServer[wire.LogMessage], kind *jobview.Kind, request logsRequest, podIndex *int32, tailLines *int64) error {
 	ref, err := jobRef(kind, request)
 	if err != nil {
 		return err
@@ -100,7 +100,7 @@ func (e *shared) logs(stream grpc.ServerStreamingServer[wire.LogMessage], kind *
 		ctx, stop = context.WithTimeout(ctx, readTimeout)
 		defer stop()
 	}
-	lines, err := e.service.Logs(ctx, ref, options)
+	lines, err := s.service.Logs(ctx, ref, options)
 	if err != nil {
 		return err
 	}

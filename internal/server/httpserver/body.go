@@ -21,10 +21,10 @@ const (
 
 // acquireLargeBody counts a large body of a user, or refuses it. Call release when the
 // request has finished.
-func (f *userLimiter) acquireLargeBody(user string) (release func(), err error) {
-	f.mutex.Lock()
-	defer f.mutex.Unlock()
-	share := f.usage(user)
+func (u *userLimiter) acquireLargeBody(user string) (release func(), err error) {
+	u.mutex.Lock()
+	defer u.mutex.Unlock()
+	share := u.usage(user)
 	if share.largeBodies >= maxLargeBodies {
 		return nil, &limitError{cause: causeBodies, delay: time.Second, apiErr: apierror.New(http.StatusTooManyRequests, "TooManyRequests",
 			fmt.Sprintf("User %q is sending %d bodies of more than %d KiB, which is the maximum", user, share.largeBodies, smallBody>>10),
@@ -32,8 +32,8 @@ func (f *userLimiter) acquireLargeBody(user string) (release func(), err error) 
 	}
 	share.largeBodies++
 	return sync.OnceFunc(func() {
-		f.mutex.Lock()
-		defer f.mutex.Unlock()
+		u.mutex.Lock()
+		defer u.mutex.Unlock()
 		share.largeBodies--
 	}), nil
 }

@@ -193,22 +193,22 @@ type grpcResponse struct {
 
 // abortAfter aborts the response after a time limit, unless stop is called before: a write
 // blocks as long as the client is connected and does not read.
-func (r *grpcResponse) abortAfter(limit time.Duration) (stop func()) {
+func (g *grpcResponse) abortAfter(limit time.Duration) (stop func()) {
 	timer := time.AfterFunc(limit, func() {
-		r.mutex.Lock()
-		defer r.mutex.Unlock()
-		if r.control != nil {
-			_ = r.control.SetWriteDeadline(time.Unix(1, 0))
+		g.mutex.Lock()
+		defer g.mutex.Unlock()
+		if g.control != nil {
+			_ = g.control.SetWriteDeadline(time.Unix(1, 0))
 		}
 	})
 	return func() { timer.Stop() }
 }
 
 // end must be called before the response writer becomes invalid.
-func (r *grpcResponse) end() {
-	r.mutex.Lock()
-	defer r.mutex.Unlock()
-	r.control = nil
+func (g *grpcResponse) end() {
+	g.mutex.Lock()
+	defer g.mutex.Unlock()
+	g.control = nil
 }
 
 // runCall runs a call and records its result. It converts errors to gRPC statuses.

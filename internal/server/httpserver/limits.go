@@ -33,7 +33,7 @@ type userUsage struct {
 	inProgress, streams, largeBodies int
 }
 
-func (s *userUsage) idle() bool { return s.inProgress == 0 && s.streams == 0 && s.largeBodies == 0 }
+func (u *userUsage) idle() bool { return u.inProgress == 0 && u.streams == 0 && u.largeBodies == 0 }
 
 func newUserLimiter(limits Limits, most int) *userLimiter {
 	return &userLimiter{limits: limits, maxUsers: most, users: map[string]*userUsage{}}
@@ -58,26 +58,26 @@ const (
 	causeConnectionsPerSource = "source-connections"
 )
 
-func (t *limitError) Error() string { return t.apiErr.Message }
+func (l *limitError) Error() string { return l.apiErr.Message }
 
 // Unwrap returns the error that clients get.
-func (t *limitError) Unwrap() error { return t.apiErr }
+func (l *limitError) Unwrap() error { return l.apiErr }
 
 // retryAfter returns the delay before a retry, in whole seconds.
-func (t *limitError) retryAfter() string { return strconv.Itoa(int(math.Ceil(t.delay.Seconds()))) }
+func (l *limitError) retryAfter() string { return strconv.Itoa(int(math.Ceil(l.delay.Seconds()))) }
 
 // acquire counts a request of a user, or refuses it. Call release when the request has
 // finished.
-func (f *userLimiter) acquire(user string, stream bool) (release func(), err error) {
-	f.mutex.Lock()
-	defer f.mutex.Unlock()
-	share := f.usage(user)
-	if stream && share.streams >= f.limits.Streams {
+func (u *userLimiter) acquire(user string, stream bool) (release func(), err error) {
+	u.mutex.Lock()
+	defer u.mutex.Unlock()
+	share := u.usage(user)
+	if stream && share.streams >= u.limits.Streams {
 		return nil, &limitError{cause: causeStreams, delay: 10 * time.Second, apiErr: apierror.New(http.StatusTooManyRequests, "TooManyRequests",
 			fmt.Sprintf("User %q has %d open streams, which is the maximum", user, share.streams),
 			"Close streams that you do not use; one stream can watch a whole namespace")}
 	}
-	if !stream && share.inProgress >= f.limits.Burst {
+	if !stream && share.inProgress >= u.limits.Burst {
 		return nil, &limitError{cause: causeCalls, delay: time.Second, apiErr: apierror.New(http.StatusTooManyRequests, "TooManyRequests",
 			fmt.Sprintf("User %q has %d requests in progress, which is the maximum", user, share.inProgress),
 			"Wait for the responses before you send more requests")}
@@ -86,7 +86,7 @@ func (f *userLimiter) acquire(user string, stream bool) (release func(), err err
 		after := turn.Delay()
 		turn.Cancel()
 		return nil, &limitError{cause: causeRate, delay: after, apiErr: apierror.New(http.StatusTooManyRequests, "TooManyRequests",
-			fmt.Sprintf("User %q sends more than %g requests per second", user, f.limits.Rate),
+			fmt.Sprintf("User %q sends more than %g requests per second", user, u.limits.Rate),
 			"Wait as long as Retry-After says; use a watch instead of polling")}
 	}
 	count := &share.inProgress
@@ -95,40 +95,40 @@ func (f *userLimiter) acquire(user string, stream bool) (release func(), err err
 	}
 	*count++
 	return sync.OnceFunc(func() {
-		f.mutex.Lock()
-		defer f.mutex.Unlock()
+		u.mutex.Lock()
+		defer u.mutex.Unlock()
 		*count--
 	}), nil
 }
 
 // usage returns the usage of a user; a new or evicted user starts with full limits.
-func (f *userLimiter) usage(user string) *userUsage {
-	if known, is := f.users[user]; is {
+func (u *userLimiter) usage(user string) *userUsage {
+	if known, is := u.users[user]; is {
 		return known
 	}
-	if len(f.users) >= f.maxUsers {
-		f.evict()
+	if len(u.users) >= u.maxUsers {
+		u.evict()
 	}
-	fresh := &userUsage{rate: rate.NewLimiter(rate.Limit(f.limits.Rate), f.limits.Burst)}
-	f.users[user] = fresh
+	fresh := &userUsage{rate: rate.NewLimiter(rate.Limit(u.limits.Rate), u.limits.Burst)}
+	u.users[user] = fresh
 	return fresh
 }
 
 // evict removes users with full limits. If there are none, it removes a tenth of all
 // users, so that the next call need not scan all of them again. Users with requests in
 // progress stay, because these are counted.
-func (f *userLimiter) evict() {
-	for user, share := range f.users {
-		if share.idle() && share.rate.Tokens() >= float64(f.limits.Burst) {
-			delete(f.users, user)
+func (u *userLimiter) evict() {
+	for user, share := range u.users {
+		if share.idle() && share.rate.Tokens() >= float64(u.limits.Burst) {
+			delete(u.users, user)
 		}
 	}
-	for user, share := range f.users {
-		if len(f.users) < f.maxUsers-f.maxUsers/10 {
+	for user, share := range u.users {
+		if len(u.users) < u.maxUsers-u.maxUsers/10 {
 			return
 		}
 		if share.idle() {
-			delete(f.users, user)
+			delete(u.users, user)
 		}
 	}
 }

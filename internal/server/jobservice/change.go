@@ -18,10 +18,10 @@ import (
 	"github.com/trireme-mpi/trireme/internal/server/budget"
 )
 
-// fieldOwner is who is written down as the author of changes.
+// fieldOwner is the field manager of changes.
 const fieldOwner = client.FieldOwner("trireme-server")
 
-// Create stores a job with the caller's own rights.
+// Create creates a job with the caller's own permissions.
 func (s *Service) Create(ctx context.Context, kind *jobview.Kind, namespace string, object client.Object, dryRun bool) (client.Object, error) {
 	if given := object.GetNamespace(); given != "" && given != namespace {
 		return nil, apierror.Invalid("metadata.namespace", "is %q, but the job is created in namespace %q; remove it, or set both to the same namespace", given, namespace)
@@ -29,8 +29,8 @@ func (s *Service) Create(ctx context.Context, kind *jobview.Kind, namespace stri
 	if object.GetName() == "" && object.GetGenerateName() == "" {
 		return nil, apierror.Invalid("metadata.name", "is required: set metadata.name or metadata.generateName")
 	}
-	// What is stored is read into the same object: a status that a client made up must
-	// not look as if it had been stored.
+	// The stored object is read into the same variable: a status that a client sent must
+	// not look as if it were stored.
 	submitted := submission(kind, object)
 	submitted.SetNamespace(namespace)
 	options := []client.CreateOption{fieldOwner}
@@ -44,17 +44,17 @@ func (s *Service) Create(ctx context.Context, kind *jobview.Kind, namespace stri
 	return forClient(kind, submitted), nil
 }
 
-// presentable is an object as clients get it.
+// forClient prepares an object for clients.
 func forClient(kind *jobview.Kind, object client.Object) client.Object {
 	object.GetObjectKind().SetGroupVersionKind(kind.GVK)
 	object.SetManagedFields(nil)
 	return object
 }
 
-// Delete deletes a job and, by their owner references, all that belongs to it.
-// Kubernetes does not pass a grace period on from a job to its pods, so the pods are
-// deleted with it first, with the caller's own rights. A job that may not be deleted
-// keeps them.
+// Delete deletes a job and, by owner references, its pods and other objects. Kubernetes
+// does not pass a grace period from a job to its pods, so with a grace period the pods are
+// deleted first, with the caller's own permissions. The dry run before keeps the pods of a
+// job that may not be deleted.
 func (s *Service) Delete(ctx context.Context, ref JobRef, options DeleteOptions) error {
 	from := auth.CallerFrom(ctx).Client
 	object := ref.Kind.NewObject()
@@ -90,7 +90,7 @@ func deletion(dryRun bool) []client.DeleteOption {
 	return options
 }
 
-// readLive is a job as the cluster has it, read with the caller's own rights.
+// readLive reads a job from the API server with the caller's own permissions.
 func readLive(ctx context.Context, job JobRef) (*jobview.View, error) {
 	if err := budget.Take(ctx, budget.LargestObject); err != nil {
 		return nil, err
@@ -98,7 +98,7 @@ func readLive(ctx context.Context, job JobRef) (*jobview.View, error) {
 	return job.Kind.Get(ctx, auth.CallerFrom(ctx).Client, job.Namespace, job.Name)
 }
 
-// Suspend takes a job from its nodes, or gives it back.
+// Suspend suspends or resumes a job.
 func (s *Service) Suspend(ctx context.Context, job JobRef, suspend bool) (client.Object, error) {
 	caller := auth.CallerFrom(ctx)
 	view, err := readLive(ctx, job)
@@ -118,11 +118,12 @@ func (s *Service) Suspend(ctx context.Context, job JobRef, suspend bool) (client
 	return forClient(job.Kind, object), nil
 }
 
-// finishTimeout is what the rest of a change may take that has begun.
+// finishTimeout is the timeout of the last steps of a change, after a client has
+// disconnected.
 const finishTimeout = 10 * time.Second
 
-// Restart creates a job like one that has failed, and deletes that one afterwards:
-// whatever goes wrong, one of them is there.
+// Restart creates a copy of a failed job, then deletes the failed job: if a step fails, at
+// least one of them exists.
 func (s *Service) Restart(ctx context.Context, job JobRef) (client.Object, error) {
 	caller := auth.CallerFrom(ctx)
 	view, err := readLive(ctx, job)
@@ -134,7 +135,7 @@ func (s *Service) Restart(ctx context.Context, job JobRef) (client.Object, error
 			fmt.Sprintf("The job is %s: delete and recreate it, or create another job", view.State()))
 	}
 	precondition := client.Preconditions{UID: new(view.GetUID())}
-	// Whether the caller may delete it is known before anything is made.
+	// Check that the caller may delete the job before anything is created.
 	if err := caller.Client.Delete(ctx, view.Object, append(deletion(true), precondition)...); err != nil {
 		return nil, err
 	}
@@ -143,7 +144,7 @@ func (s *Service) Restart(ctx context.Context, job JobRef) (client.Object, error
 		return nil, err
 	}
 	auth.RecordFrom(ctx).Name = retry.GetName()
-	// A client that goes away now would leave both.
+	// A client that disconnects now would leave both jobs.
 	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), finishTimeout)
 	defer stop()
 	if err := caller.Client.Delete(ctx, view.Object, append(deletion(false), precondition)...); client.IgnoreNotFound(err) != nil {
@@ -155,12 +156,12 @@ func (s *Service) Restart(ctx context.Context, job JobRef) (client.Object, error
 	return forClient(job.Kind, retry), nil
 }
 
-// again is a job to be created like one that has ended.
+// retryJob returns a copy of a failed job, to be created.
 func (s *Service) retryJob(view *jobview.View) client.Object {
 	object := view.Kind.NewObject()
 	copyInto(view.Object, object)
 	labels, annotations := object.GetLabels(), object.GetAnnotations()
-	// Those are the ended job's own, and are set anew.
+	// These belong to the failed job, and are set again.
 	for _, key := range []string{training.LabelJobName, training.LabelJobType} {
 		delete(labels, key)
 	}

@@ -8,7 +8,7 @@ import (
 	"github.com/trireme-mpi/trireme/internal/kube/jobview"
 )
 
-// submission is a job as it is submitted: without what only the cluster says of it.
+// submission returns a job as it is submitted, without the fields that the cluster sets.
 func submission(kind *jobview.Kind, from client.Object) client.Object {
 	result := kind.NewObject()
 	copyInto(from, result)
@@ -20,7 +20,7 @@ func submission(kind *jobview.Kind, from client.Object) client.Object {
 	return result
 }
 
-// copyInto copies what a user has written: the spec, labels and annotations.
+// copyInto copies the user's fields: spec, labels and annotations.
 func copyInto(from, to client.Object) {
 	switch from := from.(type) {
 	case *v2alpha1.TrainJob:

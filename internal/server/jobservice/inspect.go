@@ -24,11 +24,11 @@ import (
 	"github.com/trireme-mpi/trireme/internal/server/jobwatch"
 )
 
-// pageWeight is what a call takes of the budget that reads lists from the API server,
-// whatever they turn out to be: a user may make two of them at a time.
+// pageWeight is what a call takes from the budget if it reads lists of unknown size from
+// the API server: a user may make two such calls at a time.
 const pageWeight = 4 << 20
 
-// podsOf are the pods of a job, with the caller's rights.
+// podsOf reads the pods of a job with the caller's permissions.
 func podsOf(ctx context.Context, from client.Reader, view *jobview.View) ([]corev1.Pod, error) {
 	if err := budget.Take(ctx, pageWeight); err != nil {
 		return nil, err
@@ -44,7 +44,7 @@ func podsOf(ctx context.Context, from client.Reader, view *jobview.View) ([]core
 	return pods, err
 }
 
-// inPages reads a list in pages, so that no more than one of them is in memory.
+// listPages reads a list in pages, so that only one page is in memory.
 func listPages[List client.ObjectList](ctx context.Context, from client.Reader, newList func() List, selected []client.ListOption, visit func(List)) error {
 	next := ""
 	for {
@@ -59,7 +59,7 @@ func listPages[List client.ObjectList](ctx context.Context, from client.Reader, 
 	}
 }
 
-// Usage is what the pods of a job use and have used.
+// Usage returns the resource usage of a job's pods.
 func (s *Service) Usage(ctx context.Context, ref JobRef, window time.Duration) (*usage.Report, error) {
 	view, err := s.view(ctx, ref)
 	if err != nil {
@@ -77,7 +77,7 @@ func (s *Service) gatherer(ctx context.Context) *preflight.Gatherer {
 	return &preflight.Gatherer{Reader: auth.CallerFrom(ctx).Client, Now: s.Clock.Now(), OperatorNamespace: s.OperatorNamespace}
 }
 
-// Diagnose finds what keeps a job from running, or why it failed.
+// Diagnose finds why a job does not run, or why it failed.
 func (s *Service) Diagnose(ctx context.Context, ref JobRef) (*preflight.Diagnosis, error) {
 	view, err := s.view(ctx, ref)
 	if err == nil {
@@ -90,7 +90,8 @@ func (s *Service) Diagnose(ctx context.Context, ref JobRef) (*preflight.Diagnosi
 	return diagnosis, ctx.Err()
 }
 
-// Preflight finds what would keep a job from running, or all jobs of a namespace.
+// Preflight checks whether a job can run or, without an object, whether jobs can run in a
+// namespace.
 func (s *Service) Preflight(ctx context.Context, kind *jobview.Kind, namespace string, object client.Object) (*preflight.Prechecked, error) {
 	if err := budget.Take(ctx, pageWeight); err != nil {
 		return nil, err
@@ -114,7 +115,7 @@ func (s *Service) Preflight(ctx context.Context, kind *jobview.Kind, namespace s
 	return result, ctx.Err()
 }
 
-// Quota is what a namespace may use and uses.
+// Quota returns the quotas of a namespace and their usage.
 func (s *Service) Quota(ctx context.Context, namespace string) (*Quota, error) {
 	var quotas corev1.ResourceQuotaList
 	if err := auth.CallerFrom(ctx).Client.List(ctx, &quotas, client.InNamespace(namespace)); err != nil {
@@ -135,7 +136,7 @@ func (s *Service) Quota(ctx context.Context, namespace string) (*Quota, error) {
 	return result, nil
 }
 
-// orEmpty is a list that is there, also where nothing is in it.
+// orEmpty returns an empty list for nil, for JSON.
 func orEmpty(list corev1.ResourceList) corev1.ResourceList {
 	if list == nil {
 		return corev1.ResourceList{}
@@ -143,8 +144,8 @@ func orEmpty(list corev1.ResourceList) corev1.ResourceList {
 	return list
 }
 
-// active is how many jobs of a namespace have not ended, also those that nobody has
-// looked at yet.
+// active returns the number of jobs in a namespace that have not finished, including those
+// without a status.
 func (s *Service) active(ctx context.Context, kind *jobview.Kind, namespace string) (count int, err error) {
 	for status, counts := range map[training.Phase]int{"": 1, training.PhaseSucceeded: -1, training.PhaseFailed: -1} {
 		page, err := s.List(ctx, kind, jobwatch.Query{Namespace: namespace, Status: string(status), Limit: 1})
@@ -156,14 +157,14 @@ func (s *Service) active(ctx context.Context, kind *jobview.Kind, namespace stri
 	return count, nil
 }
 
-// Runtimes are those of the cluster and of a namespace.
+// Runtimes lists the runtimes of the cluster and of a namespace.
 func (s *Service) Runtimes(ctx context.Context, query RuntimeQuery) ([]Runtime, error) {
 	if err := budget.Take(ctx, pageWeight); err != nil {
 		return nil, err
 	}
 	from := auth.CallerFrom(ctx).Client
 	runtimes := []Runtime{}
-	// Only what identifies them is kept of each page.
+	// Only the summary of each runtime is kept.
 	keep := func(runtime Runtime) {
 		runtime.Object = nil
 		runtimes = append(runtimes, runtime)
@@ -194,7 +195,7 @@ func (s *Service) Runtimes(ctx context.Context, query RuntimeQuery) ([]Runtime, 
 	}), nil
 }
 
-// Runtime is one of them: a namespace's own or, without one, the cluster's.
+// Runtime returns a runtime of a namespace or, without one, of the cluster.
 func (s *Service) Runtime(ctx context.Context, namespace, name string) (*Runtime, error) {
 	from, key := auth.CallerFrom(ctx).Client, client.ObjectKey{Namespace: namespace, Name: name}
 	if namespace == "" {
@@ -211,8 +212,8 @@ func (s *Service) Runtime(ctx context.Context, namespace, name string) (*Runtime
 	return new(runtimeOf(v2alpha1.RuntimeKindNamespaced, &namespaceRuntime, &namespaceRuntime.Spec)), nil
 }
 
-// frameworkOf is what a runtime runs; one without an implementation of MPI runs no
-// job.
+// frameworkOf returns the framework of a runtime; a runtime without an MPI implementation
+// cannot run jobs.
 func frameworkOf(spec *v2alpha1.TrainingRuntimeSpec) string {
 	if spec.MLPolicy.MPIImplementation == "" {
 		return ""

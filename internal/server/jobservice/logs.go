@@ -19,19 +19,19 @@ import (
 	"github.com/trireme-mpi/trireme/internal/server/jobwatch"
 )
 
-// Logs are the lines of a job's pods in the order of their time, without secrets.
+// Logs returns the log lines of a job's pods, sorted by time, without secrets.
 func (s *Service) Logs(ctx context.Context, job JobRef, options LogOptions) (iter.Seq2[joblog.Line, error], error) {
 	view, err := s.view(ctx, job)
 	if err != nil {
 		return nil, err
 	}
-	// Kubernetes says it anew for each pod; a stream that is not allowed shall not begin.
+	// Kubernetes checks it for each pod; but a stream without permission must not start.
 	caller := auth.CallerFrom(ctx)
 	if err := s.Guard.Allow(ctx, caller, auth.Permission{Verb: "get", Resource: "pods", Subresource: "log", Namespace: job.Namespace}); err != nil {
 		return nil, err
 	}
 	j := view.Identity()
-	// How many workers there should be does not matter for what they have printed.
+	// The logs of all workers are read, independent of the current number of workers.
 	j.Worker.Replicas = math.MaxInt32
 	source, selected := joblog.FromCluster(caller.Cluster.CoreV1(), j), selection(ctx, view, options)
 	return func(yield func(joblog.Line, error) bool) {
@@ -49,7 +49,7 @@ func (s *Service) Logs(ctx context.Context, job JobRef, options LogOptions) (ite
 	}, nil
 }
 
-// selection is what to read of a job.
+// selection returns which pods and containers to read.
 func selection(ctx context.Context, view *jobview.View, options LogOptions) joblog.Selection {
 	result := joblog.Selection{Worker: options.Worker, Container: options.Container}
 	switch {
@@ -64,7 +64,8 @@ func selection(ctx context.Context, view *jobview.View, options LogOptions) jobl
 	return result
 }
 
-// ended is closed when a job has ended, or is gone, or can no longer be watched.
+// finished returns a channel that is closed when the job has finished, is deleted, or can
+// no longer be watched.
 func (s *Service) finished(ctx context.Context, job JobRef) <-chan struct{} {
 	finished := make(chan struct{})
 	go func() {
@@ -85,14 +86,14 @@ func (s *Service) finished(ctx context.Context, job JobRef) <-chan struct{} {
 	return finished
 }
 
-// isGone tells whether a job was deleted before anybody watched it. One that was just
-// created may not be in the memory yet.
+// isDeleted tells whether a job was deleted before the watch started. A new job may not be
+// in the cache yet.
 func (s *Service) isDeleted(ctx context.Context, job JobRef) bool {
 	_, err := job.Kind.Get(ctx, auth.CallerFrom(ctx).Client, job.Namespace, job.Name)
 	return apierrors.IsNotFound(err)
 }
 
-// explained says why there is nothing to read.
+// explainLogError explains why there are no logs.
 func explainLogError(view *jobview.View, err error) error {
 	var none *joblog.NoPodsError
 	var waiting *joblog.NotStartedError

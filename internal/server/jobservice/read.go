@@ -15,8 +15,8 @@ import (
 	"github.com/trireme-mpi/trireme/internal/server/jobwatch"
 )
 
-// may asks whether the caller has a right to jobs of a kind. Most have it for all jobs
-// of a namespace, and then nobody has to be asked about each of them.
+// checkAllowed checks a permission for jobs of a kind. Most callers have it for a whole
+// namespace, so that is checked first, to avoid a review per job.
 func (s *Service) checkAllowed(ctx context.Context, verb string, kind *jobview.Kind, namespace, name string) error {
 	permission := auth.Permission{Verb: verb, Group: kind.GVK.Group, Resource: kind.Plural, Namespace: namespace}
 	err := s.Guard.Allow(ctx, auth.CallerFrom(ctx), permission)
@@ -27,8 +27,8 @@ func (s *Service) checkAllowed(ctx context.Context, verb string, kind *jobview.K
 	return s.Guard.Allow(ctx, auth.CallerFrom(ctx), permission)
 }
 
-// Get is a job. What was created a moment ago may not be in the memory yet: it is
-// asked for before it is said not to be there.
+// Get returns a job. A new job may not be in the cache yet, so the API server is asked
+// before "not found" is returned.
 func (s *Service) Get(ctx context.Context, job JobRef) (client.Object, error) {
 	view, err := s.view(ctx, job)
 	if err != nil {
@@ -37,7 +37,7 @@ func (s *Service) Get(ctx context.Context, job JobRef) (client.Object, error) {
 	return view.Object, nil
 }
 
-// view is a job that the caller may read, as a copy.
+// view returns a copy of a job that the caller may read.
 func (s *Service) view(ctx context.Context, job JobRef) (*jobview.View, error) {
 	if err := s.checkAllowed(ctx, "get", job.Kind, job.Namespace, job.Name); err != nil {
 		return nil, err
@@ -57,7 +57,8 @@ func (s *Service) view(ctx context.Context, job JobRef) (*jobview.View, error) {
 	return jobview.Of(forClient(job.Kind, object.DeepCopyObject().(client.Object))), nil
 }
 
-// List is the jobs of a namespace or, without one, of all that the caller may list.
+// List lists the jobs of a namespace or, without one, of all namespaces in which the
+// caller may list jobs.
 func (s *Service) List(ctx context.Context, kind *jobview.Kind, query jobwatch.Query) (*jobwatch.Page, error) {
 	err := s.checkAllowed(ctx, "list", kind, query.Namespace, "")
 	if err != nil && (query.Namespace != "" || apierror.From(err).Code != http.StatusForbidden) {
@@ -69,8 +70,9 @@ func (s *Service) List(ctx context.Context, kind *jobview.Kind, query jobwatch.Q
 	return s.Jobs(auth.CallerFrom(ctx)).List(ctx, kind, query)
 }
 
-// listAllowed is the jobs of the namespaces that the caller may list. The source only
-// says which there are: while it is read nobody can be asked, for others wait for it.
+// listAllowed lists the jobs of the namespaces that the caller may list. The source
+// collects the unknown namespaces, which are checked between two lists: a check must not
+// run while the source is locked.
 func (s *Service) listAllowed(ctx context.Context, kind *jobview.Kind, query jobwatch.Query) (*jobwatch.Page, error) {
 	allowed := map[string]bool{}
 	for {
@@ -91,11 +93,11 @@ func (s *Service) listAllowed(ctx context.Context, kind *jobview.Kind, query job
 	}
 }
 
-// askAtOnce is about how many namespaces of one list the cluster is asked at a time.
+// parallelChecks is the number of namespaces that are checked at the same time.
 const parallelChecks = 10
 
-// askEach notes in which namespaces the caller may list jobs. An answer that cannot be
-// had is no answer: a list must not lack something without a word.
+// checkNamespaces checks in which namespaces the caller may list jobs. If a check fails
+// with an error, so does the list: it must not be incomplete without an error.
 func (s *Service) checkNamespaces(ctx context.Context, kind *jobview.Kind, namespaces []string, allowed map[string]bool) error {
 	answers := make([]error, len(namespaces))
 	var asking errgroup.Group
@@ -116,7 +118,7 @@ func (s *Service) checkNamespaces(ctx context.Context, kind *jobview.Kind, names
 	return err
 }
 
-// Watch is what becomes of the jobs of a namespace, or of one job.
+// Watch streams the changes of the jobs of a namespace, or of one job.
 func (s *Service) Watch(ctx context.Context, kind *jobview.Kind, watch jobwatch.Watch) (iter.Seq2[*jobwatch.Event, error], error) {
 	if err := s.checkAllowed(ctx, "watch", kind, watch.Namespace, watch.Name); err != nil {
 		return nil, err
@@ -127,7 +129,7 @@ func (s *Service) Watch(ctx context.Context, kind *jobview.Kind, watch jobwatch.
 	return s.Jobs(auth.CallerFrom(ctx)).Watch(ctx, kind, watch), nil
 }
 
-// Events are those of a job, and the warnings of its pods, oldest first.
+// Events returns the events of a job and the warnings of its pods, oldest first.
 func (s *Service) Events(ctx context.Context, job JobRef) ([]Event, error) {
 	view, err := s.view(ctx, job)
 	if err != nil {

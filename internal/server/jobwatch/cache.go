@@ -18,38 +18,38 @@ import (
 	"github.com/trireme-mpi/trireme/internal/server/apierror"
 )
 
-// Cache is the jobs of both kinds in memory, read with the server's own rights:
-// whoever asks it must have been asked first whether they may.
+// Cache has the jobs of both kinds in memory, read with the server's own permissions:
+// check the caller's permissions before you use it.
 type Cache struct {
 	kinds map[*jobview.Kind]*cached
 }
 
 var _ Source = (*Cache)(nil)
 
-// cached is one kind.
+// cached has the jobs of one kind.
 type cached struct {
 	*store
 	history *historyLoader
 	syncer  *syncer
 }
 
-// Options are how a cache is kept.
+// Options of a cache.
 type Options struct {
-	// History is how many changes of each kind are kept for readers who come back, or
-	// are slow; 0 is DefaultHistory.
+	// History is the number of changes of each kind to keep for clients that resume or are
+	// slow; 0 means DefaultHistory.
 	History int
-	// Registry is where metrics are registered; nil is nowhere.
+	// Registry for metrics; nil registers none.
 	Registry prometheus.Registerer
-	// Log is told of trouble with the API server; nil is slog's own.
+	// Log gets errors of the API server; nil uses slog.Default.
 	Log *slog.Logger
 }
 
-// DefaultHistory is how many changes are kept. It is more than the API server keeps
-// itself.
+// DefaultHistory is the default number of changes to keep. It is more than the API server
+// keeps.
 const DefaultHistory = 8192
 
-// NewCache is a cache that is empty until it runs. The client acts with the server's
-// rights; it must be able to get, list and watch the jobs of all namespaces.
+// NewCache returns a cache that is empty until Run. The client has the server's
+// permissions; it must be able to get, list and watch jobs in all namespaces.
 func NewCache(cluster client.WithWatch, options Options) *Cache {
 	if options.History == 0 {
 		options.History = DefaultHistory
@@ -67,7 +67,7 @@ func NewCache(cluster client.WithWatch, options Options) *Cache {
 	return c
 }
 
-// Run keeps the cache until the context ends.
+// Run keeps the cache up to date until the context ends.
 func (c *Cache) Run(ctx context.Context) {
 	var running sync.WaitGroup
 	for _, cached := range c.kinds {
@@ -76,7 +76,7 @@ func (c *Cache) Run(ctx context.Context) {
 	running.Wait()
 }
 
-// HasSynced is true once every job has been read.
+// HasSynced returns true once all jobs have been read.
 func (c *Cache) HasSynced() bool {
 	for _, cached := range c.kinds {
 		if !cached.hasSynced() {
@@ -86,7 +86,7 @@ func (c *Cache) HasSynced() bool {
 	return true
 }
 
-// WaitForSync returns when every job has been read, or the context has ended.
+// WaitForSync waits until all jobs have been read, or the context ends.
 func (c *Cache) WaitForSync(ctx context.Context) error {
 	for _, cached := range c.kinds {
 		for {
@@ -104,8 +104,8 @@ func (c *Cache) WaitForSync(ctx context.Context) error {
 	return nil
 }
 
-// Broken is how long the cache has heard nothing, because the API server does not let
-// it watch: 0 as long as all is well. What it knows gets old meanwhile.
+// BrokenFor returns how long there has been no watch of the API server; 0 while a watch is
+// running. The cached jobs are at least that old.
 func (c *Cache) BrokenFor() time.Duration {
 	longest := time.Duration(0)
 	now := time.Now()
@@ -120,14 +120,15 @@ func (s *store) hasSynced() bool {
 	return synced
 }
 
-// state is whether every job has been read, and what to wait for if not.
+// state returns whether all jobs have been read, and a channel that is closed at the next
+// change.
 func (s *store) state() (bool, <-chan struct{}) {
 	s.lock.RLock()
 	defer s.lock.RUnlock()
 	return s.synced, s.changed
 }
 
-// ready is what is known of a kind.
+// ready returns the jobs of a kind, or an error before the first sync.
 func (c *Cache) ready(kind *jobview.Kind) (*cached, error) {
 	cached := c.kinds[kind]
 	if !cached.hasSynced() {
@@ -136,7 +137,7 @@ func (c *Cache) ready(kind *jobview.Kind) (*cached, error) {
 	return cached, nil
 }
 
-// Get is one job.
+// Get returns a job.
 func (c *Cache) Get(ctx context.Context, kind *jobview.Kind, namespace, name string) (client.Object, error) {
 	cached, err := c.ready(kind)
 	if err != nil {
@@ -156,7 +157,7 @@ func (c *Cache) Get(ctx context.Context, kind *jobview.Kind, namespace, name str
 	return whole, err
 }
 
-// entry is nil if there is no such job.
+// entry returns nil if the job does not exist.
 func (s *store) entry(key types.NamespacedName) *entry {
 	s.lock.RLock()
 	defer s.lock.RUnlock()
@@ -165,7 +166,7 @@ func (s *store) entry(key types.NamespacedName) *entry {
 
 func (c *cached) remote() remote { return c.syncer.remote }
 
-// List is a page of jobs.
+// List returns a page of jobs.
 func (c *Cache) List(ctx context.Context, kind *jobview.Kind, query Query) (*Page, error) {
 	prepared, err := prepare(query)
 	if err != nil {
@@ -183,15 +184,15 @@ func (c *Cache) List(ctx context.Context, kind *jobview.Kind, query Query) (*Pag
 	return page, nil
 }
 
-// matching is the entries that a query wants, by namespace and name.
+// matching returns the entries that match a query, sorted by namespace and name.
 func (s *store) matching(query *preparedQuery) ([]*entry, uint64) {
 	s.lock.RLock()
 	defer s.lock.RUnlock()
 	return query.filter(s.inNamespace(query.Namespace)), s.newest
 }
 
-// Watch tells what becomes of jobs. A reader has nothing but a number in the store's
-// history, so it costs nothing while it is slow; when its number is forgotten it must
+// Watch streams the changes of jobs. A client is only a position in the store's history,
+// so a slow client costs nothing; when its position is no longer in the history, it must
 // start over.
 func (c *Cache) Watch(ctx context.Context, kind *jobview.Kind, watch Watch) iter.Seq2[*Event, error] {
 	return func(yield func(*Event, error) bool) {

@@ -9,11 +9,11 @@ import (
 	"github.com/trireme-mpi/trireme/internal/server/apierror"
 )
 
-// cursor is where a page ended: the job that was the last one, by what the list is
-// sorted by. Jobs that come and go meanwhile move nothing; no job that stays is told
-// twice or left out, unless what it is sorted by changes.
+// cursor is the end of a page: the last job, by the sort order of the list. Jobs that are
+// created or deleted between two pages do not move others: no job is repeated or skipped,
+// unless its sort key changes.
 type cursor struct {
-	// Sort is of which list.
+	// Sort is the sort order of the list.
 	Sort      string `json:"sort"`
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
@@ -26,15 +26,15 @@ func newCursor(order order, last *sortedEntry) cursor {
 	return cursor{Sort: order.String(), Namespace: row.Namespace, Name: row.Name, Time: last.time, Text: last.text}
 }
 
-// String is how clients get it. They must not look into it.
+// String returns the token for clients, which is opaque.
 func (c cursor) String() string {
 	return base64.RawURLEncoding.EncodeToString(encode(c))
 }
 
-// longestCursor is more than the longest names need.
+// maxCursor is longer than the longest names need.
 const maxCursor = 2048
 
-// parseCursor reads what String wrote for a list of the same order.
+// parseCursor parses a token for a list with the same sort order.
 func parseCursor(text string, order order) (*cursor, error) {
 	if len(text) > maxCursor {
 		return nil, apierror.Invalid("continue", "is too long for a token that a list returned")

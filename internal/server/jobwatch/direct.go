@@ -14,22 +14,22 @@ import (
 	"github.com/trireme-mpi/trireme/internal/kube/jobview"
 )
 
-// Direct is the jobs as the API server tells them, each time anew, with the rights of
-// whose client it is: for one user on a laptop.
+// Direct reads jobs from the API server each time, with the permissions of its client: for
+// one user on a laptop.
 type Direct struct {
 	client client.WithWatch
 }
 
 var _ Source = (*Direct)(nil)
 
-// NewDirect reads with a client.
+// NewDirect returns a source that uses a client.
 func NewDirect(cluster client.WithWatch) *Direct { return &Direct{client: cluster} }
 
 func (d *Direct) remote(kind *jobview.Kind) remote {
 	return remote{client: d.client, kind: kind}
 }
 
-// Get is one job.
+// Get returns a job.
 func (d *Direct) Get(ctx context.Context, kind *jobview.Kind, namespace, name string) (client.Object, error) {
 	view, err := kind.Get(ctx, d.client, namespace, name)
 	if err != nil {
@@ -39,7 +39,7 @@ func (d *Direct) Get(ctx context.Context, kind *jobview.Kind, namespace, name st
 	return view.Object, nil
 }
 
-// List is a page of jobs. All of them are read for each page: the API server cannot
+// List returns a page of jobs. All jobs are read for each page: the API server cannot
 // sort.
 func (d *Direct) List(ctx context.Context, kind *jobview.Kind, query Query) (*Page, error) {
 	prepared, err := prepare(query)
@@ -57,7 +57,8 @@ func (d *Direct) List(ctx context.Context, kind *jobview.Kind, query Query) (*Pa
 	return page, nil
 }
 
-// entries is the jobs of a scope by namespace and name, and their common version.
+// entries returns the jobs of a scope, sorted by namespace and name, and their resource
+// version.
 func (r remote) entries(ctx context.Context, scope scope, pageSize int64) ([]*entry, string, error) {
 	var entries []*entry
 	now := time.Now()
@@ -73,7 +74,7 @@ func (r remote) entries(ctx context.Context, scope scope, pageSize int64) ([]*en
 	return entries, version, nil
 }
 
-// Watch tells what the API server's watch tells. It goes on where a connection broke.
+// Watch passes on the watch of the API server. It resumes after a lost connection.
 func (d *Direct) Watch(ctx context.Context, kind *jobview.Kind, watch Watch) iter.Seq2[*Event, error] {
 	return func(yield func(*Event, error) bool) {
 		follower := &follower{
@@ -90,20 +91,20 @@ func (d *Direct) Watch(ctx context.Context, kind *jobview.Kind, watch Watch) ite
 	}
 }
 
-// follower is one reader of the API server's watch.
+// follower is one client of the API server's watch.
 type follower struct {
 	remote remote
 	watch  Watch
 	scope  scope
 	yield  func(*Event) bool
 
-	// jobs as the reader knows them.
+	// jobs that were sent to the client.
 	jobs map[types.NamespacedName]*entry
-	// version up to which everything was told.
+	// version up to which all changes were sent.
 	version uint64
 }
 
-// begin tells all that there is, or finds out whether the reader's version is one.
+// start sends all existing jobs, or checks the client's resource version.
 func (f *follower) start(ctx context.Context) error {
 	if f.watch.Since == "" {
 		return f.sendAll(ctx)
@@ -139,15 +140,14 @@ func (f *follower) sendAll(ctx context.Context) error {
 	return nil
 }
 
-// How often a watch is begun again that does not get on, and how long is waited
-// before.
+// Retries of a watch that makes no progress, and the delay before the first.
 const (
 	attempts     = 8
 	firstAttempt = 100 * time.Millisecond
 )
 
-// goOn tells the changes. The API server ends every watch after a while, and may be
-// away for a moment.
+// followChanges sends the changes. The API server ends every watch after some time, and
+// may be unavailable for a moment.
 func (f *follower) followChanges(ctx context.Context) error {
 	for failed := 0; ; failed++ {
 		before := f.version
@@ -164,7 +164,7 @@ func (f *follower) followChanges(ctx context.Context) error {
 	}
 }
 
-// canRetry: neither the reader nor the API server has said its last word.
+// canRetry tells whether a watch can be retried after an error.
 func canRetry(err error) bool {
 	return err != errStopped && !isExpired(err) && !apierrors.IsForbidden(err) && !apierrors.IsUnauthorized(err) && !apierrors.IsNotFound(err)
 }

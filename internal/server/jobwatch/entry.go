@@ -15,28 +15,27 @@ import (
 	"github.com/trireme-mpi/trireme/internal/kube/partial"
 )
 
-// entry is a job at one of its versions. It never changes.
+// entry is one version of a job. It is immutable.
 type entry struct {
-	// Entry's object is partial if the job is large (package partial).
+	// The object is partial if the job is large (package partial).
 	Entry
 	version uint64
-	// size of the whole job, as JSON.
+	// size of the whole job as JSON.
 	size int
-	// seen is when this server learned of it.
+	// receivedAt is the time at which the server received this version.
 	receivedAt time.Time
-	// snapshot is the job as those are told who begin to watch. It is made when the
-	// first one asks.
+	// snapshot is the job as an ADDED event for new watches. It is created on first use.
 	snapshot atomic.Pointer[Event]
 }
 
-// newEntry takes an object over.
+// newEntry creates an entry, which owns the object.
 func newEntry(kind *jobview.Kind, object client.Object, receivedAt time.Time) (*entry, error) {
 	version, err := parseVersion(object.GetResourceVersion())
 	if err != nil {
 		return nil, fmt.Errorf("%s %s/%s has resource version %q, which is not a number: %w",
 			kind.Kind, object.GetNamespace(), object.GetName(), object.GetResourceVersion(), err)
 	}
-	// Who wrote which field is half of many objects, and nobody asks.
+	// Managed fields are half of many objects, and are not needed.
 	object.SetManagedFields(nil)
 	object.GetObjectKind().SetGroupVersionKind(kind.GVK)
 	row := jobview.Of(object).Row()
@@ -48,11 +47,11 @@ func (e *entry) key() types.NamespacedName {
 	return types.NamespacedName{Namespace: e.Row.Namespace, Name: e.Row.Name}
 }
 
-// sameJob: not another one of the same name.
+// sameJob returns false for another job with the same name.
 func (e *entry) sameJob(other *entry) bool { return e.Row.UID == other.Row.UID }
 
-// shareSpec lets two versions of a job share what they have in common: most changes
-// are of the status alone, and then the generation stays.
+// shareSpec shares the spec between two versions of a job, if the generation is the same:
+// most changes are only in the status.
 func (e *entry) shareSpec(before *entry) {
 	if !e.sameJob(before) || e.Object.GetGeneration() != before.Object.GetGeneration() || partial.Is(e.Object) || partial.Is(before.Object) {
 		return
@@ -65,7 +64,7 @@ func (e *entry) shareSpec(before *entry) {
 	}
 }
 
-// asAdded is the entry as an event for those who begin to watch.
+// asAdded returns the entry as an ADDED event for new watches.
 func (e *entry) asAdded() *Event {
 	if event := e.snapshot.Load(); event != nil {
 		return event
@@ -75,7 +74,7 @@ func (e *entry) asAdded() *Event {
 	return event
 }
 
-// byName is the order of namespaces, and of names in each.
+// byName sorts by namespace and name.
 func byName(left, right *entry) int { return compareNames(left.Row, right.key()) }
 
 func compareNames(row *jobview.Row, key types.NamespacedName) int {

@@ -11,19 +11,19 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// filler asks the API server what happened before a store began, or what it has
-// forgotten. After a restart a thousand readers come back at once, each with another
-// version: one question, from the oldest version on, answers them all.
+// historyLoader reads changes from the API server that happened before the store started,
+// or that it no longer has. After a restart a thousand clients resume at once, each from
+// another version: one watch, from the oldest version, serves all of them.
 type historyLoader struct {
 	store  *store
 	remote remote
 
-	// turn is held by the one who asks.
+	// slot is held by the caller that reads.
 	slot chan struct{}
 	lock sync.Mutex
-	// waiting is from where on those who wait want to know.
+	// waiting are the versions of the callers that wait.
 	waiting []uint64
-	// expired is the newest version that the API server does not know any more.
+	// expired is the newest version that the API server no longer has.
 	expired uint64
 }
 
@@ -31,27 +31,27 @@ func newHistoryLoader(store *store, remote remote) *historyLoader {
 	return &historyLoader{store: store, remote: remote, slot: make(chan struct{}, 1)}
 }
 
-// fill lets the store know every change since a version, if anybody does.
-func (f *historyLoader) load(ctx context.Context, version uint64) error {
-	f.wait(version)
-	defer f.leave(version)
+// load adds all changes since a version to the store, if the API server has them.
+func (h *historyLoader) load(ctx context.Context, version uint64) error {
+	h.wait(version)
+	defer h.leave(version)
 	select {
-	case f.slot <- struct{}{}:
-		defer func() { <-f.slot }()
+	case h.slot <- struct{}{}:
+		defer func() { <-h.slot }()
 	case <-ctx.Done():
 		return ctx.Err()
 	}
 	for {
-		if _, now := f.store.resume(at(version)); now != older {
+		if _, now := h.store.resume(at(version)); now != older {
 			return nil
 		}
-		oldest, known := f.oldest(version)
+		oldest, known := h.oldest(version)
 		if !known {
 			return tooOld()
 		}
-		err := f.read(ctx, oldest)
+		err := h.read(ctx, oldest)
 		if isExpired(err) {
-			f.expire(oldest)
+			h.expire(oldest)
 			continue
 		}
 		if err != nil {
@@ -60,65 +60,65 @@ func (f *historyLoader) load(ctx context.Context, version uint64) error {
 	}
 }
 
-func (f *historyLoader) wait(version uint64) {
-	f.lock.Lock()
-	defer f.lock.Unlock()
-	f.waiting = append(f.waiting, version)
+func (h *historyLoader) wait(version uint64) {
+	h.lock.Lock()
+	defer h.lock.Unlock()
+	h.waiting = append(h.waiting, version)
 }
 
-func (f *historyLoader) leave(version uint64) {
-	f.lock.Lock()
-	defer f.lock.Unlock()
-	index := slices.Index(f.waiting, version)
-	f.waiting = slices.Delete(f.waiting, index, index+1)
+func (h *historyLoader) leave(version uint64) {
+	h.lock.Lock()
+	defer h.lock.Unlock()
+	index := slices.Index(h.waiting, version)
+	h.waiting = slices.Delete(h.waiting, index, index+1)
 }
 
-// oldest is the oldest version that anybody wants and that may be known yet. It is
-// false if the version itself is not.
-func (f *historyLoader) oldest(version uint64) (uint64, bool) {
-	f.lock.Lock()
-	defer f.lock.Unlock()
-	if version <= f.expired {
+// oldest returns the oldest version that callers wait for and that may be available. It
+// returns false if the version itself has expired.
+func (h *historyLoader) oldest(version uint64) (uint64, bool) {
+	h.lock.Lock()
+	defer h.lock.Unlock()
+	if version <= h.expired {
 		return 0, false
 	}
-	for _, other := range f.waiting {
-		if other > f.expired {
+	for _, other := range h.waiting {
+		if other > h.expired {
 			version = min(version, other)
 		}
 	}
 	return version, true
 }
 
-func (f *historyLoader) expire(version uint64) {
-	f.lock.Lock()
-	defer f.lock.Unlock()
-	f.expired = max(f.expired, version)
+func (h *historyLoader) expire(version uint64) {
+	h.lock.Lock()
+	defer h.lock.Unlock()
+	h.expired = max(h.expired, version)
 }
 
-// A watch tells what has happened at once, but not when that is all. The API server
-// says how far it has come a little before it ends a watch; so a short one is asked
-// for first, and longer ones after it.
+// A watch sends past changes immediately, but not when they are complete. The API server
+// sends a bookmark a little before it ends a watch; so the first watch is short, and the
+// next ones are longer.
 const (
 	firstReadTime = 3 * time.Second
 	maxReadTime   = time.Minute
 )
 
-// ask reads the changes from a version on until they meet those that the store has.
-func (f *historyLoader) read(ctx context.Context, since uint64) error {
-	if f.store.full() {
+// read reads the changes from a version until they meet those in the store.
+func (h *historyLoader) read(ctx context.Context, since uint64) error {
+	if h.store.full() {
 		return tooOld()
 	}
-	older := &olderChanges{store: f.store, jobs: map[types.NamespacedName]*entry{}}
+	older := &olderChanges{store: h.store, jobs: map[types.NamespacedName]*entry{}}
 	for length, reached := firstReadTime, since; length <= maxReadTime; length *= 2 {
 		seconds := int64(length / time.Second)
-		err := f.remote.follow(ctx, scope{}, reached, watchOptions{seconds: &seconds, handle: func(what watch.EventType, object client.Object, version uint64) error {
+		err := h.remote.follow(ctx, scope{}, reached, watchOptions{seconds: &seconds, handle: func(what watch.EventType, object client.Object, version uint64) error {
 			reached = version
 			if object != nil {
 				if err := older.add(what, object); err != nil {
 					return err
 				}
 			}
-			met, err := f.store.prepend(older.changes, since, reached)
+			met, err := h.store.prepend(older.changes, since, reached)
 			if met {
 				return errStopped
 			}
@@ -134,39 +134,39 @@ func (f *historyLoader) read(ctx context.Context, since uint64) error {
 	return tooOld()
 }
 
-// found is changes that have happened before those of a store.
+// olderChanges are changes before those in a store.
 type olderChanges struct {
 	store   *store
 	jobs    map[types.NamespacedName]*entry
 	changes []change
 }
 
-func (f *olderChanges) add(what watch.EventType, object client.Object) error {
-	after, err := newEntry(f.store.kind, object, time.Now())
+func (o *olderChanges) add(what watch.EventType, object client.Object) error {
+	after, err := newEntry(o.store.kind, object, time.Now())
 	if err != nil {
 		return err
 	}
-	if len(f.changes) >= f.store.capacity {
+	if len(o.changes) >= o.store.capacity {
 		return tooOld()
 	}
 	key := after.key()
-	f.changes = append(f.changes, change{after.version, newEvent(EventType(what), f.jobs[key], after, at(after.version).String())})
-	f.jobs[key] = after
+	o.changes = append(o.changes, change{after.version, newEvent(EventType(what), o.jobs[key], after, at(after.version).String())})
+	o.jobs[key] = after
 	if what == watch.Deleted {
-		delete(f.jobs, key)
+		delete(o.jobs, key)
 	}
 	return nil
 }
 
-// full: what is forgotten has been forgotten for want of room.
+// full tells whether the store has dropped changes because it is full.
 func (s *store) full() bool {
 	s.lock.RLock()
 	defer s.lock.RUnlock()
 	return len(s.changes) >= s.capacity
 }
 
-// prepend puts changes since a version before those that the store has. It is false
-// if they do not reach so far yet.
+// prepend adds older changes to the store. It returns false if they do not reach the
+// store's first change yet.
 func (s *store) prepend(changes []change, since, reached uint64) (bool, error) {
 	s.lock.Lock()
 	defer s.lock.Unlock()

@@ -1,5 +1,4 @@
-// Package live is the jobs of a cluster as they are now, and what becomes of them:
-// lists, and watches that can be resumed.
+// Package jobwatch lists and watches the jobs of a cluster. Watches can be resumed.
 package jobwatch
 
 import (
@@ -13,100 +12,99 @@ import (
 	"github.com/trireme-mpi/trireme/internal/kube/jobview"
 )
 
-// Source is where jobs are read. Objects and rows that it returns are shared: nobody
-// may change them. Errors are problem.Error or the API server's own.
+// Source reads jobs. Its objects and rows are shared and must not be changed. Errors are
+// apierror.Error or those of the API server.
 type Source interface {
 	Get(ctx context.Context, kind *jobview.Kind, namespace, name string) (client.Object, error)
 	List(ctx context.Context, kind *jobview.Kind, query Query) (*Page, error)
-	// Watch is what becomes of the jobs of a namespace: from a resource version on, or
-	// else every job that there is as Added, then Synced, and then the changes in
-	// their order. An error is the last that it yields: of code 410 if the version is
-	// too old, or if the reader was too slow, and it must start over; 400 if it is no
-	// version. It ends without one when the context does.
+	// Watch streams the changes of the jobs of a namespace: from a resource version, or
+	// else first an Added event for each existing job, then Synced, then the changes in
+	// order. An error is the last element: 410 if the version is too old or the client too
+	// slow, and it must start over; 400 if the version is invalid. It ends without an
+	// error when the context ends.
 	//
-	// Every change is told once, also to readers who come back, to this server or to
-	// another one. Only where the API server itself has lost its history are changes
-	// to one job that followed each other told as one.
+	// Every change is sent once, also to clients that resume, on this server or another
+	// one. Only if the API server has lost its history, successive changes of one job are
+	// merged.
 	Watch(ctx context.Context, kind *jobview.Kind, watch Watch) iter.Seq2[*Event, error]
 }
 
-// Query is which jobs to list, in which order.
+// Query selects and sorts jobs.
 type Query struct {
-	// Namespace is empty for all that Allowed lets through.
+	// Namespace is empty for all namespaces that Allowed accepts.
 	Namespace string
-	// Allowed says which namespaces the caller may list; nil is all.
+	// Allowed tells which namespaces the caller may list; nil allows all.
 	Allowed func(namespace string) bool
 	Labels  labels.Selector
-	// Status is a job's state or phase; Runtime a runtime's name, or "mpi" for all of
-	// that framework; Name a part of a job's name. Empty is any.
+	// Status is a job's state or phase; Runtime is the name of a runtime, or "mpi" for all
+	// of that framework; Name is a part of a job's name. Empty matches any.
 	Status, Runtime, Name string
-	// ExactName is the whole name of the only job that is wanted; empty is any.
+	// ExactName is the full name of one job; empty matches any.
 	ExactName string
-	// Sort is name, creationTime, startTime, status or namespace, with a "-" before it
-	// for the last one first. Empty is namespace and name.
+	// Sort is name, creationTime, startTime, status or namespace. A leading "-" reverses
+	// the order. Empty sorts by namespace and name.
 	Sort string
-	// Limit is how many at most, up to MaxLimit; 0 is DefaultLimit. Continue is where
-	// the page before ended.
+	// Limit is the maximum number of jobs, up to MaxLimit; 0 means DefaultLimit. Continue
+	// is the token of the previous page.
 	Limit    int
 	Continue string
-	// Whole asks for the objects of jobs, not just for their rows.
+	// Whole requests whole objects, not only rows.
 	Whole bool
-	// Bytes is about how large a page may become, up to MaxBytes, which is also what 0
-	// means. It has at least one job.
+	// Bytes is the approximate maximum size of a page, up to MaxBytes; 0 means MaxBytes. A
+	// page has at least one job.
 	Bytes int
 }
 
 // Page is a part of a list.
 type Page struct {
 	Entries []Entry
-	// Continue is where the next page begins; empty on the last one.
+	// Continue is the token of the next page; empty on the last one.
 	Continue string
-	// Total is how many there are on all pages, Remaining on those after this one.
+	// Total is the number of jobs on all pages, Remaining on the pages after this one.
 	Total, Remaining int
 	ResourceVersion  string
 }
 
 // Entry is a job in a list.
 type Entry struct {
-	// Object is nil if the query did not ask for whole jobs.
+	// Object is nil if the query does not request whole objects.
 	Object client.Object
 	Row    *jobview.Row
 }
 
-// Watch is what to watch.
+// Watch selects what to watch.
 type Watch struct {
-	// Namespace is empty for all of them.
+	// Namespace is empty for all namespaces.
 	Namespace string
-	// Name of the only job; empty is all.
+	// Name of one job; empty for all jobs.
 	Name string
-	// Since is the ResourceVersion of the last event that the reader has seen.
+	// Since is the ResourceVersion of the last event that the client received.
 	Since string
 }
 
-// EventType is what happened.
+// EventType is the type of an event.
 type EventType string
 
-// The events of a watch.
+// Types of events.
 const (
 	Added    EventType = "ADDED"
 	Modified EventType = "MODIFIED"
 	Deleted  EventType = "DELETED"
-	// Synced: every job that there was has been told.
+	// Synced means that all existing jobs have been sent.
 	Synced EventType = "SYNCED"
 )
 
-// Event is what became of a job.
+// Event is a change of a job.
 type Event struct {
 	Type EventType
-	// Row is the job after it, or as it was when it was deleted. It is nil where no
-	// job is meant: Synced.
+	// Row is the job after the change, or before its deletion. It is nil for Synced.
 	Row *jobview.Row
-	// Object has a status, and no spec.
+	// Object has a status, but no spec.
 	Object client.Object
-	// ResourceVersion is what to resume after this event with; readers must not look
-	// into it. It is empty until Synced: whoever has seen only a part of what there is
-	// has nothing to go on from.
+	// ResourceVersion is what to resume with after this event; it is opaque. It is empty
+	// until Synced: a client that has received only some of the existing jobs cannot
+	// resume.
 	ResourceVersion string
-	// JSON is the event as clients get it, encoded once for all of them.
+	// JSON is the event for clients, encoded once for all of them.
 	JSON json.RawMessage
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/trireme-mpi/trireme/internal/kube/jobview"
 )
 
-// metrics are what the cache tells of itself.
+// metrics of the cache.
 type metrics struct {
 	watchers     *prometheus.GaugeVec
 	events       *prometheus.CounterVec
@@ -16,7 +16,7 @@ type metrics struct {
 	lastReceived *prometheus.GaugeVec
 }
 
-// newMetrics registers them; without a registry nobody reads them.
+// newMetrics registers the metrics, if there is a registry.
 func newMetrics(registry prometheus.Registerer) *metrics {
 	m := &metrics{
 		watchers: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "trireme_server_watchers", Help: "Connected watchers of jobs."}, []string{"kind"}),
@@ -31,7 +31,7 @@ func newMetrics(registry prometheus.Registerer) *metrics {
 	return m
 }
 
-// The results of a watch that was to be resumed.
+// Results of resuming a watch.
 const (
 	resumeMemory  = "memory"
 	resumeAsked   = "asked"
@@ -40,7 +40,7 @@ const (
 	resumeSlow    = "slow"
 )
 
-// kindMetrics are those of one kind.
+// kindMetrics are the metrics of one kind.
 type kindMetrics struct {
 	watchers     prometheus.Gauge
 	lastReceived prometheus.Gauge

@@ -12,10 +12,10 @@ import (
 	"github.com/trireme-mpi/trireme/internal/server/apierror"
 )
 
-// order is how a list is sorted. Jobs that are equal in it follow by namespace and
-// name, so that there is one order only.
+// order is the sort order of a list. Jobs that are equal in it are sorted by namespace and
+// name, so that the order is unique.
 type order struct {
-	// field is what Sort says, without the "-".
+	// field is the value of Sort, without the "-".
 	field   string
 	reverse bool
 }
@@ -35,23 +35,23 @@ func (o order) String() string {
 	return o.field
 }
 
-// place is where a job stands in an order.
+// sortKey is the position of a job in an order.
 type sortKey struct {
 	time int64
 	text string
-	// index among all jobs of the list by namespace and name, doubled: there is room
-	// for one that is not in the list any more.
+	// index by namespace and name among all jobs of the list, doubled: there is room for a
+	// job that has been deleted.
 	index int
 }
 
-// place is where a row stands that is the index-th by namespace and name.
+// keyOf returns the key of a row, whose index by namespace and name is given.
 func (o order) keyOf(row *jobview.Row, index int) sortKey {
 	key := sortKey{index: 2 * index}
 	switch o.field {
 	case "creationTime":
 		key.time = row.CreationTime.Unix()
 	case "startTime":
-		// What has not started will do so last.
+		// Jobs that have not started are last.
 		key.time = math.MaxInt64
 		if row.StartTime != nil {
 			key.time = row.StartTime.Unix()
@@ -78,7 +78,7 @@ func (o order) compare(left, right *sortKey) int {
 	return result
 }
 
-// placeOf is where a cursor stands among jobs that are by namespace and name.
+// keyOfCursor returns the key of a cursor among jobs sorted by namespace and name.
 func (o order) keyOfCursor(cursor *cursor, entries []*entry) *sortKey {
 	key := types.NamespacedName{Namespace: cursor.Namespace, Name: cursor.Name}
 	index, found := slices.BinarySearchFunc(entries, key, func(entry *entry, key types.NamespacedName) int { return compareNames(entry.Row, key) })
@@ -89,15 +89,15 @@ func (o order) keyOfCursor(cursor *cursor, entries []*entry) *sortKey {
 	return cursorKey
 }
 
-// placed is an entry that may be on a page.
+// sortedEntry is an entry with its key.
 type sortedEntry struct {
 	sortKey
 	entry *entry
 }
 
-// first is the first entries in this order after a place, of some that are by
-// namespace and name, and how many there are after it in all. Most are on other
-// pages: what comes after enough others is not sorted any further.
+// first returns the first entries after a key, and the number of all entries after it. The
+// entries must be sorted by namespace and name. Most entries are on other pages: those
+// after the first count are not sorted.
 func (o order) first(entries []*entry, after *sortKey, count int) (found []sortedEntry, remaining int) {
 	compare := func(a, b sortedEntry) int { return o.compare(&a.sortKey, &b.sortKey) }
 	candidates := make([]sortedEntry, 0, 2*count)

@@ -12,23 +12,23 @@ import (
 	"github.com/trireme-mpi/trireme/internal/server/budget"
 )
 
-// How many jobs a page has, if the query does not say, and at most.
+// Default and maximum number of jobs on a page.
 const (
 	DefaultLimit = 100
 	MaxLimit     = 1000
-	// MaxBytes is about how large a page may become: a thousand jobs as most are, or
-	// some of the largest that there can be.
+	// MaxBytes is the approximate maximum size of a page: a thousand usual jobs, or a few
+	// of the largest possible.
 	MaxBytes = 6 << 20
 )
 
-// Sorts are the orders of a list; each with a "-" before it is the other way round.
+// Sorts are the sort orders of a list; a leading "-" reverses them.
 var Sorts = []string{"name", "creationTime", "startTime", "status", "namespace"}
 
-// prepared is a query that makes sense.
+// preparedQuery is a validated query.
 type preparedQuery struct {
 	Query
 	order order
-	// after is where the page before ended; nil on the first one.
+	// after is the end of the previous page; nil on the first page.
 	after *cursor
 }
 
@@ -56,9 +56,9 @@ func prepare(query Query) (*preparedQuery, error) {
 	return p, err
 }
 
-// filter is the entries that the query wants, in the order that they have.
+// filter returns the entries that match the query, in the same order.
 func (p *preparedQuery) filter(entries []*entry) []*entry {
-	// Entries of one namespace follow each other, so each is asked for once.
+	// Entries of one namespace are adjacent, so each namespace is checked once.
 	namespace, allowed := "", p.Allowed == nil
 	all := p.Labels.Empty()
 	matching := make([]*entry, 0, len(entries))
@@ -74,14 +74,14 @@ func (p *preparedQuery) filter(entries []*entry) []*entry {
 	return matching
 }
 
-// wants: status and framework are written in capitals or not, as users do.
+// wants matches status and framework case-insensitively.
 func (p *preparedQuery) wants(row *jobview.Row) bool {
 	return (p.Status == "" || strings.EqualFold(p.Status, row.Status) || strings.EqualFold(p.Status, row.Phase)) &&
 		(p.Runtime == "" || p.Runtime == row.Runtime || strings.EqualFold(p.Runtime, row.Framework)) &&
 		(p.Name == "" || strings.Contains(row.Name, p.Name)) && (p.ExactName == "" || p.ExactName == row.Name)
 }
 
-// page is the part of the entries that is asked for. They come by namespace and name.
+// page returns one page of the entries, which must be sorted by namespace and name.
 func (p *preparedQuery) page(ctx context.Context, matching []*entry, resourceVersion string, remote remote) (*Page, error) {
 	page := &Page{Total: len(matching), ResourceVersion: resourceVersion, Entries: []Entry{}}
 	var after *sortKey
@@ -108,7 +108,7 @@ func (p *preparedQuery) page(ctx context.Context, matching []*entry, resourceVer
 	return page, nil
 }
 
-// thatFit is the first entries that together are not too large, and their size.
+// fitting returns the first entries that fit on the page, and their size.
 func (p *preparedQuery) fitting(selected []sortedEntry) ([]sortedEntry, int) {
 	sum := 0
 	for i := range selected {
@@ -124,11 +124,10 @@ func (p *preparedQuery) fitting(selected []sortedEntry) ([]sortedEntry, int) {
 	return selected, sum
 }
 
-// rowSize is about how many bytes a row has as JSON.
+// rowSize is the approximate size of a row as JSON.
 func rowSize(row *jobview.Row) int { return 1024 + len(row.Message) + 48*len(row.WorkerStatuses) }
 
-// smallAnswer is so little that it is not worth a budget: many calls at once are
-// answered from what is in memory anyway.
+// smallAnswer needs no budget: many such requests at once are served from memory anyway.
 const smallAnswer = 64 << 10
 
 func takeBytes(ctx context.Context, size int) error {
@@ -138,7 +137,7 @@ func takeBytes(ctx context.Context, size int) error {
 	return budget.Take(ctx, size)
 }
 
-// entry is a job as the query wants it. It is nil if the job does not exist any more.
+// entry returns a job in the form of the query. It is nil if the job has been deleted.
 func (p *preparedQuery) entry(ctx context.Context, stored *entry, remote remote) (*Entry, error) {
 	if !p.Whole {
 		return &Entry{Row: stored.Row}, nil

@@ -9,9 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// replace takes in all jobs that there are: at the start, and when the cluster does
-// not know any more what happened since the last version. Then what is different is
-// told, and there is a gap in the history.
+// replace sets all jobs: at the start, and when the API server has lost the history since
+// the last version. Then the differences are sent as changes, and the history has a gap.
 func (s *store) replace(entries []*entry, resourceVersion string) error {
 	version, err := parseVersion(resourceVersion)
 	if err != nil {
@@ -26,8 +25,8 @@ func (s *store) replace(entries []*entry, resourceVersion string) error {
 	defer s.lock.Unlock()
 	switch {
 	case !s.synced || version < s.newest:
-		// The first list; or the cluster was set back to an earlier state, and no
-		// version means what it meant. All numbers before are forgotten.
+		// The first list; or the cluster was restored to an earlier state, and versions
+		// have changed their meaning. All earlier changes are dropped.
 		s.changes, s.gaps, s.first, s.floor = nil, nil, s.next()+1, version
 	case version > s.newest:
 		s.gaps = append(s.gaps, gap{from: s.newest, to: version, first: s.next(), count: len(different)})
@@ -39,7 +38,7 @@ func (s *store) replace(entries []*entry, resourceVersion string) error {
 	return nil
 }
 
-// take is the entries by their names; those that are known already are kept.
+// take returns the entries by name; unchanged entries are reused.
 func (s *store) take(entries []*entry) map[types.NamespacedName]*entry {
 	taken := make(map[types.NamespacedName]*entry, len(entries))
 	for _, fresh := range entries {
@@ -56,8 +55,8 @@ func (s *store) take(entries []*entry) map[types.NamespacedName]*entry {
 	return taken
 }
 
-// difference is what turns the jobs that are known into those that were found. Its
-// order depends on nothing but the two: deletions by name, then the others by version.
+// difference returns the changes from the known jobs to the new list. Their order depends
+// only on the two: deletions by name, then the others by version.
 func (s *store) difference(found map[types.NamespacedName]*entry, version uint64) []change {
 	var deleted, changed []*entry
 	for _, known := range s.sorted {

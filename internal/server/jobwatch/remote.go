@@ -20,13 +20,13 @@ import (
 	"github.com/trireme-mpi/trireme/internal/server/apierror"
 )
 
-// remote is the jobs of one kind at the API server.
+// remote reads the jobs of one kind from the API server.
 type remote struct {
 	client client.WithWatch
 	kind   *jobview.Kind
 }
 
-// scope is which jobs are meant.
+// scope selects jobs.
 type scope struct {
 	namespace, name string
 	labels          labels.Selector
@@ -40,12 +40,12 @@ func (s scope) options(raw metav1.ListOptions) *client.ListOptions {
 	return options
 }
 
-// directPage is how many jobs a server on somebody's own machine reads at a time, as
-// kubectl does: it has more memory, and each page takes a round trip.
+// directPage is the page size of odh server, the same as kubectl's: it has more memory,
+// and each page is a round trip.
 const directPage = 500
 
-// each reads all jobs of a scope in pages, so that no more than one page of large jobs
-// is in memory. The version is that of all of them.
+// each reads all jobs of a scope in pages, so that only one page of large jobs is in
+// memory. It returns the resource version of the list.
 func (r remote) each(ctx context.Context, scope scope, pageSize int64, visit func(client.Object) error) (version string, err error) {
 	options := metav1.ListOptions{Limit: pageSize}
 	for {
@@ -62,8 +62,8 @@ func (r remote) each(ctx context.Context, scope scope, pageSize int64, visit fun
 	}
 }
 
-// whole is a job of which only a part is in memory, read from the API server. One that
-// is in memory is returned as it is, and is shared.
+// whole returns the whole job. If only a part is in memory, it is read from the API
+// server; otherwise the shared object is returned.
 func (r remote) whole(ctx context.Context, stored client.Object) (client.Object, error) {
 	if !partial.Is(stored) {
 		return stored, nil
@@ -85,7 +85,7 @@ func (r remote) watch(ctx context.Context, scope scope, raw metav1.ListOptions) 
 	return r.client.Watch(ctx, r.kind.NewList(), scope.options(raw))
 }
 
-// confirm is nil if a version is one that the cluster has reached.
+// confirm returns nil if the cluster has reached a version.
 func (r remote) confirm(ctx context.Context, scope scope, version uint64) error {
 	list, err := r.list(ctx, scope, metav1.ListOptions{Limit: 1})
 	if err != nil {
@@ -101,22 +101,21 @@ func (r remote) confirm(ctx context.Context, scope scope, version uint64) error 
 	return nil
 }
 
-// errStopped: the reader wants no more.
+// errStopped means that the client wants no more events.
 var errStopped = errors.New("the reader has stopped")
 
-// following is how a watch of the API server's is followed.
+// watchOptions of a watch of the API server.
 type watchOptions struct {
-	// seconds after which the API server is to end it; nil is as it likes.
+	// seconds after which the API server ends the watch; nil uses its default.
 	seconds *int64
-	// begun, if set, is called when there is a watch.
+	// started, if set, is called when the watch has started.
 	started func()
-	// tell is called with each change, and how far that is; the object is nil if
-	// nothing has changed until there.
+	// handle is called with each change and its version; the object is nil for a bookmark.
 	handle func(what watch.EventType, object client.Object, reached uint64) error
 }
 
-// follow tells what the API server's watch says after a version. It ends without an
-// error when the API server ends the watch, as it does after some time.
+// follow handles the changes after a version. It returns nil when the API server ends the
+// watch, as it does after some time.
 func (r remote) follow(ctx context.Context, scope scope, version uint64, options watchOptions) error {
 	watcher, err := r.watch(ctx, scope, metav1.ListOptions{ResourceVersion: at(version).String(), AllowWatchBookmarks: true, TimeoutSeconds: options.seconds})
 	if err != nil {
@@ -149,7 +148,7 @@ func (r remote) follow(ctx context.Context, scope scope, version uint64, options
 	return ctx.Err()
 }
 
-// asExpired is the API server's answer to a version that is too old, in our words.
+// asExpired converts the API server's error for a version that is too old.
 func asExpired(err error) error {
 	if apierrors.IsResourceExpired(err) || apierrors.IsGone(err) {
 		return tooOld()
@@ -161,7 +160,7 @@ func isExpired(err error) bool { return codeOf(err) == http.StatusGone }
 
 func isInvalid(err error) bool { return codeOf(err) == http.StatusBadRequest }
 
-// codeOf is the code of an error of ours, or 0.
+// codeOf returns the code of an apierror.Error, or 0.
 func codeOf(err error) int {
 	if known, is := errors.AsType[*apierror.Error](err); is {
 		return known.Code
@@ -169,8 +168,8 @@ func codeOf(err error) int {
 	return 0
 }
 
-// forClients is an error as clients may see it: that the API server cannot be reached is
-// not their fault, and does not last.
+// clientError converts an error for clients: an unreachable API server is a temporary
+// error.
 func clientError(err error) error {
 	var status apierrors.APIStatus
 	if _, known := errors.AsType[*apierror.Error](err); known || errors.As(err, &status) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
@@ -179,8 +178,8 @@ func clientError(err error) error {
 	return unreachable()
 }
 
-// ofServer is an error of what the server reads with its own rights. What the API
-// server has said to it, such as who it is and what it may not do, is not for clients.
+// hideServerError converts an error of a request with the server's own permissions. The
+// API server's text, such as the server's identity, is not for clients.
 func hideServerError(err error) error {
 	if status := apierrors.APIStatus(nil); errors.As(err, &status) {
 		return fmt.Errorf("%w (%v)", unreachable(), err)

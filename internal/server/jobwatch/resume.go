@@ -5,21 +5,21 @@ import (
 	"slices"
 )
 
-// standing is how a position lies to what a store knows.
+// positionState compares a position with the store's history.
 type positionState int
 
 const (
-	// known: the changes after it are all there.
+	// known: all changes after it are in the store.
 	known positionState = iota
-	// older: the changes after it were never known, or are forgotten.
+	// older: the changes after it are not in the store.
 	older
-	// ahead: the store has not got there yet.
+	// ahead: the store has not reached it yet.
 	ahead
-	// lost: it is where the history has a gap.
+	// lost: it is in a gap of the history.
 	lost
 )
 
-// resume is the number of the first change after a position.
+// resume returns the number of the first change after a position.
 func (s *store) resume(last position) (uint64, positionState) {
 	s.lock.RLock()
 	defer s.lock.RUnlock()
@@ -51,11 +51,11 @@ func (s *store) resume(last position) (uint64, positionState) {
 	return s.first + uint64(index), known
 }
 
-// readAtOnce is how many events a reader takes without letting others go on.
+// readBatch is the number of events that are read under one lock.
 const readBatch = 64
 
-// read is the events that a reader waits for, from a number on, and the number to go
-// on with. With none it is what to wait for. It is false if the reader was too slow.
+// read returns the events for a watch from a number, and the next number. If there are
+// none, wait is closed at the next change. It returns false if the client was too slow.
 func (s *store) read(from uint64, watch Watch) (events []*Event, next uint64, wait <-chan struct{}, available bool) {
 	s.lock.RLock()
 	defer s.lock.RUnlock()
@@ -74,7 +74,7 @@ func (w *Watch) wants(event *Event) bool {
 	return cmp.Or(w.Namespace, event.Row.Namespace) == event.Row.Namespace && cmp.Or(w.Name, event.Row.Name) == event.Row.Name
 }
 
-// snapshot is the jobs as they are, and the number of the first change after it.
+// snapshot returns the current jobs, and the number of the first change after them.
 func (s *store) snapshot(watch Watch) (jobs []*entry, version, next uint64) {
 	s.lock.RLock()
 	defer s.lock.RUnlock()
@@ -86,8 +86,8 @@ func (s *store) snapshot(watch Watch) (jobs []*entry, version, next uint64) {
 	return jobs, s.newest, s.next()
 }
 
-// inNamespace is the sorted entries of one namespace, or all. It is valid as long as
-// the lock is held.
+// inNamespace returns the sorted entries of one namespace, or all. It is valid while the
+// lock is held.
 func (s *store) inNamespace(namespace string) []*entry {
 	if namespace == "" {
 		return s.sorted

@@ -11,49 +11,47 @@ import (
 	"github.com/trireme-mpi/trireme/internal/kube/jobview"
 )
 
-// store is the jobs of one kind as they are now, and the last changes to all of them
-// in the order in which they happened. client-go's informers would group changes by
-// object, and lose that order.
+// store has the current jobs of one kind, and the last changes to all of them in order.
+// client-go's informers group changes by object, and lose that order.
 type store struct {
 	kind *jobview.Kind
-	// capacity is how many changes are kept.
+	// capacity is the number of changes to keep.
 	capacity int
 	metrics  *kindMetrics
 
 	lock    sync.RWMutex
 	synced  bool
 	entries map[types.NamespacedName]*entry
-	// sorted is the entries by namespace and name.
+	// sorted has the entries by namespace and name.
 	sorted []*entry
-	// newest is the version up to which everything is known.
+	// newest is the version up to which all changes are known.
 	newest uint64
-	// floor is the version since which every change is known.
+	// floor is the version since which all changes are known.
 	floor uint64
-	// changes are numbered; first is the number of the oldest one that is kept.
+	// changes are numbered; first is the number of the oldest one in the store.
 	changes []change
 	first   uint64
 	gaps    []gap
-	// moved is closed, and replaced, whenever newest or the changes have changed.
+	// changed is closed and replaced whenever newest or the changes have changed.
 	changed chan struct{}
 }
 
-// change is an event in its place.
+// change is an event with its version.
 type change struct {
 	version uint64
 	event   *Event
 }
 
-// gap is where the cluster's history was lost: the changes between two versions
-// are not known, but only what was different at the end.
+// gap is where the API server's history was lost: between two versions only the
+// differences are known.
 type gap struct {
 	from, to uint64
-	// first is the number of the first change that tells the difference, count how
-	// many there are.
+	// first is the number of the first change in the gap, count the number of changes.
 	first uint64
 	count int
 }
 
-// firstNumber leaves room for changes that are found to have happened before.
+// firstNumber leaves room for older changes that are prepended later.
 const firstNumber = 1 << 32
 
 func newStore(kind *jobview.Kind, capacity int, metrics *kindMetrics) *store {
@@ -63,8 +61,8 @@ func newStore(kind *jobview.Kind, capacity int, metrics *kindMetrics) *store {
 	}
 }
 
-// put takes a job in as it is now. It, remove, bookmark and replace are called by one
-// keeper only, so they may read without the lock what nobody else writes.
+// put stores a job. put, remove, bookmark and replace are called by one syncer only, so
+// they may read without the lock what nobody else writes.
 func (s *store) put(object client.Object) error {
 	after, err := newEntry(s.kind, object, time.Now())
 	if err != nil || after.version <= s.newest {
@@ -79,7 +77,7 @@ func (s *store) put(object client.Object) error {
 	return nil
 }
 
-// remove takes a job out.
+// remove removes a job.
 func (s *store) remove(object client.Object) error {
 	last, err := newEntry(s.kind, object, time.Now())
 	if err != nil || last.version <= s.newest {
@@ -89,7 +87,7 @@ func (s *store) remove(object client.Object) error {
 	return nil
 }
 
-// publish makes one change visible; after is nil if the job is gone.
+// publish makes a change visible; after is nil if the job was deleted.
 func (s *store) publish(after *entry, what change) {
 	s.lock.Lock()
 	defer s.lock.Unlock()
@@ -109,21 +107,21 @@ func (s *store) publish(after *entry, what change) {
 	s.advance(what.version)
 }
 
-// bookmark is how far the cluster's history has been read, though nothing happened.
+// bookmark advances the version without a change.
 func (s *store) bookmark(version uint64) {
 	s.lock.Lock()
 	defer s.lock.Unlock()
 	s.advance(max(version, s.newest))
 }
 
-// reached is how far the store has come, once it has begun.
+// reached returns the current version, and whether the store has synced.
 func (s *store) reached() (uint64, bool) {
 	s.lock.RLock()
 	defer s.lock.RUnlock()
 	return s.newest, s.synced
 }
 
-// advance tells everybody that everything is known up to a version.
+// advance sets the version up to which all changes are known, and wakes all watches.
 func (s *store) advance(version uint64) {
 	s.newest = version
 	s.metrics.received()
@@ -131,9 +129,8 @@ func (s *store) advance(version uint64) {
 	s.changed = make(chan struct{})
 }
 
-// remember keeps changes, and forgets the oldest if there are too many. Changes that
-// were told together are forgotten together: with only some of them nobody could
-// go on.
+// remember adds changes, and drops the oldest if there are too many. Changes with the same
+// version are dropped together: no client could resume between them.
 func (s *store) remember(changes ...change) {
 	for _, what := range changes {
 		s.metrics.event(what.event.Type)
@@ -150,5 +147,5 @@ func (s *store) remember(changes ...change) {
 	s.gaps = slices.DeleteFunc(s.gaps, func(gap gap) bool { return gap.to <= s.floor })
 }
 
-// next is the number of the change that will come next.
+// next returns the number of the next change.
 func (s *store) next() uint64 { return s.first + uint64(len(s.changes)) }

@@ -13,19 +13,18 @@ import (
 	"github.com/trireme-mpi/trireme/internal/kube/partial"
 )
 
-// keeper keeps a store up to date.
+// syncer keeps a store up to date.
 //
-// client-go's reflector does the like, but lists anew after many an error that the
-// next watch would have got over; and what happened in between is lost to those who
-// want to know every change. Here that is only done when the API server says that it
-// does not know itself.
+// client-go's reflector lists again after many errors that the next watch would recover
+// from, and the changes in between are lost. The syncer only lists again if the API server
+// says that it has lost its history.
 type syncer struct {
 	store  *store
 	remote remote
 	log    *slog.Logger
 
 	lock sync.Mutex
-	// broken is since when there is no watch; zero while one runs.
+	// brokenSince is when the watch ended; zero while a watch is running.
 	brokenSince time.Time
 }
 
@@ -33,9 +32,8 @@ func newSyncer(store *store, remote remote, log *slog.Logger) *syncer {
 	return &syncer{store: store, remote: remote, log: log.With("kind", remote.kind.Kind), brokenSince: time.Now()}
 }
 
-// The API server is asked again soon after a break, because those who watch wait; and
-// more seldom when that does not help. A watch that ran for a while was none of those
-// that fail.
+// The first retry after an error is fast, because clients wait; then the pause doubles. A
+// watch that ran for minWatch resets the pause.
 const (
 	firstPause = 100 * time.Millisecond
 	maxPause   = 10 * time.Second
@@ -43,11 +41,11 @@ const (
 )
 
 // run returns when the context ends.
-func (k *syncer) run(ctx context.Context) {
+func (s *syncer) run(ctx context.Context) {
 	pause := firstPause
 	for {
 		began := time.Now()
-		err := k.sync(ctx)
+		err := s.sync(ctx)
 		if ctx.Err() != nil {
 			return
 		}
@@ -55,7 +53,7 @@ func (k *syncer) run(ctx context.Context) {
 			pause = firstPause
 		}
 		if err != nil {
-			k.log.ErrorContext(ctx, "cannot list or watch jobs; retrying", "error", err)
+			s.log.ErrorContext(ctx, "cannot list or watch jobs; retrying", "error", err)
 		}
 		if sleep(ctx, pause/2+rand.N(pause)) != nil {
 			return
@@ -64,70 +62,69 @@ func (k *syncer) run(ctx context.Context) {
 	}
 }
 
-// goOn follows the cluster from where the store is, or from a new list on.
-func (k *syncer) sync(ctx context.Context) error {
-	version, synced := k.store.reached()
+// sync watches from the store's version, or lists first.
+func (s *syncer) sync(ctx context.Context) error {
+	version, synced := s.store.reached()
 	if !synced {
-		if err := k.list(ctx); err != nil {
+		if err := s.list(ctx); err != nil {
 			return err
 		}
-		version, _ = k.store.reached()
+		version, _ = s.store.reached()
 	}
-	// A cluster that was set back would leave us waiting for a version that comes in
-	// days, or never.
-	err := k.remote.confirm(ctx, scope{}, version)
+	// If the cluster was restored to an earlier state, the version may never come.
+	err := s.remote.confirm(ctx, scope{}, version)
 	if err == nil {
-		err = k.follow(ctx, version)
+		err = s.follow(ctx, version)
 	}
 	if isExpired(err) || isInvalid(err) {
-		return k.list(ctx)
+		return s.list(ctx)
 	}
 	return err
 }
 
 // list reads all jobs.
-func (k *syncer) list(ctx context.Context) error {
-	entries, version, err := k.remote.entries(ctx, scope{}, partial.PageSize)
+func (s *syncer) list(ctx context.Context) error {
+	entries, version, err := s.remote.entries(ctx, scope{}, partial.PageSize)
 	if err != nil {
 		return err
 	}
-	return k.store.replace(entries, version)
+	return s.store.replace(entries, version)
 }
 
-// follow reads changes as long as the API server likes.
-func (k *syncer) follow(ctx context.Context, version uint64) error {
-	// Not all watches of all replicas end at once.
+// follow handles changes until the API server ends the watch.
+func (s *syncer) follow(ctx context.Context, version uint64) error {
+	// The watches of all replicas must not end at the same time.
 	seconds := int64(300 + rand.IntN(300))
-	defer func() { k.setBroken(time.Now()) }()
-	return k.remote.follow(ctx, scope{}, version, watchOptions{
+	defer func() { s.setBroken(time.Now()) }()
+	return s.remote.follow(ctx, scope{}, version, watchOptions{
 		seconds: &seconds,
-		started: func() { k.setBroken(time.Time{}) },
+		started: func() { s.setBroken(time.Time{}) },
 		handle: func(what watch.EventType, object client.Object, version uint64) error {
 			switch {
 			case object == nil:
-				k.store.bookmark(version)
+				s.store.bookmark(version)
 				return nil
 			case what == watch.Deleted:
-				return k.store.remove(object)
+				return s.store.remove(object)
 			default:
-				return k.store.put(object)
+				return s.store.put(object)
 			}
 		},
 	})
 }
 
-func (k *syncer) setBroken(since time.Time) {
-	k.lock.Lock()
-	defer k.lock.Unlock()
-	k.brokenSince = since
+func (s *syncer) setBroken(since time.Time) {
+	s.lock.Lock()
+	defer s.lock.Unlock()
+	s.brokenSince = since
 }
 
-// brokenFor is how long there has been no watch.
-func (k *syncer) brokenFor(now time.Time) time.Duration {
-	k.lock.Lock()
-	defer k.lock.Unlock()
-	if k.brokenSince.IsZero() {
+// brokenFor returns how long there has been no watch.
+func (s *syncer) brokenFor(now time.Time) time.Duration {
+	s.lock.Lock()
+	defer s.lock.Unlock()
+	if s.brokenSince.IsZero() {
 		return 0
 	}
-	return now.Sub(k.brokenSince)
+	return now.Sub(s.brokenSince)
 }

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// tell tells a reader everything, until it stops or falls behind.
+// send sends events to a client, until it stops or is too slow.
 func (c *cached) send(ctx context.Context, watch Watch, yield func(*Event) bool) error {
 	var next uint64
 	var err error
@@ -44,8 +44,7 @@ func waitFor(ctx context.Context, changed <-chan struct{}) error {
 	}
 }
 
-// tellAll tells all jobs that there are, and returns the number of the first change
-// after that.
+// sendAll sends all existing jobs, and returns the number of the first change after them.
 func (c *cached) sendAll(watch Watch, yield func(*Event) bool) (uint64, error) {
 	jobs, version, next := c.snapshot(watch)
 	for _, job := range jobs {
@@ -59,7 +58,7 @@ func (c *cached) sendAll(watch Watch, yield func(*Event) bool) (uint64, error) {
 	return next, nil
 }
 
-// find is the number of the first change after the version that a reader has seen.
+// resumeFrom returns the number of the first change after the client's version.
 func (c *cached) resumeFrom(ctx context.Context, watch Watch) (uint64, error) {
 	next, result, err := c.resumeSince(ctx, watch.Since)
 	if err != nil {
@@ -90,7 +89,7 @@ func (c *cached) resumeSince(ctx context.Context, since string) (next uint64, re
 			result = resumeAsked
 			err = c.history.load(ctx, last.version)
 		case ahead:
-			// Another replica may have told it, which was faster.
+			// Another replica may have been faster, and sent it.
 			if result != resumeAsked {
 				result, err = resumeAsked, c.history.remote.confirm(ctx, scope{}, last.version)
 			}

@@ -10,13 +10,13 @@ import (
 	"github.com/trireme-mpi/trireme/internal/server/apierror"
 )
 
-// connection is one client.
+// connection to one client.
 type connection struct {
 	sink    sink
 	options Options
 }
 
-// tell sends messages until there are no more.
+// sendAll sends messages until there are no more.
 func (c *connection) sendAll(messages iter.Seq2[Message, error]) error {
 	for message, err := range messages {
 		if err == nil {
@@ -29,8 +29,8 @@ func (c *connection) sendAll(messages iter.Seq2[Message, error]) error {
 	return nil
 }
 
-// keep shows the client that the connection stands. It returns why it does not any
-// more, or nil with the context.
+// sendHeartbeats sends heartbeats until the context ends. It returns an error if the
+// client is not connected any more.
 func (c *connection) sendHeartbeats(ctx context.Context) error {
 	heartbeat := time.NewTicker(c.options.Heartbeat)
 	defer heartbeat.Stop()
@@ -50,8 +50,7 @@ func heartbeatMessage(now time.Time) json.RawMessage {
 	return fmt.Appendf(nil, `{"type":"HEARTBEAT","timestamp":%q}`, now.UTC().Format(time.RFC3339Nano))
 }
 
-// errorMessage is the last message of a stream that could not go on: an error as
-// everywhere, and its type.
+// errorMessage is the last message of a failed stream: an API error with a type.
 func errorMessage(failed *apierror.Error) json.RawMessage {
 	encoded, err := json.Marshal(failed)
 	if err != nil {

@@ -11,37 +11,36 @@ import (
 	"github.com/trireme-mpi/trireme/internal/server/apierror"
 )
 
-// events are server-sent ones.
+// events sends server-sent events.
 type events struct {
 	writer     http.ResponseWriter
 	controller *http.ResponseController
 	options    Options
 
 	lock sync.Mutex
-	// failed: after half an event nothing else can follow.
+	// failed is set after an incomplete event: nothing else can follow.
 	failed error
 }
 
-// beginEvents answers that events will come.
+// startEvents sends the response header.
 func startEvents(writer http.ResponseWriter, options Options) (sink, *apierror.Error) {
 	e := &events{writer: writer, controller: http.NewResponseController(writer), options: options}
-	// The time that a request may take to be read is not meant for the time that it
-	// is answered.
+	// The read deadline of the request must not end the response.
 	_ = e.controller.SetReadDeadline(time.Time{})
 	header := writer.Header()
 	header.Set("Content-Type", "text/event-stream")
 	header.Set("Cache-Control", "no-store")
-	// Proxies must not wait for more.
+	// Proxies must not buffer the response.
 	header.Set("X-Accel-Buffering", "no")
 	writer.WriteHeader(http.StatusOK)
-	// The client is to see at once that it is connected. If it is gone already, the
-	// first message finds out.
+	// The client must see immediately that it is connected. If it has disconnected, the
+	// first message fails.
 	_ = e.write([]byte(":\n\n"))
 	return e, nil
 }
 
 func (e *events) send(message Message) error {
-	// An id that is empty takes away the one before.
+	// An empty id clears the previous one.
 	id := strings.NewReplacer("\n", "", "\r", "", "\x00", "").Replace(message.ID)
 	return e.write(event("id: "+id+"\n", message.JSON))
 }
@@ -57,7 +56,7 @@ func (e *events) end(err error) {
 	default:
 		_ = e.aside(errorMessage(failed))
 	}
-	// The response is not ours any more.
+	// The response writer is invalid after this.
 	e.lock.Lock()
 	defer e.lock.Unlock()
 	e.failed = errClientClosed
@@ -87,6 +86,6 @@ func (e *events) writeNow(text []byte) error {
 	if err := e.controller.Flush(); err != nil {
 		return err
 	}
-	// HTTP/2 ends a response whose deadline passes also while nothing is written.
+	// HTTP/2 ends a response when its deadline passes, even if nothing is being written.
 	return e.controller.SetWriteDeadline(time.Time{})
 }

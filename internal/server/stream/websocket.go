@@ -12,15 +12,15 @@ import (
 	"github.com/trireme-mpi/trireme/internal/server/apierror"
 )
 
-// Protocol is what clients may offer in Sec-WebSocket-Protocol, and must if they send
-// their token there: browsers want one of those that they offered confirmed, and the
-// token is not to be sent back.
+// Protocol is the subprotocol that clients may offer in Sec-WebSocket-Protocol. They must
+// if they send their token there: browsers require that the server selects one of the
+// offered protocols, and the token must not be sent back.
 const Protocol = "trireme.v1"
 
-// bearerProtocol begins the token, as Kubernetes does it.
+// bearerProtocol is the prefix of the token, as in Kubernetes.
 const bearerProtocol = "base64url.bearer.authorization.k8s.io."
 
-// largestFrame that a client may send. It has nothing to say but control frames.
+// maxFrame is the maximum size of a client's frame. Clients only send control frames.
 const maxFrame = 4 << 10
 
 type webSocket struct {
@@ -28,13 +28,13 @@ type webSocket struct {
 	options    Options
 }
 
-// acceptWebSocket answers the handshake.
+// acceptWebSocket responds to the handshake.
 func acceptWebSocket(writer http.ResponseWriter, request *http.Request, options Options, disconnected context.CancelCauseFunc) (sink, *apierror.Error) {
 	if offersOnlyToken(request) {
 		return nil, apierror.New(http.StatusBadRequest, "BadRequest", "Sec-WebSocket-Protocol has a token but no protocol", "Offer "+Protocol+" as well")
 	}
 	response := &handshake{ResponseWriter: writer}
-	// The origin has been looked at.
+	// The origin has been checked.
 	connection, err := websocket.Accept(response, request, &websocket.AcceptOptions{Subprotocols: []string{Protocol}, InsecureSkipVerify: true})
 	if err != nil {
 		return nil, apierror.New(response.code(), "BadRequest", err.Error(), "See RFC 6455 for the handshake of a WebSocket")
@@ -44,10 +44,11 @@ func acceptWebSocket(writer http.ResponseWriter, request *http.Request, options 
 	return &webSocket{connection: connection, options: options}, nil
 }
 
-// listen answers control frames, and finds out when the client is gone, or speaks.
+// listen handles control frames, and detects when the client disconnects or sends a
+// message.
 func listen(connection *websocket.Conn, disconnected context.CancelCauseFunc) {
-	// Not with the request's context: the connection outlives it for the moment that
-	// it takes to say why it is closed.
+	// Not the request's context: the connection must stay open until the close frame is
+	// sent.
 	if _, _, err := connection.Reader(context.Background()); err != nil {
 		disconnected(errClientClosed)
 		return
@@ -70,8 +71,8 @@ func offersOnlyToken(request *http.Request) bool {
 	return token && !other
 }
 
-// handshake keeps what the library would answer to a handshake that is wrong: it is
-// not in the shape of our errors.
+// handshake holds back the library's response to an invalid handshake, which is not in the
+// form of an API error.
 type handshake struct {
 	http.ResponseWriter
 	refused int
@@ -92,7 +93,7 @@ func (h *handshake) Write(text []byte) (int, error) {
 	return h.ResponseWriter.Write(text)
 }
 
-// Unwrap leads to the connection.
+// Unwrap returns the wrapped writer.
 func (h *handshake) Unwrap() http.ResponseWriter { return h.ResponseWriter }
 
 func (h *handshake) code() int {
@@ -124,17 +125,17 @@ func (w *webSocket) end(err error) {
 		reason = failed.Reason
 		_ = w.aside(errorMessage(failed))
 	}
-	// A client that does not answer is none any more.
+	// A client that does not respond is disconnected.
 	_ = w.connection.Close(code, reason)
 }
 
-// startOver is the code of a stream that cannot be resumed.
+// startOver is the close code of a stream that cannot be resumed.
 const (
 	privateCodeBase = 4000
 	startOver       = privateCodeBase + http.StatusGone
 )
 
-// closeCode is how a connection is closed, and what the client is told before.
+// closeCode returns the close code, and the error to send before.
 func closeCode(err error) (websocket.StatusCode, *apierror.Error) {
 	if err == nil {
 		return websocket.StatusNormalClosure, nil
