@@ -5,8 +5,7 @@ import (
 	"testing"
 )
 
-// The sums of "123456789" that the catalogues of checksums give, and git's name
-// of that file.
+// Published checksums of "123456789", and git's hash of that file.
 func TestChecksums(t *testing.T) {
 	const text = "123456789"
 	cases := map[algorithm]string{

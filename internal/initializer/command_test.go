@@ -20,7 +20,7 @@ const (
 	countAuthorities = "count authorities"
 )
 
-// TestMain is the program itself when a test starts it so.
+// TestMain runs the program itself if a test starts the test binary for that.
 func TestMain(m *testing.M) {
 	switch os.Getenv(asProgram) {
 	case "":
@@ -72,7 +72,7 @@ func TestCommandLines(t *testing.T) {
 	}
 }
 
-// SIGTERM ends it at once, and the next start goes on.
+// SIGTERM stops it immediately, and the next start continues.
 func TestSIGTERM(t *testing.T) {
 	content := random(2 << 20)
 	server := newS3Server(t, map[string]string{"set/a": content, "set/b": "b"})
@@ -104,7 +104,7 @@ func TestSIGTERM(t *testing.T) {
 	}
 	program, output := start()
 	<-stalled
-	// What was sent before the silence is kept.
+	// What was sent before the stall is kept.
 	kept := func() int64 {
 		for _, part := range runner.parts() {
 			if info, err := os.Stat(part); err == nil {
@@ -174,7 +174,7 @@ func TestProgressIsSaidNowAndThen(t *testing.T) {
 	}
 }
 
-// Many failures at once are not many lines.
+// Many failures at the same time must not write many lines.
 func TestNoticesAreFew(t *testing.T) {
 	objects := map[string]string{}
 	for _, name := range strings.Split("abcdefghij", "") {

@@ -16,7 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// A directory that holds another source may be in use by another job.
+// A directory with another source may be in use by another job.
 func TestAnotherSourceInTheDirectory(t *testing.T) {
 	server := newS3Server(t, map[string]string{"one/a": "a", "one/b": "b", "two/b": "other", "two/c": "c"})
 	runner := newRunner(t, server.environment())
@@ -25,7 +25,7 @@ func TestAnotherSourceInTheDirectory(t *testing.T) {
 	if diff := cmp.Diff(map[string]string{"a": "a", "b": "b"}, runner.files()); diff != "" {
 		t.Errorf("files (-want +got):\n%s", diff)
 	}
-	// What was never complete was never used: it makes room.
+	// Incomplete content was never used, and is removed.
 	if err := os.Remove(filepath.Join(runner.directory, markerFile)); err != nil {
 		t.Fatal(err)
 	}
@@ -60,7 +60,7 @@ func TestTheMarkerIsGoneWhileSomethingIsMissing(t *testing.T) {
 	}
 }
 
-// A journal that a crash has cut off costs at most a look at the files.
+// After a crash, a truncated journal costs at most a check of the files.
 func TestATornJournal(t *testing.T) {
 	server := newS3Server(t, map[string]string{"set/a": "a", "set/b": "b", "set/c": "c"})
 	runner := newRunner(t, server.environment())
@@ -82,7 +82,7 @@ func TestATornJournal(t *testing.T) {
 			t.Errorf("with %d bytes of the journal: asked for %q", kept, asked)
 		}
 	}
-	// It can name no file outside of the directory.
+	// It cannot name a file outside of the directory.
 	outside := filepath.Join(runner.directory, "..", "outside")
 	write(t, filepath.Dir(outside), map[string]string{"outside": "x"})
 	info, err := os.Stat(outside)
@@ -99,8 +99,8 @@ func TestATornJournal(t *testing.T) {
 	}
 }
 
-// Jobs that share a claim may start at once: one fetches, the others wait and
-// find everything there.
+// Jobs that share a PVC may start at the same time: one downloads, the others wait and
+// find everything complete.
 func TestTwoAtOnce(t *testing.T) {
 	content := random(1 << 20)
 	server := newS3Server(t, map[string]string{"set/a": content})
@@ -137,7 +137,7 @@ func TestTwoAtOnce(t *testing.T) {
 	}
 }
 
-// The directory may be a link on its volume, but not off it.
+// The directory may be a symbolic link within its volume, but not to the outside.
 func TestADirectoryThatIsALink(t *testing.T) {
 	server := newS3Server(t, map[string]string{"set/a": "a"})
 	runner := newRunner(t, server.environment())
@@ -165,7 +165,7 @@ func TestADirectoryThatIsALink(t *testing.T) {
 	}
 }
 
-// Nothing is fetched that cannot be stored.
+// Nothing is downloaded if the volume is too small.
 func TestAVolumeThatIsTooSmall(t *testing.T) {
 	server := newS3Server(t, map[string]string{"set/a": "a"})
 	server.before = func(writer http.ResponseWriter, request *http.Request) bool {

@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// quick is a timing for servers on this machine.
+// quick returns short timings for local servers.
 func quick() timing {
 	return timing{
 		maxIdle: 10 * time.Second, maxFirstResponse: 10 * time.Second, stall: 5 * time.Second,
@@ -23,21 +23,20 @@ func quick() timing {
 	}
 }
 
-// result is what a run left behind.
+// result of a run.
 type result struct {
 	code            int
 	output, message string
 }
 
-// runner runs the command line as a pod would, and looks for credentials in
-// everything that comes out.
+// runner runs the command line as a pod would, and checks all output for credentials.
 type runner struct {
 	*testing.T
 	directory   string
 	environment map[string]string
 	timing      timing
 	context     context.Context
-	// told is what all runs have said so far, for tests that look on.
+	// told has the output of all runs so far, for tests that watch it.
 	told *lockedBuffer
 }
 
@@ -82,7 +81,7 @@ func (r *runner) fetch(uri string, flags ...string) result {
 	return r.run(append(append([]string{"fetch", "--kind", "dataset"}, flags...), uri, r.directory)...)
 }
 
-// fetched fetches, and fails the test if it does not work.
+// fetched fetches, and fails the test on an error.
 func (r *runner) fetched(uri string, flags ...string) string {
 	r.Helper()
 	got := r.fetch(uri, flags...)
@@ -95,7 +94,7 @@ func (r *runner) fetched(uri string, flags ...string) string {
 	return got.output
 }
 
-// refused fetches, and fails the test if the last message is not the wanted one.
+// refused fetches, and fails the test if the last message is not the expected one.
 func (r *runner) refused(uri, want string, flags ...string) {
 	r.Helper()
 	got := r.fetch(uri, flags...)
@@ -137,7 +136,7 @@ func filesIn(t *testing.T, directory string) map[string]string {
 	return files
 }
 
-// parts are the downloads that are not complete.
+// parts returns the partial downloads.
 func (r *runner) parts() (parts []string) {
 	found, err := filepath.Glob(filepath.Join(r.directory, ownPrefix+"*"+partSuffix))
 	if err != nil {
@@ -151,7 +150,7 @@ func (r *runner) complete() bool {
 	return err == nil
 }
 
-// write makes files below a directory.
+// write creates files below a directory.
 func write(t *testing.T, directory string, files map[string]string) {
 	t.Helper()
 	for name, content := range files {
@@ -165,7 +164,7 @@ func write(t *testing.T, directory string, files map[string]string) {
 	}
 }
 
-// random content that is the same in every run, and does not compress.
+// random returns content that is the same in every run, and does not compress.
 func random(length int) string {
 	content, state := make([]byte, length), uint32(2463534242)
 	for i := range content {
@@ -194,16 +193,17 @@ func (l *lockedBuffer) String() string {
 	return l.buffer.String()
 }
 
-// spoiled is what goes wrong with answers.
+// spoiled is a response with a fault.
 type spoiled struct {
 	http.ResponseWriter
-	// cutAfter bytes the connection is cut; below zero never.
+	// cutAfter is the number of bytes after which the connection is closed; negative for
+	// never.
 	cutAfter int
-	// stallAfter bytes nothing comes any more; below zero never.
+	// stallAfter is the number of bytes after which nothing is sent; negative for never.
 	stallAfter int
 	// flip changes the first byte.
 	flip bool
-	// sent counts what left.
+	// sent counts the bytes that were sent.
 	sent  *int64
 	count int
 	done  <-chan struct{}

@@ -97,7 +97,7 @@ func TestAnotherRunFetchesOnlyWhatTheHubChanged(t *testing.T) {
 	}
 }
 
-// A branch that moves while it is fetched must not mix two commits.
+// A branch that changes during the download must not mix two commits.
 func TestABranchThatMoves(t *testing.T) {
 	hub := newHubServer(t, "datasets/owner/name", repositoryFiles())
 	const secondSHA = "2222222222222222222222222222222222222222"
@@ -119,7 +119,7 @@ func TestABranchThatMoves(t *testing.T) {
 
 func TestFaultsOfTheHub(t *testing.T) {
 	const large = "weights/model-00001-of-00002.safetensors"
-	// few lets a request pass after it was refused a few times.
+	// few accepts a request after it was refused a few times.
 	few := func(host, part string, times int, refuse func(http.ResponseWriter)) func(string, http.ResponseWriter, *http.Request) bool {
 		count := 0
 		return func(at string, writer http.ResponseWriter, request *http.Request) bool {
@@ -142,7 +142,7 @@ func TestFaultsOfTheHub(t *testing.T) {
 	cases := map[string]struct {
 		before func(string, http.ResponseWriter, *http.Request) bool
 		spoil  func(path string, try int, spoiled *spoiled)
-		// asked is what was asked of the store for the large file, if that matters.
+		// asked are the expected requests to the store for the large file, if they matter.
 		asked []string
 	}{
 		"too many requests":        {before: few("hub", "/tree/", 2, status(http.StatusTooManyRequests, "Retry-After", "0"))},
@@ -273,7 +273,7 @@ func TestMessagesAboutTheHub(t *testing.T) {
 	}
 }
 
-// A mirror may stand below a path.
+// A mirror may have a path prefix.
 func TestAMirrorBelowAPath(t *testing.T) {
 	hub := newHubServer(t, "datasets/owner/name", map[string]string{"README.md": "read me"})
 	address, err := url.Parse(hub.api.URL)
@@ -296,7 +296,7 @@ func TestAMirrorBelowAPath(t *testing.T) {
 	}
 }
 
-// A list that breaks off goes on with the page that it lacks.
+// An interrupted list continues with the missing page.
 func TestPagesOfTheHubGoOn(t *testing.T) {
 	server := newHubServer(t, "datasets/owner/name", repositoryFiles())
 	var asked []string

@@ -18,9 +18,9 @@ import (
 
 const testToken = "hf_tokenOfTheTests"
 
-// hubServer stands in for the Hugging Face hub: its API and its resolver on one
-// host, the store of large files on another, to which it redirects with signed
-// addresses. It pages lists, moves branches and refuses as the real one does.
+// hubServer is a fake of the Hugging Face hub: its API and resolver on one host, the store
+// of large files on another, to which it redirects with signed URLs. It has pages, moving
+// branches and errors like the real one.
 type hubServer struct {
 	api, store *httptest.Server
 	t          *testing.T
@@ -29,23 +29,23 @@ type hubServer struct {
 	// commits by revision, and the files of each commit.
 	branches map[string]string
 	commits  map[string]map[string]string
-	// private repositories are hidden from requests without the token, gated ones
-	// only keep their files back.
+	// private repositories are hidden from requests without the token; gated ones only
+	// refuse their files.
 	private, gated bool
 
 	mutex sync.Mutex
-	// asked are requests of files by host: hub or store.
+	// asked are the requests for files, by host: hub or store.
 	asked []string
-	// leaked are requests to the store that had the token or came from somewhere.
+	// leaked are requests to the store that had the token or a referer.
 	leaked []string
-	// before may answer a request itself; it then returns true.
+	// before may respond to a request itself; it then returns true.
 	before func(host string, writer http.ResponseWriter, request *http.Request) bool
 	spoil  func(path string, try int, spoiled *spoiled)
 	tries  map[string]int
 }
 
 const (
-	// largeFile is from which size on a file is kept in the store, in the tests.
+	// largeFile is the minimum size of a file in the store.
 	largeFile = 100
 	pageSize  = 3
 	firstSHA  = "1111111111111111111111111111111111111111"
@@ -109,7 +109,7 @@ func (h *hubServer) serveHub(writer http.ResponseWriter, request *http.Request) 
 		h.serveFile(writer, request, rest, known)
 		return
 	}
-	// A repository that is not there, or not for everybody.
+	// A repository that does not exist, or is private.
 	status := http.StatusUnauthorized
 	if known {
 		status = http.StatusNotFound
@@ -142,7 +142,7 @@ func (h *hubServer) serveAPI(writer http.ResponseWriter, request *http.Request, 
 	_ = json.NewEncoder(writer).Encode(entries[begin:end])
 }
 
-// tree is what the API says about the files of a commit, and their directories.
+// tree returns the API's list of files and directories of a commit.
 func (h *hubServer) tree(sha string) (entries []map[string]any) {
 	var paths []string
 	directories := map[string]bool{}
@@ -173,7 +173,7 @@ func (h *hubServer) tree(sha string) (entries []map[string]any) {
 	return entries
 }
 
-// pointerOf is what git has of a file that is kept in the store.
+// pointerOf returns git's pointer to a file in the store.
 func pointerOf(content string) string {
 	sum := sha256.Sum256([]byte(content))
 	return fmt.Sprintf("version https://git-lfs.github.com/spec/v1\noid sha256:%s\nsize %d\n", hex.EncodeToString(sum[:]), len(content))

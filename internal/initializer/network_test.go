@@ -21,7 +21,7 @@ import (
 	"time"
 )
 
-// Every message about a way that does not lead to a server.
+// All messages about unreachable servers.
 func TestMessagesAboutTheNetwork(t *testing.T) {
 	const look = "; check THE_ENDPOINT in the Secret, and that no NetworkPolicy, firewall or missing proxy blocks the namespace"
 	dial := func(err error) error { return &net.OpError{Op: "dial", Net: "tcp", Err: err} }
@@ -60,7 +60,7 @@ func TestMessagesAboutTheNetwork(t *testing.T) {
 	}
 }
 
-// Certificates of one's own come as text or as a file.
+// CA certificates may be a text or a file.
 func TestCertificates(t *testing.T) {
 	plain := newHubServer(t, "datasets/owner/name", map[string]string{"README.md": "read me"})
 	secure := httptest.NewTLSServer(plain.api.Config.Handler)

@@ -12,8 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// volume is a claim with a dataset on it, and with a cache of the Hugging Face
-// libraries.
+// volume returns a PVC with a dataset and a cache of the Hugging Face libraries.
 func volume(t *testing.T) string {
 	directory := t.TempDir()
 	write(t, directory, map[string]string{
@@ -169,7 +168,7 @@ func TestWhatIsNoDataIsLeftOut(t *testing.T) {
 	}
 }
 
-// The claim of the job and the claim that is copied may be one and the same.
+// The PVC of the job and the copied PVC may be the same.
 func TestTheSameClaim(t *testing.T) {
 	const overlap = "pvc://claim%s and its destination overlap on the same PVC; use another PVC in storage, or another path in storageUri"
 	cases := map[string]struct{ uri, into, want string }{

@@ -10,7 +10,7 @@ import (
 	"github.com/minio/minio-go/v7"
 )
 
-// Every message about S3, from answers that servers really give.
+// All messages about S3, from real responses of servers.
 func TestMessagesAboutS3(t *testing.T) {
 	const lookAtEndpoint = "check AWS_ENDPOINT_URL_S3 in the Secret, and that no NetworkPolicy, firewall or missing proxy blocks the namespace"
 	answer := func(status int, code string) func(http.ResponseWriter, *http.Request) bool {
@@ -96,7 +96,7 @@ func TestMessagesAboutS3(t *testing.T) {
 	}
 }
 
-// A key that may read an object but not list the bucket can fetch that object.
+// An access key that may read an object but not list the bucket can fetch that object.
 func TestOneObjectNeedsNoRightToList(t *testing.T) {
 	server := newS3Server(t, map[string]string{"set/a": "a"})
 	server.before = func(writer http.ResponseWriter, request *http.Request) bool {
@@ -119,7 +119,7 @@ func TestPassingFaultsOfAServer(t *testing.T) {
 			server := newS3Server(t, map[string]string{"set/a": "a"})
 			faults := 0
 			server.before = func(writer http.ResponseWriter, request *http.Request) bool {
-				// The list and the object, each a few times.
+				// The list and the object fail a few times each.
 				if faults++; faults > 12 || strings.Contains(request.URL.RawQuery, "location") || faults%4 == 0 {
 					return false
 				}

@@ -121,7 +121,7 @@ func TestCutConnectionsAreResumed(t *testing.T) {
 	if runner.files()["large"] != content {
 		t.Error("the file is not the object")
 	}
-	// Bytes of the last connection may be lost on the way, but not the rest.
+	// Only bytes of the last connection may be lost.
 	if server.sent > int64(len(content))+5*600_000/2 {
 		t.Errorf("%d bytes sent for %d", server.sent, len(content))
 	}
@@ -180,7 +180,7 @@ func TestDamagedObjects(t *testing.T) {
 	content := random(100_000)
 	cases := map[string]struct {
 		spoil func(try int, spoiled *spoiled)
-		// before the answer, for what its headers say.
+		// before is called before the response, to set headers.
 		before func(writer http.ResponseWriter, request *http.Request) bool
 		want   string
 	}{
@@ -221,7 +221,7 @@ func TestDamagedObjects(t *testing.T) {
 	}
 }
 
-// answerObject answers a GET of an object, and nothing else.
+// answerObject responds only to a GET of an object.
 func answerObject(content string) func(http.ResponseWriter, *http.Request) bool {
 	return func(writer http.ResponseWriter, request *http.Request) bool {
 		if request.Method != http.MethodGet || !strings.HasPrefix(request.URL.Path, "/data/set/") {
@@ -312,7 +312,7 @@ func TestObjectsThatChangeMeanwhile(t *testing.T) {
 		`the object "set/large" in bucket "data" changed while it was fetched; restart the job when nothing changes it`)
 }
 
-// A list that breaks off goes on behind the last key that it had.
+// An interrupted list continues after its last key.
 func TestListsGoOn(t *testing.T) {
 	objects := map[string]string{}
 	for i := range 2100 {
@@ -331,7 +331,7 @@ func TestListsGoOn(t *testing.T) {
 			s3Error(writer, http.StatusServiceUnavailable, "SlowDown", "")
 			return true
 		case len(asked) == 4:
-			// Half a page, and then nothing.
+			// Half a page, then the connection ends.
 			_, _ = writer.Write([]byte("<ListBucketResult><Name>data</Name>"))
 			_ = http.NewResponseController(writer).Flush()
 			<-request.Context().Done()

@@ -19,8 +19,8 @@ const (
 	testSecretKey = "secret/of+the=tests"
 )
 
-// s3Server is an S3 server on this machine that checks signatures. What it lacks
-// of S3 (If-Match) is added, and answers can be spoiled.
+// s3Server is a local S3 server that checks signatures. It adds If-Match, and can send
+// faulty responses.
 type s3Server struct {
 	*httptest.Server
 	t       *testing.T
@@ -30,15 +30,14 @@ type s3Server struct {
 	// requests for objects: method, key and range.
 	requests []string
 	sent     int64
-	// before may answer a request itself; it then returns true.
+	// before may respond to a request itself; it then returns true.
 	before func(writer http.ResponseWriter, request *http.Request) bool
-	// spoil may change what becomes of the answer to a GET of an object.
+	// spoil may add a fault to the response to a GET of an object.
 	spoil func(key string, try int, spoiled *spoiled)
 	tries map[string]int
 }
 
-// listing repairs what the server makes of a delimiter that is empty: as in S3,
-// it is none.
+// listing treats an empty delimiter as none, as S3 does.
 type listing struct{ *s3mem.Backend }
 
 func (l listing) ListBucket(ctx context.Context, name string, prefix *gofakes3.Prefix, page gofakes3.ListBucketPage) (*gofakes3.ObjectList, error) {
@@ -109,7 +108,7 @@ func (s *s3Server) serve(writer http.ResponseWriter, request *http.Request, fake
 	fake.ServeHTTP(answer, request)
 }
 
-// replaced answers as S3 does if the object is not the one that is asked for.
+// replaced responds as S3 does if the object has changed.
 func (s *s3Server) replaced(writer http.ResponseWriter, request *http.Request, key string) bool {
 	wanted := strings.Trim(request.Header.Get("If-Match"), `"`)
 	if wanted == "" {
@@ -123,14 +122,14 @@ func (s *s3Server) replaced(writer http.ResponseWriter, request *http.Request, k
 	return true
 }
 
-// s3Error answers as S3 does.
+// s3Error responds as S3 does.
 func s3Error(writer http.ResponseWriter, status int, code, message string) {
 	writer.Header().Set("Content-Type", "application/xml")
 	writer.WriteHeader(status)
 	_, _ = writer.Write([]byte(`<?xml version="1.0" encoding="UTF-8"?><Error><Code>` + code + `</Code><Message>` + message + `</Message></Error>`))
 }
 
-// environment to reach the server by.
+// environment returns the variables for this server.
 func (s *s3Server) environment() map[string]string {
 	return map[string]string{
 		"AWS_ENDPOINT_URL_S3": s.URL,
@@ -142,7 +141,7 @@ func (s *s3Server) environment() map[string]string {
 
 func (s *s3Server) host() string { return strings.TrimPrefix(s.URL, "http://") }
 
-// asked are the requests for objects since it was last called.
+// asked returns the requests for objects since the last call.
 func (s *s3Server) asked() []string {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()

@@ -67,8 +67,7 @@ func TestURIs(t *testing.T) {
 	}
 }
 
-// Whatever an object is called: either it is refused, or it is a file below the
-// directory, under a name that no other object has.
+// Any key is either refused, or a file below the directory with a unique name.
 func FuzzPathOfKey(f *testing.F) {
 	for _, key := range []string{"a", "set/a/b", "set/../x", "set//x", "set/./x", "set/", "/etc/passwd", "set/..", "set/...", "set/a\x00b", "set/a\\..\\b", "set/\xff", "set/ä/ö", "set/" + strings.Repeat("x/", 3000)} {
 		f.Add("set/", key)
@@ -94,7 +93,7 @@ func FuzzPathOfKey(f *testing.F) {
 		if !filepath.IsLocal(name) || path.Clean(name) != name || !utf8.ValidString(name) || strings.Contains(name, "\x00") {
 			t.Errorf("%q became %q", key, name)
 		}
-		// The kernel agrees: the file is below the directory, and can be made.
+		// The kernel agrees: the file is below the directory and can be created.
 		if err := root.MkdirAll(path.Dir(name), 0o777); err != nil {
 			t.Fatalf("%q: %v", name, err)
 		}

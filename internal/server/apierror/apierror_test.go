@@ -90,7 +90,7 @@ func TestFrom(t *testing.T) {
 	}
 }
 
-// Lists are there even if they are empty, and the message is where older clients look.
+// Empty lists are not null, and the message is also where older clients expect it.
 func TestJSON(t *testing.T) {
 	encoded, err := json.Marshal(New(http.StatusConflict, "Finished", "It has ended"))
 	if err != nil {

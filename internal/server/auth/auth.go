@@ -54,7 +54,7 @@ type Guard interface {
 	// Identify authenticates a request.
 	Identify(ctx context.Context, request *http.Request) (*Caller, error)
 	// Allow returns nil if the caller has a permission. The result may be up to 30 s old.
-	Allow(ctx context.Context, caller *Caller, rights Permission) error
+	Allow(ctx context.Context, caller *Caller, permission Permission) error
 	// StillValid returns nil while the caller's credentials and all permissions granted by
 	// Allow are valid. Streams call it regularly; the result may be up to 30 s old.
 	StillValid(ctx context.Context, caller *Caller) error

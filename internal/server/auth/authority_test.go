@@ -16,7 +16,7 @@ import (
 	"time"
 )
 
-// authority issues certificates. file has its own, empty has none.
+// authority issues certificates. file has its own certificate, empty has none.
 type authority struct {
 	certificate *x509.Certificate
 	key         *ecdsa.PrivateKey
@@ -45,8 +45,7 @@ func newAuthority(t *testing.T) *authority {
 	return made
 }
 
-// issue makes a certificate with a common name and others, which are URIs if they
-// look like it.
+// issue creates a certificate with a common name and more names, which may be URIs.
 func (a *authority) issue(t *testing.T, name string, usage x509.ExtKeyUsage, others ...string) []*x509.Certificate {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

@@ -15,7 +15,7 @@ import (
 func TestAnswersAreKeptForAWhile(t *testing.T) {
 	for name, test := range map[string]struct {
 		err error
-		// kept and asked again after these.
+		// kept is when the result is still cached, again when it is requested again.
 		kept, again time.Duration
 	}{
 		"a yes":           {kept: keepGranted - time.Millisecond, again: keepGranted},
@@ -60,7 +60,7 @@ func TestManyWhoWaitAskOnce(t *testing.T) {
 			<-answer
 			return 7, ctx.Err()
 		}
-		// The first one goes away while the others wait.
+		// The first caller disconnects while the others wait.
 		impatient, leave := context.WithCancel(t.Context())
 		var waiting sync.WaitGroup
 		waiting.Go(func() {
@@ -99,14 +99,14 @@ func TestWhatIsKeptIsBounded(t *testing.T) {
 			t.Fatalf("%d are kept of %d", have, i)
 		}
 	}
-	// What is too old goes as soon as something new comes.
+	// Expired results are removed when a new one is added.
 	clock.SetTime(begun.Add(keepGranted))
 	if _, err := kept.get(t.Context(), fingerprint{200}, ask); err != nil || len(kept.granted.answers) != 1 {
 		t.Errorf("%d are kept after all were too old (%v)", len(kept.granted.answers), err)
 	}
 }
 
-// Whoever sends many tokens that nobody has does not make others forgotten.
+// A client that sends many invalid tokens must not evict the results of others.
 func TestRefusalsMakeNobodyForgotten(t *testing.T) {
 	kept := newReviewCache[int](clocktesting.NewFakePassiveClock(time.Now()), 10)
 	asked := 0
@@ -127,7 +127,7 @@ func TestRefusalsMakeNobodyForgotten(t *testing.T) {
 	}
 }
 
-// An answer that took its time is old when it comes.
+// A result that took long is as old as its request.
 func TestAnswersAreAsOldAsTheirQuestions(t *testing.T) {
 	begun := time.Now()
 	clock := clocktesting.NewFakePassiveClock(begun)
@@ -147,7 +147,7 @@ func TestAnswersAreAsOldAsTheirQuestions(t *testing.T) {
 	}
 }
 
-// However many questions there are, the API server gets a few at a time.
+// The API server gets only a few reviews at the same time.
 func TestFewAreAskedAtATime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		kept := newReviewCache[int](clocktesting.NewFakePassiveClock(time.Now()), 1000)

@@ -23,19 +23,19 @@ import (
 	"github.com/trireme-mpi/trireme/internal/server/apierror"
 )
 
-// apiServer answers reviews, and notes who asked for what.
+// apiServer responds to reviews, and records the requests.
 type apiServer struct {
 	mutex sync.Mutex
-	// users by their tokens; a token is revoked by taking it out.
+	// users by token; a token is revoked by removing it.
 	users map[string]authenticationv1.UserInfo
-	// allowed are users and what they may do, as "jane create mpijobs team-cv".
+	// allowed are users with their permissions, as "jane create mpijobs team-cv".
 	allowed map[string]bool
-	// byGroup is the group without which nobody may do anything; "" is none.
+	// byGroup is the group that every permission needs; "" for none.
 	byGroup string
 	broken  bool
-	// asked are paths with the identity that asked.
+	// asked are the requested paths with the identity of the client.
 	asked []string
-	// reviewed are the rights that were asked for.
+	// reviewed are the requested permission reviews.
 	reviewed []authorizationv1.SubjectAccessReviewSpec
 }
 
@@ -79,7 +79,7 @@ func (a *apiServer) ServeHTTP(writer http.ResponseWriter, request *http.Request)
 	}
 }
 
-// change is what becomes of the cluster while a guard remembers how it was.
+// change changes the cluster while a guard has cached results.
 func (a *apiServer) change(change func()) {
 	a.mutex.Lock()
 	defer a.mutex.Unlock()
@@ -90,7 +90,7 @@ func (a *apiServer) start(t *testing.T) *rest.Config {
 	t.Helper()
 	listening := httptest.NewServer(a)
 	t.Cleanup(listening.Close)
-	// Without this client-go speaks protobuf.
+	// Otherwise client-go uses protobuf.
 	content := rest.ContentConfig{ContentType: "application/json"}
 	return &rest.Config{Host: listening.URL, BearerToken: "own", ContentConfig: content}
 }
@@ -193,7 +193,7 @@ func TestInClusterRefuses(t *testing.T) {
 		broken  bool
 		code    int
 		message string
-		// user is who is let in.
+		// user is the expected user.
 		user string
 	}{
 		"nobody":                              {code: 401, message: "the request has no token"},
@@ -263,7 +263,7 @@ func TestImpersonatedUsersActAsThemselves(t *testing.T) {
 	if difference := cmp.Diff([]string{"own as max /api/v1/namespaces/n/pods/p"}, server.asked); difference != "" {
 		t.Error(difference)
 	}
-	// What the proxy said is remembered; nobody gets in by saying the same as a token.
+	// The proxy's user is cached; sending the same text as a token must not work.
 	for _, said := range []string{"max", `{"username":"max","groups":["system:authenticated"]}`} {
 		if _, err := guard.Identify(t.Context(), withBearer(said)); apierror.From(err).Code != http.StatusUnauthorized {
 			t.Errorf("%s gets in as a token: %v", said, err)
@@ -271,8 +271,8 @@ func TestImpersonatedUsersActAsThemselves(t *testing.T) {
 	}
 }
 
-// A stream outlives what was known when it began: its rights and groups are asked for
-// again, as its token is.
+// A stream lasts longer than cached results: its permissions and groups are reviewed
+// again, like its token.
 func TestStreamsLoseWhatTheirCallersLose(t *testing.T) {
 	list := Permission{Verb: "list", Group: "kubeflow.org", Resource: "mpijobs", Namespace: "team-cv"}
 	for name, test := range map[string]struct {
@@ -335,7 +335,8 @@ func TestInClusterAllows(t *testing.T) {
 	if difference := cmp.Diff(want, server.reviewed[0]); difference != "" {
 		t.Error(difference)
 	}
-	// What another may do says nothing of somebody with the same name and other groups.
+	// A permission of one user does not apply to another with the same name and other
+	// groups.
 	other := &Caller{User: caller.User, UID: caller.UID, Groups: []string{"team-nlp"}, extra: caller.extra}
 	if err := guard.Allow(t.Context(), other, list); err != nil || len(server.reviewed) != 2 {
 		t.Errorf("%d reviews (%v)", len(server.reviewed), err)

@@ -91,22 +91,22 @@ func Take(ctx context.Context, bytes int) error {
 func (b *Budget) take(ctx context.Context, user string, bytes int64) (release func(), err error) {
 	// A request that is larger than the share gets all of it.
 	bytes = min(bytes, b.perUser)
-	share := b.enter(user)
+	share := b.ref(user)
 	waiting, stop := context.WithTimeout(ctx, b.maxWait)
 	defer stop()
 	if err := share.Acquire(waiting, bytes); err != nil {
-		b.leave(user)
+		b.unref(user)
 		return nil, refusal(ctx, err, fmt.Sprintf("Responses of more than %d MiB for user %q are still being sent", b.perUser>>20, user))
 	}
 	if err := b.overall.Acquire(waiting, bytes); err != nil {
 		share.Release(bytes)
-		b.leave(user)
+		b.unref(user)
 		return nil, refusal(ctx, err, "The server has no memory left for more large responses")
 	}
 	return func() {
 		b.overall.Release(bytes)
 		share.Release(bytes)
-		b.leave(user)
+		b.unref(user)
 	}, nil
 }
 
@@ -119,7 +119,7 @@ func refusal(ctx context.Context, err error, message string) error {
 		"Read the responses that are being sent", "Request smaller pages (limit)", "Retry in a few seconds")
 }
 
-func (b *Budget) enter(user string) *userShare {
+func (b *Budget) ref(user string) *userShare {
 	b.mutex.Lock()
 	defer b.mutex.Unlock()
 	share := b.users[user]
@@ -131,7 +131,7 @@ func (b *Budget) enter(user string) *userShare {
 	return share
 }
 
-func (b *Budget) leave(user string) {
+func (b *Budget) unref(user string) {
 	b.mutex.Lock()
 	defer b.mutex.Unlock()
 	share := b.users[user]

@@ -13,7 +13,7 @@ import (
 	"github.com/trireme-mpi/trireme/internal/server/auth"
 )
 
-// call runs while a call of a user is under way.
+// call runs a function within a call of a user.
 func call(budget *Budget, user string, run func(context.Context)) {
 	budget.Handler(http.HandlerFunc(func(_ http.ResponseWriter, request *http.Request) {
 		run(auth.WithCaller(request.Context(), &auth.Caller{User: user}))
@@ -62,7 +62,7 @@ func TestUsersWaitForTheirOwnAnswers(t *testing.T) {
 	})
 }
 
-// TestWhoWaitsTooLongIsRefused: first by their own answers, then by those of all.
+// TestWhoWaitsTooLongIsRefused checks the user's own limit, then the total.
 func TestWhoWaitsTooLongIsRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		budget := New(10, 15)

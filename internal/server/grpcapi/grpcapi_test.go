@@ -29,12 +29,11 @@ import (
 	"github.com/trireme-mpi/trireme/internal/server/operation"
 )
 
-// scripted is a service that notes what it is asked, and answers as it is told. The
-// real one is tested against a real API server; here its faults and its streams are
-// made to order.
+// scripted is a fake service that records its calls and returns prepared results. The real
+// service is tested with a real API server; this one is for errors and streams.
 type scripted struct {
 	asked []string
-	// err is the answer to everything, if it is set; begun streams end with endOfStream.
+	// err is returned by all calls, if it is set; streams end with endOfStream.
 	err, endOfStream error
 	events           []*jobwatch.Event
 	lines            []joblog.Line
@@ -52,7 +51,7 @@ func refText(ref jobservice.JobRef) string {
 	return fmt.Sprintf("%s %s/%s", ref.Kind.Kind, ref.Namespace, ref.Name)
 }
 
-// jobOf is a job as the service answers with it.
+// jobOf returns a job as the service does.
 func jobOf(kind *jobview.Kind, namespace, name string) client.Object {
 	object := kind.NewObject()
 	object.SetNamespace(namespace)
@@ -104,7 +103,7 @@ func (s *scripted) Restart(_ context.Context, ref jobservice.JobRef) (client.Obj
 	return jobOf(ref.Kind, ref.Namespace, ref.Name+"-retry-1"), s.note("restart %s", refText(ref))
 }
 
-// told is a stream that ends as the script says, or when nobody listens any more.
+// told is a stream that ends as prepared, or with the context.
 func told[Element any](ctx context.Context, elements []Element, end error) iter.Seq2[Element, error] {
 	return func(yield func(Element, error) bool) {
 		for _, element := range elements {
@@ -189,18 +188,18 @@ func (s *scripted) Runtime(_ context.Context, namespace, name string) (*jobservi
 	return &jobservice.Runtime{Name: name, Namespace: namespace, Object: object}, s.note("runtime %s/%s", namespace, name)
 }
 
-// clients of a server on a connection of this process.
+// clients of an in-process server.
 type clients struct {
 	connection *grpc.ClientConn
 	mpi        wire.MPIJobServiceClient
 	train      wire.TrainJobServiceClient
 	jobs       wire.JobServiceClient
-	// records are what was noted of the calls.
+	// records are the audit records of the calls.
 	records []*auth.Record
 }
 
-// serve runs a server as the real one does: it passes errors through Status, and
-// records calls.
+// serve runs a server like the real one: it converts errors with Status, and records
+// calls.
 func serve(t testing.TB, asked jobservice.Interface) *clients {
 	t.Helper()
 	found := &clients{}
@@ -241,7 +240,7 @@ func serve(t testing.TB, asked jobservice.Interface) *clients {
 	return found
 }
 
-// received are the messages of a stream, and how it ended: nil for well.
+// received returns the messages of a stream, and its error: nil for success.
 func received[Message any](stream grpc.ServerStreamingClient[Message], err error) ([]*Message, error) {
 	if err != nil {
 		return nil, err

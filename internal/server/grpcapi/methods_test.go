@@ -42,10 +42,10 @@ func trainJobOf(message *wire.TrainJob) *wire.Job {
 	return &wire.Job{Job: &wire.Job_Trainjob{Trainjob: message}}
 }
 
-// unary is a call that is right.
+// unary is a valid call.
 type unary struct {
 	make func(ctx context.Context, server *clients) (proto.Message, error)
-	// wantAsked of the service, and wantRecorded for the audit.
+	// wantAsked is the expected call of the service, wantRecorded the audit record.
 	wantAsked    string
 	wantRecorded auth.Record
 	want         proto.Message
@@ -312,7 +312,7 @@ var unaries = map[string]unary{
 	},
 }
 
-// runtimeObject is a runtime as Kubernetes writes it.
+// runtimeObject is a runtime in Kubernetes' JSON form.
 var runtimeObject = &structpb.Struct{Fields: map[string]*structpb.Value{
 	"metadata": structpb.NewStructValue(&structpb.Struct{Fields: map[string]*structpb.Value{"name": structpb.NewStringValue("r")}}),
 	"spec": structpb.NewStructValue(&structpb.Struct{Fields: map[string]*structpb.Value{

@@ -24,7 +24,7 @@ import (
 	"github.com/trireme-mpi/trireme/internal/server/apierror"
 )
 
-// sent is the answer to a request of any method, of which only the error is wanted.
+// sent calls any method and returns only the error.
 func sent(ctx context.Context, server *clients, method protoreflect.MethodDescriptor, request any, options ...grpc.CallOption) error {
 	path := "/" + string(method.Parent().FullName()) + "/" + string(method.Name())
 	stream, err := server.connection.NewStream(ctx, &grpc.StreamDesc{ServerStreams: true}, path, options...)
@@ -40,7 +40,7 @@ func sent(ctx context.Context, server *clients, method protoreflect.MethodDescri
 	return stream.RecvMsg(&structpb.Struct{})
 }
 
-// everyMethod of the services of jobs.
+// everyMethod returns all methods of the job services.
 func everyMethod() (found []protoreflect.MethodDescriptor) {
 	for _, file := range []protoreflect.FileDescriptor{wire.File_training_mpijob_proto, wire.File_training_trainjob_proto, wire.File_training_jobs_proto} {
 		for i := range file.Services().Len() {
@@ -77,7 +77,7 @@ func TestRequestsWithNothingAreRefused(t *testing.T) {
 	}
 }
 
-// bytesCodec sends bytes as they are.
+// bytesCodec sends raw bytes.
 type bytesCodec struct{}
 
 func (bytesCodec) Marshal(message any) ([]byte, error) { return message.([]byte), nil }
@@ -95,7 +95,7 @@ func TestMessagesThatCannotBeReadAreRefused(t *testing.T) {
 		"a length that is too long":   {0x0a, 0x7f, 'a'},
 	} {
 		for _, method := range everyMethod() {
-			// The first field of a preflight, too, is a text.
+			// The first field of a preflight request is a text as well.
 			t.Run(name+" for "+string(method.Name()), func(t *testing.T) {
 				err := sent(t.Context(), server, method, message, grpc.ForceCodec(bytesCodec{}))
 				if told := status.Convert(err); told.Code() != codes.InvalidArgument || !strings.HasPrefix(told.Message(), "The message cannot be decoded: ") {
@@ -231,8 +231,7 @@ func TestCreatedJobIsTheRequests(t *testing.T) {
 	}
 }
 
-// FuzzCreateMPIJob: whatever is sent becomes a job, or is refused as the client's
-// fault.
+// FuzzCreateMPIJob: any request becomes a job, or is an error of the client.
 func FuzzCreateMPIJob(f *testing.F) {
 	for _, request := range []*wire.CreateMPIJobRequest{
 		{}, {Namespace: "team", Spec: &wire.MPIJobSpec{}}, {Namespace: "team", Name: "pi", Spec: &wire.MPIJobSpec{RunPolicy: &wire.RunPolicy{Suspend: new(true)}}},

@@ -86,8 +86,8 @@ func TestWhatNobodyForesawIsNotTold(t *testing.T) {
 	}
 }
 
-// Clients of gRPC take 8 KiB of trailers; in them details are written in base 64, and
-// a letter of the message that is not ASCII takes three for one.
+// gRPC clients accept 8 KiB of trailers; details are base64 there, and a non-ASCII
+// character of the message takes three times its size.
 func TestStatusFitsIntoTrailers(t *testing.T) {
 	huge := &apierror.Error{Code: 422, Reason: "Invalid", Message: strings.Repeat("message ", 1000)}
 	for range 1000 {

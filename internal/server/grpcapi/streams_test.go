@@ -155,7 +155,7 @@ func TestLogsThatAreAskedFor(t *testing.T) {
 	}
 }
 
-// streams are all methods that stream, as far as their end goes.
+// streams are all streaming methods; only their errors are returned.
 var streams = map[string]func(context.Context, *clients) error{
 	"WatchMPIJobStatus": func(ctx context.Context, server *clients) error {
 		_, err := received(server.mpi.WatchMPIJobStatus(ctx, &wire.WatchMPIJobStatusRequest{Namespace: "team", Name: "pi"}))
@@ -199,8 +199,8 @@ func TestStreamsThatBreak(t *testing.T) {
 	}
 }
 
-// A client learns that its stream stands before there is anything to tell; and the
-// stream ends with the call, not before.
+// A client knows that its stream has started before the first message, and the stream ends
+// with the call.
 func TestStreamStandsAtOnce(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()

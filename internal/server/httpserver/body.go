@@ -24,17 +24,17 @@ const (
 func (u *userLimiter) acquireLargeBody(user string) (release func(), err error) {
 	u.mutex.Lock()
 	defer u.mutex.Unlock()
-	share := u.usage(user)
-	if share.largeBodies >= maxLargeBodies {
+	usage := u.usage(user)
+	if usage.largeBodies >= maxLargeBodies {
 		return nil, &limitError{cause: causeBodies, delay: time.Second, apiErr: apierror.New(http.StatusTooManyRequests, "TooManyRequests",
-			fmt.Sprintf("User %q is sending %d bodies of more than %d KiB, which is the maximum", user, share.largeBodies, smallBody>>10),
+			fmt.Sprintf("User %q is sending %d bodies of more than %d KiB, which is the maximum", user, usage.largeBodies, smallBody>>10),
 			"Send them one after another")}
 	}
-	share.largeBodies++
+	usage.largeBodies++
 	return sync.OnceFunc(func() {
 		u.mutex.Lock()
 		defer u.mutex.Unlock()
-		share.largeBodies--
+		usage.largeBodies--
 	}), nil
 }
 
@@ -56,7 +56,7 @@ func (s *Server) limitLargeBody(request *http.Request, call *call) error {
 // countedBody is the body of a gRPC call, whose length is unknown until it is read.
 type countedBody struct {
 	io.ReadCloser
-	acquire func() (leave func(), err error)
+	acquire func() (release func(), err error)
 
 	mutex   sync.Mutex
 	read    int

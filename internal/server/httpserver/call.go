@@ -148,10 +148,10 @@ func (s *Server) supervise(ctx context.Context, caller *auth.Caller) (context.Co
 	stopped := context.AfterFunc(s.stopping, func() { cancel(errStopping) })
 	// A timer costs an idle stream less than a goroutine.
 	var timer *time.Timer
-	begun := make(chan struct{})
+	started := make(chan struct{})
 	valid := time.Now()
 	timer = time.AfterFunc(s.checkInterval, func() {
-		<-begun
+		<-started
 		err := s.Guard.StillValid(ctx, caller)
 		if err == nil {
 			valid = time.Now()
@@ -163,7 +163,7 @@ func (s *Server) supervise(ctx context.Context, caller *auth.Caller) (context.Co
 			timer.Reset(s.checkInterval)
 		}
 	})
-	close(begun)
+	close(started)
 	return ctx, func() { timer.Stop(); stopped(); cancel(nil) }
 }
 

@@ -12,8 +12,7 @@ import (
 	"time"
 )
 
-// connect opens a connection from an address of this machine, which is closed with the
-// test.
+// connect opens a connection from a local address, which is closed with the test.
 func (r *running) connect(t *testing.T, from string) net.Conn {
 	t.Helper()
 	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}, Timeout: time.Minute}
@@ -25,7 +24,7 @@ func (r *running) connect(t *testing.T, from string) net.Conn {
 	return connection
 }
 
-// isServed says whether the server answers on a connection.
+// isServed tells whether the server responds on a connection.
 func isServed(t *testing.T, connection net.Conn) bool {
 	t.Helper()
 	if err := connection.SetDeadline(time.Now().Add(time.Minute)); err != nil {
@@ -43,7 +42,7 @@ func isServed(t *testing.T, connection net.Conn) bool {
 	return response.StatusCode == http.StatusOK
 }
 
-// metric is what the server tells of itself, as in "trireme_server_connections 2".
+// metric returns a metric of the server, as in "trireme_server_connections 2".
 func (r *running) metric(t *testing.T, name string) string {
 	t.Helper()
 	answer := httptest.NewRecorder()
@@ -104,7 +103,7 @@ func TestConnectionsOfAll(t *testing.T) {
 	eventually(t, "there is room again", func() bool { return isServed(t, running.connect(t, "127.0.0.3")) })
 }
 
-// A connection counts before anything came on it, and until a WebSocket on it ends.
+// A connection counts before it has sent anything, and until a WebSocket on it ends.
 func TestConnectionsThatSayNothing(t *testing.T) {
 	running := start(t, api(), func(options *Options) { options.TLS, options.Limits.ConnectionsPerSource = &TLS{}, 2 })
 	for range 2 {

@@ -22,7 +22,7 @@ import (
 	"github.com/trireme-mpi/trireme/internal/server/auth"
 )
 
-// method is one of a service that the tests describe by hand.
+// method describes a method of a fake service.
 func method(name string, answer func(context.Context, string) (string, error)) grpc.MethodDesc {
 	handle := func(ctx context.Context, message any) (any, error) {
 		said, err := answer(ctx, message.(*wrapperspb.StringValue).Value)
@@ -37,7 +37,7 @@ func method(name string, answer func(context.Context, string) (string, error)) g
 	}}
 }
 
-// registerJobs adds a service in the place of the real one.
+// registerJobs adds fake services.
 func registerJobs(server *grpc.Server) {
 	server.RegisterService(&grpc.ServiceDesc{
 		ServiceName: "training.MPIJobService", HandlerType: (*any)(nil),
@@ -99,7 +99,7 @@ func TestRPC(t *testing.T) {
 	for _, test := range []struct {
 		method, user, message string
 		code                  codes.Code
-		// want is the answer, or a part of the error.
+		// want is the response, or a part of the error.
 		want string
 	}{
 		{method: "MPIJobService/GetMPIJob", user: "jane", message: "hello", want: "jane reads hello"},
@@ -158,11 +158,11 @@ func TestRPCStreamEndsWithItsToken(t *testing.T) {
 	}
 }
 
-// A client that begins a call and sends nothing does not hold it for ever; a stream
-// whose message was read goes on.
+// A client that starts a call and sends nothing does not hold it forever; a stream whose
+// message was read continues.
 func TestRPCThatIsNeverSent(t *testing.T) {
 	running := start(t, api(), func(options *Options) { options.RegisterGRPC = registerJobs })
-	// Long enough for whoever does send.
+	// Long enough for a client that sends.
 	running.messageTimeout = 2 * time.Second
 	connection := running.dial(t)
 	watching, err := connection.NewStream(as(t, "jane"), &grpc.StreamDesc{ServerStreams: true}, "/training.MPIJobService/WatchMPIJobStatus")

@@ -23,8 +23,8 @@ import (
 	"google.golang.org/protobuf/types/known/wrapperspb"
 )
 
-// A client that announces a body and does not send it is not waited for, whether or
-// not it is known, and whatever else it says that it wants.
+// The server does not wait for an announced body that is not sent, with and without
+// authentication, and with any other headers.
 func TestBodyThatNeverComes(t *testing.T) {
 	for name, headers := range map[string]string{
 		"nobody": "", "somebody": "Authorization: Bearer jane\r\n", "as a stream": "Accept: text/event-stream\r\n", "as a WebSocket": "Upgrade: websocket\r\nConnection: Upgrade\r\n",
@@ -55,7 +55,7 @@ func isTimeout(err error) bool {
 	return is && timeout.Timeout()
 }
 
-// Nothing of a call over gRPC is waited for before its caller is known.
+// The server reads nothing of a gRPC call before authentication.
 func TestNobodySendsMessages(t *testing.T) {
 	running := start(t, api(), func(options *Options) { options.RegisterGRPC = registerJobs })
 	for _, method := range []string{"/training.MPIJobService/CreateMPIJob", "/training.MPIJobService/WatchMPIJobStatus", "/invented.Service/Method"} {
@@ -72,7 +72,8 @@ func TestNobodySendsMessages(t *testing.T) {
 	}
 }
 
-// Whoever sends more than a message is not read any further: gRPC would keep it all.
+// A client that sends more than one message is not read any further: gRPC would buffer all
+// of it.
 func TestMessagesWithoutEnd(t *testing.T) {
 	running := start(t, api(), func(options *Options) { options.RegisterGRPC = registerJobs })
 	ctx, cancel := context.WithCancel(as(t, "jane"))
@@ -89,13 +90,13 @@ func TestMessagesWithoutEnd(t *testing.T) {
 		}
 	}()
 	time.Sleep(2 * time.Second)
-	// What is on the way is in windows and buffers.
+	// The rest is in windows and buffers.
 	if sent.Load() > maxBody+4<<20 {
 		t.Errorf("%d MiB were taken", sent.Load()>>20)
 	}
 }
 
-// What gRPC refuses by itself is in the audit as well, once.
+// Calls that gRPC refuses by itself are in the audit log once.
 func TestAuditOfWhatIsNeverCalled(t *testing.T) {
 	running := start(t, api(), func(options *Options) { options.RegisterGRPC = registerJobs })
 	connection := running.dial(t)
@@ -103,7 +104,7 @@ func TestAuditOfWhatIsNeverCalled(t *testing.T) {
 	if err := connection.Invoke(as(t, "jane"), "/training.MPIJobService/CreateMPIJob", wrapperspb.String(strings.Repeat("x", maxBody+1)), &answer); status.Code(err) != codes.ResourceExhausted {
 		t.Error(err)
 	}
-	// From here on: the large message before must have its time.
+	// Only from here on: the large message before needs more time.
 	patient := running.messageTimeout
 	running.messageTimeout = 200 * time.Millisecond
 	stalled, err := connection.NewStream(as(t, "max"), &grpc.StreamDesc{}, "/training.MPIJobService/CreateMPIJob")
@@ -127,7 +128,7 @@ func TestAuditOfWhatIsNeverCalled(t *testing.T) {
 	}
 }
 
-// A call whose client goes away is noted once, when it has ended.
+// A call whose client disconnects is recorded once, when it has finished.
 func TestAuditOfClientsThatLeave(t *testing.T) {
 	begun, ended := make(chan struct{}), make(chan struct{})
 	running := start(t, api(), func(options *Options) {
@@ -154,7 +155,7 @@ func TestAuditOfClientsThatLeave(t *testing.T) {
 	}
 }
 
-// Both doors say when to come again.
+// REST and gRPC both send Retry-After.
 func TestRPCSaysWhenToComeAgain(t *testing.T) {
 	running := start(t, api(), func(options *Options) {
 		options.RegisterGRPC, options.Limits = registerJobs, Limits{Rate: 0.001, Burst: 1, Streams: 1}
@@ -169,7 +170,7 @@ func TestRPCSaysWhenToComeAgain(t *testing.T) {
 	}
 }
 
-// An answer that has no room now is refused in the same way.
+// A response that exceeds the memory budget is refused in the same way.
 func TestRPCSaysWhenThereIsRoomAgain(t *testing.T) {
 	running := start(t, api(), func(options *Options) { options.RegisterGRPC = registerJobs })
 	var header metadata.MD
@@ -179,7 +180,7 @@ func TestRPCSaysWhenThereIsRoomAgain(t *testing.T) {
 	}
 }
 
-// A client of gRPC that does not read is cut off, and has no place any more.
+// A gRPC client that does not read is disconnected and releases its stream.
 func TestRPCThatIsNotRead(t *testing.T) {
 	running := start(t, api(), func(options *Options) {
 		options.RegisterGRPC = func(server *grpc.Server) {
@@ -210,8 +211,7 @@ func TestRPCThatIsNotRead(t *testing.T) {
 	})
 }
 
-// That nobody can say whether a token holds ends no stream at once, and not every one
-// never.
+// If tokens cannot be checked, streams do not end immediately, but not never.
 func TestStreamsInDoubt(t *testing.T) {
 	running := start(t, api(), nil)
 	running.maxUnverified = 500 * time.Millisecond
@@ -225,8 +225,7 @@ func TestStreamsInDoubt(t *testing.T) {
 	}
 }
 
-// The suites of TLS 1.2 without authenticated encryption, and what is older, are
-// refused.
+// TLS 1.2 suites without authenticated encryption, and older versions, are refused.
 func TestOldTLS(t *testing.T) {
 	running := start(t, api(), func(options *Options) { options.TLS = &TLS{} })
 	for name, test := range map[string]struct {
@@ -260,7 +259,7 @@ func TestOriginsThatAreNone(t *testing.T) {
 	}
 }
 
-// A page of somebody else's gets nothing by speaking gRPC.
+// A page of another origin is refused over gRPC as well.
 func TestPagesThatSpeakRPC(t *testing.T) {
 	running := start(t, api(), func(options *Options) { options.RegisterGRPC = registerJobs })
 	ctx := metadata.AppendToOutgoingContext(as(t, "jane"), "origin", "https://evil.example")
@@ -270,7 +269,7 @@ func TestPagesThatSpeakRPC(t *testing.T) {
 	}
 }
 
-// gRPC over HTTP/1.1 is a request as any other.
+// gRPC over HTTP/1.1 is handled like any other request.
 func TestRPCOverHTTP1(t *testing.T) {
 	running := start(t, api(), func(options *Options) { options.RegisterGRPC = registerJobs })
 	if got := running.do(t, http.MethodPost, "/training.MPIJobService/CreateMPIJob", "jane", strings.NewReader("\x00\x00\x00\x00\x00"), "Content-Type", "application/grpc"); got.code != 404 {
@@ -278,8 +277,8 @@ func TestRPCOverHTTP1(t *testing.T) {
 	}
 }
 
-// Whoever sends many large bodies at a time is refused, and has them counted only while
-// they are there; small ones are nobody's concern.
+// Many large bodies at the same time are refused, and only count while they are in
+// progress; small ones do not count.
 func TestManyLargeBodies(t *testing.T) {
 	hold := make(chan struct{})
 	var held atomic.Int32
@@ -329,7 +328,7 @@ func TestManyLargeBodies(t *testing.T) {
 	eventually(t, "there is room again", func() bool { return post("jane", large) == 200 && invoke("jane", large) == nil })
 }
 
-// A mistake in a stream of gRPC ends that stream, and nothing else.
+// A panic in a gRPC stream ends only that stream.
 func TestRPCStreamThatPanics(t *testing.T) {
 	running := start(t, api(), func(options *Options) {
 		options.RegisterGRPC = func(server *grpc.Server) {

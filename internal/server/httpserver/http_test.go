@@ -17,7 +17,7 @@ import (
 	"github.com/trireme-mpi/trireme/internal/server/auth"
 )
 
-// api is a small one, in the place of the real one.
+// api is a small fake API.
 func api() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /api/v1/namespaces/{namespace}/mpijobs/{name}", func(writer http.ResponseWriter, request *http.Request) {
@@ -44,7 +44,7 @@ func api() http.Handler {
 	return mux
 }
 
-// watch says something, and then why it ends.
+// watch sends a line, and then the reason of its end.
 func watch(writer http.ResponseWriter, request *http.Request) {
 	fmt.Fprintln(writer, "watching")
 	if err := http.NewResponseController(writer).Flush(); err != nil {
@@ -119,7 +119,7 @@ func TestHTTP(t *testing.T) {
 	}
 }
 
-// A client must not take a part of an answer for the whole.
+// A client must be able to detect an incomplete response.
 func TestPanicInTheMiddleCutsTheAnswer(t *testing.T) {
 	running := start(t, api(), nil)
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+running.address+"/half", nil)
@@ -137,7 +137,7 @@ func TestPanicInTheMiddleCutsTheAnswer(t *testing.T) {
 	}
 }
 
-// Every call that was to change something is in the audit exactly once.
+// Every call that changes something is in the audit log exactly once.
 func TestAudit(t *testing.T) {
 	running := start(t, api(), func(options *Options) { options.Limits = Limits{Rate: 0.001, Burst: 3, Streams: 1} })
 	jobs := "/api/v1/namespaces/team-cv/mpijobs"
@@ -173,8 +173,8 @@ func TestAudit(t *testing.T) {
 	}
 }
 
-// isAboutThousand: it is as many seconds as one call in a thousand takes, less those that
-// the test took.
+// isAboutThousand: the wait at a rate of one request per 1000 s, minus the time that the
+// test took.
 func isAboutThousand(seconds string) bool {
 	number, err := strconv.Atoi(seconds)
 	return err == nil && number > 900 && number <= 1000
@@ -197,7 +197,7 @@ func TestTooManyRequests(t *testing.T) {
 	}
 }
 
-// open begins a watch, and returns its lines.
+// open starts a watch, and returns its lines.
 func (r *running) open(t *testing.T, user string) (int, *bufio.Reader) {
 	t.Helper()
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+r.address+"/api/v1/watch/namespaces/n/mpijobs", nil)

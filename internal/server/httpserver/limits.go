@@ -35,8 +35,8 @@ type userUsage struct {
 
 func (u *userUsage) idle() bool { return u.inProgress == 0 && u.streams == 0 && u.largeBodies == 0 }
 
-func newUserLimiter(limits Limits, most int) *userLimiter {
-	return &userLimiter{limits: limits, maxUsers: most, users: map[string]*userUsage{}}
+func newUserLimiter(limits Limits, maxUsers int) *userLimiter {
+	return &userLimiter{limits: limits, maxUsers: maxUsers, users: map[string]*userUsage{}}
 }
 
 // limitError is the error of a request over a limit.
@@ -71,27 +71,27 @@ func (l *limitError) retryAfter() string { return strconv.Itoa(int(math.Ceil(l.d
 func (u *userLimiter) acquire(user string, stream bool) (release func(), err error) {
 	u.mutex.Lock()
 	defer u.mutex.Unlock()
-	share := u.usage(user)
-	if stream && share.streams >= u.limits.Streams {
+	usage := u.usage(user)
+	if stream && usage.streams >= u.limits.Streams {
 		return nil, &limitError{cause: causeStreams, delay: 10 * time.Second, apiErr: apierror.New(http.StatusTooManyRequests, "TooManyRequests",
-			fmt.Sprintf("User %q has %d open streams, which is the maximum", user, share.streams),
+			fmt.Sprintf("User %q has %d open streams, which is the maximum", user, usage.streams),
 			"Close streams that you do not use; one stream can watch a whole namespace")}
 	}
-	if !stream && share.inProgress >= u.limits.Burst {
+	if !stream && usage.inProgress >= u.limits.Burst {
 		return nil, &limitError{cause: causeCalls, delay: time.Second, apiErr: apierror.New(http.StatusTooManyRequests, "TooManyRequests",
-			fmt.Sprintf("User %q has %d requests in progress, which is the maximum", user, share.inProgress),
+			fmt.Sprintf("User %q has %d requests in progress, which is the maximum", user, usage.inProgress),
 			"Wait for the responses before you send more requests")}
 	}
-	if turn := share.rate.Reserve(); turn.Delay() > 0 {
-		after := turn.Delay()
-		turn.Cancel()
-		return nil, &limitError{cause: causeRate, delay: after, apiErr: apierror.New(http.StatusTooManyRequests, "TooManyRequests",
+	if reservation := usage.rate.Reserve(); reservation.Delay() > 0 {
+		delay := reservation.Delay()
+		reservation.Cancel()
+		return nil, &limitError{cause: causeRate, delay: delay, apiErr: apierror.New(http.StatusTooManyRequests, "TooManyRequests",
 			fmt.Sprintf("User %q sends more than %g requests per second", user, u.limits.Rate),
 			"Wait as long as Retry-After says; use a watch instead of polling")}
 	}
-	count := &share.inProgress
+	count := &usage.inProgress
 	if stream {
-		count = &share.streams
+		count = &usage.streams
 	}
 	*count++
 	return sync.OnceFunc(func() {
@@ -118,16 +118,16 @@ func (u *userLimiter) usage(user string) *userUsage {
 // users, so that the next call need not scan all of them again. Users with requests in
 // progress stay, because these are counted.
 func (u *userLimiter) evict() {
-	for user, share := range u.users {
-		if share.idle() && share.rate.Tokens() >= float64(u.limits.Burst) {
+	for user, usage := range u.users {
+		if usage.idle() && usage.rate.Tokens() >= float64(u.limits.Burst) {
 			delete(u.users, user)
 		}
 	}
-	for user, share := range u.users {
+	for user, usage := range u.users {
 		if len(u.users) < u.maxUsers-u.maxUsers/10 {
 			return
 		}
-		if share.idle() {
+		if usage.idle() {
 			delete(u.users, user)
 		}
 	}

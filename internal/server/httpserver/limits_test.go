@@ -7,8 +7,8 @@ import (
 	"github.com/trireme-mpi/trireme/internal/server/apierror"
 )
 
-// Users who come and go are forgotten; those with streams are not, because their
-// streams would no longer be counted.
+// Idle users are evicted; users with streams are not, because their streams would no
+// longer be counted.
 func TestUsersAreForgotten(t *testing.T) {
 	fair := newUserLimiter(Limits{Rate: 1, Burst: 1, Streams: 5}, 10)
 	leave, err := fair.acquire("watcher", true)
@@ -35,12 +35,11 @@ func TestUsersAreForgotten(t *testing.T) {
 	}
 }
 
-// Calls that take long are as many as a user may make at once, and the place of one
-// that has ended is free.
+// Long requests are limited by the burst, and a finished request makes room for another.
 func TestCallsUnderWay(t *testing.T) {
 	fair := newUserLimiter(Limits{Rate: 1e9, Burst: 2, Streams: 1}, 10)
 	enter := func(user string) (func(), error) {
-		// The clock of the limiter may stand still for a moment.
+		// The clock of the limiter may not advance for a moment.
 		fair.usage(user).rate.SetBurst(1000)
 		return fair.acquire(user, false)
 	}

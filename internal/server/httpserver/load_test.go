@@ -20,7 +20,7 @@ import (
 	"google.golang.org/protobuf/types/known/wrapperspb"
 )
 
-// A thousand streams leave nothing behind, over HTTP and over gRPC.
+// A thousand streams leak nothing, over HTTP and over gRPC.
 func TestStreamsLeaveNothingBehind(t *testing.T) {
 	const streams = 1000
 	running := start(t, api(), func(options *Options) {
@@ -83,7 +83,7 @@ func TestStreamsLeaveNothingBehind(t *testing.T) {
 	eventually(t, fmt.Sprintf("there are %d goroutines, as before", before), func() bool { return runtime.NumGoroutine() <= before+10 })
 }
 
-// balancer is what a Service is: each connection goes to a server that is ready.
+// balancer works like a Service: each connection goes to a ready server.
 type balancer struct {
 	address string
 	servers [2]atomic.Pointer[running]
@@ -128,8 +128,8 @@ func (b *balancer) forward(client net.Conn) {
 	}
 }
 
-// Two servers are replaced one after the other, three times, while clients call. Not
-// one call fails, over HTTP/1.1 with a body, or over gRPC.
+// Two servers are replaced one after another, three times, while clients send requests. No
+// request fails, over HTTP/1.1 with a body or over gRPC.
 func TestRestartUnderLoadLosesNoCall(t *testing.T) {
 	balancer := newBalancer(t)
 	launch := func() *running {
@@ -180,7 +180,7 @@ func TestRestartUnderLoadLosesNoCall(t *testing.T) {
 	stop()
 	calling.Wait()
 	t.Logf("%d calls, %d failed", calls.Load(), failed.Load())
-	// A busy machine makes fewer calls, but not none in any of the restarts.
+	// A busy machine makes fewer requests, but some during each restart.
 	if failed.Load() > 0 || calls.Load() < 100 {
 		t.Errorf("%d of %d calls failed", failed.Load(), calls.Load())
 	}

@@ -16,8 +16,7 @@ func TestHosts(t *testing.T) {
 	}
 }
 
-// A page of another server that is allowed can read answers, and is told so before it
-// sends a token.
+// A page of an allowed origin can read responses, and learns this before it sends a token.
 func TestPagesThatAreAllowed(t *testing.T) {
 	running := start(t, api(), func(options *Options) { options.Origins = []string{"https://dashboard.example"} })
 	for name, test := range map[string]struct {

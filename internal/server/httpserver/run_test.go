@@ -38,8 +38,8 @@ func newPair(t *testing.T) pair {
 	return pair{certificate: filepath.Join(folder, "tls.crt"), key: filepath.Join(folder, "tls.key")}
 }
 
-// shown is the certificate that a server shows to a new client, and the protocol that
-// they agree on.
+// shown returns the certificate that a server presents to a new client, and the negotiated
+// protocol.
 func (r *running) shown(t *testing.T, protocols ...string) (*x509.Certificate, string) {
 	t.Helper()
 	connection, err := tls.Dial("tcp", r.address, &tls.Config{InsecureSkipVerify: true, NextProtos: protocols})
@@ -82,7 +82,7 @@ func TestWithoutCertificateTheServerMakesOne(t *testing.T) {
 	}
 }
 
-// Nobody takes a certificate that cannot be verified for the one that was meant.
+// A missing certificate must not be replaced by a self-signed one.
 func TestCertificateThatIsMissing(t *testing.T) {
 	pair := newPair(t)
 	if _, err := New(Options{TLS: &TLS{CertificateFile: pair.certificate, KeyFile: pair.key}, Registry: prometheus.NewRegistry()}); err == nil || !strings.Contains(err.Error(), pair.certificate) {
@@ -102,8 +102,8 @@ func TestCertificateThatCannotBeRead(t *testing.T) {
 	}
 }
 
-// Readiness ends first, then streams, then the server; a call that has begun is
-// answered.
+// First the server is not ready, then streams end, then the server; requests in progress
+// are completed.
 func TestOrderlyEnd(t *testing.T) {
 	begun, finish := make(chan struct{}), make(chan struct{})
 	mux := http.NewServeMux()
@@ -153,7 +153,7 @@ func TestReadiness(t *testing.T) {
 }
 
 func TestProbesAndMetrics(t *testing.T) {
-	// The port is free at this moment, and nobody else of the test wants it.
+	// The port is free now, and no other test uses it.
 	free, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

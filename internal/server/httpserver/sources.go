@@ -39,9 +39,9 @@ type allowance struct {
 	at     time.Time
 }
 
-func newSources(limits Limits, most int, clock clock.PassiveClock) *sources {
+func newSources(limits Limits, max int, clock clock.PassiveClock) *sources {
 	return &sources{
-		rate: limits.UnauthenticatedRate, burst: float64(limits.UnauthenticatedBurst), max: most, clock: clock, byName: map[string]*list.Element{}, recent: list.New(),
+		rate: limits.UnauthenticatedRate, burst: float64(limits.UnauthenticatedBurst), max: max, clock: clock, byName: map[string]*list.Element{}, recent: list.New(),
 	}
 }
 

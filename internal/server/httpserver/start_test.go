@@ -21,17 +21,16 @@ import (
 	"github.com/trireme-mpi/trireme/internal/server/auth"
 )
 
-// guard lets in everybody whose token is a name, until it is revoked.
+// guard accepts every user name as a token, until it is revoked.
 type guard struct {
 	mutex   sync.Mutex
 	refused map[string]error
-	// known are those who were let in; reviews counts how often somebody else was asked
-	// for.
+	// known are the accepted users; reviews counts the reviews of unknown tokens.
 	known   map[string]bool
 	reviews int
 }
 
-// unauthorized is what those get who are not known.
+// unauthorized is the error for unknown users.
 var unauthorized = apierror.New(http.StatusUnauthorized, "Unauthorized", "who are you?", "say it")
 
 func (g *guard) Identify(ctx context.Context, request *http.Request) (*auth.Caller, error) {
@@ -78,14 +77,14 @@ func (g *guard) StillValid(_ context.Context, caller *auth.Caller) error {
 
 func (g *guard) revoke(user string) { g.refuse(user, unauthorized) }
 
-// refuse answers with an error from now on.
+// refuse returns an error for a user from now on.
 func (g *guard) refuse(user string, err error) {
 	g.mutex.Lock()
 	defer g.mutex.Unlock()
 	g.refused = map[string]error{user: err}
 }
 
-// buffer is written to and read side by side.
+// buffer is safe for concurrent use.
 type buffer struct {
 	mutex   sync.Mutex
 	content bytes.Buffer
@@ -103,7 +102,7 @@ func (b *buffer) String() string {
 	return b.content.String()
 }
 
-// running is a server that a test talks to.
+// running is a server under test.
 type running struct {
 	*Server
 	guard      *guard
@@ -113,8 +112,7 @@ type running struct {
 	ended      chan error
 }
 
-// start runs a server with an API of the test's. configure may change its options
-// before.
+// start runs a server with an API of the test. configure may change its options.
 func start(t *testing.T, api http.Handler, configure func(*Options)) *running {
 	t.Helper()
 	if api == nil {
@@ -159,7 +157,7 @@ func start(t *testing.T, api http.Handler, configure func(*Options)) *running {
 	return running
 }
 
-// await ends the server, for tests that look at how it ends.
+// await waits until the server has ended.
 func (r *running) await(t *testing.T) {
 	t.Helper()
 	select {
@@ -170,7 +168,7 @@ func (r *running) await(t *testing.T) {
 	}
 }
 
-// statusOf is an error as the tests' clients of gRPC see it.
+// statusOf converts an error to a gRPC status.
 func statusOf(err error) error {
 	told := apierror.From(err)
 	code, known := map[int]codes.Code{
@@ -182,7 +180,7 @@ func statusOf(err error) error {
 	return status.Error(code, told.Message)
 }
 
-// answer is what a client got.
+// answer is a response that a client received.
 type answer struct {
 	code   int
 	header http.Header
@@ -231,7 +229,7 @@ func exchange(t *testing.T, client *http.Client, request *http.Request) answer {
 	return got
 }
 
-// lines are those of a stream of JSON.
+// lines returns the lines of a stream of JSON.
 func lines(t *testing.T, stream *buffer) (lines []map[string]any) {
 	t.Helper()
 	for line := range strings.Lines(stream.String()) {
@@ -244,7 +242,7 @@ func lines(t *testing.T, stream *buffer) (lines []map[string]any) {
 	return lines
 }
 
-// eventually waits until something holds.
+// eventually waits until a condition holds.
 func eventually(t *testing.T, what string, holds func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(time.Minute); !holds(); time.Sleep(5 * time.Millisecond) {

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// A client that does not read what it follows is cut off, over HTTP/1.1 and HTTP/2.
+// A client that does not read its stream is disconnected, over HTTP/1.1 and HTTP/2.
 func TestStreamThatIsNotRead(t *testing.T) {
 	for name, protocols := range map[string]func(*http.Protocols){
 		"HTTP/1.1": func(protocols *http.Protocols) { protocols.SetHTTP1(true) }, "HTTP/2": func(protocols *http.Protocols) { protocols.SetUnencryptedHTTP2(true) },
@@ -17,7 +17,7 @@ func TestStreamThatIsNotRead(t *testing.T) {
 			ended := make(chan error, 1)
 			mux := http.NewServeMux()
 			mux.HandleFunc("GET /api/v1/namespaces/n/mpijobs/hello/logs", func(writer http.ResponseWriter, _ *http.Request) {
-				// A client that reads for a while is not cut off between two lines.
+				// A client that reads is not disconnected between two lines.
 				var err error
 				for i := 0; err == nil; i++ {
 					if _, err = writer.Write([]byte(strings.Repeat("x", 1<<20))); err == nil {

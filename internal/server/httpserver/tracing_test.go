@@ -13,7 +13,7 @@ import (
 	"google.golang.org/protobuf/types/known/wrapperspb"
 )
 
-// traces collects the names of spans, as a collector of OpenTelemetry's would.
+// traces collects the names of spans, like an OpenTelemetry collector.
 type traces struct {
 	collector.UnimplementedTraceServiceServer
 	mutex sync.Mutex
@@ -53,7 +53,7 @@ func TestTracing(t *testing.T) {
 	if err := running.dial(t).Invoke(as(t, "jane"), "/training.MPIJobService/GetMPIJob", wrapperspb.String("hello"), &answer); err != nil {
 		t.Fatal(err)
 	}
-	// What was not sent yet is sent when the server ends.
+	// The remaining spans are exported when the server ends.
 	running.stop()
 	running.await(t)
 	collected.mutex.Lock()

@@ -31,7 +31,7 @@ func trainJob(name string, nodes int32) *v2alpha1.TrainJob {
 	return &v2alpha1.TrainJob{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: name}, Spec: v2alpha1.TrainJobSpec{Trainer: v2alpha1.Trainer{NumNodes: &nodes}}}
 }
 
-// A TrainJob has at most 44 characters, after a restart too.
+// The name of a TrainJob has at most 44 characters, also after a restart.
 func TestAgainHasANameThatFits(t *testing.T) {
 	for length := 1; length <= 44; length++ {
 		failed := trainJob(strings.Repeat("a", length), 2)
@@ -42,7 +42,7 @@ func TestAgainHasANameThatFits(t *testing.T) {
 	}
 }
 
-// What belonged to the job before does not go into the next.
+// Fields that belong to the failed job are not copied.
 func TestAgain(t *testing.T) {
 	failed := mpiJob("train", 2)
 	failed.UID, failed.ResourceVersion, failed.Finalizers = "b7", "12", []string{"somebody.example/waits"}
@@ -66,8 +66,8 @@ func TestAgain(t *testing.T) {
 	}
 }
 
-// What a caller asks for is what the pods get, and nothing is deleted of a job that
-// may not be deleted.
+// The pods get the grace period of the request, and nothing is deleted if the job may not
+// be deleted.
 func TestDeleteWithAGracePeriod(t *testing.T) {
 	refused := errors.New("refused")
 	tests := map[string]struct {

@@ -20,11 +20,11 @@ var (
 	away      = apierror.New(http.StatusServiceUnavailable, "ServiceUnavailable", "The cluster cannot be asked")
 )
 
-// gate is a guard that answers by namespace.
+// gate is a guard that decides by namespace.
 type gate struct {
 	auth.Guard
 	answers map[string]error
-	// reading is held while jobs are read: nobody may be asked then.
+	// reading is held while jobs are read: permissions must not be checked then.
 	reading *sync.RWMutex
 	broken  atomic.Bool
 }
@@ -38,7 +38,7 @@ func (g *gate) Allow(_ context.Context, _ *auth.Caller, rights auth.Permission) 
 	return g.answers[rights.Namespace]
 }
 
-// places is a source of a job in each of some namespaces.
+// places is a source with one job in each of some namespaces.
 type places struct {
 	jobwatch.Source
 	namespaces []string

@@ -20,8 +20,8 @@ import (
 	"github.com/trireme-mpi/trireme/internal/kube/jobview"
 )
 
-// cluster is an API server of MPIJobs that forgets nothing by itself, so that it is
-// the truth that watchers are measured by.
+// cluster is a fake API server for MPIJobs that keeps its whole history, to compare
+// watches with.
 type cluster struct {
 	client.WithWatch
 
@@ -30,13 +30,13 @@ type cluster struct {
 	history  []watch.Event
 	versions []uint64
 	jobs     map[types.NamespacedName]*v2beta1.MPIJob
-	// forgotten is the version up to which the history cannot be asked for.
+	// forgotten is the version up to which the history is not available.
 	forgotten uint64
 	down      bool
 	moved     chan struct{}
 	// cutOff is closed when all watches break.
 	cutOff chan struct{}
-	// watches is how often one was begun, gets how often one job was read.
+	// watches counts started watches, gets counts reads of one job.
 	watches, gets int
 }
 
@@ -48,7 +48,7 @@ func mpiJob(namespace, name string) *v2beta1.MPIJob {
 	return &v2beta1.MPIJob{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Generation: 1, Labels: map[string]string{"team": namespace}}}
 }
 
-// change does something to a job: it is created, changed, or with nil deleted.
+// change creates or changes a job, or with nil deletes it.
 func (c *cluster) change(namespace, name string, change func(*v2beta1.MPIJob)) {
 	c.lock.Lock()
 	defer c.lock.Unlock()
@@ -80,14 +80,14 @@ func (c *cluster) wake() {
 	c.moved = make(chan struct{})
 }
 
-// elsewhere is something that happened to other objects.
+// elsewhere is a change of another object.
 func (c *cluster) elsewhere() {
 	c.lock.Lock()
 	defer c.lock.Unlock()
 	c.revision++
 }
 
-// cut breaks all watches. If the cluster forgets, none of them can be gone on with.
+// cut breaks all watches. With forget, none of them can be resumed.
 func (c *cluster) cut(forget bool) {
 	c.lock.Lock()
 	defer c.lock.Unlock()
@@ -139,7 +139,7 @@ func (c *cluster) Get(_ context.Context, key client.ObjectKey, object client.Obj
 	return nil
 }
 
-// covers: a job is among those that are asked for.
+// covers tells whether a job matches the list options.
 func covers(asked *client.ListOptions, job client.Object) bool {
 	return (asked.Namespace == "" || job.GetNamespace() == asked.Namespace) &&
 		(asked.FieldSelector == nil || asked.FieldSelector.Matches(fields.Set{"metadata.name": job.GetName()}))
@@ -175,7 +175,7 @@ type watching struct {
 	since   uint64
 	cutOff  chan struct{}
 	asked   client.ListOptions
-	// jobs: it is one of MPIJobs, of which alone there are any.
+	// jobs is true for MPIJobs: no other kind has objects.
 	jobs bool
 }
 
@@ -187,7 +187,7 @@ func (w *watching) run(ctx context.Context) {
 	for {
 		events, revision, changed := w.next()
 		if len(events) == 0 && w.asked.Raw.TimeoutSeconds != nil && *w.asked.Raw.TimeoutSeconds < 60 {
-			// A watch that is soon to end says how far it has come.
+			// A watch sends a bookmark before it ends.
 			events = []watch.Event{{Type: watch.Bookmark, Object: &v2beta1.MPIJob{ObjectMeta: metav1.ObjectMeta{ResourceVersion: strconv.FormatUint(revision, 10)}}}}
 			w.asked.Raw.TimeoutSeconds = nil
 		}
@@ -229,7 +229,7 @@ func (w *watching) next() ([]watch.Event, uint64, chan struct{}) {
 	return events, cluster.revision, cluster.moved
 }
 
-// after is the truth: what happened in a namespace after a version.
+// after returns the real changes in a namespace after a version.
 func (c *cluster) after(namespace string, version uint64) []string {
 	c.lock.Lock()
 	defer c.lock.Unlock()
@@ -242,7 +242,7 @@ func (c *cluster) after(namespace string, version uint64) []string {
 	return told
 }
 
-// rows is the truth: the jobs of a namespace.
+// rows returns the real jobs of a namespace.
 func (c *cluster) rows(namespace string) map[string]any {
 	c.lock.Lock()
 	defer c.lock.Unlock()
@@ -255,7 +255,7 @@ func (c *cluster) rows(namespace string) map[string]any {
 	return rows
 }
 
-// run makes a job run with some workers.
+// run sets a job to running with some workers.
 func run(job *v2beta1.MPIJob) {
 	job.Status.Phase = training.PhaseRunning
 	job.Status.ReadyWorkers = "1/2"

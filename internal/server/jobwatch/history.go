@@ -34,7 +34,7 @@ func newHistoryLoader(store *store, remote remote) *historyLoader {
 // load adds all changes since a version to the store, if the API server has them.
 func (h *historyLoader) load(ctx context.Context, version uint64) error {
 	h.wait(version)
-	defer h.leave(version)
+	defer h.stopWaiting(version)
 	select {
 	case h.slot <- struct{}{}:
 		defer func() { <-h.slot }()
@@ -66,7 +66,7 @@ func (h *historyLoader) wait(version uint64) {
 	h.waiting = append(h.waiting, version)
 }
 
-func (h *historyLoader) leave(version uint64) {
+func (h *historyLoader) stopWaiting(version uint64) {
 	h.lock.Lock()
 	defer h.lock.Unlock()
 	index := slices.Index(h.waiting, version)

@@ -32,8 +32,8 @@ func TestPositions(t *testing.T) {
 	}
 }
 
-// FuzzPosition: whatever clients send is either a version, written in the one way, or
-// a mistake of theirs; and no store fails on it.
+// FuzzPosition: any text is either a position in its only form, or an error of the client;
+// and no store fails on it.
 func FuzzPosition(f *testing.F) {
 	for _, text := range []string{"1", "100", "105", "7-9-1", "100-110-1", "0", "x", ""} {
 		f.Add(text)

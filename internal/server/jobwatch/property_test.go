@@ -25,23 +25,23 @@ func asMap(encoded json.RawMessage) map[string]any {
 	if err := json.Unmarshal(encoded, &read); err != nil {
 		panic(err)
 	}
-	// A merge patch cannot tell null from nothing.
+	// A merge patch does not distinguish null from a missing value.
 	maps.DeleteFunc(read, func(_ string, value any) bool { return value == nil })
 	return read
 }
 
-// viewer is a client as one is written: it keeps the jobs by what events say, and
-// comes back with the last version.
+// viewer is a typical client: it keeps the jobs by applying events, and resumes from the
+// last version.
 type viewer struct {
 	t         *testing.T
 	namespace string
 	jobs      map[string]any
 	synced    bool
 	version   string
-	// since is the version of the last snapshot, told what happened after it.
+	// since is the version of the last snapshot, told the events after it.
 	since string
 	told  []string
-	// gone is how often the server said that it must start over.
+	// gone counts how often the viewer had to start over.
 	gone int
 }
 
@@ -94,7 +94,7 @@ func (v *viewer) see(event *Event) {
 	v.version = event.ResourceVersion
 }
 
-// connect watches until the context ends, or as long as it likes.
+// connect watches until the context ends, or for a random time.
 func (v *viewer) connect(ctx context.Context, source Source, random *rand.Rand) {
 	if v.version == "" {
 		v.startOver()
@@ -122,7 +122,7 @@ func (v *viewer) connect(ctx context.Context, source Source, random *rand.Rand) 
 	}
 }
 
-// replicas are servers, of which each can be replaced.
+// replicas are servers that can be replaced one by one.
 type replicas struct {
 	ctx     context.Context
 	cluster *cluster
@@ -143,12 +143,12 @@ func (r *replicas) restart(index int) {
 	r.stop[index] = stop
 }
 
-// TestWatchersSeeTheTruth: whatever happens to jobs, connections, servers and the
-// API server, watchers end up with what there is, are told nothing twice, and, as
-// long as the API server knows its history, are told everything.
+// TestWatchersSeeTheTruth: whatever happens to jobs, connections, servers and the API
+// server, watchers end up with the real jobs, receive nothing twice and, while the API
+// server has its history, receive everything.
 func TestWatchersSeeTheTruth(t *testing.T) {
 	for name, chaos := range map[string]struct {
-		// forget: the API server's history is lost from time to time.
+		// forget means that the API server loses its history from time to time.
 		forget  bool
 		history int
 	}{
@@ -207,7 +207,7 @@ func watchAndCompare(t *testing.T, seed uint64, history int, forget bool) {
 	}
 }
 
-// disturb lets something happen.
+// disturb causes a random event.
 func disturb(random *rand.Rand, replicas *replicas, forget bool) {
 	cluster := replicas.cluster
 	namespace, name := namespaces[random.IntN(len(namespaces))], fmt.Sprintf("job-%d", random.IntN(6))

@@ -12,7 +12,7 @@ import (
 	"github.com/trireme-mpi/trireme/internal/server/apierror"
 )
 
-// Who the server is, and what it may not do, is for its log alone.
+// The server's own identity and permissions are only for its log.
 func TestErrorsOfTheServersOwn(t *testing.T) {
 	forbidden := apierrors.NewForbidden(schema.GroupResource{Group: "kubeflow.org", Resource: "mpijobs"}, "", errors.New(`User "the-server" cannot list`))
 	for name, test := range map[string]struct {

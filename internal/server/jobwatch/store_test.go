@@ -41,9 +41,9 @@ func must(tb testing.TB, err error) {
 	}
 }
 
-// storeWithGap has listed at 100, seen a change at 102, and a bookmark at 105. What
-// happened until 110 it does not know: there, b was gone, a different, c and d new.
-// A change at 112 followed.
+// storeWithGap listed at 100, received a change at 102 and a bookmark at 105. It has no
+// history until 110: there, b was deleted, a changed, c and d created. A change at 112
+// followed.
 func storeWithGap(tb testing.TB) *store {
 	tb.Helper()
 	store := newTestStore(tb, 100)
@@ -55,7 +55,7 @@ func storeWithGap(tb testing.TB) *store {
 	return store
 }
 
-// after is what a reader sees that has seen everything up to a position.
+// after returns the changes for a client at a position.
 func after(t *testing.T, store *store, text string) ([]string, positionState) {
 	t.Helper()
 	seen, err := parsePosition(text)
@@ -86,8 +86,7 @@ func TestResumeAroundAGap(t *testing.T) {
 		"101": {all, known},
 		"102": {all[1:], known},
 		"105": {all[1:], known},
-		// Another replica may have told what happened then, and what it was nobody
-		// here knows.
+		// Another replica may have sent a change with this version, which is unknown here.
 		"106":       {nil, lost},
 		"109":       {nil, lost},
 		"110":       {[]string{last}, known},
@@ -96,7 +95,7 @@ func TestResumeAroundAGap(t *testing.T) {
 		"113":       {nil, ahead},
 		"105-110-1": {append(difference[1:4:4], last), known},
 		"105-110-3": {append(difference[3:4:4], last), known},
-		// The last of them has told everything up to 110.
+		// The last of them has the version 110.
 		"105-110-4": {nil, lost},
 		"104-110-1": {nil, lost},
 		"105-111-1": {nil, lost},
@@ -110,8 +109,8 @@ func TestResumeAroundAGap(t *testing.T) {
 	}
 }
 
-// TestChangesToldTogetherAreForgottenTogether: with only some of them a reader would
-// miss the others.
+// TestChangesToldTogetherAreForgottenTogether: with only some of them, a client would miss
+// the others.
 func TestChangesToldTogetherAreForgottenTogether(t *testing.T) {
 	store := storeWithGap(t)
 	store.capacity = 6
@@ -141,7 +140,7 @@ func TestWhatComesLateIsNotToldAgain(t *testing.T) {
 	}
 }
 
-// TestClusterThatWasSetBack: no version means what it meant.
+// TestClusterThatWasSetBack: after a restore, versions have another meaning.
 func TestClusterThatWasSetBack(t *testing.T) {
 	store := storeWithGap(t)
 	number := store.next()

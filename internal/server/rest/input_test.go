@@ -43,7 +43,7 @@ func TestQueriesAreChecked(t *testing.T) {
 	}
 }
 
-// wantProblem: a client's mistake is told as one, in these words; none is no error.
+// wantProblem checks that an error of the client has a text; "" expects no error.
 func wantProblem(t *testing.T, err error, words string) {
 	t.Helper()
 	if words == "" {
@@ -123,7 +123,7 @@ func TestNamesAreChecked(t *testing.T) {
 	}
 }
 
-// Bodies are the first that a stranger reaches: nothing in them may break the server.
+// Any client can send a body: nothing in it may break the server.
 func FuzzBody(f *testing.F) {
 	f.Add([]byte(`{"metadata":{"name":"train"},"spec":{}}`), "application/json")
 	f.Add([]byte("spec: {slotsPerWorker: 2}"), "application/yaml")

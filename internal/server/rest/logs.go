@@ -136,17 +136,17 @@ func logMessages(lines iter.Seq2[joblog.Line, error]) iter.Seq2[stream.Message, 
 // writeLines sends lines as they arrive. An error before the first line is an error
 // response; after it, the connection is aborted.
 func (a *API) writeLines(writer http.ResponseWriter, in *input, contentType string, lines iter.Seq2[joblog.Line, error], encode func(joblog.Line) []byte) {
-	begun, waiting := false, in.query.flag("follow")
+	started, waiting := false, in.query.flag("follow")
 	control := http.NewResponseController(writer)
-	begin := func() {
-		if !begun {
+	start := func() {
+		if !started {
 			writer.Header().Set("Content-Type", contentType)
 			writer.WriteHeader(http.StatusOK)
-			begun = true
+			started = true
 		}
 	}
 	for line, err := range lines {
-		if err != nil && !begun {
+		if err != nil && !started {
 			a.fail(writer, in.Request, err)
 			return
 		}
@@ -155,7 +155,7 @@ func (a *API) writeLines(writer http.ResponseWriter, in *input, contentType stri
 			// one.
 			panic(http.ErrAbortHandler)
 		}
-		begin()
+		start()
 		if _, err := writer.Write(encode(line)); err != nil {
 			return
 		}
@@ -166,7 +166,7 @@ func (a *API) writeLines(writer http.ResponseWriter, in *input, contentType stri
 			return
 		}
 	}
-	begin()
+	start()
 }
 
 const (

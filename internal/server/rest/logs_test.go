@@ -21,7 +21,7 @@ import (
 	"github.com/trireme-mpi/trireme/internal/server/jobservice"
 )
 
-// printing is a service that knows one job, by what it has printed.
+// printing is a fake service with the logs of one job.
 type printing struct {
 	jobservice.Interface
 	lines []joblog.Line
@@ -43,7 +43,7 @@ func (p *printing) Logs(_ context.Context, _ jobservice.JobRef, options jobservi
 	}, nil
 }
 
-// serve serves a service until the test ends. What is logged is returned.
+// serve serves a service until the test ends. It returns the log.
 func serve(t *testing.T, asked jobservice.Interface) (*httptest.Server, *API, *bytes.Buffer) {
 	t.Helper()
 	logged := &bytes.Buffer{}
@@ -132,7 +132,7 @@ func TestFewLinesUnlessMoreAreWanted(t *testing.T) {
 	}
 }
 
-// What nobody foresaw is told to nobody but the log.
+// Unexpected errors are only in the log.
 func TestFailuresAreLogged(t *testing.T) {
 	server, _, logged := serve(t, &printing{err: errors.New("the password is hunter2")})
 	response, err := http.Get(server.URL + trainPath + "/logs")
@@ -146,7 +146,7 @@ func TestFailuresAreLogged(t *testing.T) {
 	}
 }
 
-// A body that does not come is not waited for.
+// The server does not wait for a body that is not sent.
 func TestSlowBodies(t *testing.T) {
 	server, api, _ := serve(t, &printing{})
 	api.CallTimeout, api.bodyGrace = 20*time.Millisecond, 20*time.Millisecond

@@ -56,7 +56,7 @@ func TestProtocols(t *testing.T) {
 	}
 }
 
-// TestRefusals: whoever does not get a stream gets an error like everywhere.
+// TestRefusals: a refused stream is an API error.
 func TestRefusals(t *testing.T) {
 	key := "AAAAAAAAAAAAAAAAAAAAAA=="
 	for name, test := range map[string]struct {

@@ -21,12 +21,12 @@ import (
 	"github.com/trireme-mpi/trireme/internal/server/apierror"
 )
 
-// patience is how long a test waits for what must happen at once.
+// patience is how long a test waits for something that happens immediately.
 const patience = time.Minute
 
 type messages func(context.Context) iter.Seq2[Message, error]
 
-// these are messages that end, with an error or without.
+// these are messages that end, with or without an error.
 func these(err error, texts ...string) messages {
 	return func(context.Context) iter.Seq2[Message, error] {
 		return func(yield func(Message, error) bool) {
@@ -42,7 +42,7 @@ func these(err error, texts ...string) messages {
 	}
 }
 
-// quiet has one message, and then none until nobody listens: then ended is closed.
+// quiet sends one message, then waits until the client disconnects, and closes ended.
 func quiet(ended chan struct{}) messages {
 	return func(ctx context.Context) iter.Seq2[Message, error] {
 		return func(yield func(Message, error) bool) {
@@ -73,7 +73,7 @@ func dial(t *testing.T, server *httptest.Server, options *websocket.DialOptions)
 	return connection
 }
 
-// readAll is all messages of a connection, and the code that it was closed with.
+// readAll returns all messages of a connection, and its close code.
 func readAll(t *testing.T, connection *websocket.Conn) ([]string, websocket.StatusCode) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -142,7 +142,7 @@ func TestErrorMessage(t *testing.T) {
 func TestHeartbeats(t *testing.T) {
 	ended := make(chan struct{})
 	connection := dial(t, serve(t, Options{Heartbeat: 10 * time.Millisecond}, quiet(ended)), nil)
-	// A heartbeat may come before the one message that there is.
+	// A heartbeat may arrive before the only message.
 	for beats, first := 0, 0; beats < 3 || first < 1; {
 		_, text, err := connection.Read(t.Context())
 		if err != nil {
@@ -164,7 +164,7 @@ func TestHeartbeats(t *testing.T) {
 	}
 }
 
-// Whoever ends the request's context says why, such as that a token was revoked.
+// The cause of the request's context is sent to the client, such as a revoked token.
 func TestClientsLearnWhyTheirStreamEnds(t *testing.T) {
 	for name, test := range map[string]struct {
 		cause error
@@ -224,7 +224,7 @@ func TestServerThatStops(t *testing.T) {
 	within(t, ended, "the end of the messages")
 }
 
-// clientFrame is a frame as a client sends it, masked with zeros.
+// clientFrame is a client's frame, masked with zeros.
 func clientFrame(first byte, payload []byte) []byte {
 	frame := []byte{first, 0x80 | 126, byte(len(payload) >> 8), byte(len(payload)), 0, 0, 0, 0}
 	return append(frame, payload...)
@@ -271,7 +271,7 @@ func handshakeByHand(t *testing.T, server *httptest.Server) net.Conn {
 	return connection
 }
 
-// endless has always one more message.
+// endless always has another message.
 func endless(ended chan struct{}) messages {
 	text := []byte(`{"text":"` + strings.Repeat("x", 64<<10) + `"}`)
 	return func(context.Context) iter.Seq2[Message, error] {
@@ -315,7 +315,7 @@ func TestEvents(t *testing.T) {
 		want     string
 	}{
 		"all was told": {these(nil, `{"n":1}`, "{\n\"n\":2}"), "id: 1\ndata: {\"n\":1}\n\nid: 2\ndata: {\ndata: \"n\":2}\n\n"},
-		// The id is taken away: a browser that comes back by itself starts over.
+		// The id is cleared: a browser that reconnects starts over.
 		"start over":  {these(expired, `{"n":1}`), "id: 1\ndata: {\"n\":1}\n\nid: \ndata: " + string(errorMessage(expired)) + "\n\n"},
 		"not allowed": {these(denied), "data: " + string(errorMessage(denied)) + "\n\n"},
 	} {

@@ -27,7 +27,7 @@ import (
 	"github.com/trireme-mpi/trireme/internal/testing/random"
 )
 
-// carried is an object after its way through a message, over the wire.
+// carried converts an object to a message, over the wire, and back.
 func carried[Object any](t testing.TB, object *Object, empty proto.Message) *Object {
 	t.Helper()
 	sent := empty.ProtoReflect().New().Interface()
@@ -58,11 +58,11 @@ func asJSON(t testing.TB, object any) string {
 	return string(text)
 }
 
-// checkCarried compares JSON, where what is missing is not taken for what is empty.
+// checkCarried compares JSON, which distinguishes missing from empty values.
 func checkCarried[Object any](t *testing.T, filled *Object, empty proto.Message) {
 	t.Helper()
-	// What Go can say and JSON cannot, such as a pointer to nothing, is no object of
-	// Kubernetes.
+	// Go values that JSON does not have, such as a pointer to nil, are not Kubernetes
+	// objects.
 	object := new(Object)
 	if err := json.Unmarshal([]byte(asJSON(t, filled)), object); err != nil {
 		t.Fatal(err)
@@ -77,7 +77,7 @@ func checkCarried[Object any](t *testing.T, filled *Object, empty proto.Message)
 	}
 }
 
-// rounds are enough for every field to be there and to be missing many times over.
+// rounds are enough to set and omit every field many times.
 const rounds = 500
 
 func TestJobsAreCarriedWithoutLoss(t *testing.T) {
@@ -274,7 +274,7 @@ func TestMessagesThatAreRefused(t *testing.T) {
 	}
 }
 
-// A client may also say in other_fields what has a field of its own.
+// A client may also set fields in other_fields that have their own field.
 func TestOtherFieldsMaySayAll(t *testing.T) {
 	var got v2beta1.MPIJob
 	if err := FromMessage(&wire.MPIJob{OtherFields: others(t, map[string]any{"metadata": map[string]any{"name": "pi"}, "spec": map[string]any{"slotsPerWorker": 2}})}, &got); err != nil {
