@@ -150,7 +150,7 @@ func TestSIGTERM(t *testing.T) {
 	}
 }
 
-func TestProgressIsSaidNowAndThen(t *testing.T) {
+func TestProgressLines(t *testing.T) {
 	if every := defaultTiming().report; every != 5*time.Second {
 		t.Errorf("a line every %s", every)
 	}
@@ -175,7 +175,7 @@ func TestProgressIsSaidNowAndThen(t *testing.T) {
 }
 
 // Many failures at the same time must not write many lines.
-func TestNoticesAreFew(t *testing.T) {
+func TestNoticesAreLimited(t *testing.T) {
 	objects := map[string]string{}
 	for _, name := range strings.Split("abcdefghij", "") {
 		objects["set/"+name] = name

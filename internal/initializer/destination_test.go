@@ -17,7 +17,7 @@ import (
 )
 
 // A directory with another source may be in use by another job.
-func TestAnotherSourceInTheDirectory(t *testing.T) {
+func TestDestinationHasAnotherSource(t *testing.T) {
 	server := newS3Server(t, map[string]string{"one/a": "a", "one/b": "b", "two/b": "other", "two/c": "c"})
 	runner := newRunner(t, server.environment())
 	runner.fetched("s3://data/one")
@@ -39,7 +39,7 @@ func TestAnotherSourceInTheDirectory(t *testing.T) {
 	}
 }
 
-func TestTheMarkerIsGoneWhileSomethingIsMissing(t *testing.T) {
+func TestMarkerIsRemovedWhileIncomplete(t *testing.T) {
 	server := newS3Server(t, map[string]string{"set/a": "a"})
 	runner := newRunner(t, server.environment())
 	runner.fetched("s3://data/set")
@@ -61,7 +61,7 @@ func TestTheMarkerIsGoneWhileSomethingIsMissing(t *testing.T) {
 }
 
 // After a crash, a truncated journal costs at most a check of the files.
-func TestATornJournal(t *testing.T) {
+func TestTruncatedJournal(t *testing.T) {
 	server := newS3Server(t, map[string]string{"set/a": "a", "set/b": "b", "set/c": "c"})
 	runner := newRunner(t, server.environment())
 	runner.fetched("s3://data/set")
@@ -101,7 +101,7 @@ func TestATornJournal(t *testing.T) {
 
 // Jobs that share a PVC may start at the same time: one downloads, the others wait and
 // find everything complete.
-func TestTwoAtOnce(t *testing.T) {
+func TestTwoInitializers(t *testing.T) {
 	content := random(1 << 20)
 	server := newS3Server(t, map[string]string{"set/a": content})
 	proceed := make(chan struct{})
@@ -112,12 +112,12 @@ func TestTwoAtOnce(t *testing.T) {
 		return false
 	}
 	runner := newRunner(t, server.environment())
-	runner.told = &lockedBuffer{}
+	runner.output = &lockedBuffer{}
 	done := make(chan result, 2)
 	for range 2 {
 		go func() { done <- runner.fetch("s3://data/set") }()
 	}
-	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline) && !strings.Contains(runner.told.String(), "another initializer"); {
+	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline) && !strings.Contains(runner.output.String(), "another initializer"); {
 		time.Sleep(10 * time.Millisecond)
 	}
 	close(proceed)
@@ -138,7 +138,7 @@ func TestTwoAtOnce(t *testing.T) {
 }
 
 // The directory may be a symbolic link within its volume, but not to the outside.
-func TestADirectoryThatIsALink(t *testing.T) {
+func TestDestinationIsALink(t *testing.T) {
 	server := newS3Server(t, map[string]string{"set/a": "a"})
 	runner := newRunner(t, server.environment())
 	parent := filepath.Dir(runner.directory)
@@ -166,7 +166,7 @@ func TestADirectoryThatIsALink(t *testing.T) {
 }
 
 // Nothing is downloaded if the volume is too small.
-func TestAVolumeThatIsTooSmall(t *testing.T) {
+func TestVolumeTooSmall(t *testing.T) {
 	server := newS3Server(t, map[string]string{"set/a": "a"})
 	server.before = func(writer http.ResponseWriter, request *http.Request) bool {
 		if !request.URL.Query().Has("list-type") {
@@ -187,7 +187,7 @@ func TestAVolumeThatIsTooSmall(t *testing.T) {
 	}
 }
 
-func TestSomethingInTheWay(t *testing.T) {
+func TestDestinationConflicts(t *testing.T) {
 	server := newS3Server(t, map[string]string{"set/a": "a", "set/b/c": "c"})
 	runner := newRunner(t, server.environment())
 	write(t, runner.directory, map[string]string{"a/x": "x"})

@@ -36,8 +36,8 @@ type runner struct {
 	environment map[string]string
 	timing      timing
 	context     context.Context
-	// told has the output of all runs so far, for tests that watch it.
-	told *lockedBuffer
+	// output has the output of all runs so far, for tests that watch it.
+	output *lockedBuffer
 }
 
 func newRunner(t *testing.T, environment map[string]string) *runner {
@@ -55,8 +55,8 @@ func (r *runner) run(arguments ...string) result {
 	}
 	var output lockedBuffer
 	said := io.Writer(&output)
-	if r.told != nil {
-		said = io.MultiWriter(&output, r.told)
+	if r.output != nil {
+		said = io.MultiWriter(&output, r.output)
 	}
 	got := result{code: run(r.context, arguments, lookup, said, r.timing)}
 	got.output = output.String()

@@ -73,7 +73,7 @@ func TestRepositoriesAreFetched(t *testing.T) {
 	}
 }
 
-func TestAnotherRunFetchesOnlyWhatTheHubChanged(t *testing.T) {
+func TestSecondRunFetchesHubChanges(t *testing.T) {
 	hub := newHubServer(t, "datasets/owner/name", repositoryFiles())
 	runner := newRunner(t, hub.environment())
 	runner.fetched("hf://owner/name")
@@ -98,7 +98,7 @@ func TestAnotherRunFetchesOnlyWhatTheHubChanged(t *testing.T) {
 }
 
 // A branch that changes during the download must not mix two commits.
-func TestABranchThatMoves(t *testing.T) {
+func TestBranchMovesDuringDownload(t *testing.T) {
 	hub := newHubServer(t, "datasets/owner/name", repositoryFiles())
 	const secondSHA = "2222222222222222222222222222222222222222"
 	hub.commits[secondSHA] = map[string]string{"README.md": "another one"}
@@ -117,7 +117,7 @@ func TestABranchThatMoves(t *testing.T) {
 	}
 }
 
-func TestFaultsOfTheHub(t *testing.T) {
+func TestHubErrors(t *testing.T) {
 	const large = "weights/model-00001-of-00002.safetensors"
 	// few accepts a request after it was refused a few times.
 	few := func(host, part string, times int, refuse func(http.ResponseWriter)) func(string, http.ResponseWriter, *http.Request) bool {
@@ -274,7 +274,7 @@ func TestMessagesAboutTheHub(t *testing.T) {
 }
 
 // A mirror may have a path prefix.
-func TestAMirrorBelowAPath(t *testing.T) {
+func TestMirrorWithPathPrefix(t *testing.T) {
 	hub := newHubServer(t, "datasets/owner/name", map[string]string{"README.md": "read me"})
 	address, err := url.Parse(hub.api.URL)
 	if err != nil {
@@ -297,7 +297,7 @@ func TestAMirrorBelowAPath(t *testing.T) {
 }
 
 // An interrupted list continues with the missing page.
-func TestPagesOfTheHubGoOn(t *testing.T) {
+func TestHubPagesContinueAfterError(t *testing.T) {
 	server := newHubServer(t, "datasets/owner/name", repositoryFiles())
 	var asked []string
 	server.before = func(_ string, writer http.ResponseWriter, request *http.Request) bool {

@@ -88,7 +88,7 @@ func TestCertificates(t *testing.T) {
 	newRunner(t, environment).fetched("s3://data/set")
 }
 
-func TestHowLongServersSendUsAway(t *testing.T) {
+func TestRetryAfter(t *testing.T) {
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	cases := map[string]struct {
 		name, value string
@@ -171,7 +171,7 @@ func TestPatience(t *testing.T) {
 }
 
 // The image has no certificates, so the program must.
-func TestThePublicAuthoritiesComeAlong(t *testing.T) {
+func TestPublicCAs(t *testing.T) {
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)

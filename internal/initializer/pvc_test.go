@@ -38,7 +38,7 @@ func volume(t *testing.T) string {
 	return directory
 }
 
-func TestAClaimIsCopied(t *testing.T) {
+func TestCopyPVC(t *testing.T) {
 	from := volume(t)
 	long := time.Now().Add(-1000 * time.Hour).Truncate(time.Second)
 	if err := os.Chtimes(filepath.Join(from, "sets/mnist/run.sh"), long, long); err != nil {
@@ -82,7 +82,7 @@ func TestAClaimIsCopied(t *testing.T) {
 	}
 }
 
-func TestPartsOfAClaim(t *testing.T) {
+func TestPVCPaths(t *testing.T) {
 	cases := map[string]struct {
 		uri  string
 		want map[string]string
@@ -103,7 +103,7 @@ func TestPartsOfAClaim(t *testing.T) {
 	}
 }
 
-func TestClaimsThatCannotBeCopied(t *testing.T) {
+func TestPVCErrors(t *testing.T) {
 	const remedy = "; replace it with the file it should point to, or with a relative link"
 	link := func(target string) func(*testing.T, string) {
 		return func(t *testing.T, from string) {
@@ -151,7 +151,7 @@ func TestClaimsThatCannotBeCopied(t *testing.T) {
 	newRunner(t, nil).refused("pvc://claim/x", "PVC claim is not mounted at /nowhere; see the events of the pod", "--from", "/nowhere")
 }
 
-func TestWhatIsNoDataIsLeftOut(t *testing.T) {
+func TestSpecialFilesAreSkipped(t *testing.T) {
 	from := volume(t)
 	if err := syscall.Mkfifo(filepath.Join(from, "sets/mnist/pipe"), 0o666); err != nil {
 		t.Fatal(err)
@@ -169,7 +169,7 @@ func TestWhatIsNoDataIsLeftOut(t *testing.T) {
 }
 
 // The PVC of the job and the copied PVC may be the same.
-func TestTheSameClaim(t *testing.T) {
+func TestSourceIsDestination(t *testing.T) {
 	const overlap = "pvc://claim%s and its destination overlap on the same PVC; use another PVC in storage, or another path in storageUri"
 	cases := map[string]struct{ uri, into, want string }{
 		"the same directory":         {uri: "pvc://claim/sets/mnist", into: "sets/mnist"},

@@ -97,7 +97,7 @@ func TestMessagesAboutS3(t *testing.T) {
 }
 
 // An access key that may read an object but not list the bucket can fetch that object.
-func TestOneObjectNeedsNoRightToList(t *testing.T) {
+func TestSingleObjectWithoutListPermission(t *testing.T) {
 	server := newS3Server(t, map[string]string{"set/a": "a"})
 	server.before = func(writer http.ResponseWriter, request *http.Request) bool {
 		if strings.HasPrefix(request.URL.Path, "/data/set") {
@@ -113,7 +113,7 @@ func TestOneObjectNeedsNoRightToList(t *testing.T) {
 	}
 }
 
-func TestPassingFaultsOfAServer(t *testing.T) {
+func TestTemporaryServerErrors(t *testing.T) {
 	for _, code := range []string{"SlowDown", "InternalError", "ServiceUnavailable", "RequestTimeout"} {
 		t.Run(code, func(t *testing.T) {
 			server := newS3Server(t, map[string]string{"set/a": "a"})
@@ -132,7 +132,7 @@ func TestPassingFaultsOfAServer(t *testing.T) {
 	}
 }
 
-func TestWhereABucketIsLookedFor(t *testing.T) {
+func TestAddressingStyle(t *testing.T) {
 	cases := map[string]struct {
 		environment map[string]string
 		want        string
@@ -165,7 +165,7 @@ func TestWhereABucketIsLookedFor(t *testing.T) {
 	}
 }
 
-func TestTheSessionTokenIsShown(t *testing.T) {
+func TestSessionTokenIsPrinted(t *testing.T) {
 	server := newS3Server(t, map[string]string{"set/a": "a"})
 	var shown string
 	server.before = func(_ http.ResponseWriter, request *http.Request) bool {

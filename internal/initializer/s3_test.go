@@ -16,7 +16,7 @@ import (
 
 func hexOf(sum []byte) string { return hex.EncodeToString(sum) }
 
-func TestObjectsBelowAPathAreFetched(t *testing.T) {
+func TestFetchPrefix(t *testing.T) {
 	objects := map[string]string{
 		"mnist/train/0.png": "zero", "mnist/train/1.png": "one", "mnist/README.md": "read me", "mnist/empty": "",
 		"mnist/with space & more/ä?#%41+.txt": "odd", "mnist/": "", "mnist/train/": "",
@@ -67,7 +67,7 @@ func TestListsOfManyPages(t *testing.T) {
 	}
 }
 
-func TestAnotherRunFetchesOnlyWhatChanged(t *testing.T) {
+func TestSecondRunFetchesChanges(t *testing.T) {
 	server := newS3Server(t, map[string]string{"set/a": "a", "set/b": "b", "set/c": "c", "set/d/e": "e"})
 	runner := newRunner(t, server.environment())
 	runner.fetched("s3://data/set")
@@ -98,7 +98,7 @@ func TestAnotherRunFetchesOnlyWhatChanged(t *testing.T) {
 	}
 }
 
-func TestWhatIsThereAndRightIsNotFetched(t *testing.T) {
+func TestExistingFilesAreAdopted(t *testing.T) {
 	server := newS3Server(t, map[string]string{"set/right": "right", "set/wrong": "wrong"})
 	runner := newRunner(t, server.environment())
 	write(t, runner.directory, map[string]string{"right": "right", "wrong": "gnorw"})
@@ -108,7 +108,7 @@ func TestWhatIsThereAndRightIsNotFetched(t *testing.T) {
 	}
 }
 
-func TestCutConnectionsAreResumed(t *testing.T) {
+func TestResumeAfterCutConnection(t *testing.T) {
 	content := random(3 << 20)
 	server := newS3Server(t, map[string]string{"set/large": content, "set/small": "small"})
 	server.spoil = func(key string, try int, spoiled *spoiled) {
@@ -136,7 +136,7 @@ func TestCutConnectionsAreResumed(t *testing.T) {
 	}
 }
 
-func TestARestartGoesOn(t *testing.T) {
+func TestRestartContinues(t *testing.T) {
 	content := random(4 << 20)
 	server := newS3Server(t, map[string]string{"set/large": content})
 	server.spoil = func(_ string, try int, spoiled *spoiled) { spoiled.cutAfter = max(3<<20-try*(3<<20), 0) }
@@ -156,7 +156,7 @@ func TestARestartGoesOn(t *testing.T) {
 	}
 }
 
-func TestSilentConnectionsAreGivenUp(t *testing.T) {
+func TestStalledConnections(t *testing.T) {
 	content := random(1 << 20)
 	server := newS3Server(t, map[string]string{"set/large": content})
 	server.spoil = func(_ string, try int, spoiled *spoiled) {
@@ -175,7 +175,7 @@ func TestSilentConnectionsAreGivenUp(t *testing.T) {
 	}
 }
 
-func TestDamagedObjects(t *testing.T) {
+func TestCorruptObjects(t *testing.T) {
 	const anew = "it is corrupt at its source, was corrupted in transit, or is being written: restart the job, or upload the file again"
 	content := random(100_000)
 	cases := map[string]struct {
@@ -233,7 +233,7 @@ func answerObject(content string) func(http.ResponseWriter, *http.Request) bool 
 	}
 }
 
-func TestWhatIsCompressedStaysSo(t *testing.T) {
+func TestCompressedContentIsKept(t *testing.T) {
 	server := newS3Server(t, map[string]string{"set/a.gz": "\x1f\x8bnot really"})
 	server.before = func(writer http.ResponseWriter, _ *http.Request) bool {
 		writer.Header().Set("Content-Encoding", "gzip")
@@ -246,7 +246,7 @@ func TestWhatIsCompressedStaysSo(t *testing.T) {
 	}
 }
 
-func TestObjectsThatMustNotBeFiles(t *testing.T) {
+func TestInvalidObjectKeys(t *testing.T) {
 	const remedy = "; rename or remove the object, or fetch a prefix without it"
 	cases := map[string]struct{ key, want string }{
 		"a way out":           {"set/../../outside", `the object "set/../../outside" cannot be a file: its path has .. segments` + remedy},
@@ -272,7 +272,7 @@ func TestObjectsThatMustNotBeFiles(t *testing.T) {
 	}
 }
 
-func TestLinksInTheDirectoryLeadNowhere(t *testing.T) {
+func TestLinksInDestination(t *testing.T) {
 	server := newS3Server(t, map[string]string{"set/a": "new", "set/folder/b": "new"})
 	outside := t.TempDir()
 	write(t, outside, map[string]string{"a": "old", "b": "old"})
@@ -301,7 +301,7 @@ func TestLinksInTheDirectoryLeadNowhere(t *testing.T) {
 	}
 }
 
-func TestObjectsThatChangeMeanwhile(t *testing.T) {
+func TestObjectChangesDuringDownload(t *testing.T) {
 	content := random(1 << 20)
 	server := newS3Server(t, map[string]string{"set/large": content})
 	server.spoil = func(_ string, _ int, spoiled *spoiled) {
@@ -313,7 +313,7 @@ func TestObjectsThatChangeMeanwhile(t *testing.T) {
 }
 
 // An interrupted list continues after its last key.
-func TestListsGoOn(t *testing.T) {
+func TestListContinuesAfterError(t *testing.T) {
 	objects := map[string]string{}
 	for i := range 2100 {
 		objects[fmt.Sprintf("many/%04d", i)] = ""

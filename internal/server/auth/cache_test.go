@@ -12,7 +12,7 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 )
 
-func TestAnswersAreKeptForAWhile(t *testing.T) {
+func TestResultsAreCached(t *testing.T) {
 	for name, test := range map[string]struct {
 		err error
 		// kept is when the result is still cached, again when it is requested again.
@@ -50,7 +50,7 @@ func TestAnswersAreKeptForAWhile(t *testing.T) {
 	}
 }
 
-func TestManyWhoWaitAskOnce(t *testing.T) {
+func TestWaitingCallersShareReview(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		kept := newReviewCache[int](clocktesting.NewFakePassiveClock(time.Now()), 10)
 		var asked atomic.Int32
@@ -86,7 +86,7 @@ func TestManyWhoWaitAskOnce(t *testing.T) {
 	})
 }
 
-func TestWhatIsKeptIsBounded(t *testing.T) {
+func TestCacheIsBounded(t *testing.T) {
 	begun := time.Now()
 	clock := clocktesting.NewFakePassiveClock(begun)
 	kept := newReviewCache[int](clock, 20)
@@ -107,7 +107,7 @@ func TestWhatIsKeptIsBounded(t *testing.T) {
 }
 
 // A client that sends many invalid tokens must not evict the results of others.
-func TestRefusalsMakeNobodyForgotten(t *testing.T) {
+func TestRefusalsEvictNoGrants(t *testing.T) {
 	kept := newReviewCache[int](clocktesting.NewFakePassiveClock(time.Now()), 10)
 	asked := 0
 	get := func() {
@@ -128,7 +128,7 @@ func TestRefusalsMakeNobodyForgotten(t *testing.T) {
 }
 
 // A result that took long is as old as its request.
-func TestAnswersAreAsOldAsTheirQuestions(t *testing.T) {
+func TestResultAgeStartsAtRequest(t *testing.T) {
 	begun := time.Now()
 	clock := clocktesting.NewFakePassiveClock(begun)
 	kept := newReviewCache[int](clock, 10)
@@ -148,7 +148,7 @@ func TestAnswersAreAsOldAsTheirQuestions(t *testing.T) {
 }
 
 // The API server gets only a few reviews at the same time.
-func TestFewAreAskedAtATime(t *testing.T) {
+func TestParallelReviewsAreLimited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		kept := newReviewCache[int](clocktesting.NewFakePassiveClock(time.Now()), 1000)
 		var asking, most atomic.Int32

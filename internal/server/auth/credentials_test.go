@@ -133,7 +133,7 @@ func TestSourceOf(t *testing.T) {
 	}
 }
 
-func TestSaid(t *testing.T) {
+func TestUserFromHeaders(t *testing.T) {
 	for name, test := range map[string]struct {
 		options ProxyOptions
 		headers http.Header

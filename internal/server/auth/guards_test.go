@@ -273,7 +273,7 @@ func TestImpersonatedUsersActAsThemselves(t *testing.T) {
 
 // A stream lasts longer than cached results: its permissions and groups are reviewed
 // again, like its token.
-func TestStreamsLoseWhatTheirCallersLose(t *testing.T) {
+func TestStreamsLosePermissions(t *testing.T) {
 	list := Permission{Verb: "list", Group: "kubeflow.org", Resource: "mpijobs", Namespace: "team-cv"}
 	for name, test := range map[string]struct {
 		change func(*apiServer)

@@ -101,7 +101,7 @@ func TestWhoWaitsTooLongIsRefused(t *testing.T) {
 	})
 }
 
-func TestWhoGoesAwayGetsNothing(t *testing.T) {
+func TestDisconnectedClientTakesNothing(t *testing.T) {
 	budget := New(10, 10)
 	call(budget, "ada", func(ctx context.Context) {
 		if err := Take(ctx, 10); err != nil {
@@ -115,7 +115,7 @@ func TestWhoGoesAwayGetsNothing(t *testing.T) {
 	})
 }
 
-func TestOutsideOfCallsNothingIsBounded(t *testing.T) {
+func TestNoLimitOutsideOfCalls(t *testing.T) {
 	if err := Take(t.Context(), 1<<40); err != nil {
 		t.Error(err)
 	}

@@ -103,8 +103,8 @@ func (s *scripted) Restart(_ context.Context, ref jobservice.JobRef) (client.Obj
 	return jobOf(ref.Kind, ref.Namespace, ref.Name+"-retry-1"), s.note("restart %s", refText(ref))
 }
 
-// told is a stream that ends as prepared, or with the context.
-func told[Element any](ctx context.Context, elements []Element, end error) iter.Seq2[Element, error] {
+// preparedStream is a stream that ends as prepared, or with the context.
+func preparedStream[Element any](ctx context.Context, elements []Element, end error) iter.Seq2[Element, error] {
 	return func(yield func(Element, error) bool) {
 		for _, element := range elements {
 			if !yield(element, nil) {
@@ -121,7 +121,7 @@ func told[Element any](ctx context.Context, elements []Element, end error) iter.
 }
 
 func (s *scripted) Watch(ctx context.Context, kind *jobview.Kind, watch jobwatch.Watch) (iter.Seq2[*jobwatch.Event, error], error) {
-	return told(ctx, s.events, s.endOfStream), s.note("watch %s %s/%s since %q", kind.Kind, watch.Namespace, watch.Name, watch.Since)
+	return preparedStream(ctx, s.events, s.endOfStream), s.note("watch %s %s/%s since %q", kind.Kind, watch.Namespace, watch.Name, watch.Since)
 }
 
 func (s *scripted) Logs(ctx context.Context, ref jobservice.JobRef, options jobservice.LogOptions) (iter.Seq2[joblog.Line, error], error) {
@@ -136,7 +136,7 @@ func (s *scripted) Logs(ctx context.Context, ref jobservice.JobRef, options jobs
 	err := s.note("logs %s role=%q worker=%d container=%q follow=%t previous=%t tail=%d since=%s bounded=%t",
 		refText(ref), options.Role, worker, options.Container, options.Follow, options.Previous, tail, options.Since.Format(time.TimeOnly), bounded)
 	if s.endOfStream != nil {
-		return told(ctx, s.lines, s.endOfStream), err
+		return preparedStream(ctx, s.lines, s.endOfStream), err
 	}
 	return func(yield func(joblog.Line, error) bool) {
 		for _, line := range s.lines {

@@ -28,7 +28,7 @@ func grpcurl(t *testing.T, address string, arguments ...string) string {
 	return string(said)
 }
 
-func TestClientsThatKnowOnlyReflection(t *testing.T) {
+func TestReflectionClients(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

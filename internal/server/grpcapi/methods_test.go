@@ -345,7 +345,7 @@ func TestMethods(t *testing.T) {
 	}
 }
 
-func TestMethodsTellErrors(t *testing.T) {
+func TestMethodErrors(t *testing.T) {
 	for name, test := range unaries {
 		t.Run(name, func(t *testing.T) {
 			_, err := test.make(t.Context(), serve(t, &scripted{err: apierror.New(404, "NotFound", "it is not there", "Look elsewhere")}))

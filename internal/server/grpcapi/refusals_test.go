@@ -86,7 +86,7 @@ func (bytesCodec) Name() string                        { return "proto" }
 
 var _ encoding.Codec = bytesCodec{}
 
-func TestMessagesThatCannotBeReadAreRefused(t *testing.T) {
+func TestUndecodableMessages(t *testing.T) {
 	script := &scripted{}
 	server := serve(t, script)
 	for name, message := range map[string][]byte{

@@ -61,7 +61,7 @@ func TestStatusCode(t *testing.T) {
 	}
 }
 
-func TestStatusTellsAll(t *testing.T) {
+func TestStatusDetails(t *testing.T) {
 	err := Status(&apierror.Error{
 		Code: 422, Reason: "Invalid", Message: "no such job", Suggestions: []string{"Try this", "Or that"},
 		Details: []apierror.Detail{{Field: "spec.a", Reason: "is wrong"}, {Field: "spec.b", Reason: "too"}},
@@ -80,7 +80,7 @@ func TestStatusTellsAll(t *testing.T) {
 	}
 }
 
-func TestWhatNobodyForesawIsNotTold(t *testing.T) {
+func TestUnexpectedErrorsAreHidden(t *testing.T) {
 	if got := status.Convert(Status(errors.New("password=secret"))); strings.Contains(got.String(), "secret") {
 		t.Errorf("got %s", got)
 	}

@@ -104,7 +104,7 @@ func TestConnectionsOfAll(t *testing.T) {
 }
 
 // A connection counts before it has sent anything, and until a WebSocket on it ends.
-func TestConnectionsThatSayNothing(t *testing.T) {
+func TestIdleConnectionsCount(t *testing.T) {
 	running := start(t, api(), func(options *Options) { options.TLS, options.Limits.ConnectionsPerSource = &TLS{}, 2 })
 	for range 2 {
 		running.connect(t, "127.0.0.1")

@@ -91,7 +91,7 @@ func as(t *testing.T, user string) context.Context {
 	return metadata.AppendToOutgoingContext(t.Context(), "authorization", "Bearer "+user)
 }
 
-func TestRPC(t *testing.T) {
+func TestGRPC(t *testing.T) {
 	running := start(t, api(), func(options *Options) {
 		options.RegisterGRPC, options.Limits = registerJobs, Limits{Rate: 0.001, Burst: 2, Streams: 1}
 	})
@@ -130,7 +130,7 @@ func TestRPC(t *testing.T) {
 	}
 }
 
-func TestRPCStreamEndsWithItsToken(t *testing.T) {
+func TestGRPCStreamEndsWithToken(t *testing.T) {
 	running := start(t, api(), func(options *Options) { options.RegisterGRPC, options.Limits.Streams = registerJobs, 1 })
 	connection := running.dial(t)
 	open := func(user string) grpc.ClientStream {
@@ -160,7 +160,7 @@ func TestRPCStreamEndsWithItsToken(t *testing.T) {
 
 // A client that starts a call and sends nothing does not hold it forever; a stream whose
 // message was read continues.
-func TestRPCThatIsNeverSent(t *testing.T) {
+func TestGRPCMessageNeverSent(t *testing.T) {
 	running := start(t, api(), func(options *Options) { options.RegisterGRPC = registerJobs })
 	// Long enough for a client that sends.
 	running.messageTimeout = 2 * time.Second

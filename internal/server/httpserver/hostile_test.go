@@ -25,7 +25,7 @@ import (
 
 // The server does not wait for an announced body that is not sent, with and without
 // authentication, and with any other headers.
-func TestBodyThatNeverComes(t *testing.T) {
+func TestBodyNeverSent(t *testing.T) {
 	for name, headers := range map[string]string{
 		"nobody": "", "somebody": "Authorization: Bearer jane\r\n", "as a stream": "Accept: text/event-stream\r\n", "as a WebSocket": "Upgrade: websocket\r\nConnection: Upgrade\r\n",
 	} {
@@ -56,7 +56,7 @@ func isTimeout(err error) bool {
 }
 
 // The server reads nothing of a gRPC call before authentication.
-func TestNobodySendsMessages(t *testing.T) {
+func TestNoReadBeforeAuthentication(t *testing.T) {
 	running := start(t, api(), func(options *Options) { options.RegisterGRPC = registerJobs })
 	for _, method := range []string{"/training.MPIJobService/CreateMPIJob", "/training.MPIJobService/WatchMPIJobStatus", "/invented.Service/Method"} {
 		stream, err := running.dial(t).NewStream(t.Context(), &grpc.StreamDesc{ClientStreams: true}, method)
@@ -74,7 +74,7 @@ func TestNobodySendsMessages(t *testing.T) {
 
 // A client that sends more than one message is not read any further: gRPC would buffer all
 // of it.
-func TestMessagesWithoutEnd(t *testing.T) {
+func TestEndlessMessages(t *testing.T) {
 	running := start(t, api(), func(options *Options) { options.RegisterGRPC = registerJobs })
 	ctx, cancel := context.WithCancel(as(t, "jane"))
 	defer cancel()
@@ -97,7 +97,7 @@ func TestMessagesWithoutEnd(t *testing.T) {
 }
 
 // Calls that gRPC refuses by itself are in the audit log once.
-func TestAuditOfWhatIsNeverCalled(t *testing.T) {
+func TestAuditOfCallsRefusedByGRPC(t *testing.T) {
 	running := start(t, api(), func(options *Options) { options.RegisterGRPC = registerJobs })
 	connection := running.dial(t)
 	var answer wrapperspb.StringValue
@@ -129,7 +129,7 @@ func TestAuditOfWhatIsNeverCalled(t *testing.T) {
 }
 
 // A call whose client disconnects is recorded once, when it has finished.
-func TestAuditOfClientsThatLeave(t *testing.T) {
+func TestAuditAfterDisconnect(t *testing.T) {
 	begun, ended := make(chan struct{}), make(chan struct{})
 	running := start(t, api(), func(options *Options) {
 		options.RegisterGRPC = func(server *grpc.Server) {
@@ -156,7 +156,7 @@ func TestAuditOfClientsThatLeave(t *testing.T) {
 }
 
 // REST and gRPC both send Retry-After.
-func TestRPCSaysWhenToComeAgain(t *testing.T) {
+func TestGRPCRetryAfter(t *testing.T) {
 	running := start(t, api(), func(options *Options) {
 		options.RegisterGRPC, options.Limits = registerJobs, Limits{Rate: 0.001, Burst: 1, Streams: 1}
 	})
@@ -171,7 +171,7 @@ func TestRPCSaysWhenToComeAgain(t *testing.T) {
 }
 
 // A response that exceeds the memory budget is refused in the same way.
-func TestRPCSaysWhenThereIsRoomAgain(t *testing.T) {
+func TestGRPCRetryAfterBudget(t *testing.T) {
 	running := start(t, api(), func(options *Options) { options.RegisterGRPC = registerJobs })
 	var header metadata.MD
 	err := running.dial(t).Invoke(as(t, "jane"), "/training.MPIJobService/CreateMPIJob", wrapperspb.String("too-much"), &wrapperspb.StringValue{}, grpc.Header(&header))
@@ -181,7 +181,7 @@ func TestRPCSaysWhenThereIsRoomAgain(t *testing.T) {
 }
 
 // A gRPC client that does not read is disconnected and releases its stream.
-func TestRPCThatIsNotRead(t *testing.T) {
+func TestGRPCStreamNotRead(t *testing.T) {
 	running := start(t, api(), func(options *Options) {
 		options.RegisterGRPC = func(server *grpc.Server) {
 			server.RegisterService(&grpc.ServiceDesc{ServiceName: "training.MPIJobService", HandlerType: (*any)(nil), Streams: []grpc.StreamDesc{{
@@ -212,7 +212,7 @@ func TestRPCThatIsNotRead(t *testing.T) {
 }
 
 // If tokens cannot be checked, streams do not end immediately, but not never.
-func TestStreamsInDoubt(t *testing.T) {
+func TestUnverifiedStreams(t *testing.T) {
 	running := start(t, api(), nil)
 	running.maxUnverified = 500 * time.Millisecond
 	_, watching := running.open(t, "jane")
@@ -251,7 +251,7 @@ func TestOldTLS(t *testing.T) {
 	}
 }
 
-func TestOriginsThatAreNone(t *testing.T) {
+func TestInvalidOrigins(t *testing.T) {
 	for _, origin := range []string{"null", "*", "dashboard.example", "https://dashboard.example/path"} {
 		if _, err := New(Options{Origins: []string{origin}, Registry: prometheus.NewRegistry()}); err == nil || !strings.Contains(err.Error(), origin) {
 			t.Errorf("%s is allowed: %v", origin, err)
@@ -260,7 +260,7 @@ func TestOriginsThatAreNone(t *testing.T) {
 }
 
 // A page of another origin is refused over gRPC as well.
-func TestPagesThatSpeakRPC(t *testing.T) {
+func TestOriginsOverGRPC(t *testing.T) {
 	running := start(t, api(), func(options *Options) { options.RegisterGRPC = registerJobs })
 	ctx := metadata.AppendToOutgoingContext(as(t, "jane"), "origin", "https://evil.example")
 	err := running.dial(t).Invoke(ctx, "/training.MPIJobService/GetMPIJob", wrapperspb.String("x"), &wrapperspb.StringValue{})
@@ -270,7 +270,7 @@ func TestPagesThatSpeakRPC(t *testing.T) {
 }
 
 // gRPC over HTTP/1.1 is handled like any other request.
-func TestRPCOverHTTP1(t *testing.T) {
+func TestGRPCOverHTTP1(t *testing.T) {
 	running := start(t, api(), func(options *Options) { options.RegisterGRPC = registerJobs })
 	if got := running.do(t, http.MethodPost, "/training.MPIJobService/CreateMPIJob", "jane", strings.NewReader("\x00\x00\x00\x00\x00"), "Content-Type", "application/grpc"); got.code != 404 {
 		t.Errorf("%d %s", got.code, got.body)
@@ -329,7 +329,7 @@ func TestManyLargeBodies(t *testing.T) {
 }
 
 // A panic in a gRPC stream ends only that stream.
-func TestRPCStreamThatPanics(t *testing.T) {
+func TestGRPCStreamPanic(t *testing.T) {
 	running := start(t, api(), func(options *Options) {
 		options.RegisterGRPC = func(server *grpc.Server) {
 			server.RegisterService(&grpc.ServiceDesc{ServiceName: "training.MPIJobService", HandlerType: (*any)(nil), Streams: []grpc.StreamDesc{{

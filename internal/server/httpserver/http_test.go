@@ -96,7 +96,7 @@ func TestHTTP(t *testing.T) {
 			got := running.do(t, test.method, test.path, test.user, test.body, test.headers...)
 			said := got.body
 			if got.code >= 400 {
-				said = got.told.Message
+				said = got.apiErr.Message
 			}
 			if got.code != test.code || said != test.want {
 				t.Errorf("%d %s", got.code, got.body)
@@ -120,7 +120,7 @@ func TestHTTP(t *testing.T) {
 }
 
 // A client must be able to detect an incomplete response.
-func TestPanicInTheMiddleCutsTheAnswer(t *testing.T) {
+func TestPanicAbortsResponse(t *testing.T) {
 	running := start(t, api(), nil)
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+running.address+"/half", nil)
 	if err != nil {

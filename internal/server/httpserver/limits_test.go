@@ -36,7 +36,7 @@ func TestUsersAreForgotten(t *testing.T) {
 }
 
 // Long requests are limited by the burst, and a finished request makes room for another.
-func TestCallsUnderWay(t *testing.T) {
+func TestRequestsInProgress(t *testing.T) {
 	fair := newUserLimiter(Limits{Rate: 1e9, Burst: 2, Streams: 1}, 10)
 	enter := func(user string) (func(), error) {
 		// The clock of the limiter may not advance for a moment.

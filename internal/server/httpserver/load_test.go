@@ -21,7 +21,7 @@ import (
 )
 
 // A thousand streams leak nothing, over HTTP and over gRPC.
-func TestStreamsLeaveNothingBehind(t *testing.T) {
+func TestStreamsDoNotLeak(t *testing.T) {
 	const streams = 1000
 	running := start(t, api(), func(options *Options) {
 		options.RegisterGRPC, options.Limits = registerJobs, Limits{Rate: 1e6, Burst: 1e6, Streams: 2 * streams}
@@ -130,7 +130,7 @@ func (b *balancer) forward(client net.Conn) {
 
 // Two servers are replaced one after another, three times, while clients send requests. No
 // request fails, over HTTP/1.1 with a body or over gRPC.
-func TestRestartUnderLoadLosesNoCall(t *testing.T) {
+func TestRestartUnderLoad(t *testing.T) {
 	balancer := newBalancer(t)
 	launch := func() *running {
 		return start(t, api(), func(options *Options) {

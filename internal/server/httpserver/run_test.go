@@ -50,7 +50,7 @@ func (r *running) shown(t *testing.T, protocols ...string) (*x509.Certificate, s
 	return connection.ConnectionState().PeerCertificates[0], connection.ConnectionState().NegotiatedProtocol
 }
 
-func TestCertificateIsReadAgain(t *testing.T) {
+func TestCertificateIsReloaded(t *testing.T) {
 	pair := newPair(t)
 	pair.write(t, "before.example")
 	running := start(t, api(), func(options *Options) {
@@ -69,7 +69,7 @@ func TestCertificateIsReadAgain(t *testing.T) {
 	})
 }
 
-func TestWithoutCertificateTheServerMakesOne(t *testing.T) {
+func TestSelfSignedCertificate(t *testing.T) {
 	running := start(t, api(), func(options *Options) { options.TLS = &TLS{Names: []string{"trireme-server.trireme-system.svc"}} })
 	certificate, _ := running.shown(t)
 	for _, name := range []string{"trireme-server.trireme-system.svc", "localhost"} {
@@ -83,14 +83,14 @@ func TestWithoutCertificateTheServerMakesOne(t *testing.T) {
 }
 
 // A missing certificate must not be replaced by a self-signed one.
-func TestCertificateThatIsMissing(t *testing.T) {
+func TestMissingCertificate(t *testing.T) {
 	pair := newPair(t)
 	if _, err := New(Options{TLS: &TLS{CertificateFile: pair.certificate, KeyFile: pair.key}, Registry: prometheus.NewRegistry()}); err == nil || !strings.Contains(err.Error(), pair.certificate) {
 		t.Errorf("started without its certificate: %v", err)
 	}
 }
 
-func TestCertificateThatCannotBeRead(t *testing.T) {
+func TestUnreadableCertificate(t *testing.T) {
 	pair := newPair(t)
 	for _, file := range []string{pair.certificate, pair.key} {
 		if err := os.WriteFile(file, []byte("nonsense"), 0o600); err != nil {
@@ -104,7 +104,7 @@ func TestCertificateThatCannotBeRead(t *testing.T) {
 
 // First the server is not ready, then streams end, then the server; requests in progress
 // are completed.
-func TestOrderlyEnd(t *testing.T) {
+func TestGracefulShutdown(t *testing.T) {
 	begun, finish := make(chan struct{}), make(chan struct{})
 	mux := http.NewServeMux()
 	mux.Handle("/", api())
@@ -144,7 +144,7 @@ func TestReadiness(t *testing.T) {
 			"cache": func(context.Context) error { return synced }, "cluster": func(context.Context) error { return nil },
 		}
 	})
-	if got := running.do(t, http.MethodGet, "/readyz", "", nil); got.code != 503 || got.told.Message != "not ready: cache" || !strings.Contains(running.log.String(), "the cache knows no jobs yet") {
+	if got := running.do(t, http.MethodGet, "/readyz", "", nil); got.code != 503 || got.apiErr.Message != "not ready: cache" || !strings.Contains(running.log.String(), "the cache knows no jobs yet") {
 		t.Errorf("%d %s", got.code, got.body)
 	}
 	if got := running.do(t, http.MethodGet, "/healthz", "", nil); got.code != 200 {
@@ -186,7 +186,7 @@ func TestProbesAndMetrics(t *testing.T) {
 	}
 }
 
-func TestAddressThatIsTaken(t *testing.T) {
+func TestAddressInUse(t *testing.T) {
 	running := start(t, api(), nil)
 	options := running.Options
 	options.Address, options.Registry = running.address, prometheus.NewRegistry()

@@ -109,7 +109,7 @@ func TestGuessedTokensAreNotReviewed(t *testing.T) {
 			mutex.Lock()
 			defer mutex.Unlock()
 			found[got.code]++
-			if got.code == 429 && (got.header.Get("Retry-After") == "" || len(got.told.Suggestions) == 0) {
+			if got.code == 429 && (got.header.Get("Retry-After") == "" || len(got.apiErr.Suggestions) == 0) {
 				t.Errorf("429 without help: %v %s", got.header, got.body)
 			}
 		})

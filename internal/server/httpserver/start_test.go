@@ -185,7 +185,7 @@ type answer struct {
 	code   int
 	header http.Header
 	body   string
-	told   apierror.Error
+	apiErr apierror.Error
 }
 
 func (r *running) do(t *testing.T, method, path, user string, body io.Reader, headers ...string) answer {
@@ -219,10 +219,10 @@ func exchange(t *testing.T, client *http.Client, request *http.Request) answer {
 	}
 	got := answer{code: response.StatusCode, header: response.Header, body: string(content)}
 	if response.StatusCode >= http.StatusBadRequest {
-		if err := json.Unmarshal(content, &got.told); err != nil {
+		if err := json.Unmarshal(content, &got.apiErr); err != nil {
 			t.Fatalf("%d is not in the common shape (%v): %s", got.code, err, content)
 		}
-		if got.told.Code != got.code || got.told.Message == "" || got.told.Reason == "" {
+		if got.apiErr.Code != got.code || got.apiErr.Message == "" || got.apiErr.Reason == "" {
 			t.Errorf("%d says of itself %s", got.code, content)
 		}
 	}

@@ -9,7 +9,7 @@ import (
 )
 
 // A client that does not read its stream is disconnected, over HTTP/1.1 and HTTP/2.
-func TestStreamThatIsNotRead(t *testing.T) {
+func TestStreamNotRead(t *testing.T) {
 	for name, protocols := range map[string]func(*http.Protocols){
 		"HTTP/1.1": func(protocols *http.Protocols) { protocols.SetHTTP1(true) }, "HTTP/2": func(protocols *http.Protocols) { protocols.SetUnencryptedHTTP2(true) },
 	} {

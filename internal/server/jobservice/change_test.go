@@ -43,7 +43,7 @@ func TestAgainHasANameThatFits(t *testing.T) {
 }
 
 // Fields that belong to the failed job are not copied.
-func TestAgain(t *testing.T) {
+func TestRetryJob(t *testing.T) {
 	failed := mpiJob("train", 2)
 	failed.UID, failed.ResourceVersion, failed.Finalizers = "b7", "12", []string{"somebody.example/waits"}
 	failed.OwnerReferences = []metav1.OwnerReference{{Name: "owner"}}

@@ -38,14 +38,14 @@ func (g *gate) Allow(_ context.Context, _ *auth.Caller, rights auth.Permission) 
 	return g.answers[rights.Namespace]
 }
 
-// places is a source with one job in each of some namespaces.
-type places struct {
+// jobPerNamespace is a source with one job in each of some namespaces.
+type jobPerNamespace struct {
 	jobwatch.Source
 	namespaces []string
 	reading    *sync.RWMutex
 }
 
-func (p *places) List(_ context.Context, _ *jobview.Kind, query jobwatch.Query) (*jobwatch.Page, error) {
+func (p *jobPerNamespace) List(_ context.Context, _ *jobview.Kind, query jobwatch.Query) (*jobwatch.Page, error) {
 	p.reading.Lock()
 	defer p.reading.Unlock()
 	page := &jobwatch.Page{}
@@ -57,7 +57,7 @@ func (p *places) List(_ context.Context, _ *jobview.Kind, query jobwatch.Query) 
 	return page, nil
 }
 
-func TestListsShowWhatMayBeListed(t *testing.T) {
+func TestListsFollowPermissions(t *testing.T) {
 	tests := map[string]struct {
 		answers map[string]error
 		want    []string
@@ -74,7 +74,7 @@ func TestListsShowWhatMayBeListed(t *testing.T) {
 			reading := &sync.RWMutex{}
 			guard := &gate{answers: test.answers, reading: reading}
 			service := New(Options{Guard: guard, Jobs: func(*auth.Caller) jobwatch.Source {
-				return &places{namespaces: []string{"a", "b", "c"}, reading: reading}
+				return &jobPerNamespace{namespaces: []string{"a", "b", "c"}, reading: reading}
 			}})
 			page, err := service.List(auth.WithCaller(t.Context(), &auth.Caller{}), jobview.MPIJobs, jobwatch.Query{})
 			if err != test.err {

@@ -138,8 +138,8 @@ func TestRowsNeedNoObjects(t *testing.T) {
 	}
 }
 
-// TestJobsThatVanishAreLeftOut: the cache is behind the cluster.
-func TestJobsThatVanishAreLeftOut(t *testing.T) {
+// TestDeletedJobsAreOmitted: the cache is behind the cluster.
+func TestDeletedJobsAreOmitted(t *testing.T) {
 	cluster, cache := cacheOfLarge(t, 2)
 	cluster.lock.Lock()
 	for key := range cluster.jobs {

@@ -38,15 +38,15 @@ type viewer struct {
 	jobs      map[string]any
 	synced    bool
 	version   string
-	// since is the version of the last snapshot, told the events after it.
-	since string
-	told  []string
-	// gone counts how often the viewer had to start over.
-	gone int
+	// since is the version of the last snapshot, events the events after it.
+	since  string
+	events []string
+	// restarts counts how often the viewer had to start over.
+	restarts int
 }
 
 func (v *viewer) startOver() {
-	v.jobs, v.synced, v.version, v.told = map[string]any{}, false, "", nil
+	v.jobs, v.synced, v.version, v.events = map[string]any{}, false, "", nil
 }
 
 func (v *viewer) see(event *Event) {
@@ -86,7 +86,7 @@ func (v *viewer) see(event *Event) {
 		delete(v.jobs, read.Name)
 	}
 	if v.synced && read.Type != Synced {
-		v.told = append(v.told, fmt.Sprintf("%s %s %s", read.Type, read.Name, read.ResourceVersion))
+		v.events = append(v.events, fmt.Sprintf("%s %s %s", read.Type, read.Name, read.ResourceVersion))
 	}
 	if !v.synced && event.ResourceVersion != "" || v.synced && event.ResourceVersion == "" || read.ResourceVersion != event.ResourceVersion {
 		v.t.Errorf("a reader that is synced=%t cannot use version %q: %s", v.synced, event.ResourceVersion, event.JSON)
@@ -101,7 +101,7 @@ func (v *viewer) connect(ctx context.Context, source Source, random *rand.Rand) 
 	}
 	for event, err := range source.Watch(ctx, jobview.MPIJobs, Watch{Namespace: v.namespace, Since: v.version}) {
 		if isExpired(err) {
-			v.gone++
+			v.restarts++
 			v.startOver()
 			return
 		}
@@ -143,10 +143,10 @@ func (r *replicas) restart(index int) {
 	r.stop[index] = stop
 }
 
-// TestWatchersSeeTheTruth: whatever happens to jobs, connections, servers and the API
+// TestWatchersConverge: whatever happens to jobs, connections, servers and the API
 // server, watchers end up with the real jobs, receive nothing twice and, while the API
 // server has its history, receive everything.
-func TestWatchersSeeTheTruth(t *testing.T) {
+func TestWatchersConverge(t *testing.T) {
 	for name, chaos := range map[string]struct {
 		// forget means that the API server loses its history from time to time.
 		forget  bool
@@ -198,11 +198,11 @@ func watchAndCompare(t *testing.T, seed uint64, history int, forget bool) {
 			t.Errorf("a watcher of %s sees something else than there is (-truth +seen):\n%s", viewer.namespace, difference)
 		}
 		since, _ := parseVersion(viewer.since)
-		if truth := replicas.cluster.after(viewer.namespace, since); !forget && !slices.Equal(truth, viewer.told) {
-			t.Errorf("a watcher of %s was told something else than happened since %d:\n%s", viewer.namespace, since, cmp.Diff(truth, viewer.told))
+		if truth := replicas.cluster.after(viewer.namespace, since); !forget && !slices.Equal(truth, viewer.events) {
+			t.Errorf("a watcher of %s was told something else than happened since %d:\n%s", viewer.namespace, since, cmp.Diff(truth, viewer.events))
 		}
-		if !forget && viewer.gone > 0 {
-			t.Errorf("a watcher had to start over %d times, though the API server knew everything", viewer.gone)
+		if !forget && viewer.restarts > 0 {
+			t.Errorf("a watcher had to start over %d times, though the API server knew everything", viewer.restarts)
 		}
 	}
 }

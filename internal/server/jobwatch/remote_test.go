@@ -13,7 +13,7 @@ import (
 )
 
 // The server's own identity and permissions are only for its log.
-func TestErrorsOfTheServersOwn(t *testing.T) {
+func TestServerErrorsAreHidden(t *testing.T) {
 	forbidden := apierrors.NewForbidden(schema.GroupResource{Group: "kubeflow.org", Resource: "mpijobs"}, "", errors.New(`User "the-server" cannot list`))
 	for name, test := range map[string]struct {
 		err  error

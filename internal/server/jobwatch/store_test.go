@@ -72,7 +72,7 @@ func after(t *testing.T, store *store, text string) ([]string, positionState) {
 	return told, where
 }
 
-func TestResumeAroundAGap(t *testing.T) {
+func TestResumeAtGap(t *testing.T) {
 	store := storeWithGap(t)
 	difference := []string{"DELETED b 105-110-1", "ADDED c 105-110-2", "ADDED d 105-110-3", "MODIFIED a 110"}
 	last := "MODIFIED c 112"
@@ -109,9 +109,9 @@ func TestResumeAroundAGap(t *testing.T) {
 	}
 }
 
-// TestChangesToldTogetherAreForgottenTogether: with only some of them, a client would miss
+// TestMergedChangesAreDroppedTogether: with only some of them, a client would miss
 // the others.
-func TestChangesToldTogetherAreForgottenTogether(t *testing.T) {
+func TestMergedChangesAreDroppedTogether(t *testing.T) {
 	store := storeWithGap(t)
 	store.capacity = 6
 	must(t, store.put(jobAt(113, "c", "2/2")))
@@ -129,7 +129,7 @@ func TestChangesToldTogetherAreForgottenTogether(t *testing.T) {
 	}
 }
 
-func TestWhatComesLateIsNotToldAgain(t *testing.T) {
+func TestLateChangesAreIgnored(t *testing.T) {
 	store := storeWithGap(t)
 	before := store.next()
 	must(t, store.put(jobAt(112, "c", "1/2")))
@@ -140,8 +140,8 @@ func TestWhatComesLateIsNotToldAgain(t *testing.T) {
 	}
 }
 
-// TestClusterThatWasSetBack: after a restore, versions have another meaning.
-func TestClusterThatWasSetBack(t *testing.T) {
+// TestClusterRestore: after a restore, versions have another meaning.
+func TestClusterRestore(t *testing.T) {
 	store := storeWithGap(t)
 	number := store.next()
 	must(t, store.replace(entriesOf(t, jobAt(90, "a", "")), "95"))

@@ -38,13 +38,13 @@ func TestQueriesAreChecked(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			request := &http.Request{URL: httptest.NewRequest(http.MethodGet, "/", nil).URL}
 			request.URL.RawQuery = test.query
-			wantProblem(t, newQuery(request).check(known), test.want)
+			wantClientError(t, newQuery(request).check(known), test.want)
 		})
 	}
 }
 
-// wantProblem checks that an error of the client has a text; "" expects no error.
-func wantProblem(t *testing.T, err error, words string) {
+// wantClientError checks that an error of the client has a text; "" expects no error.
+func wantClientError(t *testing.T, err error, words string) {
 	t.Helper()
 	if words == "" {
 		if err != nil {
@@ -62,7 +62,7 @@ func wantProblem(t *testing.T, err error, words string) {
 
 func TestRequiredParameters(t *testing.T) {
 	query := newQuery(httptest.NewRequest(http.MethodGet, "/", nil))
-	wantProblem(t, query.check([]parameter{{name: "namespace", kind: "string", description: "Namespace of the job", required: true}}), "namespace: is required: Namespace of the job")
+	wantClientError(t, query.check([]parameter{{name: "namespace", kind: "string", description: "Namespace of the job", required: true}}), "namespace: is required: Namespace of the job")
 }
 
 func TestBodies(t *testing.T) {
@@ -93,7 +93,7 @@ func TestBodies(t *testing.T) {
 			if err == nil {
 				_, err = readJob(content, jobview.MPIJobs)
 			}
-			wantProblem(t, err, test.want)
+			wantClientError(t, err, test.want)
 		})
 	}
 }
@@ -119,7 +119,7 @@ func TestNamesAreChecked(t *testing.T) {
 	for value, want := range map[string]string{
 		"": "", "train": "", "a.b": "", "..": "is not a valid name", "../../secrets": "is not a valid name", "a/b": "is not a valid name", "A": "is not a valid name", "a\x00": "is not a valid name", strings.Repeat("a", 254): "is not a valid name",
 	} {
-		wantProblem(t, checkName("name", value), want)
+		wantClientError(t, checkName("name", value), want)
 	}
 }
 

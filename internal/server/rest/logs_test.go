@@ -117,7 +117,7 @@ func TestLogs(t *testing.T) {
 	}
 }
 
-func TestFewLinesUnlessMoreAreWanted(t *testing.T) {
+func TestDefaultTail(t *testing.T) {
 	for query, want := range map[string]int64{"": 100, "?tailLines=7": 7, "?tailLines=0": 0, "?follow=true": 100} {
 		asked := &printing{}
 		server, _, _ := serve(t, asked)

@@ -26,8 +26,8 @@ const patience = time.Minute
 
 type messages func(context.Context) iter.Seq2[Message, error]
 
-// these are messages that end, with or without an error.
-func these(err error, texts ...string) messages {
+// finiteMessages are messages that end, with or without an error.
+func finiteMessages(err error, texts ...string) messages {
 	return func(context.Context) iter.Seq2[Message, error] {
 		return func(yield func(Message, error) bool) {
 			for i, text := range texts {
@@ -97,7 +97,7 @@ func within(t *testing.T, done <-chan struct{}, what string) {
 	}
 }
 
-func TestWebSocketEndsAsItsMessagesDo(t *testing.T) {
+func TestWebSocketCloseCodes(t *testing.T) {
 	told := func(failed *apierror.Error) string { return string(errorMessage(failed)) }
 	expired := apierror.New(410, "Expired", "Too old", "Start over")
 	denied := apierror.New(403, "Forbidden", "No")
@@ -116,7 +116,7 @@ func TestWebSocketEndsAsItsMessagesDo(t *testing.T) {
 		"nobody foresaw": {errors.New("secret"), websocket.StatusInternalError, []string{told(apierror.From(errors.New("secret")))}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			texts, code := readAll(t, dial(t, serve(t, Options{}, these(test.err, `{"n":1}`, `{"n":2}`)), nil))
+			texts, code := readAll(t, dial(t, serve(t, Options{}, finiteMessages(test.err, `{"n":1}`, `{"n":2}`)), nil))
 			if difference := cmp.Diff(append([]string{`{"n":1}`, `{"n":2}`}, test.last...), texts); difference != "" || code != test.code {
 				t.Errorf("closed with %d, want %d:\n%s", code, test.code, difference)
 			}
@@ -165,7 +165,7 @@ func TestHeartbeats(t *testing.T) {
 }
 
 // The cause of the request's context is sent to the client, such as a revoked token.
-func TestClientsLearnWhyTheirStreamEnds(t *testing.T) {
+func TestStreamEndHasCause(t *testing.T) {
 	for name, test := range map[string]struct {
 		cause error
 		code  websocket.StatusCode
@@ -204,7 +204,7 @@ func TestMessagesThatPanic(t *testing.T) {
 	}
 }
 
-func TestServerThatStops(t *testing.T) {
+func TestServerShutdown(t *testing.T) {
 	ended := make(chan struct{})
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(writer http.ResponseWriter, request *http.Request) {
 		Serve(writer, request, Options{}, quiet(ended))
@@ -230,7 +230,7 @@ func clientFrame(first byte, payload []byte) []byte {
 	return append(frame, payload...)
 }
 
-func TestWhatClientsMustNotSend(t *testing.T) {
+func TestClientMessagesCloseStream(t *testing.T) {
 	for name, sent := range map[string][]byte{
 		"text":                  clientFrame(0x81, []byte("hello")),
 		"binary":                clientFrame(0x82, []byte{0, 1, 2}),
@@ -283,7 +283,7 @@ func endless(ended chan struct{}) messages {
 	}
 }
 
-func TestClientsThatDoNotReadAreCutOff(t *testing.T) {
+func TestSlowClientsAreDisconnected(t *testing.T) {
 	options := Options{WriteTimeout: 100 * time.Millisecond}
 	t.Run("WebSocket", func(t *testing.T) {
 		ended := make(chan struct{})
@@ -314,10 +314,10 @@ func TestEvents(t *testing.T) {
 		messages messages
 		want     string
 	}{
-		"all was told": {these(nil, `{"n":1}`, "{\n\"n\":2}"), "id: 1\ndata: {\"n\":1}\n\nid: 2\ndata: {\ndata: \"n\":2}\n\n"},
+		"all was told": {finiteMessages(nil, `{"n":1}`, "{\n\"n\":2}"), "id: 1\ndata: {\"n\":1}\n\nid: 2\ndata: {\ndata: \"n\":2}\n\n"},
 		// The id is cleared: a browser that reconnects starts over.
-		"start over":  {these(expired, `{"n":1}`), "id: 1\ndata: {\"n\":1}\n\nid: \ndata: " + string(errorMessage(expired)) + "\n\n"},
-		"not allowed": {these(denied), "data: " + string(errorMessage(denied)) + "\n\n"},
+		"start over":  {finiteMessages(expired, `{"n":1}`), "id: 1\ndata: {\"n\":1}\n\nid: \ndata: " + string(errorMessage(expired)) + "\n\n"},
+		"not allowed": {finiteMessages(denied), "data: " + string(errorMessage(denied)) + "\n\n"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			response := getEvents(t, serve(t, Options{}, test.messages))
@@ -347,7 +347,7 @@ func getEvents(t *testing.T, server *httptest.Server) *http.Response {
 	return response
 }
 
-func TestReadersOfEventsThatGoAway(t *testing.T) {
+func TestEventClientDisconnects(t *testing.T) {
 	for name, serve := range map[string]func(*testing.T, Options, messages) *httptest.Server{"HTTP/1.1": serve, "HTTP/2.0": serveHTTP2} {
 		t.Run(name, func(t *testing.T) {
 			ended := make(chan struct{})

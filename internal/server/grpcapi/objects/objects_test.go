@@ -80,7 +80,7 @@ func checkCarried[Object any](t *testing.T, filled *Object, empty proto.Message)
 // rounds are enough to set and omit every field many times.
 const rounds = 500
 
-func TestJobsAreCarriedWithoutLoss(t *testing.T) {
+func TestJobsAreLossless(t *testing.T) {
 	for seed := range int64(rounds) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			var mpiJob v2beta1.MPIJob
@@ -97,7 +97,7 @@ func TestJobsAreCarriedWithoutLoss(t *testing.T) {
 	}
 }
 
-func TestEverythingElseIsCarriedWithoutLoss(t *testing.T) {
+func TestOtherObjectsAreLossless(t *testing.T) {
 	for seed := range int64(rounds) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			var row jobview.Row
@@ -140,7 +140,7 @@ func TestUsageIsCarried(t *testing.T) {
 	checkCarried(t, &usage.Report{Source: "prometheus", Message: "m", Launcher: &pod, Workers: []usage.Pod{pod, pod}}, &wire.GetUsageResponse{})
 }
 
-func TestWhatHasNoFieldIsInTheOtherFields(t *testing.T) {
+func TestUnmappedFieldsAreInOtherFields(t *testing.T) {
 	var mpiJob v2beta1.MPIJob
 	manifest := `{
 		"metadata": {"name": "pi", "finalizers": ["a/b"], "labels": {"team": "vision"}},
@@ -275,7 +275,7 @@ func TestMessagesThatAreRefused(t *testing.T) {
 }
 
 // A client may also set fields in other_fields that have their own field.
-func TestOtherFieldsMaySayAll(t *testing.T) {
+func TestOtherFieldsMayHaveAllFields(t *testing.T) {
 	var got v2beta1.MPIJob
 	if err := FromMessage(&wire.MPIJob{OtherFields: others(t, map[string]any{"metadata": map[string]any{"name": "pi"}, "spec": map[string]any{"slotsPerWorker": 2}})}, &got); err != nil {
 		t.Fatal(err)
