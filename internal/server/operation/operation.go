@@ -93,6 +93,7 @@ func (p pathRows) ServeHTTP(writer http.ResponseWriter, request *http.Request) {
 	if request.Method == http.MethodHead {
 		match.Operation = p[http.MethodGet]
 	}
+	// All rows of a path have the same kind.
 	for _, row := range p {
 		match.Kind = row.Kind
 	}

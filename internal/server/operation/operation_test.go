@@ -82,7 +82,14 @@ func TestRecord(t *testing.T) {
 }
 
 func TestRowsAreComplete(t *testing.T) {
+	kinds := map[string]string{}
 	for _, row := range Table {
+		if _, path, isREST := strings.Cut(row.Call, " "); isREST {
+			if kind, known := kinds[path]; known && kind != row.Kind {
+				t.Errorf("%s has the kinds %q and %q", path, kind, row.Kind)
+			}
+			kinds[path] = row.Kind
+		}
 		isWrite := row.Verb == "create" || row.Verb == "patch" || row.Verb == "delete"
 		if row.Verb == "" || isWrite != (row.Audit == AuditChange) {
 			t.Errorf("%s has verb %q and audit class %d", row.Call, row.Verb, row.Audit)
