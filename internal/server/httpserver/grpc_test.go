@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
@@ -21,7 +22,7 @@ import (
 	"github.com/trireme-mpi/trireme/internal/server/auth"
 )
 
-// method is one of a service that the tests describe by hand.
+// method describes a method of a fake service.
 func method(name string, answer func(context.Context, string) (string, error)) grpc.MethodDesc {
 	handle := func(ctx context.Context, message any) (any, error) {
 		said, err := answer(ctx, message.(*wrapperspb.StringValue).Value)
@@ -36,7 +37,7 @@ func method(name string, answer func(context.Context, string) (string, error)) g
 	}}
 }
 
-// registerJobs adds a service in the place of the real one.
+// registerJobs adds fake services.
 func registerJobs(server *grpc.Server) {
 	server.RegisterService(&grpc.ServiceDesc{
 		ServiceName: "training.MPIJobService", HandlerType: (*any)(nil),
@@ -55,7 +56,6 @@ func registerJobs(server *grpc.Server) {
 				return name, nil
 			}),
 			method("DeleteMPIJob", func(context.Context, string) (string, error) { panic("a mistake") }),
-			method("SuspendMPIJob", func(context.Context, string) (string, error) { return "", status.Error(codes.NotFound, "no such job") }),
 		},
 		Streams: []grpc.StreamDesc{{StreamName: "WatchMPIJobStatus", ServerStreams: true, Handler: func(_ any, stream grpc.ServerStream) error {
 			if err := stream.SendMsg(wrapperspb.String(auth.CallerFrom(stream.Context()).User + " watches")); err != nil {
@@ -65,11 +65,18 @@ func registerJobs(server *grpc.Server) {
 			return stream.Context().Err()
 		}}},
 	}, nil)
+	server.RegisterService(&grpc.ServiceDesc{
+		ServiceName: "training.JobService", HandlerType: (*any)(nil),
+		Methods: []grpc.MethodDesc{method("Suspend", func(ctx context.Context, _ string) (string, error) {
+			auth.RecordFrom(ctx).Kind = "MPIJob"
+			return "", status.Error(codes.NotFound, "no such job")
+		})},
+	}, nil)
 }
 
-func (running *running) dial(t *testing.T) *grpc.ClientConn {
+func (r *running) dial(t *testing.T) *grpc.ClientConn {
 	t.Helper()
-	connection, err := grpc.NewClient(running.address, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	connection, err := grpc.NewClient(r.address, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -84,29 +91,29 @@ func as(t *testing.T, user string) context.Context {
 	return metadata.AppendToOutgoingContext(t.Context(), "authorization", "Bearer "+user)
 }
 
-func TestRPC(t *testing.T) {
+func TestGRPC(t *testing.T) {
 	running := start(t, api(), func(options *Options) {
-		options.RPC, options.Limits = registerJobs, Limits{Rate: 0.001, Burst: 2, Streams: 1}
+		options.RegisterGRPC, options.Limits = registerJobs, Limits{Rate: 0.001, Burst: 2, Streams: 1}
 	})
 	connection := running.dial(t)
 	for _, test := range []struct {
 		method, user, message string
 		code                  codes.Code
-		// want is the answer, or a part of the error.
+		// want is the response, or a part of the error.
 		want string
 	}{
-		{method: "GetMPIJob", user: "jane", message: "hello", want: "jane reads hello"},
-		{method: "GetMPIJob", message: "hello", code: codes.Unauthenticated, want: "who are you?"},
-		{method: "CreateMPIJob", user: "jane", message: "hello", want: "hello"},
-		{method: "CreateMPIJob", user: "jane", message: "hello", code: codes.ResourceExhausted, want: "more than 0.001 requests a second"},
-		{method: "CreateMPIJob", user: "max", code: codes.InvalidArgument, want: "name is required"},
-		{method: "DeleteMPIJob", user: "max", message: "hello", code: codes.Internal, want: "The server failed"},
-		{method: "SuspendMPIJob", user: "eve", message: "hello", code: codes.NotFound, want: "no such job"},
-		{method: "CreateMPIJob", message: "hello", code: codes.Unauthenticated, want: "who are you?"},
-		{method: "GetMPIJob", user: "eve", message: strings.Repeat("x", maxBody+1), code: codes.ResourceExhausted, want: "larger than max"},
+		{method: "MPIJobService/GetMPIJob", user: "jane", message: "hello", want: "jane reads hello"},
+		{method: "MPIJobService/GetMPIJob", message: "hello", code: codes.Unauthenticated, want: "who are you?"},
+		{method: "MPIJobService/CreateMPIJob", user: "jane", message: "hello", want: "hello"},
+		{method: "MPIJobService/CreateMPIJob", user: "jane", message: "hello", code: codes.ResourceExhausted, want: "more than 0.001 requests per second"},
+		{method: "MPIJobService/CreateMPIJob", user: "max", code: codes.InvalidArgument, want: "name is required"},
+		{method: "MPIJobService/DeleteMPIJob", user: "max", message: "hello", code: codes.Internal, want: "Internal server error"},
+		{method: "JobService/Suspend", user: "eve", message: "hello", code: codes.NotFound, want: "no such job"},
+		{method: "MPIJobService/CreateMPIJob", message: "hello", code: codes.Unauthenticated, want: "who are you?"},
+		{method: "MPIJobService/GetMPIJob", user: "eve", message: strings.Repeat("x", maxBody+1), code: codes.ResourceExhausted, want: "larger than max"},
 	} {
 		var answer wrapperspb.StringValue
-		err := connection.Invoke(as(t, test.user), "/training.MPIJobService/"+test.method, wrapperspb.String(test.message), &answer)
+		err := connection.Invoke(as(t, test.user), "/training."+test.method, wrapperspb.String(test.message), &answer)
 		if status.Code(err) != test.code || err == nil && answer.Value != test.want || err != nil && !strings.Contains(err.Error(), test.want) {
 			t.Errorf("%s of %q: %q and %v", test.method, test.user, answer.Value, err)
 		}
@@ -123,8 +130,8 @@ func TestRPC(t *testing.T) {
 	}
 }
 
-func TestRPCStreamEndsWithItsToken(t *testing.T) {
-	running := start(t, api(), func(options *Options) { options.RPC, options.Limits.Streams = registerJobs, 1 })
+func TestGRPCStreamEndsWithToken(t *testing.T) {
+	running := start(t, api(), func(options *Options) { options.RegisterGRPC, options.Limits.Streams = registerJobs, 1 })
 	connection := running.dial(t)
 	open := func(user string) grpc.ClientStream {
 		t.Helper()
@@ -151,11 +158,11 @@ func TestRPCStreamEndsWithItsToken(t *testing.T) {
 	}
 }
 
-// A client that begins a call and sends nothing does not hold it for ever; a stream
-// whose message was read goes on.
-func TestRPCThatIsNeverSent(t *testing.T) {
-	running := start(t, api(), func(options *Options) { options.RPC = registerJobs })
-	// Long enough for whoever does send.
+// A client that starts a call and sends nothing does not hold it forever; a stream whose
+// message was read continues.
+func TestGRPCMessageNeverSent(t *testing.T) {
+	running := start(t, api(), func(options *Options) { options.RegisterGRPC = registerJobs })
+	// Long enough for a client that sends.
 	running.messageTimeout = 2 * time.Second
 	connection := running.dial(t)
 	watching, err := connection.NewStream(as(t, "jane"), &grpc.StreamDesc{ServerStreams: true}, "/training.MPIJobService/WatchMPIJobStatus")
@@ -180,5 +187,20 @@ func TestRPCThatIsNeverSent(t *testing.T) {
 	running.guard.revoke("jane")
 	if err := watching.RecvMsg(&message); status.Code(err) != codes.Unauthenticated {
 		t.Errorf("the stream ended with %v before its token did", err)
+	}
+}
+
+func TestMethodWithoutRowIsRefused(t *testing.T) {
+	for name, service := range map[string]*grpc.ServiceDesc{
+		"no row":                     {ServiceName: "training.MPIJobService", HandlerType: (*any)(nil), Methods: []grpc.MethodDesc{{MethodName: "SuspendMPIJob"}}},
+		"stream in the table only":   {ServiceName: "training.MPIJobService", HandlerType: (*any)(nil), Methods: []grpc.MethodDesc{{MethodName: "GetMPIJobLogs"}}},
+		"stream in the service only": {ServiceName: "training.MPIJobService", HandlerType: (*any)(nil), Streams: []grpc.StreamDesc{{StreamName: "GetMPIJob", ServerStreams: true}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := New(Options{Registry: prometheus.NewRegistry(), RegisterGRPC: func(server *grpc.Server) { server.RegisterService(service, nil) }})
+			if err == nil || !strings.Contains(err.Error(), "table of operations") {
+				t.Errorf("New returns %v", err)
+			}
+		})
 	}
 }

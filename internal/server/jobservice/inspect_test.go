@@ -12,7 +12,7 @@ import (
 	"github.com/trireme-mpi/trireme/internal/server/auth"
 )
 
-// A runtime without an implementation of MPI belongs to no framework.
+// A runtime without an MPI implementation has no framework.
 func TestRuntimesOfAFramework(t *testing.T) {
 	cluster := fake.NewClientBuilder().WithScheme(connection.Scheme()).WithObjects(
 		&v2alpha1.ClusterTrainingRuntime{ObjectMeta: metav1.ObjectMeta{Name: "mpi"}, Spec: v2alpha1.TrainingRuntimeSpec{MLPolicy: v2alpha1.MLPolicy{MPIImplementation: v2alpha1.MPIImplementationOpenMPI}}},

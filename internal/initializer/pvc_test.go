@@ -12,8 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// volume is a claim with a dataset on it, and with a cache of the Hugging Face
-// libraries.
+// volume returns a PVC with a dataset and a cache of the Hugging Face libraries.
 func volume(t *testing.T) string {
 	directory := t.TempDir()
 	write(t, directory, map[string]string{
@@ -39,7 +38,7 @@ func volume(t *testing.T) string {
 	return directory
 }
 
-func TestAClaimIsCopied(t *testing.T) {
+func TestCopyPVC(t *testing.T) {
 	from := volume(t)
 	long := time.Now().Add(-1000 * time.Hour).Truncate(time.Second)
 	if err := os.Chtimes(filepath.Join(from, "sets/mnist/run.sh"), long, long); err != nil {
@@ -75,7 +74,7 @@ func TestAClaimIsCopied(t *testing.T) {
 		t.Errorf("files (-want +got):\n%s", diff)
 	}
 	output := runner.fetched("pvc://claim/sets/mnist", "--from", from)
-	if want := "0 files and 0 B of it are to be fetched"; !strings.Contains(output, want) {
+	if want := "0 files and 0 B left to fetch"; !strings.Contains(output, want) {
 		t.Errorf("no %q in\n%s", want, output)
 	}
 	if target, err := os.Readlink(filepath.Join(runner.directory, "folder")); err != nil || target != "train" {
@@ -83,7 +82,7 @@ func TestAClaimIsCopied(t *testing.T) {
 	}
 }
 
-func TestPartsOfAClaim(t *testing.T) {
+func TestPVCPaths(t *testing.T) {
 	cases := map[string]struct {
 		uri  string
 		want map[string]string
@@ -104,8 +103,8 @@ func TestPartsOfAClaim(t *testing.T) {
 	}
 }
 
-func TestClaimsThatCannotBeCopied(t *testing.T) {
-	const remedy = "; replace it by what it stands for, or by a relative link"
+func TestPVCErrors(t *testing.T) {
+	const remedy = "; replace it with the file it should point to, or with a relative link"
 	link := func(target string) func(*testing.T, string) {
 		return func(t *testing.T, from string) {
 			if err := os.Symlink(target, filepath.Join(from, "sets/mnist/link")); err != nil {
@@ -117,23 +116,23 @@ func TestClaimsThatCannotBeCopied(t *testing.T) {
 		uri, want string
 		prepare   func(*testing.T, string)
 	}{
-		"no such path":          {uri: "pvc://claim/nothing", want: `there is no "nothing" on claim claim; check the path in storageUri`},
-		"nothing in it":         {uri: "pvc://claim/sets/mnist/nothing/below", want: `"sets/mnist/nothing/below" on claim claim is empty; check the path in storageUri`},
-		"a link out":            {prepare: link("../../../../etc/passwd"), want: `the link "link" on claim claim leads nowhere, or out of what is copied` + remedy},
-		"an absolute link":      {prepare: link("/etc/passwd"), want: `the link "link" on claim claim leads nowhere, or out of what is copied` + remedy},
-		"a link to nothing":     {prepare: link("nothing/there"), want: `the link "link" on claim claim leads nowhere, or out of what is copied` + remedy},
-		"a link to a directory": {prepare: link("../../hub"), want: `the link "link" on claim claim leads nowhere, or out of what is copied` + remedy},
-		"a circle":              {prepare: link("link"), want: `the link "link" on claim claim leads nowhere, or out of what is copied` + remedy},
+		"no such path":          {uri: "pvc://claim/nothing", want: `"nothing" does not exist on PVC claim; check the path in storageUri`},
+		"nothing in it":         {uri: "pvc://claim/sets/mnist/nothing/below", want: `"sets/mnist/nothing/below" on PVC claim is empty; check the path in storageUri`},
+		"a link out":            {prepare: link("../../../../etc/passwd"), want: `the symbolic link "link" on PVC claim is broken, or points outside the copied directory` + remedy},
+		"an absolute link":      {prepare: link("/etc/passwd"), want: `the symbolic link "link" on PVC claim is broken, or points outside the copied directory` + remedy},
+		"a link to nothing":     {prepare: link("nothing/there"), want: `the symbolic link "link" on PVC claim is broken, or points outside the copied directory` + remedy},
+		"a link to a directory": {prepare: link("../../hub"), want: `the symbolic link "link" on PVC claim is broken, or points outside the copied directory` + remedy},
+		"a circle":              {prepare: link("link"), want: `the symbolic link "link" on PVC claim is broken, or points outside the copied directory` + remedy},
 		"a path that is a device": {uri: "pvc://claim/pipe", prepare: func(t *testing.T, from string) {
 			if err := syscall.Mkfifo(filepath.Join(from, "pipe"), 0o666); err != nil {
 				t.Fatal(err)
 			}
-		}, want: `"pipe" on claim claim is neither a file nor a directory; check the path in storageUri`},
+		}, want: `"pipe" on PVC claim is neither a file nor a directory; check the path in storageUri`},
 		"a path behind a link out": {uri: "pvc://claim/out/passwd", prepare: func(t *testing.T, from string) {
 			if err := os.Symlink("/etc", filepath.Join(from, "out")); err != nil {
 				t.Fatal(err)
 			}
-		}, want: `cannot read "out/passwd" on claim claim: a link on the way leads out of the directory; remove the link from the claim`},
+		}, want: `cannot read "out/passwd" on PVC claim: a symbolic link in the path points outside the directory; remove the link from the PVC`},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -149,17 +148,17 @@ func TestClaimsThatCannotBeCopied(t *testing.T) {
 			runner.refused(uri, tc.want, "--from", from)
 		})
 	}
-	newRunner(t, nil).refused("pvc://claim/x", "claim claim is not mounted at /nowhere; look at the events of the pod", "--from", "/nowhere")
+	newRunner(t, nil).refused("pvc://claim/x", "PVC claim is not mounted at /nowhere; see the events of the pod", "--from", "/nowhere")
 }
 
-func TestWhatIsNoDataIsLeftOut(t *testing.T) {
+func TestSpecialFilesAreSkipped(t *testing.T) {
 	from := volume(t)
 	if err := syscall.Mkfifo(filepath.Join(from, "sets/mnist/pipe"), 0o666); err != nil {
 		t.Fatal(err)
 	}
 	write(t, from, map[string]string{"lost+found/x": "x"})
 	output := newRunner(t, nil).fetched("pvc://claim/sets/mnist", "--from", from)
-	if want := `"pipe" on claim claim is no file, no directory and no link; it is left out`; !strings.Contains(output, want) {
+	if want := `skipping "pipe" on PVC claim: it is not a file, directory or symbolic link`; !strings.Contains(output, want) {
 		t.Errorf("no %q in\n%s", want, output)
 	}
 	runner := newRunner(t, nil)
@@ -169,9 +168,9 @@ func TestWhatIsNoDataIsLeftOut(t *testing.T) {
 	}
 }
 
-// The claim of the job and the claim that is copied may be one and the same.
-func TestTheSameClaim(t *testing.T) {
-	const overlap = "pvc://claim%s and the place it is copied to are one inside the other on the same claim; use another claim in storage, or a path of its own in storageUri"
+// The PVC of the job and the copied PVC may be the same.
+func TestSourceIsDestination(t *testing.T) {
+	const overlap = "pvc://claim%s and its destination overlap on the same PVC; use another PVC in storage, or another path in storageUri"
 	cases := map[string]struct{ uri, into, want string }{
 		"the same directory":         {uri: "pvc://claim/sets/mnist", into: "sets/mnist"},
 		"the same, behind a link":    {uri: "pvc://claim/current/mnist", into: "sets/mnist"},
@@ -192,7 +191,7 @@ func TestTheSameClaim(t *testing.T) {
 				return
 			}
 			output := runner.fetched(tc.uri, "--from", from)
-			if same := strings.Contains(output, "is in its place already"); same != (tc.into != "copy") {
+			if same := strings.Contains(output, "is already in the destination"); same != (tc.into != "copy") {
 				t.Errorf("in its place: %t\n%s", same, output)
 			}
 			if diff := cmp.Diff(before, filesIn(t, filepath.Join(from, "hub"))); diff != "" {

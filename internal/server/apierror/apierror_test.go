@@ -30,24 +30,24 @@ func TestFrom(t *testing.T) {
 		},
 		"not there": {
 			apierrors.NewNotFound(jobs, "train"),
-			Error{Code: 404, Reason: "NotFound", Message: `mpijobs.kubeflow.org "train" not found`, Suggestions: []string{"See which mpijobs there are: list them"}},
+			Error{Code: 404, Reason: "NotFound", Message: `mpijobs.kubeflow.org "train" not found`, Suggestions: []string{"List the existing mpijobs"}},
 		},
 		"there already": {
 			apierrors.NewAlreadyExists(jobs, "train"),
-			Error{Code: 409, Reason: "AlreadyExists", Message: `mpijobs.kubeflow.org "train" already exists`, Suggestions: []string{"Choose another name, or delete what has it"}},
+			Error{Code: 409, Reason: "AlreadyExists", Message: `mpijobs.kubeflow.org "train" already exists`, Suggestions: []string{"Choose another name, or delete the existing object"}},
 		},
 		"no right": {
 			apierrors.NewForbidden(jobs, "train", refused),
 			Error{
 				Code: 403, Reason: "Forbidden", Message: `mpijobs.kubeflow.org "train" is forbidden: ` + refused.Error(),
-				Suggestions: []string{"Ask an administrator of the namespace for the right"},
+				Suggestions: []string{"Ask a namespace admin for the permission"},
 			},
 		},
 		"no quota": {
 			apierrors.NewForbidden(jobs, "train", errors.New("exceeded quota: gpus")),
 			Error{
 				Code: 403, Reason: "Forbidden", Message: `mpijobs.kubeflow.org "train" is forbidden: exceeded quota: gpus`,
-				Suggestions: []string{"Ask for less, or wait until other jobs of the namespace have ended"},
+				Suggestions: []string{"Request fewer resources, or wait until other jobs in the namespace finish"},
 			},
 		},
 		"fields that are wrong": {
@@ -57,8 +57,8 @@ func TestFrom(t *testing.T) {
 		"too large for etcd": {
 			&apierrors.StatusError{ErrStatus: metav1.Status{Code: 500, Message: "etcdserver: request is too large"}},
 			Error{
-				Code: 413, Reason: "RequestEntityTooLarge", Message: "The job is larger than what the cluster can store",
-				Suggestions: []string{"Leave out what is not part of the job; keep data in a ConfigMap or a volume"},
+				Code: 413, Reason: "RequestEntityTooLarge", Message: "The job is too large for the cluster to store",
+				Suggestions: []string{"Remove what is not part of the job; keep data in a ConfigMap or a volume"},
 			},
 		},
 		"no reason": {
@@ -69,16 +69,16 @@ func TestFrom(t *testing.T) {
 		},
 		"too slow": {
 			&url.Error{Op: "Get", URL: "https://10.0.0.1", Err: context.DeadlineExceeded},
-			Error{Code: 504, Reason: "Timeout", Message: "The cluster did not answer in time", Suggestions: []string{"Try again; narrow the question if it is a large one"}},
+			Error{Code: 504, Reason: "Timeout", Message: "The API server did not respond in time", Suggestions: []string{"Retry; use filters or a smaller limit if the list is large"}},
 		},
-		"nobody waits": {context.Canceled, Error{Code: 499, Reason: "Canceled", Message: "The client went away"}},
+		"nobody waits": {context.Canceled, Error{Code: 499, Reason: "Canceled", Message: "The client closed the connection"}},
 		"nobody is there": {
 			&url.Error{Op: "Get", URL: "https://10.0.0.1", Err: errors.New("connection refused")},
-			Error{Code: 503, Reason: "ServiceUnavailable", Message: "The cluster's API server cannot be reached", Suggestions: []string{"Try again in a moment"}},
+			Error{Code: 503, Reason: "ServiceUnavailable", Message: "The Kubernetes API server cannot be reached", Suggestions: []string{"Retry in a few seconds"}},
 		},
 		"what nobody foresaw": {
 			errors.New("the password is hunter2"),
-			Error{Code: 500, Reason: "InternalError", Message: "The server failed; its log says why", Suggestions: []string{"Try again, and tell the administrator if it stays"}},
+			Error{Code: 500, Reason: "InternalError", Message: "Internal server error; the server log has the cause", Suggestions: []string{"Retry, and report it to the cluster administrator if it persists"}},
 		},
 	}
 	for name, test := range tests {
@@ -90,7 +90,7 @@ func TestFrom(t *testing.T) {
 	}
 }
 
-// Lists are there even if they are empty, and the message is where older clients look.
+// Empty lists are not null, and the message is also where older clients expect it.
 func TestJSON(t *testing.T) {
 	encoded, err := json.Marshal(New(http.StatusConflict, "Finished", "It has ended"))
 	if err != nil {

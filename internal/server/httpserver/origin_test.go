@@ -16,9 +16,8 @@ func TestHosts(t *testing.T) {
 	}
 }
 
-// A page of another server that is allowed can read answers, and is told so before it
-// sends a token.
-func TestPagesThatAreAllowed(t *testing.T) {
+// A page of an allowed origin can read responses, and learns this before it sends a token.
+func TestAllowedOrigins(t *testing.T) {
 	running := start(t, api(), func(options *Options) { options.Origins = []string{"https://dashboard.example"} })
 	for name, test := range map[string]struct {
 		method, origin, user string

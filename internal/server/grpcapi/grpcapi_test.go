@@ -26,14 +26,14 @@ import (
 	"github.com/trireme-mpi/trireme/internal/server/auth"
 	"github.com/trireme-mpi/trireme/internal/server/jobservice"
 	"github.com/trireme-mpi/trireme/internal/server/jobwatch"
+	"github.com/trireme-mpi/trireme/internal/server/operation"
 )
 
-// scripted is a service that notes what it is asked, and answers as it is told. The
-// real one is tested against a real API server; here its faults and its streams are
-// made to order.
+// scripted is a fake service that records its calls and returns prepared results. The real
+// service is tested with a real API server; this one is for errors and streams.
 type scripted struct {
 	asked []string
-	// err is the answer to everything, if it is set; begun streams end with endOfStream.
+	// err is returned by all calls, if it is set; streams end with endOfStream.
 	err, endOfStream error
 	events           []*jobwatch.Event
 	lines            []joblog.Line
@@ -42,16 +42,16 @@ type scripted struct {
 
 var _ jobservice.Interface = (*scripted)(nil)
 
-func (script *scripted) note(format string, arguments ...any) error {
-	script.asked = append(script.asked, fmt.Sprintf(format, arguments...))
-	return script.err
+func (s *scripted) note(format string, arguments ...any) error {
+	s.asked = append(s.asked, fmt.Sprintf(format, arguments...))
+	return s.err
 }
 
 func refText(ref jobservice.JobRef) string {
 	return fmt.Sprintf("%s %s/%s", ref.Kind.Kind, ref.Namespace, ref.Name)
 }
 
-// jobOf is a job as the service answers with it.
+// jobOf returns a job as the service does.
 func jobOf(kind *jobview.Kind, namespace, name string) client.Object {
 	object := kind.NewObject()
 	object.SetNamespace(namespace)
@@ -71,40 +71,40 @@ func jobOf(kind *jobview.Kind, namespace, name string) client.Object {
 
 var created = time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC)
 
-func (script *scripted) Create(_ context.Context, kind *jobview.Kind, namespace string, object client.Object, dryRun bool) (client.Object, error) {
-	script.created = object
-	return jobOf(kind, namespace, object.GetName()+object.GetGenerateName()), script.note("create %s %s/%s dryRun=%t", kind.Kind, namespace, object.GetName(), dryRun)
+func (s *scripted) Create(_ context.Context, kind *jobview.Kind, namespace string, object client.Object, dryRun bool) (client.Object, error) {
+	s.created = object
+	return jobOf(kind, namespace, object.GetName()+object.GetGenerateName()), s.note("create %s %s/%s dryRun=%t", kind.Kind, namespace, object.GetName(), dryRun)
 }
 
-func (script *scripted) Get(_ context.Context, ref jobservice.JobRef) (client.Object, error) {
-	return jobOf(ref.Kind, ref.Namespace, ref.Name), script.note("get %s", refText(ref))
+func (s *scripted) Get(_ context.Context, ref jobservice.JobRef) (client.Object, error) {
+	return jobOf(ref.Kind, ref.Namespace, ref.Name), s.note("get %s", refText(ref))
 }
 
-func (script *scripted) List(_ context.Context, kind *jobview.Kind, query jobwatch.Query) (*jobwatch.Page, error) {
+func (s *scripted) List(_ context.Context, kind *jobview.Kind, query jobwatch.Query) (*jobwatch.Page, error) {
 	job := jobOf(kind, "team", "pi")
 	page := &jobwatch.Page{Entries: []jobwatch.Entry{{Object: job, Row: jobview.Of(job).Row()}}, Continue: "next", Total: 7, ResourceVersion: "9"}
-	return page, script.note("list %s namespace=%q labels=%q status=%q runtime=%q name=%q sort=%q limit=%d continue=%q",
+	return page, s.note("list %s namespace=%q labels=%q status=%q runtime=%q name=%q sort=%q limit=%d continue=%q",
 		kind.Kind, query.Namespace, query.Labels, query.Status, query.Runtime, query.Name, query.Sort, query.Limit, query.Continue)
 }
 
-func (script *scripted) Delete(_ context.Context, ref jobservice.JobRef, options jobservice.DeleteOptions) error {
+func (s *scripted) Delete(_ context.Context, ref jobservice.JobRef, options jobservice.DeleteOptions) error {
 	grace := int64(-1)
 	if options.GracePeriodSeconds != nil {
 		grace = *options.GracePeriodSeconds
 	}
-	return script.note("delete %s grace=%d dryRun=%t", refText(ref), grace, options.DryRun)
+	return s.note("delete %s grace=%d dryRun=%t", refText(ref), grace, options.DryRun)
 }
 
-func (script *scripted) Suspend(_ context.Context, ref jobservice.JobRef, suspend bool) (client.Object, error) {
-	return jobOf(ref.Kind, ref.Namespace, ref.Name), script.note("suspend %s %t", refText(ref), suspend)
+func (s *scripted) Suspend(_ context.Context, ref jobservice.JobRef, suspend bool) (client.Object, error) {
+	return jobOf(ref.Kind, ref.Namespace, ref.Name), s.note("suspend %s %t", refText(ref), suspend)
 }
 
-func (script *scripted) Restart(_ context.Context, ref jobservice.JobRef) (client.Object, error) {
-	return jobOf(ref.Kind, ref.Namespace, ref.Name+"-retry-1"), script.note("restart %s", refText(ref))
+func (s *scripted) Restart(_ context.Context, ref jobservice.JobRef) (client.Object, error) {
+	return jobOf(ref.Kind, ref.Namespace, ref.Name+"-retry-1"), s.note("restart %s", refText(ref))
 }
 
-// told is a stream that ends as the script says, or when nobody listens any more.
-func told[Element any](ctx context.Context, elements []Element, end error) iter.Seq2[Element, error] {
+// preparedStream is a stream that ends as prepared, or with the context.
+func preparedStream[Element any](ctx context.Context, elements []Element, end error) iter.Seq2[Element, error] {
 	return func(yield func(Element, error) bool) {
 		for _, element := range elements {
 			if !yield(element, nil) {
@@ -120,11 +120,11 @@ func told[Element any](ctx context.Context, elements []Element, end error) iter.
 	}
 }
 
-func (script *scripted) Watch(ctx context.Context, kind *jobview.Kind, watch jobwatch.Watch) (iter.Seq2[*jobwatch.Event, error], error) {
-	return told(ctx, script.events, script.endOfStream), script.note("watch %s %s/%s since %q", kind.Kind, watch.Namespace, watch.Name, watch.Since)
+func (s *scripted) Watch(ctx context.Context, kind *jobview.Kind, watch jobwatch.Watch) (iter.Seq2[*jobwatch.Event, error], error) {
+	return preparedStream(ctx, s.events, s.endOfStream), s.note("watch %s %s/%s since %q", kind.Kind, watch.Namespace, watch.Name, watch.Since)
 }
 
-func (script *scripted) Logs(ctx context.Context, ref jobservice.JobRef, options jobservice.LogOptions) (iter.Seq2[joblog.Line, error], error) {
+func (s *scripted) Logs(ctx context.Context, ref jobservice.JobRef, options jobservice.LogOptions) (iter.Seq2[joblog.Line, error], error) {
 	worker, tail := int32(-1), int64(-1)
 	if options.Worker != nil {
 		worker = *options.Worker
@@ -133,13 +133,13 @@ func (script *scripted) Logs(ctx context.Context, ref jobservice.JobRef, options
 		tail = *options.Tail
 	}
 	_, bounded := ctx.Deadline()
-	err := script.note("logs %s role=%q worker=%d container=%q follow=%t previous=%t tail=%d since=%s bounded=%t",
+	err := s.note("logs %s role=%q worker=%d container=%q follow=%t previous=%t tail=%d since=%s bounded=%t",
 		refText(ref), options.Role, worker, options.Container, options.Follow, options.Previous, tail, options.Since.Format(time.TimeOnly), bounded)
-	if script.endOfStream != nil {
-		return told(ctx, script.lines, script.endOfStream), err
+	if s.endOfStream != nil {
+		return preparedStream(ctx, s.lines, s.endOfStream), err
 	}
 	return func(yield func(joblog.Line, error) bool) {
-		for _, line := range script.lines {
+		for _, line := range s.lines {
 			if !yield(line, nil) {
 				return
 			}
@@ -147,66 +147,71 @@ func (script *scripted) Logs(ctx context.Context, ref jobservice.JobRef, options
 	}, err
 }
 
-func (script *scripted) Events(_ context.Context, ref jobservice.JobRef) ([]jobservice.Event, error) {
-	return []jobservice.Event{{Type: "Warning", Reason: "BackOff", Message: "m", Timestamp: created, Source: "kubelet", Object: "Pod/p", Count: 2}}, script.note("events %s", refText(ref))
+func (s *scripted) Events(_ context.Context, ref jobservice.JobRef) ([]jobservice.Event, error) {
+	return []jobservice.Event{{Type: "Warning", Reason: "BackOff", Message: "m", Timestamp: created, Source: "kubelet", Object: "Pod/p", Count: 2}}, s.note("events %s", refText(ref))
 }
 
-func (script *scripted) Usage(_ context.Context, ref jobservice.JobRef, window time.Duration) (*usage.Report, error) {
+func (s *scripted) Usage(_ context.Context, ref jobservice.JobRef, window time.Duration) (*usage.Report, error) {
 	pod := usage.Pod{PodName: "w", Index: new(int32(0)), CPU: []usage.Sample{{Timestamp: created, Value: 1.5}}}
-	return &usage.Report{Source: "metrics-api", Workers: []usage.Pod{pod}}, script.note("usage %s %s", refText(ref), window)
+	return &usage.Report{Source: "metrics-api", Workers: []usage.Pod{pod}}, s.note("usage %s %s", refText(ref), window)
 }
 
-func (script *scripted) Diagnose(_ context.Context, ref jobservice.JobRef) (*preflight.Diagnosis, error) {
+func (s *scripted) Diagnose(_ context.Context, ref jobservice.JobRef) (*preflight.Diagnosis, error) {
 	return &preflight.Diagnosis{
 		Kind: string(ref.Kind.Kind), State: "Pending", Hindered: true,
 		Conditions: []preflight.Answered{{Type: "Running", Status: "False", LastTransitionTime: &metav1.Time{Time: created}, ObservedGeneration: 2}},
 		Findings:   []preflight.Finding{{Rank: preflight.Certain, Check: "Quota", Title: "t", Cause: "c", Object: "o", Fix: "f", Documentation: "d"}},
-	}, script.note("diagnose %s", refText(ref))
+	}, s.note("diagnose %s", refText(ref))
 }
 
-func (script *scripted) Preflight(_ context.Context, kind *jobview.Kind, namespace string, object client.Object) (*preflight.Prechecked, error) {
+func (s *scripted) Preflight(_ context.Context, kind *jobview.Kind, namespace string, object client.Object) (*preflight.Prechecked, error) {
 	name := "nothing"
 	if object != nil {
 		name = object.GetName()
 	}
 	found := &preflight.Prechecked{Namespace: namespace, Report: preflight.Report{Passed: 1, Total: 2, Outcomes: []preflight.Outcome{{Check: "Quota", Result: preflight.Fail, Findings: []preflight.Finding{{Rank: preflight.Note}}}}}}
-	return found, script.note("preflight %s %s/%s", kind.Kind, namespace, name)
+	return found, s.note("preflight %s %s/%s", kind.Kind, namespace, name)
 }
 
-func (script *scripted) Quota(_ context.Context, namespace string) (*jobservice.Quota, error) {
-	return &jobservice.Quota{Namespace: namespace, ActiveJobs: 3}, script.note("quota %s", namespace)
+func (s *scripted) Quota(_ context.Context, namespace string) (*jobservice.Quota, error) {
+	return &jobservice.Quota{Namespace: namespace, ActiveJobs: 3}, s.note("quota %s", namespace)
 }
 
-func (script *scripted) Runtimes(_ context.Context, query jobservice.RuntimeQuery) ([]jobservice.Runtime, error) {
-	return []jobservice.Runtime{{Name: "r", Kind: "ClusterTrainingRuntime", Framework: "MPI", MPIImplementation: "OpenMPI", NumNodes: 2}}, script.note("runtimes %q %q", query.Namespace, query.Framework)
+func (s *scripted) Runtimes(_ context.Context, query jobservice.RuntimeQuery) ([]jobservice.Runtime, error) {
+	return []jobservice.Runtime{{Name: "r", Kind: "ClusterTrainingRuntime", Framework: "MPI", MPIImplementation: "OpenMPI", NumNodes: 2}}, s.note("runtimes %q %q", query.Namespace, query.Framework)
 }
 
-func (script *scripted) Runtime(_ context.Context, namespace, name string) (*jobservice.Runtime, error) {
+func (s *scripted) Runtime(_ context.Context, namespace, name string) (*jobservice.Runtime, error) {
 	object := &v2alpha1.TrainingRuntime{}
 	object.Name = name
 	object.Spec.MLPolicy.MPIImplementation = "OpenMPI"
-	return &jobservice.Runtime{Name: name, Namespace: namespace, Object: object}, script.note("runtime %s/%s", namespace, name)
+	return &jobservice.Runtime{Name: name, Namespace: namespace, Object: object}, s.note("runtime %s/%s", namespace, name)
 }
 
-// clients of a server on a connection of this process.
+// clients of an in-process server.
 type clients struct {
 	connection *grpc.ClientConn
 	mpi        wire.MPIJobServiceClient
 	train      wire.TrainJobServiceClient
 	jobs       wire.JobServiceClient
-	// records are what was noted of the calls.
+	// records are the audit records of the calls.
 	records []*auth.Record
 }
 
-// serve runs a server as the real one does: it passes errors through Status, and
-// records calls.
+// serve runs a server like the real one: it converts errors with Status, and records
+// calls.
 func serve(t testing.TB, asked jobservice.Interface) *clients {
 	t.Helper()
 	found := &clients{}
 	listener := bufconn.Listen(1 << 20)
 	server := grpc.NewServer(append(Options(),
-		grpc.UnaryInterceptor(func(ctx context.Context, message any, _ *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (any, error) {
-			record := &auth.Record{}
+		grpc.UnaryInterceptor(func(ctx context.Context, message any, info *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (any, error) {
+			row, known := operation.Lookup(info.FullMethod)
+			if !known {
+				t.Errorf("%s has no row in the table of operations", info.FullMethod)
+				row = &operation.Operation{}
+			}
+			record := row.Record()
 			found.records = append(found.records, record)
 			answer, err := handle(auth.WithRecord(ctx, record), message)
 			if err != nil {
@@ -235,7 +240,7 @@ func serve(t testing.TB, asked jobservice.Interface) *clients {
 	return found
 }
 
-// received are the messages of a stream, and how it ended: nil for well.
+// received returns the messages of a stream, and its error: nil for success.
 func received[Message any](stream grpc.ServerStreamingClient[Message], err error) ([]*Message, error) {
 	if err != nil {
 		return nil, err

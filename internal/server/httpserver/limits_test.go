@@ -7,16 +7,16 @@ import (
 	"github.com/trireme-mpi/trireme/internal/server/apierror"
 )
 
-// Users who come and go are forgotten; those with streams are not, because their
-// streams would no longer be counted.
+// Idle users are evicted; users with streams are not, because their streams would no
+// longer be counted.
 func TestUsersAreForgotten(t *testing.T) {
-	fair := newFair(Limits{Rate: 1, Burst: 1, Streams: 5}, 10)
-	leave, err := fair.enter("watcher", true)
+	fair := newUserLimiter(Limits{Rate: 1, Burst: 1, Streams: 5}, 10)
+	leave, err := fair.acquire("watcher", true)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for i := range 100 {
-		leave, err := fair.enter(strconv.Itoa(i), false)
+		leave, err := fair.acquire(strconv.Itoa(i), false)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -35,14 +35,13 @@ func TestUsersAreForgotten(t *testing.T) {
 	}
 }
 
-// Calls that take long are as many as a user may make at once, and the place of one
-// that has ended is free.
-func TestCallsUnderWay(t *testing.T) {
-	fair := newFair(Limits{Rate: 1e9, Burst: 2, Streams: 1}, 10)
+// Long requests are limited by the burst, and a finished request makes room for another.
+func TestRequestsInProgress(t *testing.T) {
+	fair := newUserLimiter(Limits{Rate: 1e9, Burst: 2, Streams: 1}, 10)
 	enter := func(user string) (func(), error) {
-		// The clock of the limiter may stand still for a moment.
-		fair.share(user).calls.SetBurst(1000)
-		return fair.enter(user, false)
+		// The clock of the limiter may not advance for a moment.
+		fair.usage(user).rate.SetBurst(1000)
+		return fair.acquire(user, false)
 	}
 	first, err := enter("jane")
 	if err != nil {
@@ -57,7 +56,7 @@ func TestCallsUnderWay(t *testing.T) {
 	if _, err := enter("max"); err != nil {
 		t.Errorf("somebody else's: %v", err)
 	}
-	if _, err := fair.enter("jane", true); err != nil {
+	if _, err := fair.acquire("jane", true); err != nil {
 		t.Errorf("a stream is no call: %v", err)
 	}
 	first()

@@ -12,21 +12,21 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 )
 
-func TestAnswersAreKeptForAWhile(t *testing.T) {
+func TestResultsAreCached(t *testing.T) {
 	for name, test := range map[string]struct {
 		err error
-		// kept and asked again after these.
+		// kept is when the result is still cached, again when it is requested again.
 		kept, again time.Duration
 	}{
 		"a yes":           {kept: keepGranted - time.Millisecond, again: keepGranted},
 		"a no":            {err: invalidToken(), kept: keepRefused - time.Millisecond, again: keepRefused},
-		"no right":        {err: forbidden(&Caller{}, Rights{}), kept: keepRefused - time.Millisecond, again: keepRefused},
+		"no right":        {err: forbidden(&Caller{}, Permission{}), kept: keepRefused - time.Millisecond, again: keepRefused},
 		"neither of both": {err: errors.New("connection refused"), kept: -1, again: 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			begun := time.Now()
 			clock := clocktesting.NewFakePassiveClock(begun)
-			kept := newKept[int](clock, 10)
+			kept := newReviewCache[int](clock, 10)
 			asked := 0
 			get := func() {
 				t.Helper()
@@ -50,9 +50,9 @@ func TestAnswersAreKeptForAWhile(t *testing.T) {
 	}
 }
 
-func TestManyWhoWaitAskOnce(t *testing.T) {
+func TestWaitingCallersShareReview(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		kept := newKept[int](clocktesting.NewFakePassiveClock(time.Now()), 10)
+		kept := newReviewCache[int](clocktesting.NewFakePassiveClock(time.Now()), 10)
 		var asked atomic.Int32
 		answer := make(chan struct{})
 		ask := func(ctx context.Context) (int, error) {
@@ -60,7 +60,7 @@ func TestManyWhoWaitAskOnce(t *testing.T) {
 			<-answer
 			return 7, ctx.Err()
 		}
-		// The first one goes away while the others wait.
+		// The first caller disconnects while the others wait.
 		impatient, leave := context.WithCancel(t.Context())
 		var waiting sync.WaitGroup
 		waiting.Go(func() {
@@ -86,10 +86,10 @@ func TestManyWhoWaitAskOnce(t *testing.T) {
 	})
 }
 
-func TestWhatIsKeptIsBounded(t *testing.T) {
+func TestCacheIsBounded(t *testing.T) {
 	begun := time.Now()
 	clock := clocktesting.NewFakePassiveClock(begun)
-	kept := newKept[int](clock, 20)
+	kept := newReviewCache[int](clock, 20)
 	ask := func(context.Context) (int, error) { return 0, nil }
 	for i := range 200 {
 		if _, err := kept.get(t.Context(), fingerprint{byte(i)}, ask); err != nil {
@@ -99,16 +99,16 @@ func TestWhatIsKeptIsBounded(t *testing.T) {
 			t.Fatalf("%d are kept of %d", have, i)
 		}
 	}
-	// What is too old goes as soon as something new comes.
+	// Expired results are removed when a new one is added.
 	clock.SetTime(begun.Add(keepGranted))
 	if _, err := kept.get(t.Context(), fingerprint{200}, ask); err != nil || len(kept.granted.answers) != 1 {
 		t.Errorf("%d are kept after all were too old (%v)", len(kept.granted.answers), err)
 	}
 }
 
-// Whoever sends many tokens that nobody has does not make others forgotten.
-func TestRefusalsMakeNobodyForgotten(t *testing.T) {
-	kept := newKept[int](clocktesting.NewFakePassiveClock(time.Now()), 10)
+// A client that sends many invalid tokens must not evict the results of others.
+func TestRefusalsEvictNoGrants(t *testing.T) {
+	kept := newReviewCache[int](clocktesting.NewFakePassiveClock(time.Now()), 10)
 	asked := 0
 	get := func() {
 		t.Helper()
@@ -127,11 +127,11 @@ func TestRefusalsMakeNobodyForgotten(t *testing.T) {
 	}
 }
 
-// An answer that took its time is old when it comes.
-func TestAnswersAreAsOldAsTheirQuestions(t *testing.T) {
+// A result that took long is as old as its request.
+func TestResultAgeStartsAtRequest(t *testing.T) {
 	begun := time.Now()
 	clock := clocktesting.NewFakePassiveClock(begun)
-	kept := newKept[int](clock, 10)
+	kept := newReviewCache[int](clock, 10)
 	asked := 0
 	for range 2 {
 		if _, err := kept.get(t.Context(), fingerprint{}, func(context.Context) (int, error) {
@@ -147,13 +147,13 @@ func TestAnswersAreAsOldAsTheirQuestions(t *testing.T) {
 	}
 }
 
-// However many questions there are, the API server gets a few at a time.
-func TestFewAreAskedAtATime(t *testing.T) {
+// The API server gets only a few reviews at the same time.
+func TestParallelReviewsAreLimited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		kept := newKept[int](clocktesting.NewFakePassiveClock(time.Now()), 1000)
+		kept := newReviewCache[int](clocktesting.NewFakePassiveClock(time.Now()), 1000)
 		var asking, most atomic.Int32
 		var waiting sync.WaitGroup
-		for i := range 5 * mostAsked {
+		for i := range 5 * maxParallelReviews {
 			waiting.Go(func() {
 				if _, err := kept.get(t.Context(), fingerprint{byte(i), byte(i >> 8)}, func(context.Context) (int, error) {
 					now := asking.Add(1)
@@ -167,7 +167,7 @@ func TestFewAreAskedAtATime(t *testing.T) {
 			})
 		}
 		waiting.Wait()
-		if most.Load() != mostAsked {
+		if most.Load() != maxParallelReviews {
 			t.Errorf("%d at a time", most.Load())
 		}
 	})
