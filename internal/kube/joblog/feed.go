@@ -17,12 +17,12 @@ type feed struct {
 	source  Source
 	origin  origin
 	options Options
-	// position is kept when the container is started anew: what another run writes
-	// is newer than all that was read.
+	// position is kept when the container is restarted: lines of another run are newer
+	// than all that were read.
 	position position
 	// latest is the time of the last line.
 	latest time.Time
-	// longest is how much of one line is held; 0 is longestPiece.
+	// longest is how much of one line is held; 0 means maxPiece.
 	longest int
 }
 
@@ -31,29 +31,29 @@ type reading struct {
 	follow bool
 	// previous reads the run before the newest.
 	previous bool
-	// last: no other stream of this run will be read, so what it ends with is a line
-	// even without an end.
+	// last: no other stream of this run will be read, so the text at its end is a line even
+	// without a newline.
 	last bool
 }
 
-// cleared is how kubelet says, in the place of a log, that the log is no longer
-// there: the runs before a pod's last are cleared away once it has ended.
+// cleared is what the kubelet returns instead of a log that it has deleted: it deletes
+// earlier runs of a pod that has finished.
 const cleared = "unable to retrieve container logs for "
 
-var errCleared = errors.New("its node has cleared the log away")
+var errCleared = errors.New("its node has deleted the log")
 
-// errStopped: the reader wants no more.
-var errStopped = errors.New("the reader wants no more")
+// errStopped: the consumer has stopped.
+var errStopped = errors.New("the consumer has stopped")
 
-// read hands on what one stream has that was not read before. It ends without an
-// error where the stream does.
+// read passes on the lines of one stream that were not read before. It returns nil at
+// the end of the stream.
 func (feed *feed) read(ctx context.Context, how reading, pass func(Line) bool) error {
 	stream, err := feed.source.Open(ctx, feed.origin.pod, feed.logOptions(how))
 	if err != nil {
 		return err
 	}
 	defer stream.Close()
-	lines := newScanner(stream, cmp.Or(feed.longest, longestPiece))
+	lines := newScanner(stream, cmp.Or(feed.longest, maxPiece))
 	replay := feed.position.replay()
 	for {
 		err := feed.readLine(lines, &replay, how.last, pass)
@@ -66,7 +66,7 @@ func (feed *feed) read(ctx context.Context, how reading, pass func(Line) bool) e
 	}
 }
 
-// readLine reads one line, in as many pieces as it takes.
+// readLine reads one line, in several pieces if it is long.
 func (feed *feed) readLine(lines *scanner, replay *replay, last bool, pass func(Line) bool) error {
 	var at time.Time
 	known := false
@@ -98,8 +98,8 @@ func (feed *feed) readLine(lines *scanner, replay *replay, last bool, pass func(
 	}
 }
 
-// order gives a line without a time, which kubelet itself has written, the time of
-// the line before it.
+// order returns the time of a line. A line without one, from the kubelet itself, gets
+// the time of the line before it.
 func (feed *feed) order(at time.Time, known bool) time.Time {
 	if at.IsZero() {
 		return feed.latest
@@ -113,7 +113,7 @@ func (feed *feed) order(at time.Time, known bool) time.Time {
 func (feed *feed) finishLine(at time.Time, known bool, replay *replay) {
 	if !known {
 		replay.pieces = 0
-		feed.position.took(at)
+		feed.position.advance(at)
 	}
 }
 

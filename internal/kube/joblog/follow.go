@@ -11,8 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// follow hands on what the pods have written, in the order of its time, and then
-// what they write, until the job has ended and all of it was read.
+// follow passes on the existing lines of the pods in the order of their time, and then
+// new lines until the job has finished and everything was read.
 func follow(ctx context.Context, source Source, selection Selection, options Options, pass func(Line) bool) error {
 	list, err := source.List(ctx)
 	if err != nil {
@@ -21,8 +21,8 @@ func follow(ctx context.Context, source Source, selection Selection, options Opt
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	follower := &follower{
-		source: source, selection: selection, options: options, hand: pass,
-		news: make(chan item), settle: make(chan struct{}), window: newWindow(options.Patience),
+		source: source, selection: selection, options: options, pass: pass,
+		items: make(chan item), settle: make(chan struct{}), window: newWindow(options.Patience),
 		readers: map[types.UID][]*reader{}, known: map[types.UID]bool{}, lastPod: map[place]string{},
 	}
 	if err := follower.catchUp(ctx, list.Items); err != nil {
@@ -31,25 +31,24 @@ func follow(ctx context.Context, source Source, selection Selection, options Opt
 	return follower.run(ctx, list.ResourceVersion)
 }
 
-// follower is the one that holds all readers together. Its fields belong to the
-// goroutine that it runs in.
+// follower manages all readers. Only the goroutine of run uses its fields.
 type follower struct {
 	source    Source
 	selection Selection
 	options   Options
-	hand      func(Line) bool
+	pass      func(Line) bool
 
-	// news are lines of readers, and their ends.
-	news chan item
-	// settle is closed when readers shall come to an end.
+	// items are the lines of readers, and their ends.
+	items chan item
+	// settle is closed to make readers finish.
 	settle  chan struct{}
 	window  *window
 	readers map[types.UID][]*reader
-	// running is how many readers have not ended.
+	// running is how many readers have not finished.
 	running int
-	// known are the pods that are read, or were left out.
+	// known are the pods that are read or were not selected.
 	known map[types.UID]bool
-	// lastPod is the pod that was read last in each place.
+	// lastPod is the newest pod of each place.
 	lastPod map[place]string
 	ended   bool
 }
@@ -61,8 +60,8 @@ type item struct {
 	err  error
 }
 
-// catchUp reads what is there, strictly in the order of its time, and then starts
-// the readers, which go on from there.
+// catchUp reads the existing lines, strictly in the order of their time, and then starts
+// the readers, which continue from there.
 func (follower *follower) catchUp(ctx context.Context, pods []corev1.Pod) error {
 	all := selected(follower.source, follower.selection, pods)
 	if err := unknownContainer(follower.selection, all); err != nil {
@@ -84,14 +83,14 @@ func (follower *follower) catchUp(ctx context.Context, pods []corev1.Pod) error 
 			}
 		}
 	}
-	// What cannot be read now is tried again by its reader.
-	err := readAll(ctx, feeds, func(int) reading { return reading{} }, func(string) {}, follower.hand)
+	// The readers retry what cannot be read now.
+	err := readAll(ctx, feeds, func(int) reading { return reading{} }, func(string) {}, follower.pass)
 	if errors.Is(err, errStopped) || apierrors.IsForbidden(err) || ctx.Err() != nil {
 		return err
 	}
 	for _, reader := range started {
 		if tail := follower.options.Tail; tail != nil && *tail > 0 && !reader.feed.position.begun() {
-			// There was nothing yet, so all that comes is new.
+			// There were no lines yet, so all lines are new.
 			reader.feed.options.Tail = nil
 		}
 		follower.start(ctx, reader)
@@ -112,7 +111,7 @@ func (follower *follower) start(ctx context.Context, reader *reader) {
 	follower.running++
 	send := func(item item) bool {
 		select {
-		case follower.news <- item:
+		case follower.items <- item:
 			return true
 		case <-ctx.Done():
 			return false
@@ -124,7 +123,7 @@ func (follower *follower) start(ctx context.Context, reader *reader) {
 	}()
 }
 
-// run is where everything comes together.
+// run is the main loop.
 func (follower *follower) run(ctx context.Context, resourceVersion string) error {
 	changes := make(chan change)
 	go watchPods(ctx, follower.source, resourceVersion, follower.options.Notify, changes)
@@ -137,13 +136,13 @@ func (follower *follower) run(ctx context.Context, resourceVersion string) error
 			return errStopped
 		}
 		if follower.ended && follower.running == 0 {
-			return follower.verdict()
+			return follower.result()
 		}
 		if due, waits := follower.window.due(); waits {
 			timer.Reset(time.Until(due))
 		}
 		select {
-		case item := <-follower.news:
+		case item := <-follower.items:
 			if err := follower.take(item); err != nil {
 				return err
 			}
@@ -153,7 +152,7 @@ func (follower *follower) run(ctx context.Context, resourceVersion string) error
 			}
 		case <-ended:
 			ended, patience = nil, time.After(grace)
-			follower.lookAgain(ctx)
+			follower.listAgain(ctx)
 			follower.ended = true
 		case <-patience:
 			patience = nil
@@ -165,16 +164,16 @@ func (follower *follower) run(ctx context.Context, resourceVersion string) error
 	}
 }
 
-// verdict: a job may end without ever having had a pod that was asked for.
-func (follower *follower) verdict() error {
+// result is an error if the job has finished without any selected pod.
+func (follower *follower) result() error {
 	if len(follower.lastPod) == 0 {
 		return &NoPodsError{Others: len(follower.known)}
 	}
 	return nil
 }
 
-// release hands on the lines that have waited long enough. If no other pod can
-// have an earlier one, none waits.
+// release passes on the lines that have waited long enough. With a single reader, lines
+// need not wait.
 func (follower *follower) release() bool {
 	for {
 		line, due := follower.window.take(time.Now())
@@ -184,7 +183,7 @@ func (follower *follower) release() bool {
 		if !due {
 			return true
 		}
-		if !follower.hand(line) {
+		if !follower.pass(line) {
 			return false
 		}
 	}
@@ -199,12 +198,12 @@ func (follower *follower) take(item item) error {
 	return item.err
 }
 
-// apply takes in what has become of pods.
+// apply applies a change of pods.
 func (follower *follower) apply(ctx context.Context, change change) error {
 	if change.err != nil {
 		return change.err
 	}
-	for _, uid := range change.gone {
+	for _, uid := range change.deleted {
 		follower.update(uid, nil)
 	}
 	if change.all {
@@ -217,19 +216,19 @@ func (follower *follower) apply(ctx context.Context, change change) error {
 		}
 		follower.known[pod.UID] = true
 		if at, chosen := placeOf(follower.source, follower.selection, pod); chosen {
-			follower.meet(ctx, pod, at)
+			follower.startPod(ctx, pod, at)
 		}
 	}
 	return nil
 }
 
-// meet begins to read a pod that was not there before.
-func (follower *follower) meet(ctx context.Context, pod *corev1.Pod, at place) {
+// startPod starts to read a new pod.
+func (follower *follower) startPod(ctx context.Context, pod *corev1.Pod, at place) {
 	if before := follower.lastPod[at]; before != "" {
-		follower.options.Notify(fmt.Sprintf("%s was started anew: pod %s after %s", at, pod.Name, before))
+		follower.options.Notify(fmt.Sprintf("%s was restarted: pod %s replaces %s", at, pod.Name, before))
 	}
 	for _, reader := range follower.newReaders(pod, at) {
-		// How much of the past is shown says nothing of a pod that begins now.
+		// Tail only limits existing lines, not those of a new pod.
 		reader.feed.options.Tail = nil
 		follower.start(ctx, reader)
 	}
@@ -244,22 +243,22 @@ func (follower *follower) update(uid types.UID, pod *corev1.Pod) {
 	}
 }
 
-// forget tells the readers whose pods are not among all that there are.
+// forget updates the readers of pods that do not exist any more.
 func (follower *follower) forget(all []*corev1.Pod) {
-	there := map[types.UID]bool{}
+	existing := map[types.UID]bool{}
 	for _, pod := range all {
-		there[pod.UID] = true
+		existing[pod.UID] = true
 	}
 	for uid := range follower.readers {
-		if !there[uid] {
+		if !existing[uid] {
 			follower.update(uid, nil)
 		}
 	}
 }
 
-// lookAgain finds the pods that a watch has not told of yet. The job has ended, so
+// listAgain finds the pods that the watch has not reported yet. The job has finished, so
 // there will be no others.
-func (follower *follower) lookAgain(ctx context.Context) {
+func (follower *follower) listAgain(ctx context.Context) {
 	if list, err := follower.source.List(ctx); err == nil {
 		// Only an error of the change itself is returned, and it has none.
 		_ = follower.apply(ctx, snapshot(list))

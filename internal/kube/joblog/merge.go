@@ -5,9 +5,9 @@ import (
 	"context"
 )
 
-// merge hands on the lines of several logs in the order of their time. Within a
-// log the order stays as it is, even where its times do not. It is false if the
-// reader wants no more.
+// merge passes on the lines of several logs in the order of their time. Within a log the
+// order does not change, even if its times are not sorted. It returns false if the
+// consumer has stopped.
 func merge(ctx context.Context, logs []<-chan Line, pass func(Line) bool) bool {
 	var heads lineHeap
 	take := func(log int) bool {
@@ -35,8 +35,7 @@ func merge(ctx context.Context, logs []<-chan Line, pass func(Line) bool) bool {
 	return true
 }
 
-// queued is a line that waits for its turn; of lines of the same time, the one
-// with the lower order goes first.
+// queued is a waiting line; lines of the same time are sorted by order.
 type queued struct {
 	line  Line
 	order uint64

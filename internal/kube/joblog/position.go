@@ -2,26 +2,26 @@ package joblog
 
 import "time"
 
-// position is how far the log of one run of a container has been read: enough to
-// find the place again in another stream of it, and no more.
+// position is how far the log of one run of a container has been read, so that another
+// stream can continue there.
 //
-// An API server takes the time to begin at in whole seconds only, and the times in
-// a log are not strictly in order: its two streams are stamped separately. So
-// reading goes on from the second before the last line's, and as many lines are
-// passed over as were read with a time from there on.
+// An API server only accepts whole seconds for sinceTime, and the times in a log are not
+// strictly sorted: stdout and stderr get their times separately. So reading continues
+// from the second before the last line, and skips as many lines as were already read
+// since then.
 type position struct {
-	// first is the time of the first line, last the latest of all.
+	// first is the time of the first line, last the latest time.
 	first, last time.Time
-	// second of the latest line, and how many lines were read in the one before it
-	// and in itself.
+	// second is that of the latest line; counts are the lines in the second before it and
+	// in itself.
 	second int64
 	counts [2]int
-	// pieces of a line that were read before it was complete.
+	// pieces is how many pieces of an incomplete line were read.
 	pieces int
 }
 
-// took notes a complete line.
-func (position *position) took(at time.Time) {
+// advance records a complete line.
+func (position *position) advance(at time.Time) {
 	position.pieces = 0
 	if at.IsZero() {
 		return
@@ -46,13 +46,13 @@ func (position *position) took(at time.Time) {
 	}
 }
 
-// begun tells whether anything was read.
+// begun reports whether any line was read.
 func (position *position) begun() bool { return !position.first.IsZero() }
 
-// since is the second to read on from.
+// since is the second to continue from.
 func (position *position) since() time.Time { return time.Unix(position.second-1, 0).UTC() }
 
-// replay is what to pass over in a stream that begins at since.
+// replay returns what to skip in a stream that starts at since.
 func (position *position) replay() replay {
 	if !position.begun() {
 		return replay{pieces: position.pieces}
@@ -60,15 +60,14 @@ func (position *position) replay() replay {
 	return replay{first: position.first, last: position.last, lines: position.counts[0] + position.counts[1], pieces: position.pieces}
 }
 
-// replay passes over what was read before.
+// replay skips lines that were read before.
 type replay struct {
 	first, last   time.Time
 	lines, pieces int
 }
 
-// known tells whether a line was read before. What is newer than all that was read
-// is new, even if fewer lines came before it than expected: they went with a log
-// that was rotated.
+// known reports whether a line was read before. A line that is newer than all of them is
+// new, even if fewer lines came before it than expected: the log may have been rotated.
 func (replay *replay) known(at time.Time) bool {
 	switch {
 	case at.IsZero() || replay.last.IsZero():

@@ -124,7 +124,7 @@ func TestARotatedLog(t *testing.T) {
 	at := func(milliseconds int) time.Time { return begin.Add(time.Duration(milliseconds) * time.Millisecond) }
 	var position position
 	for _, read := range []int{0, 10, 20, 30} {
-		position.took(at(read))
+		position.advance(at(read))
 	}
 	replay := position.replay()
 	var taken []int

@@ -5,19 +5,19 @@ import (
 	"time"
 )
 
-// How much is held back at most, so that lines which come late find their place.
+// Limits of what is held back.
 const (
-	mostLines = 8192
-	mostBytes = 16 << 20
+	maxLines = 8192
+	maxBytes = 16 << 20
 )
 
-// window holds the newest lines back for a moment, so that lines of different pods
-// come in the order of their time although they arrive in another. It has no
-// clock: times of arrival are told.
+// window holds the newest lines back for a moment, to sort lines of different pods by
+// time although they arrive in another order. It has no clock: the caller passes the
+// times of arrival.
 type window struct {
 	patience time.Duration
 	waiting  lineHeap
-	// arrivals of the lines, oldest first; those that have left are passed over.
+	// arrivals of the lines, oldest first; may contain lines that were taken already.
 	arrivals []arrival
 	held     map[uint64]bool
 	bytes    int
@@ -41,7 +41,7 @@ func (window *window) add(line Line, now time.Time) {
 	window.next++
 }
 
-// due is when the next line has waited long enough; false if none waits.
+// due returns when the next line has waited long enough; false if none is waiting.
 func (window *window) due() (time.Time, bool) {
 	for len(window.arrivals) > 0 && !window.held[window.arrivals[0].order] {
 		window.arrivals = window.arrivals[1:]
@@ -52,17 +52,17 @@ func (window *window) due() (time.Time, bool) {
 	return window.arrivals[0].at.Add(window.patience), true
 }
 
-// take is the next line, if it must not be held back any longer: a line that came
-// no earlier in time has waited long enough, or too much is held.
+// take returns the next line if a line that is not older has waited long enough, or too
+// much is held.
 func (window *window) take(now time.Time) (Line, bool) {
 	due, any := window.due()
-	if !any || now.Before(due) && len(window.waiting) <= mostLines && window.bytes <= mostBytes {
+	if !any || now.Before(due) && len(window.waiting) <= maxLines && window.bytes <= maxBytes {
 		return Line{}, false
 	}
 	return window.pop(), true
 }
 
-// flush is the next line, whether or not it has waited.
+// flush returns the next line, whether or not it has waited.
 func (window *window) flush() (Line, bool) {
 	if len(window.waiting) == 0 {
 		return Line{}, false
