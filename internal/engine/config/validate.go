@@ -15,18 +15,18 @@ import (
 
 const maxPort = 65535
 
-// faults are what is wrong with a configuration, in the order of the questions.
+// faults are the errors of a configuration, in the order of the checks.
 type faults []error
 
 func (faults *faults) add(format string, arguments ...any) {
 	*faults = append(*faults, fmt.Errorf(format, arguments...))
 }
 
-// Validate finds every fault of a configuration.
+// Validate returns all errors of a configuration.
 func (config *Config) Validate() error {
 	var found faults
 	if config.APIVersion != APIVersion || config.Kind != Kind {
-		found.add("apiVersion and kind are %q and %q; this operator reads %q and %q", config.APIVersion, config.Kind, APIVersion, Kind)
+		found.add("apiVersion and kind are %q and %q; they must be %q and %q", config.APIVersion, config.Kind, APIVersion, Kind)
 	}
 	config.validateNumbers(&found)
 	config.validateNames(&found)
@@ -67,7 +67,7 @@ func (config *Config) validateNumbers(found *faults) {
 			found.add("%s is %d; it must be at least %d", limit.name, limit.value, limit.least)
 		}
 	}
-	// Less than one would let an operator with a full queue stand still.
+	// With less than one, an operator with a full queue would hardly make progress.
 	if config.Client.QPS < 1 {
 		found.add("client.qps is %v; it must be at least 1", config.Client.QPS)
 	}
@@ -92,7 +92,7 @@ func (config *Config) validateNames(found *faults) {
 		}
 	}
 	if len(config.Webhook.ClientNames) > 0 && config.Webhook.ClientCAFile == "" {
-		found.add("webhook.clientNames needs webhook.clientCAFile: without an authority nobody's name is verified")
+		found.add("webhook.clientNames requires webhook.clientCAFile: without a CA no name is verified")
 	}
 	config.validateServerNames(found)
 	for _, image := range []struct{ name, value string }{
@@ -100,7 +100,7 @@ func (config *Config) validateNames(found *faults) {
 		{"initializer.image", config.Initializer.Image},
 	} {
 		if _, err := reference.ParseNormalizedNamed(image.value); err != nil {
-			found.add("%s is %q; it must be the name of an image: %w", image.name, image.value, err)
+			found.add("%s is %q; it must be an image name: %w", image.name, image.value, err)
 		}
 	}
 	for i, secret := range config.Agent.PullSecrets {

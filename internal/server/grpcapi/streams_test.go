@@ -96,7 +96,7 @@ func TestWatchJobs(t *testing.T) {
 	got, err := received(serve(t, script).jobs.WatchJobs(t.Context(), &wire.WatchJobsRequest{Kind: "MPIJob", Namespace: "team", ResourceVersion: "3"}))
 	row := &wire.JobRow{
 		Kind: "MPIJob", Namespace: "team", Name: "pi", Uid: "1-2-3", Framework: "MPI", Status: "Running", Phase: "Running",
-		Message: "The operator has not looked at the job yet", CreationTime: timestamppb.New(created),
+		Message: "Waiting for the operator to process the job", CreationTime: timestamppb.New(created),
 	}
 	want := []*wire.JobEvent{
 		{EventType: "ADDED", Row: row}, {EventType: "SYNCED", ResourceVersion: "5"}, {EventType: "DELETED", Row: row, ResourceVersion: "6"}, {EventType: "ADDED", Row: row, ResourceVersion: "7"},

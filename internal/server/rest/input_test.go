@@ -81,7 +81,7 @@ func TestBodies(t *testing.T) {
 		"two documents":         {"application/yaml", "spec: {}\n---\nspec: {}\n", "body: it has more than one document"},
 		"twice the same key":    {"application/yaml", "spec: {}\nspec: {}", "body: it is no YAML"},
 		"an unknown field":      {"application/json", `{"spec":{"slots":2}}`, "The body has fields that no MPIJob has"},
-		"a wrong type":          {"application/json", `{"spec":{"slotsPerWorker":"two"}}`, "spec.slotsPerWorker takes int32, and not a string"},
+		"a wrong type":          {"application/json", `{"spec":{"slotsPerWorker":"two"}}`, "spec.slotsPerWorker must be int32, not a string"},
 		"another kind":          {"application/json", `{"apiVersion":"kubeflow.org/v2alpha1","kind":"TrainJob"}`, "kind: it is TrainJob of kubeflow.org/v2alpha1; what is wanted here is MPIJob of kubeflow.org/v2beta1"},
 		"another version of it": {"application/json", `{"apiVersion":"kubeflow.org/v1","kind":"MPIJob"}`, "kind: it is MPIJob of kubeflow.org/v1"},
 	}

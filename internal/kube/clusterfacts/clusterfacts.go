@@ -1,6 +1,6 @@
-// Package surroundings reads what the cluster says about the place that a job
-// will run in, for the rules of package validation. Admission reads it from its
-// cache, the command line with the rights of whoever asks.
+// Package clusterfacts reads the facts about the cluster and the namespace of a job that
+// package validation needs. Admission reads them from its cache, the command line with
+// the permissions of the user.
 package clusterfacts
 
 import (
@@ -21,26 +21,24 @@ import (
 	"github.com/trireme-mpi/trireme/internal/kube/partial"
 )
 
-// Reader reads what the cluster says about a namespace.
+// Reader reads the facts about a namespace.
 type Reader struct {
 	Cache client.Reader
-	// Live is asked only for something that the cache does not have and a job
-	// would be refused for: what is applied together with a job reaches the cache
-	// a moment after the job does.
+	// Live is only used for objects that are missing in the cache and that a job would be
+	// refused for: objects applied together with a job reach the cache a moment later.
 	Live client.Reader
-	// HidesQuota is handed on to the rules.
+	// HidesQuota is passed to the rules.
 	HidesQuota bool
 }
 
-// Objects are only read, so the cache's own are good enough.
+// shared: objects are only read, so the cache need not copy them.
 const shared = client.UnsafeDisableDeepCopy
 
-// Of gathers what a job of either kind is judged by, except for the runtime of a
-// TrainJob.
+// Of reads the facts for a job of either kind, except for the runtime of a TrainJob.
 func (reader *Reader) Of(ctx context.Context, kind job.Kind, namespace, name string) (*validation.Surroundings, error) {
 	in := &validation.Surroundings{
 		HasPriorityClass: func(name string) bool {
-			// A class that cannot be looked for is not held against the job: Kubernetes will say.
+			// If the class cannot be read, the job is not refused: Kubernetes checks it later.
 			found, err := reader.find(ctx, client.ObjectKey{Name: name}, &schedulingv1.PriorityClass{})
 			return found || err != nil
 		},
@@ -51,11 +49,11 @@ func (reader *Reader) Of(ctx context.Context, kind job.Kind, namespace, name str
 		},
 		HidesQuota: reader.HidesQuota,
 	}
-	var place corev1.Namespace
-	if _, err := reader.find(ctx, client.ObjectKey{Name: namespace}, &place); err != nil {
+	var namespaceObject corev1.Namespace
+	if _, err := reader.find(ctx, client.ObjectKey{Name: namespace}, &namespaceObject); err != nil {
 		return nil, err
 	}
-	in.NamespaceLabels = place.Labels
+	in.NamespaceLabels = namespaceObject.Labels
 	var quotas corev1.ResourceQuotaList
 	var ranges corev1.LimitRangeList
 	var classes schedulingv1.PriorityClassList
@@ -80,7 +78,7 @@ func (reader *Reader) Of(ctx context.Context, kind job.Kind, namespace, name str
 	return in, nil
 }
 
-// otherKind is the kind that a job's name must not belong to.
+// otherKind returns the other kind of jobs, which must not have the same name.
 func otherKind(kind job.Kind) job.Kind {
 	if kind == job.KindMPIJob {
 		return job.KindTrainJob
@@ -95,7 +93,7 @@ func emptyJob(kind job.Kind) client.Object {
 	return &v2alpha1.TrainJob{}
 }
 
-// find reads an object, from the cache if it is there.
+// find reads an object, from the cache if possible.
 func (reader *Reader) find(ctx context.Context, key client.ObjectKey, object client.Object) (bool, error) {
 	err := reader.Cache.Get(ctx, key, object)
 	switch {
@@ -110,7 +108,7 @@ func (reader *Reader) find(ctx context.Context, key client.ObjectKey, object cli
 	return false, fmt.Errorf("read %T %s: %w", object, key.Name, err)
 }
 
-// Runtime is what a TrainJob is created from, or nil. One that is being deleted is
+// Runtime returns the runtime of a TrainJob, or nil. A runtime that is being deleted is
 // treated as absent: its finalizers may keep it for long.
 func (reader *Reader) Runtime(ctx context.Context, namespace string, ref *v2alpha1.RuntimeRef) (*v2alpha1.TrainingRuntimeSpec, error) {
 	if ref.Kind == v2alpha1.RuntimeKindCluster {
@@ -127,7 +125,7 @@ func (reader *Reader) Runtime(ctx context.Context, namespace string, ref *v2alph
 	return &runtime.Spec, nil
 }
 
-// anyNodeHas gives the benefit of the doubt when nodes cannot be read.
+// anyNodeHas returns true if nodes cannot be read.
 func (reader *Reader) anyNodeHas(ctx context.Context, name corev1.ResourceName) bool {
 	var list corev1.NodeList
 	if err := reader.Cache.List(ctx, &list, shared); err != nil {
