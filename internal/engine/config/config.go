@@ -250,8 +250,8 @@ type Server struct {
 }
 
 // IssuesServerCertificate reports whether the operator issues the server's certificate.
-func (config *Config) IssuesServerCertificate() bool {
-	return config.Webhook.ManageCertificates && config.Server.ManageCertificate
+func (c *Config) IssuesServerCertificate() bool {
+	return c.Webhook.ManageCertificates && c.Server.ManageCertificate
 }
 
 // Default returns the configuration without a file, with the documented limits.
@@ -318,15 +318,15 @@ func Parse(path string, data []byte) (*Config, error) {
 }
 
 // JobDefaults returns the defaults for the job model.
-func (config *Config) JobDefaults() job.Defaults {
+func (c *Config) JobDefaults() job.Defaults {
 	return job.Defaults{
 		LauncherResources: corev1.ResourceList{
-			corev1.ResourceCPU:    config.Defaults.LauncherCPU,
-			corev1.ResourceMemory: config.Defaults.LauncherMemory,
+			corev1.ResourceCPU:    c.Defaults.LauncherCPU,
+			corev1.ResourceMemory: c.Defaults.LauncherMemory,
 		},
-		ScheduleTimeoutSeconds:       config.Defaults.ScheduleTimeoutSeconds,
-		MPIJobScheduleTimeoutSeconds: config.Defaults.MPIJobScheduleTimeoutSeconds,
-		MinScheduleTimeoutSeconds:    config.Limits.MinScheduleTimeoutSeconds,
-		RunAsUser:                    config.Defaults.RunAsUser,
+		ScheduleTimeoutSeconds:       c.Defaults.ScheduleTimeoutSeconds,
+		MPIJobScheduleTimeoutSeconds: c.Defaults.MPIJobScheduleTimeoutSeconds,
+		MinScheduleTimeoutSeconds:    c.Limits.MinScheduleTimeoutSeconds,
+		RunAsUser:                    c.Defaults.RunAsUser,
 	}
 }

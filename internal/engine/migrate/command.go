@@ -19,38 +19,38 @@ import (
 // the TrainJob; a plain mpirun, with only the number of ranks, is left to the operator,
 // so that the job scales with its number of nodes. Any other command stays in the
 // runtime, because the operator would add an mpirun to it in the TrainJob.
-func (migration *migration) command(launcher *role) {
-	container, trainer := launcher.container(), &migration.trainJob.Spec.Trainer
+func (m *migration) command(launcher *role) {
+	container, trainer := launcher.container(), &m.trainJob.Spec.Trainer
 	line := slices.Concat(container.Command, container.Args)
 	to := inTrainJob("spec.trainer.command")
 	if len(container.Command) == 0 || !runsUnchanged(line) {
 		return
 	}
-	if program := migration.plain(line); program != nil {
+	if program := m.plain(line); program != nil {
 		trainer.Command = program
 		why := fmt.Sprintf("without %s: the operator adds it, for every slot of every node", strings.Join(line[:len(line)-len(program)], " "))
-		if migration.old.Spec.RequireAllHosts == nil {
+		if m.old.Spec.RequireAllHosts == nil {
 			why += ", and the job fails if a node is not used"
 		}
-		migration.rewrite(launcher.main("command"), Mapped, to, why)
-		migration.rewrite(launcher.main("args"), Mapped, to, why)
+		m.rewrite(launcher.main("command"), Mapped, to, why)
+		m.rewrite(launcher.main("args"), Mapped, to, why)
 	} else {
 		trainer.Command, trainer.Args = container.Command, container.Args
-		migration.note(launcher.main("command"), Mapped, to, "")
-		migration.note(launcher.main("args"), Mapped, inTrainJob("spec.trainer.args"), "")
+		m.note(launcher.main("command"), Mapped, to, "")
+		m.note(launcher.main("args"), Mapped, inTrainJob("spec.trainer.args"), "")
 	}
 	container.Command, container.Args = nil, nil
 }
 
 // plain returns the program of a command that is only mpirun, the number of all ranks
 // and a program; else nil.
-func (migration *migration) plain(line []string) []string {
+func (m *migration) plain(line []string) []string {
 	const prefix = 3
-	if len(line) <= prefix || line[0] != "mpirun" || !slices.Contains([]string{"-n", "-np"}, line[1]) || migration.before.LauncherRunsRanks || migration.before.Worker.Replicas < 1 {
+	if len(line) <= prefix || line[0] != "mpirun" || !slices.Contains([]string{"-n", "-np"}, line[1]) || m.before.LauncherRunsRanks || m.before.Worker.Replicas < 1 {
 		return nil
 	}
 	program := line[prefix:]
-	if line[2] != strconv.Itoa(int(migration.before.WorldSize())) || strings.HasPrefix(program[0], "-") || runsUnchanged(program) {
+	if line[2] != strconv.Itoa(int(m.before.WorldSize())) || strings.HasPrefix(program[0], "-") || runsUnchanged(program) {
 		return nil
 	}
 	return program
@@ -69,29 +69,29 @@ func runsUnchanged(line []string) bool {
 
 // sshd drops a worker's command that only starts an sshd: a TrainJob's workers need
 // none. A command that does more stays.
-func (migration *migration) sshd(worker *role) {
+func (m *migration) sshd(worker *role) {
 	container := worker.container()
 	line := slices.Concat(container.Command, container.Args)
 	switch {
 	case len(line) == 0:
-		migration.note("spec.sshAuthMountPath", Dropped, "", "has no effect: the workers do not run an sshd")
+		m.note("spec.sshAuthMountPath", Dropped, "", "has no effect: the workers do not run an sshd")
 		return
 	case !startsSSHD(line):
 		const why = "may do more than start an sshd, so it is kept. Remove it if it only starts an sshd: a TrainJob's workers need none"
-		migration.note(worker.main("command"), Look, worker.to+".spec.containers[0].command", why)
-		migration.note(worker.main("args"), Look, worker.to+".spec.containers[0].args", why)
-		migration.note("spec.sshAuthMountPath", Look, "", "a TrainJob always mounts the keys for an image's sshd at /home/mpiuser/.ssh")
+		m.note(worker.main("command"), Look, worker.to+".spec.containers[0].command", why)
+		m.note(worker.main("args"), Look, worker.to+".spec.containers[0].args", why)
+		m.note("spec.sshAuthMountPath", Look, "", "a TrainJob always mounts the keys for an image's sshd at /home/mpiuser/.ssh")
 		return
 	}
-	migration.ownSSHD = true
+	m.ownSSHD = true
 	container.Command, container.Args = nil, nil
 	const why = "only starts an sshd; the operator's agent replaces it, and the image needs none"
-	migration.note(worker.main("command"), Dropped, "", why)
-	migration.note(worker.main("args"), Dropped, "", why)
-	migration.note("spec.sshAuthMountPath", Dropped, "", "is for the keys of the image's sshd; the agent has its own")
-	migration.probe(worker, "readinessProbe", &container.ReadinessProbe)
-	migration.probe(worker, "livenessProbe", &container.LivenessProbe)
-	migration.probe(worker, "startupProbe", &container.StartupProbe)
+	m.note(worker.main("command"), Dropped, "", why)
+	m.note(worker.main("args"), Dropped, "", why)
+	m.note("spec.sshAuthMountPath", Dropped, "", "is for the keys of the image's sshd; the agent has its own")
+	m.probe(worker, "readinessProbe", &container.ReadinessProbe)
+	m.probe(worker, "livenessProbe", &container.LivenessProbe)
+	m.probe(worker, "startupProbe", &container.StartupProbe)
 }
 
 // startsSSHD reports whether a command only starts an sshd: directly, or in a shell that
@@ -123,32 +123,32 @@ func startsSSHD(line []string) bool {
 var steps = regexp.MustCompile(`&&|;|\n`)
 
 // probe drops a TCP probe, which checks the port of the sshd.
-func (migration *migration) probe(worker *role, field string, probe **corev1.Probe) {
+func (m *migration) probe(worker *role, field string, probe **corev1.Probe) {
 	switch {
 	case *probe == nil:
 	case (*probe).TCPSocket != nil:
 		*probe = nil
-		migration.note(worker.main(field), Dropped, "", "checks the sshd; the operator adds a probe for the agent")
+		m.note(worker.main(field), Dropped, "", "checks the sshd; the operator adds a probe for the agent")
 	default:
-		migration.note(worker.main(field), Look, worker.to+".spec.containers[0]."+field, "may check the sshd, which no longer runs")
+		m.note(worker.main(field), Look, worker.to+".spec.containers[0]."+field, "may check the sshd, which no longer runs")
 	}
 }
 
 // security reports the security context of images with their own sshd, which may run as
 // any user. Pods of a TrainJob get the settings of PodSecurity's level "restricted" by
 // default.
-func (migration *migration) security(launcher, worker *role) {
-	if migration.before.WorkersRunAgent() {
+func (m *migration) security(launcher, worker *role) {
+	if m.before.WorkersRunAgent() {
 		return
 	}
 	for _, role := range []*role{launcher, worker} {
 		at := role.from + ".spec.securityContext"
 		if setsUser(role.pod()) {
-			migration.add(Entry{Path: at, Outcome: Default, To: role.to + ".spec.securityContext",
+			m.add(Entry{Path: at, Outcome: Default, To: role.to + ".spec.securityContext",
 				Why: "by default the pods have no capabilities, no privilege escalation, and the seccomp profile RuntimeDefault; an MPIJob whose workers start an sshd has no such defaults"})
 			continue
 		}
-		migration.add(Entry{Path: at, Outcome: Look, To: role.to + ".spec.securityContext",
+		m.add(Entry{Path: at, Outcome: Look, To: role.to + ".spec.securityContext",
 			Why: "does not set a user, so the user of the image was used; pods of a TrainJob do not run as root by default. Set runAsUser to the image's user, 0 for root"})
 	}
 }
@@ -166,26 +166,26 @@ var remoteShells = []string{
 
 // hosts finds settings of the launcher that only work for an MPIJob: names of its hosts,
 // and its own remote shell.
-func (migration *migration) hosts() {
-	launcher := &migration.old.Spec.MPIReplicaSpecs[v2beta1.MPIReplicaTypeLauncher].Template.Spec.Containers[0]
+func (m *migration) hosts() {
+	launcher := &m.old.Spec.MPIReplicaSpecs[v2beta1.MPIReplicaTypeLauncher].Template.Spec.Containers[0]
 	from := replicaPath(v2beta1.MPIReplicaTypeLauncher) + ".template.spec.containers[0]."
 	for i, argument := range launcher.Command {
-		migration.hostArgument(element(from+"command", i), argument)
+		m.hostArgument(element(from+"command", i), argument)
 	}
 	for i, argument := range launcher.Args {
-		migration.hostArgument(element(from+"args", i), argument)
+		m.hostArgument(element(from+"args", i), argument)
 	}
 	for i, variable := range launcher.Env {
-		migration.hostArgument(element(from+"env", i), variable.Name+" "+variable.Value)
+		m.hostArgument(element(from+"env", i), variable.Name+" "+variable.Value)
 	}
 }
 
-func (migration *migration) hostArgument(path, argument string) {
-	name := migration.old.Name
+func (m *migration) hostArgument(path, argument string) {
+	name := m.old.Name
 	if name != "" && (strings.Contains(argument, name+"-worker") || strings.Contains(argument, name+"-launcher")) {
-		migration.note(path, Look, "", fmt.Sprintf("contains a host name of the MPIJob. Hosts of the TrainJob are %s-worker-0-0 and so on; mpirun finds them by itself, and programs can read /etc/mpi/hostfile", name))
+		m.note(path, Look, "", fmt.Sprintf("contains a host name of the MPIJob. Hosts of the TrainJob are %s-worker-0-0 and so on; mpirun finds them by itself, and programs can read /etc/mpi/hostfile", name))
 	}
-	if migration.ownSSHD && slices.ContainsFunc(remoteShells, func(shell string) bool { return strings.Contains(argument, shell) }) {
-		migration.note(path, Look, "", "sets mpirun's remote shell for the sshd of the workers, which no longer runs; remove it, and the operator sets it")
+	if m.ownSSHD && slices.ContainsFunc(remoteShells, func(shell string) bool { return strings.Contains(argument, shell) }) {
+		m.note(path, Look, "", "sets mpirun's remote shell for the sshd of the workers, which no longer runs; remove it, and the operator sets it")
 	}
 }

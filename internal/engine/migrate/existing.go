@@ -16,28 +16,28 @@ type Existing struct {
 }
 
 // Add adds a runtime.
-func (existing *Existing) Add(runtime *v2alpha1.TrainingRuntime) {
-	if existing.names == nil {
-		existing.names, existing.specs = map[[2]string]bool{}, map[[2]string]string{}
+func (e *Existing) Add(runtime *v2alpha1.TrainingRuntime) {
+	if e.names == nil {
+		e.names, e.specs = map[[2]string]bool{}, map[[2]string]string{}
 	}
-	existing.names[[2]string{runtime.Namespace, runtime.Name}] = true
-	if spec := [2]string{runtime.Namespace, textOf(runtime)}; existing.specs[spec] == "" {
-		existing.specs[spec] = runtime.Name
+	e.names[[2]string{runtime.Namespace, runtime.Name}] = true
+	if spec := [2]string{runtime.Namespace, textOf(runtime)}; e.specs[spec] == "" {
+		e.specs[spec] = runtime.Name
 	}
 }
 
 // same returns the name of a runtime with the same spec; empty if there is none.
-func (existing *Existing) same(runtime *v2alpha1.TrainingRuntime) string {
-	if existing == nil {
+func (e *Existing) same(runtime *v2alpha1.TrainingRuntime) string {
+	if e == nil {
 		return ""
 	}
-	return existing.specs[[2]string{runtime.Namespace, textOf(runtime)}]
+	return e.specs[[2]string{runtime.Namespace, textOf(runtime)}]
 }
 
 // freeName returns the name of a runtime, with a number if it is in use.
-func (existing *Existing) freeName(runtime *v2alpha1.TrainingRuntime) string {
+func (e *Existing) freeName(runtime *v2alpha1.TrainingRuntime) string {
 	name := runtime.Name
-	for number := 2; existing != nil && existing.names[[2]string{runtime.Namespace, name}]; number++ {
+	for number := 2; e != nil && e.names[[2]string{runtime.Namespace, name}]; number++ {
 		name = fmt.Sprintf("%s-%d", runtime.Name, number)
 	}
 	return name

@@ -16,18 +16,18 @@ import (
 type Object map[string]any
 
 // Kind returns the group, version and kind of the object.
-func (object Object) Kind() schema.GroupVersionKind {
-	apiVersion, _ := object["apiVersion"].(string)
-	kind, _ := object["kind"].(string)
+func (o Object) Kind() schema.GroupVersionKind {
+	apiVersion, _ := o["apiVersion"].(string)
+	kind, _ := o["kind"].(string)
 	return schema.FromAPIVersionAndKind(apiVersion, kind)
 }
 
 // Named returns the kind and name of the object, for messages.
-func (object Object) Named() string { return fmt.Sprintf("%s %s", object.Kind().Kind, nameOf(object)) }
+func (o Object) Named() string { return fmt.Sprintf("%s %s", o.Kind().Kind, nameOf(o)) }
 
 // IsMPIJob reports whether the object can be converted.
-func (object Object) IsMPIJob() bool {
-	return object.Kind() == v2beta1.GroupVersion.WithKind(string(job.KindMPIJob))
+func (o Object) IsMPIJob() bool {
+	return o.Kind() == v2beta1.GroupVersion.WithKind(string(job.KindMPIJob))
 }
 
 // TooOldError is an MPIJob of a version that cannot be converted.
@@ -38,8 +38,8 @@ type TooOldError struct {
 	Advice []string
 }
 
-func (err *TooOldError) Error() string {
-	return fmt.Sprintf("%s has version %s; only v2beta1 can be converted", err.Object, err.Version)
+func (e *TooOldError) Error() string {
+	return fmt.Sprintf("%s has version %s; only v2beta1 can be converted", e.Object, e.Version)
 }
 
 // Read reads the objects of a file from the JSON of its documents. It returns the items

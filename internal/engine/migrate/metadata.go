@@ -27,38 +27,38 @@ var byOperator = map[string]string{
 	training.LabelOperatorName:         "is only for objects of an MPIJob",
 }
 
-func (migration *migration) metadata() {
-	old, converted := &migration.old.ObjectMeta, &migration.trainJob.ObjectMeta
-	migration.note("apiVersion", Dropped, "", "a TrainJob has its own")
-	migration.note("kind", Dropped, "", "a TrainJob has its own")
-	migration.note("status", Dropped, "", "the TrainJob is a new job; it has status.phase, status.conditions and status.workerPodStatuses too")
+func (m *migration) metadata() {
+	old, converted := &m.old.ObjectMeta, &m.trainJob.ObjectMeta
+	m.note("apiVersion", Dropped, "", "a TrainJob has its own")
+	m.note("kind", Dropped, "", "a TrainJob has its own")
+	m.note("status", Dropped, "", "the TrainJob is a new job; it has status.phase, status.conditions and status.workerPodStatuses too")
 	converted.Namespace, converted.Name, converted.GenerateName = old.Namespace, old.Name, old.GenerateName
-	migration.runtime.Namespace, migration.runtime.Name = old.Namespace, strings.TrimRight(migration.report.Name, "-")
+	m.runtime.Namespace, m.runtime.Name = old.Namespace, strings.TrimRight(m.report.Name, "-")
 	for _, name := range []string{"namespace", "name", "generateName"} {
-		migration.note("metadata."+name, Mapped, inTrainJob("metadata."+name), "")
+		m.note("metadata."+name, Mapped, inTrainJob("metadata."+name), "")
 	}
-	converted.Labels = migration.keep("metadata.labels", old.Labels)
-	converted.Annotations = migration.keep("metadata.annotations", old.Annotations)
+	converted.Labels = m.keep("metadata.labels", old.Labels)
+	converted.Annotations = m.keep("metadata.annotations", old.Annotations)
 	for _, name := range byServer {
-		migration.note("metadata."+name, Dropped, "", "the API server sets it")
+		m.note("metadata."+name, Dropped, "", "the API server sets it")
 	}
-	migration.note("metadata.ownerReferences", Look, "", "the owner created an MPIJob; change it to create the TrainJob, or the TrainJob is not deleted with its owner")
-	migration.note("metadata.finalizers", Look, "", "the controllers of these finalizers handle the MPIJob; make sure that they handle the TrainJob too")
+	m.note("metadata.ownerReferences", Look, "", "the owner created an MPIJob; change it to create the TrainJob, or the TrainJob is not deleted with its owner")
+	m.note("metadata.finalizers", Look, "", "the controllers of these finalizers handle the MPIJob; make sure that they handle the TrainJob too")
 }
 
 // keep copies labels or annotations, except those that are set on every job.
-func (migration *migration) keep(path string, values map[string]string) map[string]string {
+func (m *migration) keep(path string, values map[string]string) map[string]string {
 	var kept map[string]string
 	for _, key := range slices.Sorted(maps.Keys(values)) {
 		if why, ours := byOperator[key]; ours {
-			migration.note(child(path, key), Dropped, "", why)
+			m.note(child(path, key), Dropped, "", why)
 			continue
 		}
 		if kept == nil {
 			kept = map[string]string{}
 		}
 		kept[key] = values[key]
-		migration.note(child(path, key), Mapped, inTrainJob(child(path, key)), "")
+		m.note(child(path, key), Mapped, inTrainJob(child(path, key)), "")
 	}
 	return kept
 }

@@ -98,24 +98,24 @@ func Convert(object map[string]any, options Options) (*Result, error) {
 }
 
 // result chooses the runtime, and applies the admission rules.
-func (migration *migration) result() *Result {
-	result := &Result{TrainJob: migration.trainJob, Runtime: migration.runtime, Report: migration.report}
-	ref := &migration.trainJob.Spec.RuntimeRef
-	if same := migration.sameRuntime(); same != nil {
+func (m *migration) result() *Result {
+	result := &Result{TrainJob: m.trainJob, Runtime: m.runtime, Report: m.report}
+	ref := &m.trainJob.Spec.RuntimeRef
+	if same := m.sameRuntime(); same != nil {
 		ref.Kind, ref.Name = v2alpha1.RuntimeKindCluster, same.Name
 		result.Runtime = nil
-		migration.inRuntime(ref)
-	} else if same := migration.options.Existing.same(migration.runtime); same != "" {
+		m.inRuntime(ref)
+	} else if same := m.options.Existing.same(m.runtime); same != "" {
 		ref.Kind, ref.Name = v2alpha1.RuntimeKindNamespaced, same
 		result.Runtime = nil
-		migration.inRuntime(ref)
+		m.inRuntime(ref)
 	} else {
-		migration.runtime.Name = migration.options.Existing.freeName(migration.runtime)
-		ref.Kind, ref.Name = v2alpha1.RuntimeKindNamespaced, migration.runtime.Name
+		m.runtime.Name = m.options.Existing.freeName(m.runtime)
+		ref.Kind, ref.Name = v2alpha1.RuntimeKindNamespaced, m.runtime.Name
 	}
-	migration.report.Runtime = string(ref.Kind) + " " + ref.Name
-	migration.refusals()
-	migration.report.sort()
+	m.report.Runtime = string(ref.Kind) + " " + ref.Name
+	m.refusals()
+	m.report.sort()
 	return result
 }
 
@@ -136,41 +136,41 @@ const (
 )
 
 // note reports the mapping of a field, if the job has it.
-func (migration *migration) note(path string, outcome Outcome, to, why string) {
-	if _, found := lookup(migration.raw, path); found {
-		migration.add(Entry{Path: path, Outcome: outcome, To: to, Why: why})
+func (m *migration) note(path string, outcome Outcome, to, why string) {
+	if _, found := lookup(m.raw, path); found {
+		m.add(Entry{Path: path, Outcome: outcome, To: to, Why: why})
 	}
 }
 
 // rewrite is note for a field whose value changes.
-func (migration *migration) rewrite(path string, outcome Outcome, to, why string) {
-	if _, found := lookup(migration.raw, path); found {
-		migration.add(Entry{Path: path, Outcome: outcome, To: to, Why: why, rewritten: true})
+func (m *migration) rewrite(path string, outcome Outcome, to, why string) {
+	if _, found := lookup(m.raw, path); found {
+		m.add(Entry{Path: path, Outcome: outcome, To: to, Why: why, rewritten: true})
 	}
 }
 
-func (migration *migration) add(entry Entry) {
-	migration.report.Entries = append(migration.report.Entries, entry)
+func (m *migration) add(entry Entry) {
+	m.report.Entries = append(m.report.Entries, entry)
 }
 
 // move reports that everything below a path that has no entry yet moved with it.
-func (migration *migration) move(path, to string) {
-	noted, below := migration.entriesAt(path)
+func (m *migration) move(path, to string) {
+	noted, below := m.entriesAt(path)
 	switch {
 	case noted:
 	case !below:
-		migration.note(path, Moved, to, "")
+		m.note(path, Moved, to, "")
 	default:
-		for _, next := range children(migration.raw, path) {
-			migration.move(next, to+next[len(path):])
+		for _, next := range children(m.raw, path) {
+			m.move(next, to+next[len(path):])
 		}
 	}
 }
 
 // entriesAt reports whether a path has an entry, and whether a path below it has.
-func (migration *migration) entriesAt(path string) (noted, below bool) {
-	for i := range migration.report.Entries {
-		entry := &migration.report.Entries[i]
+func (m *migration) entriesAt(path string) (noted, below bool) {
+	for i := range m.report.Entries {
+		entry := &m.report.Entries[i]
 		noted = noted || entry.covers(path)
 		below = below || isBelow(entry.Path, path)
 	}
@@ -181,38 +181,38 @@ func inTrainJob(path string) string { return "TrainJob " + path }
 func inRuntime(path string) string  { return "TrainingRuntime " + path }
 
 // unknown reports paths that are not fields of an MPIJob.
-func (migration *migration) unknown() error {
-	known, err := runtime.DefaultUnstructuredConverter.ToUnstructured(migration.old)
+func (m *migration) unknown() error {
+	known, err := runtime.DefaultUnstructuredConverter.ToUnstructured(m.old)
 	if err != nil {
-		return fmt.Errorf("MPIJob %s: %w", migration.report.Name, err)
+		return fmt.Errorf("MPIJob %s: %w", m.report.Name, err)
 	}
-	for _, path := range leaves(migration.raw, "") {
+	for _, path := range leaves(m.raw, "") {
 		if isBelow(path, "status") {
 			continue
 		}
-		value, _ := lookup(migration.raw, path)
+		value, _ := lookup(m.raw, path)
 		if _, found := lookup(known, path); !found && !isZero(value) {
-			migration.note(path, Look, "", notAField)
+			m.note(path, Look, "", notAField)
 		}
 	}
-	for role := range migration.old.Spec.MPIReplicaSpecs {
+	for role := range m.old.Spec.MPIReplicaSpecs {
 		if role != v2beta1.MPIReplicaTypeLauncher && role != v2beta1.MPIReplicaTypeWorker {
-			migration.note(child("spec.mpiReplicaSpecs", string(role)), Look, "", "is not a role of an MPIJob: the roles are Launcher and Worker")
+			m.note(child("spec.mpiReplicaSpecs", string(role)), Look, "", "is not a role of an MPIJob: the roles are Launcher and Worker")
 		}
 	}
 	return nil
 }
 
 // rest reports the fields that have no entry yet.
-func (migration *migration) rest() {
-	for _, path := range leaves(migration.raw, "") {
-		if noted, _ := migration.entriesAt(path); noted {
+func (m *migration) rest() {
+	for _, path := range leaves(m.raw, "") {
+		if noted, _ := m.entriesAt(path); noted {
 			continue
 		}
-		if value, _ := lookup(migration.raw, path); isZero(value) {
-			migration.note(path, Dropped, "", "is empty, which is the same as not set")
+		if value, _ := lookup(m.raw, path); isZero(value) {
+			m.note(path, Dropped, "", "is empty, which is the same as not set")
 		} else {
-			migration.note(path, Look, "", noRule)
+			m.note(path, Look, "", noRule)
 		}
 	}
 }

@@ -7,17 +7,17 @@ import (
 )
 
 // Objects returns the objects to create, in order, without empty fields.
-func (result *Result) Objects() ([]map[string]any, error) {
+func (r *Result) Objects() ([]map[string]any, error) {
 	var typed []any
-	if result.Runtime != nil {
-		typed = append(typed, result.Runtime)
+	if r.Runtime != nil {
+		typed = append(typed, r.Runtime)
 	}
-	typed = append(typed, result.TrainJob)
+	typed = append(typed, r.TrainJob)
 	var objects []map[string]any
 	for _, object := range typed {
 		content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
 		if err != nil {
-			return nil, fmt.Errorf("write the conversion of MPIJob %s: %w", result.Report.Name, err)
+			return nil, fmt.Errorf("write the conversion of MPIJob %s: %w", r.Report.Name, err)
 		}
 		delete(content, "status")
 		withoutEmptyResources(content)

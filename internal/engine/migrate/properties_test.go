@@ -145,8 +145,8 @@ type excuses struct {
 }
 
 // names tells whether the report says that a field is not what it was.
-func (excuses excuses) names(path string) bool {
-	return slices.ContainsFunc(excuses.report.Entries, func(entry Entry) bool {
+func (e excuses) names(path string) bool {
+	return slices.ContainsFunc(e.report.Entries, func(entry Entry) bool {
 		return entry.Path == path && (entry.Outcome == Look || entry.Outcome == Dropped || entry.Outcome == Default || entry.rewritten) && entry.Why != ""
 	})
 }
@@ -191,26 +191,26 @@ func mainOf(role v2beta1.MPIReplicaType, field string) string {
 func container(role *job.Role) *corev1.Container { return &role.Template.Spec.Containers[0] }
 
 // command: a plain mpirun is the operator's now, which writes -np for -n.
-func (excuses excuses) command() {
-	if !excuses.names(mainOf(v2beta1.MPIReplicaTypeLauncher, "command")) {
+func (e excuses) command() {
+	if !e.names(mainOf(v2beta1.MPIReplicaTypeLauncher, "command")) {
 		return
 	}
-	launcher := container(&excuses.before.Launcher)
+	launcher := container(&e.before.Launcher)
 	launcher.Command, launcher.Args = slices.Concat(launcher.Command, launcher.Args), nil
 	if launcher.Command[1] == "-n" {
 		launcher.Command[1] = "-np"
 	}
-	for _, entry := range excuses.report.Entries {
+	for _, entry := range e.report.Entries {
 		if strings.Contains(entry.Why, "fails if a node is not used") {
-			excuses.before.RequireAllHosts = true
+			e.before.RequireAllHosts = true
 		}
 	}
 }
 
 // sshd: where it went, workers have no command and pods are held to what the
 // report says; else it is not used by either.
-func (excuses excuses) sshd() {
-	before, after := excuses.before, excuses.after
+func (e excuses) sshd() {
+	before, after := e.before, e.after
 	if before.WorkersRunAgent() {
 		before.SSHDirectory = after.SSHDirectory
 		return
@@ -223,17 +223,17 @@ func (excuses excuses) sshd() {
 		{"command", func() { worker.Command, worker.Args = nil, nil }}, {"readinessProbe", func() { worker.ReadinessProbe = nil }},
 		{"livenessProbe", func() { worker.LivenessProbe = nil }}, {"startupProbe", func() { worker.StartupProbe = nil }},
 	} {
-		if slices.ContainsFunc(excuses.report.Of(Dropped), func(entry Entry) bool { return entry.Path == mainOf(v2beta1.MPIReplicaTypeWorker, dropped.field) }) {
+		if slices.ContainsFunc(e.report.Of(Dropped), func(entry Entry) bool { return entry.Path == mainOf(v2beta1.MPIReplicaTypeWorker, dropped.field) }) {
 			dropped.drop()
 		}
 	}
-	if excuses.report.Entries != nil && after.WorkersRunAgent() {
+	if e.report.Entries != nil && after.WorkersRunAgent() {
 		before.SSHDirectory = after.SSHDirectory
 	}
 	for role, pods := range map[v2beta1.MPIReplicaType][2]*job.Role{
 		v2beta1.MPIReplicaTypeLauncher: {&before.Launcher, &after.Launcher}, v2beta1.MPIReplicaTypeWorker: {&before.Worker, &after.Worker},
 	} {
-		if !excuses.names(replicaPath(role) + ".template.spec.securityContext") {
+		if !e.names(replicaPath(role) + ".template.spec.securityContext") {
 			continue
 		}
 		for _, pods := range pods {

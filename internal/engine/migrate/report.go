@@ -45,8 +45,8 @@ type Report struct {
 }
 
 // Of returns the entries with an outcome.
-func (report *Report) Of(outcome Outcome) (entries []Entry) {
-	for _, entry := range report.Entries {
+func (r *Report) Of(outcome Outcome) (entries []Entry) {
+	for _, entry := range r.Entries {
 		if entry.Outcome == outcome {
 			entries = append(entries, entry)
 		}
@@ -55,17 +55,17 @@ func (report *Report) Of(outcome Outcome) (entries []Entry) {
 }
 
 // NeedsPerson reports whether a user must review fields before the TrainJob is used.
-func (report *Report) NeedsPerson() bool { return len(report.Of(Look)) > 0 }
+func (r *Report) NeedsPerson() bool { return len(r.Of(Look)) > 0 }
 
 // sort sorts the entries by path.
-func (report *Report) sort() {
-	slices.SortStableFunc(report.Entries, func(a, b Entry) int {
+func (r *Report) sort() {
+	slices.SortStableFunc(r.Entries, func(a, b Entry) int {
 		return slices.CompareFunc(segments(a.Path), segments(b.Path), compareSegments)
 	})
 }
 
 // covers reports whether an entry is about a path.
-func (entry *Entry) covers(path string) bool { return isBelow(path, entry.Path) }
+func (e *Entry) covers(path string) bool { return isBelow(path, e.Path) }
 
 // isBelow reports whether a path equals another or is below it.
 func isBelow(path, above string) bool {

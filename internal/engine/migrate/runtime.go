@@ -16,15 +16,15 @@ import (
 
 // sameRuntime returns an existing runtime with which the TrainJob is the same as with
 // its own; nil if there is none.
-func (migration *migration) sameRuntime() *v2alpha1.ClusterTrainingRuntime {
-	want := modelOf(migration.trainJob, &migration.runtime.Spec, migration.rules.Defaults)
-	for i := range migration.options.Runtimes {
-		runtime := &migration.options.Runtimes[i]
+func (m *migration) sameRuntime() *v2alpha1.ClusterTrainingRuntime {
+	want := modelOf(m.trainJob, &m.runtime.Spec, m.rules.Defaults)
+	for i := range m.options.Runtimes {
+		runtime := &m.options.Runtimes[i]
 		// Its constraints would apply to the job.
 		if runtime.Spec.Constraints != nil {
 			continue
 		}
-		if equality.Semantic.DeepEqual(want, modelOf(migration.trainJob, &runtime.Spec, migration.rules.Defaults)) {
+		if equality.Semantic.DeepEqual(want, modelOf(m.trainJob, &runtime.Spec, m.rules.Defaults)) {
 			return runtime
 		}
 	}
@@ -50,9 +50,9 @@ func modelOf(trainJob *v2alpha1.TrainJob, runtime *v2alpha1.TrainingRuntimeSpec,
 
 // inRuntime changes the report to the existing runtime that is used instead of a new
 // one.
-func (migration *migration) inRuntime(ref *v2alpha1.RuntimeRef) {
-	for i := range migration.report.Entries {
-		entry := &migration.report.Entries[i]
+func (m *migration) inRuntime(ref *v2alpha1.RuntimeRef) {
+	for i := range m.report.Entries {
+		entry := &m.report.Entries[i]
 		if path, moved := strings.CutPrefix(entry.To, "TrainingRuntime "); moved {
 			entry.To = string(ref.Kind) + " " + path
 			if entry.Outcome == Moved && entry.Why == "" {
@@ -65,35 +65,35 @@ func (migration *migration) inRuntime(ref *v2alpha1.RuntimeRef) {
 
 // refusals applies the admission rules to the result, and reports errors for the user to
 // review.
-func (migration *migration) refusals() {
-	for _, fault := range migration.rules.Runtime(&migration.runtime.Spec, 0).Errors {
-		migration.refuse("TrainingRuntime", fault)
+func (m *migration) refusals() {
+	for _, fault := range m.rules.Runtime(&m.runtime.Spec, 0).Errors {
+		m.refuse("TrainingRuntime", fault)
 	}
-	in := migration.anywhere()
-	in.Runtime = &migration.runtime.Spec
-	trainJob := migration.trainJob.DeepCopy()
+	in := m.anywhere()
+	in.Runtime = &m.runtime.Spec
+	trainJob := m.trainJob.DeepCopy()
 	if trainJob.Name == "" {
 		// As long as the name that the API server generates.
 		trainJob.Name = trainJob.GenerateName + "xxxxx"
 	}
-	before := migration.faultsBefore()
-	for _, fault := range migration.rules.CreateTrainJob(trainJob, in).Errors {
+	before := m.faultsBefore()
+	for _, fault := range m.rules.CreateTrainJob(trainJob, in).Errors {
 		if !before[fault.Detail] {
-			migration.refuse("TrainJob", fault)
+			m.refuse("TrainJob", fault)
 		}
 	}
 }
 
 // anywhere returns a cluster without restrictions, because the real one is not known.
-func (migration *migration) anywhere() *validation.Surroundings {
+func (m *migration) anywhere() *validation.Surroundings {
 	return &validation.Surroundings{HasPriorityClass: func(string) bool { return true }, AnyNodeHas: func(corev1.ResourceName) bool { return true }}
 }
 
 // faultsBefore returns the errors of the MPIJob, although the cluster has accepted it.
-func (migration *migration) faultsBefore() map[string]bool {
+func (m *migration) faultsBefore() map[string]bool {
 	faults := map[string]bool{}
-	if migration.options.Accepted {
-		for _, fault := range migration.rules.CreateMPIJob(migration.old, migration.anywhere()).Errors {
+	if m.options.Accepted {
+		for _, fault := range m.rules.CreateMPIJob(m.old, m.anywhere()).Errors {
 			faults[fault.Detail] = true
 		}
 	}
@@ -101,11 +101,11 @@ func (migration *migration) faultsBefore() map[string]bool {
 }
 
 // refuse reports an error at the field that caused it.
-func (migration *migration) refuse(kind string, fault *field.Error) {
+func (m *migration) refuse(kind string, fault *field.Error) {
 	why := refusedPrefix + fault.ErrorBody()
 	at := kind + " " + fault.Field
-	for i := range migration.report.Entries {
-		entry := &migration.report.Entries[i]
+	for i := range m.report.Entries {
+		entry := &m.report.Entries[i]
 		if entry.To == "" || entry.Outcome == Default || !isBelow(at, entry.To) && !isBelow(entry.To, at) {
 			continue
 		}
@@ -116,5 +116,5 @@ func (migration *migration) refuse(kind string, fault *field.Error) {
 		}
 		return
 	}
-	migration.add(Entry{Outcome: Look, To: at, Why: why})
+	m.add(Entry{Outcome: Look, To: at, Why: why})
 }

@@ -110,19 +110,19 @@ func weigh(demand *Demand) weights {
 	return weights{launcher: newUsage(demand.Launcher.Spec), worker: newUsage(demand.Workers.Spec)}
 }
 
-func (weights weights) shortages(demand *Demand, quota *corev1.ResourceQuota) []Shortage {
+func (w weights) shortages(demand *Demand, quota *corev1.ResourceQuota) []Shortage {
 	workersCount, launcherCounts := matches(quota, demand.Workers.Spec), matches(quota, demand.Launcher.Spec)
 	var shortages []Shortage
 	for _, name := range job.ResourceNames(quota.Spec.Hard) {
 		shortage := Shortage{Quota: quota.Name, Resource: name, Hard: quota.Spec.Hard[name], Used: quota.Status.Used[name].DeepCopy()}
 		if workersCount && demand.Workers.Count > 0 {
-			shortage.PerWorker = weights.worker.of(name)
+			shortage.PerWorker = w.worker.of(name)
 			total := shortage.PerWorker.DeepCopy()
 			total.Mul(demand.Workers.Count)
 			shortage.Requested.Add(total)
 		}
 		if launcherCounts && demand.Launcher.Count > 0 {
-			shortage.Launcher = weights.launcher.of(name)
+			shortage.Launcher = w.launcher.of(name)
 			shortage.Launcher.Mul(demand.Launcher.Count)
 			shortage.Requested.Add(shortage.Launcher)
 		}
@@ -154,17 +154,17 @@ func newUsage(pod *corev1.PodSpec) usage {
 // of returns what Kubernetes counts for a key of a quota. For extended resources it only
 // counts requests, and only with the prefix "requests.": keys such as nvidia.com/gpu and
 // limits.nvidia.com/gpu can be stored but have no effect.
-func (usage usage) of(name corev1.ResourceName) resource.Quantity {
+func (u usage) of(name corev1.ResourceName) resource.Quantity {
 	switch name {
 	case corev1.ResourcePods, "count/pods":
 		return *resource.NewQuantity(1, resource.DecimalSI)
 	case corev1.ResourceLimitsCPU, corev1.ResourceLimitsMemory, corev1.ResourceLimitsEphemeralStorage:
-		return usage.limits[canonicalLimit(name)].DeepCopy()
+		return u.limits[canonicalLimit(name)].DeepCopy()
 	}
 	if strings.Contains(string(name), "/") && !strings.HasPrefix(string(name), corev1.DefaultResourceRequestsPrefix) {
 		return resource.Quantity{}
 	}
-	return usage.requests[canonical(name)].DeepCopy()
+	return u.requests[canonical(name)].DeepCopy()
 }
 
 // canonical returns the resource of a quota's key: cpu and requests.cpu are the same.

@@ -26,25 +26,25 @@ type placeCheck struct {
 	quotaHeadline func(requested, available string) string
 }
 
-func (place *placeCheck) check() {
-	place.nameIsFree()
-	place.priorityClassExists()
+func (pc *placeCheck) check() {
+	pc.nameIsFree()
+	pc.priorityClassExists()
 	// The namespace of another cluster may have other rules.
-	elsewhere := place.job.ManagedBy != ""
-	place.rules.workerResources(place.findings, place.worker, place.in, elsewhere)
-	slotsMatchGPUs(place.findings, place.slots, place.job.Slots, &place.job.Worker.Template.Spec)
-	place.quota()
+	elsewhere := pc.job.ManagedBy != ""
+	pc.rules.workerResources(pc.findings, pc.worker, pc.in, elsewhere)
+	slotsMatchGPUs(pc.findings, pc.slots, pc.job.Slots, &pc.job.Worker.Template.Spec)
+	pc.quota()
 	if !elsewhere {
-		place.limitRanges()
-		place.podSecurity()
+		pc.limitRanges()
+		pc.podSecurity()
 	}
 }
 
 // nameIsFree refuses the name of a job of the other kind: the pods of both kinds have
 // the same names.
-func (place *placeCheck) nameIsFree() {
-	if other := place.in.OtherKind; other != "" {
-		place.findings.refuse(field.Invalid(place.name, place.job.Name,
+func (pc *placeCheck) nameIsFree() {
+	if other := pc.in.OtherKind; other != "" {
+		pc.findings.refuse(field.Invalid(pc.name, pc.job.Name,
 			fmt.Sprintf("%s %s of this name already exists in the namespace, and their pods would have the same names; choose another name", article(other), other)))
 	}
 }
@@ -56,16 +56,16 @@ func article(kind job.Kind) string {
 	return "a"
 }
 
-func (place *placeCheck) priorityClassExists() {
+func (pc *placeCheck) priorityClassExists() {
 	missing := func(at *field.Path, name string) {
-		place.findings.refuse(field.Invalid(at, name, "PriorityClass does not exist; list them with kubectl get priorityclasses"))
+		pc.findings.refuse(field.Invalid(at, name, "PriorityClass does not exist; list them with kubectl get priorityclasses"))
 	}
-	own := place.job.Gang.PriorityClass
-	if own != "" && !place.in.HasPriorityClass(own) {
-		missing(place.priorityClass, own)
+	own := pc.job.Gang.PriorityClass
+	if own != "" && !pc.in.HasPriorityClass(own) {
+		missing(pc.priorityClass, own)
 	}
-	for _, pods := range []pods{place.launcher, place.worker} {
-		if name := pods.Template.Spec.PriorityClassName; name != "" && name != own && !place.in.HasPriorityClass(name) {
+	for _, pods := range []pods{pc.launcher, pc.worker} {
+		if name := pods.Template.Spec.PriorityClassName; name != "" && name != own && !pc.in.HasPriorityClass(name) {
 			missing(pods.priorityClass, name)
 		}
 	}
@@ -80,39 +80,39 @@ func asStored(pod *corev1.PodSpec, in *Surroundings) *corev1.PodSpec {
 	return pod
 }
 
-func (place *placeCheck) limitRanges() {
-	if len(place.in.LimitRanges) == 0 {
+func (pc *placeCheck) limitRanges() {
+	if len(pc.in.LimitRanges) == 0 {
 		return
 	}
-	for _, pods := range []pods{place.launcher, place.worker} {
+	for _, pods := range []pods{pc.launcher, pc.worker} {
 		if pods.Replicas < 1 {
 			continue
 		}
-		for _, violation := range quota.OutOfRange(asStored(&pods.Template.Spec, place.in), place.in.LimitRanges) {
-			place.findings.refuse(field.Forbidden(pods.resources, violation))
+		for _, violation := range quota.OutOfRange(asStored(&pods.Template.Spec, pc.in), pc.in.LimitRanges) {
+			pc.findings.refuse(field.Forbidden(pods.resources, violation))
 		}
 	}
 }
 
-func (place *placeCheck) quota() {
-	if len(place.in.Quotas) == 0 || place.job.Launcher.Replicas < 0 || place.job.Worker.Replicas < 0 {
+func (pc *placeCheck) quota() {
+	if len(pc.in.Quotas) == 0 || pc.job.Launcher.Replicas < 0 || pc.job.Worker.Replicas < 0 {
 		return
 	}
-	if reason := place.waits(); reason != "" {
-		place.findings.warn(place.workers, "%s, so the quota of the namespace is only checked when its pods are created", reason)
+	if reason := pc.waits(); reason != "" {
+		pc.findings.warn(pc.workers, "%s, so the quota of the namespace is only checked when its pods are created", reason)
 		return
 	}
-	demand := Demand(place.job, place.in, place.minWorkers)
-	quotas := place.in.Quotas
+	demand := Demand(pc.job, pc.in, pc.minWorkers)
+	quotas := pc.in.Quotas
 	for _, pods := range []struct {
 		spec *corev1.PodSpec
 		pods
-	}{{demand.Launcher.Spec, place.launcher}, {demand.Workers.Spec, place.worker}} {
+	}{{demand.Launcher.Spec, pc.launcher}, {demand.Workers.Spec, pc.worker}} {
 		if pods.Replicas == 0 {
 			continue
 		}
 		for _, unstated := range quota.UnstatedResources(pods.spec, quotas) {
-			place.findings.refuse(field.Required(pods.resources, fmt.Sprintf(
+			pc.findings.refuse(field.Required(pods.resources, fmt.Sprintf(
 				"container %s must set %s, because ResourceQuota %s of the namespace counts it", unstated.Container, unstated.Resource, unstated.Quota)))
 		}
 	}
@@ -121,31 +121,31 @@ func (place *placeCheck) quota() {
 		return
 	}
 	requested, available := quota.Brief(shortages)
-	if place.in.HidesQuota {
-		place.exceedsQuota(place.quotaHeadline(requested, "") + "\n" + quota.ExplainWithoutFigures(demand, shortages))
+	if pc.in.HidesQuota {
+		pc.exceedsQuota(pc.quotaHeadline(requested, "") + "\n" + quota.ExplainWithoutFigures(demand, shortages))
 		return
 	}
 	running := 0
-	if place.in.RunningJobs != nil {
-		running = place.in.RunningJobs()
+	if pc.in.RunningJobs != nil {
+		running = pc.in.RunningJobs()
 	}
-	place.exceedsQuota(place.quotaHeadline(requested, available) + "\n" +
+	pc.exceedsQuota(pc.quotaHeadline(requested, available) + "\n" +
 		quota.Explain(demand, shortages, quota.FittingWorkers(demand, quotas), running))
 }
 
-func (place *placeCheck) exceedsQuota(message string) {
-	place.findings.refuse(field.Forbidden(place.workers, message).WithOrigin(string(quota.CauseExceeded)))
+func (pc *placeCheck) exceedsQuota(message string) {
+	pc.findings.refuse(field.Forbidden(pc.workers, message).WithOrigin(string(quota.CauseExceeded)))
 }
 
 // waits returns why the pods of a job are not created yet.
-func (place *placeCheck) waits() string {
+func (pc *placeCheck) waits() string {
 	switch {
-	case place.job.Suspended:
+	case pc.job.Suspended:
 		return "the job is suspended"
-	case place.job.Queue != "":
-		return fmt.Sprintf("the job waits in queue %s", place.job.Queue)
-	case place.job.ManagedBy != "":
-		return fmt.Sprintf("the job is managed by %s", place.job.ManagedBy)
+	case pc.job.Queue != "":
+		return fmt.Sprintf("the job waits in queue %s", pc.job.Queue)
+	case pc.job.ManagedBy != "":
+		return fmt.Sprintf("the job is managed by %s", pc.job.ManagedBy)
 	}
 	return ""
 }
@@ -176,21 +176,21 @@ var (
 
 // podSecurity refuses pods that the API server would refuse later. It warns of pods
 // that the namespace allows but the level "restricted" does not.
-func (place *placeCheck) podSecurity() {
-	enforced := enforcedLevel(place.in.NamespaceLabels)
-	for _, pods := range []pods{place.launcher, place.worker} {
+func (pc *placeCheck) podSecurity() {
+	enforced := enforcedLevel(pc.in.NamespaceLabels)
+	for _, pods := range []pods{pc.launcher, pc.worker} {
 		if len(pods.Template.Spec.Containers) == 0 {
 			continue
 		}
 		template := withVolumeSources(&pods.Template)
 		detail := violation(enforced, template)
-		if detail != "" && !place.rules.PodSecurityWarns {
-			place.findings.refuse(field.Forbidden(pods.at, fmt.Sprintf(
+		if detail != "" && !pc.rules.PodSecurityWarns {
+			pc.findings.refuse(field.Forbidden(pods.at, fmt.Sprintf(
 				"%s pods violate PodSecurity %q of the namespace: %s", pods.role, enforced.String(), detail)))
 		} else if detail != "" {
-			place.findings.warn(pods.at, "%s pods would violate PodSecurity %q: %s", pods.role, enforced.String(), detail)
+			pc.findings.warn(pods.at, "%s pods would violate PodSecurity %q: %s", pods.role, enforced.String(), detail)
 		} else if detail := violation(restricted, template); detail != "" {
-			place.findings.warn(pods.at, "%s pods would violate PodSecurity %q: %s", pods.role, restricted.String(), detail)
+			pc.findings.warn(pods.at, "%s pods would violate PodSecurity %q: %s", pods.role, restricted.String(), detail)
 		}
 	}
 }

@@ -32,20 +32,20 @@ const (
 
 // Permission returns the verb and the resource that a user needs to use such an object
 // without a job.
-func (kind ReferenceKind) Permission() (verb, resource string) {
-	if kind == ReferenceServiceAccount {
+func (rk ReferenceKind) Permission() (verb, resource string) {
+	if rk == ReferenceServiceAccount {
 		return "impersonate", "serviceaccounts"
 	}
 	return "get", "secrets"
 }
 
 // Forbidden returns the error that a user may not use the object.
-func (reference Reference) Forbidden(user, namespace string) *field.Error {
-	verb, resource := reference.Kind.Permission()
-	return field.Forbidden(reference.Path, fmt.Sprintf(
+func (r Reference) Forbidden(user, namespace string) *field.Error {
+	verb, resource := r.Kind.Permission()
+	return field.Forbidden(r.Path, fmt.Sprintf(
 		"user %q may not use %s %q: they may neither create pods in namespace %q nor %s this %s; remove the reference, "+
 			"or ask a namespace admin for the permission (verb %s, resource %s, name %s)",
-		user, reference.Kind, reference.Name, namespace, verb, reference.Kind, verb, resource, reference.Name))
+		user, r.Kind, r.Name, namespace, verb, r.Kind, verb, resource, r.Name))
 }
 
 // MaxReferences is how many Secrets and ServiceAccounts are checked for one job.
@@ -87,100 +87,100 @@ func TrainJobReferences(trainJob *v2alpha1.TrainJob) []Reference {
 type references []Reference
 
 // add skips empty names and the default ServiceAccount.
-func (found *references) add(kind ReferenceKind, name string, at *field.Path) {
+func (r *references) add(kind ReferenceKind, name string, at *field.Path) {
 	if name == "" || kind == ReferenceServiceAccount && name == "default" {
 		return
 	}
-	if !slices.ContainsFunc(*found, func(other Reference) bool { return other.Kind == kind && other.Name == name }) {
-		*found = append(*found, Reference{Kind: kind, Name: name, Path: at})
+	if !slices.ContainsFunc(*r, func(other Reference) bool { return other.Kind == kind && other.Name == name }) {
+		*r = append(*r, Reference{Kind: kind, Name: name, Path: at})
 	}
 }
 
-func (found *references) secret(name string, at *field.Path) { found.add(ReferenceSecret, name, at) }
+func (r *references) secret(name string, at *field.Path) { r.add(ReferenceSecret, name, at) }
 
 // local adds the Secret of a reference that may be nil.
-func (found *references) local(reference *corev1.LocalObjectReference, at *field.Path) {
+func (r *references) local(reference *corev1.LocalObjectReference, at *field.Path) {
 	if reference != nil {
-		found.secret(reference.Name, at.Child("name"))
+		r.secret(reference.Name, at.Child("name"))
 	}
 }
 
-func (found *references) source(at *field.Path, source *v2alpha1.Source) {
+func (r *references) source(at *field.Path, source *v2alpha1.Source) {
 	if source != nil && source.SecretRef != nil {
-		found.secret(source.SecretRef.Name, at.Child("secretRef", "name"))
+		r.secret(source.SecretRef.Name, at.Child("secretRef", "name"))
 	}
 }
 
-func (found *references) pod(at *field.Path, pod *corev1.PodSpec) {
-	found.add(ReferenceServiceAccount, pod.ServiceAccountName, at.Child("serviceAccountName"))
-	found.add(ReferenceServiceAccount, pod.DeprecatedServiceAccount, at.Child("serviceAccount"))
+func (r *references) pod(at *field.Path, pod *corev1.PodSpec) {
+	r.add(ReferenceServiceAccount, pod.ServiceAccountName, at.Child("serviceAccountName"))
+	r.add(ReferenceServiceAccount, pod.DeprecatedServiceAccount, at.Child("serviceAccount"))
 	for i := range pod.ImagePullSecrets {
-		found.local(&pod.ImagePullSecrets[i], at.Child("imagePullSecrets").Index(i))
+		r.local(&pod.ImagePullSecrets[i], at.Child("imagePullSecrets").Index(i))
 	}
-	found.volumes(at.Child("volumes"), pod.Volumes)
+	r.volumes(at.Child("volumes"), pod.Volumes)
 	for i := range pod.InitContainers {
-		found.environment(at.Child("initContainers").Index(i), pod.InitContainers[i].Env, pod.InitContainers[i].EnvFrom)
+		r.environment(at.Child("initContainers").Index(i), pod.InitContainers[i].Env, pod.InitContainers[i].EnvFrom)
 	}
 	for i := range pod.Containers {
-		found.environment(at.Child("containers").Index(i), pod.Containers[i].Env, pod.Containers[i].EnvFrom)
+		r.environment(at.Child("containers").Index(i), pod.Containers[i].Env, pod.Containers[i].EnvFrom)
 	}
 	for i := range pod.EphemeralContainers {
-		found.environment(at.Child("ephemeralContainers").Index(i), pod.EphemeralContainers[i].Env, pod.EphemeralContainers[i].EnvFrom)
+		r.environment(at.Child("ephemeralContainers").Index(i), pod.EphemeralContainers[i].Env, pod.EphemeralContainers[i].EnvFrom)
 	}
 }
 
-func (found *references) environment(at *field.Path, env []corev1.EnvVar, from []corev1.EnvFromSource) {
+func (r *references) environment(at *field.Path, env []corev1.EnvVar, from []corev1.EnvFromSource) {
 	for i := range env {
 		if source := env[i].ValueFrom; source != nil && source.SecretKeyRef != nil {
-			found.local(&source.SecretKeyRef.LocalObjectReference, at.Child("env").Index(i).Child("valueFrom", "secretKeyRef"))
+			r.local(&source.SecretKeyRef.LocalObjectReference, at.Child("env").Index(i).Child("valueFrom", "secretKeyRef"))
 		}
 	}
 	for i := range from {
 		if source := from[i].SecretRef; source != nil {
-			found.local(&source.LocalObjectReference, at.Child("envFrom").Index(i).Child("secretRef"))
+			r.local(&source.LocalObjectReference, at.Child("envFrom").Index(i).Child("secretRef"))
 		}
 	}
 }
 
-func (found *references) volumes(at *field.Path, volumes []corev1.Volume) {
+func (r *references) volumes(at *field.Path, volumes []corev1.Volume) {
 	for i := range volumes {
-		found.volume(at.Index(i), &volumes[i].VolumeSource)
+		r.volume(at.Index(i), &volumes[i].VolumeSource)
 	}
 }
 
 // volume adds the Secret of every source that can have one. A volume has one source:
 // the API server refuses pods with more.
-func (found *references) volume(at *field.Path, volume *corev1.VolumeSource) {
+func (r *references) volume(at *field.Path, volume *corev1.VolumeSource) {
 	switch {
 	case volume.Secret != nil:
-		found.secret(volume.Secret.SecretName, at.Child("secret", "secretName"))
+		r.secret(volume.Secret.SecretName, at.Child("secret", "secretName"))
 	case volume.Projected != nil:
-		found.projected(at.Child("projected", "sources"), volume.Projected.Sources)
+		r.projected(at.Child("projected", "sources"), volume.Projected.Sources)
 	case volume.CSI != nil:
-		found.local(volume.CSI.NodePublishSecretRef, at.Child("csi", "nodePublishSecretRef"))
+		r.local(volume.CSI.NodePublishSecretRef, at.Child("csi", "nodePublishSecretRef"))
 	case volume.AzureFile != nil:
-		found.secret(volume.AzureFile.SecretName, at.Child("azureFile", "secretName"))
+		r.secret(volume.AzureFile.SecretName, at.Child("azureFile", "secretName"))
 	case volume.CephFS != nil:
-		found.local(volume.CephFS.SecretRef, at.Child("cephfs", "secretRef"))
+		r.local(volume.CephFS.SecretRef, at.Child("cephfs", "secretRef"))
 	case volume.Cinder != nil:
-		found.local(volume.Cinder.SecretRef, at.Child("cinder", "secretRef"))
+		r.local(volume.Cinder.SecretRef, at.Child("cinder", "secretRef"))
 	case volume.FlexVolume != nil:
-		found.local(volume.FlexVolume.SecretRef, at.Child("flexVolume", "secretRef"))
+		r.local(volume.FlexVolume.SecretRef, at.Child("flexVolume", "secretRef"))
 	case volume.ISCSI != nil:
-		found.local(volume.ISCSI.SecretRef, at.Child("iscsi", "secretRef"))
+		r.local(volume.ISCSI.SecretRef, at.Child("iscsi", "secretRef"))
 	case volume.RBD != nil:
-		found.local(volume.RBD.SecretRef, at.Child("rbd", "secretRef"))
+		r.local(volume.RBD.SecretRef, at.Child("rbd", "secretRef"))
 	case volume.ScaleIO != nil:
-		found.local(volume.ScaleIO.SecretRef, at.Child("scaleIO", "secretRef"))
+		r.local(volume.ScaleIO.SecretRef, at.Child("scaleIO", "secretRef"))
 	case volume.StorageOS != nil:
-		found.local(volume.StorageOS.SecretRef, at.Child("storageos", "secretRef"))
+		r.local(volume.StorageOS.SecretRef, at.Child("storageos", "secretRef"))
 	}
 }
 
-func (found *references) projected(at *field.Path, sources []corev1.VolumeProjection) {
+func (r *references) projected(at *field.Path, sources []corev1.VolumeProjection) {
 	for i := range sources {
 		if source := sources[i].Secret; source != nil {
-			found.local(&source.LocalObjectReference, at.Index(i).Child("secret"))
+			r.local(&source.LocalObjectReference, at.Index(i).Child("secret"))
 		}
 	}
 }

@@ -15,19 +15,19 @@ import (
 // tooMuch is more than any machine has. The limit keeps sums from overflowing.
 var tooMuch = resource.MustParse("1Ei")
 
-func (check *podCheck) resources(at *field.Path, resources *corev1.ResourceRequirements) {
+func (pc *podCheck) resources(at *field.Path, resources *corev1.ResourceRequirements) {
 	for _, part := range []struct {
 		name string
 		list corev1.ResourceList
 	}{{"requests", resources.Requests}, {"limits", resources.Limits}} {
 		for _, name := range job.ResourceNames(part.list) {
-			check.quantity(at.Child(part.name).Key(string(name)), name, part.list[name])
+			pc.quantity(at.Child(part.name).Key(string(name)), name, part.list[name])
 		}
 	}
 	for _, name := range job.ResourceNames(resources.Limits) {
 		limit, request := resources.Limits[name], resources.Requests[name]
 		if limit.Sign() >= 0 && request.Cmp(limit) > 0 {
-			check.findings.refuse(field.Invalid(at.Child("limits").Key(string(name)), limit.String(),
+			pc.findings.refuse(field.Invalid(at.Child("limits").Key(string(name)), limit.String(),
 				fmt.Sprintf("must be at least the request, %s", request.String())))
 		}
 	}
@@ -35,22 +35,22 @@ func (check *podCheck) resources(at *field.Path, resources *corev1.ResourceRequi
 		request := resources.Requests[name]
 		limit, limited := resources.Limits[name]
 		if countable(name) && (!limited || limit.Cmp(request) > 0) {
-			check.findings.refuse(field.Invalid(at.Child("requests").Key(string(name)), request.String(),
+			pc.findings.refuse(field.Invalid(at.Child("requests").Key(string(name)), request.String(),
 				fmt.Sprintf("%s cannot be overcommitted: set a limit that equals the request, or only a limit", name)))
 		}
 	}
 }
 
-func (check *podCheck) quantity(at *field.Path, name corev1.ResourceName, quantity resource.Quantity) {
+func (pc *podCheck) quantity(at *field.Path, name corev1.ResourceName, quantity resource.Quantity) {
 	switch {
 	case !isResource(name):
-		check.findings.refuse(field.Invalid(at, name, "is not a resource name; device resources have names like nvidia.com/gpu"))
+		pc.findings.refuse(field.Invalid(at, name, "is not a resource name; device resources have names like nvidia.com/gpu"))
 	case quantity.Sign() < 0:
-		check.findings.refuse(field.Invalid(at, quantity.String(), "must not be negative"))
+		pc.findings.refuse(field.Invalid(at, quantity.String(), "must not be negative"))
 	case quantity.Cmp(tooMuch) > 0:
-		check.findings.refuse(field.Invalid(at, quantity.String(), "is more than any node has"))
+		pc.findings.refuse(field.Invalid(at, quantity.String(), "is more than any node has"))
 	case countable(name) && quantity.MilliValue()%1000 != 0:
-		check.findings.refuse(field.Invalid(at, quantity.String(), "must be a whole number"))
+		pc.findings.refuse(field.Invalid(at, quantity.String(), "must be a whole number"))
 	}
 }
 
@@ -82,7 +82,7 @@ type pods struct {
 
 // workerResources checks the requests of a worker. If the job runs elsewhere, in another
 // cluster, the nodes of this cluster do not matter.
-func (rules *Rules) workerResources(findings *Findings, worker pods, in *Surroundings, elsewhere bool) {
+func (r *Rules) workerResources(findings *Findings, worker pods, in *Surroundings, elsewhere bool) {
 	if worker.Replicas == 0 {
 		return
 	}
@@ -98,7 +98,7 @@ func (rules *Rules) workerResources(findings *Findings, worker pods, in *Surroun
 	for _, least := range []struct {
 		name     corev1.ResourceName
 		quantity resource.Quantity
-	}{{corev1.ResourceCPU, rules.Limits.MinCPU}, {corev1.ResourceMemory, rules.Limits.MinMemory}} {
+	}{{corev1.ResourceCPU, r.Limits.MinCPU}, {corev1.ResourceMemory, r.Limits.MinMemory}} {
 		if request, found := requested[least.name]; found && request.Sign() > 0 && request.Cmp(least.quantity) < 0 {
 			findings.refuse(field.Invalid(worker.resources.Child("requests").Key(string(least.name)), request.String(),
 				fmt.Sprintf("a worker must request at least %s %s", least.quantity.String(), least.name)))

@@ -19,7 +19,7 @@ import (
 
 // UpdateMPIJob validates a change of an MPIJob. Unchanged fields are not validated
 // again: the job was accepted with them, or another operator stored them.
-func (rules *Rules) UpdateMPIJob(old, changed *v2beta1.MPIJob) *Findings {
+func (r *Rules) UpdateMPIJob(old, changed *v2beta1.MPIJob) *Findings {
 	findings := &Findings{}
 	if changed.DeletionTimestamp != nil {
 		return findings
@@ -53,7 +53,7 @@ func ignorePlacement(replica, earlier *v2beta1.ReplicaSpec) {
 
 // UpdateTrainJob validates a change of a TrainJob. Kueue does not change it, only its
 // JobSet.
-func (rules *Rules) UpdateTrainJob(old, changed *v2alpha1.TrainJob) *Findings {
+func (r *Rules) UpdateTrainJob(old, changed *v2alpha1.TrainJob) *Findings {
 	findings := &Findings{}
 	if changed.DeletionTimestamp != nil {
 		return findings

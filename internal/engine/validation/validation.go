@@ -93,8 +93,8 @@ func (w Warning) String() string {
 }
 
 // WarningTexts are the warnings as the webhook sends them.
-func (findings *Findings) WarningTexts() (texts []string) {
-	for _, warning := range findings.Warnings {
+func (f *Findings) WarningTexts() (texts []string) {
+	for _, warning := range f.Warnings {
 		texts = append(texts, warning.String())
 	}
 	return texts
@@ -102,9 +102,9 @@ func (findings *Findings) WarningTexts() (texts []string) {
 
 // Invalid returns the findings as an API error. A quota fault has its own type of
 // cause, so that clients need not read its message.
-func (findings *Findings) Invalid(kind schema.GroupKind, name string) *apierrors.StatusError {
-	invalid := apierrors.NewInvalid(kind, name, findings.Errors)
-	for i, fault := range findings.Errors {
+func (f *Findings) Invalid(kind schema.GroupKind, name string) *apierrors.StatusError {
+	invalid := apierrors.NewInvalid(kind, name, f.Errors)
+	for i, fault := range f.Errors {
 		if fault.Origin == string(quota.CauseExceeded) {
 			invalid.ErrStatus.Details.Causes[i].Type = quota.CauseExceeded
 		}
@@ -112,12 +112,12 @@ func (findings *Findings) Invalid(kind schema.GroupKind, name string) *apierrors
 	return invalid
 }
 
-func (findings *Findings) refuse(faults ...*field.Error) {
-	findings.Errors = append(findings.Errors, faults...)
+func (f *Findings) refuse(faults ...*field.Error) {
+	f.Errors = append(f.Errors, faults...)
 }
 
-func (findings *Findings) warn(path *field.Path, format string, arguments ...any) {
-	findings.Warnings = append(findings.Warnings, Warning{Field: path.String(), Message: fmt.Sprintf(format, arguments...)})
+func (f *Findings) warn(path *field.Path, format string, arguments ...any) {
+	f.Warnings = append(f.Warnings, Warning{Field: path.String(), Message: fmt.Sprintf(format, arguments...)})
 }
 
 // atLeast refuses a number below its minimum; unset is fine.
@@ -147,9 +147,9 @@ func between(findings *Findings, path *field.Path, name string, value *int32, le
 }
 
 // size refuses objects that etcd would refuse with a less helpful message.
-func (rules *Rules) size(findings *Findings, bytes int) {
-	if bytes > int(rules.Limits.MaxBytes) {
+func (r *Rules) size(findings *Findings, bytes int) {
+	if bytes > int(r.Limits.MaxBytes) {
 		findings.refuse(field.Invalid(field.NewPath("spec"), fmt.Sprintf("%d bytes", bytes),
-			fmt.Sprintf("the object must have at most %d bytes; put large data into a ConfigMap or a volume", rules.Limits.MaxBytes)))
+			fmt.Sprintf("the object must have at most %d bytes; put large data into a ConfigMap or a volume", r.Limits.MaxBytes)))
 	}
 }

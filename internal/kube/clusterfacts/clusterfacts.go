@@ -35,22 +35,22 @@ type Reader struct {
 const shared = client.UnsafeDisableDeepCopy
 
 // Of reads the facts for a job of either kind, except for the runtime of a TrainJob.
-func (reader *Reader) Of(ctx context.Context, kind job.Kind, namespace, name string) (*validation.Surroundings, error) {
+func (r *Reader) Of(ctx context.Context, kind job.Kind, namespace, name string) (*validation.Surroundings, error) {
 	in := &validation.Surroundings{
 		HasPriorityClass: func(name string) bool {
 			// If the class cannot be read, the job is not refused: Kubernetes checks it later.
-			found, err := reader.find(ctx, client.ObjectKey{Name: name}, &schedulingv1.PriorityClass{})
+			found, err := r.find(ctx, client.ObjectKey{Name: name}, &schedulingv1.PriorityClass{})
 			return found || err != nil
 		},
-		AnyNodeHas:  func(name corev1.ResourceName) bool { return reader.anyNodeHas(ctx, name) },
-		RunningJobs: func() int { return reader.runningJobs(ctx, namespace) },
+		AnyNodeHas:  func(name corev1.ResourceName) bool { return r.anyNodeHas(ctx, name) },
+		RunningJobs: func() int { return r.runningJobs(ctx, namespace) },
 		HasJob: func(kind job.Kind, name string) bool {
-			return reader.Cache.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, emptyJob(kind)) == nil
+			return r.Cache.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, emptyJob(kind)) == nil
 		},
-		HidesQuota: reader.HidesQuota,
+		HidesQuota: r.HidesQuota,
 	}
 	var namespaceObject corev1.Namespace
-	if _, err := reader.find(ctx, client.ObjectKey{Name: namespace}, &namespaceObject); err != nil {
+	if _, err := r.find(ctx, client.ObjectKey{Name: namespace}, &namespaceObject); err != nil {
 		return nil, err
 	}
 	in.NamespaceLabels = namespaceObject.Labels
@@ -58,7 +58,7 @@ func (reader *Reader) Of(ctx context.Context, kind job.Kind, namespace, name str
 	var ranges corev1.LimitRangeList
 	var classes schedulingv1.PriorityClassList
 	for _, list := range []client.ObjectList{&quotas, &ranges, &classes} {
-		if err := reader.Cache.List(ctx, list, client.InNamespace(namespace), shared); err != nil {
+		if err := r.Cache.List(ctx, list, client.InNamespace(namespace), shared); err != nil {
 			return nil, fmt.Errorf("read %T: %w", list, err)
 		}
 	}
@@ -69,7 +69,7 @@ func (reader *Reader) Of(ctx context.Context, kind job.Kind, namespace, name str
 		}
 	}
 	otherKind := otherKind(kind)
-	switch err := reader.Cache.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, emptyJob(otherKind)); {
+	switch err := r.Cache.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, emptyJob(otherKind)); {
 	case err == nil:
 		in.OtherKind = otherKind
 	case !apierrors.IsNotFound(err):
@@ -94,13 +94,13 @@ func emptyJob(kind job.Kind) client.Object {
 }
 
 // find reads an object, from the cache if possible.
-func (reader *Reader) find(ctx context.Context, key client.ObjectKey, object client.Object) (bool, error) {
-	err := reader.Cache.Get(ctx, key, object)
+func (r *Reader) find(ctx context.Context, key client.ObjectKey, object client.Object) (bool, error) {
+	err := r.Cache.Get(ctx, key, object)
 	switch {
 	case apierrors.IsNotFound(err):
-		err = reader.Live.Get(ctx, key, object)
+		err = r.Live.Get(ctx, key, object)
 	case err == nil:
-		err = partial.Complete(ctx, reader.Live, object)
+		err = partial.Complete(ctx, r.Live, object)
 	}
 	if err == nil || apierrors.IsNotFound(err) {
 		return err == nil, nil
@@ -110,35 +110,35 @@ func (reader *Reader) find(ctx context.Context, key client.ObjectKey, object cli
 
 // Runtime returns the runtime of a TrainJob, or nil. A runtime that is being deleted is
 // treated as absent: its finalizers may keep it for long.
-func (reader *Reader) Runtime(ctx context.Context, namespace string, ref *v2alpha1.RuntimeRef) (*v2alpha1.TrainingRuntimeSpec, error) {
+func (r *Reader) Runtime(ctx context.Context, namespace string, ref *v2alpha1.RuntimeRef) (*v2alpha1.TrainingRuntimeSpec, error) {
 	if ref.Kind == v2alpha1.RuntimeKindCluster {
 		var runtime v2alpha1.ClusterTrainingRuntime
-		if found, err := reader.find(ctx, client.ObjectKey{Name: ref.Name}, &runtime); !found || runtime.DeletionTimestamp != nil {
+		if found, err := r.find(ctx, client.ObjectKey{Name: ref.Name}, &runtime); !found || runtime.DeletionTimestamp != nil {
 			return nil, err
 		}
 		return &runtime.Spec, nil
 	}
 	var runtime v2alpha1.TrainingRuntime
-	if found, err := reader.find(ctx, client.ObjectKey{Namespace: namespace, Name: ref.Name}, &runtime); !found || runtime.DeletionTimestamp != nil {
+	if found, err := r.find(ctx, client.ObjectKey{Namespace: namespace, Name: ref.Name}, &runtime); !found || runtime.DeletionTimestamp != nil {
 		return nil, err
 	}
 	return &runtime.Spec, nil
 }
 
 // anyNodeHas returns true if nodes cannot be read.
-func (reader *Reader) anyNodeHas(ctx context.Context, name corev1.ResourceName) bool {
+func (r *Reader) anyNodeHas(ctx context.Context, name corev1.ResourceName) bool {
 	var list corev1.NodeList
-	if err := reader.Cache.List(ctx, &list, shared); err != nil {
+	if err := r.Cache.List(ctx, &list, shared); err != nil {
 		return true
 	}
 	return nodes.AnyHas(list.Items, name)
 }
 
 // runningJobs counts the jobs of a namespace that have pods, of both kinds.
-func (reader *Reader) runningJobs(ctx context.Context, namespace string) int {
+func (r *Reader) runningJobs(ctx context.Context, namespace string) int {
 	running := 0
 	var mpiJobs v2beta1.MPIJobList
-	if reader.Cache.List(ctx, &mpiJobs, client.InNamespace(namespace), shared) == nil {
+	if r.Cache.List(ctx, &mpiJobs, client.InNamespace(namespace), shared) == nil {
 		for i := range mpiJobs.Items {
 			if active(mpiJobs.Items[i].Status.Phase, mpiJobs.Items[i].Spec.RunPolicy.Suspend) {
 				running++
@@ -146,7 +146,7 @@ func (reader *Reader) runningJobs(ctx context.Context, namespace string) int {
 		}
 	}
 	var trainJobs v2alpha1.TrainJobList
-	if reader.Cache.List(ctx, &trainJobs, client.InNamespace(namespace), shared) == nil {
+	if r.Cache.List(ctx, &trainJobs, client.InNamespace(namespace), shared) == nil {
 		for i := range trainJobs.Items {
 			if active(trainJobs.Items[i].Status.Phase, trainJobs.Items[i].Spec.Suspend) {
 				running++

@@ -68,6 +68,6 @@ func NewMaker(others ...schema.GroupVersionKind) *Maker {
 
 // Client returns a client for typed objects and the other kinds. If httpClient is nil, it
 // creates one.
-func (maker *Maker) Client(config *rest.Config, httpClient *http.Client) (client.WithWatch, error) {
-	return client.NewWithWatch(config, client.Options{HTTPClient: httpClient, Scheme: maker.scheme, Mapper: maker.mapper})
+func (m *Maker) Client(config *rest.Config, httpClient *http.Client) (client.WithWatch, error) {
+	return client.NewWithWatch(config, client.Options{HTTPClient: httpClient, Scheme: m.scheme, Mapper: m.mapper})
 }

@@ -47,16 +47,16 @@ var errStopped = errors.New("the consumer has stopped")
 
 // read passes on the lines of one stream that were not read before. It returns nil at
 // the end of the stream.
-func (feed *feed) read(ctx context.Context, how reading, pass func(Line) bool) error {
-	stream, err := feed.source.Open(ctx, feed.origin.pod, feed.logOptions(how))
+func (f *feed) read(ctx context.Context, how reading, pass func(Line) bool) error {
+	stream, err := f.source.Open(ctx, f.origin.pod, f.logOptions(how))
 	if err != nil {
 		return err
 	}
 	defer stream.Close()
-	lines := newScanner(stream, cmp.Or(feed.longest, maxPiece))
-	replay := feed.position.replay()
+	lines := newScanner(stream, cmp.Or(f.longest, maxPiece))
+	replay := f.position.replay()
 	for {
-		err := feed.readLine(lines, &replay, how.last, pass)
+		err := f.readLine(lines, &replay, how.last, pass)
 		if errors.Is(err, io.EOF) {
 			return nil
 		}
@@ -67,7 +67,7 @@ func (feed *feed) read(ctx context.Context, how reading, pass func(Line) bool) e
 }
 
 // readLine reads one line, in several pieces if it is long.
-func (feed *feed) readLine(lines *scanner, replay *replay, last bool, pass func(Line) bool) error {
+func (f *feed) readLine(lines *scanner, replay *replay, last bool, pass func(Line) bool) error {
 	var at time.Time
 	known := false
 	for piece := 0; ; piece++ {
@@ -82,60 +82,60 @@ func (feed *feed) readLine(lines *scanner, replay *replay, last bool, pass func(
 			} else if strings.HasPrefix(text, cleared) {
 				return errCleared
 			}
-			at = feed.order(at, known)
+			at = f.order(at, known)
 		}
 		ends := complete || err != nil
-		if !known && piece >= replay.pieces && !feed.pass(Line{Time: at, Text: text, Continues: !ends}, pass) {
+		if !known && piece >= replay.pieces && !f.pass(Line{Time: at, Text: text, Continues: !ends}, pass) {
 			return errStopped
 		}
 		if ends {
-			feed.finishLine(at, known, replay)
+			f.finishLine(at, known, replay)
 			return err
 		}
 		if !known {
-			feed.position.pieces = max(feed.position.pieces, piece+1)
+			f.position.pieces = max(f.position.pieces, piece+1)
 		}
 	}
 }
 
 // order returns the time of a line. A line without one, from the kubelet itself, gets
 // the time of the line before it.
-func (feed *feed) order(at time.Time, known bool) time.Time {
+func (f *feed) order(at time.Time, known bool) time.Time {
 	if at.IsZero() {
-		return feed.latest
+		return f.latest
 	}
 	if !known {
-		feed.latest = at
+		f.latest = at
 	}
 	return at
 }
 
-func (feed *feed) finishLine(at time.Time, known bool, replay *replay) {
+func (f *feed) finishLine(at time.Time, known bool, replay *replay) {
 	if !known {
 		replay.pieces = 0
-		feed.position.advance(at)
+		f.position.advance(at)
 	}
 }
 
-func (feed *feed) pass(line Line, pass func(Line) bool) bool {
-	if line.Time.Before(feed.options.Since) && !line.Time.IsZero() {
+func (f *feed) pass(line Line, pass func(Line) bool) bool {
+	if line.Time.Before(f.options.Since) && !line.Time.IsZero() {
 		return true
 	}
-	line.Pod, line.Container = feed.origin.pod, feed.origin.container
-	line.Role, line.Worker = feed.origin.place.role, feed.origin.place.worker
+	line.Pod, line.Container = f.origin.pod, f.origin.container
+	line.Role, line.Worker = f.origin.place.role, f.origin.place.worker
 	line.Rank = NoRank
 	return pass(line)
 }
 
-func (feed *feed) logOptions(how reading) *corev1.PodLogOptions {
-	options := &corev1.PodLogOptions{Container: feed.origin.container, Timestamps: true, Follow: how.follow, Previous: how.previous}
-	if feed.position.begun() {
-		options.SinceTime = &metav1.Time{Time: feed.position.since()}
+func (f *feed) logOptions(how reading) *corev1.PodLogOptions {
+	options := &corev1.PodLogOptions{Container: f.origin.container, Timestamps: true, Follow: how.follow, Previous: how.previous}
+	if f.position.begun() {
+		options.SinceTime = &metav1.Time{Time: f.position.since()}
 		return options
 	}
-	options.TailLines = feed.options.Tail
-	if !feed.options.Since.IsZero() {
-		options.SinceTime = &metav1.Time{Time: feed.options.Since.Truncate(time.Second)}
+	options.TailLines = f.options.Tail
+	if !f.options.Since.IsZero() {
+		options.SinceTime = &metav1.Time{Time: f.options.Since.Truncate(time.Second)}
 	}
 	return options
 }

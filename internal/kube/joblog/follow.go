@@ -62,19 +62,19 @@ type item struct {
 
 // catchUp reads the existing lines, strictly in the order of their time, and then starts
 // the readers, which continue from there.
-func (follower *follower) catchUp(ctx context.Context, pods []corev1.Pod) error {
-	all := selected(follower.source, follower.selection, pods)
-	if err := unknownContainer(follower.selection, all); err != nil {
+func (f *follower) catchUp(ctx context.Context, pods []corev1.Pod) error {
+	all := selected(f.source, f.selection, pods)
+	if err := unknownContainer(f.selection, all); err != nil {
 		return err
 	}
 	for i := range pods {
-		follower.known[pods[i].UID] = true
+		f.known[pods[i].UID] = true
 	}
 	var started []*reader
 	var feeds []*feed
 	for _, attempts := range all {
 		pod := attempts.pods[0]
-		for _, reader := range follower.newReaders(pod, attempts.place) {
+		for _, reader := range f.newReaders(pod, attempts.place) {
 			started = append(started, reader)
 			if stateOf(pod, reader.feed.origin.container).started {
 				feeds = append(feeds, reader.feed)
@@ -84,34 +84,34 @@ func (follower *follower) catchUp(ctx context.Context, pods []corev1.Pod) error 
 		}
 	}
 	// The readers retry what cannot be read now.
-	err := readAll(ctx, feeds, func(int) reading { return reading{} }, func(string) {}, follower.pass)
+	err := readAll(ctx, feeds, func(int) reading { return reading{} }, func(string) {}, f.pass)
 	if errors.Is(err, errStopped) || apierrors.IsForbidden(err) || ctx.Err() != nil {
 		return err
 	}
 	for _, reader := range started {
-		if tail := follower.options.Tail; tail != nil && *tail > 0 && !reader.feed.position.begun() {
+		if tail := f.options.Tail; tail != nil && *tail > 0 && !reader.feed.position.begun() {
 			// There were no lines yet, so all lines are new.
 			reader.feed.options.Tail = nil
 		}
-		follower.start(ctx, reader)
+		f.start(ctx, reader)
 	}
 	return nil
 }
 
-func (follower *follower) newReaders(pod *corev1.Pod, at place) []*reader {
-	follower.lastPod[at] = pod.Name
-	for _, origin := range originsOf(follower.selection, pod, at) {
-		feed := &feed{source: follower.source, origin: origin, options: follower.options}
-		follower.readers[pod.UID] = append(follower.readers[pod.UID], newReader(feed, pod, follower.options.Notify, follower.settle))
+func (f *follower) newReaders(pod *corev1.Pod, at place) []*reader {
+	f.lastPod[at] = pod.Name
+	for _, origin := range originsOf(f.selection, pod, at) {
+		feed := &feed{source: f.source, origin: origin, options: f.options}
+		f.readers[pod.UID] = append(f.readers[pod.UID], newReader(feed, pod, f.options.Notify, f.settle))
 	}
-	return follower.readers[pod.UID]
+	return f.readers[pod.UID]
 }
 
-func (follower *follower) start(ctx context.Context, reader *reader) {
-	follower.running++
+func (f *follower) start(ctx context.Context, reader *reader) {
+	f.running++
 	send := func(item item) bool {
 		select {
-		case follower.items <- item:
+		case f.items <- item:
 			return true
 		case <-ctx.Done():
 			return false
@@ -124,39 +124,39 @@ func (follower *follower) start(ctx context.Context, reader *reader) {
 }
 
 // run is the main loop.
-func (follower *follower) run(ctx context.Context, resourceVersion string) error {
+func (f *follower) run(ctx context.Context, resourceVersion string) error {
 	changes := make(chan change)
-	go watchPods(ctx, follower.source, resourceVersion, follower.options.Notify, changes)
-	ended := follower.options.Ended
+	go watchPods(ctx, f.source, resourceVersion, f.options.Notify, changes)
+	ended := f.options.Ended
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	var patience <-chan time.Time
 	for {
-		if !follower.release() {
+		if !f.release() {
 			return errStopped
 		}
-		if follower.ended && follower.running == 0 {
-			return follower.result()
+		if f.ended && f.running == 0 {
+			return f.result()
 		}
-		if due, waits := follower.window.due(); waits {
+		if due, waits := f.window.due(); waits {
 			timer.Reset(time.Until(due))
 		}
 		select {
-		case item := <-follower.items:
-			if err := follower.take(item); err != nil {
+		case item := <-f.items:
+			if err := f.take(item); err != nil {
 				return err
 			}
 		case change := <-changes:
-			if err := follower.apply(ctx, change); err != nil {
+			if err := f.apply(ctx, change); err != nil {
 				return err
 			}
 		case <-ended:
 			ended, patience = nil, time.After(grace)
-			follower.listAgain(ctx)
-			follower.ended = true
+			f.listAgain(ctx)
+			f.ended = true
 		case <-patience:
 			patience = nil
-			close(follower.settle)
+			close(f.settle)
 		case <-timer.C:
 		case <-ctx.Done():
 			return ctx.Err()
@@ -165,102 +165,102 @@ func (follower *follower) run(ctx context.Context, resourceVersion string) error
 }
 
 // result is an error if the job has finished without any selected pod.
-func (follower *follower) result() error {
-	if len(follower.lastPod) == 0 {
-		return &NoPodsError{Others: len(follower.known)}
+func (f *follower) result() error {
+	if len(f.lastPod) == 0 {
+		return &NoPodsError{Others: len(f.known)}
 	}
 	return nil
 }
 
 // release passes on the lines that have waited long enough. With a single reader, lines
 // need not wait.
-func (follower *follower) release() bool {
+func (f *follower) release() bool {
 	for {
-		line, due := follower.window.take(time.Now())
-		if !due && follower.running < 2 {
-			line, due = follower.window.flush()
+		line, due := f.window.take(time.Now())
+		if !due && f.running < 2 {
+			line, due = f.window.flush()
 		}
 		if !due {
 			return true
 		}
-		if !follower.pass(line) {
+		if !f.pass(line) {
 			return false
 		}
 	}
 }
 
-func (follower *follower) take(item item) error {
+func (f *follower) take(item item) error {
 	if !item.end {
-		follower.window.add(item.line, time.Now())
+		f.window.add(item.line, time.Now())
 		return nil
 	}
-	follower.running--
+	f.running--
 	return item.err
 }
 
 // apply applies a change of pods.
-func (follower *follower) apply(ctx context.Context, change change) error {
+func (f *follower) apply(ctx context.Context, change change) error {
 	if change.err != nil {
 		return change.err
 	}
 	for _, uid := range change.deleted {
-		follower.update(uid, nil)
+		f.update(uid, nil)
 	}
 	if change.all {
-		follower.forget(change.pods)
+		f.forget(change.pods)
 	}
 	for _, pod := range change.pods {
-		if follower.known[pod.UID] {
-			follower.update(pod.UID, pod)
+		if f.known[pod.UID] {
+			f.update(pod.UID, pod)
 			continue
 		}
-		follower.known[pod.UID] = true
-		if at, chosen := placeOf(follower.source, follower.selection, pod); chosen {
-			follower.startPod(ctx, pod, at)
+		f.known[pod.UID] = true
+		if at, chosen := placeOf(f.source, f.selection, pod); chosen {
+			f.startPod(ctx, pod, at)
 		}
 	}
 	return nil
 }
 
 // startPod starts to read a new pod.
-func (follower *follower) startPod(ctx context.Context, pod *corev1.Pod, at place) {
-	if before := follower.lastPod[at]; before != "" {
-		follower.options.Notify(fmt.Sprintf("%s was restarted: pod %s replaces %s", at, pod.Name, before))
+func (f *follower) startPod(ctx context.Context, pod *corev1.Pod, at place) {
+	if before := f.lastPod[at]; before != "" {
+		f.options.Notify(fmt.Sprintf("%s was restarted: pod %s replaces %s", at, pod.Name, before))
 	}
-	for _, reader := range follower.newReaders(pod, at) {
+	for _, reader := range f.newReaders(pod, at) {
 		// Tail only limits existing lines, not those of a new pod.
 		reader.feed.options.Tail = nil
-		follower.start(ctx, reader)
+		f.start(ctx, reader)
 	}
 }
 
-func (follower *follower) update(uid types.UID, pod *corev1.Pod) {
-	for _, reader := range follower.readers[uid] {
+func (f *follower) update(uid types.UID, pod *corev1.Pod) {
+	for _, reader := range f.readers[uid] {
 		reader.update(pod)
 	}
 	if pod == nil {
-		delete(follower.readers, uid)
+		delete(f.readers, uid)
 	}
 }
 
 // forget updates the readers of pods that do not exist any more.
-func (follower *follower) forget(all []*corev1.Pod) {
+func (f *follower) forget(all []*corev1.Pod) {
 	existing := map[types.UID]bool{}
 	for _, pod := range all {
 		existing[pod.UID] = true
 	}
-	for uid := range follower.readers {
+	for uid := range f.readers {
 		if !existing[uid] {
-			follower.update(uid, nil)
+			f.update(uid, nil)
 		}
 	}
 }
 
 // listAgain finds the pods that the watch has not reported yet. The job has finished, so
 // there will be no others.
-func (follower *follower) listAgain(ctx context.Context) {
-	if list, err := follower.source.List(ctx); err == nil {
+func (f *follower) listAgain(ctx context.Context) {
+	if list, err := f.source.List(ctx); err == nil {
 		// Only an error of the change itself is returned, and it has none.
-		_ = follower.apply(ctx, snapshot(list))
+		_ = f.apply(ctx, snapshot(list))
 	}
 }

@@ -73,8 +73,8 @@ type Options struct {
 // UntaggedError: the lines of one rank were requested, and no line has a tag.
 type UntaggedError struct{ Rank int }
 
-func (err *UntaggedError) Error() string {
-	return fmt.Sprintf("no line has a rank tag, so the lines of rank %d cannot be selected", err.Rank)
+func (e *UntaggedError) Error() string {
+	return fmt.Sprintf("no line has a rank tag, so the lines of rank %d cannot be selected", e.Rank)
 }
 
 // NoPodsError: no pod matches the selection.
@@ -83,9 +83,9 @@ type NoPodsError struct {
 	Others int
 }
 
-func (err *NoPodsError) Error() string {
-	if err.Others > 0 {
-		return fmt.Sprintf("none of the %d pods of the job matches the selection", err.Others)
+func (e *NoPodsError) Error() string {
+	if e.Others > 0 {
+		return fmt.Sprintf("none of the %d pods of the job matches the selection", e.Others)
 	}
 	return "the job has no pods"
 }
@@ -96,8 +96,8 @@ type NotStartedError struct {
 	Reasons []string
 }
 
-func (err *NotStartedError) Error() string {
-	return "no container has started yet: " + strings.Join(err.Reasons, "; ")
+func (e *NotStartedError) Error() string {
+	return "no container has started yet: " + strings.Join(e.Reasons, "; ")
 }
 
 // UnknownContainerError: no pod has a container of that name.
@@ -107,14 +107,14 @@ type UnknownContainerError struct {
 	Known []string
 }
 
-func (err *UnknownContainerError) Error() string {
-	return fmt.Sprintf("no pod has a container %q", err.Name)
+func (e *UnknownContainerError) Error() string {
+	return fmt.Sprintf("no pod has a container %q", e.Name)
 }
 
 // NoPreviousError: there was no previous run.
 type NoPreviousError struct{ Pods []string }
 
-func (err *NoPreviousError) Error() string { return "there was no previous run" }
+func (e *NoPreviousError) Error() string { return "there was no previous run" }
 
 // Stream returns the lines of a job's pods. An error is the last element.
 func Stream(ctx context.Context, source Source, selection Selection, options Options) iter.Seq2[Line, error] {

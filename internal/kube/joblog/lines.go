@@ -23,17 +23,17 @@ func newScanner(stream io.Reader, longest int) *scanner {
 
 // next returns a line, or a piece of one that is not complete. The rest at the end of a
 // stream is returned together with the error.
-func (scanner *scanner) next() (text string, complete bool, err error) {
+func (s *scanner) next() (text string, complete bool, err error) {
 	var buffer []byte
 	for {
-		chunk, err := scanner.reader.ReadSlice('\n')
+		chunk, err := s.reader.ReadSlice('\n')
 		buffer = append(buffer, chunk...)
 		switch {
 		case err == nil:
 			return string(buffer[:len(buffer)-1]), true, nil
 		case !errors.Is(err, bufio.ErrBufferFull):
 			return string(buffer), false, err
-		case len(buffer) >= scanner.longest:
+		case len(buffer) >= s.longest:
 			return string(buffer), false, nil
 		}
 	}

@@ -43,19 +43,19 @@ type queued struct {
 
 type lineHeap []queued
 
-func (lines lineHeap) Len() int { return len(lines) }
-func (lines lineHeap) Less(i, j int) bool {
-	if order := lines[i].line.Time.Compare(lines[j].line.Time); order != 0 {
+func (lh lineHeap) Len() int { return len(lh) }
+func (lh lineHeap) Less(i, j int) bool {
+	if order := lh[i].line.Time.Compare(lh[j].line.Time); order != 0 {
 		return order < 0
 	}
-	return lines[i].order < lines[j].order
+	return lh[i].order < lh[j].order
 }
-func (lines lineHeap) Swap(i, j int)  { lines[i], lines[j] = lines[j], lines[i] }
-func (lines *lineHeap) Push(line any) { *lines = append(*lines, line.(queued)) }
-func (lines *lineHeap) Pop() any {
-	old := *lines
+func (lh lineHeap) Swap(i, j int)  { lh[i], lh[j] = lh[j], lh[i] }
+func (lh *lineHeap) Push(line any) { *lh = append(*lh, line.(queued)) }
+func (lh *lineHeap) Pop() any {
+	old := *lh
 	last := old[len(old)-1]
 	old[len(old)-1] = queued{}
-	*lines = old[:len(old)-1]
+	*lh = old[:len(old)-1]
 	return last
 }

@@ -116,8 +116,8 @@ func readAll(ctx context.Context, feeds []*feed, how func(index int) reading, no
 	}
 }
 
-func (feed *feed) readInto(ctx context.Context, how reading, notify func(string), lines chan<- Line) error {
-	err := feed.readWithRetries(ctx, how, func(line Line) bool {
+func (f *feed) readInto(ctx context.Context, how reading, notify func(string), lines chan<- Line) error {
+	err := f.readWithRetries(ctx, how, func(line Line) bool {
 		select {
 		case lines <- line:
 			return true
@@ -129,23 +129,23 @@ func (feed *feed) readInto(ctx context.Context, how reading, notify func(string)
 	case err == nil:
 		return nil
 	case apierrors.IsNotFound(err):
-		notify(fmt.Sprintf("%s was deleted, and its log with it", &feed.origin))
+		notify(fmt.Sprintf("%s was deleted, and its log with it", &f.origin))
 		return nil
 	default:
-		return fmt.Errorf("the log of %s, container %s: %w", &feed.origin, feed.origin.container, err)
+		return fmt.Errorf("the log of %s, container %s: %w", &f.origin, f.origin.container, err)
 	}
 }
 
 // readWithRetries reopens a broken stream as long as it makes progress.
-func (feed *feed) readWithRetries(ctx context.Context, how reading, pass func(Line) bool) error {
+func (f *feed) readWithRetries(ctx context.Context, how reading, pass func(Line) bool) error {
 	const maxFailures = 5
 	for failed := 0; ; {
-		before := feed.position
-		err := feed.read(ctx, how, pass)
+		before := f.position
+		err := f.read(ctx, how, pass)
 		if err == nil || errors.Is(err, errStopped) || ctx.Err() != nil || isFinal(err) {
 			return err
 		}
-		if failed++; feed.position != before {
+		if failed++; f.position != before {
 			failed = 0
 		}
 		if failed == maxFailures {

@@ -50,7 +50,7 @@ type origin struct {
 	place     place
 }
 
-func (origin *origin) String() string { return fmt.Sprintf("%s (pod %s)", origin.place, origin.pod) }
+func (o *origin) String() string { return fmt.Sprintf("%s (pod %s)", o.place, o.pod) }
 
 // originsOf returns the selected containers of a pod.
 func originsOf(selection Selection, pod *corev1.Pod, at place) (origins []origin) {

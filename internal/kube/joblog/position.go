@@ -21,43 +21,43 @@ type position struct {
 }
 
 // advance records a complete line.
-func (position *position) advance(at time.Time) {
-	position.pieces = 0
+func (p *position) advance(at time.Time) {
+	p.pieces = 0
 	if at.IsZero() {
 		return
 	}
-	if position.first.IsZero() {
-		position.first, position.second = at, at.Unix()
+	if p.first.IsZero() {
+		p.first, p.second = at, at.Unix()
 	}
-	if at.After(position.last) {
-		position.last = at
+	if at.After(p.last) {
+		p.last = at
 	}
 	switch second := at.Unix(); {
-	case second > position.second+1:
-		position.counts = [2]int{0, 1}
-		position.second = second
-	case second == position.second+1:
-		position.counts = [2]int{position.counts[1], 1}
-		position.second = second
-	case second == position.second:
-		position.counts[1]++
-	case second == position.second-1:
-		position.counts[0]++
+	case second > p.second+1:
+		p.counts = [2]int{0, 1}
+		p.second = second
+	case second == p.second+1:
+		p.counts = [2]int{p.counts[1], 1}
+		p.second = second
+	case second == p.second:
+		p.counts[1]++
+	case second == p.second-1:
+		p.counts[0]++
 	}
 }
 
 // begun reports whether any line was read.
-func (position *position) begun() bool { return !position.first.IsZero() }
+func (p *position) begun() bool { return !p.first.IsZero() }
 
 // since is the second to continue from.
-func (position *position) since() time.Time { return time.Unix(position.second-1, 0).UTC() }
+func (p *position) since() time.Time { return time.Unix(p.second-1, 0).UTC() }
 
 // replay returns what to skip in a stream that starts at since.
-func (position *position) replay() replay {
-	if !position.begun() {
-		return replay{pieces: position.pieces}
+func (p *position) replay() replay {
+	if !p.begun() {
+		return replay{pieces: p.pieces}
 	}
-	return replay{first: position.first, last: position.last, lines: position.counts[0] + position.counts[1], pieces: position.pieces}
+	return replay{first: p.first, last: p.last, lines: p.counts[0] + p.counts[1], pieces: p.pieces}
 }
 
 // replay skips lines that were read before.
@@ -68,17 +68,17 @@ type replay struct {
 
 // known reports whether a line was read before. A line that is newer than all of them is
 // new, even if fewer lines came before it than expected: the log may have been rotated.
-func (replay *replay) known(at time.Time) bool {
+func (r *replay) known(at time.Time) bool {
 	switch {
-	case at.IsZero() || replay.last.IsZero():
+	case at.IsZero() || r.last.IsZero():
 		return false
-	case at.After(replay.last):
-		replay.lines = 0
+	case at.After(r.last):
+		r.lines = 0
 		return false
-	case at.Before(replay.first):
+	case at.Before(r.first):
 		return true
-	case replay.lines > 0:
-		replay.lines--
+	case r.lines > 0:
+		r.lines--
 		return true
 	default:
 		return false

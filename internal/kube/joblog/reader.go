@@ -48,35 +48,35 @@ func newReader(feed *feed, pod *corev1.Pod, notify func(string), settle <-chan s
 }
 
 // update sets the pod; nil if it was deleted.
-func (reader *reader) update(pod *corev1.Pod) {
-	reader.lock.Lock()
-	defer reader.lock.Unlock()
-	if reader.pod == nil {
+func (r *reader) update(pod *corev1.Pod) {
+	r.lock.Lock()
+	defer r.lock.Unlock()
+	if r.pod == nil {
 		return
 	}
-	if reader.pod = pod; pod == nil {
-		close(reader.deleted)
+	if r.pod = pod; pod == nil {
+		close(r.deleted)
 	}
 	select {
-	case reader.changed <- struct{}{}:
+	case r.changed <- struct{}{}:
 	default:
 	}
 }
 
 // state returns the state of the container; false if its pod was deleted.
-func (reader *reader) state() (state, bool) {
-	reader.lock.Lock()
-	defer reader.lock.Unlock()
-	if reader.pod == nil {
+func (r *reader) state() (state, bool) {
+	r.lock.Lock()
+	defer r.lock.Unlock()
+	if r.pod == nil {
 		return state{}, false
 	}
-	return stateOf(reader.pod, reader.feed.origin.container), true
+	return stateOf(r.pod, r.feed.origin.container), true
 }
 
 // follow reads until no more lines will come.
-func (reader *reader) follow(ctx context.Context, pass func(Line) bool) error {
+func (r *reader) follow(ctx context.Context, pass func(Line) bool) error {
 	for {
-		done, err := reader.step(ctx, pass)
+		done, err := r.step(ctx, pass)
 		switch {
 		case err == nil && done:
 			return nil
@@ -89,8 +89,8 @@ func (reader *reader) follow(ctx context.Context, pass func(Line) bool) error {
 		case err == nil:
 			continue
 		}
-		reader.wait = min(max(2*reader.wait, minWait), maxWait)
-		if !reader.pause(ctx, reader.wait) || !reader.refresh(ctx) {
+		r.wait = min(max(2*r.wait, minWait), maxWait)
+		if !r.pause(ctx, r.wait) || !r.refresh(ctx) {
 			return nil
 		}
 	}
@@ -98,92 +98,92 @@ func (reader *reader) follow(ctx context.Context, pass func(Line) bool) error {
 
 // refresh reads the pod before its log is opened again: a replaced worker has the same
 // name, and another reader reads its log. It returns false if the pod was deleted.
-func (reader *reader) refresh(ctx context.Context) bool {
-	pod, err := reader.feed.source.Get(ctx, reader.feed.origin.pod)
-	if apierrors.IsNotFound(err) || err == nil && pod.UID != reader.feed.origin.uid {
+func (r *reader) refresh(ctx context.Context) bool {
+	pod, err := r.feed.source.Get(ctx, r.feed.origin.pod)
+	if apierrors.IsNotFound(err) || err == nil && pod.UID != r.feed.origin.uid {
 		return false
 	}
-	reader.lock.Lock()
-	defer reader.lock.Unlock()
-	if err == nil && reader.pod != nil {
-		reader.pod = pod
+	r.lock.Lock()
+	defer r.lock.Unlock()
+	if err == nil && r.pod != nil {
+		r.pod = pod
 	}
 	return true
 }
 
 // step does what the container's state requires. done is true at the end of the log.
-func (reader *reader) step(ctx context.Context, pass func(Line) bool) (done bool, err error) {
-	state, exists := reader.state()
+func (r *reader) step(ctx context.Context, pass func(Line) bool) (done bool, err error) {
+	state, exists := r.state()
 	if !exists {
 		return true, nil
 	}
-	if err := reader.catchRuns(ctx, state, pass); err != nil {
+	if err := r.catchRuns(ctx, state, pass); err != nil {
 		return false, err
 	}
 	switch {
 	case !state.started && state.finished:
-		reader.notify(noLogReason(&reader.feed.origin, state))
+		r.notify(noLogReason(&r.feed.origin, state))
 		return true, nil
-	case !state.started, reader.complete == state.run && !state.finished:
-		return !reader.pause(ctx, time.Minute), nil
-	case reader.complete == state.run:
+	case !state.started, r.complete == state.run && !state.finished:
+		return !r.pause(ctx, time.Minute), nil
+	case r.complete == state.run:
 		return true, nil
-	case state.running && !reader.settled():
-		return false, reader.stream(ctx, pass)
+	case state.running && !r.settled():
+		return false, r.stream(ctx, pass)
 	}
-	before := reader.feed.position
-	if err := reader.feed.read(ctx, reading{last: true}, pass); err != nil {
-		return false, reader.resetWait(before, err)
+	before := r.feed.position
+	if err := r.feed.read(ctx, reading{last: true}, pass); err != nil {
+		return false, r.resetWait(before, err)
 	}
-	reader.complete = state.run
-	return state.finished || reader.settled(), nil
+	r.complete = state.run
+	return state.finished || r.settled(), nil
 }
 
 // catchRuns reads the rest of a run after the container was restarted.
-func (reader *reader) catchRuns(ctx context.Context, state state, pass func(Line) bool) error {
-	if state.run == reader.run {
+func (r *reader) catchRuns(ctx context.Context, state state, pass func(Line) bool) error {
+	if state.run == r.run {
 		return nil
 	}
-	if missed := reader.run != "" && state.before != "" && state.before != reader.complete; missed {
-		if state.before != reader.run {
-			reader.notify(fmt.Sprintf("%s was restarted more than once; some of its lines may be lost", &reader.feed.origin))
+	if missed := r.run != "" && state.before != "" && state.before != r.complete; missed {
+		if state.before != r.run {
+			r.notify(fmt.Sprintf("%s was restarted more than once; some of its lines may be lost", &r.feed.origin))
 		}
-		err := reader.feed.read(ctx, reading{last: true, previous: true}, pass)
+		err := r.feed.read(ctx, reading{last: true, previous: true}, pass)
 		if err != nil && !apierrors.IsBadRequest(err) && !apierrors.IsNotFound(err) && !errors.Is(err, errCleared) {
 			return err
 		}
 	}
-	reader.run = state.run
-	reader.feed.position.pieces = 0
+	r.run = state.run
+	r.feed.position.pieces = 0
 	return nil
 }
 
 // stream follows one stream until it ends. The pod tells later whether it is complete: a
 // broken stream looks the same as a complete one.
-func (reader *reader) stream(ctx context.Context, pass func(Line) bool) error {
+func (r *reader) stream(ctx context.Context, pass func(Line) bool) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	go reader.cutOff(ctx, cancel)
-	before := reader.feed.position
-	err := reader.feed.read(ctx, reading{follow: true}, pass)
-	if reader.settled() && !errors.Is(err, errStopped) {
+	go r.cutOff(ctx, cancel)
+	before := r.feed.position
+	err := r.feed.read(ctx, reading{follow: true}, pass)
+	if r.settled() && !errors.Is(err, errStopped) {
 		return nil
 	}
 	if err == nil {
 		err = errEnded
 	}
-	return reader.resetWait(before, err)
+	return r.resetWait(before, err)
 }
 
 // errEnded: a stream has ended although the container was running.
 var errEnded = errors.New("the stream has ended")
 
 // cutOff cancels a stream that does not end by itself although no more lines come.
-func (reader *reader) cutOff(ctx context.Context, cancel func()) {
+func (r *reader) cutOff(ctx context.Context, cancel func()) {
 	select {
-	case <-reader.settle:
+	case <-r.settle:
 		cancel()
-	case <-reader.deleted:
+	case <-r.deleted:
 		if pause(ctx, grace) {
 			cancel()
 		}
@@ -192,16 +192,16 @@ func (reader *reader) cutOff(ctx context.Context, cancel func()) {
 }
 
 // resetWait resets the wait after failures if something was read since.
-func (reader *reader) resetWait(before position, err error) error {
-	if reader.feed.position != before {
-		reader.wait = 0
+func (r *reader) resetWait(before position, err error) error {
+	if r.feed.position != before {
+		r.wait = 0
 	}
 	return err
 }
 
-func (reader *reader) settled() bool {
+func (r *reader) settled() bool {
 	select {
-	case <-reader.settle:
+	case <-r.settle:
 		return true
 	default:
 		return false
@@ -209,11 +209,11 @@ func (reader *reader) settled() bool {
 }
 
 // pause waits for a change of the pod. It returns false if there will be none.
-func (reader *reader) pause(ctx context.Context, timeout time.Duration) bool {
-	settle := reader.settle
-	if reader.settled() {
-		state, exists := reader.state()
-		if !exists || !state.started || reader.complete == state.run {
+func (r *reader) pause(ctx context.Context, timeout time.Duration) bool {
+	settle := r.settle
+	if r.settled() {
+		state, exists := r.state()
+		if !exists || !state.started || r.complete == state.run {
 			return false
 		}
 		// Existing lines must still be read.
@@ -222,7 +222,7 @@ func (reader *reader) pause(ctx context.Context, timeout time.Duration) bool {
 	timer := time.NewTimer(timeout)
 	defer timer.Stop()
 	select {
-	case <-reader.changed:
+	case <-r.changed:
 	case <-timer.C:
 	case <-settle:
 	case <-ctx.Done():

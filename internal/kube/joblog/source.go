@@ -40,11 +40,11 @@ type cluster struct {
 	selector string
 }
 
-func (cluster *cluster) List(ctx context.Context) (*corev1.PodList, error) {
-	options := metav1.ListOptions{LabelSelector: cluster.selector, Limit: partial.PageSize}
+func (c *cluster) List(ctx context.Context) (*corev1.PodList, error) {
+	options := metav1.ListOptions{LabelSelector: c.selector, Limit: partial.PageSize}
 	var pods []corev1.Pod
 	for {
-		page, err := cluster.pods.List(ctx, options)
+		page, err := c.pods.List(ctx, options)
 		if err != nil {
 			return nil, err
 		}
@@ -59,18 +59,18 @@ func (cluster *cluster) List(ctx context.Context) (*corev1.PodList, error) {
 	}
 }
 
-func (cluster *cluster) Watch(ctx context.Context, resourceVersion string) (watch.Interface, error) {
-	return cluster.pods.Watch(ctx, metav1.ListOptions{LabelSelector: cluster.selector, ResourceVersion: resourceVersion})
+func (c *cluster) Watch(ctx context.Context, resourceVersion string) (watch.Interface, error) {
+	return c.pods.Watch(ctx, metav1.ListOptions{LabelSelector: c.selector, ResourceVersion: resourceVersion})
 }
 
-func (cluster *cluster) Get(ctx context.Context, pod string) (*corev1.Pod, error) {
-	return cluster.pods.Get(ctx, pod, metav1.GetOptions{})
+func (c *cluster) Get(ctx context.Context, pod string) (*corev1.Pod, error) {
+	return c.pods.Get(ctx, pod, metav1.GetOptions{})
 }
 
-func (cluster *cluster) Open(ctx context.Context, pod string, options *corev1.PodLogOptions) (io.ReadCloser, error) {
-	return cluster.pods.GetLogs(pod, options).Stream(ctx)
+func (c *cluster) Open(ctx context.Context, pod string, options *corev1.PodLogOptions) (io.ReadCloser, error) {
+	return c.pods.GetLogs(pod, options).Stream(ctx)
 }
 
-func (cluster *cluster) Worker(pod *corev1.Pod) (int32, bool) {
-	return cluster.job.WorkerIndex(pod)
+func (c *cluster) Worker(pod *corev1.Pod) (int32, bool) {
+	return c.job.WorkerIndex(pod)
 }

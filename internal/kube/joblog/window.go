@@ -33,46 +33,46 @@ func newWindow(patience time.Duration) *window {
 	return &window{patience: patience, held: map[uint64]bool{}}
 }
 
-func (window *window) add(line Line, now time.Time) {
-	heap.Push(&window.waiting, queued{line: line, order: window.next})
-	window.arrivals = append(window.arrivals, arrival{order: window.next, at: now})
-	window.held[window.next] = true
-	window.bytes += len(line.Text)
-	window.next++
+func (w *window) add(line Line, now time.Time) {
+	heap.Push(&w.waiting, queued{line: line, order: w.next})
+	w.arrivals = append(w.arrivals, arrival{order: w.next, at: now})
+	w.held[w.next] = true
+	w.bytes += len(line.Text)
+	w.next++
 }
 
 // due returns when the next line has waited long enough; false if none is waiting.
-func (window *window) due() (time.Time, bool) {
-	for len(window.arrivals) > 0 && !window.held[window.arrivals[0].order] {
-		window.arrivals = window.arrivals[1:]
+func (w *window) due() (time.Time, bool) {
+	for len(w.arrivals) > 0 && !w.held[w.arrivals[0].order] {
+		w.arrivals = w.arrivals[1:]
 	}
-	if len(window.arrivals) == 0 {
+	if len(w.arrivals) == 0 {
 		return time.Time{}, false
 	}
-	return window.arrivals[0].at.Add(window.patience), true
+	return w.arrivals[0].at.Add(w.patience), true
 }
 
 // take returns the next line if a line that is not older has waited long enough, or too
 // much is held.
-func (window *window) take(now time.Time) (Line, bool) {
-	due, any := window.due()
-	if !any || now.Before(due) && len(window.waiting) <= maxLines && window.bytes <= maxBytes {
+func (w *window) take(now time.Time) (Line, bool) {
+	due, any := w.due()
+	if !any || now.Before(due) && len(w.waiting) <= maxLines && w.bytes <= maxBytes {
 		return Line{}, false
 	}
-	return window.pop(), true
+	return w.pop(), true
 }
 
 // flush returns the next line, whether or not it has waited.
-func (window *window) flush() (Line, bool) {
-	if len(window.waiting) == 0 {
+func (w *window) flush() (Line, bool) {
+	if len(w.waiting) == 0 {
 		return Line{}, false
 	}
-	return window.pop(), true
+	return w.pop(), true
 }
 
-func (window *window) pop() Line {
-	first := heap.Pop(&window.waiting).(queued)
-	delete(window.held, first.order)
-	window.bytes -= len(first.line.Text)
+func (w *window) pop() Line {
+	first := heap.Pop(&w.waiting).(queued)
+	delete(w.held, first.order)
+	w.bytes -= len(first.line.Text)
 	return first.line
 }

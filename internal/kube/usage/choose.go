@@ -24,16 +24,16 @@ type chosen struct {
 	metrics    MetricsAPI
 }
 
-func (chosen *chosen) Of(ctx context.Context, pods []corev1.Pod, window time.Duration) (*Report, error) {
+func (c *chosen) Of(ctx context.Context, pods []corev1.Pod, window time.Duration) (*Report, error) {
 	var failed []string
-	if chosen.prometheus != nil {
-		report, err := chosen.prometheus.Of(ctx, pods, window)
+	if c.prometheus != nil {
+		report, err := c.prometheus.Of(ctx, pods, window)
 		if err == nil {
 			return report, nil
 		}
 		failed = append(failed, fmt.Sprintf("Prometheus does not answer (%v)", err))
 	}
-	report, err := chosen.metrics.Of(ctx, pods, window)
+	report, err := c.metrics.Of(ctx, pods, window)
 	if ctx.Err() != nil {
 		return nil, ctx.Err()
 	}
@@ -44,7 +44,7 @@ func (chosen *chosen) Of(ctx context.Context, pods []corev1.Pod, window time.Dur
 		return report, nil
 	}
 	report = reportedPodsOf(pods).report(SourceNone, nil)
-	report.Message = sentences(append(failed, unmeasured(err), chosen.advice()))
+	report.Message = sentences(append(failed, unmeasured(err), c.advice()))
 	return report, nil
 }
 
@@ -59,8 +59,8 @@ func unmeasured(err error) string {
 	return fmt.Sprintf("the cluster's metrics API (metrics.k8s.io) does not answer (%v)", err)
 }
 
-func (chosen *chosen) advice() string {
-	if chosen.prometheus != nil {
+func (c *chosen) advice() string {
+	if c.prometheus != nil {
 		return "check that the server can reach Prometheus, or install a metrics server"
 	}
 	return "start the server with the address of a Prometheus, or install a metrics server"

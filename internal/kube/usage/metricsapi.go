@@ -18,14 +18,14 @@ type MetricsAPI struct {
 }
 
 // Of returns one sample of each pod.
-func (api MetricsAPI) Of(ctx context.Context, pods []corev1.Pod, _ time.Duration) (*Report, error) {
+func (m MetricsAPI) Of(ctx context.Context, pods []corev1.Pod, _ time.Duration) (*Report, error) {
 	selected := reportedPodsOf(pods)
 	all := selected.all()
 	if len(all) == 0 {
 		return selected.report(SourceMetricsAPI, nil), nil
 	}
 	labels := all[0].Labels
-	found, err := List(ctx, api.Reader, client.InNamespace(all[0].Namespace),
+	found, err := List(ctx, m.Reader, client.InNamespace(all[0].Namespace),
 		client.MatchingLabels{training.LabelJobName: labels[training.LabelJobName], training.LabelJobType: labels[training.LabelJobType]})
 	if err != nil {
 		return nil, err

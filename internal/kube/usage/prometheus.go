@@ -59,8 +59,8 @@ type boundedTransport struct {
 	limit int64
 }
 
-func (transport *boundedTransport) RoundTrip(request *http.Request) (*http.Response, error) {
-	inner := transport.inner
+func (bt *boundedTransport) RoundTrip(request *http.Request) (*http.Response, error) {
+	inner := bt.inner
 	if inner == nil {
 		inner = http.DefaultTransport
 	}
@@ -69,7 +69,7 @@ func (transport *boundedTransport) RoundTrip(request *http.Request) (*http.Respo
 		response.Body = struct {
 			io.Reader
 			io.Closer
-		}{io.LimitReader(response.Body, transport.limit), response.Body}
+		}{io.LimitReader(response.Body, bt.limit), response.Body}
 	}
 	return response, err
 }
@@ -84,7 +84,7 @@ type answer struct {
 
 // Of returns the usage of the pods over the window until now. If some queries fail, the
 // report says so; if all fail, it returns an error.
-func (prometheus *Prometheus) Of(ctx context.Context, pods []corev1.Pod, window time.Duration) (*Report, error) {
+func (p *Prometheus) Of(ctx context.Context, pods []corev1.Pod, window time.Duration) (*Report, error) {
 	selected := reportedPodsOf(pods)
 	all := selected.all()
 	if len(all) == 0 {
@@ -92,7 +92,7 @@ func (prometheus *Prometheus) Of(ctx context.Context, pods []corev1.Pod, window 
 	}
 	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
 	defer cancel()
-	answers := prometheus.queryAll(ctx, all, rangeOf(prometheus.now(), window))
+	answers := p.queryAll(ctx, all, rangeOf(p.now(), window))
 	failed := slices.IndexFunc(answers, func(answer answer) bool { return answer.err != nil })
 	if !slices.ContainsFunc(answers, func(answer answer) bool { return answer.err == nil }) {
 		return nil, answers[failed].err
@@ -103,18 +103,18 @@ func (prometheus *Prometheus) Of(ctx context.Context, pods []corev1.Pod, window 
 }
 
 // queryAll queries every metric in parallel.
-func (prometheus *Prometheus) queryAll(ctx context.Context, pods []*corev1.Pod, over prometheusv1.Range) []answer {
+func (p *Prometheus) queryAll(ctx context.Context, pods []*corev1.Pod, over prometheusv1.Range) []answer {
 	answers := make([]answer, len(metrics))
 	var running sync.WaitGroup
 	for i, metric := range metrics {
-		running.Go(func() { answers[i] = prometheus.query(ctx, metric, metric.queryFor(pods, over.Step), over) })
+		running.Go(func() { answers[i] = p.query(ctx, metric, metric.queryFor(pods, over.Step), over) })
 	}
 	running.Wait()
 	return answers
 }
 
-func (prometheus *Prometheus) query(ctx context.Context, metric metric, query string, over prometheusv1.Range) answer {
-	value, warnings, _, err := prometheus.api.QueryRange(ctx, query, over)
+func (p *Prometheus) query(ctx context.Context, metric metric, query string, over prometheusv1.Range) answer {
+	value, warnings, _, err := p.api.QueryRange(ctx, query, over)
 	series, isMatrix := value.(model.Matrix)
 	if err == nil && !isMatrix {
 		err = errors.New("the response is not a list of series: check that this is the address of Prometheus")

@@ -71,13 +71,13 @@ func gpus(aggregation, series string) string {
 }
 
 // queryFor returns the query for pods of one namespace.
-func (metric metric) queryFor(pods []*corev1.Pod, step time.Duration) string {
+func (m metric) queryFor(pods []*corev1.Pod, step time.Duration) string {
 	namespace, names := selectorsOf(pods)
 	return strings.NewReplacer(
 		"PODS", fmt.Sprintf("namespace=%s,pod=~%s", namespace, names),
 		"EXPORTED", fmt.Sprintf("exported_namespace=%s,exported_pod=~%s", namespace, names),
 		"RATE", fmt.Sprintf("%.0fs", max(minRate, step).Seconds()),
-	).Replace(metric.query)
+	).Replace(m.query)
 }
 
 // selectorsOf quotes values from users: the names as regular expressions, and both as

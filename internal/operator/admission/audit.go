@@ -25,11 +25,11 @@ type Audit struct {
 func NewAudit(to io.Writer) *Audit { return &Audit{logger: auditlog.New(to)} }
 
 // unverified marks every line: any client that can reach the port may have caused it.
-func (audit *Audit) unverified() *Audit {
-	return &Audit{logger: audit.logger, isUnverified: true}
+func (a *Audit) unverified() *Audit {
+	return &Audit{logger: a.logger, isUnverified: true}
 }
 
-func (audit *Audit) write(request *admission.Request, response *admission.Response) {
+func (a *Audit) write(request *admission.Request, response *admission.Response) {
 	// A dry run changes nothing.
 	if request.DryRun != nil && *request.DryRun {
 		return
@@ -50,15 +50,15 @@ func (audit *Audit) write(request *admission.Request, response *admission.Respon
 		"code", code,
 		"requestID", request.UID,
 	}
-	if audit.isUnverified {
+	if a.isUnverified {
 		line = append(line, "unverified", true)
 	}
-	audit.logger.Info("audit", line...)
+	a.logger.Info("audit", line...)
 }
 
 // Lifecycle writes a line for a job that starts or finishes, with its creator.
-func (audit *Audit) Lifecycle(event, kind string, job metav1.Object, result string) {
-	audit.logger.Info("audit",
+func (a *Audit) Lifecycle(event, kind string, job metav1.Object, result string) {
+	a.logger.Info("audit",
 		"user", job.GetAnnotations()[training.AnnotationCreatedBy],
 		"verb", event,
 		"kind", kind,

@@ -30,17 +30,17 @@ type reviews struct {
 	specs []authorizationv1.SubjectAccessReviewSpec
 }
 
-func (reviews *reviews) live() client.WithWatch {
+func (r *reviews) live() client.WithWatch {
 	return interceptor.NewClient(holding(), interceptor.Funcs{
 		Create: func(_ context.Context, _ client.WithWatch, object client.Object, _ ...client.CreateOption) error {
 			review := object.(*authorizationv1.SubjectAccessReview)
 			attributes := review.Spec.ResourceAttributes
 			permission := strings.TrimSpace(attributes.Verb + " " + attributes.Resource + " " + attributes.Name)
-			reviews.asked, reviews.specs = append(reviews.asked, permission), append(reviews.specs, review.Spec)
-			if permission == reviews.down {
+			r.asked, r.specs = append(r.asked, permission), append(r.specs, review.Spec)
+			if permission == r.down {
 				return errDown
 			}
-			review.Status.Allowed = slices.Contains(reviews.may, permission)
+			review.Status.Allowed = slices.Contains(r.may, permission)
 			return nil
 		},
 	})
