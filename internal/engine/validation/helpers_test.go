@@ -41,8 +41,8 @@ func anywhere(options ...func(*Surroundings)) *Surroundings {
 	return in
 }
 
-// made is a namespace that has a runtime.
-func made(options ...func(*v2alpha1.TrainingRuntimeSpec)) func(*Surroundings) {
+// withRuntime adds a runtime to the surroundings.
+func withRuntime(options ...func(*v2alpha1.TrainingRuntimeSpec)) func(*Surroundings) {
 	return func(in *Surroundings) { in.Runtime = runtimeOf(options...) }
 }
 

@@ -80,7 +80,7 @@ func TestNamesOfTheOperators(t *testing.T) {
 		job := trainJob(func(trainJob *v2alpha1.TrainJob) {
 			trainJob.Spec.Trainer.Volumes = []corev1.Volume{ownVolume("trireme-shm")}
 		})
-		wantLines(t, []string{"spec.trainer.volumes[0].name" + isOurs("trireme-shm")}, faultsOf(rules().CreateTrainJob(job, anywhere(made()))))
+		wantLines(t, []string{"spec.trainer.volumes[0].name" + isOurs("trireme-shm")}, faultsOf(rules().CreateTrainJob(job, anywhere(withRuntime()))))
 	})
 }
 
@@ -202,8 +202,8 @@ func TestKeysOfARuntimeWithAnSSHD(t *testing.T) {
 		trainJob.Spec.Trainer.Volumes = []corev1.Volume{ownVolume("own")}
 		trainJob.Spec.Trainer.VolumeMounts = []corev1.VolumeMount{{Name: "own", MountPath: keys}}
 	})
-	wantLines(t, taken("spec.trainer"), faultsOf(rules().CreateTrainJob(job, anywhere(made(runsSSHD)))))
-	wantLines(t, nil, faultsOf(rules().CreateTrainJob(job, anywhere(made()))))
+	wantLines(t, taken("spec.trainer"), faultsOf(rules().CreateTrainJob(job, anywhere(withRuntime(runsSSHD)))))
+	wantLines(t, nil, faultsOf(rules().CreateTrainJob(job, anywhere(withRuntime()))))
 }
 
 func TestClaimsThatCannotBe(t *testing.T) {
@@ -216,7 +216,7 @@ func TestClaimsThatCannotBe(t *testing.T) {
 			if claim != "" {
 				want = []string{fmt.Sprintf("spec.initializer.dataset.storageUri: Invalid value: %q: %q is not a valid name of a PVC; write pvc://claim/path", uri, claim)}
 			}
-			wantLines(t, want, faultsOf(rules().CreateTrainJob(job, anywhere(made()))))
+			wantLines(t, want, faultsOf(rules().CreateTrainJob(job, anywhere(withRuntime()))))
 		})
 	}
 }

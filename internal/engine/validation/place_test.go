@@ -23,7 +23,7 @@ func TestNameOfAnotherKind(t *testing.T) {
 	other := func(kind job.Kind) func(*Surroundings) { return func(in *Surroundings) { in.OtherKind = kind } }
 	wantFindings(t, rules().CreateMPIJob(mpiJob(), anywhere(other(job.KindTrainJob))),
 		[]string{`metadata.name: Invalid value: "resnet": a TrainJob of this name already exists in the namespace, and their pods would have the same names; choose another name`}, nil)
-	wantFindings(t, rules().CreateTrainJob(trainJob(), anywhere(made(), other(job.KindMPIJob))),
+	wantFindings(t, rules().CreateTrainJob(trainJob(), anywhere(withRuntime(), other(job.KindMPIJob))),
 		[]string{`metadata.name: Invalid value: "bert": an MPIJob of this name already exists in the namespace, and their pods would have the same names; choose another name`}, nil)
 }
 
@@ -90,7 +90,7 @@ func TestRunningJobsAreCountedOnlyToBeTold(t *testing.T) {
 		}
 	}
 	wantFindings(t, rules().CreateMPIJob(mpiJob(), anywhere(quotaOf("pods", "3"), never)), nil, nil)
-	wantFindings(t, rules().CreateTrainJob(trainJob(), anywhere(made(), quotaOf("pods", "3"), never)), nil, nil)
+	wantFindings(t, rules().CreateTrainJob(trainJob(), anywhere(withRuntime(), quotaOf("pods", "3"), never)), nil, nil)
 }
 
 // A pod that names no class has the cluster's default, and its quota.
@@ -124,7 +124,7 @@ func TestQuotaOfTheDefaultPriorityClass(t *testing.T) {
 
 // Faults of a role's resources stand where the user wrote them, or would.
 func TestResourcesAreToldWhereTheyStand(t *testing.T) {
-	in := anywhere(made(), func(in *Surroundings) {
+	in := anywhere(withRuntime(), func(in *Surroundings) {
 		in.LimitRanges = []corev1.LimitRange{{Spec: corev1.LimitRangeSpec{Limits: []corev1.LimitRangeItem{
 			{Type: corev1.LimitTypeContainer, Max: list("cpu", "500m")},
 		}}}}

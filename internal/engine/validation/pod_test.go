@@ -18,9 +18,9 @@ func requestsAndLimits(requests, limits corev1.ResourceList) corev1.ResourceRequ
 }
 
 func sidecar(name string, resources corev1.ResourceRequirements) corev1.Container {
-	made := container(name, resources)
-	made.RestartPolicy = new(corev1.ContainerRestartPolicyAlways)
-	return made
+	sidecar := container(name, resources)
+	sidecar.RestartPolicy = new(corev1.ContainerRestartPolicyAlways)
+	return sidecar
 }
 
 // A worker asks for at least 1 CPU and 1Gi: its pod does, and not each of its

@@ -59,7 +59,7 @@ func TestDeprecationOfMPIJob(t *testing.T) {
 		t.Run(string(deprecation), func(t *testing.T) {
 			rules := configured(func(configuration *config.Config) { configuration.Admission.MPIJobDeprecation = deprecation })
 			wantFindings(t, rules.CreateMPIJob(mpiJob(), anywhere()), tc.want, tc.wantWarnings)
-			wantFindings(t, rules.CreateTrainJob(trainJob(), anywhere(made())), nil, nil)
+			wantFindings(t, rules.CreateTrainJob(trainJob(), anywhere(withRuntime())), nil, nil)
 		})
 	}
 }
@@ -189,7 +189,7 @@ func TestConfiguredLimitsOfTrainJobAndRuntimes(t *testing.T) {
 			trainer.NumNodes, trainer.SlotsPerWorker, trainer.Env = new(int32(9)), new(int32(5)), variables("A", "", "B", "")
 			trainer.ResourcesPerNode = new(limitsOf("cpu", "1", "memory", "1Gi", "nvidia.com/gpu", "5"))
 		})
-		wantFindings(t, rules.CreateTrainJob(job, anywhere(made(), func(in *Surroundings) { in.Bytes = 1000 })), []string{
+		wantFindings(t, rules.CreateTrainJob(job, anywhere(withRuntime(), func(in *Surroundings) { in.Bytes = 1000 })), []string{
 			"spec.trainer.numNodes: Invalid value: 9: numNodes must be between 1 and 8",
 			"spec.trainer.slotsPerWorker: Invalid value: 5: slotsPerWorker must be between 1 and 4",
 			"spec.trainer.env: Too many: 2: must have at most 1 item",
@@ -199,11 +199,11 @@ func TestConfiguredLimitsOfTrainJobAndRuntimes(t *testing.T) {
 		job := trainJob(func(trainJob *v2alpha1.TrainJob) {
 			trainJob.Spec.Trainer.NumNodes, trainJob.Spec.Trainer.SlotsPerWorker = new(int32(8)), new(int32(4))
 		})
-		wantFindings(t, rules.CreateTrainJob(job, anywhere(made())), nil, nil)
+		wantFindings(t, rules.CreateTrainJob(job, anywhere(withRuntime())), nil, nil)
 	})
 	t.Run("a job that asks for nothing, of a runtime from before the limits", func(t *testing.T) {
 		job := trainJob(func(trainJob *v2alpha1.TrainJob) { trainJob.Spec.Trainer.NumNodes = nil })
-		in := anywhere(made(func(runtime *v2alpha1.TrainingRuntimeSpec) {
+		in := anywhere(withRuntime(func(runtime *v2alpha1.TrainingRuntimeSpec) {
 			runtime.Template.Spec.ReplicatedJobs[1].Replicas = new(int32(9))
 			runtime.MLPolicy.SlotsPerWorker = new(int32(5))
 		}))
@@ -247,7 +247,7 @@ func TestConfiguredLimitsOfTrainJobAndRuntimes(t *testing.T) {
 // The configured defaults reach the job that quotas are asked about.
 func TestConfiguredDefaultsCount(t *testing.T) {
 	rules := configured(func(configuration *config.Config) { configuration.Defaults.LauncherCPU = resource.MustParse("7") })
-	in := anywhere(made(), func(in *Surroundings) {
+	in := anywhere(withRuntime(), func(in *Surroundings) {
 		in.Quotas = []corev1.ResourceQuota{{Spec: corev1.ResourceQuotaSpec{Hard: list("requests.cpu", "8")}}}
 	})
 	got := rules.CreateTrainJob(trainJob(), in)
@@ -317,7 +317,7 @@ func TestDeadlinesFitADuration(t *testing.T) {
 				}
 				return []string{path + ": " + tc.want}
 			}
-			wantFindings(t, rules().CreateTrainJob(trainJob(func(trainJob *v2alpha1.TrainJob) { trainJob.Spec.ActiveDeadlineSeconds = &tc.seconds }), anywhere(made())),
+			wantFindings(t, rules().CreateTrainJob(trainJob(func(trainJob *v2alpha1.TrainJob) { trainJob.Spec.ActiveDeadlineSeconds = &tc.seconds }), anywhere(withRuntime())),
 				at("spec.activeDeadlineSeconds"), nil)
 			wantFindings(t, rules().CreateMPIJob(mpiJob(func(mpiJob *v2beta1.MPIJob) { mpiJob.Spec.RunPolicy.ActiveDeadlineSeconds = &tc.seconds }), anywhere()),
 				at("spec.runPolicy.activeDeadlineSeconds"), nil)

@@ -140,11 +140,11 @@ func TestRuntime(t *testing.T) {
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			made := runtimeOf()
+			runtime := runtimeOf()
 			if tc.change != nil {
-				tc.change(made)
+				tc.change(runtime)
 			}
-			wantFindings(t, rules().Runtime(made, 0), tc.want, tc.wantWarnings)
+			wantFindings(t, rules().Runtime(runtime, 0), tc.want, tc.wantWarnings)
 		})
 	}
 }

@@ -49,7 +49,7 @@ func TestInitializer(t *testing.T) {
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			job := trainJob(func(trainJob *v2alpha1.TrainJob) { trainJob.Spec.Initializer = &tc.initializer })
-			wantFindings(t, rules().CreateTrainJob(job, anywhere(made())), tc.want, nil)
+			wantFindings(t, rules().CreateTrainJob(job, anywhere(withRuntime())), tc.want, nil)
 		})
 	}
 }
@@ -97,7 +97,7 @@ func TestSources(t *testing.T) {
 				if tc.want != "" {
 					want = []string{field + ": " + tc.want}
 				}
-				wantFindings(t, rules().CreateTrainJob(job, anywhere(made())), want, nil)
+				wantFindings(t, rules().CreateTrainJob(job, anywhere(withRuntime())), want, nil)
 			}
 		})
 	}
@@ -198,7 +198,7 @@ func TestVolumesOfJobAndRuntime(t *testing.T) {
 			job := trainJob(func(trainJob *v2alpha1.TrainJob) {
 				trainJob.Spec.Trainer.Volumes, trainJob.Spec.Trainer.VolumeMounts, trainJob.Spec.Initializer = tc.volumes, tc.mounts, tc.initializer
 			})
-			in := anywhere(made())
+			in := anywhere(withRuntime())
 			if tc.runtime != nil {
 				tc.runtime(in.Runtime)
 			}
@@ -282,7 +282,7 @@ func TestTrainJobAndItsRuntime(t *testing.T) {
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			job, in := trainJob(), anywhere(made())
+			job, in := trainJob(), anywhere(withRuntime())
 			if tc.job != nil {
 				tc.job(job)
 			}
@@ -299,7 +299,7 @@ func TestTrainJobAndItsRuntime(t *testing.T) {
 
 // resourcesPerNode replaces all resources of the runtime, GPUs too.
 func TestDroppedGPUs(t *testing.T) {
-	withGPUs := made(func(runtime *v2alpha1.TrainingRuntimeSpec) {
+	withGPUs := withRuntime(func(runtime *v2alpha1.TrainingRuntimeSpec) {
 		runtimeWorker(runtime).Spec.Containers[0].Resources = limitsOf("cpu", "4", "memory", "1Gi", "nvidia.com/gpu", "2")
 	})
 	const dropped = "spec.trainer.resourcesPerNode: replaces all resources of runtime mpi, so workers do not get its 2 nvidia.com/gpu; add nvidia.com/gpu, or set it to 0"
@@ -334,7 +334,7 @@ func TestTrainJobIsManagedHere(t *testing.T) {
 	} {
 		t.Run(value, func(t *testing.T) {
 			job := trainJob(func(trainJob *v2alpha1.TrainJob) { trainJob.Spec.ManagedBy = &value })
-			wantFindings(t, rules().CreateTrainJob(job, anywhere(made())), want, nil)
+			wantFindings(t, rules().CreateTrainJob(job, anywhere(withRuntime())), want, nil)
 		})
 	}
 }

@@ -25,11 +25,11 @@ func immutable(paths ...string) []string {
 }
 
 func variables(pairs ...string) []corev1.EnvVar {
-	var made []corev1.EnvVar
+	var variables []corev1.EnvVar
 	for i := 0; i < len(pairs); i += 2 {
-		made = append(made, corev1.EnvVar{Name: pairs[i], Value: pairs[i+1]})
+		variables = append(variables, corev1.EnvVar{Name: pairs[i], Value: pairs[i+1]})
 	}
-	return made
+	return variables
 }
 
 func TestUpdateMPIJob(t *testing.T) {

@@ -75,9 +75,9 @@ func (b *breaking) begin(name, role string) {
 		Spec: corev1.PodSpec{RestartPolicy: corev1.RestartPolicyOnFailure, Containers: []corev1.Container{{Name: "main"}, {Name: "side"}}},
 	}
 	setStatus(pod, corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ContainerCreating"}}, "")
-	made := &fakePod{pod: pod}
-	b.pods = append(b.pods, made)
-	b.tell(watch.Added, made)
+	added := &fakePod{pod: pod}
+	b.pods = append(b.pods, added)
+	b.tell(watch.Added, added)
 }
 
 func setStatus(pod *corev1.Pod, state corev1.ContainerState, id string) {

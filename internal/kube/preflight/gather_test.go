@@ -74,8 +74,8 @@ func clusterRuntime() *v2alpha1.ClusterTrainingRuntime {
 
 // surroundingObjects are what is around the job in its cluster.
 func surroundingObjects() []client.Object {
-	made := kinds()[job.KindMPIJob]
-	worker, earlier, foreign := podOf(made, training.RoleWorker, "job-worker-0"), podOf(made, training.RoleWorker, "job-worker-old"), podOf(made, training.RoleWorker, "web")
+	model := kinds()[job.KindMPIJob]
+	worker, earlier, foreign := podOf(model, training.RoleWorker, "job-worker-0"), podOf(model, training.RoleWorker, "job-worker-old"), podOf(model, training.RoleWorker, "web")
 	earlier.CreationTimestamp, foreign.Labels = ago(600), nil
 	foreign.Spec.NodeName, foreign.Status.Phase = "a", corev1.PodRunning
 	worker.Spec.ImagePullSecrets = []corev1.LocalObjectReference{{Name: "login"}, {Name: "gone"}}
@@ -99,9 +99,9 @@ func surroundingObjects() []client.Object {
 }
 
 func TestGather(t *testing.T) {
-	stored := mpiJob(func(made *v2beta1.MPIJob) {
-		made.Status.Phase = training.PhasePending
-		made.Status.Conditions = []v2beta1.JobCondition{{Type: v2beta1.JobPending, Status: "True", Reason: "Waiting", Message: "words"}}
+	stored := mpiJob(func(mpiJob *v2beta1.MPIJob) {
+		mpiJob.Status.Phase = training.PhasePending
+		mpiJob.Status.Conditions = []v2beta1.JobCondition{{Type: v2beta1.JobPending, Status: "True", Reason: "Waiting", Message: "words"}}
 	})
 	facts := gathererOf(notServing(holding(append(surroundingObjects(), stored)...))).OfJob(t.Context(), stored)
 	if got := facts.Pods.Value; len(got) != 1 || got[0].Name != "job-worker-0" {
@@ -169,8 +169,8 @@ func TestGatherRuntime(t *testing.T) {
 		"the runtime is being deleted":     {objects: []client.Object{going}, missing: true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			made := trainJob(func(made *v2alpha1.TrainJob) { made.Status.RuntimeDigest = test.digest })
-			facts := gathererOf(notServing(holding(test.objects...))).OfJob(t.Context(), made)
+			stored := trainJob(func(trainJob *v2alpha1.TrainJob) { trainJob.Status.RuntimeDigest = test.digest })
+			facts := gathererOf(notServing(holding(test.objects...))).OfJob(t.Context(), stored)
 			if facts.RuntimeMissing != test.missing || (facts.Job == nil) != test.missing {
 				t.Fatalf("missing: %v, %s", facts.RuntimeMissing, facts.NoModel)
 			}
@@ -182,16 +182,16 @@ func TestGatherRuntime(t *testing.T) {
 }
 
 func optionalObject(version schema.GroupVersion, kind, name string, owner ...metav1.OwnerReference) *unstructured.Unstructured {
-	made := &unstructured.Unstructured{}
-	made.SetGroupVersionKind(version.WithKind(kind))
-	made.SetNamespace(namespace)
-	made.SetName(name)
-	made.SetOwnerReferences(owner)
-	return made
+	object := &unstructured.Unstructured{}
+	object.SetGroupVersionKind(version.WithKind(kind))
+	object.SetNamespace(namespace)
+	object.SetName(name)
+	object.SetOwnerReferences(owner)
+	return object
 }
 
 func TestGatherOptionalKinds(t *testing.T) {
-	inQueue := trainJob(func(made *v2alpha1.TrainJob) { made.Labels = map[string]string{training.LabelQueue: "main"} })
+	inQueue := trainJob(func(trainJob *v2alpha1.TrainJob) { trainJob.Labels = map[string]string{training.LabelQueue: "main"} })
 	beta := connection.KueueVersions[0]
 	api := holding(clusterRuntime(), optionalObject(beta, "LocalQueue", "main"), optionalObject(beta, "LocalQueue", "other"),
 		optionalObject(beta, "Workload", "mine", metav1.OwnerReference{Kind: "JobSet", Name: "job"}), optionalObject(beta, "Workload", "theirs", metav1.OwnerReference{Kind: "JobSet", Name: "other"}),
@@ -240,7 +240,7 @@ func TestGatherBeforeSubmission(t *testing.T) {
 			t.Errorf("%T: %+v", object, facts.Submission)
 		}
 	}
-	facts := gathererOf(api).BeforeSubmission(t.Context(), judging(api, true, nil), trainJob(func(made *v2alpha1.TrainJob) { made.Spec.RuntimeRef.Name = "none" }))
+	facts := gathererOf(api).BeforeSubmission(t.Context(), judging(api, true, nil), trainJob(func(trainJob *v2alpha1.TrainJob) { trainJob.Spec.RuntimeRef.Name = "none" }))
 	if !facts.RuntimeMissing || facts.Submission.Rules.Unknown != "ClusterTrainingRuntime none does not exist" {
 		t.Errorf("%+v", facts.Submission.Rules)
 	}
@@ -255,7 +255,7 @@ func TestRulesWithoutQuotas(t *testing.T) {
 	quota := &corev1.ResourceQuota{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "quota"}, Spec: corev1.ResourceQuotaSpec{Hard: amounts("pods", "1")},
 	}
-	bad := mpiJob(func(made *v2beta1.MPIJob) { made.Spec.SlotsPerWorker = new(int32(99)) })
+	bad := mpiJob(func(mpiJob *v2beta1.MPIJob) { mpiJob.Spec.SlotsPerWorker = new(int32(99)) })
 	api := notServing(holding(quota))
 	facts := gathererOf(api).BeforeSubmission(t.Context(), judging(api, true, quotaRefusal), bad)
 	if faults := facts.Submission.Rules.Value.Errors; len(faults) != 1 || faults[0].Field != "spec.slotsPerWorker" {

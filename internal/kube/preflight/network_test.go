@@ -122,22 +122,22 @@ func TestBlockageInWords(t *testing.T) {
 
 // What the operator itself makes for a job opens what a namespace has closed.
 func TestOwnPolicyHelps(t *testing.T) {
-	for kind, made := range kinds() {
-		made.NetworkPolicy = training.NetworkPolicyDefault
-		if findings := network(submitted(made, policies(t, denyIngress))); len(findings) > 0 {
+	for kind, model := range kinds() {
+		model.NetworkPolicy = training.NetworkPolicyDefault
+		if findings := network(submitted(model, policies(t, denyIngress))); len(findings) > 0 {
 			t.Errorf("%s with Default: %+v", kind, findings)
 		}
-		if findings := network(submitted(made, policies(t, denyAll))); len(findings) == 0 {
+		if findings := network(submitted(model, policies(t, denyAll))); len(findings) == 0 {
 			t.Errorf("%s with Default opens the way out", kind)
 		}
-		made.NetworkPolicy = training.NetworkPolicyRestricted
-		if findings := network(submitted(made, policies(t, denyAll))); len(findings) > 0 {
+		model.NetworkPolicy = training.NetworkPolicyRestricted
+		if findings := network(submitted(model, policies(t, denyAll))); len(findings) > 0 {
 			t.Errorf("%s with Restricted: %+v", kind, findings)
 		}
 		// Once it is stored, the policy is among those of the namespace.
-		own := plan.NetworkPolicy(made, []int32{443})
+		own := plan.NetworkPolicy(model, []int32{443})
 		own.Namespace = namespace
-		if findings := network(pending(made, policies(t, denyAll), func(facts *Facts) { facts.Policies.Value = append(facts.Policies.Value, *own) })); len(findings) > 0 {
+		if findings := network(pending(model, policies(t, denyAll), func(facts *Facts) { facts.Policies.Value = append(facts.Policies.Value, *own) })); len(findings) > 0 {
 			t.Errorf("%s with Restricted, stored: %+v", kind, findings)
 		}
 	}

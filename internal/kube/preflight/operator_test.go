@@ -84,9 +84,9 @@ func TestQueue(t *testing.T) {
 func TestPodGroup(t *testing.T) {
 	group := func(phase string, conditions ...any) func(*Facts) {
 		return func(facts *Facts) {
-			made := conditioned("job", conditions...)
-			_ = unstructured.SetNestedField(made.Object, phase, "status", "phase")
-			facts.PodGroups.Value = []unstructured.Unstructured{*made}
+			model := conditioned("job", conditions...)
+			_ = unstructured.SetNestedField(model.Object, phase, "status", "phase")
+			facts.PodGroups.Value = []unstructured.Unstructured{*model}
 		}
 	}
 	const waits = "possible: The gang is waiting until all of its pods can be scheduled"
@@ -142,12 +142,12 @@ func TestEvents(t *testing.T) {
 
 // Which events are about a job.
 func TestIsAbout(t *testing.T) {
-	for kind, made := range kinds() {
-		facts := pending(made)
+	for kind, model := range kinds() {
+		facts := pending(model)
 		with := func(kind, name string, uid types.UID, seconds int) *corev1.Event {
-			made := event(kind, name, "R", "m", seconds, 1)
-			made.InvolvedObject.UID = uid
-			return &made
+			model := event(kind, name, "R", "m", seconds, 1)
+			model.InvolvedObject.UID = uid
+			return &model
 		}
 		for name, test := range map[string]struct {
 			event *corev1.Event

@@ -145,7 +145,7 @@ func initWaits(facts *Facts) {
 
 // What no check explains is worth looking at, once it lasts.
 func TestUnexplainedWaiting(t *testing.T) {
-	for kind, made := range kinds() {
+	for kind, model := range kinds() {
 		for name, test := range map[string]struct {
 			change func(*Facts)
 			want   []string
@@ -155,7 +155,7 @@ func TestUnexplainedWaiting(t *testing.T) {
 			"a job whose trouble is known":      {inCluster(), []string{"certain: Too few nodes fit the workers", "note: The job is waiting"}},
 			"a job that runs":                   {runs, []string{}},
 		} {
-			findings := Diagnose(pending(made, waits("Waiting", "words"), test.change))
+			findings := Diagnose(pending(model, waits("Waiting", "words"), test.change))
 			if diff := cmp.Diff(test.want, inBrief(findings)); diff != "" {
 				t.Errorf("%s, %s (-want +got):\n%s", kind, name, diff)
 			}

@@ -153,8 +153,8 @@ func TestPreflightReport(t *testing.T) {
 			facts.Submission.Permissions.Value = []Permission{{Action: "create", Needed: true}}
 		}, passed: 15, failed: 1},
 	} {
-		for kind, made := range kinds() {
-			report := Preflight(submitted(made, test.change))
+		for kind, model := range kinds() {
+			report := Preflight(submitted(model, test.change))
 			if report.Total != 16 || report.Passed != test.passed || report.Number(Fail) != test.failed || report.Number(Warning) != test.warned || report.Number(Unknown) != test.dark || report.QuotaAlone() != test.quotaAlone {
 				t.Errorf("%s, %s: %+v", name, kind, report)
 			}

@@ -257,8 +257,8 @@ func TestPrometheusHangs(t *testing.T) {
 
 // measuring is a cluster whose metrics API answers, or fails.
 func measuring(failure error) client.Reader {
-	made := runtime.NewScheme()
-	_ = metricsv1beta1.AddToScheme(made)
+	scheme := runtime.NewScheme()
+	_ = metricsv1beta1.AddToScheme(scheme)
 	use := func(namespace, pod, job string) *metricsv1beta1.PodMetrics {
 		used := corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("250m"), corev1.ResourceMemory: resource.MustParse("1Mi")}
 		return &metricsv1beta1.PodMetrics{
@@ -266,7 +266,7 @@ func measuring(failure error) client.Reader {
 			Timestamp:  metav1.NewTime(begun), Containers: []metricsv1beta1.ContainerMetrics{{Name: "a", Usage: used}, {Name: "b", Usage: used}},
 		}
 	}
-	return fake.NewClientBuilder().WithScheme(made).WithObjects(use("team", "train-worker-0", "train"), use("other", "train-worker-1", "train"), use("team", "x", "other")).
+	return fake.NewClientBuilder().WithScheme(scheme).WithObjects(use("team", "train-worker-0", "train"), use("other", "train-worker-1", "train"), use("team", "x", "other")).
 		WithInterceptorFuncs(interceptor.Funcs{List: func(ctx context.Context, inner client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
 			if failure != nil {
 				return failure

@@ -158,16 +158,16 @@ func TestRunningJobs(t *testing.T) {
 		meta.Name = fmt.Sprintf("job-%d", count)
 	}
 	mpi := func(phase training.Phase, suspend *bool, options ...func(*v2beta1.MPIJob)) *v2beta1.MPIJob {
-		made := mpiJob(options...)
-		named(&made.ObjectMeta)
-		made.Status.Phase, made.Spec.RunPolicy.Suspend = phase, suspend
-		return made
+		job := mpiJob(options...)
+		named(&job.ObjectMeta)
+		job.Status.Phase, job.Spec.RunPolicy.Suspend = phase, suspend
+		return job
 	}
 	train := func(phase training.Phase, suspend *bool) *v2alpha1.TrainJob {
-		made := trainJob()
-		named(&made.ObjectMeta)
-		made.Status.Phase, made.Spec.Suspend = phase, suspend
-		return made
+		job := trainJob()
+		named(&job.ObjectMeta)
+		job.Status.Phase, job.Spec.Suspend = phase, suspend
+		return job
 	}
 	elsewhere := func(mpiJob *v2beta1.MPIJob) { mpiJob.Namespace = "team-b" }
 	type objects = []client.Object
