@@ -24,21 +24,21 @@ func (f *faults) add(format string, arguments ...any) {
 
 // Validate returns all errors of a configuration.
 func (c *Config) Validate() error {
-	var found faults
+	var errs faults
 	if c.APIVersion != APIVersion || c.Kind != Kind {
-		found.add("apiVersion and kind are %q and %q; they must be %q and %q", c.APIVersion, c.Kind, APIVersion, Kind)
+		errs.add("apiVersion and kind are %q and %q; they must be %q and %q", c.APIVersion, c.Kind, APIVersion, Kind)
 	}
-	c.validateNumbers(&found)
-	c.validateNames(&found)
-	c.validateQuantities(&found)
-	c.validateAddresses(&found)
-	oneOf(&found, "admission.mpiJobDeprecation", c.Admission.MPIJobDeprecation, DeprecationOff, DeprecationWarn, DeprecationRefuse)
-	oneOf(&found, "admission.podSecurity", c.Admission.PodSecurity, PodSecurityAuto, PodSecurityRefuse, PodSecurityWarn)
-	oneOf(&found, "agent.delivery", c.Agent.Delivery, DeliveryAuto, DeliveryImageVolume, DeliveryInitContainer)
-	return errors.Join(found...)
+	c.validateNumbers(&errs)
+	c.validateNames(&errs)
+	c.validateQuantities(&errs)
+	c.validateAddresses(&errs)
+	oneOf(&errs, "admission.mpiJobDeprecation", c.Admission.MPIJobDeprecation, DeprecationOff, DeprecationWarn, DeprecationRefuse)
+	oneOf(&errs, "admission.podSecurity", c.Admission.PodSecurity, PodSecurityAuto, PodSecurityRefuse, PodSecurityWarn)
+	oneOf(&errs, "agent.delivery", c.Agent.Delivery, DeliveryAuto, DeliveryImageVolume, DeliveryInitContainer)
+	return errors.Join(errs...)
 }
 
-func (c *Config) validateNumbers(found *faults) {
+func (c *Config) validateNumbers(errs *faults) {
 	limits := &c.Limits
 	for _, limit := range []struct {
 		name         string
@@ -64,19 +64,19 @@ func (c *Config) validateNumbers(found *faults) {
 		{"client.burst", c.Client.Burst, 1},
 	} {
 		if limit.value < limit.least {
-			found.add("%s is %d; it must be at least %d", limit.name, limit.value, limit.least)
+			errs.add("%s is %d; it must be at least %d", limit.name, limit.value, limit.least)
 		}
 	}
 	// With less than one, an operator with a full queue would hardly make progress.
 	if c.Client.QPS < 1 {
-		found.add("client.qps is %v; it must be at least 1", c.Client.QPS)
+		errs.add("client.qps is %v; it must be at least 1", c.Client.QPS)
 	}
 	if user := c.Defaults.RunAsUser; user != nil && *user < 1 {
-		found.add("defaults.runAsUser is %d; it must be at least 1, because pods without a user must not be root", *user)
+		errs.add("defaults.runAsUser is %d; it must be at least 1, because pods without a user must not be root", *user)
 	}
 }
 
-func (c *Config) validateNames(found *faults) {
+func (c *Config) validateNames(errs *faults) {
 	for _, setting := range []struct{ name, value string }{
 		{"webhook.certificateDirectory", c.Webhook.CertificateDirectory},
 		{"webhook.serviceName", c.Webhook.ServiceName},
@@ -88,46 +88,46 @@ func (c *Config) validateNames(found *faults) {
 		{"gang.coschedulerName", c.Gang.CoschedulerName},
 	} {
 		if setting.value == "" {
-			found.add("%s is empty", setting.name)
+			errs.add("%s is empty", setting.name)
 		}
 	}
 	if len(c.Webhook.ClientNames) > 0 && c.Webhook.ClientCAFile == "" {
-		found.add("webhook.clientNames requires webhook.clientCAFile: without a CA no name is verified")
+		errs.add("webhook.clientNames requires webhook.clientCAFile: without a CA no name is verified")
 	}
-	c.validateServerNames(found)
+	c.validateServerNames(errs)
 	for _, image := range []struct{ name, value string }{
 		{"agent.image", c.Agent.Image},
 		{"initializer.image", c.Initializer.Image},
 	} {
 		if _, err := reference.ParseNormalizedNamed(image.value); err != nil {
-			found.add("%s is %q; it must be an image name: %w", image.name, image.value, err)
+			errs.add("%s is %q; it must be an image name: %w", image.name, image.value, err)
 		}
 	}
 	for i, secret := range c.Agent.PullSecrets {
 		for _, fault := range utilvalidation.IsDNS1123Subdomain(secret) {
-			found.add("agent.pullSecrets[%d] is %q; %s", i, secret, fault)
+			errs.add("agent.pullSecrets[%d] is %q; %s", i, secret, fault)
 		}
 	}
 	if c.ClusterDomain != "" {
 		for _, fault := range utilvalidation.IsDNS1123Subdomain(c.ClusterDomain) {
-			found.add("clusterDomain is %q; %s", c.ClusterDomain, fault)
+			errs.add("clusterDomain is %q; %s", c.ClusterDomain, fault)
 		}
 	}
 }
 
-func (c *Config) validateServerNames(found *faults) {
+func (c *Config) validateServerNames(errs *faults) {
 	if c.Server.SecretName == c.Webhook.SecretName {
-		found.add("server.secretName and webhook.secretName are both %q; the server must not be able to read the CA's key", c.Server.SecretName)
+		errs.add("server.secretName and webhook.secretName are both %q; the server must not be able to read the CA's key", c.Server.SecretName)
 	}
 	for i, name := range c.Server.ExtraNames {
 		if net.ParseIP(name) != nil || len(utilvalidation.IsDNS1123Subdomain(strings.TrimPrefix(name, "*."))) == 0 {
 			continue
 		}
-		found.add("server.extraNames[%d] is %q; it must be a DNS name in lower case, or an IP address", i, name)
+		errs.add("server.extraNames[%d] is %q; it must be a DNS name in lower case, or an IP address", i, name)
 	}
 }
 
-func (c *Config) validateQuantities(found *faults) {
+func (c *Config) validateQuantities(errs *faults) {
 	for _, amount := range []struct {
 		name     string
 		quantity *resource.Quantity
@@ -138,15 +138,15 @@ func (c *Config) validateQuantities(found *faults) {
 		{"defaults.launcherMemory", &c.Defaults.LauncherMemory},
 	} {
 		if amount.quantity.Sign() < 0 {
-			found.add("%s is %s; it must not be negative", amount.name, amount.quantity)
+			errs.add("%s is %s; it must not be negative", amount.name, amount.quantity)
 		}
 	}
 }
 
-func (c *Config) validateAddresses(found *faults) {
-	port(found, "webhook.port", c.Webhook.Port)
+func (c *Config) validateAddresses(errs *faults) {
+	port(errs, "webhook.port", c.Webhook.Port)
 	for i, open := range c.Network.EgressPorts {
-		port(found, fmt.Sprintf("network.egressPorts[%d]", i), open)
+		port(errs, fmt.Sprintf("network.egressPorts[%d]", i), open)
 	}
 	address := c.Metrics.BindAddress
 	if address == MetricsOff {
@@ -157,18 +157,18 @@ func (c *Config) validateAddresses(found *faults) {
 		_, err = strconv.ParseUint(number, 10, 16)
 	}
 	if err != nil {
-		found.add("metrics.bindAddress is %q; it must be an address with a port, such as :8443, or %q for none", address, MetricsOff)
+		errs.add("metrics.bindAddress is %q; it must be an address with a port, such as :8443, or %q for none", address, MetricsOff)
 	}
 }
 
-func port(found *faults, name string, value int32) {
+func port(errs *faults, name string, value int32) {
 	if value < 1 || value > maxPort {
-		found.add("%s is %d; it must be between 1 and %d", name, value, maxPort)
+		errs.add("%s is %d; it must be between 1 and %d", name, value, maxPort)
 	}
 }
 
-func oneOf[T ~string](found *faults, name string, value T, allowed ...T) {
+func oneOf[T ~string](errs *faults, name string, value T, allowed ...T) {
 	if !slices.Contains(allowed, value) {
-		found.add("%s is %q; it must be one of %v", name, value, allowed)
+		errs.add("%s is %q; it must be one of %v", name, value, allowed)
 	}
 }

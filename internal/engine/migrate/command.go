@@ -106,12 +106,12 @@ func startsSSHD(line []string) bool {
 	}
 	starts := false
 	for _, step := range steps.Split(line[2], -1) {
-		words := strings.Fields(strings.TrimPrefix(strings.TrimSpace(step), "exec "))
+		arguments := strings.Fields(strings.TrimPrefix(strings.TrimSpace(step), "exec "))
 		switch {
-		case len(words) == 0:
-		case path.Base(words[0]) == "sshd", slices.Equal(words, []string{"service", "ssh", "start"}):
+		case len(arguments) == 0:
+		case path.Base(arguments[0]) == "sshd", slices.Equal(arguments, []string{"service", "ssh", "start"}):
 			starts = true
-		case words[0] == "mkdir", slices.Equal(words, []string{"sleep", "infinity"}):
+		case arguments[0] == "mkdir", slices.Equal(arguments, []string{"sleep", "infinity"}):
 		default:
 			return false
 		}

@@ -102,7 +102,7 @@ func unit(name corev1.ResourceName, one bool) string {
 	if limit, ok := strings.CutPrefix(string(name), "limits."); ok {
 		return limit + " limit"
 	}
-	words := map[corev1.ResourceName][2]string{
+	units := map[corev1.ResourceName][2]string{
 		"nvidia.com/gpu":        {"GPU", "GPUs"},
 		corev1.ResourceCPU:      {"CPU", "CPUs"},
 		corev1.ResourcePods:     {"pod", "pods"},
@@ -111,7 +111,7 @@ func unit(name corev1.ResourceName, one bool) string {
 		corev1.ResourceServices: {"Service", "Services"},
 		corev1.ResourceSecrets:  {"Secret", "Secrets"},
 	}
-	forms, known := words[canonical(name)]
+	forms, known := units[canonical(name)]
 	switch {
 	case !known:
 		return strings.TrimPrefix(string(canonical(name)), "count/")

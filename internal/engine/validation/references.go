@@ -60,27 +60,27 @@ func TooManyReferences(user, namespace string, count int) *field.Error {
 
 // MPIJobReferences returns the Secrets and ServiceAccounts of an MPIJob, each once.
 func MPIJobReferences(mpiJob *v2beta1.MPIJob) []Reference {
-	var found references
+	var refs references
 	for _, role := range slices.Sorted(maps.Keys(mpiJob.Spec.MPIReplicaSpecs)) {
 		if replica := mpiJob.Spec.MPIReplicaSpecs[role]; replica != nil {
-			found.pod(field.NewPath("spec", "mpiReplicaSpecs").Child(string(role), "template", "spec"), &replica.Template.Spec)
+			refs.pod(field.NewPath("spec", "mpiReplicaSpecs").Child(string(role), "template", "spec"), &replica.Template.Spec)
 		}
 	}
-	return found
+	return refs
 }
 
 // TrainJobReferences returns the Secrets of a TrainJob, each once. Those of its runtime
 // are not included: the author of the runtime chose them.
 func TrainJobReferences(trainJob *v2alpha1.TrainJob) []Reference {
-	var found references
+	var refs references
 	spec, trainer := field.NewPath("spec"), &trainJob.Spec.Trainer
-	found.volumes(spec.Child("trainer", "volumes"), trainer.Volumes)
-	found.environment(spec.Child("trainer"), trainer.Env, nil)
+	refs.volumes(spec.Child("trainer", "volumes"), trainer.Volumes)
+	refs.environment(spec.Child("trainer"), trainer.Env, nil)
 	if initializer := trainJob.Spec.Initializer; initializer != nil {
-		found.source(spec.Child("initializer", "dataset"), initializer.Dataset)
-		found.source(spec.Child("initializer", "model"), initializer.Model)
+		refs.source(spec.Child("initializer", "dataset"), initializer.Dataset)
+		refs.source(spec.Child("initializer", "model"), initializer.Model)
 	}
-	return found
+	return refs
 }
 
 // references are in the order of the object, so that messages are stable.

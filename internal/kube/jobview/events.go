@@ -17,7 +17,7 @@ const eventsPage = 500
 // Events returns the events of a job and the warnings of its pods, oldest first. Normal
 // events of pods are not included: the timeline shows the same.
 func Events(ctx context.Context, from client.Reader, view *View, pods map[string]bool) ([]corev1.Event, error) {
-	var found []corev1.Event
+	var result []corev1.Event
 	for kind, wanted := range map[string]func(*corev1.Event) bool{
 		string(view.Kind.Kind): func(event *corev1.Event) bool {
 			return event.InvolvedObject.Name == view.GetName() && event.InvolvedObject.UID == view.GetUID()
@@ -34,19 +34,19 @@ func Events(ctx context.Context, from client.Reader, view *View, pods map[string
 			}
 			for i := range events.Items {
 				if wanted(&events.Items[i]) {
-					found = append(found, events.Items[i])
+					result = append(result, events.Items[i])
 				}
 			}
 			options.Continue = events.Continue
 		}
 	}
-	slices.SortStableFunc(found, func(one, other corev1.Event) int {
+	slices.SortStableFunc(result, func(one, other corev1.Event) int {
 		if order := Happened(&one).Compare(Happened(&other)); order != 0 {
 			return order
 		}
 		return slices.Compare([]string{one.InvolvedObject.Name, one.Reason, one.Name}, []string{other.InvolvedObject.Name, other.Reason, other.Name})
 	})
-	return found, nil
+	return result, nil
 }
 
 // Happened returns the time of an event, from whichever field has it.

@@ -214,7 +214,7 @@ func table(t *testing.T, check func(*Facts) []Finding, facts func(*job.Job, ...f
 func wantHelp(t *testing.T, findings []Finding) {
 	t.Helper()
 	for _, finding := range findings {
-		if finding.Title == "" || finding.Rank.Hinders() && (finding.Fix == "" || finding.Documentation == "") || finding.Rank == NotKnown && finding.Cause == "" {
+		if finding.Title == "" || finding.Rank.Blocks() && (finding.Fix == "" || finding.Documentation == "") || finding.Rank == NotKnown && finding.Cause == "" {
 			t.Errorf("a finding without help: %+v", finding)
 		}
 	}

@@ -45,7 +45,7 @@ func DiagnosisOf(ctx context.Context, gatherer *Gatherer, view *jobview.View) *D
 		Kind: string(view.Kind.Kind), Namespace: view.GetNamespace(), Name: view.GetName(), State: view.State(), Workers: view.Workers(), Explanation: view.Explanation(),
 		FailureReason: view.FailureReason, FailureMessage: view.FailureMessage, FailedProcess: view.FailedProcess, Conditions: conditionsOf(view.Conditions), Findings: Diagnose(gatherer.OfJob(ctx, view.Object)),
 	}
-	diagnosis.Hindered = slices.ContainsFunc(diagnosis.Findings, func(finding Finding) bool { return finding.Rank.Hinders() })
+	diagnosis.Hindered = slices.ContainsFunc(diagnosis.Findings, func(finding Finding) bool { return finding.Rank.Blocks() })
 	if diagnosis.Findings == nil {
 		diagnosis.Findings = []Finding{}
 	}

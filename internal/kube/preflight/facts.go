@@ -119,23 +119,23 @@ func (facts *Facts) rank(blocking Rank, past training.TimelineStep, reasons ...t
 }
 
 // podsOf are the job's pods of a role.
-func (facts *Facts) podsOf(role string) (found []*corev1.Pod) {
+func (facts *Facts) podsOf(role string) (matching []*corev1.Pod) {
 	for i := range facts.Pods.Value {
 		if pod := &facts.Pods.Value[i]; pod.Labels[training.LabelReplicaType] == role {
-			found = append(found, pod)
+			matching = append(matching, pod)
 		}
 	}
-	return found
+	return matching
 }
 
 // active returns the pods that have not finished.
-func active(pods []*corev1.Pod) (found []*corev1.Pod) {
+func active(pods []*corev1.Pod) (matching []*corev1.Pod) {
 	for _, pod := range pods {
 		if pod.Status.Phase != corev1.PodSucceeded && pod.Status.Phase != corev1.PodFailed {
-			found = append(found, pod)
+			matching = append(matching, pod)
 		}
 	}
-	return found
+	return matching
 }
 
 // templates returns the pod spec of each role: of an existing pod, or else of the

@@ -51,8 +51,8 @@ func (rank *Rank) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// Hinders reports whether a finding of this rank blocks the job.
-func (rank Rank) Hinders() bool { return rank <= Likely }
+// Blocks reports whether a finding of this rank blocks the job.
+func (rank Rank) Blocks() bool { return rank <= Likely }
 
 // Finding is one problem that a check found.
 type Finding struct {

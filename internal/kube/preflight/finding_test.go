@@ -71,7 +71,7 @@ func TestRanksAreWords(t *testing.T) {
 	for rank := Cause; rank <= NotKnown; rank++ {
 		text, err := json.Marshal(rank)
 		var read Rank
-		if err != nil || json.Unmarshal(text, &read) != nil || read != rank || rank.Hinders() != (rank <= Likely) {
+		if err != nil || json.Unmarshal(text, &read) != nil || read != rank || rank.Blocks() != (rank <= Likely) {
 			t.Errorf("%s becomes %s, %v", rank, read, err)
 		}
 	}

@@ -59,7 +59,7 @@ func (facts *Facts) policies() []networkingv1.NetworkPolicy {
 }
 
 // blockages returns the connections of the job that policies block.
-func (facts *Facts) blockages(policies []networkingv1.NetworkPolicy) (found []blockage) {
+func (facts *Facts) blockages(policies []networkingv1.NetworkPolicy) (blocked []blockage) {
 	launcher, worker := facts.side(training.RoleLauncher), facts.side(training.RoleWorker)
 	for _, needed := range []struct {
 		from, to side
@@ -82,11 +82,11 @@ func (facts *Facts) blockages(policies []networkingv1.NetworkPolicy) (found []bl
 				}
 			}
 			if blocking != nil {
-				found = append(found, blockage{needed.what, direction, namesOf(blocking)})
+				blocked = append(blocked, blockage{needed.what, direction, namesOf(blocking)})
 			}
 		}
 	}
-	return found
+	return blocked
 }
 
 // loginPorts are the ports on which workers accept the launcher.

@@ -32,14 +32,14 @@ type flow struct {
 
 // isolating returns the policies that select a pod for one direction. Without any, all
 // traffic is allowed; else only what one of them allows.
-func isolating(policies []networkingv1.NetworkPolicy, pod *corev1.Pod, direction networkingv1.PolicyType) (found []*networkingv1.NetworkPolicy) {
+func isolating(policies []networkingv1.NetworkPolicy, pod *corev1.Pod, direction networkingv1.PolicyType) (selecting []*networkingv1.NetworkPolicy) {
 	for i := range policies {
 		policy := &policies[i]
 		if policy.Namespace == pod.Namespace && slices.Contains(directions(policy), direction) && selects(&policy.Spec.PodSelector, pod.Labels) {
-			found = append(found, policy)
+			selecting = append(selecting, policy)
 		}
 	}
-	return found
+	return selecting
 }
 
 // directions returns policyTypes. By default they are Ingress, and Egress if the policy
@@ -156,15 +156,15 @@ func (rule rule) open(protocol corev1.Protocol, to *corev1.Pod) (open []ports) {
 }
 
 // named returns the ports of a pod with a name.
-func named(name string, protocol corev1.Protocol, pod *corev1.Pod) (found []ports) {
+func named(name string, protocol corev1.Protocol, pod *corev1.Pod) (result []ports) {
 	for _, container := range pod.Spec.Containers {
 		for _, port := range container.Ports {
 			if port.Name == name && (port.Protocol == protocol || port.Protocol == "" && protocol == corev1.ProtocolTCP) {
-				found = append(found, ports{protocol, port.ContainerPort, port.ContainerPort})
+				result = append(result, ports{protocol, port.ContainerPort, port.ContainerPort})
 			}
 		}
 	}
-	return found
+	return result
 }
 
 // cover reports whether the open ranges contain every wanted port.

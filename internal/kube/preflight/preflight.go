@@ -99,7 +99,7 @@ func resultOf(findings []Finding) Result {
 	switch {
 	case len(findings) == 0:
 		return OK
-	case hasRank(Rank.Hinders):
+	case hasRank(Rank.Blocks):
 		return Fail
 	case hasRank(func(rank Rank) bool { return rank == NotKnown }):
 		return Unknown

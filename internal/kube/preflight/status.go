@@ -163,7 +163,7 @@ const maxUnexplained = time.Minute
 // long and no check has found a cause.
 func explainWaiting(facts *Facts, findings []Finding) {
 	if facts.Previous.Phase != training.PhasePending || facts.Now.Sub(facts.Previous.Submitted.Time) < maxUnexplained ||
-		slices.ContainsFunc(findings, func(finding Finding) bool { return finding.Rank.Hinders() }) {
+		slices.ContainsFunc(findings, func(finding Finding) bool { return finding.Rank.Blocks() }) {
 		return
 	}
 	for i := range findings {

@@ -20,7 +20,7 @@ type reportedPods struct {
 // reportedPodsOf selects pods by their labels. It skips pods of other roles, and of other
 // namespaces than the first.
 func reportedPodsOf(pods []corev1.Pod) reportedPods {
-	found := reportedPods{workers: map[int32]*corev1.Pod{}}
+	selected := reportedPods{workers: map[int32]*corev1.Pod{}}
 	for i := range pods {
 		pod := &pods[i]
 		if pod.Namespace == "" || pod.Namespace != pods[0].Namespace {
@@ -28,14 +28,14 @@ func reportedPodsOf(pods []corev1.Pod) reportedPods {
 		}
 		switch pod.Labels[training.LabelReplicaType] {
 		case training.RoleLauncher:
-			found.launcher = newest(found.launcher, pod)
+			selected.launcher = newest(selected.launcher, pod)
 		case training.RoleWorker:
 			if index, known := jobOf(pod).WorkerIndex(pod); known {
-				found.workers[index] = newest(found.workers[index], pod)
+				selected.workers[index] = newest(selected.workers[index], pod)
 			}
 		}
 	}
-	return found
+	return selected
 }
 
 // jobOf returns a model with what is needed for the index of a worker.
