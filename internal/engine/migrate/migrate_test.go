@@ -283,7 +283,7 @@ func wantAccounted(t *testing.T, text string, result *Result) {
 }
 
 // A launcher that does the work itself becomes one worker, and a launcher besides.
-func TestALauncherThatDoesTheWorkItself(t *testing.T) {
+func TestLauncherWithoutWorkers(t *testing.T) {
 	text, _, _ := strings.Cut(jobWith("job runLauncherAsWorker: true", "launcher.main command: [train]", "launcher.main resources: {limits: {cpu: 4, memory: 8Gi}}"), "    Worker:\n")
 	result := convert(t, text, Options{})
 	model := job.FromTrainJob(result.TrainJob, &result.Runtime.Spec, job.Defaults{})

@@ -117,7 +117,7 @@ func accounted(raw map[string]any, outputs map[string]map[string]any, report *Re
 }
 
 // Both models agree on everything that the report does not name.
-func TestTheTrainJobBehavesAsTheMPIJobDid(t *testing.T) {
+func TestTrainJobBehavesLikeMPIJob(t *testing.T) {
 	defaults := config.Default().JobDefaults()
 	for seed := range int64(seeds) {
 		raw := unstructuredOf(t, randomJob(seed))
@@ -308,7 +308,7 @@ func TestWhatWasAcceptedIsAccepted(t *testing.T) {
 }
 
 // A runtime that is there is taken only if the job becomes the same with it.
-func TestARuntimeThatIsThereIsTakenOnlyIfTheJobBecomesTheSame(t *testing.T) {
+func TestExistingRuntimeIsUsedOnlyIfSame(t *testing.T) {
 	taken := 0
 	for seed := range int64(300) {
 		raw := unstructuredOf(t, randomJob(seed))

@@ -173,7 +173,7 @@ func TestRoomForASearchDomain(t *testing.T) {
 }
 
 // Keys of an image with an sshd of its own are mounted where nothing else is.
-func TestKeysHaveADirectoryOfTheirOwn(t *testing.T) {
+func TestKeyDirectoryIsExclusive(t *testing.T) {
 	for _, directory := range []string{"/opt/trireme", "/etc/trireme/ssh/", "/etc/trireme/pod", "/dev/shm", "/tmp/"} {
 		t.Run(directory, func(t *testing.T) {
 			job := mpiJob(runsSSHD, func(mpiJob *v2beta1.MPIJob) { mpiJob.Spec.SSHAuthMountPath = directory })

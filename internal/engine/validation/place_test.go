@@ -82,7 +82,7 @@ func TestQuotaTellsWhatWouldFit(t *testing.T) {
 }
 
 // Counting the running jobs costs something, so it is done only to be told.
-func TestRunningJobsAreCountedOnlyToBeTold(t *testing.T) {
+func TestRunningJobsAreCountedOnlyIfShown(t *testing.T) {
 	never := func(in *Surroundings) {
 		in.RunningJobs = func() int {
 			t.Error("the running jobs were counted")
@@ -123,7 +123,7 @@ func TestQuotaOfTheDefaultPriorityClass(t *testing.T) {
 }
 
 // Faults of a role's resources stand where the user wrote them, or would.
-func TestResourcesAreToldWhereTheyStand(t *testing.T) {
+func TestResourceErrorsHavePaths(t *testing.T) {
 	in := anywhere(withRuntime(), func(in *Surroundings) {
 		in.LimitRanges = []corev1.LimitRange{{Spec: corev1.LimitRangeSpec{Limits: []corev1.LimitRangeItem{
 			{Type: corev1.LimitTypeContainer, Max: list("cpu", "500m")},

@@ -44,7 +44,7 @@ func texts(lines []stamped) []string {
 }
 
 // Whatever breaks, wherever: each line is read once, and in its order.
-func TestReadingGoesOnWhereAStreamBroke(t *testing.T) {
+func TestBrokenStreamContinues(t *testing.T) {
 	for seed := range uint64(300) {
 		dice := rand.New(rand.NewPCG(seed, 0))
 		cluster := newBreaking(seed, 1+dice.IntN(2000))

@@ -176,7 +176,7 @@ func linesOf(t *testing.T, audit *bytes.Buffer) []map[string]any {
 }
 
 // Jobs hold tokens and names of data. The audit goes where others read it.
-func TestAuditHoldsNothingOfTheObject(t *testing.T) {
+func TestAuditOmitsObjectContent(t *testing.T) {
 	const secret = "hunter2"
 	meta := metav1.ObjectMeta{Annotations: map[string]string{"note": secret}, Labels: map[string]string{"note": secret}}
 	withSecret := func(object client.Object) client.Object {
