@@ -56,7 +56,7 @@ func (facts *Facts) workload() []Finding {
 			if waits := falseCondition(workload, conditionType); waits != "" {
 				return []Finding{{
 					Rank: Certain, Title: "The job is waiting in queue " + facts.Job.Queue, Cause: waits, Object: "workload/" + workload.GetName(),
-					Fix:           fmt.Sprintf("Wait for others to end, or ask for less; see kubectl describe workload %s -n %s", workload.GetName(), facts.Namespace),
+					Fix:           fmt.Sprintf("Wait for other jobs to finish, or request less; see kubectl describe workload %s -n %s", workload.GetName(), facts.Namespace),
 					Documentation: pageJobs,
 				}}
 			}
