@@ -78,7 +78,7 @@ func (mc *mpiJobCheck) role(role v2beta1.MPIReplicaType) *field.Path {
 func (mc *mpiJobCheck) replicas() {
 	specs := mc.mpiJob.Spec.MPIReplicaSpecs
 	if len(specs) == 0 {
-		mc.refuse(field.Required(mc.spec.Child("mpiReplicaSpecs"), "mpiReplicaSpecs is required: describe a Launcher and Workers"))
+		mc.refuse(field.Required(mc.spec.Child("mpiReplicaSpecs"), "mpiReplicaSpecs is required: add a Launcher and Workers"))
 		return
 	}
 	for _, role := range slices.Sorted(maps.Keys(specs)) {

@@ -60,7 +60,7 @@ func TestReplicas(t *testing.T) {
 
 		"nobody": {
 			minWorkers: 2, change: func(mpiJob *v2beta1.MPIJob) { mpiJob.Spec.MPIReplicaSpecs = nil },
-			want: []string{"spec.mpiReplicaSpecs: Required value: mpiReplicaSpecs is required: describe a Launcher and Workers"},
+			want: []string{"spec.mpiReplicaSpecs: Required value: mpiReplicaSpecs is required: add a Launcher and Workers"},
 		},
 		"somebody else": {minWorkers: 2, change: roles("Chief"), want: []string{unsupported}},
 		"several others, in order": {

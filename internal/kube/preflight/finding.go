@@ -36,23 +36,23 @@ const (
 
 var ranks = []string{"cause", "certain", "likely", "possible", "note", "not known"}
 
-func (rank Rank) String() string { return ranks[rank] }
+func (r Rank) String() string { return ranks[r] }
 
 // MarshalText writes the name of a rank.
-func (rank Rank) MarshalText() ([]byte, error) { return []byte(rank.String()), nil }
+func (r Rank) MarshalText() ([]byte, error) { return []byte(r.String()), nil }
 
 // UnmarshalText reads the name of a rank.
-func (rank *Rank) UnmarshalText(text []byte) error {
+func (r *Rank) UnmarshalText(text []byte) error {
 	at := slices.Index(ranks, string(text))
 	if at < 0 {
 		return fmt.Errorf("%q is not a rank; the ranks are %s", text, strings.Join(ranks, ", "))
 	}
-	*rank = Rank(at)
+	*r = Rank(at)
 	return nil
 }
 
 // Blocks reports whether a finding of this rank blocks the job.
-func (rank Rank) Blocks() bool { return rank <= Likely }
+func (r Rank) Blocks() bool { return r <= Likely }
 
 // Finding is one problem that a check found.
 type Finding struct {

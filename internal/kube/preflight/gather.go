@@ -37,15 +37,15 @@ type Gatherer struct {
 }
 
 // OfJob gathers the facts of a job in the cluster.
-func (gatherer *Gatherer) OfJob(ctx context.Context, object client.Object) *Facts {
-	facts := gatherer.factsOf(object)
+func (g *Gatherer) OfJob(ctx context.Context, object client.Object) *Facts {
+	facts := g.factsOf(object)
 	facts.Stored = true
-	gatherer.model(ctx, facts, object)
+	g.model(ctx, facts, object)
 	// The objects that pods refer to are read after the pods.
-	gatherer.pods(ctx, facts)
+	g.pods(ctx, facts)
 	inParallel(
-		func() { gatherer.namespace(ctx, facts) }, func() { gatherer.events(ctx, facts) }, func() { gatherer.cluster(ctx, facts) }, func() { gatherer.names(ctx, facts) },
-		func() { gatherer.needed(ctx, facts) }, func() { gatherer.kueue(ctx, facts) }, func() { gatherer.podGroups(ctx, facts) }, func() { gatherer.operator(ctx, facts) },
+		func() { g.namespace(ctx, facts) }, func() { g.events(ctx, facts) }, func() { g.cluster(ctx, facts) }, func() { g.names(ctx, facts) },
+		func() { g.needed(ctx, facts) }, func() { g.kueue(ctx, facts) }, func() { g.podGroups(ctx, facts) }, func() { g.operator(ctx, facts) },
 	)
 	return facts
 }
@@ -73,17 +73,17 @@ func unknownReason(err error, action string) string {
 }
 
 // list reads a list, or returns why it cannot.
-func (gatherer *Gatherer) list(ctx context.Context, list client.ObjectList, what string, options ...client.ListOption) string {
-	return unknownReason(gatherer.Reader.List(ctx, list, options...), "list "+what)
+func (g *Gatherer) list(ctx context.Context, list client.ObjectList, what string, options ...client.ListOption) string {
+	return unknownReason(g.Reader.List(ctx, list, options...), "list "+what)
 }
 
 // get reads an object. found is false if it does not exist.
-func (gatherer *Gatherer) get(ctx context.Context, object client.Object, namespace, name, resource string) (found bool, unknown string) {
-	return gatherer.getDescribed(ctx, object, namespace, name, resource+" "+name)
+func (g *Gatherer) get(ctx context.Context, object client.Object, namespace, name, resource string) (found bool, unknown string) {
+	return g.getDescribed(ctx, object, namespace, name, resource+" "+name)
 }
 
-func (gatherer *Gatherer) getDescribed(ctx context.Context, object client.Object, namespace, name, description string) (found bool, unknown string) {
-	err := gatherer.Reader.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, object)
+func (g *Gatherer) getDescribed(ctx context.Context, object client.Object, namespace, name, description string) (found bool, unknown string) {
+	err := g.Reader.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, object)
 	if isAbsent(err) {
 		return false, ""
 	}
@@ -93,26 +93,26 @@ func (gatherer *Gatherer) getDescribed(ctx context.Context, object client.Object
 // isAbsent reports whether an object does not exist, or its kind is not served.
 func isAbsent(err error) bool { return apierrors.IsNotFound(err) || meta.IsNoMatchError(err) }
 
-func (gatherer *Gatherer) namespace(ctx context.Context, facts *Facts) {
+func (g *Gatherer) namespace(ctx context.Context, facts *Facts) {
 	var quotas corev1.ResourceQuotaList
 	var ranges corev1.LimitRangeList
 	var policies networkingv1.NetworkPolicyList
 	inNamespace := client.InNamespace(facts.Namespace)
-	facts.Quotas.Unknown = gatherer.list(ctx, &quotas, "resourcequotas", inNamespace)
-	facts.LimitRanges.Unknown = gatherer.list(ctx, &ranges, "limitranges", inNamespace)
-	facts.Policies.Unknown = gatherer.list(ctx, &policies, "networkpolicies", inNamespace)
+	facts.Quotas.Unknown = g.list(ctx, &quotas, "resourcequotas", inNamespace)
+	facts.LimitRanges.Unknown = g.list(ctx, &ranges, "limitranges", inNamespace)
+	facts.Policies.Unknown = g.list(ctx, &policies, "networkpolicies", inNamespace)
 	facts.Quotas.Value, facts.LimitRanges.Value, facts.Policies.Value = quotas.Items, ranges.Items, policies.Items
 	namespace := &corev1.Namespace{}
-	if found, unknown := gatherer.get(ctx, namespace, "", facts.Namespace, "namespace"); found {
+	if found, unknown := g.get(ctx, namespace, "", facts.Namespace, "namespace"); found {
 		facts.NamespaceObject.Value = namespace
 	} else {
 		facts.NamespaceObject.Unknown = unknown
 	}
 }
 
-func (gatherer *Gatherer) pods(ctx context.Context, facts *Facts) {
+func (g *Gatherer) pods(ctx context.Context, facts *Facts) {
 	var pods corev1.PodList
-	facts.Pods.Unknown = gatherer.list(ctx, &pods, "pods", client.InNamespace(facts.Namespace), client.MatchingLabels(plan.Selector(facts.bare())))
+	facts.Pods.Unknown = g.list(ctx, &pods, "pods", client.InNamespace(facts.Namespace), client.MatchingLabels(plan.Selector(facts.bare())))
 	for i := range pods.Items {
 		// An earlier job of the same name had the same labels.
 		if pod := &pods.Items[i]; pod.CreationTimestamp.IsZero() || !pod.CreationTimestamp.Before(&facts.Previous.Submitted) {
@@ -121,10 +121,10 @@ func (gatherer *Gatherer) pods(ctx context.Context, facts *Facts) {
 	}
 }
 
-func (gatherer *Gatherer) events(ctx context.Context, facts *Facts) {
+func (g *Gatherer) events(ctx context.Context, facts *Facts) {
 	var events corev1.EventList
 	warnings := &client.ListOptions{Raw: &metav1.ListOptions{FieldSelector: "type=" + corev1.EventTypeWarning}}
-	facts.Events.Unknown = gatherer.list(ctx, &events, "events", client.InNamespace(facts.Namespace), warnings)
+	facts.Events.Unknown = g.list(ctx, &events, "events", client.InNamespace(facts.Namespace), warnings)
 	for i := range events.Items {
 		if event := &events.Items[i]; event.Type == corev1.EventTypeWarning && facts.isAbout(event) {
 			facts.Events.Value = append(facts.Events.Value, *event)
@@ -137,9 +137,9 @@ func (gatherer *Gatherer) events(ctx context.Context, facts *Facts) {
 var fromCache = &client.ListOptions{Raw: &metav1.ListOptions{ResourceVersion: "0"}}
 
 // cluster reads the nodes, and what is used of them.
-func (gatherer *Gatherer) cluster(ctx context.Context, facts *Facts) {
+func (g *Gatherer) cluster(ctx context.Context, facts *Facts) {
 	var list corev1.NodeList
-	if facts.Nodes.Unknown = gatherer.list(ctx, &list, "nodes", fromCache); facts.Nodes.Unknown != "" {
+	if facts.Nodes.Unknown = g.list(ctx, &list, "nodes", fromCache); facts.Nodes.Unknown != "" {
 		return
 	}
 	facts.Nodes.Value = list.Items
@@ -148,44 +148,44 @@ func (gatherer *Gatherer) cluster(ctx context.Context, facts *Facts) {
 	if facts.reached(training.StepScheduled) {
 		return
 	}
-	facts.Autoscaled, _ = gatherer.get(ctx, &corev1.ConfigMap{}, metav1.NamespaceSystem, autoscalerStatus, "configmap")
+	facts.Autoscaled, _ = g.get(ctx, &corev1.ConfigMap{}, metav1.NamespaceSystem, autoscalerStatus, "configmap")
 	var pods corev1.PodList
-	facts.Used.Unknown = gatherer.list(ctx, &pods, "pods of all namespaces", fromCache)
+	facts.Used.Unknown = g.list(ctx, &pods, "pods of all namespaces", fromCache)
 	for i := range pods.Items {
 		nodes.Use(facts.Used.Value, &pods.Items[i])
 	}
 }
 
-func (gatherer *Gatherer) names(ctx context.Context, facts *Facts) {
+func (g *Gatherer) names(ctx context.Context, facts *Facts) {
 	name := facts.serviceName()
 	service := &corev1.Service{}
-	if found, unknown := gatherer.get(ctx, service, facts.Namespace, name, "service"); found {
+	if found, unknown := g.get(ctx, service, facts.Namespace, name, "service"); found {
 		facts.Service.Value = service
 	} else {
 		facts.Service.Unknown = unknown
 	}
 	var slices discoveryv1.EndpointSliceList
-	facts.Endpoints.Unknown = gatherer.list(ctx, &slices, "endpointslices", client.InNamespace(facts.Namespace), client.MatchingLabels{discoveryv1.LabelServiceName: name})
+	facts.Endpoints.Unknown = g.list(ctx, &slices, "endpointslices", client.InNamespace(facts.Namespace), client.MatchingLabels{discoveryv1.LabelServiceName: name})
 	facts.Endpoints.Value = slices.Items
-	gatherer.nameservers(ctx, facts)
+	g.nameservers(ctx, facts)
 }
 
 // nameservers reads the pods of CoreDNS. Most users may not list them, so it is not
 // reported if they cannot.
-func (gatherer *Gatherer) nameservers(ctx context.Context, facts *Facts) {
+func (g *Gatherer) nameservers(ctx context.Context, facts *Facts) {
 	var pods corev1.PodList
-	if gatherer.list(ctx, &pods, "pods", client.InNamespace("kube-system"), client.MatchingLabels{"k8s-app": "kube-dns"}) == "" {
+	if g.list(ctx, &pods, "pods", client.InNamespace("kube-system"), client.MatchingLabels{"k8s-app": "kube-dns"}) == "" {
 		facts.Nameservers.Value = pods.Items
 	}
 }
 
-func (gatherer *Gatherer) operator(ctx context.Context, facts *Facts) {
+func (g *Gatherer) operator(ctx context.Context, facts *Facts) {
 	deployment, lease := &appsv1.Deployment{}, &coordinationv1.Lease{}
-	found, unknown := gatherer.getDescribed(ctx, deployment, facts.OperatorNamespace, operatorName, fmt.Sprintf("deployment %s in namespace %s", operatorName, facts.OperatorNamespace))
+	found, unknown := g.getDescribed(ctx, deployment, facts.OperatorNamespace, operatorName, fmt.Sprintf("deployment %s in namespace %s", operatorName, facts.OperatorNamespace))
 	if facts.Deployment.Unknown = unknown; found {
 		facts.Deployment.Value = deployment
 	}
-	found, unknown = gatherer.get(ctx, lease, facts.OperatorNamespace, leaseName, "lease")
+	found, unknown = g.get(ctx, lease, facts.OperatorNamespace, leaseName, "lease")
 	if facts.Lease.Unknown = unknown; found {
 		facts.Lease.Value = lease
 	}

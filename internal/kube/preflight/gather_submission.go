@@ -23,12 +23,12 @@ import (
 
 // BeforeSubmission gathers the facts of a job that is about to be submitted. The
 // writer is used to check the user's permissions, and to create the job in a dry run.
-func (gatherer *Gatherer) BeforeSubmission(ctx context.Context, writer client.Writer, object client.Object) *Facts {
-	facts := gatherer.factsOf(object)
-	gatherer.model(ctx, facts, object)
+func (g *Gatherer) BeforeSubmission(ctx context.Context, writer client.Writer, object client.Object) *Facts {
+	facts := g.factsOf(object)
+	g.model(ctx, facts, object)
 	inParallel(
-		func() { gatherer.namespace(ctx, facts) }, func() { gatherer.cluster(ctx, facts) }, func() { gatherer.needed(ctx, facts) },
-		func() { gatherer.kueue(ctx, facts) }, func() { gatherer.operator(ctx, facts) }, func() { gatherer.rules(ctx, facts, object) },
+		func() { g.namespace(ctx, facts) }, func() { g.cluster(ctx, facts) }, func() { g.needed(ctx, facts) },
+		func() { g.kueue(ctx, facts) }, func() { g.operator(ctx, facts) }, func() { g.rules(ctx, facts, object) },
 		func() { facts.Submission.Permissions = permissionsOf(ctx, writer, facts) },
 		func() {
 			facts.Submission.DryRun = true
@@ -39,19 +39,19 @@ func (gatherer *Gatherer) BeforeSubmission(ctx context.Context, writer client.Wr
 }
 
 // OfNamespace gathers the facts of a namespace.
-func (gatherer *Gatherer) OfNamespace(ctx context.Context, writer client.Writer, namespace string) *Facts {
-	facts := &Facts{Now: gatherer.Now, Namespace: namespace, OperatorNamespace: gatherer.OperatorNamespace}
+func (g *Gatherer) OfNamespace(ctx context.Context, writer client.Writer, namespace string) *Facts {
+	facts := &Facts{Now: g.Now, Namespace: namespace, OperatorNamespace: g.OperatorNamespace}
 	inParallel(
-		func() { gatherer.namespace(ctx, facts) }, func() { gatherer.nameservers(ctx, facts) }, func() { gatherer.operator(ctx, facts) },
+		func() { g.namespace(ctx, facts) }, func() { g.nameservers(ctx, facts) }, func() { g.operator(ctx, facts) },
 		func() { facts.Submission.Permissions = permissionsOf(ctx, writer, facts) },
 	)
 	return facts
 }
 
 // rules applies the rules of admission. Quotas have a check of their own.
-func (gatherer *Gatherer) rules(ctx context.Context, facts *Facts, object client.Object) {
+func (g *Gatherer) rules(ctx context.Context, facts *Facts, object client.Object) {
 	rules := validation.NewRules(config.Default(), false)
-	reader := clusterfacts.Reader{Cache: lenient{gatherer.Reader}, Live: lenient{gatherer.Reader}}
+	reader := clusterfacts.Reader{Cache: lenient{g.Reader}, Live: lenient{g.Reader}}
 	in, err := reader.Of(ctx, facts.Kind, facts.Namespace, facts.Name)
 	if err != nil {
 		facts.Submission.Rules.Unknown = unknownReason(err, "read the objects that the rules need")
@@ -78,8 +78,8 @@ func (gatherer *Gatherer) rules(ctx context.Context, facts *Facts, object client
 // report them.
 type lenient struct{ client.Reader }
 
-func (reader lenient) Get(ctx context.Context, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
-	err := reader.Reader.Get(ctx, key, object, options...)
+func (l lenient) Get(ctx context.Context, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
+	err := l.Reader.Get(ctx, key, object, options...)
 	switch object.(type) {
 	case *schedulingv1.PriorityClass, *v2alpha1.TrainingRuntime, *v2alpha1.ClusterTrainingRuntime:
 		// The rules refuse a job if these are absent.
@@ -91,8 +91,8 @@ func (reader lenient) Get(ctx context.Context, key client.ObjectKey, object clie
 	return err
 }
 
-func (reader lenient) List(ctx context.Context, list client.ObjectList, options ...client.ListOption) error {
-	err := reader.Reader.List(ctx, list, options...)
+func (l lenient) List(ctx context.Context, list client.ObjectList, options ...client.ListOption) error {
+	err := l.Reader.List(ctx, list, options...)
 	// An empty list of nodes would look like a cluster without GPUs.
 	if _, isNodes := list.(*corev1.NodeList); apierrors.IsForbidden(err) && !isNodes {
 		return nil

@@ -19,8 +19,8 @@ import (
 )
 
 // factsOf returns the facts that the object itself contains.
-func (gatherer *Gatherer) factsOf(object client.Object) *Facts {
-	facts := &Facts{Now: gatherer.Now, Namespace: object.GetNamespace(), Name: object.GetName(), OperatorNamespace: gatherer.OperatorNamespace}
+func (g *Gatherer) factsOf(object client.Object) *Facts {
+	facts := &Facts{Now: g.Now, Namespace: object.GetNamespace(), Name: object.GetName(), OperatorNamespace: g.OperatorNamespace}
 	switch object := object.(type) {
 	case *v2alpha1.TrainJob:
 		facts.Kind, facts.Previous, facts.Conditions = job.KindTrainJob, diagnosis.FromTrainJob(object), object.Status.Conditions
@@ -40,13 +40,13 @@ func (gatherer *Gatherer) factsOf(object client.Object) *Facts {
 
 // model sets facts.Job. The operator's configuration is not known here, so fields
 // that the job does not set get the operator's default configuration.
-func (gatherer *Gatherer) model(ctx context.Context, facts *Facts, object client.Object) {
+func (g *Gatherer) model(ctx context.Context, facts *Facts, object client.Object) {
 	defaults := config.Default().JobDefaults()
 	switch object := object.(type) {
 	case *v2beta1.MPIJob:
 		facts.Job = job.FromMPIJob(object, defaults)
 	case *v2alpha1.TrainJob:
-		if runtime := gatherer.runtime(ctx, facts, object); runtime != nil {
+		if runtime := g.runtime(ctx, facts, object); runtime != nil {
 			facts.Job = job.FromTrainJob(object, runtime, defaults)
 		}
 	}
@@ -54,11 +54,11 @@ func (gatherer *Gatherer) model(ctx context.Context, facts *Facts, object client
 
 // runtime returns the snapshot that the job was created with, or else the runtime that
 // it names.
-func (gatherer *Gatherer) runtime(ctx context.Context, facts *Facts, trainJob *v2alpha1.TrainJob) *v2alpha1.TrainingRuntimeSpec {
-	if snapshot := gatherer.runtimeSnapshot(ctx, facts, trainJob); snapshot != nil {
+func (g *Gatherer) runtime(ctx context.Context, facts *Facts, trainJob *v2alpha1.TrainJob) *v2alpha1.TrainingRuntimeSpec {
+	if snapshot := g.runtimeSnapshot(ctx, facts, trainJob); snapshot != nil {
 		return snapshot
 	}
-	reader := clusterfacts.Reader{Cache: gatherer.Reader, Live: gatherer.Reader}
+	reader := clusterfacts.Reader{Cache: g.Reader, Live: g.Reader}
 	found, err := reader.Runtime(ctx, trainJob.Namespace, &trainJob.Spec.RuntimeRef)
 	facts.NoModel = unknownReason(unwrapped(err), "get "+facts.RuntimeRef)
 	facts.RuntimeMissing = found == nil && err == nil
@@ -68,13 +68,13 @@ func (gatherer *Gatherer) runtime(ctx context.Context, facts *Facts, trainJob *v
 	return found
 }
 
-func (gatherer *Gatherer) runtimeSnapshot(ctx context.Context, facts *Facts, trainJob *v2alpha1.TrainJob) *v2alpha1.TrainingRuntimeSpec {
+func (g *Gatherer) runtimeSnapshot(ctx context.Context, facts *Facts, trainJob *v2alpha1.TrainJob) *v2alpha1.TrainingRuntimeSpec {
 	digest := trainJob.Status.RuntimeDigest
 	if !facts.Stored || digest == "" {
 		return nil
 	}
 	revision := &appsv1.ControllerRevision{}
-	if found, _ := gatherer.get(ctx, revision, facts.Namespace, plan.SnapshotName(digest), "controllerrevision"); !found {
+	if found, _ := g.get(ctx, revision, facts.Namespace, plan.SnapshotName(digest), "controllerrevision"); !found {
 		return nil
 	}
 	snapshot, err := job.RuntimeFrom(revision.Data.Raw, digest)
@@ -85,16 +85,16 @@ func (gatherer *Gatherer) runtimeSnapshot(ctx context.Context, facts *Facts, tra
 }
 
 // needed reads the objects that the pods refer to: pull secrets, PVCs, StorageClasses.
-func (gatherer *Gatherer) needed(ctx context.Context, facts *Facts) {
+func (g *Gatherer) needed(ctx context.Context, facts *Facts) {
 	facts.PullSecrets = map[string]Known[bool]{}
 	for _, name := range facts.pullSecretNames() {
-		found, unknown := gatherer.get(ctx, &corev1.Secret{}, facts.Namespace, name, "secret")
+		found, unknown := g.get(ctx, &corev1.Secret{}, facts.Namespace, name, "secret")
 		facts.PullSecrets[name] = Known[bool]{found, unknown}
 	}
 	facts.Claims = map[string]Known[*corev1.PersistentVolumeClaim]{}
 	for _, name := range facts.claimNames() {
 		claim := &corev1.PersistentVolumeClaim{}
-		found, unknown := gatherer.get(ctx, claim, facts.Namespace, name, "persistentvolumeclaim")
+		found, unknown := g.get(ctx, claim, facts.Namespace, name, "persistentvolumeclaim")
 		if !found {
 			claim = nil
 		}
@@ -103,7 +103,7 @@ func (gatherer *Gatherer) needed(ctx context.Context, facts *Facts) {
 	facts.StorageClasses = map[string]Known[bool]{}
 	if facts.Job != nil && facts.Job.Initializer != nil && facts.Job.Initializer.StorageClassName != nil && *facts.Job.Initializer.StorageClassName != "" {
 		name := *facts.Job.Initializer.StorageClassName
-		found, unknown := gatherer.storageClass(ctx, name)
+		found, unknown := g.storageClass(ctx, name)
 		facts.StorageClasses[name] = Known[bool]{found, unknown}
 	}
 }

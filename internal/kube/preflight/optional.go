@@ -16,10 +16,10 @@ import (
 )
 
 // optional lists objects of a kind that may not be installed in the cluster.
-func (gatherer *Gatherer) optional(ctx context.Context, kind schema.GroupVersionKind, namespace string) (items []unstructured.Unstructured, served bool, unknown string) {
+func (g *Gatherer) optional(ctx context.Context, kind schema.GroupVersionKind, namespace string) (items []unstructured.Unstructured, served bool, unknown string) {
 	list := &unstructured.UnstructuredList{}
 	list.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
-	err := gatherer.Reader.List(ctx, list, client.InNamespace(namespace))
+	err := g.Reader.List(ctx, list, client.InNamespace(namespace))
 	if isAbsent(err) {
 		return nil, false, ""
 	}
@@ -27,18 +27,18 @@ func (gatherer *Gatherer) optional(ctx context.Context, kind schema.GroupVersion
 }
 
 // kueue reads the job's LocalQueue and Workload.
-func (gatherer *Gatherer) kueue(ctx context.Context, facts *Facts) {
+func (g *Gatherer) kueue(ctx context.Context, facts *Facts) {
 	if facts.Job == nil || facts.Job.Queue == "" {
 		return
 	}
 	for _, version := range connection.KueueVersions {
-		queues, served, unknown := gatherer.optional(ctx, version.WithKind("LocalQueue"), facts.Namespace)
+		queues, served, unknown := g.optional(ctx, version.WithKind("LocalQueue"), facts.Namespace)
 		if !served {
 			continue
 		}
 		facts.KueueServed, facts.Queue.Unknown = true, unknown
 		facts.Queue.Value = firstOf(queues, func(queue *unstructured.Unstructured) bool { return queue.GetName() == facts.Job.Queue })
-		workloads, _, unknown := gatherer.optional(ctx, version.WithKind("Workload"), facts.Namespace)
+		workloads, _, unknown := g.optional(ctx, version.WithKind("Workload"), facts.Namespace)
 		facts.Workload.Unknown = unknown
 		facts.Workload.Value = firstOf(workloads, func(workload *unstructured.Unstructured) bool {
 			return slices.ContainsFunc(workload.GetOwnerReferences(), func(owner metav1.OwnerReference) bool {
@@ -58,9 +58,9 @@ func firstOf(items []unstructured.Unstructured, matches func(*unstructured.Unstr
 	return nil
 }
 
-func (gatherer *Gatherer) podGroups(ctx context.Context, facts *Facts) {
+func (g *Gatherer) podGroups(ctx context.Context, facts *Facts) {
 	for _, kind := range gang.GroupKinds() {
-		groups, _, unknown := gatherer.optional(ctx, kind, facts.Namespace)
+		groups, _, unknown := g.optional(ctx, kind, facts.Namespace)
 		if unknown != "" {
 			facts.PodGroups.Unknown = unknown
 		}
@@ -70,8 +70,8 @@ func (gatherer *Gatherer) podGroups(ctx context.Context, facts *Facts) {
 	}
 }
 
-func (gatherer *Gatherer) storageClass(ctx context.Context, name string) (bool, string) {
-	return gatherer.get(ctx, &storagev1.StorageClass{}, "", name, "storageclass")
+func (g *Gatherer) storageClass(ctx context.Context, name string) (bool, string) {
+	return g.get(ctx, &storagev1.StorageClass{}, "", name, "storageclass")
 }
 
 // unwrapped returns the API server's error inside an error of ours.

@@ -103,8 +103,8 @@ func blockedBy(policies []networkingv1.NetworkPolicy, flow flow, direction netwo
 
 // isFor reports whether a rule of a policy in a namespace matches the pod at the other
 // end. A rule without peers matches every pod.
-func (rule rule) isFor(namespace string, other side) bool {
-	return len(rule.peers) == 0 || slices.ContainsFunc(rule.peers, func(peer networkingv1.NetworkPolicyPeer) bool {
+func (r rule) isFor(namespace string, other side) bool {
+	return len(r.peers) == 0 || slices.ContainsFunc(r.peers, func(peer networkingv1.NetworkPolicyPeer) bool {
 		if peer.IPBlock != nil {
 			return inBlock(peer.IPBlock, other.pod)
 		}
@@ -133,11 +133,11 @@ func inBlock(block *networkingv1.IPBlock, pod *corev1.Pod) bool {
 }
 
 // open returns the ports of a pod that a rule allows. A rule without ports allows all.
-func (rule rule) open(protocol corev1.Protocol, to *corev1.Pod) (open []ports) {
-	if len(rule.ports) == 0 {
+func (r rule) open(protocol corev1.Protocol, to *corev1.Pod) (open []ports) {
+	if len(r.ports) == 0 {
 		return []ports{{protocol, 1, 65535}}
 	}
-	for _, port := range rule.ports {
+	for _, port := range r.ports {
 		if port.Protocol != nil && *port.Protocol != protocol || port.Protocol == nil && protocol != corev1.ProtocolTCP {
 			continue
 		}

@@ -109,9 +109,9 @@ func resultOf(findings []Finding) Result {
 }
 
 // Number returns how many checks have a result.
-func (report *Report) Number(result Result) (number int) {
-	for i := range report.Outcomes {
-		if report.Outcomes[i].Result == result {
+func (r *Report) Number(result Result) (number int) {
+	for i := range r.Outcomes {
+		if r.Outcomes[i].Result == result {
 			number++
 		}
 	}
@@ -119,13 +119,13 @@ func (report *Report) Number(result Result) (number int) {
 }
 
 // QuotaAlone reports whether every failed check is about quota.
-func (report *Report) QuotaAlone() bool {
+func (r *Report) QuotaAlone() bool {
 	failed := false
-	for i := range report.Outcomes {
-		if report.Outcomes[i].Result != Fail {
+	for i := range r.Outcomes {
+		if r.Outcomes[i].Result != Fail {
 			continue
 		}
-		if failed = true; !report.Outcomes[i].quota {
+		if failed = true; !r.Outcomes[i].quota {
 			return false
 		}
 	}

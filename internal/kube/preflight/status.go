@@ -52,7 +52,7 @@ func (facts *Facts) failureFix() string {
 func (facts *Facts) fixFor(reason training.FailureReason, cause string) string {
 	command := fmt.Sprintf("odh %s logs %s -n %s", resourceOf(facts.Kind), facts.Name, facts.Namespace)
 	if diagnosis.IsImageCause(cause) {
-		return "Correct the image's name or tag, or its imagePullSecrets, and create the job anew"
+		return "Correct the image's name or tag, or its imagePullSecrets, and recreate the job"
 	}
 	switch reason {
 	case training.FailureGangSchedulingTimeout:

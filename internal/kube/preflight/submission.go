@@ -39,13 +39,13 @@ type Permission struct {
 
 // overrules reports whether the admission of this cluster has accepted a field. It
 // knows the operator's configuration; the rules here only know its defaults.
-func (submission *Submission) overrules(name string) bool {
+func (s *Submission) overrules(name string) bool {
 	// The API server only reports "already exists" after admission has accepted the job.
-	if !submission.DryRun || submission.Refusal == nil || apierrors.IsAlreadyExists(submission.Refusal) {
-		return submission.DryRun
+	if !s.DryRun || s.Refusal == nil || apierrors.IsAlreadyExists(s.Refusal) {
+		return s.DryRun
 	}
 	var status apierrors.APIStatus
-	if !errors.As(submission.Refusal, &status) || status.Status().Details == nil || !strings.Contains(status.Status().Message, "admission webhook") {
+	if !errors.As(s.Refusal, &status) || status.Status().Details == nil || !strings.Contains(status.Status().Message, "admission webhook") {
 		return false
 	}
 	return !slices.ContainsFunc(status.Status().Details.Causes, func(cause metav1.StatusCause) bool { return cause.Field == name })

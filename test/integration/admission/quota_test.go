@@ -6,11 +6,13 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/trireme-mpi/trireme/api/training"
 	"github.com/trireme-mpi/trireme/api/v2alpha1"
 	"github.com/trireme-mpi/trireme/api/v2beta1"
+	"github.com/trireme-mpi/trireme/internal/engine/quota"
 	"github.com/trireme-mpi/trireme/internal/testing/deployed"
 )
 
@@ -89,6 +91,10 @@ Suggestions:
 		}), dryRun)
 	})
 	wantCauses(t, err, wantCause{"spec.trainer.numNodes", "Insufficient namespace quota: requested 40 GPUs, available 8 GPUs\n" + details})
+	// The API server passes the type of the cause on to clients.
+	if status, is := err.(apierrors.APIStatus); !is || !quota.IsExceeded(status.Status()) {
+		t.Errorf("clients cannot tell that it is a quota: %#v", err)
+	}
 
 	// What the first suggestion says is true.
 	if err := cluster.client.Create(t.Context(), mpiJob(namespace, "fits"), dryRun); err != nil {
