@@ -207,7 +207,7 @@ func TestReplicaStatuses(t *testing.T) {
 	scene.job.Suspended = true
 	scene.everyPod(deleted(55))
 	scene.storeVerdict()
-	check("suspended, and all pods are still going")
+	check("suspended, and all pods are still being deleted")
 	if running := scene.condition("Running"); running != "False Pending: The job is suspended; its pods are being deleted" {
 		t.Errorf("Kueue would take it as ready when it is resumed: %s", running)
 	}
@@ -216,11 +216,11 @@ func TestReplicaStatuses(t *testing.T) {
 	scene.storeVerdict()
 	want[v2beta1.MPIReplicaTypeLauncher].Active = 0
 	want[v2beta1.MPIReplicaTypeWorker].Active, want[v2beta1.MPIReplicaTypeWorker].Failed = 1, 1
-	check("suspended, and one worker is still going")
+	check("suspended, and one worker is still being deleted")
 	scene.observed.Workers = nil
 	scene.storeVerdict()
 	want[v2beta1.MPIReplicaTypeWorker].Active, want[v2beta1.MPIReplicaTypeWorker].Failed = 0, 0
-	check("suspended, and all pods are gone")
+	check("suspended, and all pods are deleted")
 }
 
 // A finished job counts its pods until they are deleted.
@@ -281,12 +281,12 @@ func TestTruncated(t *testing.T) {
 }
 
 func TestBlocked(t *testing.T) {
-	obstacle := Condition{Reason: "RuntimeNotFound", Message: "The ClusterTrainingRuntime mpi is gone. Create it again."}
+	obstacle := Condition{Reason: "RuntimeNotFound", Message: "The ClusterTrainingRuntime mpi is deleted. Create it again."}
 	scene := newScene(t, job.KindTrainJob, 2)
 	verdict := Blocked(scene.previous(), obstacle)
 	scene.store(&verdict)
 	if verdict.Phase != training.PhasePending || verdict.NextCheck != obstacleRetryPause {
-		t.Errorf("%s, looks again in %s", verdict.Phase, verdict.NextCheck)
+		t.Errorf("%s, next check in %s", verdict.Phase, verdict.NextCheck)
 	}
 	for _, name := range []string{"GangScheduling", "WorkersReady", "LauncherReady", "TrainingComplete"} {
 		if got, want := scene.condition(name), fmt.Sprintf("False %s: %s", obstacle.Reason, obstacle.Message); got != want {
@@ -314,7 +314,7 @@ func TestObstacles(t *testing.T) {
 		}
 		scene.observed.Initializers = []*corev1.Pod{scene.newPod(training.RoleInitializer, 0, runs)}
 		if verdict = scene.storeVerdict(); verdict.Waiting.Reason != "Initializing" {
-			t.Errorf("%s whose initializer is there waits for %+v", kind, verdict.Waiting)
+			t.Errorf("%s with an initializer pod waits for %+v", kind, verdict.Waiting)
 		}
 		scene.job.Initializer = nil
 		scene.observed.Workload.Exists = true
@@ -323,7 +323,7 @@ func TestObstacles(t *testing.T) {
 		}
 		scene.addPods(runs)
 		if verdict = scene.storeVerdict(); verdict.Phase != training.PhaseRunning || verdict.NextCheck != 0 {
-			t.Errorf("%s that runs is %s and looks again in %s", kind, verdict.Phase, verdict.NextCheck)
+			t.Errorf("%s running is %s and next check in %s", kind, verdict.Phase, verdict.NextCheck)
 		}
 		overdue := startedScene(t, kind, runs, deadline(100))
 		overdue.setTime(200)
@@ -331,7 +331,7 @@ func TestObstacles(t *testing.T) {
 		overdue.observed.Workers = overdue.observed.Workers[:0]
 		overdue.forgetPods()
 		if verdict = overdue.storeVerdict(); verdict.Phase != training.PhaseFailed || verdict.NextCheck != 0 || verdict.Waiting == obstacle {
-			t.Errorf("%s whose time is up is %s, looks again in %s and waits for %+v", kind, verdict.Phase, verdict.NextCheck, verdict.Waiting)
+			t.Errorf("%s past its deadline is %s, next check in %s and waits for %+v", kind, verdict.Phase, verdict.NextCheck, verdict.Waiting)
 		}
 	}
 }

@@ -58,7 +58,7 @@ var refusedFailures = []failureRow{
 		reason: training.FailureLauncher, subject: "ConfigMap train-hostfile", cause: "does not belong to the job", advice: "Delete it, or give the job another name",
 	},
 	{
-		name: "somebody's PodGroup is for another number of pods", start: nothing,
+		name: "another PodGroup has another number of pods", start: nothing,
 		happen: refused(Refusal{Object: "PodGroup train", Message: "PodGroup minMember mismatch: expected 3, got 2"}),
 		reason: training.FailureLauncher, subject: "PodGroup train", cause: "PodGroup minMember mismatch: expected 3, got 2", advice: "Change the job",
 	},
@@ -86,7 +86,7 @@ var deletionFailures = []failureRow{
 		reason: training.FailureLauncher, subject: "The Job train-launcher was deleted while the job ran, and with it the launcher (pod {launcher})", cause: "was deleted", advice: "Start the job again",
 	},
 	{
-		name: "the JobSet is deleted and its pods end by it", kinds: onlyTrainJob,
+		name: "the JobSet is deleted and its pods exit", kinds: onlyTrainJob,
 		happen: func(scene *scene) {
 			scene.observed.Workload = Workload{}
 			scene.everyPod(deleted(50), exits(143, "Error", "", 51))
@@ -94,7 +94,7 @@ var deletionFailures = []failureRow{
 		reason: training.FailureLauncher, subject: "The JobSet train", cause: "was deleted while the job ran", advice: "Start the job again",
 	},
 	{
-		name: "the launcher's Job is deleted and its pod ends by it", kinds: onlyMPIJob,
+		name: "the launcher's Job is deleted and its pod exits", kinds: onlyMPIJob,
 		happen: func(scene *scene) {
 			scene.observed.Workload = Workload{}
 			scene.launcher(deleted(50), exits(143, "Error", "", 51))
@@ -102,17 +102,17 @@ var deletionFailures = []failureRow{
 		reason: training.FailureLauncher, subject: "The Job train-launcher", cause: "was deleted while the job ran", advice: "Start the job again",
 	},
 	{
-		name:   "the launcher's pod is gone",
+		name:   "the launcher's pod is deleted",
 		happen: func(scene *scene) { scene.observed.Launchers = nil },
 		reason: training.FailureLauncher, subject: "The launcher (pod {launcher})", cause: "is missing: it was deleted, or its node was lost", advice: "Start the job again",
 	},
 	{
-		name:   "a worker's pod is gone",
+		name:   "a worker's pod is deleted",
 		happen: func(scene *scene) { scene.observed.Workers = scene.observed.Workers[:1] },
 		reason: training.FailureWorker, subject: "Worker 1 (pod {worker 1})", cause: "is missing: it was deleted, or its node was lost", advice: "Start the job again",
 	},
 	{
-		name: "a worker is gone, and the other one was deleted because of it",
+		name: "a worker is deleted, and the other one was deleted because of it",
 		happen: func(scene *scene) {
 			scene.worker(0, deleted(51), exits(143, "Error", "", 51))
 			scene.observed.Workers = scene.observed.Workers[:1]
@@ -120,7 +120,7 @@ var deletionFailures = []failureRow{
 		reason: training.FailureWorker, subject: "Worker 1 (pod {worker 1})", cause: "was deleted while the job ran", advice: "Start the job again",
 	},
 	{
-		name: "the whole was deleted, and one worker is gone already", kinds: onlyTrainJob,
+		name: "the JobSet was deleted, and one worker with it", kinds: onlyTrainJob,
 		happen: func(scene *scene) {
 			scene.observed.Workload = Workload{}
 			scene.worker(0, deleted(51), exits(143, "Error", "", 51))
@@ -129,7 +129,7 @@ var deletionFailures = []failureRow{
 		reason: training.FailureLauncher, subject: "The JobSet train was deleted while the job ran", cause: "was deleted", advice: "Start the job again",
 	},
 	{
-		name: "a worker is being deleted, and the other one, deleted because of it, has ended first",
+		name: "a worker is being deleted, and the other one, deleted because of it, exited first",
 		happen: func(scene *scene) {
 			scene.worker(0, deleted(51), exits(143, "Error", "", 51))
 			scene.worker(1, deleted(50))
@@ -162,14 +162,14 @@ func pastDeadline(happen func(*scene)) func(*scene) {
 // timeoutFailures are jobs that exceed a timeout.
 var timeoutFailures = []failureRow{
 	{
-		name: "no place for all", start: unschedulable(noGPUs), options: []option{deadline(100)},
+		name: "not all scheduled", start: unschedulable(noGPUs), options: []option{deadline(100)},
 		happen: later(created+300, func(scene *scene) { scene.freeNodes = 2; scene.worker(0, onNode(scheduled)) }),
 		reason: training.FailureGangSchedulingTimeout, subject: "The first pod that is not scheduled is worker 1 (pod {worker 1})",
 		cause:  "Gang scheduling timeout: Requested 3 pods, only 2 nodes available with sufficient resources. After 5m0s: 1 of 3 pods are scheduled; scheduler: " + noGPUs + ".",
 		advice: "Request fewer or smaller workers",
 	},
 	{
-		name: "no place for all, although nodes were coming", start: unschedulable(noGPUs),
+		name: "not all scheduled in spite of a scale-up", start: unschedulable(noGPUs),
 		happen: later(created+3600, func(scene *scene) { scene.scalesUp = true }),
 		reason: training.FailureGangSchedulingTimeout, subject: "worker 0 (pod {worker 0})",
 		cause: "Requested 3 pods, only 0 nodes available with sufficient resources. After 1h0m0s", advice: "retry when other jobs have finished",
@@ -223,7 +223,7 @@ var initializerFailures = []failureRow{
 		reason: training.FailureTraining, subject: theInitializer, cause: "failed: s3://data/set: no such bucket", advice: "correct storageUri",
 	},
 	{
-		name: "ended without words", options: []option{withInitializer}, happen: initializingJob(runs, exits(2, "Error", "", 50)),
+		name: "failed without a message", options: []option{withInitializer}, happen: initializingJob(runs, exits(2, "Error", "", 50)),
 		reason: training.FailureTraining, subject: theInitializer, cause: "exited with code 2", advice: "kubectl logs {initializer} -c dataset -n team",
 	},
 	{
@@ -231,11 +231,11 @@ var initializerFailures = []failureRow{
 		reason: training.FailureTraining, subject: theInitializer, cause: "exceeded its memory limit", advice: "kubectl logs {initializer} -c dataset -n team",
 	},
 	{
-		name: "its image is not there", options: []option{withInitializer}, happen: later(impatient, initializingJob(pullsImage, waits("ImagePullBackOff", pullFailure))),
+		name: "its image is missing", options: []option{withInitializer}, happen: later(impatient, initializingJob(pullsImage, waits("ImagePullBackOff", pullFailure))),
 		reason: training.FailureTraining, subject: theInitializer, cause: "cannot pull its image registry.example.com/train:1: " + pullFailure, advice: "imagePullSecrets",
 	},
 	{
-		name: "its Secret is not there", options: []option{withInitializer}, happen: later(impatient, initializingJob(pullsImage, waits("CreateContainerConfigError", `secret "s3" not found`))),
+		name: "its Secret is missing", options: []option{withInitializer}, happen: later(impatient, initializingJob(pullsImage, waits("CreateContainerConfigError", `secret "s3" not found`))),
 		reason: training.FailureTraining, subject: theInitializer, cause: `secret "s3" not found`, advice: "Create the Secret or ConfigMap",
 	},
 	{

@@ -41,7 +41,7 @@ var reportedFailures = []failureRow{
 		reason: training.FailureTraining, subject: "Rank 2 on worker 1 (pod {worker 1} on node node-1)", cause: "rank 2 exited with code 1", advice: launcherLog,
 	},
 	{
-		name:   "a rank raised, and its program says what",
+		name:   "a rank raised, with a message",
 		happen: reports(protocol.Report{Reason: protocol.ReasonTraining, Message: "rank 2 exited with code 1: RuntimeError: no data", Rank: new(2), RankExitCode: new(1), Error: "RuntimeError: no data", ExitCode: 1}, 1, judged),
 		reason: training.FailureTraining, subject: "Rank 2 on worker 1 (pod {worker 1} on node node-1) exited with code 1", cause: " exited with code 1: RuntimeError: no data. ", advice: launcherLog,
 	},
@@ -125,7 +125,7 @@ var reportedFailures = []failureRow{
 		reason: training.FailureMPIInitialization, subject: theLauncher, cause: "the image has no mpirun", advice: "use an image with MPI in it",
 	},
 	{
-		name: "a worker was lost and does not say why", happen: reports(protocol.Report{Reason: protocol.ReasonWorker, Message: "lost worker train-worker-1 in the middle of the run; its pod says why"}, 1, judged),
+		name: "a worker was lost, with an unknown cause", happen: reports(protocol.Report{Reason: protocol.ReasonWorker, Message: "lost worker train-worker-1 in the middle of the run; its pod says why"}, 1, judged),
 		reason: training.FailureWorker, subject: secondWorker, cause: "lost worker train-worker-1", advice: "kubectl describe pod {worker 1} -n team",
 	},
 	{
@@ -145,7 +145,7 @@ var reportedFailures = []failureRow{
 		reason: training.FailureWorker, subject: secondWorker, cause: "exceeded its memory limit of 4Gi", advice: "Raise the memory limit of the workers",
 	},
 	{
-		name:   "a rank was killed, and its worker goes on",
+		name:   "a rank was killed, and its worker keeps running",
 		happen: reports(protocol.Report{Reason: protocol.ReasonTraining, Message: "rank 3 exited on signal 9", Signal: 9, Rank: new(3)}, 1, judged),
 		reason: training.FailureWorker, subject: "Rank 3 on worker 1 (pod {worker 1} on node node-1)", cause: "rank 3 exited on signal 9", advice: "Most likely out of memory: its memory limit is 4Gi. Raise the memory limit of the workers",
 	},
@@ -162,11 +162,11 @@ var reportedFailures = []failureRow{
 		reason: training.FailureLauncher, subject: theLauncher, cause: "read the hostfile: no such file", advice: launcherLog,
 	},
 	{
-		name: "a report without words", happen: reports(protocol.Report{Reason: protocol.ReasonTraining, ExitCode: 4}, noWorker, judged),
+		name: "a report without a message", happen: reports(protocol.Report{Reason: protocol.ReasonTraining, ExitCode: 4}, noWorker, judged),
 		reason: training.FailureTraining, subject: theLauncher, cause: "the run failed", advice: launcherLog,
 	},
 	{
-		name:   "what looks like a report is the program's own",
+		name:   "the program forges a report",
 		happen: onLauncher(exits(5, "Error", `{"reason": "Unhappy", "message": "so it is"}`, 50)),
 		reason: training.FailureTraining, subject: theLauncher, cause: "exited with code 5", advice: launcherLog,
 	},
@@ -183,11 +183,11 @@ var reportedFailures = []failureRow{
 // launcherFailures are launchers without a report, or with one that does not count.
 var launcherFailures = []failureRow{
 	{
-		name: "ended with an error", happen: onLauncher(exits(1, "Error", "", 50)),
+		name: "exited with an error", happen: onLauncher(exits(1, "Error", "", 50)),
 		reason: training.FailureTraining, subject: theLauncher, cause: "exited with code 1", advice: launcherLog,
 	},
 	{
-		name: "ended with an error, the phase says so later", happen: onLauncher(exitsFirst(1, "Error", "", 50)),
+		name: "exited with an error, the phase changes later", happen: onLauncher(exitsFirst(1, "Error", "", 50)),
 		reason: training.FailureTraining, subject: theLauncher, cause: "exited with code 1", advice: launcherLog,
 	},
 	{
@@ -199,7 +199,7 @@ var launcherFailures = []failureRow{
 		reason: training.FailureLauncher, subject: theLauncher, cause: "exceeded its memory limit of 1Gi", advice: "Raise the memory limit of the launcher",
 	},
 	{
-		name:   "killed for its memory, whatever it said before",
+		name:   "killed for its memory, in spite of its report",
 		happen: onLauncher(exits(137, "OOMKilled", `{"reason": "TrainingError", "message": "rank 0 died"}`, 50)),
 		reason: training.FailureLauncher, subject: theLauncher, cause: "exceeded its memory limit of 1Gi", advice: "Raise the memory limit of the launcher",
 	},
@@ -208,11 +208,11 @@ var launcherFailures = []failureRow{
 		reason: training.FailureLauncher, subject: theLauncher, cause: "exceeded its memory limit of 1Gi and was killed (OOMKilled, exit code 1)", advice: "Raise the memory limit of the launcher",
 	},
 	{
-		name: "its command is not there", happen: onLauncher(exits(128, "StartError", `exec: "/train": permission denied`, 50)),
+		name: "its command is missing", happen: onLauncher(exits(128, "StartError", `exec: "/train": permission denied`, 50)),
 		reason: training.FailureLauncher, subject: theLauncher, cause: `could not be started: exec: "/train": permission denied`, advice: "be executable",
 	},
 	{
-		name: "its command is not there, and has a secret in it", happen: onLauncher(exits(128, "StartError", `exec: "train --api-key 3q9fK2mWx7LrT5vB": no such file or directory`, 50)),
+		name: "its command is missing, and has a secret in it", happen: onLauncher(exits(128, "StartError", `exec: "train --api-key 3q9fK2mWx7LrT5vB": no such file or directory`, 50)),
 		reason: training.FailureLauncher, subject: theLauncher, cause: `exec: "train --api-key [redacted]": no such file or directory`, advice: "be executable",
 	},
 	{
@@ -220,7 +220,7 @@ var launcherFailures = []failureRow{
 		reason: training.FailureLauncher, subject: theLauncher, cause: "was evicted from its node: The node was low on resource: ephemeral-storage", advice: "requests as high as its limits",
 	},
 	{
-		name: "evicted by its kubelet, with a report of what that did", happen: onLauncher(
+		name: "evicted by its kubelet, with a report", happen: onLauncher(
 			exits(143, "Error", `{"reason": "TrainingError", "message": "the command exited with code 143"}`, 51),
 			terminatedByNode("Evicted", "The node was low on resource: ephemeral-storage.", 50)),
 		reason: training.FailureLauncher, subject: theLauncher, cause: "was evicted from its node", advice: "requests as high as its limits",
@@ -230,17 +230,17 @@ var launcherFailures = []failureRow{
 		reason: training.FailureLauncher, subject: theLauncher, cause: "is being removed from its node: default-scheduler: preempting", advice: "higher priority class",
 	},
 	{
-		name: "drained, with a report of what that did", happen: onLauncher(
+		name: "drained, with a report", happen: onLauncher(
 			disrupted("EvictionByEvictionAPI", "Eviction API: evicting", 50), deleted(50),
 			exits(143, "Error", `{"reason": "TrainingError", "message": "the command exited with code 143"}`, 51)),
 		reason: training.FailureLauncher, subject: theLauncher, cause: "Eviction API: evicting", advice: "Its node is being drained",
 	},
 	{
-		name: "deleted by somebody", happen: onLauncher(deleted(50), exits(143, "Error", "", 51)),
+		name: "deleted by a user", happen: onLauncher(deleted(50), exits(143, "Error", "", 51)),
 		reason: training.FailureLauncher, subject: theLauncher, cause: "was deleted while the job ran", advice: "Start the job again",
 	},
 	{
-		name: "deleted by somebody, with a report of what that did", happen: onLauncher(deleted(50),
+		name: "deleted by a user, with a report", happen: onLauncher(deleted(50),
 			exits(143, "Error", `{"reason": "TrainingError", "message": "the command exited with code 143"}`, 51)),
 		reason: training.FailureLauncher, subject: theLauncher, cause: "was deleted while the job ran", advice: "Start the job again",
 	},

@@ -31,11 +31,11 @@ var workerFailures = []failureRow{
 		cause: "exceeded its memory limit of 4Gi and was killed (OOMKilled, exit code 137)", advice: "Raise the memory limit of the workers, or reduce the batch size",
 	},
 	{
-		name: "killed for its memory, the phase says so later", happen: onWorker(exitsFirst(137, "OOMKilled", "", 50)),
+		name: "killed for its memory, the phase changes later", happen: onWorker(exitsFirst(137, "OOMKilled", "", 50)),
 		reason: training.FailureWorker, subject: secondWorker, cause: "OOMKilled", advice: "Raise the memory limit of the workers",
 	},
 	{
-		name: "ended with an error", happen: onWorker(exits(1, "Error", "", 50)),
+		name: "exited with an error", happen: onWorker(exits(1, "Error", "", 50)),
 		reason: training.FailureWorker, subject: secondWorker, cause: "exited with code 1", advice: itsLog,
 	},
 	{
@@ -43,7 +43,7 @@ var workerFailures = []failureRow{
 		reason: training.FailureWorker, subject: secondWorker, cause: "was killed by signal 11 (exit code 139)", advice: itsLog,
 	},
 	{
-		name: "its command is not there", happen: onWorker(exits(128, "StartError", `exec: "/sshd": no such file or directory`, 50)),
+		name: "its command is missing", happen: onWorker(exits(128, "StartError", `exec: "/sshd": no such file or directory`, 50)),
 		reason: training.FailureWorker, subject: secondWorker, cause: `could not be started: exec: "/sshd": no such file or directory`,
 		advice: "The command must exist in the image",
 	},
@@ -61,7 +61,7 @@ var workerFailures = []failureRow{
 		reason: training.FailureWorker, subject: secondWorker, cause: "was evicted from its node: The node was low on resource: memory", advice: "requests as high as its limits",
 	},
 	{
-		name: "evicted by its kubelet, containers ended and condition set", happen: onWorker(
+		name: "evicted by its kubelet, containers terminated and condition set", happen: onWorker(
 			disrupted("TerminationByKubelet", "The node was low on resource: memory.", 50), exits(137, "Error", "", 51),
 			terminatedByNode("Evicted", "The node was low on resource: memory.", 51)),
 		reason: training.FailureWorker, subject: secondWorker, cause: "was evicted from its node", advice: "requests as high as its limits",
@@ -83,7 +83,7 @@ var workerFailures = []failureRow{
 		reason: training.FailureWorker, subject: secondWorker, cause: "was refused by its node: OutOfcpu Node didn't have enough resource: cpu", advice: "kubectl describe node node-1",
 	},
 	{
-		name: "refused by its node without words", start: pullsImage, happen: onWorker(terminatedByNode("UnexpectedAdmissionError", "", 50), func(pod *corev1.Pod) { pod.Spec.NodeName = "" }),
+		name: "refused by its node without a message", start: pullsImage, happen: onWorker(terminatedByNode("UnexpectedAdmissionError", "", 50), func(pod *corev1.Pod) { pod.Spec.NodeName = "" }),
 		reason: training.FailureWorker, subject: "Worker 1 (pod {worker 1})", cause: "was refused by its node: UnexpectedAdmissionError", advice: "kubectl describe pod {worker 1} -n team",
 	},
 	{
@@ -91,7 +91,7 @@ var workerFailures = []failureRow{
 		reason: training.FailureWorker, subject: secondWorker, cause: "is being removed from its node: default-scheduler: preempting to accommodate a higher priority pod", advice: "higher priority class",
 	},
 	{
-		name: "preempted and ended by it", happen: onWorker(
+		name: "preempted and terminated", happen: onWorker(
 			disrupted("PreemptionByScheduler", "default-scheduler: preempting to accommodate a higher priority pod", 50), deleted(50), exits(143, "Error", "", 51)),
 		reason: training.FailureWorker, subject: secondWorker, cause: "preempting to accommodate a higher priority pod", advice: "higher priority class",
 	},
@@ -113,11 +113,11 @@ var workerFailures = []failureRow{
 		reason: training.FailureWorker, subject: secondWorker, cause: "failed: Kubernetes does not say why", advice: "kubectl describe pod {worker 1} -n team",
 	},
 	{
-		name: "deleted by somebody", kinds: onlyMPIJob, happen: onWorker(deleted(50)),
+		name: "deleted by a user", kinds: onlyMPIJob, happen: onWorker(deleted(50)),
 		reason: training.FailureWorker, subject: secondWorker, cause: "was deleted while the job ran", advice: "Start the job again",
 	},
 	{
-		name: "deleted by somebody and ended by it", happen: onWorker(deleted(50), exits(143, "Error", "", 51)),
+		name: "deleted by a user and terminated", happen: onWorker(deleted(50), exits(143, "Error", "", 51)),
 		reason: training.FailureWorker, subject: secondWorker, cause: "was deleted while the job ran", advice: "Start the job again",
 	},
 	{
@@ -142,7 +142,7 @@ const (
 // waitingFailures are pods that never start.
 var waitingFailures = []failureRow{
 	{
-		name: "a worker's image is not there", start: pullsImage, happen: later(impatient, onWorker(waits("ImagePullBackOff", pullFailure))),
+		name: "a worker's image is missing", start: pullsImage, happen: later(impatient, onWorker(waits("ImagePullBackOff", pullFailure))),
 		reason: training.FailureWorker, subject: secondWorker, cause: "cannot pull its image registry.example.com/train:1: " + pullFailure, advice: "imagePullSecrets",
 	},
 	{
@@ -150,7 +150,7 @@ var waitingFailures = []failureRow{
 		reason: training.FailureWorker, subject: secondWorker, cause: pullFailure, advice: "imagePullSecrets",
 	},
 	{
-		name: "the launcher's image is not there", start: pullsImage,
+		name: "the launcher's image is missing", start: pullsImage,
 		happen: later(impatient, func(scene *scene) { scene.launcher(waits("ImagePullBackOff", pullFailure)) }),
 		reason: training.FailureLauncher, subject: theLauncher, cause: pullFailure, advice: "Check the image's name and tag",
 	},
@@ -168,11 +168,11 @@ var waitingFailures = []failureRow{
 		reason: training.FailureWorker, subject: secondWorker, cause: "not present with pull policy of Never", advice: "imagePullPolicy",
 	},
 	{
-		name: "a Secret is not there", start: pullsImage, happen: later(impatient, onWorker(waits("CreateContainerConfigError", `secret "token" not found`))),
+		name: "a Secret is missing", start: pullsImage, happen: later(impatient, onWorker(waits("CreateContainerConfigError", `secret "token" not found`))),
 		reason: training.FailureWorker, subject: secondWorker, cause: `cannot be started: secret "token" not found`, advice: "Create the Secret or ConfigMap",
 	},
 	{
-		name: "a Secret of the launcher is not there", start: pullsImage,
+		name: "a Secret of the launcher is missing", start: pullsImage,
 		happen: later(impatient, func(scene *scene) {
 			scene.launcher(waits("CreateContainerConfigError", `secret "token" not found`))
 		}),
@@ -184,7 +184,7 @@ var waitingFailures = []failureRow{
 		reason: training.FailureWorker, subject: secondWorker, cause: "exited with code 3, 3 times so far (CrashLoopBackOff)", advice: "kubectl logs --previous {worker 1} -c main -n team",
 	},
 	{
-		name: "a worker has crashed more often than it may, and kubelet has not looked again", kinds: onlyMPIJob,
+		name: "a worker has crashed too often, before the kubelet reports it", kinds: onlyMPIJob,
 		options: []option{backoffLimit(2), restartPolicies(corev1.RestartPolicyOnFailure, corev1.RestartPolicyOnFailure)},
 		happen: onWorker(crashes(3, 3, 50), func(pod *corev1.Pod) {
 			status := &pod.Status.ContainerStatuses[0]

@@ -35,7 +35,7 @@ var failureTables = map[string][]failureRow{
 	"report":      reportedFailures,
 	"launcher":    launcherFailures,
 	"refused":     refusedFailures,
-	"gone":        deletionFailures,
+	"deletion":    deletionFailures,
 	"time":        timeoutFailures,
 	"initializer": initializerFailures,
 }
@@ -78,11 +78,11 @@ func TestFailures(t *testing.T) {
 		}
 		checkSentences(t, verdict.FailureMessage)
 		if verdict.CompletionTime == nil || verdict.CompletionTime.After(scene.observed.Now) || verdict.CompletionTime.Before(new(stamp(created))) {
-			t.Errorf("completed at %v, looked at %v", verdict.CompletionTime, scene.observed.Now)
+			t.Errorf("completed at %v, observed at %v", verdict.CompletionTime, scene.observed.Now)
 		}
 		want := fmt.Sprintf("True %s: %s", row.reason, verdict.FailureMessage)
 		if said := scene.condition("Failed"); said != want {
-			t.Errorf("the condition Failed says %q\nwant %q", said, want)
+			t.Errorf("the condition Failed is %q\nwant %q", said, want)
 		}
 	})
 }
@@ -130,7 +130,7 @@ func TestFailuresAreFinal(t *testing.T) {
 		first := scene.storeVerdict()
 		for name, later := range map[string]func(){
 			"nothing has changed": func() {},
-			"all pods are gone": func() {
+			"all pods are deleted": func() {
 				scene.observed.Launchers, scene.observed.Workers, scene.observed.Workload = nil, nil, Workload{}
 			},
 			"all pods run as if new":     func() { scene.addPods(runs) },

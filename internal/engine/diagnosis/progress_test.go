@@ -18,7 +18,7 @@ func TestPhases(t *testing.T) {
 		ready  string
 	}{
 		"no pods":                         {func(scene *scene) { scene.observed.Launchers, scene.observed.Workers = nil, nil }, training.PhasePending, "0/2"},
-		"pods without a place":            {func(scene *scene) { scene.addPods(nothing) }, training.PhasePending, "0/2"},
+		"unscheduled pods":                {func(scene *scene) { scene.addPods(nothing) }, training.PhasePending, "0/2"},
 		"pods whose images are pulled":    {func(scene *scene) { scene.addPods(pullsImage) }, training.PhasePending, "0/2"},
 		"all run and none is ready":       {func(scene *scene) { scene.addPods(starts) }, training.PhaseRunning, "0/2"},
 		"all run and one worker is ready": {func(scene *scene) { scene.addPods(starts); scene.worker(1, runs) }, training.PhaseRunning, "1/2"},
@@ -26,8 +26,8 @@ func TestPhases(t *testing.T) {
 		"the launcher does not run":       {onLauncher(func(pod *corev1.Pod) { pod.Status.Phase = corev1.PodPending }), training.PhasePending, "2/2"},
 		"the launcher has no pod":         {func(scene *scene) { scene.observed.Launchers = nil }, training.PhasePending, "2/2"},
 		"a worker does not run":           {onWorker(func(pod *corev1.Pod) { pod.Status.Phase = corev1.PodUnknown }), training.PhasePending, "2/2"},
-		"a worker has ended well":         {onWorker(exits(0, "Completed", "", 50)), training.PhaseRunning, "1/2"},
-		"the launcher has ended well":     {onLauncher(exits(0, "Completed", "", 50)), training.PhaseSucceeded, "2/2"},
+		"a worker has succeeded":          {onWorker(exits(0, "Completed", "", 50)), training.PhaseRunning, "1/2"},
+		"the launcher has succeeded":      {onLauncher(exits(0, "Completed", "", 50)), training.PhaseSucceeded, "2/2"},
 		"a pod that is no worker's":       {func(scene *scene) { scene.worker(1, withHost("other-worker-0-7")) }, training.PhasePending, "1/2"},
 		"a pod without a number":          {func(scene *scene) { scene.worker(1, withHost(hostOf(scene, "x"))) }, training.PhasePending, "1/2"},
 		"a pod with a huge number":        {func(scene *scene) { scene.worker(1, withHost(hostOf(scene, "99999999999"))) }, training.PhasePending, "1/2"},
@@ -127,10 +127,10 @@ func TestGangCondition(t *testing.T) {
 			func(scene *scene) { scene.observed.Workers = scene.observed.Workers[:2] },
 			Condition{Reason: "CreatingPods", Message: "3 of 5 pods exist, 0 are scheduled"},
 		},
-		"pods that nobody has looked at": {
+		"pods without conditions": {
 			func(*scene) {}, Condition{Reason: "Waiting", Message: "0 of 5 pods are scheduled"},
 		},
-		"pods without a place, in the scheduler's words": {
+		"unscheduled pods with a message of the scheduler": {
 			func(scene *scene) {
 				scene.everyPod(unschedulable(noGPUs))
 				scene.worker(0, onNode(scheduled))
@@ -186,7 +186,7 @@ func TestReadyConditions(t *testing.T) {
 			Condition{Reason: "Waiting", Message: "1 of 2 workers are ready. Worker 1 has no pod"},
 			Condition{Reason: "Waiting", Message: theLauncher + " is not running yet"},
 		},
-		"one is in trouble": {
+		"one has a problem": {
 			func(scene *scene) {
 				scene.worker(1, waits("ErrImagePull", pullFailure))
 				scene.observed.Launchers = nil

@@ -75,7 +75,7 @@ func TestTerminalPhaseIsFinal(t *testing.T) {
 	// Without enough variety the property would prove little.
 	t.Logf("phases %v, reasons %v", phases, reasons)
 	if len(phases) != 4 || len(reasons) != 8 {
-		t.Errorf("only phases %v and reasons %v came up", phases, reasons)
+		t.Errorf("only phases %v and reasons %v occurred", phases, reasons)
 	}
 }
 
@@ -146,7 +146,7 @@ func checkUnchanged(t *testing.T, scene *scene) {
 		t.Errorf("the second look changes the status (-first +second):\n%s%s", cmp.Diff(trainJob.Status, scene.trainJob.Status), cmp.Diff(mpiJob.Status, scene.mpiJob.Status))
 	}
 	if first.Stage != second.Stage || first.NextCheck != second.NextCheck {
-		t.Errorf("stage %s and then %s, looked at in %s and then %s", first.Stage, second.Stage, first.NextCheck, second.NextCheck)
+		t.Errorf("stage %s and then %s, checked in %s and then %s", first.Stage, second.Stage, first.NextCheck, second.NextCheck)
 	}
 	wantStorable(t, scene, first)
 }
@@ -161,7 +161,7 @@ func wantStorable(t *testing.T, scene *scene, verdict Verdict) {
 		t.Errorf("%s with %q: %s", verdict.Phase, verdict.FailureReason, verdict.FailureMessage)
 	}
 	if verdict.NextCheck < 0 {
-		t.Errorf("looked at in %s", verdict.NextCheck)
+		t.Errorf("checked in %s", verdict.NextCheck)
 	}
 	last := -1
 	for _, entry := range verdict.Timeline {

@@ -37,7 +37,7 @@ func TestFirstQuotaRefusal(t *testing.T) {
 			t.Errorf("%s: it waits for %+v", kind, verdict.Waiting)
 		}
 		if verdict.Phase != training.PhasePending || verdict.NextCheck != quotaRetryPause {
-			t.Errorf("%s: %s, looks again in %s", kind, verdict.Phase, verdict.NextCheck)
+			t.Errorf("%s: %s, next check in %s", kind, verdict.Phase, verdict.NextCheck)
 		}
 	}
 }
@@ -63,10 +63,10 @@ func TestQuotaWait(t *testing.T) {
 		"an older job waits":                         {after: early, older: true, stage: plan.Held, waits: true},
 		"an older job waits, pods are being deleted": {after: early, older: true, happen: deleting, stage: plan.Held, waits: true},
 		"an older job waits, pods have failed by it": {after: early, older: true, happen: func(scene *scene) { scene.everyPod(pullsImage, deleted(early), exits(143, "Error", "", early)) }, stage: plan.Held, waits: true},
-		"an older job waits, pods are gone":          {after: early, older: true, happen: none, stage: plan.Held, waits: true},
+		"an older job waits, pods are deleted":       {after: early, older: true, happen: none, stage: plan.Held, waits: true},
 		"no older job waits, pods are being deleted": {after: early, happen: deleting, stage: plan.Held, waits: true},
 		"all pods exist, one is being deleted":       {after: early, happen: func(scene *scene) { all(scene); scene.worker(1, deleted(early)) }, stage: plan.Held, waits: true},
-		"no older job waits, pods are gone":          {after: early, happen: none, stage: plan.Active, waits: true},
+		"no older job waits, pods are deleted":       {after: early, happen: none, stage: plan.Active, waits: true},
 		"workload is missing":                        {after: early, happen: withoutPods(Workload{}), stage: plan.Active, waits: true},
 		"a second before its time is over, refused":  {after: late - 1, refused: true, stage: plan.Active, waits: true},
 		"its time is over, refused":                  {after: late, refused: true, stage: plan.Finished, reason: training.FailureResourceQuota},
@@ -114,7 +114,7 @@ func TestQuotaWait(t *testing.T) {
 					t.Fatalf("it waits for %+v", wait)
 				}
 				if tc.waits && (!wait.Since.Time.Equal(at(present)) || verdict.NextCheck != quotaRetryPause || verdict.Waiting.Reason != reasonQuota) {
-					t.Errorf("it waits since %v for %+v, and looks again in %s", wait.Since, verdict.Waiting, verdict.NextCheck)
+					t.Errorf("it waits since %v for %+v, and next check in %s", wait.Since, verdict.Waiting, verdict.NextCheck)
 				}
 			})
 		}
@@ -132,15 +132,15 @@ func TestQuotaFreed(t *testing.T) {
 			scene.everyPod(deleted(present))
 			scene.wantStage("its pods are being deleted", plan.Held)
 			scene.observed.OlderWaits = false
-			scene.wantStage("the older job has its pods, and the own are not gone", plan.Held)
+			scene.wantStage("the older job has its pods, and the own are not deleted yet", plan.Held)
 			scene.observed.Launchers, scene.observed.Workers = nil, nil
-			scene.wantStage("its pods are gone", plan.Active)
+			scene.wantStage("its pods are deleted", plan.Active)
 			scene.setTime(present + 30)
 			scene.addPods(runs)
 			if verdict := scene.wantStage("all pods exist", plan.Active); verdict.Phase != training.PhaseRunning || scene.previous().QuotaWait != nil {
 				t.Errorf("%s, waits for %+v", verdict.Phase, scene.previous().QuotaWait)
 			}
-			scene.wantStage("looked at again", plan.Active)
+			scene.wantStage("checked again", plan.Active)
 		})
 	}
 }
@@ -206,7 +206,7 @@ func TestQuotaRefusesInitializer(t *testing.T) {
 				t.Errorf("%s, stage %s, waits for %+v: %s", verdict.Phase, verdict.Stage, wait, verdict.FailureMessage)
 			}
 			if wait != nil && (!wait.Since.Time.Equal(at(present)) || verdict.NextCheck != quotaRetryPause) {
-				t.Errorf("it waits since %v, and looks again in %s", wait.Since, verdict.NextCheck)
+				t.Errorf("it waits since %v, and next check in %s", wait.Since, verdict.NextCheck)
 			}
 		})
 	}
@@ -275,7 +275,7 @@ func TestGangTimeoutStartsWithFirstPod(t *testing.T) {
 					want = at(tc.starts + 300).Sub(scene.observed.Now)
 				}
 				if verdict := scene.storeVerdict(); verdict.NextCheck != want {
-					t.Errorf("looks again in %s, want %s", verdict.NextCheck, want)
+					t.Errorf("next check in %s, want %s", verdict.NextCheck, want)
 				}
 				scene.setTime(5000)
 				if verdict := scene.storeVerdict(); (verdict.FailureReason == training.FailureGangSchedulingTimeout) != (tc.starts > 0) {
@@ -294,12 +294,12 @@ func TestGangTimeoutOfLaterLauncher(t *testing.T) {
 	scene.observed.Launchers = nil
 	scene.setTime(1001)
 	if verdict := scene.storeVerdict(); isFinished(verdict) || len(scene.lookups) > 0 || verdict.NextCheck != 0 {
-		t.Errorf("without a launcher it is %s, asks for %v and looks again in %s: %s", verdict.Phase, scene.lookups, verdict.NextCheck, verdict.FailureMessage)
+		t.Errorf("without a launcher it is %s, needs %v and next check in %s: %s", verdict.Phase, scene.lookups, verdict.NextCheck, verdict.FailureMessage)
 	}
 	scene.observed.Launchers = []*corev1.Pod{scene.newPod(training.RoleLauncher, 0, createdAt(1002))}
 	scene.setTime(1010)
 	if verdict := scene.storeVerdict(); isFinished(verdict) || len(scene.lookups) > 0 || verdict.NextCheck != 292*time.Second {
-		t.Errorf("with a launcher that is not scheduled it is %s, asks for %v and looks again in %s: %s", verdict.Phase, scene.lookups, verdict.NextCheck, verdict.FailureMessage)
+		t.Errorf("with a launcher that is not scheduled it is %s, needs %v and next check in %s: %s", verdict.Phase, scene.lookups, verdict.NextCheck, verdict.FailureMessage)
 	}
 	scene.setTime(1302)
 	if verdict := scene.storeVerdict(); verdict.FailureReason != training.FailureGangSchedulingTimeout {

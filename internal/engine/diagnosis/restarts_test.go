@@ -47,7 +47,7 @@ func TestRestarts(t *testing.T) {
 		"worker is deleted":                  {onWorker(deleted(50)), onlyTrainJob, training.FailureWorker, "was deleted while the job ran"},
 		"worker is missing":                  {func(scene *scene) { scene.observed.Workers = scene.observed.Workers[:1] }, onlyTrainJob, training.FailureWorker, "Worker 1 (pod {worker 1}) is missing"},
 		"worker is drained":                  {onWorker(disrupted("EvictionByEvictionAPI", "evicting", 50), deleted(50)), onlyTrainJob, training.FailureWorker, "Its node is being drained"},
-		"worker is gone, the other one ended": {func(scene *scene) {
+		"worker is deleted, the other one exited": {func(scene *scene) {
 			scene.worker(0, deleted(51), exits(143, "Error", "", 51))
 			scene.observed.Workers = scene.observed.Workers[:1]
 		}, onlyTrainJob, training.FailureWorker, "Worker 1 (pod {worker 1}) was deleted"},
@@ -66,7 +66,7 @@ func TestRestarts(t *testing.T) {
 					t.Fatalf("restart %+v, want %s with %q", restart, tc.reason, message)
 				}
 				if verdict.NextCheck != 10*time.Second {
-					t.Errorf("looks again in %s", verdict.NextCheck)
+					t.Errorf("next check in %s", verdict.NextCheck)
 				}
 				want := "Restart 1 of 1 is due after a failure: " + restart.Message
 				if verdict.Waiting != (Condition{Reason: "Restarting", Message: want}) || verdict.Gang != verdict.Waiting || verdict.WorkersReady.Yes || verdict.LauncherReady.Yes {
@@ -143,19 +143,19 @@ func TestRestartWaits(t *testing.T) {
 		// restarts are the kinds that are started then.
 		restarts []job.Kind
 	}{
-		"before it is due, old pods are gone":  {present + 9, func(scene *scene) { scene.observed.Launchers, scene.observed.Workers = nil, nil }, nil},
-		"due, old pods run":                    {present + 10, onLauncher(runs), nil},
-		"due, old pods are being deleted":      {present + 40, func(scene *scene) { scene.everyPod(runs, deleted(present)) }, nil},
-		"due, the old launcher has finished":   {present + 10, func(*scene) {}, onlyMPIJob},
-		"due, only an old worker is left":      {present + 10, func(scene *scene) { scene.observed.Launchers = nil }, onlyMPIJob},
-		"due, only an old launcher is left":    {present + 10, func(scene *scene) { scene.observed.Workers = nil }, onlyMPIJob},
-		"due, the old launcher is being ended": {present + 10, onLauncher(runs, deleted(present)), nil},
-		"due, old pods are gone":               {present + 10, func(scene *scene) { scene.observed.Launchers, scene.observed.Workers = nil, nil }, onlyTrainJob},
-		"long after, old pods are gone":        {present + 5000, func(scene *scene) { scene.observed.Launchers, scene.observed.Workers = nil, nil }, onlyTrainJob},
+		"before it is due, old pods are deleted": {present + 9, func(scene *scene) { scene.observed.Launchers, scene.observed.Workers = nil, nil }, nil},
+		"due, old pods run":                      {present + 10, onLauncher(runs), nil},
+		"due, old pods are being deleted":        {present + 40, func(scene *scene) { scene.everyPod(runs, deleted(present)) }, nil},
+		"due, the old launcher has finished":     {present + 10, func(*scene) {}, onlyMPIJob},
+		"due, only an old worker is left":        {present + 10, func(scene *scene) { scene.observed.Launchers = nil }, onlyMPIJob},
+		"due, only an old launcher is left":      {present + 10, func(scene *scene) { scene.observed.Workers = nil }, onlyMPIJob},
+		"due, the old launcher is being deleted": {present + 10, onLauncher(runs, deleted(present)), nil},
+		"due, old pods are deleted":              {present + 10, func(scene *scene) { scene.observed.Launchers, scene.observed.Workers = nil, nil }, onlyTrainJob},
+		"long after, old pods are deleted":       {present + 5000, func(scene *scene) { scene.observed.Launchers, scene.observed.Workers = nil, nil }, onlyTrainJob},
 	} {
 		for _, kind := range kinds {
 			// A restart keeps the workers of an MPIJob.
-			if kind == job.KindMPIJob && strings.Contains(name, "old pods are gone") {
+			if kind == job.KindMPIJob && strings.Contains(name, "old pods are deleted") {
 				continue
 			}
 			t.Run(name+"/"+string(kind), func(t *testing.T) {
@@ -236,7 +236,7 @@ func TestDeadlineBetweenStarts(t *testing.T) {
 		scene := runningScene(t, kind, backoffLimit(5), deadline(present+5-scheduled))
 		scene.launcher(exits(1, "Error", rankDied, 50))
 		if verdict := scene.storeVerdict(); verdict.Stage != plan.Restarting || verdict.NextCheck != 5*time.Second {
-			t.Errorf("%s: stage %s, looks again in %s", kind, verdict.Stage, verdict.NextCheck)
+			t.Errorf("%s: stage %s, next check in %s", kind, verdict.Stage, verdict.NextCheck)
 		}
 		scene.setTime(present + 5)
 		verdict := scene.storeVerdict()
@@ -339,11 +339,11 @@ func TestRestartOfLauncher(t *testing.T) {
 				}
 				scene.setTime(now + 500)
 				if verdict := scene.storeVerdict(); verdict.Stage != plan.Active || verdict.Phase != training.PhasePending || verdict.ReadyWorkers != "2/2" || len(scene.lookups) > 0 {
-					t.Fatalf("before launcher %d is created it is %s, asks for %v, %s workers: %s", try+1, verdict.Phase, scene.lookups, verdict.ReadyWorkers, verdict.FailureMessage)
+					t.Fatalf("before launcher %d is created it is %s, needs %v, %s workers: %s", try+1, verdict.Phase, scene.lookups, verdict.ReadyWorkers, verdict.FailureMessage)
 				}
 				scene.nextStart(nothing)
 				if verdict := scene.storeVerdict(); isFinished(verdict) || verdict.NextCheck != 300*time.Second {
-					t.Fatalf("launcher %d waits to be scheduled: %s, looks again in %s: %s", try+1, verdict.Phase, verdict.NextCheck, verdict.FailureMessage)
+					t.Fatalf("launcher %d waits to be scheduled: %s, next check in %s: %s", try+1, verdict.Phase, verdict.NextCheck, verdict.FailureMessage)
 				}
 				scene.launcher(runs)
 				if verdict := scene.storeVerdict(); verdict.Phase != training.PhaseRunning || verdict.Launcher != (Counts{Active: 1, Ready: 1, Failed: try + 1}) {
@@ -411,7 +411,7 @@ func TestKubeletRestartsWorker(t *testing.T) {
 				t.Fatalf("%s: %s", verdict.Phase, verdict.FailureMessage)
 			}
 			if !tc.fails && verdict.NextCheck != 0 {
-				t.Errorf("looks again in %s, although only the kubelet can change anything", verdict.NextCheck)
+				t.Errorf("next check in %s, although only the kubelet can change anything", verdict.NextCheck)
 			}
 		})
 	}

@@ -150,7 +150,7 @@ func TestRootCause(t *testing.T) {
 			func(scene *scene) { scene.launcher(exits(0, "Completed", "", 50)); scene.worker(1, outOfMemory(51)) },
 			training.PhaseSucceeded, "", "",
 		},
-		"success, the phase says so later, and workers that are deleted": {
+		"success, the phase changes later, and workers that are deleted": {
 			func(scene *scene) {
 				scene.launcher(exitsFirst(0, "Completed", "", 50))
 				scene.worker(0, deleted(50), exits(143, "Error", "", 51))
@@ -191,18 +191,18 @@ func TestCompletionTime(t *testing.T) {
 		happen  func(*scene)
 		want    float64
 	}{
-		"success":                      {runs, nil, onLauncher(exits(0, "Completed", "", 50)), 50},
-		"a worker's end":               {runs, nil, onWorker(outOfMemory(40)), 40},
-		"the launcher's end":           {runs, nil, onLauncher(exits(1, "Error", "", 45)), 45},
-		"a drain":                      {runs, nil, onWorker(disrupted("EvictionByEvictionAPI", "", 42)), 42},
-		"a deletion":                   {runs, nil, onWorker(deleted(44), exits(143, "Error", "", 50)), 44},
-		"an image that never came":     {pullsImage, nil, later(400, onWorker(waits("ErrImagePull", ""))), 400},
-		"a name of no image":           {pullsImage, nil, onWorker(waits("InvalidImageName", "")), present},
-		"no place":                     {unschedulable(noGPUs), nil, later(500, func(*scene) {}), 500},
-		"its own deadline":             {runs, []option{deadline(100)}, later(120, func(*scene) {}), 120},
-		"a refusal":                    {nothing, nil, refused(Refusal{Object: "Pod x", Message: "no"}), present},
-		"an end that is still to come": {runs, nil, onLauncher(exits(0, "Completed", "", 90)), present},
-		"an end without a time":        {runs, nil, onWorker(exits(1, "Error", "", 0), withoutFinishTime), present},
+		"success":                     {runs, nil, onLauncher(exits(0, "Completed", "", 50)), 50},
+		"a worker fails":              {runs, nil, onWorker(outOfMemory(40)), 40},
+		"the launcher fails":          {runs, nil, onLauncher(exits(1, "Error", "", 45)), 45},
+		"a drain":                     {runs, nil, onWorker(disrupted("EvictionByEvictionAPI", "", 42)), 42},
+		"a deletion":                  {runs, nil, onWorker(deleted(44), exits(143, "Error", "", 50)), 44},
+		"an image pull timeout":       {pullsImage, nil, later(400, onWorker(waits("ErrImagePull", ""))), 400},
+		"a name of no image":          {pullsImage, nil, onWorker(waits("InvalidImageName", "")), present},
+		"unschedulable":               {unschedulable(noGPUs), nil, later(500, func(*scene) {}), 500},
+		"its own deadline":            {runs, []option{deadline(100)}, later(120, func(*scene) {}), 120},
+		"a refusal":                   {nothing, nil, refused(Refusal{Object: "Pod x", Message: "no"}), present},
+		"a finish time in the future": {runs, nil, onLauncher(exits(0, "Completed", "", 90)), present},
+		"no finish time":              {runs, nil, onWorker(exits(1, "Error", "", 0), withoutFinishTime), present},
 	} {
 		for _, kind := range kinds {
 			t.Run(name+"/"+string(kind), func(t *testing.T) {
@@ -239,7 +239,7 @@ func TestLostWorkerStatus(t *testing.T) {
 		"by a clock that is a little ahead":   {func(scene *scene) { lost(scene, present+2) }, true, ""},
 		"by a clock that is far ahead":        {func(scene *scene) { lost(scene, present+600) }, false, "lost worker 1"},
 		"a while ago":                         {func(scene *scene) { lost(scene, present-3) }, false, "lost worker 1"},
-		"just now, and it says why":           {func(scene *scene) { lost(scene, present-1); scene.worker(1, outOfMemory(present)) }, false, "exceeded its memory limit"},
+		"just now, and its pod has failed":    {func(scene *scene) { lost(scene, present-1); scene.worker(1, outOfMemory(present)) }, false, "exceeded its memory limit"},
 		"just now, and it is being deleted":   {func(scene *scene) { lost(scene, present-1); scene.worker(1, deleted(present-2)) }, false, "was deleted"},
 		"just now, and it is deleted for it":  {func(scene *scene) { lost(scene, present-2); scene.worker(1, deleted(present)) }, true, ""},
 		"just now, and no worker of the name": {onLauncher(exits(71, "Error", `{"reason":"WorkerFailed","message":"lost worker x","host":"x"}`, present-1)), false, "lost worker x"},
@@ -251,7 +251,7 @@ func TestLostWorkerStatus(t *testing.T) {
 				tc.happen(scene)
 				verdict := scene.verdict()
 				if waits := verdict.Phase != training.PhaseFailed; waits != tc.waits || waits != (verdict.NextCheck == 200*time.Millisecond) {
-					t.Fatalf("%s, looks again in %s: %s", verdict.Phase, verdict.NextCheck, verdict.FailureMessage)
+					t.Fatalf("%s, next check in %s: %s", verdict.Phase, verdict.NextCheck, verdict.FailureMessage)
 				}
 				if !strings.Contains(verdict.FailureMessage, tc.cause) {
 					t.Errorf("%q is not in %s", tc.cause, verdict.FailureMessage)

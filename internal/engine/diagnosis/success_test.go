@@ -24,7 +24,7 @@ func TestSuccess(t *testing.T) {
 		"runs":                              {func(*scene) {}, false},
 		"deleted, and still runs":           {onLauncher(deleted(50)), false},
 		"exits with 0, but its pod fails":   {onLauncher(exits(0, "Completed", "", 50), func(pod *corev1.Pod) { pod.Status.Phase = corev1.PodFailed }), false},
-		"its pod is gone":                   {func(scene *scene) { scene.observed.Launchers = nil }, false},
+		"its pod is deleted":                {func(scene *scene) { scene.observed.Launchers = nil }, false},
 		"its pod is of an earlier start":    {onLauncher(exits(0, "Completed", "", 50), ofRestart("1")), false},
 		"the workload is suspended, it was stopped": {func(scene *scene) {
 			scene.launcher(deleted(50), exits(0, "Completed", "", 51))
@@ -52,14 +52,14 @@ func TestUnknownExit(t *testing.T) {
 		failure         training.FailureReason
 		words           string
 	}{
-		"the agent says that it ended well":             {0, "Unknown", well, training.PhaseSucceeded, "", ""},
-		"the node has lost the container":               {0, "ContainerStatusUnknown", well, training.PhaseSucceeded, "", ""},
-		"the agent says how it failed":                  {0, "Unknown", `{"reason":"TrainingError","message":"loss is nan","exitCode":1,"hosts":{"expected":2,"reached":2}}`, training.PhaseFailed, training.FailureTraining, "loss is nan"},
-		"the agent had not spoken":                      {0, "Unknown", "", training.PhaseFailed, training.FailureLauncher, "container runtime of its node was not running"},
-		"the program left something that is no report":  {0, "Unknown", "{}", training.PhaseFailed, training.FailureLauncher, "container runtime of its node was not running"},
-		"it succeeded, and restarts are left":           {1, "Unknown", well, training.PhaseSucceeded, "", ""},
-		"it is restarted":                               {1, "Unknown", "", training.PhasePending, "", ""},
-		"an exit code that is known, beside such words": {0, "Error", well, training.PhaseFailed, training.FailureTraining, "exited with code 255"},
+		"the agent reports success":                    {0, "Unknown", well, training.PhaseSucceeded, "", ""},
+		"the node has lost the container":              {0, "ContainerStatusUnknown", well, training.PhaseSucceeded, "", ""},
+		"the agent reports a failure":                  {0, "Unknown", `{"reason":"TrainingError","message":"loss is nan","exitCode":1,"hosts":{"expected":2,"reached":2}}`, training.PhaseFailed, training.FailureTraining, "loss is nan"},
+		"the agent had not spoken":                     {0, "Unknown", "", training.PhaseFailed, training.FailureLauncher, "container runtime of its node was not running"},
+		"the program left something that is no report": {0, "Unknown", "{}", training.PhaseFailed, training.FailureLauncher, "container runtime of its node was not running"},
+		"it succeeded, and restarts are left":          {1, "Unknown", well, training.PhaseSucceeded, "", ""},
+		"it is restarted":                              {1, "Unknown", "", training.PhasePending, "", ""},
+		"a known exit code":                            {0, "Error", well, training.PhaseFailed, training.FailureTraining, "exited with code 255"},
 	} {
 		for _, kind := range kinds {
 			scene := runningScene(t, kind, backoffLimit(tc.limit))
@@ -79,7 +79,7 @@ func TestMissingPodsAreConfirmed(t *testing.T) {
 		happen func(*scene)
 	}{
 		"a worker":             {job.KindMPIJob, func(scene *scene) { scene.observed.Workers = scene.observed.Workers[1:] }},
-		"a worker that goes":   {job.KindMPIJob, onWorker(deleted(50))},
+		"a deleted worker":     {job.KindMPIJob, onWorker(deleted(50))},
 		"the launcher's Job":   {job.KindMPIJob, func(scene *scene) { scene.observed.Launchers, scene.observed.Workload = nil, Workload{} }},
 		"the JobSet":           {job.KindTrainJob, withoutPods(Workload{})},
 		"a launcher that went": {job.KindTrainJob, onLauncher(deleted(50), exits(143, "Error", "", 51))},
@@ -90,12 +90,12 @@ func TestMissingPodsAreConfirmed(t *testing.T) {
 		scene := runningScene(t, tc.kind)
 		tc.happen(scene)
 		if verdict := Of(scene.job, scene.previous(), scene.observed); verdict.Ask != AskConfirmation || isFinished(verdict) {
-			t.Errorf("%s: asks for %q and is %s", name, verdict.Ask, verdict.Phase)
+			t.Errorf("%s: needs %q and is %s", name, verdict.Ask, verdict.Phase)
 		}
 		back := runningScene(t, tc.kind)
 		back.observed.Confirmed = true
 		if verdict := back.verdict(); verdict.Phase != training.PhaseRunning {
-			t.Errorf("%s is there after all, and it is %s", name, verdict.Phase)
+			t.Errorf("%s exists after all, and the job is %s", name, verdict.Phase)
 		}
 	}
 }
@@ -114,7 +114,7 @@ func TestPodsNotCreatedYet(t *testing.T) {
 		} {
 			happen()
 			if verdict := scene.storeVerdict(); isFinished(verdict) || len(scene.lookups) > 0 {
-				t.Errorf("%s: asks for %v and is %s: %s", kind, scene.lookups, verdict.Phase, verdict.FailureMessage)
+				t.Errorf("%s: needs %v and is %s: %s", kind, scene.lookups, verdict.Phase, verdict.FailureMessage)
 			}
 		}
 	}
@@ -127,11 +127,11 @@ func TestWorkersRunning(t *testing.T) {
 	}{
 		"all run":                     {func(*scene) {}, true},
 		"all run, the launcher waits": {onLauncher(func(pod *corev1.Pod) { pod.Status.Phase = corev1.PodPending }), true},
-		"one has ended well":          {onWorker(exits(0, "", "", 50)), true},
+		"one has succeeded":           {onWorker(exits(0, "", "", 50)), true},
 		"one waits":                   {onWorker(func(pod *corev1.Pod) { pod.Status.Phase = corev1.PodPending }), false},
 		"one has failed":              {onWorker(outOfMemory(50)), false},
-		"one is not there":            {func(scene *scene) { scene.observed.Workers = scene.observed.Workers[1:] }, false},
-		"the launcher is not there":   {func(scene *scene) { scene.observed.Launchers = nil }, false},
+		"one is missing":              {func(scene *scene) { scene.observed.Workers = scene.observed.Workers[1:] }, false},
+		"the launcher is missing":     {func(scene *scene) { scene.observed.Launchers = nil }, false},
 	} {
 		for _, kind := range kinds {
 			scene := runningScene(t, kind)
@@ -160,7 +160,7 @@ func TestLauncherEnded(t *testing.T) {
 			pod.Status.ContainerStatuses = append(pod.Status.ContainerStatuses, corev1.ContainerStatus{Name: "sidecar", State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}})
 		}), false},
 		"a worker failed":                    {onWorker(outOfMemory(50)), false},
-		"there is nothing":                   {func(scene *scene) { scene.observed = Observed{} }, false},
+		"no pods":                            {func(scene *scene) { scene.observed = Observed{} }, false},
 		"a launcher of another start failed": {onLauncher(exits(1, "Error", "", 50), ofRestart("1")), false},
 	} {
 		for _, kind := range kinds {

@@ -29,7 +29,7 @@ func TestResumeWaitsForOldPods(t *testing.T) {
 			scene.job.Suspended = true
 			scene.wantStage("suspended", plan.Suspended)
 			if !scene.previous().Suspended {
-				t.Error("the status does not say that it is suspended")
+				t.Error("the status does not show the suspension")
 			}
 			scene.everyPod(deleted(present))
 			scene.job.Suspended = false
@@ -38,14 +38,14 @@ func TestResumeWaitsForOldPods(t *testing.T) {
 			}
 			scene.observed.Workload = Workload{}
 			scene.launcher(exits(143, "Error", rankDied, present+1))
-			scene.wantStage("resumed with an old launcher that has ended", plan.Suspended)
+			scene.wantStage("resumed with an old launcher that has finished", plan.Suspended)
 			scene.observed.Launchers = nil
 			scene.wantStage("resumed with old workers", plan.Suspended)
 			scene.observed.Workers = nil
 			if verdict := scene.wantStage("resumed with nothing left", plan.Active); verdict.Suspension.Yes || verdict.LauncherPodStatus != nil {
 				t.Errorf("%+v", verdict)
 			}
-			scene.wantStage("resumed, looked at again", plan.Active)
+			scene.wantStage("resumed, checked again", plan.Active)
 			scene.addPods(runs)
 			if verdict := scene.wantStage("running again", plan.Active); verdict.Phase != training.PhaseRunning {
 				t.Errorf("it is %s", verdict.Phase)
@@ -65,7 +65,7 @@ func TestResumeIgnoresDeletedPods(t *testing.T) {
 		scene.job.Suspended = false
 		scene.wantStage(string(kind)+": resumed", plan.Active)
 		if len(scene.lookups) > 0 {
-			t.Errorf("%s: it had to ask for %v", kind, scene.lookups)
+			t.Errorf("%s: unexpected lookups %v", kind, scene.lookups)
 		}
 	}
 }
@@ -147,10 +147,10 @@ func TestQueuedTrainJob(t *testing.T) {
 		t.Errorf("%+v", verdict)
 	}
 	scene.observed.Workload.Suspended = false
-	scene.wantStage("admitted again, and its old pods are not gone", plan.Held)
+	scene.wantStage("admitted again, and its old pods are not deleted yet", plan.Held)
 	scene.observed.Workload.Suspended = true
 	scene.observed.Launchers, scene.observed.Workers = nil, nil
-	scene.wantStage("evicted, and its pods are gone", plan.Held)
+	scene.wantStage("evicted, and its pods are deleted", plan.Held)
 	scene.observed.Workload.Suspended = false
 	scene.wantStage("admitted again", plan.Active)
 	scene.addPods(runs)
@@ -169,8 +169,8 @@ func TestQueuedJobSetIsDeleted(t *testing.T) {
 	scene.everyPod(deleted(present))
 	scene.wantStage("its JobSet is deleted", plan.Held)
 	scene.observed.Launchers, scene.observed.Workers = nil, nil
-	scene.wantStage("its pods are gone", plan.Active)
-	scene.wantStage("looked at again", plan.Active)
+	scene.wantStage("its pods are deleted", plan.Active)
+	scene.wantStage("checked again", plan.Active)
 }
 
 // Kueue suspends an MPIJob itself. If a user suspends the launcher's Job, the job waits
@@ -207,7 +207,7 @@ func TestDeletionsAreConfirmed(t *testing.T) {
 		happen(scene)
 		verdict := Of(scene.job, scene.previous(), scene.observed)
 		if verdict.Ask != AskConfirmation || isFinished(verdict) {
-			t.Errorf("%s: asks for %q and is %s: %s", name, verdict.Ask, verdict.Phase, verdict.FailureMessage)
+			t.Errorf("%s: needs %q and is %s: %s", name, verdict.Ask, verdict.Phase, verdict.FailureMessage)
 		}
 		// The API server has the suspension, the cache had not.
 		scene.observed.Workload.Suspended, scene.observed.Confirmed = true, true
@@ -278,7 +278,7 @@ func TestInitializing(t *testing.T) {
 			scene.wantSteps("fetched", map[training.TimelineStep]float64{training.StepSubmitted: submitted, training.StepAdmitted: 70})
 			scene.addPods(runs)
 			scene.observed.Initializers = nil
-			scene.wantStage("running, and the initializer's pod is gone", plan.Active)
+			scene.wantStage("running, and the initializer's pod is deleted", plan.Active)
 		})
 	}
 }
@@ -298,9 +298,9 @@ func TestInitializerIsRestarted(t *testing.T) {
 			scene.observed.Initializers = []*corev1.Pod{scene.newPod(training.RoleInitializer, 0, runs, state)}
 			verdict := scene.wantStage("failed", plan.Restarting)
 			if restart := scene.previous().Restart; restart == nil || restart.Count != 1 || restart.Reason != training.FailureTraining || !restart.DueTime.Time.Equal(at(present+10)) || verdict.NextCheck != 10*time.Second {
-				t.Fatalf("restart %+v, looks again in %s", restart, verdict.NextCheck)
+				t.Fatalf("restart %+v, next check in %s", restart, verdict.NextCheck)
 			}
-			scene.wantStage("looked at again", plan.Restarting)
+			scene.wantStage("checked again", plan.Restarting)
 			scene.setTime(present + 10)
 			if !isPodFinished(scene.observed.Initializers[0]) {
 				scene.wantStage("due, and the old pod still runs", plan.Restarting)

@@ -63,7 +63,7 @@ func TestTimeline(t *testing.T) {
 			scene.worker(1, onNode(scheduled+1))
 			scene.storeVerdict()
 			want[training.StepScheduled] = scheduled + 1
-			scene.wantSteps("with places", want)
+			scene.wantSteps("scheduled", want)
 			if start := scene.previous().StartTime; start == nil || !start.Time.Equal(at(scheduled+1)) {
 				t.Errorf("it has started at %v", start)
 			}
@@ -200,7 +200,7 @@ func TestDuration(t *testing.T) {
 	}{
 		"a run":                             {runs, onLauncher(exits(0, "", "", 50.4)), "48s"},
 		"a long run":                        {runs, later(4000, onLauncher(exits(0, "", "", scheduled+3*60+30))), "3m30s"},
-		"a job that never had its places":   {unschedulable(noGPUs), later(400, func(*scene) {}), ""},
+		"a job that was never scheduled":    {unschedulable(noGPUs), later(400, func(*scene) {}), ""},
 		"a pod that failed before the last": {runs, onWorker(exits(1, "", "", created)), "0s"},
 	} {
 		for _, kind := range kinds {
@@ -221,7 +221,7 @@ func TestSuspensionResetsTimeline(t *testing.T) {
 		verdict := scene.storeVerdict()
 		scene.wantSteps("suspended", map[training.TimelineStep]float64{training.StepSubmitted: submitted})
 		if verdict.StartTime != nil || verdict.NextCheck != 0 {
-			t.Errorf("%s: it has started at %v and is looked at in %s", kind, verdict.StartTime, verdict.NextCheck)
+			t.Errorf("%s: it has started at %v and is checked in %s", kind, verdict.StartTime, verdict.NextCheck)
 		}
 		withoutPods(Workload{})(scene)
 		scene.storeVerdict()
@@ -234,7 +234,7 @@ func TestSuspensionResetsTimeline(t *testing.T) {
 		scene.setTime(110)
 		verdict = scene.storeVerdict()
 		if want := 1000*time.Second - 8*time.Second; !verdict.StartTime.Time.Equal(at(102)) || verdict.NextCheck != want {
-			t.Errorf("%s: it has started anew at %v, and its time is up in %s, want %s", kind, verdict.StartTime, verdict.NextCheck, want)
+			t.Errorf("%s: it has restarted at %v, and is checked in %s, want %s", kind, verdict.StartTime, verdict.NextCheck, want)
 		}
 	}
 }

@@ -63,8 +63,8 @@ func TestJobSetCounts(t *testing.T) {
 		"launcher failed":                   {func(scene *scene) { scene.everyPod(runs); scene.launcher(exits(1, "Error", "", 50)) }, role("launcher", 0, 0, 1, 0, 0), role("worker", 1, 0, 0, 0, 1)},
 		"launcher succeeded":                {func(scene *scene) { scene.everyPod(runs); scene.launcher(exits(0, "Completed", "", 50)) }, role("launcher", 0, 1, 0, 0, 0), role("worker", 1, 0, 0, 0, 1)},
 		"launcher's command succeeded":      {func(scene *scene) { scene.everyPod(runs); scene.launcher(exitsFirst(0, "Completed", "", 50)) }, role("launcher", 0, 1, 0, 0, 1), role("worker", 1, 0, 0, 0, 1)},
-		"suspended, pods are being ended":   {suspendSet(func(scene *scene) { scene.everyPod(runs, deleted(50)) }), role("launcher", 0, 0, 0, 1, 1), role("worker", 0, 0, 0, 1, 1)},
-		"suspended, all pods are gone":      {suspendSet(func(scene *scene) { scene.observed.Launchers, scene.observed.Workers = nil, nil }), role("launcher", 0, 0, 0, 1, 0), role("worker", 0, 0, 0, 1, 0)},
+		"suspended, pods are being deleted": {suspendSet(func(scene *scene) { scene.everyPod(runs, deleted(50)) }), role("launcher", 0, 0, 0, 1, 1), role("worker", 0, 0, 0, 1, 1)},
+		"suspended, all pods are deleted":   {suspendSet(func(scene *scene) { scene.observed.Launchers, scene.observed.Workers = nil, nil }), role("launcher", 0, 0, 0, 1, 0), role("worker", 0, 0, 0, 1, 0)},
 		"suspended, a pod has failed by it": {suspendSet(func(scene *scene) { scene.everyPod(runs); scene.worker(1, deleted(50), exits(143, "Error", "", 51)) }), role("launcher", 1, 0, 0, 1, 1), role("worker", 0, 0, 1, 1, 1)},
 	} {
 		t.Run(name, func(t *testing.T) {
