@@ -141,8 +141,8 @@ func TestChooseErrors(t *testing.T) {
 	}
 }
 
-// All pods of a gang must have one scheduler, whatever was chosen: the one that
-// their templates name, if they do.
+// All pods of a gang must have the same scheduler: the one that their templates name, if
+// they do.
 func TestGangHasOneScheduler(t *testing.T) {
 	names := []string{"", "default-scheduler", "volcano", "mine"}
 	for _, launcher := range names {

@@ -15,8 +15,8 @@ import (
 	"github.com/trireme-mpi/trireme/internal/engine/job"
 )
 
-// served is what an API server has, by group and version: names of kinds, with
-// a stroke for subresources.
+// served are the kinds that an API server serves, by group and version. Subresources are
+// written with a slash.
 type served map[string][]string
 
 func (s served) ServeHTTP(response http.ResponseWriter, request *http.Request) {
@@ -94,8 +94,8 @@ func TestDiscover(t *testing.T) {
 	}
 }
 
-// Not to know is not the same as not to have: jobs would start without a gang
-// because the API server was busy.
+// An error is not the same as a missing scheduler: otherwise jobs would start without a
+// gang because the API server was busy.
 func TestDiscoverErrors(t *testing.T) {
 	for name, code := range map[string]int{"forbidden": http.StatusForbidden, "broken": http.StatusInternalServerError} {
 		t.Run(name, func(t *testing.T) {

@@ -15,7 +15,7 @@ import (
 	"github.com/trireme-mpi/trireme/internal/testing/goldenfile"
 )
 
-// goldens are groups and their pods: the name says why.
+// goldens are groups and their pods.
 var goldens = map[string]struct {
 	job     func() *job.Job
 	backend Backend
@@ -40,7 +40,7 @@ func of(options ...option) func() *job.Job {
 	return func() *job.Job { return mpiJob(options...) }
 }
 
-// golden is what a backend makes of a job.
+// golden is the output of a backend for a job.
 type golden struct {
 	Group    Object                 `json:"group"`
 	Launcher corev1.PodTemplateSpec `json:"launcher"`
@@ -73,8 +73,7 @@ func render(t *testing.T, backend Backend, j *job.Job) []byte {
 	return append(text, '\n')
 }
 
-// Whoever reads a group finds what was written, typed or as it comes from a
-// client without types.
+// MinMember reads typed and unstructured groups.
 func TestMinMember(t *testing.T) {
 	for name, tc := range goldens {
 		t.Run(name, func(t *testing.T) {
@@ -98,7 +97,7 @@ func TestMinMember(t *testing.T) {
 	}
 }
 
-// reread is an object as a client without types gives it.
+// reread is an object as an untyped client returns it.
 func reread(t *testing.T, object Object) Object {
 	t.Helper()
 	text, err := json.Marshal(object)
@@ -142,14 +141,14 @@ func TestMinMemberOfInvalidGroups(t *testing.T) {
 	}
 }
 
-// notAGang is a group of Kubernetes' whose pods are placed one by one.
+// notAGang is a native PodGroup whose pods are scheduled one by one.
 func notAGang() Object {
 	group := &schedulingv1alpha2.PodGroup{}
 	group.Spec.SchedulingPolicy.Basic = &schedulingv1alpha2.BasicSchedulingPolicy{}
 	return group
 }
 
-// A job is read and never changed: its labels and lists are its own.
+// A backend must not change the job or the labels that it is given.
 func TestInputsAreNotChanged(t *testing.T) {
 	for name, tc := range goldens {
 		t.Run(name, func(t *testing.T) {

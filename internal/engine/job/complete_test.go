@@ -10,7 +10,7 @@ import (
 	"github.com/trireme-mpi/trireme/api/v2alpha1"
 )
 
-// amounts are a list of resources: names and quantities.
+// amounts is a list of resources, from alternating names and quantities.
 func amounts(words ...string) corev1.ResourceList {
 	list := corev1.ResourceList{}
 	for i := 0; i < len(words); i += 2 {

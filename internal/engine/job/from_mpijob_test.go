@@ -47,7 +47,7 @@ func TestFromMPIJobReadsEveryField(t *testing.T) {
 	}
 }
 
-// completeMPIJob sets every field to something else than its default.
+// completeMPIJob sets every field to a value other than its default.
 func completeMPIJob() *v2beta1.MPIJob {
 	return mpiJob(workerRunsSSHD, func(mpiJob *v2beta1.MPIJob) {
 		mpiJob.Labels = map[string]string{training.LabelQueue: "gpus"}
@@ -196,7 +196,7 @@ func TestMPIJobGang(t *testing.T) {
 	}
 }
 
-// An administrator may bound how long MPIJobs wait that do not say it themselves.
+// A cluster administrator may limit how long MPIJobs without a timeout wait.
 func TestMPIJobGangTimeoutByDefault(t *testing.T) {
 	bounded := defaults()
 	bounded.MPIJobScheduleTimeoutSeconds = 600
@@ -227,7 +227,7 @@ func TestMPIJobKeepsPodPriorityClass(t *testing.T) {
 	}
 }
 
-// What an MPIJob's launcher runs is the user's, even where it is no mpirun.
+// The command of an MPIJob's launcher is never changed, even if it is not mpirun.
 func TestMPIJobCommandIsNeverWrapped(t *testing.T) {
 	got := FromMPIJob(mpiJob(func(mpiJob *v2beta1.MPIJob) {
 		launcherOf(mpiJob).Template.Spec.Containers[0].Command = []string{"python"}
@@ -239,7 +239,7 @@ func TestMPIJobCommandIsNeverWrapped(t *testing.T) {
 	}
 }
 
-// mpi-operator allows jobs of a launcher alone, and what it stored is read.
+// mpi-operator allows jobs without workers, so stored ones must be readable.
 func TestMPIJobWithoutWorkers(t *testing.T) {
 	got := FromMPIJob(mpiJob(func(mpiJob *v2beta1.MPIJob) {
 		mpiJob.Spec.MPIReplicaSpecs = map[v2beta1.MPIReplicaType]*v2beta1.ReplicaSpec{

@@ -65,7 +65,7 @@ func TestFromTrainJobReadsEveryField(t *testing.T) {
 	}
 }
 
-// completeTrainJob sets every field to something else than its default.
+// completeTrainJob sets every field to a value other than its default.
 func completeTrainJob() *v2alpha1.TrainJob {
 	return trainJob(func(trainJob *v2alpha1.TrainJob) {
 		trainJob.Labels = map[string]string{training.LabelQueue: "gpus"}

@@ -121,7 +121,7 @@ func TestObjects(t *testing.T) {
 	}
 }
 
-// Jobs and runtimes come from a cache that everybody reads.
+// Jobs and runtimes come from a shared cache.
 func TestInputsAreNotChanged(t *testing.T) {
 	mpi, agent, train, runtime, given := completeMPIJob(), mpiJob(), completeTrainJob(), completeRuntime(), defaults()
 	// The launcher takes the operator's defaults, the worker what the job says.
@@ -159,7 +159,7 @@ func TestInputsAreNotChanged(t *testing.T) {
 	}
 }
 
-// scribble changes whatever later steps may change in a job.
+// scribble changes everything in a job that later steps may change.
 func scribble(job *Job) {
 	for _, role := range []*Role{&job.Launcher, &job.Worker} {
 		pod := &role.Template.Spec

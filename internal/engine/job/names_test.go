@@ -32,7 +32,7 @@ func TestRetryName(t *testing.T) {
 	}
 }
 
-// Jobs whose names differ in their ends are often restarted together.
+// Jobs whose names differ only at the end are often retried together.
 func TestRetryNamesDiffer(t *testing.T) {
 	name := strings.Repeat("a", 42)
 	if one, other := KindTrainJob.RetryName(name+"-1", 2, 100), KindTrainJob.RetryName(name+"-2", 2, 100); one == other {

@@ -90,8 +90,7 @@ func TestRestrictedByDefault(t *testing.T) {
 	}
 }
 
-// bothKinds are workers and launchers of either kind that were made of the same
-// pod.
+// bothKinds are workers and launchers of either kind with the same pod template.
 func bothKinds(option podOption) map[string]corev1.PodSpec {
 	fromMPIJob := FromMPIJob(mpiJob(workerPod(option), func(mpiJob *v2beta1.MPIJob) { option(&launcherOf(mpiJob).Template.Spec) }), defaults())
 	fromTrainJob := FromTrainJob(trainJob(), runtimeOf(func(runtime *v2alpha1.TrainingRuntimeSpec) {
@@ -105,7 +104,7 @@ func bothKinds(option podOption) map[string]corev1.PodSpec {
 	}
 }
 
-// securityOf is what a pod says of security and nothing else.
+// securityOf are the security settings of a pod.
 func securityOf(pod corev1.PodSpec) corev1.PodSpec {
 	only := func(containers []corev1.Container) (bare []corev1.Container) {
 		for i := range containers {
@@ -116,7 +115,7 @@ func securityOf(pod corev1.PodSpec) corev1.PodSpec {
 	return corev1.PodSpec{SecurityContext: pod.SecurityContext, InitContainers: only(pod.InitContainers), Containers: only(pod.Containers)}
 }
 
-// An image with an sshd of its own was built for a certain user.
+// An image with its own sshd was built for a certain user.
 func TestSecurityOfSSHDIsUnchanged(t *testing.T) {
 	for name, asked := range map[string]func(*v2beta1.MPIJob){
 		"command": workerRunsSSHD,
@@ -134,8 +133,8 @@ func TestSecurityOfSSHDIsUnchanged(t *testing.T) {
 	}
 }
 
-// A runtime may have workers with an sshd that runs as root. A runtime that does not say
-// so is restricted all the same.
+// A runtime may have workers with an sshd that runs as root. Other runtimes are
+// restricted.
 func TestSecurityOfRuntimeWithSSHD(t *testing.T) {
 	for name, test := range map[string]struct {
 		user           *int64

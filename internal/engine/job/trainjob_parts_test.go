@@ -63,8 +63,8 @@ func TestTrainJobLauncherResources(t *testing.T) {
 	}
 }
 
-// A container that asks for more than its pod is refused by Kubernetes, so that
-// only one of the two may speak.
+// Kubernetes refuses a container that requests more than its pod, so the job's resources
+// replace both.
 func TestTrainJobPodLevelResources(t *testing.T) {
 	whole := resources("cpu", "1")
 	mute := corev1.ResourceRequirements{}
@@ -193,7 +193,7 @@ func TestTrainJobVolumes(t *testing.T) {
 	}
 }
 
-// Admission refuses such runtimes, but it has to look at the job to say so.
+// Admission refuses such runtimes, but it builds the model first.
 func TestTrainJobOfEmptyRuntime(t *testing.T) {
 	for name, runtime := range map[string]*v2alpha1.TrainingRuntimeSpec{
 		"no roles": {},

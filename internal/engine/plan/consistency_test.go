@@ -9,7 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// What the API server would refuse, and what no test without one would see.
+// Errors that the API server would refuse, and that no other unit test would find.
 func TestPodsAreConsistent(t *testing.T) {
 	everyJob(t, func(t *testing.T, tc planned) {
 		for _, pod := range pods(tc.job(), tc.method) {
@@ -27,8 +27,7 @@ func TestPodsAreConsistent(t *testing.T) {
 	})
 }
 
-// inconsistencies are what there must be one of and are two, and what is
-// referred to and is not there.
+// inconsistencies are duplicates and references to missing objects.
 func inconsistencies(pod *corev1.PodSpec) (faults []string) {
 	seen := map[string]bool{}
 	once := func(form string, arguments ...any) {
@@ -66,7 +65,7 @@ func inconsistencies(pod *corev1.PodSpec) (faults []string) {
 	return faults
 }
 
-// A test that overlooks what it looks for would find nothing.
+// The test above would prove nothing if it could not find faults.
 func TestInconsistenciesAreFound(t *testing.T) {
 	tests := map[string]func(*corev1.PodSpec){
 		"a volume": func(pod *corev1.PodSpec) { pod.Volumes = append(pod.Volumes, pod.Volumes[0]) },

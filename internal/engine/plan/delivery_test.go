@@ -103,8 +103,8 @@ func TestHostfile(t *testing.T) {
 	}
 }
 
-// What a pod asks for as a whole must suffice for each of its containers, and a
-// launcher may ask for less than ours would.
+// A container may not request more than its pod, and a launcher's pod may request less
+// than the agent would.
 func TestAddedContainersWithPodLevelResources(t *testing.T) {
 	small := func(template *corev1.PodTemplateSpec) {
 		template.Spec.Containers[0].Resources = corev1.ResourceRequirements{}
@@ -131,7 +131,7 @@ func TestAddedContainersWithPodLevelResources(t *testing.T) {
 	}
 }
 
-// Pods name the Secrets that their own images are pulled with, and the agent's.
+// Pods have the image pull secrets of their own images and of the agent's.
 func TestPullSecrets(t *testing.T) {
 	pod := &corev1.PodSpec{
 		Containers:       []corev1.Container{{Name: "main"}},

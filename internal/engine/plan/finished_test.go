@@ -11,8 +11,8 @@ import (
 	"github.com/trireme-mpi/trireme/api/training"
 )
 
-// What is deleted in each stage. Keys of finished jobs always are, pods as the user
-// says, and the rest goes with the job.
+// The objects that are deleted in each stage. The keys of a finished job are always
+// deleted, pods depend on cleanPodPolicy, and the rest is deleted with the job.
 func TestRemovedObjects(t *testing.T) {
 	const (
 		keys, workload, launcher = "Secret resnet-ssh-key", "Job resnet-launcher", "Pod resnet-launcher-r0"
@@ -113,7 +113,7 @@ func TestRemovedObjects(t *testing.T) {
 	}
 }
 
-// wantUID: a pod or workload of the same name that came later must not be deleted.
+// wantUID checks the UID: a newer pod or workload of the same name must not be deleted.
 func wantUID(t *testing.T, name, described, uid string) {
 	t.Helper()
 	switch want := map[string]string{"Pod " + name: "uid-of-" + name, "Job " + name: string(workloadUID), "JobSet " + name: string(workloadUID)}[described]; {
@@ -122,7 +122,7 @@ func wantUID(t *testing.T, name, described, uid string) {
 	}
 }
 
-// What is being deleted need not be deleted again.
+// Pods that are being deleted are not deleted again.
 func TestDeletedPodsAreNotRemovedAgain(t *testing.T) {
 	for _, stage := range []Stage{Suspended, Held, Restarting, Finished} {
 		state := State{Stage: stage, Launchers: existing(trainJob(), training.RoleLauncher, 0, corev1.PodRunning), Workers: existing(trainJob(), training.RoleWorker, 0, corev1.PodRunning)}
@@ -137,7 +137,7 @@ func TestDeletedPodsAreNotRemovedAgain(t *testing.T) {
 	}
 }
 
-// A launcher's pod keeps its finalizer for as long as the pod decides the job.
+// A launcher's pod keeps its finalizer while the job's result depends on it.
 func TestReleased(t *testing.T) {
 	first := existing(trainJob(), training.RoleLauncher, 0, corev1.PodFailed)
 	second := existing(trainJob(), training.RoleLauncher, 1, corev1.PodRunning)

@@ -15,7 +15,7 @@ import (
 	"github.com/trireme-mpi/trireme/internal/testing/goldenfile"
 )
 
-// planned is a job and how its pods get the agent.
+// planned is a job, and how its pods get the agent.
 type planned struct {
 	job    func() *job.Job
 	method Method
@@ -25,7 +25,7 @@ func ofMPIJob(options ...option) func() *job.Job {
 	return func() *job.Job { return mpiJob(options...) }
 }
 
-// goldens are pods worth looking at: the name says why.
+// goldens are jobs whose pod templates are stored.
 var goldens = map[string]planned{
 	"an MPIJob, the agent by image volume":   {job: ofMPIJob(), method: ImageVolume},
 	"an MPIJob, the agent by init container": {job: ofMPIJob(), method: InitContainer},
@@ -82,7 +82,7 @@ func goldenFile(name string) string {
 	return filepath.Join("testdata", strings.Join(words, "-")+".golden.yaml")
 }
 
-// render is the launcher's template and the workers', as two documents.
+// render is the templates of launcher and workers, as two documents.
 func render(t *testing.T, tc planned) []byte {
 	t.Helper()
 	j := tc.job()

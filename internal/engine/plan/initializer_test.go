@@ -163,7 +163,7 @@ func claimsOf(pod *corev1.PodSpec) (names []string) {
 	return names
 }
 
-// It runs as the job's pods do, in their place, and never as root for itself.
+// The initializer runs with the security settings of the workers.
 func TestInitializerSecurity(t *testing.T) {
 	likeWorkers := func(template *corev1.PodTemplateSpec) {
 		ownEverything(template)

@@ -66,8 +66,7 @@ func longest(t *testing.T, judge func(rules *validation.Rules, in *validation.Su
 	return ""
 }
 
-// Whatever name admission accepts, every name that is made of it is one that
-// Kubernetes and DNS accept.
+// For every name that admission accepts, Kubernetes and DNS accept all derived names.
 func TestLongestNamesFit(t *testing.T) {
 	ofMPIJobNamed := longest(t, func(rules *validation.Rules, in *validation.Surroundings, name string) *validation.Findings {
 		return rules.CreateMPIJob(mpiJobObject(named(name), replicas(100)), in)
@@ -111,8 +110,7 @@ func TestLongestNamesFit(t *testing.T) {
 	}
 }
 
-// Admission accepts what a job is called after a restart, and after the next one,
-// whatever its name is.
+// Admission accepts the name of a retried job, and of a job that is retried again.
 func TestRetryNamesAreAccepted(t *testing.T) {
 	rules := validation.NewRules(config.Default(), false)
 	faults := func(kind job.Kind, name string, workers int32) error {
@@ -154,8 +152,8 @@ func wantLabelValues(t *testing.T, of string, labels map[string]string) {
 	}
 }
 
-// namesMadeOf are the object's own name, and those that host names are made of.
-// JobSet's webhook also checks names that only its own controller would use.
+// namesMadeOf are the names of an object and the base names of its host names. JobSet's
+// webhook also checks names that only its own controller would use.
 func namesMadeOf(object gang.Object) []string {
 	names := []string{object.GetName()}
 	switch object := object.(type) {
@@ -173,7 +171,7 @@ func namesMadeOf(object gang.Object) []string {
 	return names
 }
 
-// What is in the hostfile is what pods are called.
+// The hostfile has the host names of the pods.
 func TestHostsMatchPods(t *testing.T) {
 	tests := map[string]struct {
 		whole

@@ -12,8 +12,7 @@ import (
 	"github.com/trireme-mpi/trireme/internal/testing/goldenfile"
 )
 
-// Who may reach whom is in test/networkpolicy, which asks an evaluator of
-// policies; here is what users find in their namespace.
+// test/networkpolicy evaluates the policies; this test shows the objects.
 func TestNetworkPolicies(t *testing.T) {
 	tests := map[string]struct {
 		kind     job.Kind

@@ -13,9 +13,9 @@ import (
 	"github.com/trireme-mpi/trireme/internal/testing/goldenfile"
 )
 
-// plans are jobs worth looking at as a whole: the name says why. Each one is a
-// stage, a kind, a gang or a word of the user's that others do not have; what
-// differs in less than that is in the tables below.
+// plans are jobs whose whole plans are stored. Each has a stage, a kind, a gang
+// scheduler or a setting that the others do not have; smaller differences are in the
+// tables below.
 var plans = map[string]whole{
 	"MPIJob without a gang":             {job: ofMPIJob()},
 	"MPIJob, coscheduling":              {job: ofMPIJob(timeout(120)), has: hasCoscheduling},
@@ -72,8 +72,8 @@ func TestPlans(t *testing.T) {
 	goldenfile.NoOthers(t, "testdata/plan/*", files)
 }
 
-// What others refer to comes first: a pod whose Secret or group is not there
-// waits for it without need.
+// Objects that others refer to come first: a pod whose Secret or group is missing would
+// wait.
 func TestObjectsInOrder(t *testing.T) {
 	support := []string{"Service resnet-worker", "ConfigMap resnet-hostfile", "Secret resnet-ssh-key"}
 	twoWorkers := []string{"Pod resnet-worker-0", "Pod resnet-worker-1"}

@@ -16,7 +16,7 @@ import (
 	"github.com/trireme-mpi/trireme/internal/engine/job"
 )
 
-// rolePod is what the model says of a role's pods, and what the plan makes of it.
+// rolePod is the template of a role in the model, and in the plan.
 type rolePod struct {
 	role      string
 	model     corev1.PodTemplateSpec
@@ -35,8 +35,8 @@ func noGrace(template *corev1.PodTemplateSpec) {
 	template.Spec.TerminationGracePeriodSeconds = new(int64(0))
 }
 
-// traits are what jobs have or have not; each works together with any other. The
-// order counts: the last one goes over the containers of those before it.
+// traits are features of jobs that can be combined freely. The order counts: the last
+// one changes the containers of those before it.
 var traits = []struct {
 	name string
 	of   option
@@ -55,7 +55,7 @@ var traits = []struct {
 }
 
 // everyJob calls check with every golden and every combination of traits. There are
-// thousands, so that checks compare first and make a diff of what differs.
+// thousands, so checks compare first and compute a diff only if that fails.
 func everyJob(t *testing.T, check func(t *testing.T, tc planned)) {
 	t.Helper()
 	for name, tc := range goldens {
@@ -100,8 +100,8 @@ func TestTemplatesKeepOtherFields(t *testing.T) {
 	})
 }
 
-// withoutOurs takes away what the plan may add, and no more: what it adds
-// elsewhere, or changes, is left to be found.
+// withoutOurs removes exactly what the plan may add, so that other additions and changes
+// are found.
 func withoutOurs(pod rolePod) corev1.PodTemplateSpec {
 	template := *pod.got.DeepCopy()
 	spec := &template.Spec
@@ -132,7 +132,7 @@ func withoutOurs(pod rolePod) corev1.PodTemplateSpec {
 	return template
 }
 
-// A test that takes away too much would find nothing.
+// The test above would prove nothing if withoutOurs removed too much.
 func TestChangedFieldsAreFound(t *testing.T) {
 	tests := map[string]func(*corev1.PodSpec){
 		"a variable": func(pod *corev1.PodSpec) {
@@ -173,7 +173,7 @@ func TestJobIsNotChanged(t *testing.T) {
 	})
 }
 
-// scribble writes to whatever a template may share with the job.
+// scribble changes everything that a template may share with the job.
 func scribble(template *corev1.PodTemplateSpec) {
 	for name := range template.Labels {
 		template.Labels[name] = "scribbled"
@@ -295,7 +295,7 @@ func TestAddedContainersByJob(t *testing.T) {
 	}
 }
 
-// The gate checks the ports that MPI will use, wherever the user has set them.
+// The gate checks the ports that MPI will use, wherever the user sets them.
 func TestGatePorts(t *testing.T) {
 	setsPorts := both(func(template *corev1.PodTemplateSpec) {
 		template.Spec.Containers[0].Env = append(template.Spec.Containers[0].Env, corev1.EnvVar{Name: "I_MPI_PORT_RANGE", Value: "50000:50500"}, corev1.EnvVar{Name: "NCCL_DEBUG", Value: "INFO"})
@@ -320,7 +320,7 @@ func TestGatePorts(t *testing.T) {
 	}
 }
 
-// Private keys go to whom they belong, and to nobody else.
+// Each role has only its own private keys.
 func TestEachRoleHasItsKeys(t *testing.T) {
 	tests := map[string]struct {
 		job                      func() *job.Job

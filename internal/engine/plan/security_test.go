@@ -11,7 +11,8 @@ import (
 	"github.com/trireme-mpi/trireme/internal/engine/job"
 )
 
-// violations are what Kubernetes itself finds in a pod that is not restricted.
+// violations are the violations of the Pod Security Standard "restricted" that
+// Kubernetes finds.
 func violations(t *testing.T) func(*corev1.PodTemplateSpec) []string {
 	t.Helper()
 	evaluator, err := policy.NewEvaluator(policy.DefaultChecks(), nil)
@@ -29,7 +30,8 @@ func violations(t *testing.T) func(*corev1.PodTemplateSpec) []string {
 	}
 }
 
-// PodSecurity may refuse a pod for what its user wrote, never for what we add.
+// Pod Security may refuse a pod for what its user wrote, but never for what the plan
+// adds.
 func TestPodsAreAsRestrictedAsTheirTemplates(t *testing.T) {
 	violations, allowed := violations(t), 0
 	everyJob(t, func(t *testing.T, tc planned) {
@@ -48,8 +50,8 @@ func TestPodsAreAsRestrictedAsTheirTemplates(t *testing.T) {
 	}
 }
 
-// Who says nothing of security gets all of it, with every scheduler and every
-// way for the agent into the pod.
+// A job without security settings is fully restricted, with every scheduler and every
+// delivery method.
 func TestPodsAreRestrictedByDefault(t *testing.T) {
 	violations := violations(t)
 	silent := map[string]whole{
@@ -89,7 +91,7 @@ func TestPodsAreRestrictedByDefault(t *testing.T) {
 	}
 }
 
-// withoutUser is a job on OpenShift, which gives every namespace users of its own.
+// withoutUser is a job on OpenShift, where every namespace has its own UIDs.
 func withoutUser(of func() *job.Job) func() *job.Job {
 	return func() *job.Job {
 		j := of()

@@ -13,7 +13,7 @@ import (
 	"github.com/trireme-mpi/trireme/api/training"
 )
 
-// shape is what a pod is known by.
+// shape is the part of a pod that these tests compare.
 type shape struct {
 	Hostname, Subdomain string
 	Owner               metav1.OwnerReference
@@ -48,8 +48,8 @@ func shapesOf(t *testing.T, plan Plan) map[string]shape {
 	return shapes
 }
 
-// The JobSet owns every pod of a TrainJob, and the pods carry what JobSet and the
-// Job controller promise: tools and Kueue read it.
+// The JobSet owns every pod of a TrainJob, and the pods have the labels and annotations
+// of JobSet and the Job controller, which tools and Kueue read.
 func TestTrainJobPods(t *testing.T) {
 	tc := whole{job: ofTrainJob(nodes(2)), method: InitContainer, state: State{Restart: 3}}
 	owner := metav1.OwnerReference{
@@ -133,8 +133,8 @@ func TestMPIJobPods(t *testing.T) {
 	}
 }
 
-// Every container has the number, those of the user and ours: an Indexed Job's have
-// it, too. A value of the user's own stays.
+// Every container has the index, as in an Indexed Job, including the ones that the plan
+// adds. A value of the user stays.
 func TestCompletionIndexIsInEveryContainer(t *testing.T) {
 	ownIndex := func(template *corev1.PodTemplateSpec) {
 		ownContainers(template)
@@ -158,8 +158,8 @@ func TestCompletionIndexIsInEveryContainer(t *testing.T) {
 	}
 }
 
-// Names are fixed: a second pod of the same role, index and restart is refused by
-// the API server.
+// Names are fixed: the API server refuses a second pod of the same role, index and
+// restart.
 func TestPodNamesAreUnique(t *testing.T) {
 	for _, tc := range []whole{{job: ofMPIJob(replicas(12), launcherRunsRanks)}, {job: ofTrainJob(nodes(12))}} {
 		seen := map[string]bool{}

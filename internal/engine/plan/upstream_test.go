@@ -15,8 +15,8 @@ import (
 	"github.com/trireme-mpi/trireme/api/v2beta1"
 )
 
-// People's scripts, Kueue and what runs in the pods know an MPIJob as
-// mpi-operator makes it. What its builder of v0.8.2 promises by name stays.
+// Scripts, Kueue and programs in the pods depend on the MPIJobs of mpi-operator. The
+// names that its builder of v0.8.2 sets stay the same.
 func TestMPIOperatorCompatibility(t *testing.T) {
 	tests := map[string]struct {
 		options []option
@@ -88,8 +88,7 @@ func wantUpstreamLabels(t *testing.T, name string, pod *corev1.Pod) {
 	}
 }
 
-// What mpirun of an image with an sshd of its own reads is what mpi-operator
-// tells it.
+// mpirun in an image with its own sshd has the same variables as with mpi-operator.
 func TestMPIOperatorVariables(t *testing.T) {
 	slots := "4"
 	tests := map[v2beta1.MPIImplementation]map[string]string{
@@ -115,7 +114,7 @@ func TestMPIOperatorVariables(t *testing.T) {
 	}
 }
 
-// Every worker of mpi-operator's is a pod by this name, of this host name.
+// Every worker of mpi-operator is a pod with this name and this host name.
 func TestMPIOperatorWorkerNames(t *testing.T) {
 	found := sets.New[string]()
 	for _, pod := range (whole{job: ofMPIJob(replicas(12))}).plan(t).Pods {

@@ -15,8 +15,8 @@ import (
 	"github.com/trireme-mpi/trireme/internal/engine/job"
 )
 
-// The launcher is restarted by us, whatever its template says: the kubelet would
-// restart it before the failure is known.
+// The operator restarts the launcher, whatever its template sets: the kubelet would
+// restart it before the operator can read the failure.
 func TestLauncherIsNeverRestartedByTheKubelet(t *testing.T) {
 	launcherRestarts := func(policy v2beta1.RestartPolicy) option {
 		return func(mpiJob *v2beta1.MPIJob) {
@@ -61,7 +61,7 @@ func TestLauncherIsNeverRestartedByTheKubelet(t *testing.T) {
 	}
 }
 
-// One Indexed Job a role, as JobSet's users know them.
+// A JobSet has one Indexed Job for each role.
 func TestJobSet(t *testing.T) {
 	set := one[*jobset.JobSet](t, whole{job: ofTrainJob(nodes(3), restarts(2))}.plan(t).Ensure)
 	// JobSet's own controller leaves it alone.
@@ -97,7 +97,7 @@ func TestJobSet(t *testing.T) {
 	}
 }
 
-// Kubernetes' Job controller leaves the launcher's Job alone.
+// Kubernetes' Job controller does not manage the launcher's Job.
 func TestLauncherJob(t *testing.T) {
 	launcher := one[*batchv1.Job](t, whole{job: ofMPIJob()}.plan(t).Ensure)
 	want := batchv1.JobSpec{
@@ -108,8 +108,7 @@ func TestLauncherJob(t *testing.T) {
 	}
 }
 
-// What starts MPI is added to pods, so that what Kueue and people see in a workload
-// is what users wrote.
+// What starts MPI is added to pods only, so that the workload shows what the user wrote.
 func TestWorkloadTemplates(t *testing.T) {
 	for name, tc := range plans {
 		if tc.state.Stage != "" {
@@ -144,8 +143,8 @@ func TestPriorityAndQueueReachThePods(t *testing.T) {
 	}
 }
 
-// On the host's network, pods ask the host's nameservers unless they are told
-// otherwise, and those do not know the hosts of a job.
+// On the host's network, pods use the host's nameservers by default, which do not
+// resolve the hosts of a job.
 func TestDNSPolicyOnHostNetwork(t *testing.T) {
 	policy := func(policy corev1.DNSPolicy) func(*corev1.PodTemplateSpec) {
 		return func(template *corev1.PodTemplateSpec) { template.Spec.DNSPolicy = policy }
@@ -181,7 +180,7 @@ func TestDNSPolicyOnHostNetwork(t *testing.T) {
 	}
 }
 
-// One who knows the agent's port lists it. The API server takes no port twice.
+// A user may list the agent's port. The API server refuses a port that is listed twice.
 func TestListedPortIsNotRepeated(t *testing.T) {
 	ssh := corev1.ContainerPort{Name: "ssh", ContainerPort: 2222}
 	other := corev1.ContainerPort{Name: "metrics", ContainerPort: 2222, Protocol: corev1.ProtocolUDP}
@@ -209,7 +208,7 @@ func TestListedPortIsNotRepeated(t *testing.T) {
 	}
 }
 
-// A number that a template names for all of its pods is nobody's number.
+// An index in a template would be the same for all pods, so it is removed.
 func TestReplicaIndexes(t *testing.T) {
 	tests := map[string]struct {
 		job  func() *job.Job
@@ -233,8 +232,8 @@ func TestReplicaIndexes(t *testing.T) {
 	}
 }
 
-// Where admission was not asked, the API server says what is wrong: it must be
-// asked, and the operator must live to ask it.
+// If the webhook was bypassed, the API server must refuse the pods, and the plan must
+// not panic.
 func TestInvalidTemplates(t *testing.T) {
 	noContainers := func(template *corev1.PodTemplateSpec) { template.Spec.Containers = nil }
 	for name, tc := range map[string]struct {
