@@ -44,7 +44,7 @@ func list(pairs ...string) corev1.ResourceList {
 	return j
 }
 
-func asksFor(scheduler job.Scheduler) option {
+func withScheduler(scheduler job.Scheduler) option {
 	return func(j *job.Job) { j.Gang.Scheduler = scheduler }
 }
 

@@ -81,7 +81,7 @@ func TestMinMember(t *testing.T) {
 			group := tc.backend.Group(j, nil)
 			if tc.backend.Name() == None {
 				if group != nil {
-					t.Fatalf("a group %v", group)
+					t.Fatalf("unexpected group %v", group)
 				}
 				return
 			}
@@ -119,18 +119,18 @@ func TestMinMemberOfInvalidGroups(t *testing.T) {
 		backend Backend
 		group   Object
 	}{
-		"no group":                                {backend: coscheduling{}},
-		"nothing in it":                           {backend: coscheduling{}, group: &unstructured.Unstructured{}},
-		"no spec":                                 {backend: volcano{}, group: &unstructured.Unstructured{Object: map[string]any{"kind": podGroup}}},
-		"a spec without the field":                {backend: volcano{}, group: spec(map[string]any{"queue": "gold"})},
-		"a spec that is none":                     {backend: volcano{}, group: spec("gold")},
-		"a word for a number":                     {backend: coscheduling{}, group: spec(map[string]any{"minMember": "4"})},
-		"more than fits":                          {backend: coscheduling{}, group: spec(map[string]any{"minMember": int64(1) << 40})},
-		"less than nothing":                       {backend: coscheduling{}, group: spec(map[string]any{"minMember": int64(-1)})},
-		"a native group that is no gang":          {backend: native{}, group: notAGang()},
-		"a native group where another's is meant": {backend: coscheduling{}, group: native{}.Group(mpiJob(), nil)},
-		"a typed nothing":                         {backend: native{}, group: (*schedulingv1alpha2.PodGroup)(nil)},
-		"none has no groups":                      {backend: none{}, group: spec(map[string]any{"minMember": int64(4)})},
+		"no group":                             {backend: coscheduling{}},
+		"an empty object":                      {backend: coscheduling{}, group: &unstructured.Unstructured{}},
+		"no spec":                              {backend: volcano{}, group: &unstructured.Unstructured{Object: map[string]any{"kind": podGroup}}},
+		"a spec without the field":             {backend: volcano{}, group: spec(map[string]any{"queue": "gold"})},
+		"an invalid spec":                      {backend: volcano{}, group: spec("gold")},
+		"a string":                             {backend: coscheduling{}, group: spec(map[string]any{"minMember": "4"})},
+		"too large":                            {backend: coscheduling{}, group: spec(map[string]any{"minMember": int64(1) << 40})},
+		"negative":                             {backend: coscheduling{}, group: spec(map[string]any{"minMember": int64(-1)})},
+		"a native group that is not a gang":    {backend: native{}, group: notAGang()},
+		"a native group for another scheduler": {backend: coscheduling{}, group: native{}.Group(mpiJob(), nil)},
+		"a typed nil":                          {backend: native{}, group: (*schedulingv1alpha2.PodGroup)(nil)},
+		"the backend none":                     {backend: none{}, group: spec(map[string]any{"minMember": int64(4)})},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
