@@ -46,10 +46,10 @@ func TestAcceptedJobsArePlanned(t *testing.T) {
 					accepted++
 				}
 				if t.Failed() {
-					t.Fatalf("this was seed %d", seed)
+					t.Fatalf("seed %d", seed)
 				}
 			}
-			// Where all are accepted nothing was tried, where few are hardly anything.
+			// With all or very few accepted, the test would prove little.
 			if accepted < seeds/3 || accepted == seeds {
 				t.Errorf("%d of %d were accepted", accepted, seeds)
 			}
@@ -137,7 +137,7 @@ func wantPlans(t testing.TB, j *job.Job, accepted bool) {
 	for _, has := range everyGang {
 		backend, _, err := gang.Choose(j, has)
 		if err != nil {
-			// The operator says so, and makes nothing.
+			// The operator reports the error and creates nothing.
 			continue
 		}
 		for _, method := range []Method{ImageVolume, InitContainer} {
@@ -247,10 +247,10 @@ func schemaOf(t testing.TB, plural string) *structural.Structural {
 func TestDuplicatesAreFound(t *testing.T) {
 	once := mpiJobObject(both(ownVariables))
 	if !hasNothingTwice(t, "mpijobs", once) {
-		t.Error("a job with everything once has something twice")
+		t.Error("duplicates are found in a job without any")
 	}
 	twice := mpiJobObject(both(ownVariables), both(ownVariables))
 	if hasNothingTwice(t, "mpijobs", twice) {
-		t.Error("variables that are there twice are not seen")
+		t.Error("duplicate variables are not found")
 	}
 }

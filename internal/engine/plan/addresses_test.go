@@ -100,7 +100,7 @@ func TestAddresses(t *testing.T) {
 			}
 			for _, slice := range slices {
 				if slice.Labels[discoveryv1.LabelServiceName] != "resnet-worker" || slice.Labels[discoveryv1.LabelManagedBy] != "trireme" || len(slice.OwnerReferences) != 1 {
-					t.Errorf("DNS or the garbage collector does not find it: %+v", slice.ObjectMeta)
+					t.Errorf("wrong labels or owner: %+v", slice.ObjectMeta)
 				}
 			}
 		})
@@ -127,6 +127,6 @@ func TestStaleAddresses(t *testing.T) {
 	both, _ := Addresses(mpiJob(), State{Workers: pods})
 	one, _ := Addresses(mpiJob(), State{Workers: pods[:1]})
 	if !HasStale(both, one) || HasStale(one, both) || HasStale(nil, both) {
-		t.Error("what leads to a pod that is gone is not found, or something else")
+		t.Error("wrong result for EndpointSlices with a deleted pod")
 	}
 }

@@ -76,7 +76,7 @@ func TestInconsistenciesAreFound(t *testing.T) {
 			container := &pod.Containers[0]
 			container.VolumeMounts = append(container.VolumeMounts, corev1.VolumeMount{Name: pod.Volumes[0].Name, MountPath: "/opt/trireme/"})
 		},
-		"a mount of nothing": func(pod *corev1.PodSpec) { pod.Containers[0].VolumeMounts[0].Name = "nothing" },
+		"a mount without a volume": func(pod *corev1.PodSpec) { pod.Containers[0].VolumeMounts[0].Name = "nothing" },
 		"a variable": func(pod *corev1.PodSpec) {
 			pod.Containers[0].Env = append(pod.Containers[0].Env, pod.Containers[0].Env[0])
 		},
@@ -91,11 +91,11 @@ func TestInconsistenciesAreFound(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			pod := WorkerPod(mpiJob(), parts(ImageVolume)).Spec
 			if faults := inconsistencies(&pod); len(faults) > 0 {
-				t.Fatalf("there are faults already: %v", faults)
+				t.Fatalf("faults before the change: %v", faults)
 			}
 			change(&pod)
 			if faults := inconsistencies(&pod); len(faults) != 1 {
-				t.Errorf("%d faults are seen: %v", len(faults), faults)
+				t.Errorf("%d faults found: %v", len(faults), faults)
 			}
 		})
 	}

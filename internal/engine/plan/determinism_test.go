@@ -27,7 +27,7 @@ func TestPlanIsDeterministic(t *testing.T) {
 			want := asSent(t, tc.plan(t))
 			for range 10 {
 				if got := asSent(t, tc.plan(t)); !bytes.Equal(want, got) {
-					t.Fatalf("other bytes (-first +another time):\n%s", cmp.Diff(string(want), string(got)))
+					t.Fatalf("plans differ (-first +another):\n%s", cmp.Diff(string(want), string(got)))
 				}
 			}
 		})
@@ -46,7 +46,7 @@ func TestInputsAreNotChanged(t *testing.T) {
 			for _, object := range slices.Concat(plan.Ensure, podObjects(plan)) {
 				clean := object.DeepCopyObject()
 				if scribbleOver(reflect.ValueOf(object)); reflect.DeepEqual(clean, object) {
-					t.Errorf("scribbling over %T changes nothing, so nothing is tested", object)
+					t.Errorf("changes to %T have no effect, so nothing is tested", object)
 				}
 			}
 			if want := tc.job(); !equality.Semantic.DeepEqual(want, j) {

@@ -14,10 +14,10 @@ func TestModelAndAgentAgree(t *testing.T) {
 		{job.AgentDirectory, path.Dir(protocol.Path)}, {job.KeyDirectory, protocol.KeyDirectory}, {job.ClockDirectory, path.Dir(protocol.ClockFile)},
 	} {
 		if pair[0] != pair[1] {
-			t.Errorf("the model says %s, the agent %s", pair[0], pair[1])
+			t.Errorf("the model has %s, the agent %s", pair[0], pair[1])
 		}
 	}
 	if job.AgentPort != protocol.Port {
-		t.Errorf("the model says %d, the agent %d", job.AgentPort, protocol.Port)
+		t.Errorf("the model has %d, the agent %d", job.AgentPort, protocol.Port)
 	}
 }

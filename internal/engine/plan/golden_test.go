@@ -50,7 +50,7 @@ var goldens = map[string]planned{
 
 	"a launcher without a command, by image volume":   {job: ofMPIJob(launcherCommand()), method: ImageVolume},
 	"a launcher without a command, by init container": {job: ofMPIJob(launcherCommand()), method: InitContainer},
-	// The words are for the image's entrypoint: only it knows what to do with them.
+	// The arguments are for the image's entrypoint.
 	"a launcher with args only": {job: ofMPIJob(launcherArgs("--epochs", "3")), method: ImageVolume},
 
 	"a read-only root":                             {job: ofMPIJob(both(readOnlyRoot)), method: ImageVolume},
@@ -77,7 +77,7 @@ func TestGoldens(t *testing.T) {
 
 func goldenFile(name string) string {
 	words := strings.FieldsFunc(strings.ToLower(name), func(r rune) bool { return r == ' ' || r == ',' || r == '\'' })
-	// The s of "user's" is no word.
+	// Drop the s of "user's".
 	words = slices.DeleteFunc(words, func(word string) bool { return word == "s" })
 	return filepath.Join("testdata", strings.Join(words, "-")+".golden.yaml")
 }

@@ -23,7 +23,7 @@ func TestNetworkPolicies(t *testing.T) {
 		"an MPIJob, Restricted":                {kind: job.KindMPIJob, template: training.NetworkPolicyRestricted, ports: []int32{443}},
 		"a TrainJob, Default":                  {kind: job.KindTrainJob, template: training.NetworkPolicyDefault, ports: []int32{443}},
 		"a TrainJob, Restricted, with storage": {kind: job.KindTrainJob, template: training.NetworkPolicyRestricted, ports: []int32{443, 9000}},
-		// An empty rule would be one that opens everything.
+		// An empty rule would allow everything.
 		"a TrainJob, Restricted, without a way out": {kind: job.KindTrainJob, template: training.NetworkPolicyRestricted},
 	}
 	files := map[string]bool{}

@@ -270,7 +270,7 @@ func TestQueueLabelsReachTheJobSet(t *testing.T) {
 	if diff := cmp.Diff(want, set.Labels); diff != "" {
 		t.Errorf("labels of the JobSet (-want +got):\n%s", diff)
 	}
-	// A pod with the label would be queued by itself.
+	// Kueue would queue a pod with the label separately.
 	if len(plan.Pods) == 0 {
 		t.Error("no pods")
 	}

@@ -94,11 +94,11 @@ func TestObjectsInOrder(t *testing.T) {
 		"an MPIJob in a gang":                      {whole{job: ofMPIJob(), has: hasVolcano}, slices.Concat(support, group, launcher), withLauncher},
 		"a policy before any pod":                  {whole{job: ofMPIJob(networkPolicy(restricted))}, slices.Concat([]string{"NetworkPolicy mpijob-resnet"}, active), withLauncher},
 		"no workers":                               {whole{job: ofMPIJob(launcherRunsRanks, noWorkers)}, active, withLauncher[2:]},
-		"no workers are no gang":                   {whole{job: ofMPIJob(launcherRunsRanks, noWorkers), has: hasVolcano}, active, withLauncher[2:]},
-		"a launcher that waits":                    {whole{job: ofMPIJob(launcherWaits)}, active, twoWorkers},
-		"a launcher that has waited":               {whole{job: ofMPIJob(launcherWaits), state: State{WorkersReady: true}}, active, withLauncher},
-		"a launcher that would keep its gang back": {whole{job: ofMPIJob(launcherWaits), has: hasCoscheduling}, slices.Concat(support, group, launcher), withLauncher},
-		"workers that are ready hold nobody back":  {whole{job: ofMPIJob(), state: State{WorkersReady: true}}, active, withLauncher},
+		"no workers, so no gang":                   {whole{job: ofMPIJob(launcherRunsRanks, noWorkers), has: hasVolcano}, active, withLauncher[2:]},
+		"a waiting launcher":                       {whole{job: ofMPIJob(launcherWaits)}, active, twoWorkers},
+		"a launcher after its workers are ready":   {whole{job: ofMPIJob(launcherWaits), state: State{WorkersReady: true}}, active, withLauncher},
+		"a waiting launcher in a gang":             {whole{job: ofMPIJob(launcherWaits), has: hasCoscheduling}, slices.Concat(support, group, launcher), withLauncher},
+		"ready workers":                            {whole{job: ofMPIJob(), state: State{WorkersReady: true}}, active, withLauncher},
 		"an MPIJob whose workload has no UID yet":  {whole{job: ofMPIJob(), noWorkload: true}, active, nil},
 		"an MPIJob, restarted":                     {whole{job: ofMPIJob(), state: State{Restart: 3}}, active, append(slices.Clone(twoWorkers), "Pod resnet-launcher-r3")},
 		"a TrainJob":                               {whole{job: ofTrainJob(nodes(2))}, slices.Concat(ofBert, set), bertPods},
@@ -109,20 +109,20 @@ func TestObjectsInOrder(t *testing.T) {
 			whole{job: ofTrainJob(nodes(2)), state: State{Restart: 1}}, slices.Concat(ofBert, set),
 			[]string{"Pod bert-worker-0-0-r1", "Pod bert-worker-0-1-r1", "Pod bert-launcher-0-0-r1"},
 		},
-		// The claim belongs to the stage before, and stays.
+		// The PVC was created in the stage before.
 		"a TrainJob with data": {whole{job: ofTrainJob(append(data, nodes(2))...)}, slices.Concat(ofBert, set), bertPods},
-		"fetching, and neither group nor keys": {
+		"initializing, without group and keys": {
 			whole{job: ofTrainJob(data...), has: hasCoscheduling, noWorkload: true, state: State{Stage: Initializing}},
 			[]string{"PersistentVolumeClaim bert-workspace"}, fetcher,
 		},
-		"fetching under a policy": {
+		"initializing with a policy": {
 			whole{job: ofTrainJob(append(data, trainJobNetworkPolicy(restricted))...), noWorkload: true, state: State{Stage: Initializing}},
 			[]string{"NetworkPolicy trainjob-bert-network", "PersistentVolumeClaim bert-workspace"}, fetcher,
 		},
-		"fetching to a claim that is there": {
+		"initializing to an existing PVC": {
 			whole{job: ofTrainJob(fetches("s3://bucket/set", ""), claim("shared")), noWorkload: true, state: State{Stage: Initializing}}, nil, fetcher,
 		},
-		"fetching after a restart": {
+		"initializing after a restart": {
 			whole{job: ofTrainJob(data...), noWorkload: true, state: State{Stage: Initializing, Restart: 1}},
 			[]string{"PersistentVolumeClaim bert-workspace"}, []string{"Pod bert-initializer-r1"},
 		},
@@ -138,7 +138,7 @@ func TestObjectsInOrder(t *testing.T) {
 				t.Errorf("pods (-want +got):\n%s", diff)
 			}
 			if len(plan.Remove) > 0 {
-				t.Errorf("%v must go", describeAll(t, plan.Remove))
+				t.Errorf("%v must be deleted", describeAll(t, plan.Remove))
 			}
 		})
 	}

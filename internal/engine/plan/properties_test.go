@@ -66,9 +66,9 @@ func everyJob(t *testing.T, check func(t *testing.T, tc planned)) {
 			for _, method := range []Method{ImageVolume, InitContainer} {
 				names, options := traitsOf(chosen)
 				check(t, planned{job: ofMPIJob(options...), method: method})
-				// Thousands of subtests would cost more than what they test.
+				// Thousands of subtests would be slow.
 				if t.Failed() {
-					t.Fatalf("this was a job with [%s], by %s", strings.Join(names, ", "), method)
+					t.Fatalf("a job with [%s], by %s", strings.Join(names, ", "), method)
 				}
 			}
 		}
@@ -89,7 +89,7 @@ func TestTemplatesKeepOtherFields(t *testing.T) {
 		for _, pod := range pods(tc.job(), tc.method) {
 			want := pod.model
 			if pod.runsAgent {
-				// The agent has the whole line behind its own.
+				// The agent's command is followed by the original command line.
 				container := &want.Spec.Containers[0]
 				container.Command, container.Args = slices.Concat(container.Command, container.Args), nil
 			}
@@ -144,7 +144,7 @@ func TestChangedFieldsAreFound(t *testing.T) {
 		"another container":  func(pod *corev1.PodSpec) { pod.Containers[1].Env = []corev1.EnvVar{{Name: "TRIREME_GRACE"}} },
 		"an init container":  func(pod *corev1.PodSpec) { slices.Reverse(pod.InitContainers) },
 		"the pod's own":      func(pod *corev1.PodSpec) { pod.SecurityContext = nil },
-		"a word of a command": func(pod *corev1.PodSpec) {
+		"an argument of a command": func(pod *corev1.PodSpec) {
 			pod.Containers[0].Command = append(pod.Containers[0].Command, "--tag-output")
 		},
 	}
@@ -168,7 +168,7 @@ func TestJobIsNotChanged(t *testing.T) {
 			scribble(&pod.got)
 		}
 		if want := tc.job(); !equality.Semantic.DeepEqual(want, j) {
-			t.Errorf("the job, after its pods were made and written to (-want +got):\n%s", cmp.Diff(want, j))
+			t.Errorf("the job after changes to its pods (-want +got):\n%s", cmp.Diff(want, j))
 		}
 	})
 }
@@ -222,7 +222,7 @@ func TestTemplatesAreDeterministic(t *testing.T) {
 			want := render(t, tc)
 			for range 20 {
 				if got := render(t, tc); !bytes.Equal(want, got) {
-					t.Fatalf("other bytes (-first +another time):\n%s", cmp.Diff(string(want), string(got)))
+					t.Fatalf("templates differ (-first +another):\n%s", cmp.Diff(string(want), string(got)))
 				}
 			}
 		})
@@ -246,7 +246,7 @@ func TestAddedContainers(t *testing.T) {
 					t.Errorf("%s is of the image %s", container.Name, container.Image)
 				}
 				got := *container.SecurityContext
-				// Who it runs as depends on the pod, and is another test's.
+				// Another test checks the user.
 				got.RunAsUser, got.RunAsGroup, got.RunAsNonRoot, got.SeccompProfile = nil, nil, nil, nil
 				if !equality.Semantic.DeepEqual(wantSecurity, got) {
 					t.Errorf("security context of %s (-want +got):\n%s", container.Name, cmp.Diff(wantSecurity, got))
@@ -271,14 +271,14 @@ func TestAddedContainersByJob(t *testing.T) {
 		method                   Method
 		wantLauncher, wantWorker []string
 	}{
-		"by image volume, nothing":                        {job: ofMPIJob(), method: ImageVolume},
-		"by init container":                               {job: ofMPIJob(), method: InitContainer, wantLauncher: []string{"trireme-install"}, wantWorker: []string{"trireme-install"}},
-		"no command":                                      {job: ofMPIJob(launcherCommand()), method: ImageVolume, wantLauncher: []string{"trireme-gate"}},
-		"args only":                                       {job: ofMPIJob(launcherArgs("--epochs", "3")), method: ImageVolume, wantLauncher: []string{"trireme-gate"}},
-		"no command, by init container":                   {job: ofMPIJob(launcherCommand()), method: InitContainer, wantLauncher: []string{"trireme-install", "trireme-gate"}, wantWorker: []string{"trireme-install"}},
-		"image's sshd, the worker is left alone":          {job: ofMPIJob(imageSSH), method: InitContainer, wantLauncher: []string{"trireme-install"}},
-		"image's sshd, no command, no agent anywhere":     {job: ofMPIJob(imageSSH, launcherCommand()), method: InitContainer, wantLauncher: []string{"trireme-gate"}},
-		"image's sshd, no command, no agent's volume too": {job: ofMPIJob(imageSSH, launcherCommand()), method: ImageVolume, wantLauncher: []string{"trireme-gate"}},
+		"by image volume, nothing":                    {job: ofMPIJob(), method: ImageVolume},
+		"by init container":                           {job: ofMPIJob(), method: InitContainer, wantLauncher: []string{"trireme-install"}, wantWorker: []string{"trireme-install"}},
+		"no command":                                  {job: ofMPIJob(launcherCommand()), method: ImageVolume, wantLauncher: []string{"trireme-gate"}},
+		"args only":                                   {job: ofMPIJob(launcherArgs("--epochs", "3")), method: ImageVolume, wantLauncher: []string{"trireme-gate"}},
+		"no command, by init container":               {job: ofMPIJob(launcherCommand()), method: InitContainer, wantLauncher: []string{"trireme-install", "trireme-gate"}, wantWorker: []string{"trireme-install"}},
+		"image's sshd, the worker is unchanged":       {job: ofMPIJob(imageSSH), method: InitContainer, wantLauncher: []string{"trireme-install"}},
+		"image's sshd, no command, no agent anywhere": {job: ofMPIJob(imageSSH, launcherCommand()), method: InitContainer, wantLauncher: []string{"trireme-gate"}},
+		"image's sshd, no command, no agent volume":   {job: ofMPIJob(imageSSH, launcherCommand()), method: ImageVolume, wantLauncher: []string{"trireme-gate"}},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {

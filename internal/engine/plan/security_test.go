@@ -55,21 +55,21 @@ func TestPodsAreAsRestrictedAsTheirTemplates(t *testing.T) {
 func TestPodsAreRestrictedByDefault(t *testing.T) {
 	violations := violations(t)
 	silent := map[string]whole{
-		"an MPIJob":                    {job: ofMPIJob()},
-		"an MPIJob by an entrypoint":   {job: ofMPIJob(launcherCommand())},
-		"an MPIJob with a reader":      {job: ofMPIJob(both(readOnlyRoot), both(ownContainers))},
-		"an MPIJob of a launcher":      {job: ofMPIJob(launcherRunsRanks, noWorkers)},
-		"a TrainJob":                   {job: ofTrainJob()},
-		"a TrainJob with data":         {job: ofTrainJob(fetches("s3://bucket/set", "pvc://archive"), newClaim("1Gi", ""))},
-		"a TrainJob that fetches":      {job: ofTrainJob(fetches("s3://bucket/set", "pvc://archive"), newClaim("1Gi", "")), state: State{Stage: Initializing}},
-		"a TrainJob with an own sshd":  {job: ofTrainJob(runtimeDoes(runsSSHD))},
-		"a TrainJob with more of all":  {job: ofTrainJob(runtimeDoes(ownContainers), runtimeDoes(ownScratch))},
-		"a TrainJob by an entrypoint":  {job: ofTrainJob(withoutCommand)},
-		"a TrainJob where users vary":  {job: withoutUser(ofTrainJob())},
-		"an MPIJob where users vary":   {job: withoutUser(ofMPIJob())},
-		"fetching, where users vary":   {job: withoutUser(ofTrainJob(fetches("s3://bucket/set", ""), claim("shared"))), state: State{Stage: Initializing}},
-		"with data, where users vary":  {job: withoutUser(ofTrainJob(fetches("s3://bucket/set", ""), claim("shared")))},
-		"entrypoint, where users vary": {job: withoutUser(ofMPIJob(launcherCommand()))},
+		"an MPIJob":                       {job: ofMPIJob()},
+		"an MPIJob by an entrypoint":      {job: ofMPIJob(launcherCommand())},
+		"an MPIJob with a read-only root": {job: ofMPIJob(both(readOnlyRoot), both(ownContainers))},
+		"an MPIJob without workers":       {job: ofMPIJob(launcherRunsRanks, noWorkers)},
+		"a TrainJob":                      {job: ofTrainJob()},
+		"a TrainJob with data":            {job: ofTrainJob(fetches("s3://bucket/set", "pvc://archive"), newClaim("1Gi", ""))},
+		"a TrainJob that fetches":         {job: ofTrainJob(fetches("s3://bucket/set", "pvc://archive"), newClaim("1Gi", "")), state: State{Stage: Initializing}},
+		"a TrainJob with its own sshd":    {job: ofTrainJob(runtimeDoes(runsSSHD))},
+		"a TrainJob with more containers": {job: ofTrainJob(runtimeDoes(ownContainers), runtimeDoes(ownScratch))},
+		"a TrainJob by an entrypoint":     {job: ofTrainJob(withoutCommand)},
+		"a TrainJob without a user":       {job: withoutUser(ofTrainJob())},
+		"an MPIJob without a user":        {job: withoutUser(ofMPIJob())},
+		"fetching, where users vary":      {job: withoutUser(ofTrainJob(fetches("s3://bucket/set", ""), claim("shared"))), state: State{Stage: Initializing}},
+		"with data, where users vary":     {job: withoutUser(ofTrainJob(fetches("s3://bucket/set", ""), claim("shared")))},
+		"an entrypoint without a user":    {job: withoutUser(ofMPIJob(launcherCommand()))},
 	}
 	for name, tc := range silent {
 		t.Run(name, func(t *testing.T) {
@@ -85,7 +85,7 @@ func TestPodsAreRestrictedByDefault(t *testing.T) {
 				}
 			}
 			if looked < 8 {
-				t.Errorf("only %d pods were looked at", looked)
+				t.Errorf("only %d pods were checked", looked)
 			}
 		})
 	}

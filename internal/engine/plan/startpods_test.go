@@ -55,7 +55,7 @@ func TestTrainJobPods(t *testing.T) {
 	owner := metav1.OwnerReference{
 		APIVersion: "jobset.x-k8s.io/v1alpha2", Kind: "JobSet", Name: "bert", UID: workloadUID, Controller: new(true), BlockOwnerDeletion: new(true),
 	}
-	// pod is the shape of a pod; global is the number of its child Job.
+	// pod is the shape of a pod; global is the index of its child Job.
 	pod := func(role, index, global string, extra map[string]string) shape {
 		contract := map[string]string{
 			"jobset.sigs.k8s.io/jobset-name": "bert", "jobset.sigs.k8s.io/jobset-uid": string(workloadUID),
@@ -74,7 +74,7 @@ func TestTrainJobPods(t *testing.T) {
 		maps.Copy(labels, extra)
 		return shape{
 			Hostname: "bert-" + role + "-0-" + index, Subdomain: "bert-worker", Owner: owner, Labels: labels, Annotations: contract,
-			// Containers that we add have the variable, too.
+			// Containers that the plan adds have the variable too.
 			Indexes: map[string]string{"trireme-install": index, role: index},
 		}
 	}
@@ -149,7 +149,7 @@ func TestCompletionIndexIsInEveryContainer(t *testing.T) {
 				continue
 			}
 			if got != want {
-				t.Errorf("%s of %s has the number %q, want %q", container.Name, name, got, want)
+				t.Errorf("%s of %s has the index %q, want %q", container.Name, name, got, want)
 			}
 		}
 	}

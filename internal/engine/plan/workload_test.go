@@ -27,14 +27,14 @@ func TestLauncherIsNeverRestartedByTheKubelet(t *testing.T) {
 		job       func() *job.Job
 		wantLimit int32
 	}{
-		"an MPIJob":                 {ofMPIJob(), 6},
-		"an MPIJob with a limit":    {ofMPIJob(backoffLimit(2)), 2},
-		"an MPIJob without":         {ofMPIJob(backoffLimit(0)), 0},
-		"an MPIJob with Never":      {ofMPIJob(launcherRestarts(v2beta1.RestartPolicyNever)), 6},
-		"an MPIJob with OnFailure":  {ofMPIJob(launcherRestarts(v2beta1.RestartPolicyOnFailure)), 6},
-		"a TrainJob":                {ofTrainJob(), 0},
-		"a TrainJob with a limit":   {ofTrainJob(restarts(2)), 2},
-		"a TrainJob with OnFailure": {ofTrainJob(runtimeDoes(func(template *corev1.PodTemplateSpec) { template.Spec.RestartPolicy = corev1.RestartPolicyOnFailure })), 0},
+		"an MPIJob":                  {ofMPIJob(), 6},
+		"an MPIJob with a limit":     {ofMPIJob(backoffLimit(2)), 2},
+		"an MPIJob without restarts": {ofMPIJob(backoffLimit(0)), 0},
+		"an MPIJob with Never":       {ofMPIJob(launcherRestarts(v2beta1.RestartPolicyNever)), 6},
+		"an MPIJob with OnFailure":   {ofMPIJob(launcherRestarts(v2beta1.RestartPolicyOnFailure)), 6},
+		"a TrainJob":                 {ofTrainJob(), 0},
+		"a TrainJob with a limit":    {ofTrainJob(restarts(2)), 2},
+		"a TrainJob with OnFailure":  {ofTrainJob(runtimeDoes(func(template *corev1.PodTemplateSpec) { template.Spec.RestartPolicy = corev1.RestartPolicyOnFailure })), 0},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -64,7 +64,7 @@ func TestLauncherIsNeverRestartedByTheKubelet(t *testing.T) {
 // A JobSet has one Indexed Job for each role.
 func TestJobSet(t *testing.T) {
 	set := one[*jobset.JobSet](t, whole{job: ofTrainJob(nodes(3), restarts(2))}.plan(t).Ensure)
-	// JobSet's own controller leaves it alone.
+	// JobSet's own controller must not manage it.
 	if got := set.Spec.ManagedBy; got == nil || *got != "training.kubeflow.org/trireme" {
 		t.Errorf("managedBy is %v", got)
 	}
@@ -154,12 +154,12 @@ func TestDNSPolicyOnHostNetwork(t *testing.T) {
 		host   bool
 		want   corev1.DNSPolicy
 	}{
-		"nothing said":              {host: true, want: corev1.DNSClusterFirstWithHostNet},
-		"what Kubernetes fills in":  {host: true, change: policy(corev1.DNSClusterFirst), want: corev1.DNSClusterFirstWithHostNet},
-		"the user's own choice":     {host: true, change: policy(corev1.DNSNone), want: corev1.DNSNone},
-		"the host's, on purpose":    {host: true, change: policy(corev1.DNSDefault), want: corev1.DNSDefault},
-		"on the pod's network":      {want: ""},
-		"said on the pod's network": {change: policy(corev1.DNSClusterFirst), want: corev1.DNSClusterFirst},
+		"no policy":                     {host: true, want: corev1.DNSClusterFirstWithHostNet},
+		"Kubernetes' default":           {host: true, change: policy(corev1.DNSClusterFirst), want: corev1.DNSClusterFirstWithHostNet},
+		"another policy":                {host: true, change: policy(corev1.DNSNone), want: corev1.DNSNone},
+		"the host's policy":             {host: true, change: policy(corev1.DNSDefault), want: corev1.DNSDefault},
+		"on the pod's network":          {want: ""},
+		"a policy on the pod's network": {change: policy(corev1.DNSClusterFirst), want: corev1.DNSClusterFirst},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -189,9 +189,9 @@ func TestListedPortIsNotRepeated(t *testing.T) {
 		listed, want []corev1.ContainerPort
 		probed       intstr.IntOrString
 	}{
-		"nothing":           {want: []corev1.ContainerPort{ours}, probed: intstr.FromString("trireme-ssh")},
-		"the port":          {listed: []corev1.ContainerPort{ssh}, want: []corev1.ContainerPort{ssh}, probed: intstr.FromInt32(2222)},
-		"of another family": {listed: []corev1.ContainerPort{other}, want: []corev1.ContainerPort{other, ours}, probed: intstr.FromString("trireme-ssh")},
+		"nothing":          {want: []corev1.ContainerPort{ours}, probed: intstr.FromString("trireme-ssh")},
+		"the port":         {listed: []corev1.ContainerPort{ssh}, want: []corev1.ContainerPort{ssh}, probed: intstr.FromInt32(2222)},
+		"another protocol": {listed: []corev1.ContainerPort{other}, want: []corev1.ContainerPort{other, ours}, probed: intstr.FromString("trireme-ssh")},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -226,7 +226,7 @@ func TestReplicaIndexes(t *testing.T) {
 				}
 			}
 			if diff := cmp.Diff(tc.want, got); diff != "" {
-				t.Errorf("numbers (-want +got):\n%s", diff)
+				t.Errorf("indexes (-want +got):\n%s", diff)
 			}
 		})
 	}
@@ -240,12 +240,12 @@ func TestInvalidTemplates(t *testing.T) {
 		job  func() *job.Job
 		want int
 	}{
-		"an MPIJob without containers":  {ofMPIJob(both(noContainers)), 3},
-		"an MPIJob without a launcher":  {ofMPIJob(func(mpiJob *v2beta1.MPIJob) { delete(mpiJob.Spec.MPIReplicaSpecs, v2beta1.MPIReplicaTypeLauncher) }), 3},
-		"an MPIJob of fewer than none":  {ofMPIJob(replicas(-1)), 1},
-		"a TrainJob without containers": {ofTrainJob(runtimeDoes(noContainers)), 5},
-		"a TrainJob of fewer than none": {ofTrainJob(nodes(-1)), 1},
-		"a TrainJob of a runtime of nobody": {ofTrainJob(func(_ *v2alpha1.TrainJob, runtime *v2alpha1.TrainingRuntimeSpec) {
+		"an MPIJob without containers":     {ofMPIJob(both(noContainers)), 3},
+		"an MPIJob without a launcher":     {ofMPIJob(func(mpiJob *v2beta1.MPIJob) { delete(mpiJob.Spec.MPIReplicaSpecs, v2beta1.MPIReplicaTypeLauncher) }), 3},
+		"an MPIJob with negative workers":  {ofMPIJob(replicas(-1)), 1},
+		"a TrainJob without containers":    {ofTrainJob(runtimeDoes(noContainers)), 5},
+		"a TrainJob with negative workers": {ofTrainJob(nodes(-1)), 1},
+		"a TrainJob with an empty runtime": {ofTrainJob(func(_ *v2alpha1.TrainJob, runtime *v2alpha1.TrainingRuntimeSpec) {
 			runtime.Template.Spec.ReplicatedJobs = nil
 		}), 5},
 	} {
@@ -262,7 +262,7 @@ func TestInvalidTemplates(t *testing.T) {
 					}
 					for name, pod := range pods {
 						if len(pod.Spec.Containers) == 0 && pod.Labels[training.LabelReplicaType] == "" {
-							t.Errorf("%s is not known as the job's", name)
+							t.Errorf("%s does not have the labels of the job", name)
 						}
 					}
 				}
@@ -282,6 +282,6 @@ func TestWorkerIndexVariable(t *testing.T) {
 		}
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("numbers (-want +got):\n%s", diff)
+		t.Errorf("indexes (-want +got):\n%s", diff)
 	}
 }

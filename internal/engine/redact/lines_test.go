@@ -77,7 +77,7 @@ func TestMemoryIsBounded(t *testing.T) {
 		filter.Line(fmt.Sprint(source), "loss 0.1", false)
 	}
 	if len(filter.sources) != 0 {
-		t.Errorf("%d sources are remembered without need", len(filter.sources))
+		t.Errorf("%d sources have a state without need", len(filter.sources))
 	}
 }
 
@@ -89,6 +89,6 @@ func TestText(t *testing.T) {
 		t.Errorf("%s\nwant\n%s", got, want)
 	}
 	if Text("") != "" || Text(Text(text)) != want {
-		t.Error("what has no secrets does not stay as it is")
+		t.Error("a text without secrets is changed")
 	}
 }

@@ -105,10 +105,10 @@ func TestSecretsAreRedacted(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			line, want, _ := secretsIn(marked)
 			if got := New().Line("pod", line, false); got != want {
-				t.Errorf("%s\nis shown as %s\nand not as  %s", line, got, want)
+				t.Errorf("%s\nis shown as %s\nwant        %s", line, got, want)
 			}
 			if again := New().Line("pod", want, false); again != want {
-				t.Errorf("what is shown changes when it is read again: %s", again)
+				t.Errorf("redacting the output again changes it: %s", again)
 			}
 		})
 	}
@@ -145,7 +145,7 @@ func TestSplitLines(t *testing.T) {
 func TestSplitLongLines(t *testing.T) {
 	for name, marked := range known {
 		if name == "line of a key, begin not read" {
-			continue // It is the line's whole end.
+			continue // The secret is the rest of the line.
 		}
 		t.Run(name, func(t *testing.T) {
 			line, want, _ := secretsIn(marked)
@@ -263,7 +263,7 @@ func FuzzLine(f *testing.F) {
 				t.Fatalf("in %d pieces: %q", len(pieces), shown)
 			}
 			if strings.Contains(filter.Flush("pod"), secret) {
-				t.Fatal("it is held back, and shown at the end")
+				t.Fatal("the secret is held back and shown by Flush")
 			}
 		}
 	})
