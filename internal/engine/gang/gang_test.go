@@ -20,20 +20,20 @@ var goldens = map[string]struct {
 	job     func() *job.Job
 	backend Backend
 }{
-	"coscheduling":                                  {backend: coscheduling{DefaultCoschedulerName}, job: of(timeout(300), priority("high"))},
-	"coscheduling waits as long as it can":          {backend: coscheduling{DefaultCoschedulerName}, job: of(timeout(3600))},
-	"coscheduling without a timeout":                {backend: coscheduling{"gangs"}, job: of()},
-	"coscheduling of fewer pods than there are":     {backend: coscheduling{DefaultCoschedulerName}, job: of(minMember(2))},
-	"coscheduling with resources of the user's":     {backend: coscheduling{DefaultCoschedulerName}, job: of(minResourcesOf("nvidia.com/gpu", "24"))},
-	"coscheduling where resources are of no moment": {backend: coscheduling{DefaultCoschedulerName}, job: of(minResourcesOf())},
-	"volcano":                                {backend: volcano{"volcano"}, job: of(timeout(300))},
-	"volcano with a queue and a priority":    {backend: volcano{"volcano"}, job: of(volcanoQueueOf("gold"), priority("high"))},
-	"volcano for templates of the user's":    {backend: volcano{"volcano-gpu"}, job: of(decorated, scheduledBy("volcano-gpu", "default-scheduler"))},
-	"kai":                                    {backend: kai{"kai-scheduler"}, job: of(timeout(300))},
-	"kai with a queue and a priority":        {backend: kai{"kai-scheduler"}, job: of(volcanoQueueOf("gold"), priority("high"))},
-	"native":                                 {backend: native{}, job: of(timeout(300), priority("high"), minResourcesOf("cpu", "9"))},
-	"native under a scheduler of the user's": {backend: native{"mine"}, job: of(scheduledBy("", "mine"))},
-	"none":                                   {backend: none{}, job: of(decorated)},
+	"coscheduling":                            {backend: coscheduling{DefaultCoschedulerName}, job: of(timeout(300), priority("high"))},
+	"coscheduling with the longest timeout":   {backend: coscheduling{DefaultCoschedulerName}, job: of(timeout(3600))},
+	"coscheduling without a timeout":          {backend: coscheduling{"gangs"}, job: of()},
+	"coscheduling with fewer members":         {backend: coscheduling{DefaultCoschedulerName}, job: of(minMember(2))},
+	"coscheduling with resources of the user": {backend: coscheduling{DefaultCoschedulerName}, job: of(minResourcesOf("nvidia.com/gpu", "24"))},
+	"coscheduling without resources":          {backend: coscheduling{DefaultCoschedulerName}, job: of(minResourcesOf())},
+	"volcano":                                 {backend: volcano{"volcano"}, job: of(timeout(300))},
+	"volcano with a queue and a priority":     {backend: volcano{"volcano"}, job: of(volcanoQueueOf("gold"), priority("high"))},
+	"volcano for templates of the user":       {backend: volcano{"volcano-gpu"}, job: of(decorated, scheduledBy("volcano-gpu", "default-scheduler"))},
+	"kai":                                     {backend: kai{"kai-scheduler"}, job: of(timeout(300))},
+	"kai with a queue and a priority":         {backend: kai{"kai-scheduler"}, job: of(volcanoQueueOf("gold"), priority("high"))},
+	"native":                                  {backend: native{}, job: of(timeout(300), priority("high"), minResourcesOf("cpu", "9"))},
+	"native with a scheduler of the user":     {backend: native{"mine"}, job: of(scheduledBy("", "mine"))},
+	"none":                                    {backend: none{}, job: of(decorated)},
 }
 
 func of(options ...option) func() *job.Job {

@@ -60,7 +60,7 @@ var goldens = map[string]planned{
 	"the user's own init containers stay in order": {job: ofMPIJob(both(ownContainers)), method: InitContainer},
 	"the gate is last of the init containers":      {job: ofMPIJob(both(ownContainers), launcherCommand()), method: InitContainer},
 	"everything else that a template has stays":    {job: ofMPIJob(both(ownEverything)), method: ImageVolume},
-	"a pod that has no time to end":                {job: ofMPIJob(both(noGrace)), method: ImageVolume},
+	"a pod without a grace period":                 {job: ofMPIJob(both(noGrace)), method: ImageVolume},
 }
 
 func TestGoldens(t *testing.T) {

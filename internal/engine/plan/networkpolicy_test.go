@@ -24,7 +24,7 @@ func TestNetworkPolicies(t *testing.T) {
 		"a TrainJob, Default":                  {kind: job.KindTrainJob, template: training.NetworkPolicyDefault, ports: []int32{443}},
 		"a TrainJob, Restricted, with storage": {kind: job.KindTrainJob, template: training.NetworkPolicyRestricted, ports: []int32{443, 9000}},
 		// An empty rule would allow everything.
-		"a TrainJob, Restricted, without a way out": {kind: job.KindTrainJob, template: training.NetworkPolicyRestricted},
+		"a TrainJob, Restricted, without egress ports": {kind: job.KindTrainJob, template: training.NetworkPolicyRestricted},
 	}
 	files := map[string]bool{}
 	for name, tc := range tests {

@@ -17,32 +17,32 @@ import (
 // scheduler or a setting that the others do not have; smaller differences are in the
 // tables below.
 var plans = map[string]whole{
-	"MPIJob without a gang":             {job: ofMPIJob()},
-	"MPIJob, coscheduling":              {job: ofMPIJob(timeout(120)), has: hasCoscheduling},
-	"MPIJob, volcano":                   {job: ofMPIJob(priority("urgent"), volcanoQueue("research")), has: hasVolcano},
-	"MPIJob, native":                    {job: ofMPIJob(priority("urgent")), has: hasNative, method: InitContainer},
-	"MPIJob, the launcher runs ranks":   {job: ofMPIJob(launcherRunsRanks), has: hasCoscheduling},
-	"MPIJob, the launcher alone":        {job: ofMPIJob(launcherRunsRanks, noWorkers)},
-	"MPIJob, an sshd of the image":      {job: ofMPIJob(asUser)},
-	"MPIJob on the host's network":      {job: ofMPIJob(both(hostNetwork))},
-	"MPIJob, a template that says much": {job: ofMPIJob(both(ownEverything), both(ownNames))},
+	"MPIJob without a gang":                 {job: ofMPIJob()},
+	"MPIJob, coscheduling":                  {job: ofMPIJob(timeout(120)), has: hasCoscheduling},
+	"MPIJob, volcano":                       {job: ofMPIJob(priority("urgent"), volcanoQueue("research")), has: hasVolcano},
+	"MPIJob, native":                        {job: ofMPIJob(priority("urgent")), has: hasNative, method: InitContainer},
+	"MPIJob, the launcher runs ranks":       {job: ofMPIJob(launcherRunsRanks), has: hasCoscheduling},
+	"MPIJob, the launcher alone":            {job: ofMPIJob(launcherRunsRanks, noWorkers)},
+	"MPIJob, an sshd of the image":          {job: ofMPIJob(asUser)},
+	"MPIJob on the host's network":          {job: ofMPIJob(both(hostNetwork))},
+	"MPIJob, a template with many settings": {job: ofMPIJob(both(ownEverything), both(ownNames))},
 
 	"MPIJob, restarted": {job: ofMPIJob(), state: State{Restart: 2}},
 	"MPIJob, suspended": {job: ofMPIJob(), has: hasVolcano, state: State{Stage: Suspended, Workers: workers(corev1.PodRunning, corev1.PodPending)}},
 	"MPIJob, finished":  {job: ofMPIJob(), has: hasNative, state: State{Stage: Finished, Workers: workers(corev1.PodRunning, corev1.PodFailed), Launchers: existing(mpiJob(), training.RoleLauncher, 0, corev1.PodRunning)}},
 
-	"TrainJob without a gang":            {job: ofTrainJob(nodes(3))},
-	"TrainJob, coscheduling, in a queue": {job: ofTrainJob(nodes(3), slots(2), inQueue), has: hasCoscheduling},
-	"TrainJob, volcano":                  {job: ofTrainJob(nodes(3), asksVolcano("research", "urgent")), has: hasVolcano},
-	"TrainJob, native, restarted":        {job: ofTrainJob(nodes(3), restarts(3)), has: hasNative, method: InitContainer, state: State{Restart: 2}},
-	"TrainJob, a runtime that says much": {job: ofTrainJob(nodes(3), runtimeSaysMuch)},
-	"TrainJob with data":                 {job: ofTrainJob(nodes(3), fetches("s3://bucket/set", "hf://org/model"), claim("shared"))},
+	"TrainJob without a gang":                {job: ofTrainJob(nodes(3))},
+	"TrainJob, coscheduling, in a queue":     {job: ofTrainJob(nodes(3), slots(2), inQueue), has: hasCoscheduling},
+	"TrainJob, volcano":                      {job: ofTrainJob(nodes(3), asksVolcano("research", "urgent")), has: hasVolcano},
+	"TrainJob, native, restarted":            {job: ofTrainJob(nodes(3), restarts(3)), has: hasNative, method: InitContainer, state: State{Restart: 2}},
+	"TrainJob, a runtime with many settings": {job: ofTrainJob(nodes(3), runtimeSaysMuch)},
+	"TrainJob with data":                     {job: ofTrainJob(nodes(3), fetches("s3://bucket/set", "hf://org/model"), claim("shared"))},
 
-	"TrainJob, fetching to a claim that is there": {
+	"TrainJob, initializing to an existing PVC": {
 		job:   ofTrainJob(nodes(3), fetches("s3://bucket/set", "hf://org/model"), secrets("s3", "hub"), claim("shared")),
 		state: State{Stage: Initializing},
 	},
-	"TrainJob, fetching to a claim of its own": {
+	"TrainJob, initializing to a new PVC": {
 		job:   ofTrainJob(nodes(3), fetches("pvc://archive/sets/one", ""), newClaim("200Gi", "fast"), trainJobNetworkPolicy(training.NetworkPolicyRestricted)),
 		state: State{Stage: Initializing}, has: hasCoscheduling,
 	},
