@@ -306,4 +306,6 @@ func (vd *Verdict) setWaiting(condition Condition) {
 	vd.Waiting, vd.Gang, vd.WorkersReady, vd.LauncherReady = condition, condition, condition, condition
 }
 
+// atLeastNow is a duration until a check that is already due or still to come. It is never
+// zero, because a NextCheck of zero means none.
 func atLeastNow(duration time.Duration) time.Duration { return max(duration, time.Millisecond) }

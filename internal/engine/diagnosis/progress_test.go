@@ -175,7 +175,7 @@ func TestReadyConditions(t *testing.T) {
 		},
 		"none is": {
 			func(scene *scene) { scene.addPods(starts) },
-			Condition{Reason: "Waiting", Message: "0 of 2 workers are ready. Worker 0 (pod {worker 0} on node node-0) is not"},
+			Condition{Reason: "Waiting", Message: "0 of 2 workers are ready. Worker 0 (pod {worker 0} on node node-0) is not ready"},
 			Condition{Reason: "ReachingWorkers", Message: theLauncher + " is running and waits until it can reach every worker"},
 		},
 		"one has no pod": {
@@ -200,7 +200,7 @@ func TestReadyConditions(t *testing.T) {
 				scene.worker(1, starts)
 				scene.launcher(waits("CreateContainerConfigError", `secret "a" not found`))
 			},
-			Condition{Reason: "Waiting", Message: "1 of 2 workers are ready. " + secondWorker + " is not"},
+			Condition{Reason: "Waiting", Message: "1 of 2 workers are ready. " + secondWorker + " is not ready"},
 			Condition{Reason: "CreateContainerConfigError", Message: theLauncher + ` cannot be started: secret "a" not found. Create the Secret or ConfigMap that it names, or correct the pod template.`},
 		},
 	} {
